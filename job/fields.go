@@ -1,0 +1,172 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The header of a journal record is text: `key=value` pairs joined by single spaces. In a value every byte that could be taken
+// for structure (control bytes, space, `%`, `=`, `,` and DEL) stands as %XX; everything else, UTF-8 included, stands as itself,
+// so that grep finds it.
+
+// fields builds such a text. The zero value of an attribute is left out: what is absent reads as zero.
+type fields []byte
+
+func (f *fields) key(key string) {
+	if len(*f) > 0 {
+		*f = append(*f, ' ')
+	}
+	*f = append(*f, key...)
+	*f = append(*f, '=')
+}
+
+func (f *fields) text(key, value string) {
+	if value != "" {
+		f.key(key)
+		*f = appendEscaped(*f, value)
+	}
+}
+
+func (f *fields) int(key string, value int64) {
+	if value != 0 {
+		f.key(key)
+		*f = strconv.AppendInt(*f, value, 10)
+	}
+}
+
+func (f *fields) id(key string, id ID) {
+	if !id.IsZero() {
+		f.key(key)
+		*f = id.AppendText(*f)
+	}
+}
+
+func (f *fields) texts(key string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	f.key(key)
+	for i, v := range values {
+		if i > 0 {
+			*f = append(*f, ',')
+		}
+		*f = appendEscaped(*f, v)
+	}
+}
+
+const upperHex = "0123456789ABCDEF"
+
+func mustEscape(c byte) bool { return c <= ' ' || c == '%' || c == '=' || c == ',' || c == 0x7f }
+
+func appendEscaped(b []byte, value string) []byte {
+	for i := range len(value) {
+		if c := value[i]; mustEscape(c) {
+			b = append(b, '%', upperHex[c>>4], upperHex[c&0xf])
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+func unescape(value string) (string, error) {
+	if strings.IndexByte(value, '%') < 0 {
+		for i := range len(value) {
+			if mustEscape(value[i]) {
+				return "", fmt.Errorf("value %q holds a raw %q", value, value[i])
+			}
+		}
+		return value, nil
+	}
+	b := make([]byte, 0, len(value))
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		if c == '%' {
+			if i+2 >= len(value) {
+				return "", fmt.Errorf("value %q ends within an escape", value)
+			}
+			n, err := strconv.ParseUint(value[i+1:i+3], 16, 8)
+			if err != nil || !mustEscape(byte(n)) || strings.ToUpper(value[i+1:i+3]) != value[i+1:i+3] {
+				return "", fmt.Errorf("value %q holds a wrong escape", value)
+			}
+			c = byte(n)
+			i += 2
+		} else if mustEscape(c) {
+			return "", fmt.Errorf("value %q holds a raw %q", value, c)
+		}
+		b = append(b, c)
+	}
+	return string(b), nil
+}
+
+// fieldReader walks such a text and keeps the first error, so that a decoder reads as a list of attributes.
+type fieldReader struct {
+	rest string
+	err  error
+}
+
+// next yields the next pair with its raw value; ok is false at the end and after an error.
+func (r *fieldReader) next() (key, raw string, ok bool) {
+	if r.err != nil || r.rest == "" {
+		return "", "", false
+	}
+	var pair string
+	pair, rest, more := strings.Cut(r.rest, " ")
+	if more && rest == "" {
+		r.err = fmt.Errorf("fields end in a space")
+		return "", "", false
+	}
+	key, raw, eq := strings.Cut(pair, "=")
+	if !eq || key == "" || raw == "" {
+		r.err = fmt.Errorf("field %q is not key=value", pair)
+		return "", "", false
+	}
+	r.rest = rest
+	return key, raw, true
+}
+
+func (r *fieldReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *fieldReader) unknown(key string) { r.fail(fmt.Errorf("unknown field %q", key)) }
+
+func (r *fieldReader) text(raw string) string {
+	v, err := unescape(raw)
+	if err != nil {
+		r.fail(err)
+	}
+	return v
+}
+
+func (r *fieldReader) texts(raw string) []string {
+	parts := strings.Split(raw, ",")
+	for i, p := range parts {
+		parts[i] = r.text(p)
+	}
+	return parts
+}
+
+func (r *fieldReader) int(key, raw string, lo, hi int64) int64 {
+	n, err := strconv.ParseInt(raw, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != raw {
+		r.fail(fmt.Errorf("field %s=%s is not a whole number", key, raw))
+		return lo
+	}
+	if n < lo || n > hi {
+		r.fail(fmt.Errorf("field %s=%s is not in %d … %d", key, raw, lo, hi))
+		return lo
+	}
+	return n
+}
+
+func (r *fieldReader) id(raw string) ID {
+	id, err := ParseID(raw)
+	if err != nil {
+		r.fail(fmt.Errorf("field value %q: %w", raw, err))
+	}
+	return id
+}

@@ -1,0 +1,112 @@
+package job
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+)
+
+// ID addresses a job, a batch or a claim. It is a UUID in version-7 layout and a pure function of the journal record that
+// made it, so that replaying the journal gives the same ids:
+//
+//	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
+//
+// Ids compare as bytes in order of creation. A batch and a claim have the id of their command with line 0.
+type ID [16]byte
+
+const (
+	lineBits = 22
+	seqBits  = 40
+	seqMask  = 1<<seqBits - 1
+	lineMask = 1<<lineBits - 1
+	atMask   = 1<<48 - 1
+)
+
+// ErrBadID is returned for text that is not an id of this layout.
+var ErrBadID = errors.New("id is not a version 7 UUID of this server's layout")
+
+// NewID returns the id of a line (0 … MaxLines-1) of the command with the given seq and unix time in milliseconds.
+func NewID(at int64, seq uint64, line int) ID {
+	var id ID
+	binary.BigEndian.PutUint64(id[0:], uint64(at)&atMask<<16|0x7<<12)
+	binary.BigEndian.PutUint64(id[8:], 0b10<<62|seq&seqMask<<lineBits|uint64(line)&lineMask)
+	return id
+}
+
+// At returns the unix time in milliseconds of the command that made id.
+func (id ID) At() int64 { return int64(binary.BigEndian.Uint64(id[0:]) >> 16) }
+
+// Seq returns the low 40 bits of the seq of the command that made id.
+func (id ID) Seq() uint64 { return binary.BigEndian.Uint64(id[8:]) >> lineBits & seqMask }
+
+// Line returns the line of the job in its batch; 0 for the id of a batch or a claim.
+func (id ID) Line() int { return int(binary.BigEndian.Uint64(id[8:]) & lineMask) }
+
+// WithLine returns the id of another line of the same batch.
+func (id ID) WithLine(line int) ID { return NewID(id.At(), id.Seq(), line) }
+
+// IsZero reports whether id is the zero value, which addresses nothing.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String returns the one text form: 36 characters, lower case, which sorts like the id.
+func (id ID) String() string { return string(id.AppendText(make([]byte, 0, idTextBytes))) }
+
+const idTextBytes = 36
+
+// AppendText appends the text form of id to b.
+func (id ID) AppendText(b []byte) []byte {
+	n := len(b)
+	b = append(b, "00000000-0000-0000-0000-000000000000"...)
+	t := b[n:]
+	hex.Encode(t[0:8], id[0:4])
+	hex.Encode(t[9:13], id[4:6])
+	hex.Encode(t[14:18], id[6:8])
+	hex.Encode(t[19:23], id[8:10])
+	hex.Encode(t[24:36], id[10:16])
+	return b
+}
+
+// ParseID is the inverse of String. It refuses every other spelling (upper case, braces, other UUID versions) with ErrBadID,
+// so that one job has one name.
+func ParseID[T string | []byte](s T) (ID, error) {
+	var id ID
+	if len(s) != idTextBytes || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return ID{}, ErrBadID
+	}
+	for i, j := 0, 0; i < idTextBytes; i += 2 {
+		if s[i] == '-' {
+			i++
+		}
+		hi, lo := hexDigit[s[i]], hexDigit[s[i+1]]
+		if hi|lo > 0xf {
+			return ID{}, ErrBadID
+		}
+		id[j] = hi<<4 | lo
+		j++
+	}
+	// Shards other than 0 are reserved: an id that names one cannot be ours yet.
+	if id[6] != 0x70 || id[7] != 0 || id[8]>>6 != 0b10 {
+		return ID{}, ErrBadID
+	}
+	return id, nil
+}
+
+// hexDigit maps a lower-case hexadecimal digit to its value and every other byte to 0xff.
+var hexDigit = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
+// MarshalText and UnmarshalText let an ID stand in JSON and flags.
+func (id ID) MarshalText() ([]byte, error) { return id.AppendText(nil), nil }
+
+// UnmarshalText parses the text form; see ParseID.
+func (id *ID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseID(b)
+	return err
+}

@@ -1,0 +1,49 @@
+package job
+
+// Job is the whole document of one job. Times are unix milliseconds; 0 stands for none, as does an empty text.
+type Job struct {
+	ID           ID
+	Batch        ID
+	Client, Type string
+	Status       Status
+	Priority     int
+
+	Kind    Kind
+	Payload []byte
+
+	Code     Code
+	ExitCode int
+	Result
+	Error    string
+	Attempts []Attempt // those that did not succeed, oldest first, MaxHistory at most
+
+	Step     string
+	Progress int64 // in millionths; negative when never told
+
+	Runner string
+	Claim  ID
+
+	RunAttempts, MaxAttempts int
+	LeaseMs                  int64
+
+	RunAt       int64
+	CreatedAt   int64
+	UpdatedAt   int64
+	CompletedAt int64
+	DeadlineAt  int64 // of an active job: when it counts as abandoned unless it is tickled
+}
+
+// Counts is a number of jobs for each status.
+type Counts [NumStatus]int64
+
+// Total is the number of jobs that still have a document.
+func (c *Counts) Total() int64 {
+	var n int64
+	for _, s := range Statuses {
+		n += c[s]
+	}
+	return n
+}
+
+// Unfinished is the number of jobs that a runner may still have to do with.
+func (c *Counts) Unfinished() int64 { return c[Deferred] + c[Pending] + c[Active] }

@@ -1,0 +1,126 @@
+package job
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
+// Every bound of the product that a user can meet, with its reason. A test sits at each limit and one past it.
+const (
+	// MaxBodyBytes bounds a create: a single write to the journal blocks every other answer while it lasts.
+	MaxBodyBytes = 8 << 20
+	// MaxPayloadBytes leaves room in a body for the framing of one payload.
+	MaxPayloadBytes = 4 << 20
+	// MaxOutputBytes bounds an inline output; larger outputs go by address.
+	MaxOutputBytes = 4 << 20
+	// MaxLines is what the line field of an ID can number.
+	MaxLines = 1 << lineBits
+	// MaxNameBytes bounds client and type, which stand in paths, keys and metrics.
+	MaxNameBytes = 128
+	// MaxRunnerBytes bounds a runner_id, which every claim stores.
+	MaxRunnerBytes = 128
+	// MaxKeyBytes bounds idempotency and unique keys.
+	MaxKeyBytes = 256
+	// MaxErrorBytes bounds the error text of an attempt, of which MaxHistory are kept.
+	MaxErrorBytes = 64 << 10
+	// MaxStepBytes bounds the step that a tickle may name.
+	MaxStepBytes = 1 << 10
+	// MaxAddrBytes bounds binary_addr, input_addr and output_addr: addresses, not contents.
+	MaxAddrBytes = 4 << 10
+	// MaxClaimJobs and MaxClaimBytes bound what a claim hands out, so that no answer is long in the making.
+	MaxClaimJobs  = 1000
+	MaxClaimBytes = 8 << 20
+	// MaxClaimNames bounds the clients, and the types, that one claim may list.
+	MaxClaimNames = 1000
+	// MaxOutcomes bounds the outcomes in one complete command; longer requests become several commands.
+	MaxOutcomes = 1000
+	// MaxTickleIDs bounds the jobs of one tickle command.
+	MaxTickleIDs = 1000
+	// MaxGroups bounds the groups of one batch: a create of ever-changing attributes is a list of single jobs.
+	MaxGroups = 1000
+	// MaxPage bounds a page of a list.
+	MaxPage = 1000
+	// MaxWaitMs bounds a parked claim: a minute is below the idle timeout of common proxies.
+	MaxWaitMs = 60_000
+	// MinLeaseMs and MaxLeaseMs bound a lease: shorter would abandon a runner for one slow request, longer hides a dead one.
+	MinLeaseMs = 1_000
+	MaxLeaseMs = 86_400_000
+	// MaxAttempts bounds max_attempts.
+	MaxAttempts = 1_000
+	// MaxPriority is served first; 0 last.
+	MaxPriority = 9
+	// MaxHistory attempts are kept per job, the newest ones.
+	MaxHistory = 20
+	// MaxDelayMs bounds delay_ms, retention_ms and backoffs to a hundred years, so that no sum of times can overflow.
+	MaxDelayMs = 100 * 366 * 86_400_000
+	// MaxTimeMs bounds run_at: the last millisecond of the year 9999.
+	MaxTimeMs = 253_402_300_799_999
+	// MaxQueues is soft: a create that would make one more is refused, those under way may pass it.
+	MaxQueues = 1_000_000
+	// MaxParkedClaims bounds the claims that wait for a job.
+	MaxParkedClaims = 100_000
+)
+
+// The limits must fit each other.
+const (
+	_ = uint(MaxBodyBytes - MaxPayloadBytes - 4096)
+	_ = uint(MaxBodyBytes - MaxOutputBytes - 4096)
+	_ = uint(math.MaxUint32 - MaxLines)
+	_ = uint(math.MaxInt64 - MaxTimeMs - MaxDelayMs)
+)
+
+// Defaults of a create, where neither the request nor the server's flags say otherwise.
+const (
+	DefaultName         = "default"
+	DefaultPriority     = 4
+	DefaultMaxAttempts  = 3
+	DefaultLeaseMs      = 300_000
+	DefaultRetentionMs  = 14 * 86_400_000
+	DefaultClaimBytes   = MaxClaimBytes
+	DefaultBackoffMs    = 1_000
+	DefaultBackoffMilli = 2_000
+	DefaultBackoffMaxMs = 3_600_000
+)
+
+// CheckName says what is wrong with a client or type, or nil: 1–128 bytes of `[A-Za-z0-9._:-]`, neither `.` nor `..`.
+func CheckName(field, name string) error {
+	if name == "" || len(name) > MaxNameBytes {
+		return fmt.Errorf("%s must have 1 to %d bytes, not %d", field, MaxNameBytes, len(name))
+	}
+	if name == "." || name == ".." {
+		return fmt.Errorf("%s must not be %q", field, name)
+	}
+	for i := range len(name) {
+		if !nameByte[name[i]] {
+			return fmt.Errorf("%s may hold only letters, digits and . _ : - (byte %d is %q)", field, i, name[i])
+		}
+	}
+	return nil
+}
+
+var nameByte = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// CheckText says what is wrong with a text of at least lo and at most hi bytes of UTF-8, or nil.
+func CheckText(field, text string, lo, hi int) error {
+	if len(text) < lo || len(text) > hi {
+		return fmt.Errorf("%s must have %d to %d bytes, not %d", field, lo, hi, len(text))
+	}
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%s is not valid UTF-8", field)
+	}
+	return nil
+}
+
+// CheckRange says what is wrong with a number outside lo … hi, or nil.
+func CheckRange(field string, n, lo, hi int64) error {
+	if n < lo || n > hi {
+		return fmt.Errorf("%s must be %d to %d, not %d", field, lo, hi, n)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package job
+
+import "math/bits"
+
+// Outcome is how a run ended, as its runner tells it.
+type Outcome struct {
+	ID       ID   // zero in the outcome that a bulk complete gives to all jobs of a claim
+	Code     Code // never NoCode
+	ExitCode int  // of the same class as Code; 0 for unget
+	// DelayMs is how long a retry or error waits; negative means the backoff of the job.
+	DelayMs int64
+	Error   string // MaxErrorBytes at most
+	Result
+}
+
+// Result is what a run leaves behind beside its outcome.
+type Result struct {
+	ProcessExit *int64 // the exit status of a process or container, as its system tells it
+	OutputAddr  string
+	OutputKind  Kind // Nothing: no inline output
+	Output      []byte
+}
+
+// Empty reports whether there is nothing to keep.
+func (r *Result) Empty() bool {
+	return r.ProcessExit == nil && r.OutputAddr == "" && r.OutputKind == Nothing
+}
+
+// Same reports whether a repeated outcome is the one that was stored, so that repeating it is no error.
+func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && o.ExitCode == exitCode }
+
+// Why an attempt ended without success.
+type Why uint8
+
+// An attempt ends because its runner said so, or because nobody tickled it within its lease.
+const (
+	Told Why = iota + 1
+	Abandoned
+)
+
+var whyNames = [...]string{"", "told", "abandoned"}
+
+func (w Why) String() string { return whyNames[w] }
+
+// Attempt is an entry of a job's history: a run that did not succeed.
+type Attempt struct {
+	At       int64 // when it ended, unix ms
+	Runner   string
+	Code     Code // NoCode when abandoned
+	ExitCode int
+	Error    string
+	Why      Why
+}
+
+// Next says where an active job goes when a run ends with code c after it has been claimed attempts times of max: the
+// status, and whether the attempt counts against max. Deferred stands for pending when no delay is left to wait.
+func (c Code) Next(attempts, max int) (to Status, counts bool) {
+	switch c {
+	case OK:
+		return Completed, true
+	case Fail:
+		return Failed, true
+	case Unget:
+		return Pending, false
+	}
+	if attempts >= max {
+		return Failed, true
+	}
+	return Deferred, true
+}
+
+// NextAbandoned is Next for a job whose lease ran out: it goes back to its old place at once.
+func NextAbandoned(attempts, max int) Status {
+	if attempts >= max {
+		return Failed
+	}
+	return Pending
+}
+
+// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each further
+// attempt, at most MaxMs.
+type Backoff struct {
+	InitialMs   int64
+	FactorMilli int64 // 1000 … MaxFactorMilli
+	MaxMs       int64
+}
+
+// MaxFactorMilli bounds the growth of a backoff: a hundredfold each time.
+const MaxFactorMilli = 100_000
+
+// Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact value
+// either way and never above MaxMs. random supplies the jitter; whole numbers only, so that every machine computes the same.
+func (b Backoff) Delay(attempts int, random uint64) int64 {
+	delay := min(b.InitialMs, b.MaxMs)
+	for range attempts - 1 {
+		if b.FactorMilli <= 1000 || delay >= b.MaxMs || delay == 0 {
+			break
+		}
+		hi, lo := bits.Mul64(uint64(delay), uint64(b.FactorMilli))
+		if hi != 0 || lo/1000 >= uint64(b.MaxMs) {
+			delay = b.MaxMs
+			break
+		}
+		delay = int64(lo / 1000)
+	}
+	if quarter := uint64(delay / 4); quarter > 0 {
+		delay += int64(random%(2*quarter+1)) - int64(quarter)
+	}
+	return min(delay, b.MaxMs)
+}

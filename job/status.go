@@ -1,0 +1,98 @@
+package job
+
+import "fmt"
+
+// Status says where a job stands in its life.
+type Status uint8
+
+// The zero Status is none: a line that was never made.
+const (
+	Deferred Status = iota + 1
+	Pending
+	Active
+	Completed
+	Failed
+	Cancelled
+	// Purged lines have no document any more; only their place in the batch remains until the batch goes.
+	Purged
+
+	NumStatus = int(Purged) + 1
+)
+
+var statusNames = [NumStatus]string{"none", "deferred", "pending", "active", "completed", "failed", "cancelled", "purged"}
+
+// Statuses lists the statuses that a job document can show, in the order of a job's life.
+var Statuses = []Status{Deferred, Pending, Active, Completed, Failed, Cancelled}
+
+func (s Status) String() string {
+	if int(s) < NumStatus {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// Terminal reports whether nothing but a redrive or a purge can follow.
+func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// ParseStatus is the inverse of String for the statuses that a document can show.
+func ParseStatus(text string) (Status, error) {
+	for _, s := range Statuses {
+		if statusNames[s] == text {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("status %q is none of deferred, pending, active, completed, failed, cancelled", text)
+}
+
+// Code classifies the outcome of a run.
+type Code uint8
+
+// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed.
+const (
+	NoCode Code = iota
+	OK
+	Fail
+	Retry
+	Error
+	Unget
+)
+
+var codeNames = [...]string{"", "ok", "failed", "retry", "error", "unget"}
+
+func (c Code) String() string { return codeNames[c] }
+
+// ParseCode parses the code of an outcome: ok, failed, retry, error or unget.
+func ParseCode(text string) (Code, error) {
+	for i, name := range codeNames {
+		if i > 0 && name == text {
+			return Code(i), nil
+		}
+	}
+	return NoCode, fmt.Errorf("code %q is none of ok, failed, retry, error", text)
+}
+
+// Exit codes are three digits whose first names the class, as in HTTP: 1xx retry, 2xx ok, 4xx failed, 5xx error.
+var classCode = [10]Code{1: Retry, 2: OK, 4: Fail, 5: Error}
+
+// ExitCodeClass returns the code that an exit code belongs to, or NoCode when it belongs to none.
+func ExitCodeClass(exitCode int) Code {
+	if exitCode < 100 || exitCode > 599 {
+		return NoCode
+	}
+	return classCode[exitCode/100]
+}
+
+// DefaultExitCode is what an outcome of class c gets when the runner names no exit code.
+func (c Code) DefaultExitCode() int {
+	switch c {
+	case OK:
+		return 200
+	case Fail:
+		return 400
+	case Retry:
+		return 100
+	case Error:
+		return 500
+	}
+	return 0
+}
