@@ -1,0 +1,141 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cut takes whole volumes out of the journal, oldest first, all of whose records are at or below applied, but keeps at
+// least retain bytes of such history. What it takes is removed or, with Options.Archive, moved there. The tail volume never
+// leaves, nor does the last volume that holds a record: the journal's time is in it.
+//
+// applied must be what the base holds durably (the flushed watermark): what is cut can never be applied again. On an error
+// the volumes returned have left all the same.
+func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
+	j.cutMu.Lock()
+	defer j.cutMu.Unlock()
+	for _, v := range j.cuttable(applied, retain) {
+		if err := j.takeOut(v); err != nil {
+			return removed, fmt.Errorf("cut journal: volume %s: %w", seqName(v.First), err)
+		}
+		removed = append(removed, v)
+		j.log.Info("journal: a volume has left", "first", v.First, "last", v.Last, "bytes", v.Bytes, "archive", j.o.Archive)
+	}
+	return removed, nil
+}
+
+// cuttable chooses the volumes that may leave.
+func (j *Journal) cuttable(applied uint64, retain int64) []Volume {
+	applied = min(applied, j.Synced())
+	j.vmu.Lock()
+	defer j.vmu.Unlock()
+	n, bytes := 0, int64(0)
+	for n+1 < len(j.volumes) && j.volumes[n].Last <= applied && j.volumes[n+1].Last >= j.volumes[n+1].First {
+		bytes += j.volumes[n].Bytes
+		n++
+	}
+	cut := 0
+	for cut < n && bytes-j.volumes[cut].Bytes >= retain {
+		bytes -= j.volumes[cut].Bytes
+		cut++
+	}
+	return append([]Volume(nil), j.volumes[:cut]...)
+}
+
+// takeOut removes or archives v. It leaves the row first, so that no reader begins with it; one that is in the middle of it
+// keeps the file it has open and gets ErrCut at the next.
+func (j *Journal) takeOut(v Volume) error {
+	j.vmu.Lock()
+	j.volumes = j.volumes[1:]
+	j.vmu.Unlock()
+	h := &j.o.hooks
+	if j.o.Archive != "" {
+		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
+			j.putBack(v)
+			return err
+		}
+	}
+	// Renamed first: a directory that is half deleted must not look like a volume to the next start.
+	out := v.Path + removedSuffix
+	if _, err := os.Lstat(v.Path); err == nil {
+		if err := os.Rename(v.Path, out); err != nil {
+			j.putBack(v)
+			return err
+		}
+	}
+	if err := h.syncPath(j.o.Dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(out)
+}
+
+// putBack undoes the first step of takeOut for a volume that is still in its place.
+func (j *Journal) putBack(v Volume) {
+	j.vmu.Lock()
+	defer j.vmu.Unlock()
+	j.volumes = append([]Volume{v}, j.volumes...)
+}
+
+// archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in which
+// case the original is still there. Everything is durable in the archive before this returns.
+func archive(h *hooks, from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		return err
+	}
+	err := os.Rename(from, to)
+	if errors.Is(err, unix.EXDEV) {
+		err = copyVolume(h, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	return h.syncPath(filepath.Dir(to))
+}
+
+func copyVolume(h *hooks, from, to string) error {
+	part := to + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	if err := os.Mkdir(part, 0o750); err != nil {
+		return err
+	}
+	v := volumeDir{path: from}
+	if err := v.load(); err != nil {
+		return err
+	}
+	for _, s := range v.segments {
+		if err := copyFile(h, s.path, filepath.Join(part, filepath.Base(s.path)), 0); err != nil {
+			return err
+		}
+	}
+	if err := h.syncPath(part); err != nil {
+		return err
+	}
+	return os.Rename(part, to)
+}
+
+// copyFile copies from behind its first skip bytes into the new file to, durably.
+func copyFile(h *hooks, from, to string, skip int64) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if _, err := in.Seek(skip, io.SeekStart); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(out, in); err == nil {
+		err = h.syncFile(out)
+	}
+	return errors.Join(err, out.Close())
+}

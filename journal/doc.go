@@ -1,0 +1,2 @@
+// Package journal keeps the ordered, durable record of every command.
+package journal

@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+)
+
+// identityName is the file beside the volumes that says which journal this is, one line of text:
+//
+//	daybook-journal v=1 uuid=0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e\n
+//
+// The store remembers the UUID, so that a store and a journal that do not belong together are never joined.
+const identityName = "identity"
+
+var identityForm = regexp.MustCompile(`^daybook-journal v=1 uuid=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\n$`)
+
+// readIdentity returns the UUID, "" if dir has no identity file.
+func readIdentity(dir string) (string, error) {
+	name := filepath.Join(dir, identityName)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("read identity: %w", err)
+	}
+	m := identityForm.FindSubmatch(b)
+	if m == nil {
+		return "", fmt.Errorf("read identity: %s is not of the form %q", name, "daybook-journal v=1 uuid=…")
+	}
+	return string(m[1]), nil
+}
+
+// createIdentity gives dir a new UUID, durable when it returns.
+func createIdentity(h *hooks, dir string) (string, error) {
+	var u [16]byte
+	rand.Read(u[:]) // never fails: the runtime ends the program rather than return an error
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	name := filepath.Join(dir, identityName)
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return "", fmt.Errorf("create identity: %w", err)
+	}
+	_, err = fmt.Fprintf(f, "daybook-journal v=1 uuid=%s\n", uuid)
+	if err == nil {
+		err = h.syncFile(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("create identity: %w", err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return "", fmt.Errorf("create identity: %w", err)
+	}
+	if err := h.syncPath(dir); err != nil {
+		return "", fmt.Errorf("create identity: %w", err)
+	}
+	return uuid, nil
+}
+
+// lockDir takes the directory for this Journal alone. The lock is the kernel's, on the directory itself: it goes with the
+// process however that ends, and leaves no file behind. Offline readers do without it.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock journal: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("%w: %s", ErrLocked, dir)
+	} else {
+		err = fmt.Errorf("lock journal %s: %w", dir, err)
+	}
+	return nil, errors.Join(err, f.Close())
+}

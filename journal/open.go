@@ -1,0 +1,263 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Open opens the journal in o.Dir, or makes one. In this order:
+//
+//  1. lock the directory (ErrLocked);
+//  2. read the identity, compare it with the store's (ErrForeign);
+//  3. survey the tail and decide by the tail table: accept, cut, or refuse (*CorruptError, ErrCursor);
+//  4. cut what nobody was told is stored;
+//  5. fsync every accepted segment and every directory. What a killed process had written but not synced may sit in the page
+//     cache and read back fine; were it applied before it is durable, a power cut would leave the store ahead of its journal;
+//  6. start the clock (ErrClockAhead), open the tail volume for appending.
+//
+// Only then may the caller read and apply. A refused start changes nothing on disk.
+func Open(o Options) (_ *Journal, err error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	j := &Journal{
+		o: o, log: o.Logger,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	j.lanes[Control].limit, j.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
+	if err := j.makeDir(); err != nil {
+		return nil, err
+	}
+	if j.lock, err = lockDir(o.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.lock.Close())
+		}
+	}()
+	vols, err := loadVolumes(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if j.uuid, err = j.identify(len(vols)); err != nil {
+		return nil, err
+	}
+	if err := j.recover(vols); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// makeDir makes o.Dir and whatever is missing above it, each new name durable in its parent.
+func (j *Journal) makeDir() error {
+	var made []string
+	for d := filepath.Clean(j.o.Dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("make journal directory: %w", err)
+		}
+		made = append(made, d)
+	}
+	if err := os.MkdirAll(j.o.Dir, 0o750); err != nil {
+		return fmt.Errorf("make journal directory: %w", err)
+	}
+	for _, d := range made {
+		if err := j.o.hooks.syncPath(filepath.Dir(d)); err != nil {
+			return fmt.Errorf("make journal directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// identify returns the journal's UUID; it makes one for a journal that holds nothing yet.
+func (j *Journal) identify(volumes int) (string, error) {
+	uuid, err := readIdentity(j.o.Dir)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case uuid == "" && volumes > 0:
+		return "", fmt.Errorf("%w: %s holds volumes but no file %q; next step: restore that file from a copy",
+			ErrForeign, j.o.Dir, identityName)
+	case uuid != j.o.StoreJournal && j.o.StoreJournal != "":
+		return "", fmt.Errorf("%w: the store remembers %s, %s holds %q; next step: %s",
+			ErrForeign, j.o.StoreJournal, j.o.Dir, uuid, nextPair)
+	case uuid == "" && j.o.Applied > 0:
+		return "", fmt.Errorf("%w: its cursor is %d, %s holds no journal; next step: %s",
+			ErrCursor, j.o.Applied, j.o.Dir, nextPair)
+	case uuid == "":
+		return createIdentity(&j.o.hooks, j.o.Dir)
+	}
+	return uuid, nil
+}
+
+// recover does steps 3 to 6 of Open.
+func (j *Journal) recover(vols []volumeDir) error {
+	t := tailState{at: -1, finding: finding{seq: 1, first: 1, byCursor: j.o.Applied, file: j.o.Dir}}
+	if len(vols) > 0 {
+		var err error
+		if t, err = surveyTail(vols, j.o.Applied); err != nil {
+			return err
+		}
+	}
+	f := &t.finding
+	c := decide(f)
+	if c.verdict == Refuse {
+		return c.refusal(f)
+	}
+	if err := j.startClock(t.at); err != nil {
+		return err
+	}
+	if err := j.clearRemoved(); err != nil {
+		return err
+	}
+	if len(vols) == 0 {
+		if err := createVolume(&j.o.hooks, j.o.Dir, 1); err != nil {
+			return err
+		}
+		vols = []volumeDir{{first: 1, path: filepath.Join(j.o.Dir, seqName(1))}}
+	}
+	v := &vols[len(vols)-1]
+	if c.verdict == Cut {
+		j.log.Warn("journal: cutting an unanswered tail", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
+			"reason", f.reason)
+		j.stats.setOpenCut(fmt.Sprintf("seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
+		if err := cutTail(&j.o.hooks, v, t.keep, t.offset); err != nil {
+			return fmt.Errorf("cut tail: %w", err)
+		}
+	}
+	if t.keep == 0 {
+		if err := createSegment(&j.o.hooks, v.path, v.first); err != nil {
+			return err
+		}
+	}
+	if err := v.load(); err != nil {
+		return err
+	}
+	if err := syncVolumes(&j.o.hooks, j.o.Dir, vols); err != nil {
+		return err
+	}
+	last := v.segments[len(v.segments)-1]
+	j.c.tail = tail{volume: v.first, segment: last.first, offset: last.size, bytes: v.bytes()}
+	j.appended.Store(f.seq - 1)
+	j.synced.Store(f.seq - 1)
+	j.lastAt.Store(max(t.at, 0))
+	for i := range vols {
+		j.volumes = append(j.volumes, Volume{First: vols[i].first, Last: f.seq - 1, Bytes: vols[i].bytes(), Path: vols[i].path})
+		if i > 0 {
+			j.volumes[i-1].Last = vols[i].first - 1
+		}
+	}
+	j.c.lastVerb = MarkVerb // nothing was written by this process, so there is nothing to prove
+	return j.openTail()
+}
+
+// startClock begins journal time at max(last at, wall).
+func (j *Journal) startClock(last int64) error {
+	wall := time.Now().UnixMilli()
+	if j.o.Clock != nil {
+		wall = j.o.Clock()
+	}
+	if ahead := time.Duration(last-wall) * time.Millisecond; ahead > MaxClockAhead && !j.o.AllowClockAhead {
+		return fmt.Errorf("%w: the last record is %s ahead; next step: set the wall clock right, or start with the flag that allows it",
+			ErrClockAhead, ahead.Round(time.Second))
+	}
+	if j.o.Clock == nil {
+		j.clock = &Clock{}
+		j.clock.Start(max(last, 0))
+		j.o.Clock = j.clock.Now
+	}
+	return nil
+}
+
+// clearRemoved deletes what a Cut had taken out of the row when it was interrupted.
+func (j *Journal) clearRemoved() error {
+	entries, err := os.ReadDir(j.o.Dir)
+	if err != nil {
+		return fmt.Errorf("clear removed volumes: %w", err)
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), removedSuffix); ok {
+			if _, ok := parseSeqName(name); !ok {
+				continue
+			}
+			if err := os.RemoveAll(filepath.Join(j.o.Dir, e.Name())); err != nil {
+				return fmt.Errorf("clear removed volumes: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// cutTail removes v's segments behind the first keep, the last one first, and what the last one kept holds behind offset.
+// In this order a crash in between leaves a tail that is judged the same way again.
+func cutTail(h *hooks, v *volumeDir, keep int, offset int64) error {
+	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
+		return err
+	}
+	return truncateSegment(h, v.segments[keep-1].path, offset)
+}
+
+// removeSegments removes v's segments behind the first keep, the last one first, durably.
+func removeSegments(h *hooks, v *volumeDir, keep int) error {
+	for i := len(v.segments) - 1; i >= keep; i-- {
+		if err := h.remove(v.segments[i].path); err != nil {
+			return err
+		}
+	}
+	return h.syncPath(v.path)
+}
+
+// truncateSegment cuts the file to offset, durably, through a handle of its own.
+func truncateSegment(h *hooks, path string, offset int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err = h.truncate(f, offset); err == nil {
+		err = h.syncFile(f)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncVolumes makes all segments and all directories durable.
+func syncVolumes(h *hooks, dir string, vols []volumeDir) error {
+	for i := range vols {
+		for _, s := range vols[i].segments {
+			if err := h.syncPath(s.path); err != nil {
+				return fmt.Errorf("sync segment %s: %w", s.path, err)
+			}
+		}
+		if err := h.syncPath(vols[i].path); err != nil {
+			return fmt.Errorf("sync volume %s: %w", vols[i].path, err)
+		}
+	}
+	for _, d := range []string{filepath.Join(dir, identityName), dir, filepath.Dir(dir)} {
+		if err := h.syncPath(d); err != nil {
+			return fmt.Errorf("sync directory %s: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// openTail opens the tail volume for appending and checks that tidwall/wal and this package mean the same place.
+func (j *Journal) openTail() error {
+	path := filepath.Join(j.o.Dir, seqName(j.c.tail.volume))
+	log, err := j.o.hooks.openLog(path, j.o.SegmentBytes)
+	if err != nil {
+		return fmt.Errorf("open volume %s: %w", path, err)
+	}
+	last, err := log.LastIndex()
+	if err != nil || last != j.synced.Load() {
+		return errors.Join(fmt.Errorf("open volume %s: its last index is %d, ours %d (%v)", path, last, j.synced.Load(), err), log.Close())
+	}
+	j.c.wal = log
+	return nil
+}

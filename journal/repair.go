@@ -1,0 +1,169 @@
+package journal
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// fail deals with a group (or a mark, or a new volume) that could not be written. The handle is poisoned: after a failed
+// fsync the kernel may have dropped the dirty pages and call the next fsync a success, so no call is ever made on it again.
+// It is not even closed, since tidwall/wal's Close begins with an fsync; the runtime closes the file when it collects it.
+//
+// Instead, through new handles, the journal is cut back to what was durable, and goes on in a new segment. If the cut is
+// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver come after
+// the fsync. If it is not, the group's fate is unknown until a later repair or a restart, and writes are down until then.
+func (j *Journal) fail(group []*Proposal, cause error) {
+	j.c.wal = nil
+	j.stats.fault(cause)
+	j.c.repairWait = minRepairWait
+	cut, mark, err := j.repair()
+	answer := ErrNotStored
+	if !cut {
+		answer = ErrUnknown
+	}
+	if err != nil {
+		j.log.Error("journal: writes are down", "cause", cause, "repair", err, "group", len(group), "cut", cut)
+		j.down(fmt.Errorf("%w: %w (and its repair: %w)", ErrFailed, cause, err))
+	} else {
+		j.log.Warn("journal: a failed write was cut off, going on in a new segment", "cause", cause, "group", len(group),
+			"seq", j.synced.Load()+1)
+	}
+	j.answer(group, fmt.Errorf("%w: %w", answer, cause))
+	j.deliver(mark)
+}
+
+// down makes Propose refuse, and answers those who were taken but not written.
+func (j *Journal) down(err error) {
+	j.mu.Lock()
+	j.failed = err
+	var waiting []*Proposal
+	for i := range j.lanes {
+		l := &j.lanes[i]
+		l.refuse(err)
+		waiting = append(waiting, l.queue...)
+		l.queue = nil
+	}
+	j.mu.Unlock()
+	j.answer(waiting, fmt.Errorf("%w: %w", ErrNotStored, err))
+}
+
+// retry attempts the repair again.
+func (j *Journal) retry() {
+	_, mark, err := j.repair()
+	if err != nil {
+		j.c.repairWait = min(2*j.c.repairWait, maxRepairWait)
+		j.log.Warn("journal: writes are still down", "repair", err, "again_in", j.c.repairWait)
+		return
+	}
+	j.mu.Lock()
+	cause := j.failed
+	j.failed = nil
+	j.mu.Unlock()
+	j.log.Info("journal: writes are up again", "cause", cause, "seq", j.synced.Load()+1)
+	j.deliver(mark)
+}
+
+// repair cuts the journal back to c.tail, begins a new segment and writes a mark to it, which shows that the disk takes
+// writes again (a cut alone would succeed on a full disk too). cut tells whether the cut is proven, even if what follows
+// fails. The caller delivers the mark.
+func (j *Journal) repair() (cut bool, mark []Record, err error) {
+	c := &j.c
+	c.repairedAt = time.Now()
+	c.wal = nil
+	if err := j.cutBack(); err != nil {
+		return false, nil, fmt.Errorf("cut back to seq %d: %w", j.synced.Load(), err)
+	}
+	j.appended.Store(j.synced.Load())
+	next := j.synced.Load() + 1
+	if err := createSegment(&j.o.hooks, filepath.Join(j.o.Dir, seqName(c.tail.volume)), next); err != nil {
+		return true, nil, err
+	}
+	c.tail.segment, c.tail.offset = next, 0
+	if err := j.openTail(); err != nil {
+		return true, nil, err
+	}
+	mark = j.stamp(nil)
+	if err := j.write(mark); err != nil {
+		c.wal = nil
+		return true, nil, fmt.Errorf("write a mark: %w", err)
+	}
+	j.stats.repairs.Add(1)
+	return true, mark, nil
+}
+
+// cutBack makes the files end at c.tail again, and proves it: everything behind is removed or truncated through new handles
+// and synced, and what is left reads back as ending with the last durable record.
+func (j *Journal) cutBack() error {
+	h, t := &j.o.hooks, j.c.tail
+	if err := j.removeNewborn(); err != nil {
+		return err
+	}
+	v := volumeDir{first: t.volume, path: filepath.Join(j.o.Dir, seqName(t.volume))}
+	if err := v.load(); err != nil {
+		return err
+	}
+	i, found := slices.BinarySearchFunc(v.segments, t.segment, func(s segment, first uint64) int {
+		if s.first < first {
+			return -1
+		} else if s.first > first {
+			return 1
+		}
+		return 0
+	})
+	if t.offset == 0 {
+		// Nothing of this segment is durable. It is made anew, as another file, by whoever called.
+		return removeSegments(h, &v, i)
+	}
+	if !found || v.segments[i].size < t.offset {
+		return fmt.Errorf("segment %s of %s is gone or shorter than the %d bytes that were durable", seqName(t.segment), v.path, t.offset)
+	}
+	if err := cutTail(h, &v, i+1, t.offset); err != nil {
+		return err
+	}
+	scan, _, err := scanSegment(v.segments[i], 0, nil, nil)
+	if err != nil {
+		return err
+	}
+	if synced := j.synced.Load(); scan.found.kind != clean || scan.end != t.offset || scan.next != synced+1 {
+		return &CorruptError{
+			File: v.segments[i].path, Offset: scan.end, Seq: scan.next, Case: "repair", Verdict: Refuse, Next: nextRestore,
+			Reason: fmt.Sprintf("does not end with record %d at offset %d (%s)", synced, t.offset, scan.found.reason),
+		}
+	}
+	return nil
+}
+
+// removeNewborn removes a successor of the tail volume that was begun and never used. Left alone it would claim that the
+// tail volume ends before it, while that is written on.
+func (j *Journal) removeNewborn() error {
+	vols, err := listVolumes(j.o.Dir)
+	if err != nil {
+		return err
+	}
+	removed := false
+	for i := range vols {
+		v := &vols[i]
+		if v.first <= j.c.tail.volume {
+			continue
+		}
+		if err := v.load(); err != nil {
+			return err
+		}
+		if v.bytes() > 0 {
+			return fmt.Errorf("volume %s holds records that are not this journal's", v.path)
+		}
+		if err := removeSegments(&j.o.hooks, v, 0); err != nil {
+			return err
+		}
+		if err := j.o.hooks.remove(v.path); err != nil {
+			return err
+		}
+		removed = true
+	}
+	if removed {
+		return j.o.hooks.syncPath(j.o.Dir)
+	}
+	return nil
+}

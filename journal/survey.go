@@ -1,0 +1,146 @@
+package journal
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+)
+
+// segmentScan is what reading one segment told.
+type segmentScan struct {
+	next   uint64 // seq after the last intact record in order
+	end    int64  // offset behind it
+	at     int64  // of the last intact record in order, -1 if there is none
+	synced uint64 // the highest `synced` of any intact record, behind a damage too
+	found  damage
+	proof  proof // of the records behind the damage
+}
+
+// scanSegment reads s and searches what lies behind a damage. visit, if not nil, sees every intact record in order.
+func scanSegment(s segment, at int64, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
+	buf, err := readSegment(s.path, buf)
+	if err != nil {
+		return segmentScan{}, buf, err
+	}
+	sc := scanner{data: buf, next: s.first, at: at}
+	for sc.step() {
+		if visit != nil {
+			visit(&sc.rec)
+		}
+	}
+	out := segmentScan{next: sc.next, end: int64(sc.off), synced: sc.synced, found: sc.found, at: -1}
+	if sc.next > s.first {
+		out.at = sc.at
+	}
+	if out.found.kind != clean {
+		out.proof = search(buf[sc.off:], sc.next-1, sc.at)
+		out.synced = max(out.synced, out.proof.synced, out.found.synced)
+	}
+	return out, buf, nil
+}
+
+// tailState is where the journal ends and what a cut removes.
+type tailState struct {
+	finding finding
+	keep    int   // segments of the tail volume to keep; the last of them is written on
+	offset  int64 // length of that segment
+	at      int64 // of the last record, -1 if there is none
+}
+
+// judge joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins, all of
+// them are searched for proof.
+func judge(v *volumeDir, k int, scans []segmentScan) tailState {
+	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
+	f := &t.finding
+	if v.leftover != "" {
+		f.kind, f.file, f.reason = leftover, v.leftover, "a file of tidwall/wal's truncation"
+		return t
+	}
+	if k > 0 {
+		f.seq = v.segments[k].first
+		t.keep = k
+	}
+	for i := k; i < len(v.segments); i++ {
+		s, scan := v.segments[i], &scans[i]
+		f.byRecord = max(f.byRecord, scan.synced)
+		if f.kind != clean {
+			f.behind += int(scan.next-s.first) + scan.proof.records
+			continue
+		}
+		switch {
+		case s.first > f.seq:
+			f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing, the next begins at %d", f.seq, s.first)
+			f.offset = t.offset
+			f.behind += int(scan.next-s.first) + scan.proof.records
+			continue
+		case s.first < f.seq:
+			f.kind, f.file, f.offset = overlap, s.path, 0
+			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier ones hold everything below %d", s.first, f.seq)
+			continue
+		}
+		t.keep, t.offset, f.seq, f.file, f.offset = i+1, scan.end, scan.next, s.path, scan.end
+		if scan.at >= 0 {
+			t.at = scan.at
+		}
+		if d := scan.found; d.kind != clean {
+			f.kind, f.reason, f.behind = d.kind, d.reason, scan.proof.records
+			if scan.proof.gaveUp {
+				f.kind = searchEnd
+			}
+		}
+	}
+	return t
+}
+
+// surveyTail finds out where the journal ends, reading as little as is safe: backwards from the last segment until one
+// begins at or below what some witness proves durable. What lies before that segment cannot be part of the last unsynced
+// write; it is checked whenever it is read.
+func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
+	v := &vols[len(vols)-1]
+	t, buf, err := surveyVolume(v, max(applied, v.first-1), nil)
+	if err != nil {
+		return tailState{}, err
+	}
+	f := &t.finding
+	f.byCursor, f.byVolume, f.first, f.newborn = applied, v.first-1, vols[0].first, len(v.segments) == 0
+	if t.at >= 0 || len(vols) == 1 {
+		return t, nil
+	}
+	// The tail volume holds no record, so the journal's time is in the volume before, which must end where this one begins.
+	p, _, err := surveyVolume(&vols[len(vols)-2], math.MaxUint64-1, buf)
+	if err != nil {
+		return tailState{}, err
+	}
+	t.at = p.at
+	if g := join(p.finding, v.first); g.kind != clean {
+		g.byCursor, g.byVolume, g.first = applied, v.first-1, f.first
+		t.finding = g
+	}
+	return t, nil
+}
+
+// surveyVolume scans v's segments backwards until one that holds a record begins at or below proven+1.
+func surveyVolume(v *volumeDir, proven uint64, buf []byte) (tailState, []byte, error) {
+	scans := make([]segmentScan, len(v.segments))
+	k := len(v.segments)
+	for k > 0 {
+		k--
+		var err error
+		if scans[k], buf, err = scanSegment(v.segments[k], 0, buf, nil); err != nil {
+			return tailState{}, buf, err
+		}
+		proven = max(proven, scans[k].synced)
+		if scans[k].at >= 0 && v.segments[k].first <= proven+1 {
+			break
+		}
+	}
+	return judge(v, k, scans), buf, nil
+}
+
+// join makes a finding of a complete volume that does not end just before next.
+func join(f finding, next uint64) finding {
+	if f.kind == clean && f.seq != next {
+		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d, the next volume begins at %d", f.seq-1, next)
+	}
+	return f
+}

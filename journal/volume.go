@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Volume is one directory of the journal: a row of segment files, written by one tidwall log. A volume that has a
+// successor is complete and durable, and never written again.
+type Volume struct {
+	First uint64 // seq of its first record, and its name
+	Last  uint64 // seq of its last record; First-1 when it holds none yet
+	Bytes int64
+	Path  string
+	Tail  bool // the last volume, which is being written
+}
+
+// segment is one file of a volume, named by the seq of its first record.
+type segment struct {
+	first uint64
+	path  string
+	size  int64
+}
+
+// volumeDir is a volume as found on disk.
+type volumeDir struct {
+	first    uint64
+	path     string
+	segments []segment
+	leftover string // a .START or .END file, which only tidwall's truncation makes, and which its Open would act upon
+}
+
+// nameDigits is the length of a volume's and a segment's name: a seq in decimal, padded so that names sort as numbers.
+// It is tidwall/wal's own spelling for segments; volumes share it.
+const nameDigits = 20
+
+func seqName(seq uint64) string { return fmt.Sprintf("%0*d", nameDigits, seq) }
+
+// parseSeqName is the inverse of seqName; ok is false for every other spelling, and for 0, which no record has.
+func parseSeqName(name string) (seq uint64, ok bool) {
+	if len(name) != nameDigits {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(name, 10, 64)
+	return seq, err == nil && seq > 0 && name[0] != '+'
+}
+
+// removedSuffix marks a volume that Cut has taken out of the row but not deleted yet. What bears it is garbage.
+const removedSuffix = ".removed"
+
+// listVolumes returns the volumes of dir by ascending first seq, without looking into them. Other names are not ours.
+func listVolumes(dir string) ([]volumeDir, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	var vols []volumeDir
+	for _, e := range entries {
+		if seq, ok := parseSeqName(e.Name()); ok && e.IsDir() {
+			vols = append(vols, volumeDir{first: seq, path: filepath.Join(dir, e.Name())})
+		}
+	}
+	return vols, nil
+}
+
+// load lists the segments of v by ascending first seq.
+func (v *volumeDir) load() error {
+	entries, err := os.ReadDir(v.path)
+	if err != nil {
+		return fmt.Errorf("list segments: %w", err)
+	}
+	v.segments, v.leftover = v.segments[:0], ""
+	for _, e := range entries {
+		name := e.Name()
+		if _, ok := parseSeqName(name[:min(len(name), nameDigits)]); !ok || e.IsDir() {
+			continue
+		}
+		if strings.HasSuffix(name, ".START") || strings.HasSuffix(name, ".END") {
+			v.leftover = filepath.Join(v.path, name)
+			continue
+		}
+		seq, ok := parseSeqName(name)
+		if !ok {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a repair or a cut took it between the listing and now
+		} else if err != nil {
+			return fmt.Errorf("list segments: %w", err)
+		}
+		v.segments = append(v.segments, segment{first: seq, path: filepath.Join(v.path, name), size: info.Size()})
+	}
+	slices.SortFunc(v.segments, func(a, b segment) int {
+		if a.first < b.first {
+			return -1
+		}
+		return 1
+	})
+	return nil
+}
+
+func (v *volumeDir) bytes() (n int64) {
+	for _, s := range v.segments {
+		n += s.size
+	}
+	return n
+}
+
+// loadVolumes lists the volumes of dir with their segments.
+func loadVolumes(dir string) ([]volumeDir, error) {
+	vols, err := listVolumes(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range vols {
+		if err := vols[i].load(); err != nil {
+			return nil, err
+		}
+	}
+	return vols, nil
+}
+
+// maxSegmentBytes bounds what is read into memory at once. Our segments end with the record that fills them, so they are
+// at most Options.SegmentBytes, itself at most maxSegmentOption, and one record long.
+const maxSegmentBytes = maxSegmentOption + MaxRecordBytes + 64
+
+// readSegment reads a whole segment file into buf, growing it if need be. A file that grows meanwhile is read as far as it
+// was when opened.
+func readSegment(path string, buf []byte) (_ []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return buf[:0], fmt.Errorf("read segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return buf[:0], fmt.Errorf("read segment: %w", err)
+	}
+	if info.Size() > maxSegmentBytes {
+		return buf[:0], fmt.Errorf("read segment %s: %d bytes, no segment has more than %d", path, info.Size(), int64(maxSegmentBytes))
+	}
+	size := int(info.Size())
+	buf = slices.Grow(buf[:0], size)[:size]
+	n, err := io.ReadFull(f, buf)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return buf[:n], nil // shortened by a repair since; what is gone was never durable
+	} else if err != nil {
+		return buf[:0], fmt.Errorf("read segment %s: %w", path, err)
+	}
+	return buf, nil
+}
+
+// createVolume makes the volume that begins at first: the directory, and in it an empty segment of the same name, from which
+// tidwall/wal learns that its first index is first. Everything is durable when it returns. It finishes what an earlier
+// attempt began, whether that was ended by an error or by a crash.
+func createVolume(h *hooks, dir string, first uint64) error {
+	path := filepath.Join(dir, seqName(first))
+	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create volume: %w", err)
+	}
+	if err := createSegment(h, path, first); err != nil {
+		return fmt.Errorf("create volume: %w", err)
+	}
+	if err := h.syncPath(dir); err != nil {
+		return fmt.Errorf("create volume: %w", err)
+	}
+	return nil
+}
+
+// createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already it
+// must be empty; it is replaced, so that no bytes of a failed write can be behind the new name.
+func createSegment(h *hooks, path string, first uint64) error {
+	name := filepath.Join(path, seqName(first))
+	if info, err := os.Stat(name); err == nil {
+		if info.Size() != 0 {
+			return fmt.Errorf("create segment %s: exists with %d bytes", name, info.Size())
+		}
+		if err := os.Remove(name); err != nil {
+			return fmt.Errorf("create segment: %w", err)
+		}
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	if err := errors.Join(h.syncFile(f), f.Close()); err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	if err := h.syncPath(path); err != nil {
+		return fmt.Errorf("create segment: %w", err)
+	}
+	return nil
+}
