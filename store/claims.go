@@ -1,0 +1,228 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// claim returns the claim of a seq that a line names. It must exist: a claim's rows live as long as a line names it.
+func (s *Store) claim(seq uint64) *claim {
+	c := s.findClaim(seq)
+	if c == nil {
+		fail("find claim", fmt.Errorf("claim %d is named by a line and has no row", seq))
+	}
+	return c
+}
+
+// findClaim returns the claim of a seq, or nil.
+func (s *Store) findClaim(seq uint64) *claim {
+	if c := s.claims[seq]; c != nil {
+		return c
+	}
+	c := readClaim(&s.o, seq)
+	if c != nil {
+		s.claims[seq] = c
+	}
+	return c
+}
+
+// claimByID returns the claim with an id, or nil.
+func (s *Store) claimByID(id job.ID) *claim {
+	c := s.findClaim(id.Seq())
+	if c == nil || c.refs == 0 || job.NewID(c.at, c.seq, 0) != id {
+		return nil
+	}
+	return c
+}
+
+func (s *Store) runner(name string) *runner {
+	r := s.runners[name]
+	if r == nil {
+		r = readRunner(&s.o, name)
+		s.runners[name] = r
+	}
+	return r
+}
+
+// hold counts claims and held lines of a runner up or down.
+func (s *Store) hold(name string, claims, held int) *runner {
+	r := s.runner(name)
+	r.claims += claims
+	r.held += held
+	s.touch(&r.dirty, r)
+	return r
+}
+
+// leaseMoved has settle look at a claim at the end of the command.
+func (s *Store) leaseMoved(c *claim) {
+	s.touch(&c.dirty, c)
+	if !c.settling {
+		c.settling = true
+		s.leases = append(s.leases, c)
+	}
+}
+
+// deadline returns when what the claim holds without leases of their own counts as abandoned, unless it is tickled. A tickle of
+// all that the runner holds, and a grace, count for it without being written to it.
+func (c *claim) deadline(r *runner, graceAt int64) int64 {
+	at := max(c.tickledAt, graceAt) + c.leaseMs
+	if r.tickledSeq > c.seq {
+		at = max(at, r.deadline(c.leaseMs))
+	}
+	return at
+}
+
+func (r *runner) deadline(leaseMs int64) int64 {
+	if r.leaseMs > 0 {
+		leaseMs = r.leaseMs
+	}
+	return r.tickledAt + leaseMs
+}
+
+// deadline of a job with a lease of its own: the last tickle that reached it counts.
+func (o *override) deadline(r *runner, graceAt int64) int64 {
+	at := max(o.tickledAt, graceAt) + o.leaseMs
+	if r.tickledSeq > o.seq {
+		at = max(at, r.deadline(o.leaseMs))
+	}
+	return at
+}
+
+// lines returns the number of lines that the claim handed out.
+func (c *claim) lines() int {
+	n := 0
+	for _, r := range c.runs {
+		n += r.Lines()
+	}
+	return n
+}
+
+// openClaim writes the rows of a new claim.
+func (s *Store) openClaim(c *claim) {
+	s.claims[c.seq] = c
+	s.hold(c.runner, 1, 0)
+	s.o.set(seqKey(claimTable, c.seq), c.encode())
+	s.o.set(holdKey(c.runner, c.seq), nil)
+	s.retime(c, c.tickledAt+c.leaseMs)
+	s.touch(&c.dirty, c)
+}
+
+// retime moves the claim's timer row; at 0 takes it away.
+func (s *Store) retime(c *claim, at int64) {
+	if c.timerAt == at {
+		return
+	}
+	if c.timerAt != 0 {
+		s.dropTimer(timerKey(c.timerAt, claimTimer, c.seq, 0, 0))
+	}
+	if c.timerAt = at; at != 0 {
+		s.setTimer(timerKey(at, claimTimer, c.seq, 0, 0))
+	}
+	s.touch(&c.dirty, c)
+}
+
+// renew gives all that the claim holds a full lease from now. A timer row may be early, so it only moves when the deadline came
+// closer: a tickle usually writes one row.
+func (s *Store) renew(c *claim, leaseMs int64) {
+	if leaseMs > 0 {
+		c.leaseMs = leaseMs
+	}
+	c.tickledAt = s.now
+	if c.overrides > 0 {
+		s.dropOverrides(c, overrideKey(c.seq, 0, 0), after(seqKey(overrideTable, c.seq)))
+	}
+	if due := c.tickledAt + c.leaseMs; c.timerAt == 0 || due < c.timerAt {
+		s.retime(c, due)
+	}
+	s.touch(&c.dirty, c)
+}
+
+// renewLine gives one of several held lines a lease of its own.
+func (s *Store) renewLine(c *claim, seq uint64, line uint32, leaseMs int64) {
+	key := overrideKey(c.seq, seq, line)
+	o := override{leaseMs: c.leaseMs}
+	if value := s.o.get(key); value != nil {
+		o = decodeOverride(value)
+	} else {
+		c.overrides++
+		s.touch(&c.dirty, c)
+	}
+	if leaseMs > 0 {
+		o.leaseMs = leaseMs
+	}
+	o.seq, o.tickledAt = s.seq, s.now
+	if due := o.tickledAt + o.leaseMs; o.timerAt == 0 || due < o.timerAt {
+		s.retimeLine(c, &o, seq, line, due)
+	}
+	s.o.set(key, o.encode())
+}
+
+func (s *Store) retimeLine(c *claim, o *override, seq uint64, line uint32, at int64) {
+	if o.timerAt != 0 {
+		s.dropTimer(timerKey(o.timerAt, overrideTimer, c.seq, seq, line))
+	}
+	o.timerAt = at
+	s.setTimer(timerKey(at, overrideTimer, c.seq, seq, line))
+}
+
+// dropOverrides removes the leases of single lines whose keys are in from … to (not included).
+func (s *Store) dropOverrides(c *claim, from, to string) {
+	type row struct {
+		key string
+		override
+	}
+	var rows []row
+	s.o.scan(from, to, func(key string, value []byte) bool {
+		rows = append(rows, row{key, decodeOverride(value)})
+		return true
+	})
+	for _, r := range rows {
+		_, seq, line := splitOverrideKey(r.key)
+		s.o.del(r.key)
+		s.dropTimer(timerKey(r.timerAt, overrideTimer, c.seq, seq, line))
+		c.overrides--
+	}
+}
+
+// unhold tells that lines of a batch are no longer active under a claim.
+func (s *Store) unhold(claimSeq, seq uint64, first, last uint32) {
+	c := s.claim(claimSeq)
+	n := int(last-first) + 1
+	c.held -= n
+	s.hold(c.runner, 0, -n)
+	if c.overrides > 0 {
+		s.dropOverrides(c, overrideKey(c.seq, seq, first), after(overrideKey(c.seq, seq, last)))
+	}
+	s.leaseMoved(c)
+}
+
+// settle closes what the command left at an end: claims that hold nothing lose their timer and their place with the runner,
+// claims that no line names any more go, and queues whose heads moved are placed anew.
+func (s *Store) settle() {
+	for _, c := range s.leases {
+		c.settling = false
+		if c.held == 0 && !c.closed {
+			c.closed = true
+			s.retime(c, 0)
+			s.o.del(holdKey(c.runner, c.seq))
+			if r := s.hold(c.runner, -1, 0); r.claims == 0 {
+				s.o.del(runnerKey(runnerTable, r.name))
+				delete(s.runners, r.name)
+			}
+		}
+		if c.refs == 0 {
+			s.o.del(seqKey(claimTable, c.seq))
+			s.o.del(seqKey(leaseTable, c.seq))
+			delete(s.claims, c.seq)
+		}
+	}
+	clear(s.leases)
+	s.leases = s.leases[:0]
+	for _, q := range s.moved {
+		q.moved = false
+		s.queues.place(q, &s.o)
+	}
+	clear(s.moved)
+	s.moved = s.moved[:0]
+}

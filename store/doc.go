@@ -1,0 +1,49 @@
+// Package store keeps the state of all jobs and its indexes in Pebble, and holds the one state machine, Apply.
+//
+// State is a base plus the journal after it. The store is the newest base: its cursor says which commands it includes. Its
+// contract: the same commands, in order, always make the same keys and values, whether they were applied as they came, after a
+// restart, or all again from the first; the cursor moves in the same Pebble batch as the effects; nothing in it is durable
+// before Pebble flushes, since the journal is the log.
+//
+// # A job costs nothing but its bytes until a runner touches it
+//
+// What is stored of a batch is its payload bytes, in pages, and a piecewise-constant function from line to state, as spans. A
+// fresh batch is one span. A claim splits what it takes off the head of a span; completing it splits again. In the worst case
+// a span is one line long, and then a job costs about what a row per job would.
+//
+// A span is keyed by its last line. So the span that holds a line is found by one seek, and taking lines off the head of a
+// pending span leaves its key, and its place in the queue, alone.
+//
+// What belongs to a single line (history, output, progress) is a detail row beside the span and never splits it. The lease
+// belongs to the claim, which active spans name: a tickle writes one small row whatever the claim holds.
+//
+// # The key space
+//
+// One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or page.
+//
+//	M                                                  meta: format, journal, cursor, time, level
+//	Q queue:4                                          a queue: client, type, paused, counts by status, pending by lane
+//	B seq:8                                            a batch: time, lines, frame, groups
+//	b seq:8                                            its counts by status
+//	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
+//	S seq:8 last:4                                     a span
+//	D seq:8 line:4 kind:1                              a detail: 1 history, 2 result, 3 progress
+//	R queue:4 ^priority:4 class:1 order:8 seq:8 last:4 a pending span in its place in line
+//	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
+//	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge: seq:8 last:4; 2 claim: claim:8;
+//	                                                   3 lease of one job: claim:8 seq:8 line:4; 5 effects: seq:8
+//	C claim:8                                          a claim: time, runner, the runs it handed out
+//	c claim:8                                          its lease, and how many lines it holds and how many name it
+//	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
+//	W len:1 runner                                     a runner that holds something: counts, its last tickle of all
+//	w len:1 runner claim:8                             a claim that holds something, by runner
+//	E seq:8                                            effects: what a command moved, from which status to which, and why
+//
+// # How Apply reads and writes
+//
+// All writes of the commands since the last commit stand in an overlay; Apply reads through it. Above it lie caches: all queues
+// with the windows of their next spans, and rows recently seen. What Apply decides never depends on what a cache holds.
+//
+// Not for: files of its own, HTTP, clocks. Nothing here waits for a disk except Open, Commit (when Pebble holds writers back)
+// and reads that miss the caches.
+package store

@@ -1,0 +1,217 @@
+package store
+
+import (
+	"encoding/binary"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Every key of the store, in both directions; the table of them is in doc.go. Numbers are big-endian, so that keys sort by
+// number. A key is built as a string because the overlay and the windows keep it.
+
+const (
+	metaTable     = 'M'
+	queueTable    = 'Q'
+	batchTable    = 'B'
+	countsTable   = 'b'
+	pageTable     = 'P'
+	spanTable     = 'S'
+	detailTable   = 'D'
+	readyTable    = 'R'
+	listTable     = 'L'
+	timerTable    = 'T'
+	claimTable    = 'C'
+	leaseTable    = 'c'
+	overrideTable = 'O'
+	runnerTable   = 'W'
+	holdTable     = 'w'
+	effectTable   = 'E'
+)
+
+// tables lists them all, for Check and statistics.
+var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, spanTable, detailTable, readyTable, listTable,
+	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable}
+
+// detail kinds: what is kept beside a span for a single line.
+const (
+	historyDetail  = 1
+	resultDetail   = 2
+	progressDetail = 3
+)
+
+// timer kinds. Their order is the order in which things due at the same millisecond happen.
+const (
+	runAtTimer    = 1 // seq, last line of a deferred span
+	claimTimer    = 2 // claim
+	overrideTimer = 3 // claim, seq, line
+	purgeTimer    = 4 // seq, last line of a terminal span
+	effectTimer   = 5 // seq before which effects go
+)
+
+type keyBuilder []byte
+
+func (k *keyBuilder) u8(n byte)    { *k = append(*k, n) }
+func (k *keyBuilder) u32(n uint32) { *k = binary.BigEndian.AppendUint32(*k, n) }
+func (k *keyBuilder) u64(n uint64) { *k = binary.BigEndian.AppendUint64(*k, n) }
+
+func u32At(key string, at int) uint32 { return binary.BigEndian.Uint32([]byte(key[at : at+4])) }
+func u64At(key string, at int) uint64 { return binary.BigEndian.Uint64([]byte(key[at : at+8])) }
+
+const metaKey = string(metaTable)
+
+func seqKey(table byte, seq uint64) string {
+	k := make(keyBuilder, 0, 9)
+	k.u8(table)
+	k.u64(seq)
+	return string(k)
+}
+
+func seqOfKey(key string) uint64 { return u64At(key, 1) }
+
+func queueKey(id uint32) string {
+	k := make(keyBuilder, 0, 5)
+	k.u8(queueTable)
+	k.u32(id)
+	return string(k)
+}
+
+// lineKey addresses a span by its last line, or any per-line row.
+func lineKey(table byte, seq uint64, line uint32) string {
+	k := make(keyBuilder, 0, 13)
+	k.u8(table)
+	k.u64(seq)
+	k.u32(line)
+	return string(k)
+}
+
+func lineOfKey(key string) uint32 { return u32At(key, 9) }
+
+// pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs no
+// second look.
+func pageKey(seq uint64, last, first uint32) string {
+	k := make(keyBuilder, 0, 17)
+	k.u8(pageTable)
+	k.u64(seq)
+	k.u32(last)
+	k.u32(first)
+	return string(k)
+}
+
+func splitPageKey(key string) (last, first uint32) { return u32At(key, 9), u32At(key, 13) }
+
+func detailKey(seq uint64, line uint32, kind byte) string {
+	k := make(keyBuilder, 0, 14)
+	k.u8(detailTable)
+	k.u64(seq)
+	k.u32(line)
+	k.u8(kind)
+	return string(k)
+}
+
+// laneKey is the common beginning of the ready rows of one lane of a queue: higher priorities sort first.
+func laneKey(queue uint32, priority uint32, class byte) string {
+	k := make(keyBuilder, 0, 10)
+	k.u8(readyTable)
+	k.u32(queue)
+	k.u32(^priority)
+	k.u8(class)
+	return string(k)
+}
+
+func readyKey(queue uint32, priority uint32, class byte, order, seq uint64, last uint32) string {
+	k := make(keyBuilder, 0, 30)
+	k.u8(readyTable)
+	k.u32(queue)
+	k.u32(^priority)
+	k.u8(class)
+	k.u64(order)
+	k.u64(seq)
+	k.u32(last)
+	return string(k)
+}
+
+// readyRank is the part of a ready key by which jobs of different queues compare: priority, class, order, seq, last line.
+func readyRank(key string) string { return key[5:] }
+
+func splitReadyKey(key string) (queue uint32, priority uint32, class byte, seq uint64, last uint32) {
+	return u32At(key, 1), ^u32At(key, 5), key[9], u64At(key, 18), u32At(key, 26)
+}
+
+func listKey(queue uint32, status job.Status, seq uint64, last uint32) string {
+	k := make(keyBuilder, 0, 18)
+	k.u8(listTable)
+	k.u32(queue)
+	k.u8(byte(status))
+	k.u64(seq)
+	k.u32(last)
+	return string(k)
+}
+
+func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
+	k := make(keyBuilder, 0, 30)
+	k.u8(timerTable)
+	k.u64(uint64(at))
+	k.u8(kind)
+	k.u64(a)
+	switch kind {
+	case runAtTimer, purgeTimer:
+		k.u32(line)
+	case overrideTimer:
+		k.u64(b)
+		k.u32(line)
+	}
+	return string(k)
+}
+
+// splitTimerKey returns what timerKey was given; b and line are 0 for the kinds that have none.
+func splitTimerKey(key string) (at int64, kind byte, a, b uint64, line uint32) {
+	at, kind, a = int64(u64At(key, 1)), key[9], u64At(key, 10)
+	switch kind {
+	case runAtTimer, purgeTimer:
+		line = u32At(key, 18)
+	case overrideTimer:
+		b, line = u64At(key, 18), u32At(key, 26)
+	}
+	return at, kind, a, b, line
+}
+
+func overrideKey(claim, seq uint64, line uint32) string {
+	k := make(keyBuilder, 0, 21)
+	k.u8(overrideTable)
+	k.u64(claim)
+	k.u64(seq)
+	k.u32(line)
+	return string(k)
+}
+
+func splitOverrideKey(key string) (claim, seq uint64, line uint32) {
+	return u64At(key, 1), u64At(key, 9), u32At(key, 17)
+}
+
+// runnerKey puts the length first, so that no runner's rows begin with another's.
+func runnerKey(table byte, runner string) string {
+	k := make(keyBuilder, 0, 2+len(runner)+8)
+	k.u8(table)
+	k.u8(byte(len(runner)))
+	k = append(k, runner...)
+	return string(k)
+}
+
+func holdKey(runner string, claim uint64) string {
+	k := keyBuilder(runnerKey(holdTable, runner))
+	k.u64(claim)
+	return string(k)
+}
+
+func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
+
+// after returns the smallest key that is greater than every key beginning with prefix.
+func after(prefix string) string {
+	k := []byte(prefix)
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i]++; k[i] != 0 {
+			return string(k[:i+1])
+		}
+	}
+	panic("store: a prefix of nothing but 0xff has no successor")
+}

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidwall/btree"
+)
+
+// overlay is what Apply has written since the last commit, over the database. Apply reads through it and never the database
+// behind it. A commit turns it into one Pebble batch.
+//
+// Pebble's own indexed batch does the same; this one knows that rows are written again and again within a commit (counters, a
+// claim being worked off) and keeps one value for each.
+type overlay struct {
+	db   *pebble.DB
+	rows btree.Map[string, overlayRow]
+	// cuts are ranges deleted since the last commit. They lie below rows: a row written later into a cut range lives.
+	cuts  []keyRange
+	bytes int // of keys and values in rows, to bound a commit
+}
+
+type overlayRow struct {
+	value   []byte
+	deleted bool
+}
+
+type keyRange struct{ from, to string } // to is not included
+
+func (o *overlay) set(key string, value []byte) {
+	o.bytes += len(key) + len(value)
+	o.rows.Set(key, overlayRow{value: value})
+}
+
+func (o *overlay) del(key string) {
+	o.bytes += len(key)
+	o.rows.Set(key, overlayRow{deleted: true})
+}
+
+// cut deletes every key from … to (not included).
+func (o *overlay) cut(from, to string) {
+	var gone []string
+	o.rows.Ascend(from, func(key string, _ overlayRow) bool {
+		if key >= to {
+			return false
+		}
+		gone = append(gone, key)
+		return true
+	})
+	for _, key := range gone {
+		o.rows.Delete(key)
+	}
+	o.cuts = append(o.cuts, keyRange{from, to})
+}
+
+func (o *overlay) isCut(key string) bool {
+	for _, c := range o.cuts {
+		if c.from <= key && key < c.to {
+			return true
+		}
+	}
+	return false
+}
+
+// get returns the value of key, or nil. The value must not be changed.
+func (o *overlay) get(key string) []byte {
+	if row, ok := o.rows.Get(key); ok {
+		return row.value // nil when deleted
+	}
+	if o.isCut(key) {
+		return nil
+	}
+	value, closer, err := o.db.Get([]byte(key))
+	if err == pebble.ErrNotFound {
+		return nil
+	}
+	fail("read", err)
+	value = append(make([]byte, 0, len(value)), value...)
+	fail("read", closer.Close())
+	return value
+}
+
+// scan calls visit with the live rows from … to (not included), in order, until it returns false. visit must not write.
+func (o *overlay) scan(from, to string, visit func(key string, value []byte) bool) {
+	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
+	fail("scan", err)
+	defer func() { fail("scan", it.Close()) }()
+	rows := o.rows.Iter()
+	more := rows.Seek(from) && rows.Key() < to
+	for ok := it.First(); ok || more; {
+		switch {
+		case more && (!ok || rows.Key() <= string(it.Key())):
+			if ok && rows.Key() == string(it.Key()) {
+				ok = it.Next()
+			}
+			if row := rows.Value(); !row.deleted && !visit(rows.Key(), row.value) {
+				return
+			}
+			more = rows.Next() && rows.Key() < to
+		default:
+			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+				return
+			}
+			ok = it.Next()
+		}
+	}
+	fail("scan", it.Error())
+}
+
+// flush moves everything into batch and empties the overlay.
+func (o *overlay) flush(batch *pebble.Batch) error {
+	for _, c := range o.cuts {
+		if err := batch.DeleteRange([]byte(c.from), []byte(c.to), nil); err != nil {
+			return err
+		}
+	}
+	var err error
+	o.rows.Scan(func(key string, row overlayRow) bool {
+		if row.deleted {
+			d := batch.DeleteDeferred(len(key))
+			copy(d.Key, key)
+			err = d.Finish()
+		} else {
+			d := batch.SetDeferred(len(key), len(row.value))
+			copy(d.Key, key)
+			copy(d.Value, row.value)
+			err = d.Finish()
+		}
+		return err == nil
+	})
+	o.rows.Clear()
+	o.cuts = o.cuts[:0]
+	o.bytes = 0
+	return err
+}
+
+// Error is a failure of the database beneath Apply or a query: an unreadable file or a row that is not what it should be.
+// The store must be closed; its state is what the last commit left.
+type Error struct {
+	Op  string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("store: %s: %v", e.Op, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// fail unwinds to the nearest catch with an *Error. Apply touches the database in so many places, none of which could go on,
+// that returning the error through each would hide what it does.
+func fail(op string, err error) {
+	if err != nil {
+		panic(&Error{Op: op, Err: err})
+	}
+}
+
+// catch turns a fail into the error of the function that deferred it.
+func catch(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *Error:
+		*err = r
+	default:
+		panic(r)
+	}
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Job returns the document of a job; job.NotFound when there is none.
+func (s *Store) Job(id job.ID) (doc job.Job, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	line := uint32(id.Line())
+	b := readBatch(v, id.Seq())
+	if b == nil || line >= b.lines || job.NewID(b.at, b.seq, int(line)) != id {
+		return job.Job{}, job.NotFound
+	}
+	docs := s.documents(v, b, line, line, 0, nil)
+	if len(docs) == 0 {
+		return job.Job{}, job.NotFound
+	}
+	return docs[0], nil
+}
+
+// Held returns the documents of the jobs in runs that the claim still holds.
+func (s *Store) Held(claim job.ID, runs []Run) (docs []job.Job, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	for _, r := range runs {
+		if b := readBatch(v, r.Batch); b != nil {
+			docs = s.documents(v, b, r.First, r.Last, claim.Seq(), docs)
+		}
+	}
+	return docs, nil
+}
+
+// documents appends the documents of lines first … last of b to docs; with a claim, of those that it holds. Purged lines have none.
+func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, docs []job.Job) []job.Job {
+	start := len(docs)
+	var names map[uint32]queueName
+	eachSpan(v, b.seq, first, last, func(sp span) bool {
+		if sp.status == job.Purged || claim != 0 && (sp.status != job.Active || sp.claim != claim) {
+			return true
+		}
+		for line := max(first, sp.first); line <= min(last, sp.last); line++ {
+			docs = append(docs, b.document(&sp, line))
+		}
+		return true
+	})
+	found := docs[start:]
+	if len(found) == 0 {
+		return docs
+	}
+
+	// The rest is looked up once for all lines, in order.
+	names = map[uint32]queueName{}
+	for i := range found {
+		g := b.group(uint32(found[i].ID.Line()))
+		name, ok := names[g.queue]
+		if !ok {
+			name = s.queueName(g.queue)
+			names[g.queue] = name
+		}
+		found[i].Client, found[i].Type = name.client, name.typ
+	}
+	at := 0
+	eachPayload(v, b, uint32(found[0].ID.Line()), uint32(found[len(found)-1].ID.Line()), func(line uint32, payload []byte) bool {
+		if uint32(found[at].ID.Line()) == line {
+			found[at].Payload = append([]byte{}, payload...)
+			at++
+		}
+		return at < len(found)
+	})
+	s.addClaims(v, b, found)
+	if b.details {
+		addDetails(v, b, found)
+	}
+	return docs
+}
+
+// document makes the part of a document that the span and the group tell.
+func (b *batch) document(sp *span, line uint32) job.Job {
+	g := b.group(line)
+	doc := job.Job{
+		ID: job.NewID(b.at, b.seq, int(line)), Batch: job.NewID(b.at, b.seq, 0),
+		Status: sp.status, Priority: int(g.priority), Kind: g.kind,
+		Code: sp.code, ExitCode: int(sp.exitCode), Progress: -1,
+		RunAttempts: int(sp.attempts), MaxAttempts: g.maxAttempts, LeaseMs: g.leaseMs,
+		RunAt: g.runAt, CreatedAt: b.at, UpdatedAt: sp.updatedAt,
+	}
+	if doc.Code == job.Unget { // as if it had never been claimed
+		doc.Code = job.NoCode
+	}
+	if sp.status == job.Deferred {
+		doc.RunAt = sp.at
+	}
+	if sp.status.Terminal() {
+		doc.CompletedAt = sp.at
+	}
+	return doc
+}
+
+// addClaims adds what the claims of the lines tell. A waiting line shows none, though its state may remember one.
+func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
+	var c *claim
+	var r *runner
+	var graceAt int64
+	var sp span
+	for i := range docs {
+		doc := &docs[i]
+		if doc.Status != job.Active && !doc.Status.Terminal() {
+			continue
+		}
+		line := uint32(doc.ID.Line())
+		if i == 0 || line < sp.first || line > sp.last {
+			sp, _ = readSpan(v, b.seq, line)
+		}
+		if sp.claim == 0 {
+			continue
+		}
+		if c == nil || c.seq != sp.claim {
+			c = readClaim(v, sp.claim)
+			r = readRunner(v, c.runner)
+			graceAt = decodeMeta(v.get(metaKey)).graceAt
+		}
+		doc.Claim, doc.Runner = job.NewID(c.at, c.seq, 0), c.runner
+		if doc.Status != job.Active {
+			continue
+		}
+		tickledAt, tickledSeq := c.tickledAt, c.seq
+		doc.DeadlineAt, doc.LeaseMs = c.deadline(r, graceAt), c.leaseMs
+		if c.overrides > 0 {
+			if value := v.get(overrideKey(c.seq, b.seq, line)); value != nil {
+				o := decodeOverride(value)
+				tickledAt, tickledSeq = o.tickledAt, o.seq
+				doc.DeadlineAt, doc.LeaseMs = o.deadline(r, graceAt), o.leaseMs
+			}
+		}
+		if r.tickledSeq > tickledSeq {
+			tickledAt = max(tickledAt, r.tickledAt)
+		}
+		doc.UpdatedAt = max(doc.UpdatedAt, tickledAt)
+	}
+}
+
+// addDetails adds what is kept for single lines.
+func addDetails(v view, b *batch, docs []job.Job) {
+	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
+	at := 0
+	v.scan(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0), func(key string, value []byte) bool {
+		line := lineOfKey(key)
+		for at < len(docs) && uint32(docs[at].ID.Line()) < line {
+			at++
+		}
+		if at == len(docs) {
+			return false
+		}
+		doc := &docs[at]
+		if uint32(doc.ID.Line()) != line {
+			return true
+		}
+		switch key[len(key)-1] {
+		case historyDetail:
+			doc.Attempts = decodeHistory(value)
+			if doc.Code != job.OK && len(doc.Attempts) > 0 {
+				doc.Error = doc.Attempts[len(doc.Attempts)-1].Error
+			}
+		case resultDetail:
+			if claim, result := decodeResult(value); !doc.Claim.IsZero() && claim == doc.Claim.Seq() {
+				doc.Result = result
+			}
+		case progressDetail:
+			if claim, step, progress := decodeProgress(value); !doc.Claim.IsZero() && claim == doc.Claim.Seq() {
+				doc.Step, doc.Progress = step, progress
+			}
+		}
+		return true
+	})
+}
+
+func (s *Store) queueName(id uint32) queueName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	q := s.queues.byID[id-1]
+	return queueName{q.client, q.typ}
+}
+
+// Batch returns the document of a batch; job.NotFound when there is none, or when all of it is purged.
+func (s *Store) Batch(id job.ID) (_ Batch, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	b := readBatch(v, id.Seq())
+	if b == nil || job.NewID(b.at, b.seq, 0) != id {
+		return Batch{}, job.NotFound
+	}
+	return Batch{ID: id, CreatedAt: b.at, Lines: int(b.lines), Counts: b.counts}, nil
+}
+
+// Queue returns the document of a queue; job.QueueNotFound when there is none.
+func (s *Store) Queue(client, typ string) (_ Queue, err error) {
+	defer catch(&err)
+	s.mu.RLock()
+	q := s.queues.byName[queueName{client, typ}]
+	var doc Queue
+	var head string
+	if q != nil {
+		doc, head = q.document(), q.head
+	}
+	s.mu.RUnlock()
+	if q == nil {
+		return Queue{}, job.QueueNotFound
+	}
+	v := s.view()
+	defer v.close()
+	doc.PendingSince = pendingSince(v, head)
+	return doc, nil
+}
+
+func (q *queue) document() Queue {
+	return Queue{Client: q.client, Type: q.typ, Paused: q.paused, CreatedAt: q.createdAt, Counts: q.counts}
+}
+
+// pendingSince returns when the span with this ready key became pending; 0 when it has moved on since the key was read.
+func pendingSince(r rows, head string) int64 {
+	if head == "" {
+		return 0
+	}
+	_, _, _, seq, last := splitReadyKey(head)
+	if sp, ok := readSpan(r, seq, last); ok && sp.status == job.Pending {
+		return sp.updatedAt
+	}
+	return 0
+}
+
+// Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one client or,
+// with "", of all, and whether more follow.
+func (s *Store) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
+	defer catch(&err)
+	var heads []string
+	s.mu.RLock()
+	for _, q := range s.queues.page(client, afterClient, afterType, limit+1) {
+		docs, heads = append(docs, q.document()), append(heads, q.head)
+	}
+	s.mu.RUnlock()
+	if more = len(docs) > limit; more {
+		docs = docs[:limit]
+	}
+	v := s.view()
+	defer v.close()
+	for i := range docs {
+		docs[i].PendingSince = pendingSince(v, heads[i])
+	}
+	return docs, more, nil
+}
+
+// Durable returns the cursor that Pebble has on disk: the journal up to it is no longer needed to start again.
+func (s *Store) Durable() (seq uint64, err error) {
+	defer catch(&err)
+	it, err := s.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
+	fail("read durable cursor", err)
+	v := view{it}
+	defer v.close()
+	if value := v.get(metaKey); value != nil {
+		seq = decodeMeta(value).cursor
+	}
+	return seq, nil
+}
+
+// Flush has Pebble write what it holds in memory; Options.Flushed tells when it has. Small commands alone would hardly ever fill
+// a memtable, and the journal behind them would stay.
+func (s *Store) Flush() error {
+	if _, err := s.db.AsyncFlush(); err != nil {
+		return &Error{"flush", err}
+	}
+	return nil
+}
+
+// Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later one.
+func (s *Store) Checkpoint(dir string) error {
+	if err := s.db.Flush(); err != nil {
+		return &Error{"flush", err}
+	}
+	if err := s.db.Checkpoint(dir); err != nil {
+		return &Error{"checkpoint", err}
+	}
+	return nil
+}
+
+// DiskBytes returns what the store occupies on disk.
+func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// rows is what both Apply, through its overlay, and queries, through a view, read from.
+type rows interface {
+	// get returns the value of key, or nil.
+	get(key string) []byte
+	// scan calls visit with the rows from … to (not included), in order, until it returns false. The value is valid during
+	// the visit.
+	scan(from, to string, visit func(key string, value []byte) bool)
+}
+
+// view reads one moment of the database through one iterator.
+type view struct{ it *pebble.Iterator }
+
+// view opens a view; close it. Like overlay, it fails by panicking with *Error.
+func (s *Store) view() view {
+	it, err := s.db.NewIter(nil)
+	fail("open view", err)
+	return view{it}
+}
+
+func (v view) close() { fail("close view", v.it.Close()) }
+
+func (v view) get(key string) []byte {
+	if v.it.SeekGE([]byte(key)) && string(v.it.Key()) == key {
+		return append([]byte{}, v.it.Value()...) // not nil, though it be empty
+	}
+	fail("read", v.it.Error())
+	return nil
+}
+
+func (v view) scan(from, to string, visit func(key string, value []byte) bool) {
+	for ok := v.it.SeekGE([]byte(from)); ok && string(v.it.Key()) < to; ok = v.it.Next() {
+		if !visit(string(v.it.Key()), v.it.Value()) {
+			return
+		}
+	}
+	fail("scan", v.it.Error())
+}
+
+func readBatch(r rows, seq uint64) *batch {
+	value := r.get(seqKey(batchTable, seq))
+	if value == nil {
+		return nil
+	}
+	b := decodeBatch(seq, value)
+	b.batchCounts = decodeBatchCounts(r.get(seqKey(countsTable, seq)))
+	return b
+}
+
+func readClaim(r rows, seq uint64) *claim {
+	value := r.get(seqKey(claimTable, seq))
+	if value == nil {
+		return nil
+	}
+	c := decodeClaim(seq, value)
+	c.lease = decodeLease(r.get(seqKey(leaseTable, seq)))
+	c.closed = c.held == 0
+	return c
+}
+
+func readRunner(r rows, name string) *runner {
+	if value := r.get(runnerKey(runnerTable, name)); value != nil {
+		return decodeRunner(name, value)
+	}
+	return &runner{name: name}
+}
+
+func readSpan(r rows, seq uint64, line uint32) (sp span, ok bool) {
+	r.scan(lineKey(spanTable, seq, line), after(seqKey(spanTable, seq)), func(key string, value []byte) bool {
+		sp = decodeSpan(lineOfKey(key), value)
+		ok = sp.first <= line
+		return false
+	})
+	return sp, ok
+}
+
+// eachSpan calls visit with the spans that reach into first … last, in order, until it returns false.
+func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) {
+	r.scan(lineKey(spanTable, seq, first), after(seqKey(spanTable, seq)), func(key string, value []byte) bool {
+		sp := decodeSpan(lineOfKey(key), value)
+		return sp.first <= last && visit(sp)
+	})
+}
+
+// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
+// single job's read is cheap.
+const pageBytes = 64 << 10
+
+// writePages cuts a framed body into pages of whole lines. The rows share the body's memory.
+func (s *Store) writePages(b *batch, body []byte) {
+	for line := uint32(0); line < b.lines; {
+		page, n := cutPage(b.frame, body, int(b.lines-line))
+		s.o.set(pageKey(b.seq, line+uint32(n)-1, line), page)
+		line += uint32(n)
+		body = body[len(page):]
+	}
+}
+
+// cutPage returns the first page of a framed body and the number of lines in it.
+func cutPage(frame job.Frame, body []byte, lines int) (page []byte, n int) {
+	if frame == job.LineFrame {
+		if len(body) <= pageBytes {
+			return body, lines
+		}
+		end := bytes.LastIndexByte(body[:pageBytes], '\n') + 1
+		if end == 0 {
+			end = pageBytes + bytes.IndexByte(body[pageBytes:], '\n') + 1
+		}
+		page = body[:end:end]
+		return page, bytes.Count(page, newline)
+	}
+	rest := body
+	for n < lines && len(body)-len(rest) < pageBytes {
+		_, next, err := frame.Next(rest)
+		fail("cut page", err)
+		rest = next
+		n++
+	}
+	end := len(body) - len(rest)
+	return body[:end:end], n
+}
+
+var newline = []byte{'\n'}
+
+// eachPayload calls visit with the payloads of lines first … last, in order, until it returns false. A payload is valid during
+// the visit.
+func eachPayload(r rows, b *batch, first, last uint32, visit func(line uint32, payload []byte) bool) {
+	line := first
+	if b.frame == job.NoFrame {
+		for ; line <= last && visit(line, nil); line++ {
+		}
+		return
+	}
+	r.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, page []byte) bool {
+		pageLast, pageFirst := splitPageKey(key)
+		if pageFirst > line {
+			fail("read payload", fmt.Errorf("line %d of batch %d is in no page", line, b.seq))
+		}
+		page, err := b.frame.Skip(page, int(line-pageFirst))
+		fail("read payload", err)
+		for ; line <= min(pageLast, last); line++ {
+			var payload []byte
+			payload, page, err = b.frame.Next(page)
+			fail("read payload", err)
+			if !visit(line, payload) {
+				line = last
+				return false
+			}
+		}
+		return line <= last
+	})
+}

@@ -1,0 +1,503 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The values of the store's rows and their byte form: varints in the order in which the encoders below write them. The format
+// as a whole has a version in the meta row.
+
+// formatVersion is the version of keys and values. A store of a newer one is refused.
+const formatVersion = 1
+
+// meta is the one row that says how far the store has come.
+type meta struct {
+	version   int
+	journal   string // the UUID of the journal this state was made from
+	cursor    uint64 // seq of the last command applied
+	at        int64  // its time
+	level     int
+	graceAt   int64 // leases run from here at the earliest
+	nextQueue uint32
+	// effectHour is the hour (at / hourMs) of the last effects row; a new hour gets a timer that will drop what came before.
+	effectHour int64
+}
+
+// span is a maximal range of lines of one group in the same state. Everything but its ends must be equal for two spans to
+// merge, so that merging is invisible.
+type span struct {
+	first, last uint32
+	state
+}
+
+// state is what the jobs of a span share.
+type state struct {
+	status   job.Status
+	class    byte // of a waiting span: back or fresh
+	code     job.Code
+	exitCode uint16
+	attempts uint32
+	order    uint64 // of a waiting fresh span: the seq that made it wait
+	// claim is the seq of the claim that holds the span or, when it is not active, that ended its last run; 0: none.
+	claim     uint64
+	updatedAt int64
+	at        int64 // run_at of a deferred span, completed_at of a terminal one; else 0
+}
+
+// Classes of waiting jobs. Those that came back are served before fresh ones and keep the order of their ids.
+const (
+	back  = 0
+	fresh = 1
+)
+
+// batch is the fixed part of a batch.
+type batch struct {
+	seq     uint64
+	at      int64
+	lines   uint32
+	frame   job.Frame
+	longest int
+	groups  []group
+	batchCounts
+	dirty bool // on the Store's list of that name
+	gone  bool // purged as a whole
+}
+
+// batchCounts is the part of a batch that changes.
+type batchCounts struct {
+	counts  job.Counts
+	details bool // whether any line ever had a detail row
+}
+
+// group is a job.Group as it is stored: its lines by their ends, its queue by number.
+type group struct {
+	first, last uint32
+	queue       uint32
+	kind        job.Kind
+	priority    uint32
+	runAt       int64
+	maxAttempts int
+	backoff     job.Backoff
+	leaseMs     int64
+	retentionMs int64
+}
+
+// claim is the fixed part of a claim and, in lease, what changes.
+type claim struct {
+	seq    uint64
+	at     int64
+	runner string
+	runs   []Run // what it handed out
+	lease
+	closed          bool // holds nothing any more: neither timer nor place with its runner
+	dirty, settling bool // on the Store's lists dirty and leases
+}
+
+// lease is the part of a claim that changes.
+type lease struct {
+	leaseMs   int64
+	tickledAt int64
+	timerAt   int64 // time of its timer row, at or before its deadline; 0: no timer row
+	held      int   // active lines
+	refs      int   // lines whose state names the claim
+	overrides int   // lines with a lease of their own
+}
+
+// override is the lease of one job that was tickled by itself.
+type override struct {
+	seq       uint64 // of the tickle
+	tickledAt int64
+	leaseMs   int64
+	timerAt   int64
+}
+
+// runner is what is known of a runner while it holds something.
+type runner struct {
+	name       string
+	claims     int
+	held       int
+	tickledSeq uint64 // the last tickle of all it holds
+	tickledAt  int64
+	leaseMs    int64 // that came with it; 0: what each claim has
+	dirty      bool  // on the Store's list of that name
+}
+
+// effect is one move of a range of lines.
+type effect struct {
+	run      Run
+	from, to job.Status
+	reason   reason
+}
+
+// reason says what moved lines.
+type reason byte
+
+const (
+	created reason = iota + 1
+	claimed
+	ended
+	abandoned
+	due
+	purged
+)
+
+// encoder appends varints.
+type encoder []byte
+
+func (e *encoder) uint(n uint64) { *e = binary.AppendUvarint(*e, n) }
+func (e *encoder) int(n int64)   { *e = binary.AppendVarint(*e, n) }
+func (e *encoder) bool(b bool) {
+	if b {
+		e.uint(1)
+	} else {
+		e.uint(0)
+	}
+}
+func (e *encoder) text(s string)  { e.uint(uint64(len(s))); *e = append(*e, s...) }
+func (e *encoder) bytes(b []byte) { e.uint(uint64(len(b))); *e = append(*e, b...) }
+
+// decoder reads them back. A value that ends early is corruption.
+type decoder []byte
+
+var errShortRow = errors.New("a row is shorter than its form")
+
+func (d *decoder) uint() uint64 {
+	n, size := binary.Uvarint(*d)
+	if size <= 0 {
+		fail("decode", errShortRow)
+	}
+	*d = (*d)[size:]
+	return n
+}
+
+func (d *decoder) int() int64 {
+	n, size := binary.Varint(*d)
+	if size <= 0 {
+		fail("decode", errShortRow)
+	}
+	*d = (*d)[size:]
+	return n
+}
+
+func (d *decoder) bool() bool { return d.uint() != 0 }
+
+func (d *decoder) bytes() []byte {
+	n := d.uint()
+	if n > uint64(len(*d)) {
+		fail("decode", errShortRow)
+	}
+	b := (*d)[:n:n]
+	*d = (*d)[n:]
+	return b
+}
+
+func (d *decoder) text() string { return string(d.bytes()) }
+
+func (m *meta) encode() []byte {
+	var e encoder
+	e.uint(uint64(m.version))
+	e.text(m.journal)
+	e.uint(m.cursor)
+	e.int(m.at)
+	e.uint(uint64(m.level))
+	e.int(m.graceAt)
+	e.uint(uint64(m.nextQueue))
+	e.int(m.effectHour)
+	return e
+}
+
+func decodeMeta(value []byte) (m meta) {
+	d := decoder(value)
+	m.version = int(d.uint())
+	m.journal = d.text()
+	m.cursor = d.uint()
+	m.at = d.int()
+	m.level = int(d.uint())
+	m.graceAt = d.int()
+	m.nextQueue = uint32(d.uint())
+	m.effectHour = d.int()
+	return m
+}
+
+// encode leaves out last, which is in the key.
+func (s *span) encode() []byte {
+	e := make(encoder, 0, 48)
+	e.uint(uint64(s.first))
+	e.uint(uint64(s.status))
+	e.uint(uint64(s.class))
+	e.uint(uint64(s.code))
+	e.uint(uint64(s.exitCode))
+	e.uint(uint64(s.attempts))
+	e.uint(s.order)
+	e.uint(s.claim)
+	e.int(s.updatedAt)
+	e.int(s.at)
+	return e
+}
+
+func decodeSpan(last uint32, value []byte) (s span) {
+	d := decoder(value)
+	s.first, s.last = uint32(d.uint()), last
+	s.status = job.Status(d.uint())
+	s.class = byte(d.uint())
+	s.code = job.Code(d.uint())
+	s.exitCode = uint16(d.uint())
+	s.attempts = uint32(d.uint())
+	s.order = d.uint()
+	s.claim = d.uint()
+	s.updatedAt = d.int()
+	s.at = d.int()
+	return s
+}
+
+func (b *batch) encode() []byte {
+	e := make(encoder, 0, 64)
+	e.int(b.at)
+	e.uint(uint64(b.lines))
+	e.uint(uint64(b.frame))
+	e.uint(uint64(b.longest))
+	e.uint(uint64(len(b.groups)))
+	for i := range b.groups {
+		g := &b.groups[i]
+		e.uint(uint64(g.last))
+		e.uint(uint64(g.queue))
+		e.uint(uint64(g.kind))
+		e.uint(uint64(g.priority))
+		e.int(g.runAt)
+		e.uint(uint64(g.maxAttempts))
+		e.int(g.backoff.InitialMs)
+		e.int(g.backoff.FactorMilli)
+		e.int(g.backoff.MaxMs)
+		e.int(g.leaseMs)
+		e.int(g.retentionMs)
+	}
+	return e
+}
+
+func decodeBatch(seq uint64, value []byte) *batch {
+	d := decoder(value)
+	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint())}
+	b.groups = make([]group, d.uint())
+	first := uint32(0)
+	for i := range b.groups {
+		g := &b.groups[i]
+		g.first, g.last = first, uint32(d.uint())
+		g.queue = uint32(d.uint())
+		g.kind = job.Kind(d.uint())
+		g.priority = uint32(d.uint())
+		g.runAt = d.int()
+		g.maxAttempts = int(d.uint())
+		g.backoff.InitialMs = d.int()
+		g.backoff.FactorMilli = d.int()
+		g.backoff.MaxMs = d.int()
+		g.leaseMs = d.int()
+		g.retentionMs = d.int()
+		first = g.last + 1
+	}
+	return b
+}
+
+func encodeCounts(e *encoder, counts *job.Counts) {
+	for _, n := range counts[1:] {
+		e.uint(uint64(n))
+	}
+}
+
+func decodeCounts(d *decoder) (counts job.Counts) {
+	for i := range counts[1:] {
+		counts[i+1] = int64(d.uint())
+	}
+	return counts
+}
+
+func (b *batchCounts) encode() []byte {
+	e := make(encoder, 0, 16)
+	encodeCounts(&e, &b.counts)
+	e.bool(b.details)
+	return e
+}
+
+func decodeBatchCounts(value []byte) (b batchCounts) {
+	d := decoder(value)
+	b.counts = decodeCounts(&d)
+	b.details = d.bool()
+	return b
+}
+
+func encodeRuns(e *encoder, runs []Run) {
+	e.uint(uint64(len(runs)))
+	for _, r := range runs {
+		e.uint(r.Batch)
+		e.uint(uint64(r.First))
+		e.uint(uint64(r.Last))
+	}
+}
+
+func decodeRuns(d *decoder) []Run {
+	runs := make([]Run, d.uint())
+	for i := range runs {
+		runs[i] = Run{Batch: d.uint(), First: uint32(d.uint()), Last: uint32(d.uint())}
+	}
+	return runs
+}
+
+func (c *claim) encode() []byte {
+	e := make(encoder, 0, 64)
+	e.int(c.at)
+	e.text(c.runner)
+	encodeRuns(&e, c.runs)
+	return e
+}
+
+func decodeClaim(seq uint64, value []byte) *claim {
+	d := decoder(value)
+	return &claim{seq: seq, at: d.int(), runner: d.text(), runs: decodeRuns(&d)}
+}
+
+func (l *lease) encode() []byte {
+	e := make(encoder, 0, 24)
+	e.int(l.leaseMs)
+	e.int(l.tickledAt)
+	e.int(l.timerAt)
+	e.uint(uint64(l.held))
+	e.uint(uint64(l.refs))
+	e.uint(uint64(l.overrides))
+	return e
+}
+
+func decodeLease(value []byte) (l lease) {
+	d := decoder(value)
+	l.leaseMs = d.int()
+	l.tickledAt = d.int()
+	l.timerAt = d.int()
+	l.held = int(d.uint())
+	l.refs = int(d.uint())
+	l.overrides = int(d.uint())
+	return l
+}
+
+func (o *override) encode() []byte {
+	e := make(encoder, 0, 24)
+	e.uint(o.seq)
+	e.int(o.tickledAt)
+	e.int(o.leaseMs)
+	e.int(o.timerAt)
+	return e
+}
+
+func decodeOverride(value []byte) override {
+	d := decoder(value)
+	return override{seq: d.uint(), tickledAt: d.int(), leaseMs: d.int(), timerAt: d.int()}
+}
+
+func (r *runner) encode() []byte {
+	e := make(encoder, 0, 24)
+	e.uint(uint64(r.claims))
+	e.uint(uint64(r.held))
+	e.uint(r.tickledSeq)
+	e.int(r.tickledAt)
+	e.int(r.leaseMs)
+	return e
+}
+
+func decodeRunner(name string, value []byte) *runner {
+	d := decoder(value)
+	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledSeq: d.uint(), tickledAt: d.int(), leaseMs: d.int()}
+}
+
+// A history row is attempts one after another, oldest first.
+func encodeAttempt(e *encoder, a *job.Attempt) {
+	e.int(a.At)
+	e.text(a.Runner)
+	e.uint(uint64(a.Code))
+	e.uint(uint64(a.ExitCode))
+	e.text(a.Error)
+	e.uint(uint64(a.Why))
+}
+
+func decodeHistory(value []byte) (attempts []job.Attempt) {
+	for d := decoder(value); len(d) > 0; {
+		attempts = append(attempts, job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint()),
+			Error: d.text(), Why: job.Why(d.uint())})
+	}
+	return attempts
+}
+
+// appendHistory returns the history with one more attempt, without the oldest when there are more than are kept.
+func appendHistory(history []byte, a *job.Attempt) []byte {
+	d := decoder(history)
+	starts := []int{}
+	for len(d) > 0 {
+		starts = append(starts, len(history)-len(d))
+		d.int()
+		d.bytes()
+		d.uint()
+		d.uint()
+		d.bytes()
+		d.uint()
+	}
+	if drop := len(starts) - job.MaxHistory + 1; drop > 0 {
+		history = history[append(starts, len(history))[drop]:]
+	}
+	e := append(encoder{}, history...)
+	encodeAttempt(&e, a)
+	return e
+}
+
+// Result and progress rows begin with the claim under which they were told: under another they are not shown, so that a new
+// run needs no row cleared.
+func encodeResult(claim uint64, r *job.Result) []byte {
+	var e encoder
+	e.uint(claim)
+	e.bool(r.ProcessExit != nil)
+	if r.ProcessExit != nil {
+		e.int(*r.ProcessExit)
+	}
+	e.text(r.OutputAddr)
+	e.uint(uint64(r.OutputKind))
+	e.bytes(r.Output)
+	return e
+}
+
+func decodeResult(value []byte) (claim uint64, r job.Result) {
+	d := decoder(value)
+	claim = d.uint()
+	if d.bool() {
+		n := d.int()
+		r.ProcessExit = &n
+	}
+	r.OutputAddr = d.text()
+	r.OutputKind = job.Kind(d.uint())
+	r.Output = append([]byte{}, d.bytes()...)
+	return claim, r
+}
+
+func encodeProgress(claim uint64, step string, progress int64) []byte {
+	var e encoder
+	e.uint(claim)
+	e.text(step)
+	e.int(progress)
+	return e
+}
+
+func decodeProgress(value []byte) (claim uint64, step string, progress int64) {
+	d := decoder(value)
+	return d.uint(), d.text(), d.int()
+}
+
+func encodeEffects(at int64, effects []effect) []byte {
+	e := make(encoder, 0, 32)
+	e.int(at)
+	for _, x := range effects {
+		e.uint(x.run.Batch)
+		e.uint(uint64(x.run.First))
+		e.uint(uint64(x.run.Last))
+		e.uint(uint64(x.from))
+		e.uint(uint64(x.to))
+		e.uint(uint64(x.reason))
+	}
+	return e
+}

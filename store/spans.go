@@ -1,0 +1,259 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// batch returns the batch that the command seq made, or nil when there is none (any more).
+func (s *Store) batch(seq uint64) *batch {
+	if b := s.batches[seq]; b != nil {
+		return b
+	}
+	b := readBatch(&s.o, seq)
+	if b != nil {
+		s.batches[seq] = b
+	}
+	return b
+}
+
+// group returns the group that line belongs to.
+func (b *batch) group(line uint32) *group {
+	lo, hi := 0, len(b.groups)-1
+	for lo < hi {
+		if mid := (lo + hi) / 2; b.groups[mid].last < line {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return &b.groups[lo]
+}
+
+// spanAt returns the span that holds a line. The cache needs no note of which stretches it knows: exactly one span holds a
+// line, so a cached one that does is the one.
+func (s *Store) spanAt(seq uint64, line uint32) span {
+	var found cachedSpan
+	s.spans.Ascend(cachedSpan{seq: seq, span: span{last: line}}, func(c cachedSpan) bool {
+		found = c
+		return false
+	})
+	if found.seq == seq && found.first <= line && line <= found.last {
+		return found.span
+	}
+	sp, ok := readSpan(&s.o, seq, line)
+	if !ok {
+		fail("find span", fmt.Errorf("line %d of batch %d is in none", line, seq))
+	}
+	s.spans.Set(cachedSpan{seq, sp})
+	return sp
+}
+
+// indexes returns the keys of the index rows that a span must have.
+func (s *Store) indexes(b *batch, g *group, sp *span) (keys [2]string) {
+	if sp.status == job.Purged {
+		return keys
+	}
+	keys[0] = listKey(g.queue, sp.status, b.seq, sp.last)
+	switch {
+	case sp.status == job.Pending:
+		order := sp.order
+		if sp.class == back {
+			order = b.seq
+		}
+		keys[1] = readyKey(g.queue, g.priority, sp.class, order, b.seq, sp.last)
+	case sp.status == job.Deferred:
+		keys[1] = timerKey(sp.at, runAtTimer, b.seq, 0, sp.last)
+	case sp.status.Terminal():
+		keys[1] = timerKey(sp.at+g.retentionMs, purgeTimer, b.seq, 0, sp.last)
+	}
+	return keys
+}
+
+// addSpan writes the first state of a group's lines.
+func (s *Store) addSpan(b *batch, g *group, st state) {
+	sp := span{g.first, g.last, st}
+	s.putSpan(b, g, sp)
+	for _, key := range s.indexes(b, g, &sp) {
+		s.putIndex(g, sp.class, key)
+	}
+	s.count(b, g, state{}, st, sp.first, sp.last, created)
+}
+
+// move gives the lines first … last of span old, which holds them all, another state. It is the only way in which lines change:
+// it splits and merges spans, keeps their index rows, and moves the counters of batch, queue, claim and runner along.
+func (s *Store) move(b *batch, old span, first, last uint32, next state, why reason) {
+	g := b.group(first)
+	mid := span{first, last, next}
+	olds := append(make([]span, 0, 3), old)
+	news := make([]span, 0, 3)
+	if old.first < first {
+		news = append(news, span{old.first, first - 1, old.state})
+	} else if g.first < first {
+		if l := s.spanAt(b.seq, first-1); l.state == next {
+			olds = append(olds, l)
+			mid.first = l.first
+		}
+	}
+	if last < old.last {
+		news = append(news, span{last + 1, old.last, old.state})
+	} else if last < g.last {
+		if r := s.spanAt(b.seq, last+1); r.state == next {
+			olds = append(olds, r)
+			mid.last = r.last
+		}
+	}
+	news = append(news, mid)
+
+	for i := range olds {
+		o := &olds[i]
+		heir := findLast(news, o.last)
+		if heir == nil {
+			s.o.del(lineKey(spanTable, b.seq, o.last))
+			s.spans.Delete(cachedSpan{b.seq, *o})
+		}
+		if heir == nil || heir.state != o.state {
+			for _, key := range s.indexes(b, g, o) {
+				s.dropIndex(g, o.class, key)
+			}
+		}
+	}
+	for i := range news {
+		n := &news[i]
+		s.putSpan(b, g, *n)
+		if o := findLast(olds, n.last); o == nil || o.state != n.state {
+			for _, key := range s.indexes(b, g, n) {
+				s.putIndex(g, n.class, key)
+			}
+		}
+	}
+	s.count(b, g, old.state, next, first, last, why)
+}
+
+// findLast returns the span that ends at last, or nil.
+func findLast(spans []span, last uint32) *span {
+	for i := range spans {
+		if spans[i].last == last {
+			return &spans[i]
+		}
+	}
+	return nil
+}
+
+func (s *Store) putSpan(b *batch, g *group, sp span) {
+	if sp.first < g.first || sp.last > g.last || sp.first > sp.last {
+		panic(fmt.Sprintf("store: span %d-%d leaves its group %d-%d of batch %d", sp.first, sp.last, g.first, g.last, b.seq))
+	}
+	s.o.set(lineKey(spanTable, b.seq, sp.last), sp.encode())
+	s.spans.Set(cachedSpan{b.seq, sp})
+}
+
+func (s *Store) putIndex(g *group, class byte, key string) {
+	if key == "" {
+		return
+	}
+	s.o.set(key, nil)
+	switch key[0] {
+	case readyTable:
+		q := s.queues.byID[g.queue-1]
+		q.lane(g.priority, class).window.insert(key)
+		s.queueMoved(q)
+	case timerTable:
+		s.timers.insert(key)
+	}
+}
+
+func (s *Store) dropIndex(g *group, class byte, key string) {
+	if key == "" {
+		return
+	}
+	s.o.del(key)
+	switch key[0] {
+	case readyTable:
+		q := s.queues.byID[g.queue-1]
+		q.lane(g.priority, class).window.remove(key)
+		s.queueMoved(q)
+	case timerTable:
+		s.timers.remove(key)
+	}
+}
+
+func (s *Store) setTimer(key string)  { s.o.set(key, nil); s.timers.insert(key) }
+func (s *Store) dropTimer(key string) { s.o.del(key); s.timers.remove(key) }
+
+func (s *Store) queueMoved(q *queue) {
+	if !q.moved {
+		q.moved = true
+		s.moved = append(s.moved, q)
+	}
+}
+
+// count moves the counters of everything that counts lines.
+func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, why reason) {
+	n := int64(last-first) + 1
+	q := s.queues.byID[g.queue-1]
+	for _, counts := range [...]*job.Counts{&b.counts, &q.counts, &s.counts} {
+		if old.status != 0 {
+			counts[old.status] -= n
+		}
+		counts[next.status] += n
+	}
+	if old.status == job.Pending {
+		q.lane(g.priority, old.class).pending -= n
+	}
+	if next.status == job.Pending {
+		q.lane(g.priority, next.class).pending += n
+		s.gained(q)
+	}
+	s.touch(&b.dirty, b)
+	s.touch(&q.dirty, q)
+
+	if old.status == job.Active {
+		s.unhold(old.claim, b.seq, first, last)
+	}
+	if next.status == job.Active {
+		c := s.claim(next.claim)
+		c.held += int(n)
+		s.hold(c.runner, 0, int(n))
+		s.leaseMoved(c)
+	}
+	if old.claim != next.claim {
+		if old.claim != 0 {
+			c := s.claim(old.claim)
+			c.refs -= int(n)
+			s.leaseMoved(c)
+		}
+		if next.claim != 0 {
+			s.claim(next.claim).refs += int(n)
+		}
+	}
+	if last := len(s.effects) - 1; last >= 0 {
+		e := &s.effects[last]
+		if e.run.Batch == b.seq && e.run.Last+1 == first && e.from == old.status && e.to == next.status && e.reason == why {
+			e.run.Last += uint32(n)
+			return
+		}
+	}
+	s.effects = append(s.effects, effect{Run{b.seq, first, last}, old.status, next.status, why})
+}
+
+func (s *Store) gained(q *queue) {
+	if !q.readied {
+		q.readied = true
+		s.readied = append(s.readied, q)
+	}
+}
+
+// each calls visit with the parts, within first … last, of the spans of a batch. visit may move the lines it was given.
+func (s *Store) each(seq uint64, first, last uint32, visit func(sp span, first, last uint32)) {
+	for line := first; ; {
+		sp := s.spanAt(seq, line)
+		end := min(sp.last, last)
+		visit(sp, line, end)
+		if end == last {
+			return
+		}
+		line = end + 1
+	}
+}

@@ -1,0 +1,396 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/tidwall/btree"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Options are how a store is opened. The zero value works.
+type Options struct {
+	// Journal is the UUID of the journal that the store is made from. A store remembers the one it was first opened with and
+	// refuses another. Empty: whatever the store remembers.
+	Journal string
+	// ReadOnly opens an existing store for queries and Check.
+	ReadOnly bool
+	// Logf receives what Pebble has to say; nil drops it.
+	Logf func(format string, args ...any)
+	// Fatalf is called when Pebble cannot go on (a failed write of its manifest). It may not return normally; nil panics.
+	Fatalf func(format string, args ...any)
+	// Flushed, where given, is told whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that must not be
+	// held up.
+	Flushed func()
+	// FS replaces the file system in tests.
+	FS vfs.FS
+	// MemtableBytes and CacheBytes replace the sizes below in tests.
+	MemtableBytes, CacheBytes int
+}
+
+const (
+	// memtableBytes: a smaller one halves bulk creates, because payload pages then go to disk in many small tables.
+	memtableBytes = 64 << 20
+	// cacheBytes is Pebble's block cache, which serves payload pages and spans that the caches here have dropped.
+	cacheBytes = 64 << 20
+)
+
+var (
+	// ErrForeignJournal: the store was made from another journal.
+	ErrForeignJournal = errors.New("the store belongs to another journal")
+	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
+	ErrNewerFormat = errors.New("the data was written by a newer version of the program")
+)
+
+// Store keeps the state and its indexes. One goroutine applies; any may query.
+type Store struct {
+	db    *pebble.DB
+	cache *pebble.Cache
+
+	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
+	mu      sync.RWMutex
+	o       overlay
+	meta    meta
+	queues  queues
+	timers  window
+	seed    uint64 // of the jitter: from the journal's UUID
+	pending bool   // whether commands were applied since the last commit
+	broken  error  // why neither Apply nor Commit can go on: the overlay may hold half a command
+
+	// Caches of rows, by key. All may be dropped after a commit: what they answer never depends on what they hold. Spans are
+	// written through; of the others the commit writes those in dirty.
+	batches map[uint64]*batch
+	claims  map[uint64]*claim
+	runners map[string]*runner
+	spans   *btree.BTreeG[cachedSpan]
+	dirty   []dirtyRow
+
+	// Of the command being applied.
+	seq     uint64
+	now     int64
+	moved   []*queue // whose heads may have changed
+	leases  []*claim // whose held lines or references may be at an end
+	effects []effect
+	readied []*queue // that gained pending jobs, since the last TakeReadied
+
+	counts  job.Counts // over all queues
+	applied atomic.Uint64
+	nextDue atomic.Int64
+	totals  atomic.Pointer[Totals]
+}
+
+// Totals are sums over all queues.
+type Totals struct {
+	Counts job.Counts
+	Queues int
+}
+
+type cachedSpan struct {
+	seq uint64
+	span
+}
+
+// Bounds of the caches, after which they are dropped as a whole: simple, and refilled by a few seeks.
+const (
+	maxCachedSpans   = 200_000
+	maxCachedBatches = 50_000
+	maxCachedClaims  = 50_000
+)
+
+// Open opens the store in dir, or makes it.
+func Open(dir string, o Options) (_ *Store, err error) {
+	defer catch(&err)
+	s := &Store{
+		queues:  newQueues(),
+		batches: map[uint64]*batch{},
+		claims:  map[uint64]*claim{},
+		runners: map[string]*runner{},
+	}
+	s.dropSpans()
+	size := func(given, standard int) int64 {
+		if given > 0 {
+			return int64(given)
+		}
+		return int64(standard)
+	}
+	s.cache = pebble.NewCache(size(o.CacheBytes, cacheBytes))
+	options := &pebble.Options{
+		FS:                          o.FS,
+		Cache:                       s.cache,
+		ReadOnly:                    o.ReadOnly,
+		ErrorIfNotExists:            o.ReadOnly,
+		DisableWAL:                  true, // the journal is the log
+		MemTableSize:                uint64(size(o.MemtableBytes, memtableBytes)),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      logger{o.Logf, o.Fatalf},
+	}
+	if o.Flushed != nil {
+		options.EventListener = &pebble.EventListener{FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err == nil {
+				o.Flushed()
+			}
+		}}
+	}
+	s.db, err = pebble.Open(dir, options)
+	if err != nil {
+		s.cache.Unref()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	s.o.db = s.db
+	if err := s.load(o); err != nil {
+		return nil, err
+	}
+	s.publish()
+	return s, nil
+}
+
+// load reads what is kept in memory: the meta row and the queues.
+func (s *Store) load(o Options) (err error) {
+	defer catch(&err)
+	s.meta = meta{version: formatVersion, journal: o.Journal, nextQueue: 1}
+	if value := s.o.get(metaKey); value != nil {
+		s.meta = decodeMeta(value)
+	}
+	if s.meta.version > formatVersion || s.meta.level > job.Level {
+		return fmt.Errorf("open store: format %d, level %d: %w", s.meta.version, s.meta.level, ErrNewerFormat)
+	}
+	if s.meta.journal == "" {
+		s.meta.journal = o.Journal
+	}
+	if o.Journal != "" && s.meta.journal != o.Journal {
+		return fmt.Errorf("open store: it was made from journal %s, not %s: %w", s.meta.journal, o.Journal, ErrForeignJournal)
+	}
+	s.reseed()
+	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
+		s.queues.add(decodeQueue(u32At(key, 1), value))
+		return true
+	})
+	for _, q := range s.queues.byID {
+		s.queues.place(q, &s.o)
+		for status, n := range q.counts {
+			s.counts[status] += n
+		}
+	}
+	s.timers = storedWindow(string(timerTable), string(timerTable+1))
+	return nil
+}
+
+func (s *Store) reseed() {
+	h := fnv.New64a()
+	h.Write([]byte(s.meta.journal))
+	s.seed = h.Sum64()
+}
+
+// Adopt tells a new store the UUID of the journal that it will be made from.
+func (s *Store) Adopt(journal string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta.journal != "" && s.meta.journal != journal {
+		return fmt.Errorf("store of journal %s, not %s: %w", s.meta.journal, journal, ErrForeignJournal)
+	}
+	s.meta.journal = journal
+	s.reseed()
+	return nil
+}
+
+// Close ends the store. What was applied and not committed is dropped; what was committed and not flushed is in the journal.
+// Nobody may be in a query any more.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	err := s.db.Close()
+	s.cache.Unref()
+	s.db = nil
+	return err
+}
+
+// logger gives Pebble's voice to ours. Pebble calls Fatalf when it cannot go on, and by default ends the process there.
+type logger struct{ infof, fatalf func(string, ...any) }
+
+func (l logger) Infof(format string, args ...any) {
+	if l.infof != nil {
+		l.infof(format, args...)
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) { l.Infof(format, args...) }
+
+func (l logger) Fatalf(format string, args ...any) {
+	if l.fatalf != nil {
+		l.fatalf(format, args...)
+	}
+	panic(fmt.Sprintf("store: "+format, args...))
+}
+
+// Journal returns the UUID of the journal that the store is made from; "" when it is new.
+func (s *Store) Journal() string { s.mu.RLock(); defer s.mu.RUnlock(); return s.meta.journal }
+
+// Applied returns the seq of the last command whose effects queries can see.
+func (s *Store) Applied() uint64 { return s.applied.Load() }
+
+// Level returns the level of what Apply decides.
+func (s *Store) Level() int { s.mu.RLock(); defer s.mu.RUnlock(); return s.meta.level }
+
+// At returns the time of the last command applied, unix ms.
+func (s *Store) At() int64 { s.mu.RLock(); defer s.mu.RUnlock(); return s.meta.at }
+
+// NextDue returns the time, unix ms, at which a tick will find something to look at; 0 for never.
+func (s *Store) NextDue() int64 { return s.nextDue.Load() }
+
+// Totals returns sums over all queues as of the last commit, without waiting.
+func (s *Store) Totals() Totals { return *s.totals.Load() }
+
+// Available reports whether a claim for these clients and types would find a job.
+func (s *Store) Available(clients, types []string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.queues.next(clients, types) != nil
+}
+
+// QueueExists reports whether a queue was made, and how many there are.
+func (s *Store) QueueExists(client, typ string) (exists bool, queues int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.queues.byName[queueName{client, typ}] != nil, len(s.queues.byID)
+}
+
+// Readied names a queue that has jobs to hand out, and how many.
+type Readied struct {
+	Client, Type string
+	Pending      int64
+}
+
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. It is the applying
+// goroutine's to call.
+func (s *Store) TakeReadied() (names []Readied) {
+	for _, q := range s.readied {
+		if !q.paused && q.counts[job.Pending] > 0 {
+			names = append(names, Readied{q.client, q.typ, q.counts[job.Pending]})
+		}
+	}
+	for _, q := range s.readied {
+		q.readied = false
+	}
+	s.readied = s.readied[:0]
+	return names
+}
+
+// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble flushes;
+// until then the journal is what keeps it.
+func (s *Store) Commit() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil || !s.pending {
+		return s.broken
+	}
+	defer func() { s.broken = err }()
+	defer catch(&err)
+	s.flushDirty()
+	batch := s.db.NewBatchWithSize(s.o.bytes + s.o.bytes/8 + 4096)
+	if err := s.o.flush(batch); err != nil {
+		return &Error{"build commit", err}
+	}
+	if err := s.db.Apply(batch, pebble.NoSync); err != nil {
+		return &Error{"commit", err}
+	}
+	s.pending = false
+	s.trimCaches()
+	s.publish()
+	return nil
+}
+
+// dirtyRow is an object whose row the next commit writes, or deletes when the object is gone.
+type dirtyRow interface {
+	flush(o *overlay)
+}
+
+func (q *queue) flush(o *overlay) {
+	q.dirty = false
+	o.set(queueKey(q.id), q.encode())
+}
+
+func (b *batch) flush(o *overlay) {
+	b.dirty = false
+	if !b.gone {
+		o.set(seqKey(countsTable, b.seq), b.batchCounts.encode())
+	}
+}
+
+func (c *claim) flush(o *overlay) {
+	c.dirty = false
+	if c.refs > 0 {
+		o.set(seqKey(leaseTable, c.seq), c.lease.encode())
+	}
+}
+
+func (r *runner) flush(o *overlay) {
+	r.dirty = false
+	if r.claims > 0 {
+		o.set(runnerKey(runnerTable, r.name), r.encode())
+	}
+}
+
+// touch has the row of x written at the next commit. mark is x's own note that it is listed already.
+func (s *Store) touch(mark *bool, x dirtyRow) {
+	if !*mark {
+		*mark = true
+		s.dirty = append(s.dirty, x)
+	}
+}
+
+func (s *Store) flushDirty() {
+	for _, x := range s.dirty {
+		x.flush(&s.o)
+	}
+	clear(s.dirty)
+	s.dirty = s.dirty[:0]
+	s.o.set(metaKey, s.meta.encode())
+}
+
+func (s *Store) publish() {
+	s.applied.Store(s.meta.cursor)
+	due := int64(0)
+	if key := s.timers.first(&s.o); key != "" {
+		due, _, _, _, _ = splitTimerKey(key)
+	}
+	s.nextDue.Store(due)
+	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID)})
+}
+
+func (s *Store) dropSpans() {
+	s.spans = btree.NewBTreeGOptions(func(a, b cachedSpan) bool {
+		return a.seq < b.seq || a.seq == b.seq && a.last < b.last
+	}, btree.Options{NoLocks: true, Degree: 32})
+}
+
+func (s *Store) trimCaches() {
+	if s.spans.Len() > maxCachedSpans {
+		s.dropSpans()
+	}
+	if len(s.batches) > maxCachedBatches {
+		clear(s.batches)
+	}
+	if len(s.claims) > maxCachedClaims {
+		clear(s.claims)
+	}
+	if len(s.runners) > maxCachedClaims {
+		clear(s.runners)
+	}
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+)
+
+// maxTickSpans bounds the spans that one tick moves, so that a hundred thousand leases that run out together do not hold up the
+// claims and completions behind them. What is left is still due, and the next tick goes on there: the timer rows are the
+// position, and none other is kept.
+const maxTickSpans = 500
+
+// tick lets what is due happen, in the order of the times. Whether something is due is decided by the command's time when its
+// row is looked at, never by whether a tick came.
+func (s *Store) tick() {
+	for budget := maxTickSpans; budget > 0; {
+		key := s.timers.first(&s.o)
+		if key == "" {
+			return
+		}
+		at, kind, a, b, line := splitTimerKey(key)
+		if at > s.now {
+			return
+		}
+		switch kind {
+		case runAtTimer:
+			s.promote(a, line)
+			budget--
+		case claimTimer:
+			budget -= s.expire(a, budget)
+		case overrideTimer:
+			s.expireLine(a, b, line)
+			budget--
+		case purgeTimer:
+			batch, sp := s.batch(a), s.spanAt(a, line)
+			s.purge(batch, sp, sp.first, sp.last)
+			budget--
+		case effectTimer:
+			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
+			s.dropTimer(key)
+			budget--
+		}
+	}
+}
+
+// promote makes a deferred span pending.
+func (s *Store) promote(seq uint64, line uint32) {
+	b, sp := s.batch(seq), s.spanAt(seq, line)
+	next := sp.state
+	next.status, next.at, next.updatedAt = job.Pending, 0, s.now
+	if next.class == fresh {
+		next.order = s.seq
+	}
+	s.move(b, sp, sp.first, sp.last, next, due)
+}
+
+// expire abandons what a claim holds, at most budget spans of it, and returns how many spans it looked at (at least 1).
+func (s *Store) expire(seq uint64, budget int) (spans int) {
+	c := s.claim(seq)
+	if deadline := c.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
+		s.retime(c, deadline)
+		return 1
+	}
+	var parts []Run // of lines without a lease of their own
+	for _, r := range c.runs {
+		s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
+			if sp.status == job.Active && sp.claim == c.seq {
+				parts = s.withoutOverride(parts, c, Run{b.seq, first, last})
+			}
+		})
+	}
+	if len(parts) <= budget {
+		s.retime(c, 0)
+	} else {
+		parts = parts[:budget]
+	}
+	for _, r := range parts {
+		s.abandon(r)
+	}
+	return max(1, len(parts))
+}
+
+// withoutOverride appends the parts of r whose lines have no lease of their own.
+func (s *Store) withoutOverride(parts []Run, c *claim, r Run) []Run {
+	first := r.First
+	if c.overrides > 0 {
+		s.o.scan(overrideKey(c.seq, r.Batch, r.First), after(overrideKey(c.seq, r.Batch, r.Last)), func(key string, _ []byte) bool {
+			_, _, line := splitOverrideKey(key)
+			if line > first {
+				parts = append(parts, Run{r.Batch, first, line - 1})
+			}
+			first = line + 1
+			return true
+		})
+	}
+	if first <= r.Last {
+		parts = append(parts, Run{r.Batch, first, r.Last})
+	}
+	return parts
+}
+
+// expireLine abandons a job whose own lease ran out.
+func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
+	c := s.claim(claimSeq)
+	key := overrideKey(claimSeq, seq, line)
+	o := decodeOverride(s.o.get(key))
+	if deadline := o.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
+		s.retimeLine(c, &o, seq, line, deadline)
+		s.o.set(key, o.encode())
+		return
+	}
+	s.abandon(Run{seq, line, line})
+}
+
+// abandonedText is the error that the history shows for a run that nobody ended.
+const abandonedText = "nobody tickled it within its lease"
+
+// abandon takes active lines, which lie in one span, from their claim.
+func (s *Store) abandon(r Run) {
+	b, sp := s.batch(r.Batch), s.spanAt(r.Batch, r.First)
+	g := b.group(r.First)
+	to := job.NextAbandoned(int(sp.attempts), g.maxAttempts)
+	next := state{status: to, class: back, attempts: sp.attempts, updatedAt: s.now}
+	if to.Terminal() {
+		next.at = s.now
+	}
+	s.remember(b, r.First, r.Last, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: abandonedText, Why: job.Abandoned})
+	s.move(b, sp, r.First, r.Last, next, abandoned)
+	s.retire(b, g, r.First, r.Last, to)
+}
+
+// purge forgets terminal lines of sp: they become a hole in their batch. Pages go when all of their lines have gone, the batch
+// when all of its have.
+func (s *Store) purge(b *batch, sp span, first, last uint32) {
+	s.move(b, sp, first, last, state{status: job.Purged}, purged)
+	if b.counts[job.Purged] == int64(b.lines) {
+		for _, table := range []byte{spanTable, pageTable, detailTable} {
+			prefix := seqKey(table, b.seq)
+			s.o.cut(prefix, after(prefix))
+		}
+		for _, g := range b.groups { // each is one span by now
+			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
+		}
+		s.o.del(seqKey(batchTable, b.seq))
+		s.o.del(seqKey(countsTable, b.seq))
+		b.gone = true
+		delete(s.batches, b.seq)
+		return
+	}
+	if b.details {
+		s.o.cut(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0))
+	}
+	s.dropPages(b, first, last)
+}
+
+// dropPages deletes the pages that reach into first … last and have no line left.
+func (s *Store) dropPages(b *batch, first, last uint32) {
+	var pages []string
+	s.o.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
+		_, pageFirst := splitPageKey(key)
+		if pageFirst > last {
+			return false
+		}
+		pages = append(pages, key)
+		return true
+	})
+	for _, key := range pages {
+		pageLast, pageFirst := splitPageKey(key)
+		live := false
+		for line := pageFirst; line <= pageLast && !live; {
+			sp := s.spanAt(b.seq, line)
+			live = sp.status != job.Purged
+			line = sp.last + 1
+		}
+		if !live {
+			s.o.del(key)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package store
+
+import "slices"
+
+// window remembers the first live keys of a range, so that taking from its front does not walk over the tombstones of what was
+// taken before: an LSM tree keeps deleted keys until compaction, and a seek to the front of a queue would pass them all.
+//
+// Invariant: keys holds, in order, every live key of the range that is below bound, or every live key when all is set.
+type window struct {
+	keys  []string
+	bound string
+	all   bool
+	to    string // the range ends before this key
+	size  int    // how many keys the next refill takes
+}
+
+const (
+	minWindow = 4
+	maxWindow = 512
+)
+
+// newWindow is for a range that holds no key yet.
+func newWindow(to string) window { return window{all: true, to: to, size: minWindow} }
+
+// storedWindow is for a range of the database that has not been looked at: from … to (not included).
+func storedWindow(from, to string) window { return window{bound: from, to: to, size: minWindow} }
+
+// insert tells that key has come to life. It may be below everything else.
+func (w *window) insert(key string) {
+	if !w.all && key >= w.bound {
+		return
+	}
+	if n := len(w.keys); n > 0 && w.keys[n-1] < key {
+		w.keys = append(w.keys, key)
+	} else {
+		at, found := slices.BinarySearch(w.keys, key)
+		if found {
+			return
+		}
+		w.keys = slices.Insert(w.keys, at, key)
+	}
+	if len(w.keys) > maxWindow {
+		half := len(w.keys) / 2
+		w.bound, w.all = w.keys[half], false
+		w.keys = w.keys[:half]
+	}
+}
+
+// remove tells that key has gone.
+func (w *window) remove(key string) {
+	if len(w.keys) > 0 && w.keys[0] == key {
+		w.keys = w.keys[1:]
+	} else if at, found := slices.BinarySearch(w.keys, key); found {
+		w.keys = slices.Delete(w.keys, at, at+1)
+	}
+}
+
+// first returns the first live key, or "". It reads through o when the window is used up.
+func (w *window) first(o *overlay) string {
+	if len(w.keys) == 0 && !w.all {
+		w.refill(o)
+	}
+	if len(w.keys) == 0 {
+		return ""
+	}
+	return w.keys[0]
+}
+
+func (w *window) refill(o *overlay) {
+	w.keys = make([]string, 0, w.size+1)
+	w.all = true
+	o.scan(w.bound, w.to, func(key string, _ []byte) bool {
+		if len(w.keys) == w.size {
+			w.bound, w.all = key, false
+			return false
+		}
+		w.keys = append(w.keys, key)
+		return true
+	})
+	w.size = min(2*w.size, maxWindow)
+}
