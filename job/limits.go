@@ -106,6 +106,8 @@ var nameByte = func() (t [256]bool) {
 	return t
 }()
 
+// The reserved client names are the first path segments of the routes; the api package checks them.
+
 // CheckText says what is wrong with a text of at least lo and at most hi bytes of UTF-8, or nil.
 func CheckText(field, text string, lo, hi int) error {
 	if len(text) < lo || len(text) > hi {

@@ -278,10 +278,18 @@ func (s *Store) Flush() error {
 	return nil
 }
 
-// Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later one.
-func (s *Store) Checkpoint(dir string) error {
+// FlushWait has Pebble write what it holds in memory and waits for it.
+func (s *Store) FlushWait() error {
 	if err := s.db.Flush(); err != nil {
 		return &Error{"flush", err}
+	}
+	return nil
+}
+
+// Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later one.
+func (s *Store) Checkpoint(dir string) error {
+	if err := s.FlushWait(); err != nil {
+		return err
 	}
 	if err := s.db.Checkpoint(dir); err != nil {
 		return &Error{"checkpoint", err}

@@ -89,6 +89,7 @@ type Store struct {
 type Totals struct {
 	Counts job.Counts
 	Queues int
+	Level  int
 }
 
 type cachedSpan struct {
@@ -371,7 +372,7 @@ func (s *Store) publish() {
 		due, _, _, _, _ = splitTimerKey(key)
 	}
 	s.nextDue.Store(due)
-	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID)})
+	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level})
 }
 
 func (s *Store) dropSpans() {

@@ -1,0 +1,115 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// maxCommitBytes bounds what one Pebble batch carries: a larger one gains nothing and makes those wait who came first.
+const maxCommitBytes = 4 << 20
+
+// applyRecord carries out one record of the journal. Live, at a start and in a rebuild, commands pass through here and nowhere else,
+// and all are read from their journaled text.
+func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
+	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+	}
+	return s.Apply(r.Seq, r.At, cmd)
+}
+
+// replay applies what the journal has and the store has not, and reports its progress now and then.
+func (e *Engine) replay(ctx context.Context) error {
+	n, err := replay(ctx, e.store, e.journal, func(seq uint64) { e.replayed.Store(seq) })
+	e.replayed.Store(n)
+	return err
+}
+
+// replay applies the records of j that s has not applied, and returns their number.
+func replay(ctx context.Context, s *store.Store, j *journal.Journal, progress func(seq uint64)) (n uint64, err error) {
+	from := s.Applied() + 1
+	if first := j.First(); first > from {
+		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
+	}
+	for r, err := range j.Records(from) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return n, err
+		}
+		r.Body = append([]byte(nil), r.Body...) // pages share it until the commit
+		if _, err := applyRecord(s, &r); err != nil {
+			return n, err
+		}
+		n++
+		if s.Pending() >= maxCommitBytes {
+			if err := s.Commit(); err != nil {
+				return n, err
+			}
+			progress(r.Seq)
+		}
+	}
+	s.TakeReadied() // nobody waits yet
+	return n, s.Commit()
+}
+
+// apply is the applier: it takes durable groups in order, until the hand-over is closed.
+func (e *Engine) apply() error {
+	for groups := e.over.take(); groups != nil; groups = e.over.take() {
+		err := e.applyGroups(groups)
+		for _, group := range groups {
+			e.over.done(group)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyGroups applies, commits and answers. When it fails everyone who is still waiting hears it.
+func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
+	var records []*journal.Record
+	for _, group := range groups {
+		for i := range group {
+			records = append(records, &group[i])
+		}
+	}
+	results := make([]store.Result, len(records))
+	answered := 0
+	defer func() {
+		if err != nil {
+			for _, r := range records[answered:] {
+				answerApplied(r, nil, err)
+			}
+		}
+	}()
+	for i, r := range records {
+		if results[i], err = applyRecord(e.store, r); err != nil {
+			return err
+		}
+		if e.store.Pending() < maxCommitBytes && i < len(records)-1 {
+			continue
+		}
+		if err := e.store.Commit(); err != nil {
+			return err
+		}
+		e.commits.Add(1)
+		for ; answered <= i; answered++ {
+			if answerApplied(records[answered], results[answered], nil) {
+				e.giveBack(results[answered])
+			}
+		}
+		e.applied.tell()
+		signal(e.due)
+		for _, q := range e.store.TakeReadied() {
+			e.lot.wake(q.Client, q.Type, q.Pending)
+		}
+	}
+	return nil
+}

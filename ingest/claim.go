@@ -1,0 +1,99 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// Claim hands out jobs, waiting up to wait for the first. It returns the claim (without runs when nothing was there) and the documents of
+// what it holds.
+//
+// A claim that can find nothing is not journaled. One that was journaled in vain, because others were faster, waits for the rest
+// of its time. When ctx ends, whatever was handed out meanwhile is given back at once.
+func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
+	if err := e.accepting(); err != nil {
+		return store.Claimed{}, nil, Receipt{}, err
+	}
+	var over <-chan time.Time
+	for {
+		available, err := e.available(ctx, &c)
+		if err != nil {
+			return store.Claimed{}, nil, Receipt{}, err
+		}
+		if available {
+			claimed, receipt, err := decideAs[store.Claimed](ctx, e, c)
+			if err != nil {
+				return store.Claimed{}, nil, Receipt{}, err
+			}
+			if len(claimed.Runs) > 0 {
+				jobs, err := e.held(ctx, &claimed)
+				return claimed, jobs, receipt, err
+			}
+		}
+		if wait <= 0 {
+			return store.Claimed{}, nil, Receipt{}, nil
+		}
+		if over == nil {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			over = timer.C
+		}
+		if again, err := e.wait(ctx, &c, over); !again {
+			return store.Claimed{}, nil, Receipt{}, err
+		}
+	}
+}
+
+// held returns the documents of what was just handed out; on any failure the claim is given back.
+func (e *Engine) held(ctx context.Context, claimed *store.Claimed) ([]job.Job, error) {
+	jobs, err := e.store.Held(claimed.Claim, claimed.Runs)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		e.giveBack(claimed)
+		return nil, err
+	}
+	return jobs, nil
+}
+
+// available reports whether a claim would find a job, counting what was synced and is not applied yet.
+func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
+	if e.store.Available(c.Clients, c.Types) {
+		return true, nil
+	}
+	if err := e.catchUp(ctx, 0); err != nil {
+		return false, err
+	}
+	return e.store.Available(c.Clients, c.Types), nil
+}
+
+// wait parks a claim until there may be a job (again is true), its time is over, or its caller has gone.
+func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (again bool, err error) {
+	p := e.lot.park(c.Clients, c.Types)
+	if p == nil {
+		if err := e.accepting(); err != nil {
+			return false, err
+		}
+		return false, ErrTooManyParked
+	}
+	defer func() { e.lot.leave(p, again) }()
+	if e.store.Available(c.Clients, c.Types) { // it came between the look and the parking
+		return true, nil
+	}
+	select {
+	case _, open := <-p.woken:
+		if !open {
+			return false, ErrClosed
+		}
+		return true, nil
+	case <-over:
+		return false, nil
+	case <-ctx.Done():
+		return false, errors.Join(ErrNotStored, ctx.Err())
+	}
+}

@@ -1,0 +1,226 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Options are how an engine is opened. Dir must be given; the zero value of the rest works.
+type Options struct {
+	// Dir is the data directory: the journal lies in its folder journal, the store in store.
+	Dir string
+	// JournalRetain is how many bytes of journal are kept although the store no longer needs them.
+	JournalRetain int64
+	// AllowClockAhead starts although the journal's last time is more than a day ahead of the wall clock.
+	AllowClockAhead bool
+	// Logger receives what happens; nil drops it.
+	Logger *slog.Logger
+	// Fatal is called when the store's engine cannot go on; it may not return. Nil panics.
+	Fatal func(reason string)
+
+	// Of the parts, for tests.
+	Journal journal.Options
+	Store   store.Options
+}
+
+// Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
+type Engine struct {
+	o       Options
+	log     *slog.Logger
+	lock    *os.File
+	store   *store.Store
+	journal *journal.Journal
+	over    *handover
+	lot     *lot
+
+	state   atomic.Pointer[stateNote]
+	applied broadcast     // of commits
+	due     chan struct{} // capacity 1: the next timer row may have changed
+	flushed chan struct{} // capacity 1: Pebble wrote a memtable
+
+	// Written by one goroutine each, read by Stats.
+	durable    atomic.Uint64 // seq that the store has on disk
+	replayed   atomic.Uint64 // commands applied by the replay
+	commits    atomic.Uint64
+	ticks      atomic.Uint64
+	graces     atomic.Uint64
+	overloaded atomic.Uint64
+
+	// Claims that were applied for callers who had hung up, to be ungot.
+	strayMu sync.Mutex
+	strays  []job.ID
+	stray   chan struct{} // capacity 1
+}
+
+// stateNote says whether requests are taken: nil is yes.
+type stateNote struct{ err error }
+
+var notReady = &stateNote{ErrNotReady}
+
+// JournalDir and StoreDir are the two folders of a data directory.
+func JournalDir(data string) string { return filepath.Join(data, "journal") }
+
+// StoreDir is where the store of a data directory lies.
+func StoreDir(data string) string { return filepath.Join(data, "store") }
+
+// Open opens the store and the journal of a data directory, or makes them. Errors are those of store.Open and journal.Open: a
+// directory in use (journal.ErrLocked), damage (*journal.CorruptError), parts that do not belong together.
+func Open(o Options) (_ *Engine, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{
+		o: o, log: o.Logger, over: newHandover(), lot: newLot(),
+		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
+	}
+	e.state.Store(notReady)
+	if o.Store.Logf == nil {
+		o.Store.Logf = func(format string, args ...any) { e.log.Debug("pebble: " + fmt.Sprintf(format, args...)) }
+	}
+	if o.Store.Fatalf == nil && o.Fatal != nil {
+		o.Store.Fatalf = func(format string, args ...any) { o.Fatal("store: " + fmt.Sprintf(format, args...)) }
+	}
+	o.Store.Flushed = func() { signal(e.flushed) }
+
+	// The journal judges its tail by the store's cursor, so the store comes first; the lock keeps both to one process.
+	if e.lock, err = Lock(o.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open data directory %s: %w", o.Dir, err), e.close())
+		}
+	}()
+	if e.store, err = store.Open(StoreDir(o.Dir), o.Store); err != nil {
+		return nil, err
+	}
+	o.Journal.Dir = JournalDir(o.Dir)
+	o.Journal.Applied, o.Journal.StoreJournal = e.store.Applied(), e.store.Journal()
+	o.Journal.AllowClockAhead = o.AllowClockAhead
+	o.Journal.Logger = o.Logger
+	o.Journal.Deliver = e.over.put
+	if e.journal, err = journal.Open(o.Journal); err != nil {
+		return nil, err
+	}
+	if err := e.store.Adopt(e.journal.UUID()); err != nil {
+		return nil, err
+	}
+	e.durable.Store(e.store.Applied())
+	return e, nil
+}
+
+// close gives everything back, in the opposite order.
+func (e *Engine) close() error {
+	var errs []error
+	if e.journal != nil {
+		errs = append(errs, e.journal.Close())
+	}
+	if e.store != nil {
+		errs = append(errs, e.store.Close())
+	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run replays what the store has not applied yet, then serves until ctx is done, commits what was taken, and closes everything.
+// An error means that the engine could not go on; the journal holds what was acknowledged, and a restart applies it.
+func (e *Engine) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.replay(ctx); err != nil {
+		e.refuse(err)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return fmt.Errorf("replay journal: %w", err)
+	}
+
+	// The applier outlives the journal, whose last groups it takes.
+	var parts sync.WaitGroup
+	var journalErr, applyErr error
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts.Go(func() {
+		journalErr = e.journal.Run(ctx)
+		e.over.close()
+	})
+	parts.Go(func() {
+		if applyErr = e.apply(); applyErr != nil {
+			e.refuse(fmt.Errorf("%w: %w", ErrApply, applyErr))
+			cancel()
+			e.over.drain(applyErr)
+		}
+	})
+	parts.Go(func() { e.keepTime(ctx) })
+	parts.Go(func() { e.maintain(ctx) })
+	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
+		cancel()
+		parts.Wait()
+		return fmt.Errorf("begin: %w", errors.Join(err, applyErr))
+	}
+	<-ctx.Done()
+	e.refuse(ErrClosed)
+	e.lot.close()
+	parts.Wait()
+	return errors.Join(journalErr, applyErr)
+}
+
+// begin journals what a start owes: the level of this program, and a full lease to everyone who could not tickle meanwhile.
+func (e *Engine) begin(ctx context.Context) error {
+	var first []job.Command
+	if e.store.Level() < job.Level {
+		first = append(first, job.SetLevel{Level: job.Level})
+	}
+	if counts := e.store.Totals().Counts; counts[job.Active] > 0 {
+		first = append(first, job.Grace{})
+		e.graces.Add(1)
+	}
+	for _, cmd := range first {
+		if _, _, err := e.decide(ctx, cmd); err != nil {
+			return err
+		}
+	}
+	e.state.CompareAndSwap(notReady, &stateNote{})
+	e.log.Info("ready", "applied", e.store.Applied(), "replayed", e.replayed.Load())
+	return nil
+}
+
+// refuse has all requests answered with err from now on. The first reason stays.
+func (e *Engine) refuse(err error) {
+	for {
+		now := e.state.Load()
+		if now.err != nil && now != notReady || e.state.CompareAndSwap(now, &stateNote{err}) {
+			return
+		}
+	}
+}
+
+// accepting is nil while changes are taken.
+func (e *Engine) accepting() error { return e.state.Load().err }
+
+// Ready is nil when the replay is done and the journal accepts; else the reason.
+func (e *Engine) Ready() error {
+	if err := e.accepting(); err != nil {
+		return err
+	}
+	return e.journal.Health()
+}
+
+// signal wakes the one who waits on a channel of capacity 1, or will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,174 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// start runs an engine on dir until the test ends, or stop is called. Its store must check at the end.
+func start(t testing.TB, dir string) (e *Engine, stop func()) {
+	t.Helper()
+	e, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	for e.Ready() != nil {
+		select {
+		case err := <-ended:
+			t.Fatalf("engine ended: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		check(t, dir)
+	}
+	t.Cleanup(stop)
+	return e, stop
+}
+
+func check(t testing.TB, dir string) {
+	t.Helper()
+	n, err := Check(context.Background(), dir, func(p string) bool { t.Errorf("check: %s", p); return true })
+	if err != nil || n > 0 {
+		t.Errorf("check: %d problems, %v", n, err)
+	}
+}
+
+// lines is a create of n lines in the default queue.
+func lines(n int) *job.Create {
+	var body strings.Builder
+	for i := range n {
+		fmt.Fprintf(&body, "line %d\n", i)
+	}
+	payloads, _, longest := job.TrimLines([]byte(body.String()))
+	return &job.Create{Frame: job.LineFrame, Longest: longest, Payloads: payloads, Groups: []job.Group{{
+		Lines: n, Client: "default", Type: "default", Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
+		Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000,
+	}}}
+}
+
+func claimOf(n int) job.Claim { return job.Claim{Runner: "r1", Max: n, MaxBytes: job.MaxClaimBytes} }
+
+func TestLifecycleOverRestarts(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e, stop := start(t, dir)
+	receipt, err := e.Create(ctx, lines(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := job.NewID(receipt.At, receipt.Seq, 999)
+	doc, err := e.Job(ctx, 0, last)
+	if err != nil || doc.Status != job.Pending || string(doc.Payload) != "line 999" {
+		t.Fatalf("job %+v, %v", doc, err)
+	}
+	claimed, jobs, _, err := e.Claim(ctx, claimOf(100), 0)
+	if err != nil || len(jobs) != 100 || string(jobs[42].Payload) != "line 42" || jobs[0].RunAttempts != 1 {
+		t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
+	}
+	stop()
+
+	e, stop = start(t, dir)
+	tickled, _, err := e.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1})
+	if err != nil || tickled.Held != 100 {
+		t.Fatalf("tickled %+v, %v", tickled, err)
+	}
+	all := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1},
+		Outcomes: []job.Outcome{{ID: jobs[7].ID, Code: job.Fail, ExitCode: 404, Error: "no such thing", DelayMs: -1}}}
+	for range 2 { // a repeated request has the same answer
+		ended, _, err := e.Complete(ctx, all)
+		if err != nil || ended.All != 99 || ended.Results[0].Status != job.Failed || ended.Refusal != job.Granted {
+			t.Fatalf("ended %+v, %v", ended, err)
+		}
+	}
+	stop()
+
+	e, _ = start(t, dir)
+	batch, err := e.Batch(ctx, 0, job.NewID(receipt.At, receipt.Seq, 0))
+	if err != nil || batch.Counts[job.Completed] != 99 || batch.Counts[job.Failed] != 1 || batch.Counts[job.Pending] != 900 {
+		t.Fatalf("batch %+v, %v", batch, err)
+	}
+	doc, err = e.Job(ctx, 0, jobs[7].ID)
+	if err != nil || doc.Error != "no such thing" || doc.ExitCode != 404 || doc.Runner != "r1" || len(doc.Attempts) != 1 {
+		t.Fatalf("job %+v, %v", doc, err)
+	}
+}
+
+// TestParkedClaim: a claim that waits gets the job that comes, and is not journaled before.
+func TestParkedClaim(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	got := make(chan int, 1)
+	go func() {
+		_, jobs, _, err := e.Claim(ctx, claimOf(10), time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- len(jobs)
+	}()
+	for e.lot.size() == 0 {
+		time.Sleep(time.Millisecond) // for the other goroutine; there is nothing to wait on
+	}
+	if _, err := e.Create(ctx, lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != 3 {
+		t.Fatalf("got %d jobs, want 3", n)
+	}
+}
+
+func BenchmarkEngine(b *testing.B) {
+	for _, callers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("create1000/callers=%d", callers), func(b *testing.B) {
+			e, _ := start(b, b.TempDir())
+			b.SetParallelism(callers)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := e.Create(b.Context(), lines(1000)); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "jobs/s")
+		})
+		b.Run(fmt.Sprintf("claim100complete100/callers=%d", callers), func(b *testing.B) {
+			e, _ := start(b, b.TempDir())
+			for n := 0; n < b.N; n += 10 {
+				if _, err := e.Create(b.Context(), lines(1000)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			b.SetParallelism(callers)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					claimed, jobs, _, err := e.Claim(b.Context(), claimOf(100), 0)
+					if err != nil || len(jobs) == 0 {
+						b.Errorf("%d jobs, %v", len(jobs), err)
+						return
+					}
+					if _, _, err := e.Complete(b.Context(), job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package ingest
+
+import (
+	"errors"
+
+	"github.com/daybookq/daybook/journal"
+)
+
+// Why a request could not be carried out, beside the refusals of package job.
+var (
+	// ErrNotStored: the command is not in the journal and never will be.
+	ErrNotStored = journal.ErrNotStored
+	// ErrUnknown: the write failed and so did its removal; the command may or may not be there after a restart.
+	ErrUnknown = journal.ErrUnknown
+	// ErrWritesFailed: the journal cannot write until it is repaired; nothing was taken. Reads go on.
+	ErrWritesFailed = journal.ErrFailed
+	// ErrTooLarge: the command is larger than a record may be.
+	ErrTooLarge = journal.ErrTooLarge
+	// ErrClosed: the engine is stopping; nothing was taken.
+	ErrClosed = journal.ErrClosed
+	// ErrNotReady: the journal is still being replayed; nothing was taken.
+	ErrNotReady = errors.New("the journal is being replayed")
+	// ErrOverloaded: ingestion lags behind the journal by more than its bound. Creates only; nothing was taken.
+	ErrOverloaded = errors.New("ingestion lags behind; try again shortly")
+	// ErrTooManyQueues: the create would make a queue past job.MaxQueues.
+	ErrTooManyQueues = errors.New("the server holds as many queues as it may")
+	// ErrTooManyParked: job.MaxParkedClaims claims wait already.
+	ErrTooManyParked = errors.New("as many claims wait as may")
+	// ErrStale: the state did not catch up with the journal in time for a read.
+	ErrStale = errors.New("the state has not caught up with the journal")
+	// ErrApply: the command is in the journal, but the store failed to apply it; it is applied after a restart.
+	ErrApply = errors.New("the command is journaled and will be applied after a restart")
+)

@@ -1,0 +1,163 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Receipt is what a change is answered with: the position of its command in the journal and its time, unix ms.
+type Receipt struct {
+	Seq uint64
+	At  int64
+}
+
+// waiter is a request that waits for its command. It is the Tag of the command's record while it passes through memory.
+type waiter struct {
+	synced  chan answer // of creates: capacity 1, filled by the committer
+	applied chan answer // of the rest: capacity 1, filled by the applier, or by the committer with an error
+	// left is set when the caller gave up waiting; whoever of caller and applier comes second sees to what was decided.
+	left atomic.Bool
+}
+
+type answer struct {
+	receipt Receipt
+	result  store.Result
+	err     error
+}
+
+// propose hands cmd to the journal.
+func (e *Engine) propose(ctx context.Context, lane journal.Lane, cmd job.Command, w *waiter) error {
+	fields, body := cmd.Encode()
+	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
+	p.Done = func(seq uint64, at int64, err error) {
+		switch {
+		case w.synced != nil:
+			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
+		case err != nil:
+			w.applied <- answer{err: err}
+		}
+	}
+	if err := e.journal.Propose(ctx, p); err != nil {
+		return fmt.Errorf("propose %s: %w", cmd.Verb(), err)
+	}
+	return nil
+}
+
+// answerApplied gives the one who waits for a record its decision, and reports whether it found nobody.
+func answerApplied(r *journal.Record, result store.Result, err error) (nobody bool) {
+	w, ok := r.Tag.(*waiter)
+	if !ok || w.applied == nil {
+		return false
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrApply, err)
+	}
+	w.applied <- answer{Receipt{r.Seq, r.At}, result, err}
+	return w.left.Swap(true)
+}
+
+// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. The command and its
+// payloads belong to the engine from the call on.
+//
+// When ctx ends first the outcome is unknown, and the error says so.
+func (e *Engine) Create(ctx context.Context, c *job.Create) (Receipt, error) {
+	if err := e.accepting(); err != nil {
+		return Receipt{}, err
+	}
+	if e.over.lag() > maxLag {
+		e.overloaded.Add(1)
+		return Receipt{}, ErrOverloaded
+	}
+	for i := range c.Groups {
+		if exists, n := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type); !exists && n >= job.MaxQueues {
+			return Receipt{}, ErrTooManyQueues
+		}
+	}
+	w := &waiter{synced: make(chan answer, 1)}
+	if err := e.propose(ctx, journal.Bulk, c, w); err != nil {
+		return Receipt{}, err
+	}
+	select {
+	case a := <-w.synced:
+		return a.receipt, a.err
+	case <-ctx.Done():
+		return Receipt{}, errors.Join(ErrUnknown, ctx.Err())
+	}
+}
+
+// decide journals a control command and returns what Apply decided.
+func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Receipt, error) {
+	w := &waiter{applied: make(chan answer, 1)}
+	if err := e.propose(ctx, journal.Control, cmd, w); err != nil {
+		return nil, Receipt{}, err
+	}
+	select {
+	case a := <-w.applied:
+		return a.result, a.receipt, a.err
+	case <-ctx.Done():
+		if w.left.Swap(true) { // the applier came first, and thinks that we have its answer
+			if a := <-w.applied; a.err == nil {
+				e.giveBack(a.result)
+			}
+		}
+		return nil, Receipt{}, errors.Join(ErrUnknown, ctx.Err())
+	}
+}
+
+// giveBack has jobs ungot that were handed to a caller who had hung up.
+func (e *Engine) giveBack(result store.Result) {
+	c, ok := result.(*store.Claimed)
+	if !ok || len(c.Runs) == 0 {
+		return
+	}
+	e.strayMu.Lock()
+	e.strays = append(e.strays, c.Claim)
+	e.strayMu.Unlock()
+	signal(e.stray)
+}
+
+// ungetStrays proposes to give back all that giveBack was told of.
+func (e *Engine) ungetStrays(ctx context.Context) {
+	e.strayMu.Lock()
+	strays := e.strays
+	e.strays = nil
+	e.strayMu.Unlock()
+	for _, id := range strays {
+		cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+		if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
+			e.log.Warn("cannot give back a claim whose caller hung up; its lease will", "claim_id", id.String(), "error", err)
+		}
+	}
+}
+
+// Tickle extends leases; see job.Tickle.
+func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Receipt, error) {
+	return decideAs[store.Tickled](ctx, e, t)
+}
+
+// Complete ends runs; see job.Complete.
+func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
+	return decideAs[store.Ended](ctx, e, c)
+}
+
+// Pause stops or resumes handing out the jobs of a queue.
+func (e *Engine) Pause(ctx context.Context, p job.Pause) (store.Paused, Receipt, error) {
+	return decideAs[store.Paused](ctx, e, p)
+}
+
+func decideAs[T any](ctx context.Context, e *Engine, cmd job.Command) (result T, _ Receipt, err error) {
+	if err := e.accepting(); err != nil {
+		return result, Receipt{}, err
+	}
+	r, receipt, err := e.decide(ctx, cmd)
+	if err != nil {
+		return result, Receipt{}, err
+	}
+	return *r.(*T), receipt, nil
+}

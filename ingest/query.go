@@ -1,0 +1,71 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// maxReadWait bounds how long a read waits for the state to include what was synced when it arrived.
+const maxReadWait = 5 * time.Second
+
+// catchUp waits until the state includes all that was synced on arrival, and at least minSeq.
+func (e *Engine) catchUp(ctx context.Context, minSeq uint64) error {
+	target := max(minSeq, e.journal.Synced())
+	if e.store.Applied() >= target {
+		return nil
+	}
+	timer := time.NewTimer(maxReadWait)
+	defer timer.Stop()
+	for {
+		next := e.applied.next()
+		if e.store.Applied() >= target {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-timer.C:
+			return ErrStale
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Job returns the document of a job as of all that was synced on arrival, and at least of minSeq; job.NotFound when there is none.
+func (e *Engine) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return job.Job{}, err
+	}
+	return e.store.Job(id)
+}
+
+// Batch returns the document of a batch, like Job.
+func (e *Engine) Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return store.Batch{}, err
+	}
+	return e.store.Batch(id)
+}
+
+// Queue returns the document of a queue, like Job; job.QueueNotFound when there is none.
+func (e *Engine) Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return store.Queue{}, err
+	}
+	return e.store.Queue(client, typ)
+}
+
+// Queues returns a page of queues after the pair (afterClient, afterType) in the order of client and type, of one client or,
+// with "", of all, and whether more follow.
+func (e *Engine) Queues(ctx context.Context, minSeq uint64, client, afterClient, afterType string, limit int) ([]store.Queue, bool, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return nil, false, err
+	}
+	return e.store.Queues(client, afterClient, afterType, limit)
+}
+
+// Now returns the journal's time, unix ms, by which leases and ages are measured.
+func (e *Engine) Now() int64 { return e.journal.Now() }

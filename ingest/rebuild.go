@@ -1,0 +1,113 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Rebuilt tells what a rebuild did.
+type Rebuilt struct {
+	Commands uint64 // applied
+	Cursor   uint64 // of the new store
+	Kept     string // where the old store went; "" when there was none
+}
+
+// Rebuild makes the store of a data directory anew from a base (a store directory, such as a backup's; "" for nothing) and the
+// journal after it. The new store is checked before it takes the old one's place; the old one is kept beside it. progress is
+// called now and then with the last seq applied and the last there is.
+func Rebuild(ctx context.Context, data, base string, progress func(seq, last uint64)) (_ Rebuilt, err error) {
+	lock, err := Lock(data)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	fresh := StoreDir(data) + ".rebuild"
+	if err := os.RemoveAll(fresh); err != nil { // of a rebuild that was interrupted
+		return Rebuilt{}, fmt.Errorf("clear %s: %w", fresh, err)
+	}
+	if base != "" {
+		if err := os.CopyFS(fresh, os.DirFS(base)); err != nil {
+			return Rebuilt{}, fmt.Errorf("copy base: %w", err)
+		}
+	}
+	result, err := rebuild(ctx, JournalDir(data), fresh, progress)
+	if err != nil {
+		return Rebuilt{}, errors.Join(fmt.Errorf("rebuild store: %w", err), os.RemoveAll(fresh))
+	}
+	if _, err := os.Stat(StoreDir(data)); err == nil {
+		result.Kept = fmt.Sprintf("%s.before-%d", StoreDir(data), result.Cursor)
+		if err := os.RemoveAll(result.Kept); err != nil {
+			return Rebuilt{}, fmt.Errorf("clear %s: %w", result.Kept, err)
+		}
+		if err := os.Rename(StoreDir(data), result.Kept); err != nil {
+			return Rebuilt{}, fmt.Errorf("keep the old store: %w", err)
+		}
+	}
+	if err := os.Rename(fresh, StoreDir(data)); err != nil {
+		return Rebuilt{}, fmt.Errorf("put the new store in place: %w", err)
+	}
+	return result, syncDir(data)
+}
+
+func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq, last uint64)) (result Rebuilt, err error) {
+	if _, err := os.Stat(journalDir); err != nil {
+		return result, err
+	}
+	s, err := store.Open(storeDir, store.Options{})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	j, err := journal.Open(journal.Options{Dir: journalDir, Applied: s.Applied(), StoreJournal: s.Journal(), AllowClockAhead: true})
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	if err := s.Adopt(j.UUID()); err != nil {
+		return result, err
+	}
+	last := j.Synced()
+	if result.Commands, err = replay(ctx, s, j, func(seq uint64) { progress(seq, last) }); err != nil {
+		return result, err
+	}
+	result.Cursor = s.Applied()
+	progress(result.Cursor, last)
+	first := ""
+	problems, err := s.Check(func(problem string) bool { first = problem; return false })
+	if err != nil {
+		return result, err
+	}
+	if problems > 0 {
+		return result, fmt.Errorf("the rebuilt store does not check: %s", first)
+	}
+	return result, s.FlushWait()
+}
+
+// Check opens the store of a data directory that nobody serves, brings it up to its journal in memory, and reports what does not hold;
+// see store.Check. Neither is changed on disk beyond what a start would do.
+func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
+	e, err := Open(Options{Dir: data})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.replay(ctx); err != nil {
+		return 0, fmt.Errorf("replay journal: %w", err)
+	}
+	return e.store.Check(report)
+}
+
+func syncDir(path string) (err error) {
+	d, err := os.Open(filepath.Clean(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.Sync()
+}

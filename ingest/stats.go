@@ -1,0 +1,89 @@
+package ingest
+
+import "github.com/daybookq/daybook/job"
+
+// Stats are the figures of a running engine. Reading them never waits.
+type Stats struct {
+	// Watermarks: appended ≥ synced ≥ applied ≥ flushed.
+	Appended uint64 `json:"appended"`
+	Synced   uint64 `json:"synced"`
+	Applied  uint64 `json:"applied"`
+	Flushed  uint64 `json:"flushed"`
+	// LagCommands are synced and not applied; LagBytes is what they hold in memory.
+	LagCommands uint64 `json:"lag_commands"`
+	LagBytes    int64  `json:"lag_bytes"`
+
+	Jobs   map[string]int64 `json:"jobs"` // by status
+	Queues int              `json:"queues"`
+	Parked int              `json:"parked_claims"`
+
+	Now           int64 `json:"now"` // journal time, unix ms
+	ClockOffsetMs int64 `json:"clock_offset_ms"`
+	NextDue       int64 `json:"next_due_at"` // 0: never
+
+	Journal JournalStats `json:"journal"`
+	Store   StoreStats   `json:"store"`
+
+	Ticks      uint64 `json:"ticks"`
+	Graces     uint64 `json:"graces"`
+	Overloaded uint64 `json:"creates_refused_overloaded"`
+	Replayed   uint64 `json:"replayed_commands"`
+	Ready      bool   `json:"ready"`
+	Reason     string `json:"reason"` // why not ready
+}
+
+// JournalStats are the figures of the journal. Counters run since the start.
+type JournalStats struct {
+	UUID      string `json:"uuid"`
+	First     uint64 `json:"first"`
+	Volumes   int    `json:"volumes"`
+	Bytes     int64  `json:"bytes"`
+	Records   uint64 `json:"records"`
+	Groups    uint64 `json:"groups"`
+	Syncs     uint64 `json:"syncs"`
+	Written   uint64 `json:"bytes_written"`
+	SyncP50Us int64  `json:"sync_p50_us"`
+	SyncP99Us int64  `json:"sync_p99_us"`
+	SyncMaxUs int64  `json:"sync_max_us"`
+	InFlight  int64  `json:"in_flight_bytes"`
+	Failures  uint64 `json:"failures"`
+	Repairs   uint64 `json:"repairs"`
+	LastError string `json:"last_error"`
+}
+
+// StoreStats are the figures of the store.
+type StoreStats struct {
+	Bytes   uint64 `json:"bytes"`
+	Commits uint64 `json:"commits"`
+	Level   int    `json:"level"`
+}
+
+// Stats returns the figures of now.
+func (e *Engine) Stats() Stats {
+	// The lower watermark is read first, so that their order holds.
+	flushed, applied := e.durable.Load(), e.store.Applied()
+	j := e.journal.Status()
+	totals := e.store.Totals()
+	s := Stats{
+		Appended: max(j.Appended, j.Synced), Synced: j.Synced, Applied: applied, Flushed: flushed,
+		LagCommands: j.Synced - min(applied, j.Synced), LagBytes: e.over.lag(),
+		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: e.lot.size(),
+		Now: e.journal.Now(), ClockOffsetMs: j.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
+		Journal: JournalStats{
+			UUID: j.UUID, First: j.First, Volumes: j.Volumes, Bytes: j.Bytes, Records: j.Records, Groups: j.Groups, Syncs: j.Syncs,
+			Written: j.BytesWritten, SyncP50Us: j.SyncLatency.P50.Microseconds(), SyncP99Us: j.SyncLatency.P99.Microseconds(),
+			SyncMaxUs: j.SyncLatency.Max.Microseconds(), InFlight: j.InFlightBytes, Failures: j.Failures, Repairs: j.Repairs,
+			LastError: j.LastError,
+		},
+		Store: StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.Load(), Level: totals.Level},
+		Ticks: e.ticks.Load(), Graces: e.graces.Load(), Overloaded: e.overloaded.Load(), Replayed: e.replayed.Load(),
+		Ready: true,
+	}
+	for _, status := range job.Statuses {
+		s.Jobs[status.String()] = totals.Counts[status]
+	}
+	if err := e.Ready(); err != nil {
+		s.Ready, s.Reason = false, err.Error()
+	}
+	return s
+}
