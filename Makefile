@@ -1,0 +1,60 @@
+# Everything that can be done with this tree. `make help` lists it.
+
+GO        ?= go
+BIN       := bin
+DATA      ?= daybook-data
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+export GOFLAGS := -buildvcs=false
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/daybook
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/daybook ./cmd/daybook
+
+run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
+	$(BIN)/daybook serve --data $(DATA)
+
+test: ## all tests, in a few minutes on two cores
+	$(GO) test -count=1 -timeout 10m ./...
+
+check: ## what must hold before a change lands: formatting, vet, static analysis, races
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) test -race -short -count=1 -timeout 15m ./...
+
+vuln: ## look the dependencies up in the vulnerability database (wants the network)
+	$(GO) run $(GOVULNCHECK) ./...
+
+demo: build ## a million real lines, four runner processes, three kills, and the account of it
+	$(GO) run ./bench/demo --daybook $(BIN)/daybook
+
+bench: build ## the workloads behind docs/performance.md, over HTTP, against the real binary
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -run '^$$' -bench . -benchtime 5s -timeout 60m ./bench
+
+bench-parts: ## benchmarks of the journal, the store and the engine alone
+	$(GO) test -run '^$$' -bench . -timeout 60m ./journal ./store ./ingest
+
+scale: build ## ten million pending jobs: memory, claim latency, restart; about five minutes
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=1 $(GO) test -count=1 -v -run TestScale -timeout 30m ./bench
+
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),30s) $$pkg || exit 1; \
+	  done; \
+	done
+
+clean: ## remove what was built
+	rm -rf $(BIN)
+
+.PHONY: help build run test check vuln demo bench bench-parts scale fuzz clean

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
+)
+
+// serve starts the real binary on a fresh data directory until the benchmark ends.
+func serve(b testing.TB, args ...string) *rig.Server {
+	b.Helper()
+	binary, err := rig.Binary(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &rig.Server{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// drive has callers goroutines call step until each of b.N is done, and reports jobs/s, latencies and syncs per job.
+func drive(b *testing.B, l *Load, callers, jobsPerStep int, step func(ctx context.Context, caller int, times *Latencies) error) {
+	b.Helper()
+	ctx := b.Context()
+	before, err := l.Stats(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var times Latencies
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for caller := range callers {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := step(ctx, caller, &times); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.StopTimer()
+	after, err := l.Stats(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	jobs := float64(b.N) * float64(jobsPerStep)
+	b.ReportMetric(jobs/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric(float64(times.Quantile(0.5).Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(times.Quantile(0.99).Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(after.Journal.Syncs-before.Journal.Syncs)/jobs, "fsyncs/job")
+	b.ReportMetric(float64(after.Journal.Written-before.Journal.Written)/jobs, "journal-B/job")
+}
+
+// fill posts n batches of 1000 jobs and waits until they are applied.
+func fill(b testing.TB, l *Load, n int) {
+	b.Helper()
+	body := Lines(1000, 100)
+	var left atomic.Int64
+	left.Store(int64(n))
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := l.Add(context.Background(), body); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	for {
+		s, err := l.Stats(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if s.Applied >= s.Synced {
+			return
+		}
+	}
+}
+
+var errDry = errors.New("the queue ran dry")
+
+func BenchmarkCreate1000(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 16)
+	defer l.Close()
+	body := Lines(1000, 100)
+	drive(b, l, 16, 1000, func(ctx context.Context, _ int, times *Latencies) error {
+		return times.Time(func() error { return l.Add(ctx, body) })
+	})
+}
+
+func BenchmarkClaim100Complete100(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 16)
+	defer l.Close()
+	fill(b, l, b.N/10+1)
+	drive(b, l, 16, 100, func(ctx context.Context, _ int, times *Latencies) error {
+		var claim string
+		if err := times.Time(func() (err error) { claim, _, err = l.Claim(ctx, 100); return err }); err != nil {
+			return err
+		}
+		if claim == "" {
+			return errDry
+		}
+		return l.Complete(ctx, claim)
+	})
+}
+
+func BenchmarkCompleteAndClaim100(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 16)
+	defer l.Close()
+	fill(b, l, b.N/10+20)
+	claims := make([]string, 16)
+	for i := range claims {
+		var err error
+		if claims[i], _, err = l.Claim(b.Context(), 100); err != nil {
+			b.Fatal(err)
+		}
+	}
+	drive(b, l, 16, 100, func(ctx context.Context, caller int, times *Latencies) error {
+		return times.Time(func() (err error) {
+			if claims[caller], err = l.CompleteAndClaim(ctx, claims[caller], 100); err == nil && claims[caller] == "" {
+				err = errDry
+			}
+			return err
+		})
+	})
+}
+
+// BenchmarkBothWays creates and works off at once: each step posts 1000 jobs and claims and completes 1000.
+func BenchmarkBothWays(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 32)
+	defer l.Close()
+	fill(b, l, 100)
+	body := Lines(1000, 100)
+	drive(b, l, 16, 1000, func(ctx context.Context, _ int, times *Latencies) error {
+		if err := l.Add(ctx, body); err != nil {
+			return err
+		}
+		for range 10 {
+			var claim string
+			if err := times.Time(func() (err error) { claim, _, err = l.Claim(ctx, 100); return err }); err != nil {
+				return err
+			}
+			if err := l.Complete(ctx, claim); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func BenchmarkCreateSingle(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 64)
+	defer l.Close()
+	drive(b, l, 64, 1, func(ctx context.Context, _ int, times *Latencies) error {
+		return times.Time(func() error { return l.Create(ctx) })
+	})
+}
+
+// BenchmarkLifecycleSingle creates, claims and completes one job a request.
+func BenchmarkLifecycleSingle(b *testing.B) {
+	l := NewLoad(serve(b).URL(), 64)
+	defer l.Close()
+	drive(b, l, 64, 1, func(ctx context.Context, _ int, times *Latencies) error {
+		return times.Time(func() error {
+			if err := l.Create(ctx); err != nil {
+				return err
+			}
+			claim, _, err := l.Claim(ctx, 1)
+			if err != nil {
+				return err
+			}
+			return l.Complete(ctx, claim)
+		})
+	})
+}

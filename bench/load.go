@@ -1,0 +1,195 @@
+// Package bench measures the server over HTTP with the real binary: `make bench` for throughput and latency, `make scale` for
+// ten million pending jobs. The load is made by this process on the same machine, and every create and every decision is on disk
+// before it is answered.
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Load talks to a server with as little work of its own as it can, since it shares the processors with the server: answers are read,
+// and only what the next request needs is looked at.
+type Load struct {
+	URL  string
+	HTTP *http.Client
+}
+
+// NewLoad makes a load that keeps as many connections as it has callers.
+func NewLoad(url string, callers int) *Load {
+	return &Load{URL: url, HTTP: &http.Client{Transport: &http.Transport{
+		MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10,
+	}}}
+}
+
+// Close ends its connections.
+func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// post sends body and hands the answer to look, valid during the call.
+func (l *Load) post(ctx context.Context, path, contentType string, body []byte, look func(status int, answer []byte) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", contentType)
+	answer, err := l.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if _, err := buffer.ReadFrom(answer.Body); err != nil {
+		return err
+	}
+	return look(answer.StatusCode, buffer.Bytes())
+}
+
+func expect(want int) func(int, []byte) error {
+	return func(status int, answer []byte) error {
+		if status != want {
+			return fmt.Errorf("status %d, not %d: %.200s", status, want, answer)
+		}
+		return nil
+	}
+}
+
+// Lines is a body of n payloads of size bytes each, of digits and letters that do not compress to nothing.
+func Lines(n, size int) []byte {
+	body := make([]byte, 0, n*(size+1))
+	x := uint64(88172645463325252)
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for range n {
+		for range size {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			body = append(body, alphabet[x>>58])
+		}
+		body = append(body, '\n')
+	}
+	return body
+}
+
+// Add posts a body of lines.
+func (l *Load) Add(ctx context.Context, body []byte) error {
+	return l.post(ctx, "/default/job/default/add", "text/plain", body, expect(http.StatusCreated))
+}
+
+// Create posts one job.
+func (l *Load) Create(ctx context.Context) error {
+	return l.post(ctx, "/jobs/create", "application/json", createBody, expect(http.StatusCreated))
+}
+
+var createBody = []byte(`{"payload":"` + string(Lines(1, 99)[:99]) + `"}`)
+
+const idBytes = 36
+
+// claimID finds the claim_id in an answer without decoding it.
+func claimID(answer []byte) string {
+	const key = `"claim_id":"`
+	at := bytes.Index(answer, []byte(key))
+	if at < 0 || at+len(key)+idBytes > len(answer) {
+		return ""
+	}
+	return string(answer[at+len(key) : at+len(key)+idBytes])
+}
+
+// Claim claims up to n jobs and returns the claim, "" when nothing was there, and the length of the answer.
+func (l *Load) Claim(ctx context.Context, n int) (claim string, size int, err error) {
+	body := fmt.Appendf(nil, `{"runner_id":"load","max":%d}`, n)
+	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
+		if status == http.StatusNoContent {
+			return nil
+		}
+		claim, size = claimID(answer), len(answer)
+		return expect(http.StatusOK)(status, answer)
+	})
+	return claim, size, err
+}
+
+// Complete ends all of a claim.
+func (l *Load) Complete(ctx context.Context, claim string) error {
+	body := []byte(`{"claim_id":"` + claim + `","status":"completed"}`)
+	return l.post(ctx, "/jobs/complete", "application/json", body, expect(http.StatusOK))
+}
+
+// CompleteAndClaim ends all of a claim and claims n more in one request.
+func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next string, err error) {
+	body := fmt.Appendf(nil, `{"runner_id":"load","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, n, claim)
+	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
+		// The results come first and name no claim; the claim_id that follows them is the new one, or null.
+		next = claimID(answer)
+		return expect(http.StatusOK)(status, answer)
+	})
+	return next, err
+}
+
+// Stats reads the server's figures.
+func (l *Load) Stats(ctx context.Context) (s Stats, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/stats", nil)
+	if err != nil {
+		return s, err
+	}
+	answer, err := l.HTTP.Do(req)
+	if err != nil {
+		return s, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
+}
+
+// Stats is the part of /stats that the benchmarks use.
+type Stats struct {
+	Applied uint64           `json:"applied"`
+	Synced  uint64           `json:"synced"`
+	Jobs    map[string]int64 `json:"jobs"`
+	Journal struct {
+		Syncs   uint64 `json:"syncs"`
+		Written uint64 `json:"bytes_written"`
+	} `json:"journal"`
+}
+
+// Latencies collects durations from many goroutines.
+type Latencies struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+// Time runs f and keeps how long it took when it succeeded.
+func (l *Latencies) Time(f func() error) error {
+	start := time.Now()
+	if err := f(); err != nil {
+		return err
+	}
+	d := time.Since(start)
+	l.mu.Lock()
+	l.all = append(l.all, d)
+	l.mu.Unlock()
+	return nil
+}
+
+// Quantile returns the q-quantile (0 … 1) of what was collected; 0 without any.
+func (l *Latencies) Quantile(q float64) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == 0 {
+		return 0
+	}
+	slices.Sort(l.all)
+	return l.all[min(int(q*float64(len(l.all))), len(l.all)-1)]
+}

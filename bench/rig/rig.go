@@ -1,0 +1,152 @@
+// Package rig runs the real server binary for benchmarks, the demo and crash tests: it builds or finds the binary, starts it on a
+// free loopback port with a data directory, kills it, and starts it again.
+package rig
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Binary returns the path of the server binary: DAYBOOK_BINARY where set, else one built into dir.
+func Binary(dir string) (string, error) {
+	if path := os.Getenv("DAYBOOK_BINARY"); path != "" {
+		return path, nil
+	}
+	path := filepath.Join(dir, "daybook")
+	build := exec.Command("go", "build", "-o", path, "github.com/daybookq/daybook/cmd/daybook")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build daybook: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Server is a server process.
+type Server struct {
+	Binary string
+	Data   string
+	Args   []string  // further flags of serve
+	Log    io.Writer // its standard error; nil drops it
+
+	// Listen is the address to listen on; after the first Start it is the one that was bound, so that a restart keeps it.
+	Listen string
+
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// URL is where the server listens.
+func (s *Server) URL() string { return "http://" + s.Listen }
+
+// Pid is the process id of the running server.
+func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
+// Start starts the server and returns once it is ready to serve, or with the reason why it is not within ctx.
+func (s *Server) Start(ctx context.Context) error {
+	if s.Listen == "" {
+		s.Listen = "127.0.0.1:0"
+	}
+	args := append([]string{"serve", "--listen", s.Listen, "--data", s.Data}, s.Args...)
+	s.cmd = exec.Command(s.Binary, args...)
+	s.cmd.Stderr = s.Log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", s.Binary, err)
+	}
+	bound := make(chan string, 1)
+	s.ended = make(chan error, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, url, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
+				select {
+				case bound <- strings.TrimSpace(url):
+				default:
+				}
+			}
+		}
+		s.ended <- s.cmd.Wait()
+	}()
+	select {
+	case s.Listen = <-bound:
+	case err := <-s.ended:
+		return fmt.Errorf("the server ended at once: %w", err)
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), s.Kill())
+	}
+	return s.ready(ctx)
+}
+
+// ready polls /readyz: a start that replays much is up before it is ready.
+func (s *Server) ready(ctx context.Context) error {
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if answer, err := http.DefaultClient.Do(req); err == nil {
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-s.ended:
+			s.ended <- err
+			return fmt.Errorf("the server ended before it was ready: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends the server with SIGKILL and waits for it.
+func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
+
+// Stop ends the server with SIGTERM and waits for it.
+func (s *Server) Stop() error { return s.end(syscall.SIGTERM) }
+
+func (s *Server) end(signal syscall.Signal) error {
+	if s.cmd == nil {
+		return nil
+	}
+	if err := s.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := <-s.ended
+	s.cmd = nil
+	if signal == syscall.SIGKILL {
+		return nil // how it ended is what we did
+	}
+	return err
+}
+
+// Resident returns the resident memory of the server in bytes, now and at its highest.
+func (s *Server) Resident() (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kb); n == 1 {
+			now = kb << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kb); n == 1 {
+			peak = kb << 10
+		}
+	}
+	return now, peak, nil
+}

@@ -1,0 +1,193 @@
+// Package daybook_test holds the tests of the tree itself: what may import what, which packages may look at the clock, whether
+// the links in the documents lead somewhere.
+package daybook_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/daybookq/daybook/"
+
+// mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
+var mayImport = map[string][]string{
+	"job":                {},
+	"journal":            {},
+	"store":              {"job"},
+	"ingest":             {"job", "journal", "store"},
+	"api":                {"job", "ingest", "store"},
+	"client":             {"job"},
+	"client/daybooktest": {"api", "client", "ingest", "job", "journal", "store"},
+	"mdns":               {},
+	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "mdns", "store"},
+}
+
+// onlyIn names libraries that belong to one folder.
+var onlyIn = map[string]string{
+	"github.com/tidwall/wal":               "journal",
+	"github.com/cockroachdb/pebble/v2":     "store",
+	"github.com/labstack/echo/v4":          "api",
+	"github.com/prometheus/client_golang/": "api",
+	"github.com/spf13/cobra":               "cmd/daybook",
+	"github.com/hashicorp/mdns":            "mdns",
+}
+
+// sources calls visit with every Go file that is not a test.
+func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		visit(filepath.ToSlash(filepath.Dir(path)), path, file, src)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestImportEdges(t *testing.T) {
+	sources(t, func(dir, path string, file *ast.File, _ []byte) {
+		if strings.HasPrefix(dir, "bench") {
+			return // may import everything
+		}
+		allowed, known := mayImport[dir]
+		if !known {
+			t.Errorf("%s: folder %s has no line in mayImport: what may it import?", path, dir)
+			return
+		}
+		for _, spec := range file.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours, ok := strings.CutPrefix(name, module); ok {
+				if !slices.Contains(allowed, ours) {
+					t.Errorf("%s imports %s; %s may import only %v", path, ours, dir, allowed)
+				}
+				continue
+			}
+			for library, home := range onlyIn {
+				if (name == library || strings.HasPrefix(name, strings.TrimSuffix(library, "/")+"/")) && dir != home {
+					t.Errorf("%s imports %s, which belongs to %s", path, name, home)
+				}
+			}
+			if dir == "job" && strings.Contains(name, ".") {
+				t.Errorf("%s imports %s; job is pure", path, name)
+			}
+		}
+	})
+}
+
+// TestNoClock: state and rules know no clock and no chance; times and seeds are in commands.
+func TestNoClock(t *testing.T) {
+	forbidden := map[string]bool{"time.Now": true, "time.Since": true, "time.After": true, "time.Sleep": true}
+	sources(t, func(dir, path string, file *ast.File, _ []byte) {
+		if dir != "job" && dir != "store" {
+			return
+		}
+		for _, spec := range file.Imports {
+			if strings.HasPrefix(spec.Path.Value, `"math/rand`) {
+				t.Errorf("%s imports %s", path, spec.Path.Value)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if pkg, ok := sel.X.(*ast.Ident); ok && forbidden[pkg.Name+"."+sel.Sel.Name] {
+					t.Errorf("%s calls %s.%s", path, pkg.Name, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// fileLines is a ratchet, not a law: no file is longer than the longest was when this was last looked at. Split a file by its
+// ideas before raising it.
+const fileLines = 560
+
+func TestFileGrowth(t *testing.T) {
+	sources(t, func(_, path string, _ *ast.File, src []byte) {
+		if n := strings.Count(string(src), "\n"); n > fileLines {
+			t.Errorf("%s has %d lines, more than %d", path, n, fileLines)
+		}
+	})
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+
+// TestLinks: links in the documents lead to files.
+func TestLinks(t *testing.T) {
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(documents, "README.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", path, m[1], err)
+			}
+		}
+	}
+}
+
+// TestDependencies: docs/dependencies.md justifies exactly the direct requirements of go.mod.
+func TestDependencies(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\S+\.\S+/\S+) \|`).FindAllStringSubmatch(string(text), -1) {
+		listed[m[1]] = true
+	}
+	for _, line := range strings.Split(string(mod), "\n") {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) < 2 || strings.Contains(line, "// indirect") || !strings.Contains(fields[0], "/") || fields[0] == "module" {
+			continue
+		}
+		if !listed[fields[0]] {
+			t.Errorf("docs/dependencies.md does not justify %s", fields[0])
+		}
+		delete(listed, fields[0])
+	}
+	for name := range listed {
+		t.Errorf("docs/dependencies.md lists %s, which go.mod does not require", name)
+	}
+}
