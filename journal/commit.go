@@ -39,11 +39,11 @@ func (j *Journal) Run(ctx context.Context) error {
 		}
 		select {
 		case <-j.wake:
-			if j.Health() != nil && time.Since(j.c.repairedAt) >= minRepairWait {
+			if j.c.wal == nil && time.Since(j.c.repairedAt) >= minRepairWait {
 				j.retry()
 			}
 		case <-timer.C:
-			if j.Health() != nil {
+			if j.c.wal == nil {
 				j.retry()
 			} else {
 				j.commit(nil)
@@ -229,7 +229,6 @@ func (j *Journal) roll() error {
 func (j *Journal) stop() error {
 	j.mu.Lock()
 	j.closed = true
-	failed := j.failed
 	for i := range j.lanes {
 		j.lanes[i].refuse(ErrClosed)
 	}
@@ -241,11 +240,10 @@ func (j *Journal) stop() error {
 	} else if j.c.lastVerb != MarkVerb {
 		j.commit(nil)
 	}
-	j.mu.Lock()
-	failed = j.failed
-	j.mu.Unlock()
 	if j.c.wal == nil {
-		return fmt.Errorf("stop journal: %w", failed)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return fmt.Errorf("stop journal: %w", j.failed)
 	}
 	err := j.c.wal.Close()
 	j.c.wal = nil

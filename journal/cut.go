@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +91,9 @@ func archive(h *hooks, from, to string) error {
 	err := os.Rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		err = copyVolume(h, from, to)
+	} else if err == nil {
+		// The names inside were durable before; the directory's own entries may have to be written again after the move.
+		err = h.syncPath(to)
 	}
 	if err != nil {
 		return err
@@ -97,7 +101,12 @@ func archive(h *hooks, from, to string) error {
 	return h.syncPath(filepath.Dir(to))
 }
 
+// copyVolume copies the volume at from to to. A copy that an earlier attempt completed is taken, anything else of that name
+// is left alone.
 func copyVolume(h *hooks, from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return sameVolume(from, to)
+	}
 	part := to + ".part"
 	if err := os.RemoveAll(part); err != nil {
 		return err
@@ -118,6 +127,27 @@ func copyVolume(h *hooks, from, to string) error {
 		return err
 	}
 	return os.Rename(part, to)
+}
+
+// sameVolume is nil if the volumes at a and b hold the same bytes.
+func sameVolume(a, b string) error {
+	va, vb := volumeDir{path: a}, volumeDir{path: b}
+	if err := errors.Join(va.load(), vb.load()); err != nil {
+		return err
+	}
+	same := len(va.segments) == len(vb.segments)
+	for i := 0; same && i < len(va.segments); i++ {
+		ba, errA := readSegment(va.segments[i].path, nil)
+		bb, errB := readSegment(vb.segments[i].path, nil)
+		if err := errors.Join(errA, errB); err != nil {
+			return err
+		}
+		same = va.segments[i].first == vb.segments[i].first && bytes.Equal(ba, bb)
+	}
+	if !same {
+		return fmt.Errorf("%s is there already and holds something else", b)
+	}
+	return nil
 }
 
 // copyFile copies from behind its first skip bytes into the new file to, durably.

@@ -54,6 +54,7 @@ type RecordError struct {
 	Offset int
 	Reason string
 	Err    error // ErrVersion for an intact record of an unknown version, else nil
+	summed int   // how many bytes went through the checksum before it failed
 }
 
 func (e *RecordError) Error() string {

@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"path/filepath"
 	"slices"
@@ -24,8 +23,9 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		}
 		w := walker{dir: j.o.Dir, bound: bound, proven: bound}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
-		if errors.Is(err, fs.ErrNotExist) && from < j.First() {
-			err = fmt.Errorf("read journal: %w while it was read: %w", ErrCut, err)
+		if first := j.First(); err != nil && from < first {
+			// Whatever it stumbled over, it was in a volume on its way out.
+			err = fmt.Errorf("read journal: %w while it was read: %d is the first now (%w)", ErrCut, first, err)
 		}
 		if err != nil {
 			yield(Record{}, err)
@@ -92,10 +92,10 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	if err := v.load(); err != nil {
 		return err
 	}
-	f := finding{first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), byRecord: w.proven, byCursor: first}
-	f.byCursor = first - 1 // no cursor is known; this one is no witness and stands in no row's way
-	if next > 0 {
-		f.byVolume = next - 1
+	f := finding{
+		first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), complete: next > 0,
+		byRecord: w.proven,
+		byCursor: first - 1, // none is known; this one witnesses nothing and stands in no row's way
 	}
 	begin := 0
 	for begin+1 < len(v.segments) && v.segments[begin+1].first <= from {
@@ -104,7 +104,6 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	if begin > 0 {
 		f.seq = v.segments[begin].first
 	}
-	at := int64(0)
 	for i := begin; i < len(v.segments); i++ {
 		s := v.segments[i]
 		if w.bound != 0 && s.first > w.bound {
@@ -117,7 +116,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 		if w.buf, err = readSegment(s.path, w.buf); err != nil {
 			return err
 		}
-		sc := scanner{data: w.buf, next: s.first, at: at}
+		sc := scanner{data: w.buf, next: s.first}
 		for sc.step() {
 			if w.bound != 0 && sc.rec.Seq > w.bound {
 				return errStop
@@ -129,7 +128,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 				return errStop
 			}
 		}
-		f.seq, f.file, f.offset, at = sc.next, s.path, int64(sc.off), sc.at
+		f.seq, f.file, f.offset = sc.next, s.path, int64(sc.off)
 		if sc.found.kind != clean {
 			return w.damage(v, i, &f, sc.found)
 		}
@@ -146,11 +145,12 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
 	for k := i; k < len(v.segments); k++ {
 		var err error
-		if scans[k], w.buf, err = scanSegment(v.segments[k], 0, w.buf, nil); err != nil {
+		if scans[k], w.buf, err = scanSegment(v.segments[k], w.buf, nil); err != nil {
 			return err
 		}
 	}
 	rest := *v
+	rest.leftover = "" // it stops a start, not a reader
 	t := judge(&rest, i, scans)
 	if found.kind == clean { // the names do not follow from each other: judge saw only the segments from i on
 		s := v.segments[i]
@@ -161,9 +161,12 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 		}
 		f.behind = int(t.finding.seq - s.first)
 	} else {
-		f.kind, f.reason, f.behind = t.finding.kind, t.finding.reason, t.finding.behind
+		f.kind, f.reason, f.behind = found.kind, found.reason, t.finding.behind
+		if t.finding.kind == searchEnd {
+			f.kind = searchEnd
+		}
 	}
-	f.byRecord = max(f.byRecord, t.finding.byRecord)
+	f.byRecord = max(f.byRecord, t.finding.byRecord, found.synced)
 	return decide(f).refusal(f)
 }
 

@@ -145,21 +145,21 @@ func badFieldByte(f []byte) int {
 // Body alias b. The error is a *RecordError; errors.Is(err, ErrVersion) if b is an intact record of another version.
 func ParseRecord(b []byte) (Record, error) {
 	r, n, err := parseRecord(b, "")
+	if err == nil && n != len(b) {
+		err = &RecordError{Offset: n, Reason: "bytes behind the end line"}
+	}
 	if err != nil {
 		if v := foreignVersion(b); v != "" {
 			return Record{}, &RecordError{Reason: "an intact record of version " + v, Err: ErrVersion}
 		}
 		return Record{}, err
 	}
-	if n != len(b) {
-		return Record{}, &RecordError{Offset: n, Reason: "bytes behind the end line"}
-	}
 	return r, nil
 }
 
 // parseRecord reads one record from the beginning of b and returns its length. If the verb is `verb`, that string is used,
 // so that a run of equal verbs costs no allocation.
-func parseRecord(b []byte, verb string) (Record, int, error) {
+func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 	var r Record
 	p := parser{b: b}
 	p.literal("\n#:")
@@ -185,8 +185,8 @@ func parseRecord(b []byte, verb string) (Record, int, error) {
 	sum := p.hex8()
 	p.literal("\n")
 	if p.reason == "" && crc32.Checksum(b[:sumEnd], castagnoli) != sum {
-		p.off = sumEnd
 		p.fail("checksum does not match")
+		return Record{}, 0, &RecordError{Offset: sumEnd, Reason: p.reason, summed: sumEnd}
 	}
 	if p.reason != "" {
 		return Record{}, 0, &RecordError{Offset: p.off, Reason: p.reason}

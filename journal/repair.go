@@ -122,7 +122,7 @@ func (j *Journal) cutBack() error {
 	if err := cutTail(h, &v, i+1, t.offset); err != nil {
 		return err
 	}
-	scan, _, err := scanSegment(v.segments[i], 0, nil, nil)
+	scan, _, err := scanSegment(v.segments[i], nil, nil)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -163,10 +162,8 @@ func search(data []byte, after uint64, at int64) (p proof) {
 		}
 		off += i
 		r, n, err := parseRecord(data[off:], MarkVerb)
-		var re *RecordError
-		if errors.As(err, &re) {
-			// What was read before the failure is what the attempt cost: re.Offset reaches past the body once it was summed.
-			if work -= re.Offset; work < 0 {
+		if err != nil {
+			if work -= err.summed; work < 0 {
 				p.gaveUp = true
 				return p
 			}

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 )
 
@@ -17,12 +16,12 @@ type segmentScan struct {
 }
 
 // scanSegment reads s and searches what lies behind a damage. visit, if not nil, sees every intact record in order.
-func scanSegment(s segment, at int64, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
+func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
 	buf, err := readSegment(s.path, buf)
 	if err != nil {
 		return segmentScan{}, buf, err
 	}
-	sc := scanner{data: buf, next: s.first, at: at}
+	sc := scanner{data: buf, next: s.first}
 	for sc.step() {
 		if visit != nil {
 			visit(&sc.rec)
@@ -92,45 +91,44 @@ func judge(v *volumeDir, k int, scans []segmentScan) tailState {
 	return t
 }
 
-// surveyTail finds out where the journal ends, reading as little as is safe: backwards from the last segment until one
-// begins at or below what some witness proves durable. What lies before that segment cannot be part of the last unsynced
-// write; it is checked whenever it is read.
+// surveyTail finds out where the journal ends. It reads, in the tail volume, everything that the store has yet to apply:
+// the last unsynced write is in there, since only durable commands are applied, and nothing of it lies in an earlier
+// volume, since those were durable before this one was made. What is not read here is checked by whoever reads it.
 func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
-	t, buf, err := surveyVolume(v, max(applied, v.first-1), nil)
+	t, buf, err := surveyVolume(v, applied+1, nil)
 	if err != nil {
 		return tailState{}, err
 	}
 	f := &t.finding
-	f.byCursor, f.byVolume, f.first, f.newborn = applied, v.first-1, vols[0].first, len(v.segments) == 0
+	f.byCursor, f.first, f.newborn = applied, vols[0].first, len(v.segments) == 0
 	if t.at >= 0 || len(vols) == 1 {
 		return t, nil
 	}
 	// The tail volume holds no record, so the journal's time is in the volume before, which must end where this one begins.
-	p, _, err := surveyVolume(&vols[len(vols)-2], math.MaxUint64-1, buf)
+	p, _, err := surveyVolume(&vols[len(vols)-2], v.first-1, buf)
 	if err != nil {
 		return tailState{}, err
 	}
 	t.at = p.at
 	if g := join(p.finding, v.first); g.kind != clean {
-		g.byCursor, g.byVolume, g.first = applied, v.first-1, f.first
+		g.byCursor, g.first, g.complete = applied, f.first, true
 		t.finding = g
 	}
 	return t, nil
 }
 
-// surveyVolume scans v's segments backwards until one that holds a record begins at or below proven+1.
-func surveyVolume(v *volumeDir, proven uint64, buf []byte) (tailState, []byte, error) {
+// surveyVolume scans v's segments backwards, until one that holds a record begins at or below from.
+func surveyVolume(v *volumeDir, from uint64, buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	k := len(v.segments)
 	for k > 0 {
 		k--
 		var err error
-		if scans[k], buf, err = scanSegment(v.segments[k], 0, buf, nil); err != nil {
+		if scans[k], buf, err = scanSegment(v.segments[k], buf, nil); err != nil {
 			return tailState{}, buf, err
 		}
-		proven = max(proven, scans[k].synced)
-		if scans[k].at >= 0 && v.segments[k].first <= proven+1 {
+		if scans[k].at >= 0 && v.segments[k].first <= from {
 			break
 		}
 	}

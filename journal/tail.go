@@ -24,7 +24,7 @@ type finding struct {
 	// Evidence: the highest seq known to have been durable, by witness.
 	byRecord uint64 // `synced` of intact records, behind the damage too
 	byCursor uint64 // the store has applied it, and only durable commands are applied
-	byVolume uint64 // a later volume exists, made after everything before it was durable
+	complete bool   // a later volume exists, made after everything before it was durable
 	behind   int    // intact records found behind the damage
 	first    uint64 // first seq the journal still holds
 	newborn  bool   // the last volume has no segment yet
@@ -62,7 +62,7 @@ var tailTable = []tailCase{
 	{
 		name:     "cut before the cursor",
 		evidence: "the journal begins behind cursor+1: what lies between has left with its volume, and the store has not seen it",
-		when:     func(f *finding) bool { return f.byCursor+1 < f.first },
+		when:     func(f *finding) bool { return f.byCursor < f.first-1 },
 		verdict:  Refuse, next: nextPair,
 	},
 	{
@@ -92,7 +92,7 @@ var tailTable = []tailCase{
 	{
 		name:     "damage in a complete volume",
 		evidence: "a later volume exists, so everything before it was durable",
-		when:     func(f *finding) bool { return f.damaged() && f.byVolume >= f.seq },
+		when:     func(f *finding) bool { return f.damaged() && f.complete },
 		verdict:  Refuse, next: nextRestore,
 	},
 	{
@@ -181,14 +181,17 @@ func decide(f *finding) *tailCase {
 
 // refusal is the error of a refused start, or what a reader that met damage returns.
 func (c *tailCase) refusal(f *finding) error {
-	if c.verdict == Refuse && f.kind == clean || f.byCursor+1 < f.first {
+	if c.verdict == Refuse && f.kind == clean || f.byCursor < f.first-1 {
 		return fmt.Errorf("%w: its cursor is %d, the journal holds %d to %d (%s); next step: %s",
 			ErrCursor, f.byCursor, f.first, f.seq-1, c.evidence, c.next)
 	}
 	e := &CorruptError{File: f.file, Offset: f.offset, Seq: f.seq, Case: c.name, Verdict: c.verdict, Next: c.next}
 	e.Reason = f.reason
-	if p := max(f.byRecord, f.byCursor, f.byVolume); c.verdict == Refuse && p >= f.seq {
-		e.Reason += fmt.Sprintf("; seq %d is proven durable up to %d (%s)", f.seq, p, c.evidence)
+	if c.verdict == Refuse {
+		e.Reason += "; " + c.evidence
+		if p := max(f.byRecord, f.byCursor); p >= f.seq {
+			e.Reason += fmt.Sprintf("; everything up to seq %d had been durable", p)
+		}
 	}
 	if c.verdict == Cut {
 		e.Next = "none: the next start cuts it, nobody was told that it is stored"

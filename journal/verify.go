@@ -60,6 +60,7 @@ func Verify(dir string) (Report, error) {
 		found.first, found.byCursor = first, first-1
 		if i+1 < len(vols) {
 			found = join(found, vols[i+1].first)
+			found.complete = true
 		} else {
 			found.newborn = len(v.segments) == 0
 		}
@@ -68,8 +69,6 @@ func Verify(dir string) (Report, error) {
 	}
 	if len(vols) == 0 {
 		r.Last = 0
-	} else if tail := vols[len(vols)-1].first; tail > found.seq {
-		found.byVolume = tail - 1
 	}
 	found.byRecord = max(found.byRecord, r.Synced)
 	c := decide(&found)
@@ -96,7 +95,7 @@ func (r *Report) volume(v *volumeDir, count bool, buf []byte) (tailState, []byte
 			}
 		}
 		var err error
-		if scans[i], buf, err = scanSegment(s, 0, buf, visit); err != nil {
+		if scans[i], buf, err = scanSegment(s, buf, visit); err != nil {
 			return tailState{}, buf, err
 		}
 		next = scans[i].next

@@ -1,0 +1,122 @@
+package journal
+
+import (
+	"testing"
+	"time"
+)
+
+// fakeClock is a Clock whose wall and monotonic time a test sets apart.
+type fakeClock struct {
+	Clock
+	wall time.Time
+	mono time.Duration
+}
+
+func newFakeClock() *fakeClock {
+	f := &fakeClock{wall: time.UnixMilli(1_000_000_000)}
+	f.Wall = func() time.Time { return f.wall }
+	f.Mono = func() time.Duration { return f.mono }
+	return f
+}
+
+// pass lets d pass on both.
+func (f *fakeClock) pass(d time.Duration) {
+	f.wall = f.wall.Add(d)
+	f.mono += d
+}
+
+func TestClock(t *testing.T) {
+	t.Run("follows the wall", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(5)
+		for range 100 {
+			f.pass(7 * time.Millisecond)
+			if got := f.Now(); got != f.wall.UnixMilli() || f.Offset() != 0 {
+				t.Fatal(got, f.wall.UnixMilli(), f.Offset())
+			}
+		}
+	})
+	t.Run("begins at the last record", func(t *testing.T) {
+		f := newFakeClock()
+		last := f.wall.UnixMilli() + 60_000
+		f.Start(last)
+		if f.Now() != last || f.Offset() != time.Minute {
+			t.Fatal(f.Now(), f.Offset())
+		}
+	})
+	t.Run("ahead at half speed, never zero", func(t *testing.T) {
+		f := newFakeClock()
+		last := f.wall.UnixMilli() + 60_000
+		f.Start(last)
+		f.pass(60 * time.Second)
+		if f.Now() != last+30_000 || f.Offset() != 30*time.Second {
+			t.Fatal(f.Now()-last, f.Offset())
+		}
+		f.pass(60 * time.Second)
+		if f.Offset() != 0 {
+			t.Fatal(f.Offset())
+		}
+		f.pass(10 * time.Second)
+		if f.Now() != f.wall.UnixMilli() {
+			t.Fatal("overshot", f.Offset())
+		}
+		// In the smallest steps too.
+		f.Start(f.wall.UnixMilli() + 1000)
+		before := f.Offset()
+		for range 1000 {
+			f.pass(10)
+			f.Now()
+		}
+		if moved := f.Offset() - before; moved != -5000 {
+			t.Fatal(moved)
+		}
+	})
+	t.Run("set back", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(0)
+		start := f.Now()
+		f.wall = f.wall.Add(-time.Hour)
+		for last := start; f.Offset() > 0; last = f.Now() {
+			f.pass(time.Second)
+			if got := f.Now(); got < last || got > last+1000 {
+				t.Fatal(got - last)
+			}
+		}
+		if spent := f.mono; spent != 2*time.Hour {
+			t.Fatal("caught up after", spent)
+		}
+	})
+	t.Run("set forward, at most double", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(0)
+		f.wall = f.wall.Add(time.Hour)
+		last := f.Now()
+		for f.Offset() < 0 {
+			f.pass(time.Second)
+			got := f.Now()
+			if got < last || got > last+2000 {
+				t.Fatal(got - last)
+			}
+			last = got
+		}
+		if spent := f.mono; spent != time.Hour {
+			t.Fatal("caught up after", spent)
+		}
+	})
+	t.Run("stands while nothing passes", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(0)
+		now := f.Now()
+		f.wall = f.wall.Add(time.Hour)
+		if f.Now() != now || f.Offset() != -time.Hour {
+			t.Fatal(f.Now()-now, f.Offset())
+		}
+	})
+	t.Run("the zero value takes the machine's clocks", func(t *testing.T) {
+		var c Clock
+		c.Start(0)
+		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute {
+			t.Fatal(d)
+		}
+	})
+}

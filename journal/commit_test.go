@@ -1,0 +1,451 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/wal"
+)
+
+// gate holds the committer in the fsync of a group until it is let on.
+type gate struct {
+	entered chan struct{} // one for each fsync that has begun
+	open    chan struct{} // one lets one fsync end; closed: all
+}
+
+func newGate() *gate { return &gate{make(chan struct{}, 1000), make(chan struct{}, 1000)} }
+
+func (g *gate) sync(l *wal.Log) error {
+	g.entered <- struct{}{}
+	<-g.open
+	return l.Sync()
+}
+
+func TestGroupCommit(t *testing.T) {
+	t.Run("control first, then bulk in order", func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{hooks: hooks{sync: g.sync}})
+		var answers []chan answer
+		add := func(lane Lane, verb string) {
+			ch, err := r.propose(lane, verb, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, ch)
+		}
+		add(Bulk, "first")
+		<-g.entered // from here on everything gathers in the next group
+		for _, verb := range []string{"bulka", "bulkb"} {
+			add(Bulk, verb)
+		}
+		for _, verb := range []string{"controla", "controlb"} {
+			add(Control, verb)
+		}
+		close(g.open)
+		for _, ch := range answers {
+			if a := <-ch; a.err != nil {
+				t.Fatal(a.err)
+			}
+		}
+		r.stop()
+		var verbs []string
+		for _, rec := range r.got[:5] {
+			verbs = append(verbs, rec.Verb)
+		}
+		if got := strings.Join(verbs, " "); got != "first controla controlb bulka bulkb" {
+			t.Fatal(got)
+		}
+		if r.got[1].Synced != 1 || r.got[4].Synced != 1 {
+			t.Fatalf("synced: %+v", r.got)
+		}
+	})
+	t.Run("bulk fills a group to its bound or one record", func(t *testing.T) {
+		var j Journal
+		l := &j.lanes[Bulk]
+		push := func(sizes ...int) {
+			l.queue = nil
+			for _, n := range sizes {
+				l.queue = append(l.queue, &Proposal{Lane: Bulk, Body: make([]byte, n-proposalOverhead)})
+			}
+		}
+		for _, c := range []struct {
+			sizes []int
+			want  int
+		}{
+			{[]int{maxGroupBytes}, 1},
+			{[]int{maxGroupBytes + 1, 1000}, 1},
+			{[]int{maxGroupBytes / 2, maxGroupBytes / 2, 1000}, 2},
+			{[]int{maxGroupBytes / 2, maxGroupBytes/2 + 1, 1000}, 1},
+			{[]int{1000, maxGroupBytes + 1}, 1},
+		} {
+			push(c.sizes...)
+			if got := len(j.takeGroup(nil)); got != c.want || len(l.queue) != len(c.sizes)-c.want {
+				t.Errorf("%v: %d taken, %d left", c.sizes, got, len(l.queue))
+			}
+		}
+		push(maxGroupBytes * 2)
+		for range 100 {
+			j.lanes[Control].queue = append(j.lanes[Control].queue, &Proposal{Lane: Control})
+		}
+		if got := len(j.takeGroup(nil)); got != 101 {
+			t.Error("control did not all join:", got)
+		}
+	})
+	t.Run("answers before the hand-over, synced before the answers", func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		note := func(s string) {
+			mu.Lock()
+			order = append(order, s)
+			mu.Unlock()
+		}
+		r := mustRun(t, Options{Deliver: func(rs []Record) {
+			if rs[0].Verb != MarkVerb {
+				note("deliver " + rs[0].Verb)
+			}
+		}})
+		for _, verb := range []string{"a", "b"} {
+			ch := make(chan uint64, 1)
+			err := r.Propose(t.Context(), &Proposal{Verb: verb, Tag: verb, Done: func(seq uint64, _ int64, err error) {
+				if err != nil || r.Synced() < seq || r.Appended() < seq {
+					t.Errorf("%v, synced %d of %d", err, r.Synced(), seq)
+				}
+				note("done " + verb)
+				ch <- seq
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-ch
+		}
+		r.stop()
+		if got := strings.Join(order, ", "); got != "done a, deliver a, done b, deliver b" {
+			t.Fatal(got)
+		}
+		if r.got[0].Tag != "a" {
+			t.Fatalf("%+v", r.got[0])
+		}
+	})
+	t.Run("a proposal may be larger than a segment and a volume", func(t *testing.T) {
+		r := mustRun(t, Options{SegmentBytes: 100, VolumeBytes: 250})
+		for i := range 20 {
+			r.mustPut("create", strings.Repeat("x", i*37))
+		}
+		if len(r.Volumes()) < 5 {
+			t.Fatal(r.Volumes())
+		}
+		r.stop()
+		again := mustRun(t, Options{Dir: r.o.Dir, SegmentBytes: 50})
+		if a := again.mustPut("create", ""); a.seq != r.Synced()+1 {
+			t.Fatal(a)
+		}
+		again.stop()
+	})
+	t.Run("at never decreases, whatever the clock says", func(t *testing.T) {
+		times := []int64{1000, 500, 700, -5, 1 << 62, 3}
+		var n atomic.Int64
+		r := mustRun(t, Options{Clock: func() int64 { return times[min(int(n.Add(1)), len(times))-1] }})
+		last := int64(0)
+		for range 10 {
+			a := r.mustPut("create", "")
+			if a.at < last || a.at != r.LastAt() && r.LastAt() < a.at {
+				t.Fatal(a, last)
+			}
+			last = a.at
+		}
+		r.stop()
+	})
+}
+
+// TestSegmentNames: this package knows at any time which file tidwall/wal writes and how long it is; the journal checks it
+// at every group, so random groups over small segments are the test.
+func TestSegmentNames(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 8 {
+		dir := t.TempDir()
+		for range 3 {
+			r := mustRun(t, Options{Dir: dir, SegmentBytes: 1 + rng.IntN(400), VolumeBytes: 1 + int64(rng.IntN(3000))})
+			var pending []chan answer
+			for range 60 {
+				ch, err := r.propose(Lane(rng.IntN(2)), "create", strings.Repeat("y", rng.IntN(300)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				pending = append(pending, ch)
+				if rng.IntN(4) == 0 {
+					<-pending[len(pending)-1]
+					pending = pending[:len(pending)-1]
+				}
+			}
+			for _, ch := range pending {
+				if a := <-ch; a.err != nil {
+					t.Fatalf("seed %d: %v", seed, a.err)
+				}
+			}
+			r.stop()
+		}
+	}
+}
+
+func TestIdleMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := mustRun(t, Options{})
+		time.Sleep(time.Hour)
+		if r.Synced() != 0 {
+			t.Fatal("a mark without a record to prove")
+		}
+		r.mustPut("create", "a")
+		time.Sleep(idleMark - 1)
+		synctest.Wait()
+		if r.Synced() != 1 {
+			t.Fatal("a mark before it was due:", r.Synced())
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if r.Synced() != 2 {
+			t.Fatal("no mark:", r.Synced())
+		}
+		time.Sleep(time.Hour)
+		if st := r.Status(); st.Synced != 2 || st.Marks != 1 || st.Records != 2 {
+			t.Fatalf("%+v", st)
+		}
+		r.mustPut("create", "b")
+		r.stop() // at once: the mark of a clean stop
+		if st := r.Status(); st.Synced != 4 || st.Marks != 2 {
+			t.Fatalf("%+v", st)
+		}
+		var verbs []string
+		for _, g := range r.got {
+			verbs = append(verbs, fmt.Sprintf("%s/%d", g.Verb, g.Synced))
+		}
+		if got := strings.Join(verbs, " "); got != "create/0 mark/1 create/2 mark/3" {
+			t.Fatal(got)
+		}
+		// A stop right after a mark writes none.
+		again := mustRun(t, Options{Dir: r.o.Dir})
+		again.stop()
+		if again.Synced() != 4 {
+			t.Fatal(again.Synced())
+		}
+	})
+}
+
+func TestProposeRefuses(t *testing.T) {
+	r := mustRun(t, Options{})
+	done := func(uint64, int64, error) { t.Error("Done of a refused proposal") }
+	for name, c := range map[string]struct {
+		p    Proposal
+		want error
+	}{
+		"mark":       {Proposal{Verb: MarkVerb, Done: done}, ErrInvalid},
+		"no verb":    {Proposal{Done: done}, ErrInvalid},
+		"no Done":    {Proposal{Verb: "a"}, ErrInvalid},
+		"lane":       {Proposal{Verb: "a", Lane: 2, Done: done}, ErrInvalid},
+		"line break": {Proposal{Verb: "a", Fields: []byte("a\nb"), Done: done}, ErrInvalid},
+		"too large":  {Proposal{Verb: "a", Lane: Bulk, Body: make([]byte, MaxRecordBytes-envelopeBytes+1), Done: done}, ErrTooLarge},
+	} {
+		if err := r.Propose(t.Context(), &c.p); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Propose(ended, &Proposal{Verb: "a", Done: done}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	a := make(chan error, 1)
+	largest := &Proposal{Verb: "a", Lane: Bulk, Body: bytes.Repeat([]byte("z"), MaxRecordBytes-envelopeBytes),
+		Done: func(_ uint64, _ int64, err error) { a <- err }}
+	if err := r.Propose(t.Context(), largest); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-a; err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := r.Propose(t.Context(), &Proposal{Verb: "a", Done: done}); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := r.Run(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestBytesInFlight: bulk waits at its cap, in order, through fsync and hand-over; control does not.
+func TestBytesInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handOver := make(chan struct{})
+		const limit = 10_000
+		r := mustRun(t, Options{inFlightBytes: limit, Deliver: func([]Record) { <-handOver }})
+		body := strings.Repeat("x", 4000-proposalOverhead-len("client=acme"))
+		var taken atomic.Int32
+		for i := range 5 {
+			go func() {
+				if _, err := r.propose(Bulk, string(rune('a'+i)), body); err != nil {
+					t.Error(err)
+				}
+				taken.Add(1)
+			}()
+			synctest.Wait()
+		}
+		if n := taken.Load(); n != 2 {
+			t.Fatalf("%d of 4,000 bytes taken at a cap of 10,000", n)
+		}
+		if st := r.Status(); st.InFlightBytes != 8000 || st.Waits != 3 {
+			t.Fatalf("%+v", st)
+		}
+		if _, err := r.propose(Control, "claim", ""); err != nil {
+			t.Fatal(err)
+		}
+		// One that gives up makes no room and loses nobody's place.
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			gaveUp <- r.Propose(ctx, &Proposal{Lane: Bulk, Verb: "create", Body: make([]byte, 9000), Done: func(uint64, int64, error) {}})
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		for taken.Load() < 5 {
+			handOver <- struct{}{}
+			synctest.Wait()
+		}
+		close(handOver)
+		r.stop()
+		var verbs string
+		for _, g := range r.got {
+			if len(g.Verb) == 1 {
+				verbs += g.Verb
+			}
+		}
+		if verbs != "abcde" {
+			t.Fatal(verbs)
+		}
+		// At the cap, and one byte past it; and one larger than the cap, alone.
+		l := lane{limit: 100}
+		l.used = 60
+		if !l.fits(40) || l.fits(41) {
+			t.Fatal("the cap is not at 100")
+		}
+		l.used = 0
+		if !l.fits(1000) {
+			t.Fatal("a large one never gets through")
+		}
+		if st := r.Status(); st.InFlightBytes != 0 {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
+// TestStop: what Propose has taken is committed, who waits for room is sent away.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{inFlightBytes: 1000, hooks: hooks{sync: g.sync}})
+		one, err := r.propose(Bulk, "create", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-g.entered
+		two, err := r.propose(Control, "claim", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			_, err := r.propose(Bulk, "create", strings.Repeat("x", 900))
+			sent <- err
+		}()
+		synctest.Wait()
+		r.cancel()
+		close(g.open)
+		if a, b := <-one, <-two; a.err != nil || b.err != nil || a.seq != 1 || b.seq != 2 {
+			t.Fatal(a, b)
+		}
+		if err := <-sent; err != nil && !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		r.stop()
+		if err := r.Close(); err != nil {
+			t.Fatal("the second Close:", err)
+		}
+	})
+}
+
+func TestCloseWithoutRun(t *testing.T) {
+	j := mustOpen(t, Options{})
+	a := make(chan error, 1)
+	if err := j.Propose(t.Context(), &Proposal{Verb: "a", Done: func(_ uint64, _ int64, err error) { a <- err }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-a; !errors.Is(err, ErrNotStored) || !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	if err := j.Run(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// TestCloseStopsRun: Close alone is a clean stop.
+func TestCloseStopsRun(t *testing.T) {
+	r := mustRun(t, Options{})
+	r.mustPut("create", "")
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-r.ran; err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Verify(r.o.Dir)
+	if err != nil || rep.Verbs[MarkVerb] == 0 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+}
+
+// TestDirectorySync: a new segment's name is durable before anybody is answered that its records are.
+func TestDirectorySync(t *testing.T) {
+	var mu sync.Mutex
+	synced := make(map[string]int) // names in the volume when its directory was last synced
+	h := hooks{syncFile: func(f *os.File) error {
+		names, err := os.ReadDir(f.Name())
+		if err == nil {
+			mu.Lock()
+			synced[f.Name()] = len(names)
+			mu.Unlock()
+		}
+		return f.Sync()
+	}}
+	r := mustRun(t, Options{SegmentBytes: 300, hooks: h})
+	volume := filepath.Join(r.o.Dir, seqName(1))
+	for range 30 {
+		r.mustPut("create", "some body")
+		names, err := os.ReadDir(volume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		n := synced[volume]
+		mu.Unlock()
+		if n < len(names)-1 { // an idle mark may have begun one more since
+			t.Fatalf("%d segments, the directory was synced with %d", len(names), n)
+		}
+	}
+	r.stop()
+}

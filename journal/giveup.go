@@ -1,0 +1,118 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// GiveUp removes everything behind seq last from the journal in dir, which must not be open. It is what an operator does on
+// purpose when a start is refused and there is no copy to restore: the one act of this package that may lose what was
+// acknowledged. Nothing is destroyed: what is taken out is kept below the directory that is returned, whole segments and
+// volumes under their names, the rest of a segment as `<segment>.<offset>`.
+//
+// Records up to last must be intact. The store has to come from a base whose cursor is at or below last, since the seqs
+// behind it will be used again.
+func GiveUp(dir string, last uint64) (kept string, err error) {
+	lock, err := lockDir(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	var h hooks
+	h.fill()
+	vols, err := loadVolumes(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(vols) == 0 || last+1 < vols[0].first {
+		return "", fmt.Errorf("give up behind seq %d: %w", last, ErrCut)
+	}
+	n := len(vols)
+	for vols[n-1].first > last+1 {
+		n--
+	}
+	v := &vols[n-1]
+	offset, keep, err := endOf(v, last)
+	if err != nil {
+		return "", fmt.Errorf("give up behind seq %d: %w", last, err)
+	}
+	if kept, err = makeKept(dir, last+1); err != nil {
+		return "", fmt.Errorf("give up behind seq %d: %w", last, err)
+	}
+	if err := moveOut(&h, kept, vols[n:], v, keep, offset); err != nil {
+		return kept, fmt.Errorf("give up behind seq %d: %w", last, err)
+	}
+	return kept, nil
+}
+
+// endOf finds where record last ends: in the last of v's first keep segments, at offset. v is to be empty if keep is 0.
+func endOf(v *volumeDir, last uint64) (offset int64, keep int, err error) {
+	for keep < len(v.segments) && v.segments[keep].first <= last+1 {
+		keep++
+	}
+	if keep == 0 {
+		if v.first != last+1 {
+			return 0, 0, fmt.Errorf("record %d is not there", last)
+		}
+		return 0, 0, nil
+	}
+	s := v.segments[keep-1]
+	data, err := readSegment(s.path, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	sc := scanner{data: data, next: s.first}
+	for sc.next <= last && sc.step() {
+	}
+	if sc.next != last+1 {
+		return 0, 0, fmt.Errorf("record %d is not there intact, %d is the last (%s)", last, sc.next-1, sc.found.reason)
+	}
+	return int64(sc.off), keep, nil
+}
+
+// makeKept makes a directory for what is taken out; each act gets its own.
+func makeKept(dir string, first uint64) (string, error) {
+	for n := 1; ; n++ {
+		kept := filepath.Join(dir, fmt.Sprintf("given-up-%s-%d", seqName(first), n))
+		if err := os.Mkdir(kept, 0o750); !errors.Is(err, os.ErrExist) {
+			return kept, err
+		}
+	}
+}
+
+// moveOut moves the volumes later, v's segments behind the first keep, and the end of the last kept one to kept; the end of
+// the journal first, so that an interruption leaves a journal that is only cut further back than before.
+func moveOut(h *hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
+	for i := len(later) - 1; i >= 0; i-- {
+		if err := os.Rename(later[i].path, filepath.Join(kept, filepath.Base(later[i].path))); err != nil {
+			return err
+		}
+	}
+	part := filepath.Join(kept, filepath.Base(v.path))
+	if err := os.Mkdir(part, 0o750); err != nil {
+		return err
+	}
+	for i := len(v.segments) - 1; i >= keep; i-- {
+		if err := os.Rename(v.segments[i].path, filepath.Join(part, filepath.Base(v.segments[i].path))); err != nil {
+			return err
+		}
+	}
+	if keep > 0 {
+		s := v.segments[keep-1]
+		rest := filepath.Join(part, fmt.Sprintf("%s.%d", seqName(s.first), offset))
+		if err := copyFile(h, s.path, rest, offset); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{part, kept, filepath.Dir(kept), v.path} {
+		if err := h.syncPath(d); err != nil {
+			return err
+		}
+	}
+	if keep > 0 {
+		return truncateSegment(h, v.segments[keep-1].path, offset)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package journal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// running is a journal under test with its committer and a receiver that remembers everything.
+type running struct {
+	*Journal
+	t      *testing.T
+	cancel context.CancelFunc
+	ran    chan error
+
+	mu  sync.Mutex
+	got []Record
+}
+
+func mustOpen(t *testing.T, o Options) *Journal {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	j, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return j
+}
+
+// mustRun opens a journal and runs it. stop ends it and checks that what is on disk is what was delivered.
+func mustRun(t *testing.T, o Options) *running {
+	t.Helper()
+	r := &running{t: t, ran: make(chan error, 1)}
+	deliver := o.Deliver
+	o.Deliver = func(records []Record) {
+		r.mu.Lock()
+		r.got = append(r.got, records...)
+		r.mu.Unlock()
+		if deliver != nil {
+			deliver(records)
+		}
+	}
+	r.Journal = mustOpen(t, o)
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(context.Background())
+	go func() { r.ran <- r.Run(ctx) }()
+	t.Cleanup(r.cancel)
+	return r
+}
+
+// stop ends the committer cleanly, closes the journal, and checks it.
+func (r *running) stop() {
+	r.t.Helper()
+	r.cancel()
+	if err := <-r.ran; err != nil {
+		r.t.Fatalf("run: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		r.t.Fatalf("close: %v", err)
+	}
+	rep, err := Verify(r.o.Dir)
+	if err != nil || rep.Damage != nil || rep.Verdict != Accept {
+		r.t.Fatalf("verify after a clean stop: %+v, %v", rep, err)
+	}
+	if rep.Last != r.Synced() {
+		r.t.Fatalf("verify says %d is the last, the journal said %d", rep.Last, r.Synced())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	byseq := make(map[uint64]Record)
+	last := uint64(0)
+	for _, g := range r.got {
+		if g.Seq <= last {
+			r.t.Fatalf("delivered seq %d after %d", g.Seq, last)
+		}
+		last = g.Seq
+		byseq[g.Seq] = g
+	}
+	for rec, err := range Scan(r.o.Dir, 1) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if g, ok := byseq[rec.Seq]; ok && !sameRecord(g, rec) {
+			r.t.Fatalf("delivered %+v, on disk is %+v", g, rec)
+		}
+		delete(byseq, rec.Seq)
+	}
+	if len(byseq) > 0 && rep.First == 1 {
+		r.t.Fatalf("delivered, but not on disk: %v", byseq)
+	}
+}
+
+func sameRecord(a, b Record) bool {
+	return a.Verb == b.Verb && a.Seq == b.Seq && a.At == b.At && a.Synced == b.Synced &&
+		string(a.Fields) == string(b.Fields) && string(a.Body) == string(b.Body)
+}
+
+// answer is what Done was called with.
+type answer struct {
+	seq uint64
+	at  int64
+	err error
+}
+
+// propose hands a command over and returns where its answer will be.
+func (r *running) propose(lane Lane, verb, body string) (chan answer, error) {
+	ch := make(chan answer, 1)
+	err := r.Propose(context.Background(), &Proposal{
+		Lane: lane, Verb: verb, Fields: []byte("client=acme"), Body: []byte(body),
+		Done: func(seq uint64, at int64, err error) { ch <- answer{seq, at, err} },
+	})
+	return ch, err
+}
+
+// put proposes and waits.
+func (r *running) put(lane Lane, verb, body string) answer {
+	ch, err := r.propose(lane, verb, body)
+	if err != nil {
+		return answer{err: err}
+	}
+	return <-ch
+}
+
+func (r *running) mustPut(verb, body string) answer {
+	r.t.Helper()
+	a := r.put(Bulk, verb, body)
+	if a.err != nil {
+		r.t.Fatal(a.err)
+	}
+	return a
+}
+
+// image is a journal made by hand: files by their path below the directory.
+type image map[string][]byte
+
+const testUUID = "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e"
+
+func newImage() image {
+	return image{identityName: []byte("daybook-journal v=1 uuid=" + testUUID + "\n")}
+}
+
+// entry is a record as it lies in a segment.
+func entry(r Record) []byte {
+	text := AppendRecord(nil, &r)
+	return append(binary.AppendUvarint(nil, uint64(len(text))), text...)
+}
+
+// seg adds records from..to, all written with `synced` known durable, to a segment.
+func (m image) seg(volume, segment, from, to, synced uint64, body string) {
+	name := filepath.Join(seqName(volume), seqName(segment))
+	if m[name] == nil {
+		m[name] = []byte{}
+	}
+	for seq := from; seq <= to; seq++ {
+		m[name] = append(m[name], entry(Record{Verb: "create", Seq: seq, At: 1000 + int64(seq), Synced: synced,
+			Fields: []byte("client=acme"), Body: fmt.Appendf(nil, "%s%d", body, seq)})...)
+	}
+}
+
+func (m image) clone() image {
+	c := make(image)
+	for k, v := range m {
+		c[k] = slices.Clone(v)
+	}
+	return c
+}
+
+// write puts the image into a new directory.
+func (m image) write(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range m {
+		path := filepath.Join(dir, name)
+		if strings.HasSuffix(name, "/") {
+			if err := os.MkdirAll(path, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// readImage is the inverse of write, for segments.
+func readImage(t testing.TB, dir string) image {
+	t.Helper()
+	m := make(image)
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil {
+			m[name], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// outcome of a start, in the few words a test compares.
+type outcome struct {
+	last    uint64
+	refused *CorruptError
+	err     error
+}
+
+// start opens the journal in dir with quick fsyncs (the order of fsyncs has its own test), reads all of it, and closes it.
+func startOnce(t *testing.T, dir string, applied uint64) outcome {
+	t.Helper()
+	j, err := Open(Options{Dir: dir, Applied: applied, AllowClockAhead: true, hooks: hooks{syncFile: func(*os.File) error { return nil }}})
+	if err != nil {
+		out := outcome{err: err}
+		errors.As(err, &out.refused)
+		return out
+	}
+	defer func() {
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	next := j.First()
+	for r, err := range j.Records(next) {
+		if err != nil {
+			t.Fatalf("the start was accepted, reading says: %v", err)
+		}
+		if r.Seq != next {
+			t.Fatalf("seq %d follows %d", r.Seq, next-1)
+		}
+		next++
+	}
+	if next != j.Synced()+1 {
+		t.Fatalf("read to %d, synced is %d", next-1, j.Synced())
+	}
+	return outcome{last: j.Synced()}
+}

@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// report adds the figures every journal benchmark has in common.
+func report(b *testing.B, j *Journal, before Status, elapsed time.Duration) {
+	st := j.Status()
+	records, bytes := float64(st.Records-before.Records), float64(st.BytesWritten-before.BytesWritten)
+	b.ReportMetric(records/elapsed.Seconds(), "records/s")
+	b.ReportMetric(bytes/elapsed.Seconds()/1e6, "MB/s")
+	b.ReportMetric(float64(st.Syncs-before.Syncs)/records, "fsyncs/record")
+	b.ReportMetric(float64(st.SyncLatency.P50.Microseconds()), "sync-p50-µs")
+	b.ReportMetric(float64(st.SyncLatency.P99.Microseconds()), "sync-p99-µs")
+}
+
+// benchOpen opens a journal and runs it until the benchmark ends. Volumes leave as they fill, so that a long run does not
+// fill the disk.
+func benchOpen(b *testing.B, o Options) *Journal {
+	b.Helper()
+	o.Dir = b.TempDir()
+	j, err := Open(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- j.Run(b.Context()) }()
+	b.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			b.Error(err)
+		}
+		if err := <-ran; err != nil {
+			b.Error(err)
+		}
+	})
+	return j
+}
+
+// writers proposes b.N commands from n goroutines, each waiting for its answer before the next.
+func writers(b *testing.B, j *Journal, n int, lane Lane, body []byte) {
+	b.Helper()
+	before := j.Status()
+	fields := []byte("client=acme type=resize n=1000 frame=line priority=0")
+	todo := make(chan struct{}, b.N)
+	for range b.N {
+		todo <- struct{}{}
+	}
+	close(todo)
+	ended := make(chan error, n)
+	runtime.GC()
+	b.ResetTimer()
+	start := time.Now()
+	for range n {
+		go func() {
+			answer := make(chan error, 1)
+			done := func(_ uint64, _ int64, err error) { answer <- err }
+			for range todo {
+				err := j.Propose(b.Context(), &Proposal{Lane: lane, Verb: "create", Fields: fields, Body: body, Done: done})
+				if err == nil {
+					err = <-answer
+				}
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+			ended <- nil
+		}()
+	}
+	for range n {
+		if err := <-ended; err != nil {
+			b.Fatal(err)
+		}
+	}
+	elapsed := time.Since(start)
+	b.StopTimer()
+	report(b, j, before, elapsed)
+}
+
+// BenchmarkWriters is the group commit: many single writers with small commands.
+func BenchmarkWriters(b *testing.B) {
+	for _, n := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
+			writers(b, benchOpen(b, Options{}), n, Control, nil)
+		})
+	}
+}
+
+// BenchmarkBulk is posts of 100 KiB (a thousand jobs of 100 bytes) from 16 connections.
+func BenchmarkBulk(b *testing.B) {
+	body := bytes.Repeat([]byte("0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n"), 1000)
+	writers(b, benchOpen(b, Options{}), 16, Bulk, body)
+}
+
+// BenchmarkSegmentBytes compares segment sizes under groups of about 1 MiB: the figures behind defaultSegmentBytes.
+func BenchmarkSegmentBytes(b *testing.B) {
+	body := bytes.Repeat([]byte("x"), 64<<10)
+	for _, mib := range []int{1, 4, 8, 20} {
+		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
+			writers(b, benchOpen(b, Options{SegmentBytes: mib << 20}), 16, Bulk, body)
+		})
+	}
+}
+
+// BenchmarkRecords is catch-up: reading from disk with checksums.
+func BenchmarkRecords(b *testing.B) {
+	for _, size := range []int{100, 100_000} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			j := benchOpen(b, Options{})
+			n := 100_000_000 / (size + 500)
+			last := make(chan error, 1)
+			for i := range n {
+				p := &Proposal{Lane: Bulk, Verb: "create", Body: bytes.Repeat([]byte("x"), size), Done: func(_ uint64, _ int64, err error) {
+					if i == n-1 {
+						last <- err
+					}
+				}}
+				if err := j.Propose(b.Context(), p); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := <-last; err != nil {
+				b.Fatal(err)
+			}
+			st := j.Status()
+			b.ResetTimer()
+			var records int
+			start := time.Now()
+			for range b.N {
+				for _, err := range j.Records(1) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					records++
+				}
+			}
+			elapsed := time.Since(start).Seconds()
+			b.ReportMetric(float64(records)/elapsed, "records/s")
+			b.ReportMetric(float64(st.Bytes)*float64(b.N)/elapsed/1e6, "MB/s")
+		})
+	}
+}
+
+// BenchmarkRawFile is the ceiling: 1 MiB appends to a plain file, each synced.
+func BenchmarkRawFile(b *testing.B) {
+	f, err := os.Create(b.TempDir() + "/raw")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	b.SetBytes(int64(len(data)))
+	for range b.N {
+		if _, err := f.Write(data); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

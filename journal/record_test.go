@@ -1,0 +1,245 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
+
+// goldenRecords is what testdata/v1 holds, by file name. A version's files stay for ever: they are what old journals look like.
+var goldenRecords = map[string]Record{
+	"mark":          {Verb: MarkVerb, Seq: 1, At: 0, Synced: 0},
+	"lines":         {Verb: "create", Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},
+	"no-newline":    {Verb: "output", Seq: 813, At: 1670273606123, Synced: 811, Fields: []byte("client=acme"), Body: []byte("does not end in a line break")},
+	"only-newline":  {Verb: "output", Seq: 814, At: 1670273606124, Synced: 813, Body: []byte("\n")},
+	"binary":        {Verb: "output", Seq: 815, At: 1670273606124, Synced: 813, Body: []byte{0, 1, 2, '\n', 0xff, 0xfe, '\r', '\n', 0}},
+	"record-inside": {Verb: "create", Seq: 816, At: 1670273606125, Synced: 815, Fields: []byte("frame=len"), Body: []byte("19\n\n#:end crc=00000000\n")},
+	"escaped":       {Verb: "claim", Seq: 817, At: 1670273606125, Synced: 815, Fields: []byte("runner=a%20b%0Ac key=%C3%A9")},
+	"largest":       {Verb: strings.Repeat("z", maxVerbBytes), Seq: 1<<64 - 1, At: maxAt, Synced: 1<<64 - 2},
+}
+
+func TestGolden(t *testing.T) {
+	dir := filepath.Join("testdata", "v1")
+	if *rewriteGolden {
+		for name, r := range goldenRecords {
+			if err := os.WriteFile(filepath.Join(dir, name+".record"), AppendRecord(nil, &r), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.record"))
+	if err != nil || len(files) != len(goldenRecords) {
+		t.Fatalf("%d files, %d records, %v", len(files), len(goldenRecords), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".record"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := ParseRecord(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := goldenRecords[strings.TrimSuffix(filepath.Base(file), ".record")]
+			if !sameRecord(r, want) {
+				t.Fatalf("reads as %+v, not %+v", r, want)
+			}
+			if again := AppendRecord(nil, &r); !bytes.Equal(again, text) {
+				t.Fatalf("writes as\n%q, not\n%q", again, text)
+			}
+			if err := r.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestGrep: what `grep -a '^#:'` finds in a segment are the header and end lines.
+func TestGrep(t *testing.T) {
+	var file []byte
+	for _, name := range []string{"mark", "lines", "no-newline"} {
+		file = append(file, entry(goldenRecords[name])...)
+	}
+	var got []string
+	for line := range strings.Lines(string(file)) {
+		if strings.HasPrefix(line, "#:") {
+			got = append(got, strings.Fields(line)[0])
+		}
+	}
+	if want := "#:mark #:end #:create #:end #:output #:end"; strings.Join(got, " ") != want {
+		t.Fatalf("%v", got)
+	}
+}
+
+func TestParseRecordRefuses(t *testing.T) {
+	good := string(AppendRecord(nil, &Record{Verb: "create", Seq: 12, At: 34, Synced: 11, Fields: []byte("a=b"), Body: []byte("xy")}))
+	if _, err := ParseRecord([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	// Every variant but those of the checksum itself is resealed, so that it is the form that is refused.
+	for _, c := range []struct{ name, old, new string }{
+		{"no leading newline", "\n#:create", "#:create"},
+		{"no verb", "#:create ", "#: "},
+		{"verb in capitals", "#:create", "#:Create"},
+		{"verb too long", "#:create", "#:" + strings.Repeat("a", maxVerbBytes+1)},
+		{"no version", " v=1", ""},
+		{"version 01", "v=1", "v=01"},
+		{"leading zero", "seq=12", "seq=012"},
+		{"sign", "seq=12", "seq=+12"},
+		{"negative", "at=34", "at=-34"},
+		{"no number", "at=34", "at="},
+		{"number too large", "seq=12", "seq=18446744073709551616"},
+		{"time too large", "at=34", fmt.Sprintf("at=%d", int64(maxAt)+1)},
+		{"seq 0", "seq=12", "seq=0"},
+		{"synced equal to seq", "synced=11", "synced=12"},
+		{"synced above seq", "synced=11", "synced=13"},
+		{"body too long", "bytes=2", "bytes=4"},
+		{"body too short", "bytes=2", "bytes=1"},
+		{"body beyond the bound", "bytes=2", fmt.Sprintf("bytes=%d", MaxRecordBytes+1)},
+		{"envelope in another order", "at=34 synced=11", "synced=11 at=34"},
+		{"two blanks", "bytes=2 a=b", "bytes=2  a=b"},
+		{"blank at the end", "bytes=2 a=b", "bytes=2 "},
+		{"no blank", "bytes=2 a=b", "bytes=2,a=b"},
+		{"tab in fields", "a=b", "a\tb"},
+		{"delete in fields", "a=b", "a\x7fb"},
+		{"carriage return", "a=b\n", "a=b\r\n"},
+		{"no added newline", "xy\n", "xy"},
+		{"two added newlines", "xy\n", "xy\n\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(good, c.old, c.new, 1)
+			if text == good {
+				t.Fatal("nothing changed")
+			}
+			var re *RecordError
+			if r, err := ParseRecord(reseal([]byte(text))); !errors.As(err, &re) {
+				t.Fatalf("%q read as %+v, %v", text, r, err)
+			}
+		})
+	}
+	for n := range len(good) {
+		if _, err := ParseRecord([]byte(good[:n])); err == nil {
+			t.Fatalf("%q was accepted", good[:n])
+		}
+		flipped := []byte(good)
+		for bit := range 8 {
+			flipped[n] = good[n] ^ 1<<bit
+			if _, err := ParseRecord(flipped); err == nil {
+				t.Fatalf("%q was accepted", flipped)
+			}
+		}
+	}
+	if _, err := ParseRecord([]byte(good + "\n")); err == nil {
+		t.Fatal("a byte behind the end was accepted")
+	}
+	upper := []byte(good)
+	i := len(upper) - 9
+	copy(upper[i:], bytes.ToUpper(upper[i:]))
+	if _, err := ParseRecord(upper); err == nil && !bytes.Equal(upper, []byte(good)) {
+		t.Fatal("an upper-case checksum was accepted")
+	}
+}
+
+func TestParseRecordVersion(t *testing.T) {
+	text := bytes.Replace(AppendRecord(nil, &Record{Verb: "create", Seq: 2}), []byte("v=1 seq=2"), []byte("v=27 something else"), 1)
+	if _, err := ParseRecord(reseal(text)); !errors.Is(err, ErrVersion) {
+		t.Fatal(err)
+	}
+	if _, err := ParseRecord(text); err == nil || errors.Is(err, ErrVersion) {
+		t.Fatal("a version whose checksum is wrong was believed:", err)
+	}
+}
+
+func TestShortestRecord(t *testing.T) {
+	if n := len(AppendRecord(nil, &Record{Verb: "a", Seq: 1})); n != minRecordBytes {
+		t.Fatalf("the shortest record has %d bytes, minRecordBytes says %d", n, minRecordBytes)
+	}
+	longest := goldenRecords["largest"]
+	longest.Fields, longest.Body = []byte("x"), []byte("y")
+	if n := len(AppendRecord(nil, &longest)); n > envelopeBytes+2 {
+		t.Fatalf("a record is %d bytes longer than fields and body, envelopeBytes says %d", n-2, envelopeBytes)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		r    Record
+		want error
+	}{
+		"good":              {Record{Verb: "a", Seq: 1}, nil},
+		"seq 0":             {Record{Verb: "a"}, ErrInvalid},
+		"synced":            {Record{Verb: "a", Seq: 1, Synced: 1}, ErrInvalid},
+		"at below 0":        {Record{Verb: "a", Seq: 1, At: -1}, ErrInvalid},
+		"at beyond":         {Record{Verb: "a", Seq: 1, At: maxAt + 1}, ErrInvalid},
+		"no verb":           {Record{Seq: 1}, ErrInvalid},
+		"verb with a blank": {Record{Verb: "a b", Seq: 1}, ErrInvalid},
+		"longest verb":      {Record{Verb: strings.Repeat("a", maxVerbBytes), Seq: 1}, nil},
+		"verb too long":     {Record{Verb: strings.Repeat("a", maxVerbBytes+1), Seq: 1}, ErrInvalid},
+		"line break":        {Record{Verb: "a", Seq: 1, Fields: []byte("a=b\n#:end")}, ErrInvalid},
+		"leading blank":     {Record{Verb: "a", Seq: 1, Fields: []byte(" a=b")}, ErrInvalid},
+		"UTF-8 in fields":   {Record{Verb: "a", Seq: 1, Fields: []byte("a=é")}, nil},
+		"largest":           {Record{Verb: "a", Seq: 1, Body: make([]byte, MaxRecordBytes-envelopeBytes)}, nil},
+		"too large":         {Record{Verb: "a", Seq: 1, Body: make([]byte, MaxRecordBytes-envelopeBytes+1)}, ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.r.Validate(); !errors.Is(err, c.want) {
+				t.Fatal(err)
+			}
+			if c.want == nil {
+				got, err := ParseRecord(AppendRecord(nil, &c.r))
+				if err != nil || !sameRecord(got, c.r) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// FuzzParseRecord: no input panics, and what is accepted is exactly what AppendRecord writes.
+func FuzzParseRecord(f *testing.F) {
+	for _, name := range slices.Sorted(mapKeys(goldenRecords)) {
+		r := goldenRecords[name]
+		f.Add(AppendRecord(nil, &r))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseRecord(b)
+		if err != nil {
+			var re *RecordError
+			if !errors.As(err, &re) || re.Offset < 0 || re.Offset > len(b) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		if again := AppendRecord(nil, &r); !bytes.Equal(again, b) {
+			t.Fatalf("%q was accepted, AppendRecord writes %q", b, again)
+		}
+		if err := r.Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzRoundTrip: whatever is valid reads back the same.
+func FuzzRoundTrip(f *testing.F) {
+	f.Add("create", uint64(812), int64(1670273606123), uint64(811), []byte("client=acme"), []byte("first\n"))
+	f.Add("mark", uint64(1), int64(0), uint64(0), []byte(nil), []byte("\n#:end crc=00000000"))
+	f.Fuzz(func(t *testing.T, verb string, seq uint64, at int64, synced uint64, fields, body []byte) {
+		r := Record{Verb: verb, Seq: seq, At: at, Synced: synced, Fields: fields, Body: body}
+		if r.Validate() != nil {
+			return
+		}
+		got, err := ParseRecord(AppendRecord(nil, &r))
+		if err != nil || !sameRecord(got, r) {
+			t.Fatalf("%+v reads back as %+v, %v", r, got, err)
+		}
+	})
+}

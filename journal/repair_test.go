@@ -1,0 +1,442 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/wal"
+	"golang.org/x/sys/unix"
+)
+
+var errDisk = errors.New("input/output error, injected")
+
+// faulty makes file system calls fail on demand.
+type faulty struct {
+	write, sync, truncate, syncFile, remove, openLog atomic.Bool
+	handles                                          atomic.Int64 // logs opened
+	after                                            atomic.Value // *wal.Log that has failed; any later call on it is a bug
+	t                                                *testing.T
+}
+
+func (f *faulty) touched(l *wal.Log) {
+	if failed, _ := f.after.Load().(*wal.Log); failed == l {
+		f.t.Error("a call on a handle that had failed")
+	}
+}
+
+func (f *faulty) hooks() hooks {
+	fail := func(on *atomic.Bool) error {
+		if on.Load() {
+			return errDisk
+		}
+		return nil
+	}
+	return hooks{
+		openLog: func(path string, n int) (*wal.Log, error) {
+			f.handles.Add(1)
+			if err := fail(&f.openLog); err != nil {
+				return nil, err
+			}
+			return openLog(path, n)
+		},
+		write: func(l *wal.Log, b *wal.Batch) error {
+			f.touched(l)
+			err := l.WriteBatch(b) // the bytes are there all the same: the worst case
+			if e := fail(&f.write); e != nil {
+				f.after.Store(l)
+				return e
+			}
+			return err
+		},
+		sync: func(l *wal.Log) error {
+			f.touched(l)
+			if err := fail(&f.sync); err != nil {
+				f.after.Store(l)
+				return err
+			}
+			return l.Sync()
+		},
+		syncFile: func(file *os.File) error { return errors.Join(fail(&f.syncFile), file.Sync()) },
+		truncate: func(file *os.File, n int64) error {
+			if err := fail(&f.truncate); err != nil {
+				return err
+			}
+			return file.Truncate(n)
+		},
+		remove: func(path string) error {
+			if err := fail(&f.remove); err != nil {
+				return err
+			}
+			return os.Remove(path)
+		},
+	}
+}
+
+func TestFailedGroup(t *testing.T) {
+	for name, set := range map[string]func(*faulty) *atomic.Bool{
+		"write": func(f *faulty) *atomic.Bool { return &f.write },
+		"fsync": func(f *faulty) *atomic.Bool { return &f.sync },
+	} {
+		t.Run("failed "+name+", cut proven", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &faulty{t: t}
+				r := mustRun(t, Options{SegmentBytes: 500, hooks: f.hooks()})
+				r.mustPut("create", "kept")
+				time.Sleep(time.Second)
+				before := r.Synced() // with the mark
+				set(f).Store(true)
+				a := r.put(Bulk, "create", "lost")
+				if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) || errors.Is(a.err, ErrUnknown) {
+					t.Fatal(a)
+				}
+				// The disk does not even take the mark that ends a repair: writes are down.
+				synctest.Wait()
+				_, err := r.propose(Control, "claim", "")
+				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) || !errors.Is(r.Health(), ErrFailed) {
+					t.Fatal(err, r.Health())
+				}
+				for rec, err := range r.Records(1) { // reads go on
+					if err != nil || rec.Seq > before {
+						t.Fatal(rec, err)
+					}
+				}
+				set(f).Store(false)
+				time.Sleep(maxRepairWait)
+				synctest.Wait()
+				if err := r.Health(); err != nil {
+					t.Fatal("not up again:", err)
+				}
+				if r.Synced() != before+1 { // the repair's mark has the seq of the lost group
+					t.Fatal(r.Synced())
+				}
+				if a := r.mustPut("create", "after"); a.seq != before+2 {
+					t.Fatal(a)
+				}
+				if st := r.Status(); st.Failures != 1 || st.Repairs != 1 || st.LastError == "" || st.Failing != nil {
+					t.Fatalf("%+v", st)
+				}
+				r.stop()
+				for _, g := range r.got {
+					if string(g.Body) == "lost" {
+						t.Fatal("the lost one was handed over")
+					}
+				}
+			})
+		})
+		t.Run("failed "+name+", once", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &faulty{t: t}
+				r := mustRun(t, Options{SegmentBytes: 500, hooks: f.hooks()})
+				for i := range 20 {
+					set(f).Store(i%3 == 1)
+					if a := r.put(Bulk, "create", fmt.Sprint(i)); (i%3 == 1) != errors.Is(a.err, ErrNotStored) {
+						t.Fatal(i, a)
+					}
+					set(f).Store(false)
+					time.Sleep(maxRepairWait)
+				}
+				r.stop()
+			})
+		})
+	}
+	t.Run("fate unknown while the cut fails, then cut", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faulty{t: t}
+			r := mustRun(t, Options{hooks: f.hooks()})
+			r.mustPut("create", "kept")
+			time.Sleep(time.Second)
+			f.sync.Store(true)
+			f.truncate.Store(true)
+			a := r.put(Bulk, "create", "unknown")
+			if !errors.Is(a.err, ErrUnknown) || errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) {
+				t.Fatal(a)
+			}
+			if r.Appended() <= r.Synced() {
+				t.Fatal("appended does not show what lies there:", r.Appended(), r.Synced())
+			}
+			time.Sleep(time.Minute) // attempts fail, and are spaced
+			if n := f.handles.Load(); n > 2 {
+				t.Fatal(n)
+			}
+			f.sync.Store(false)
+			f.truncate.Store(false)
+			if _, err := r.propose(Control, "claim", ""); !errors.Is(err, ErrFailed) {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the proposal had the repair tried at once
+			if err := r.Health(); err != nil {
+				t.Fatal(err)
+			}
+			r.mustPut("create", "after")
+			r.stop()
+		})
+	})
+	t.Run("a stop while writes are down says so", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faulty{t: t}
+			r := mustRun(t, Options{hooks: f.hooks()})
+			r.mustPut("create", "kept")
+			f.sync.Store(true)
+			f.truncate.Store(true)
+			if a := r.put(Bulk, "create", "unknown"); !errors.Is(a.err, ErrUnknown) {
+				t.Fatal(a)
+			}
+			r.cancel()
+			if err := <-r.ran; !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) {
+				t.Fatal(err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// After the restart it is there: that is what unknown means.
+			expect(t, startOnce(t, r.o.Dir, 1), 2)
+		})
+	})
+	t.Run("who waits is answered not stored", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, g := &faulty{t: t}, newGate()
+			h := f.hooks()
+			inner := h.sync
+			h.sync = func(l *wal.Log) error {
+				g.entered <- struct{}{}
+				<-g.open
+				return inner(l)
+			}
+			r := mustRun(t, Options{inFlightBytes: 2000, hooks: h})
+			g.open <- struct{}{}
+			r.mustPut("create", "kept")
+			<-g.entered
+			one, _ := r.propose(Bulk, "create", "")
+			<-g.entered
+			two, _ := r.propose(Bulk, "create", "")
+			three := make(chan error, 1)
+			go func() {
+				_, err := r.propose(Bulk, "create", strings.Repeat("x", 1900))
+				three <- err
+			}()
+			synctest.Wait()
+			f.sync.Store(true)
+			f.truncate.Store(true)
+			close(g.open)
+			if a := <-one; !errors.Is(a.err, ErrUnknown) {
+				t.Fatal(a)
+			}
+			if a := <-two; !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, ErrFailed) {
+				t.Fatal(a)
+			}
+			if err := <-three; !errors.Is(err, ErrFailed) {
+				t.Fatal(err)
+			}
+			f.sync.Store(false)
+			f.truncate.Store(false)
+			time.Sleep(maxRepairWait)
+			synctest.Wait()
+			if st := r.Status(); st.InFlightBytes != 0 || st.Failing != nil {
+				t.Fatalf("%+v", st)
+			}
+			r.stop()
+		})
+	})
+}
+
+// TestFailedRepairStep: a repair that fails at any of its calls is done again from the start.
+func TestFailedRepairStep(t *testing.T) {
+	for name, set := range map[string]func(*faulty) *atomic.Bool{
+		"truncate": func(f *faulty) *atomic.Bool { return &f.truncate },
+		"syncFile": func(f *faulty) *atomic.Bool { return &f.syncFile },
+		"openLog":  func(f *faulty) *atomic.Bool { return &f.openLog },
+		"remove":   func(f *faulty) *atomic.Bool { return &f.remove },
+	} {
+		for _, segment := range []int{1, 200, 1 << 20} {
+			t.Run(fmt.Sprintf("%s, segments of %d", name, segment), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &faulty{t: t}
+					r := mustRun(t, Options{SegmentBytes: segment, hooks: f.hooks()})
+					r.mustPut("create", "kept")
+					f.write.Store(true)
+					set(f).Store(true)
+					if a := r.put(Bulk, "create", "lost"); !errors.Is(a.err, ErrNotStored) && !errors.Is(a.err, ErrUnknown) {
+						t.Fatal(a)
+					}
+					f.write.Store(false)
+					time.Sleep(time.Minute)
+					set(f).Store(false)
+					time.Sleep(maxRepairWait)
+					synctest.Wait()
+					if err := r.Health(); err != nil {
+						t.Fatal(err)
+					}
+					r.mustPut("create", "after")
+					r.stop()
+				})
+			})
+		}
+	}
+}
+
+// TestFailedRoll: a successor that could not be made is removed again, and the old volume goes on.
+func TestFailedRoll(t *testing.T) {
+	for name, set := range map[string]func(*faulty) *atomic.Bool{
+		"syncFile": func(f *faulty) *atomic.Bool { return &f.syncFile },
+		"openLog":  func(f *faulty) *atomic.Bool { return &f.openLog },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &faulty{t: t}
+				r := mustRun(t, Options{VolumeBytes: 150, hooks: f.hooks()})
+				r.mustPut("create", "first")
+				set(f).Store(true)
+				for r.Health() == nil {
+					r.put(Bulk, "create", "more")
+					synctest.Wait()
+				}
+				set(f).Store(false)
+				time.Sleep(maxRepairWait)
+				synctest.Wait()
+				for range 5 {
+					r.mustPut("create", "after")
+				}
+				if n := len(r.Volumes()); n < 3 {
+					t.Fatal(n)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestShortWrite is the real thing: the kernel ends a write in the middle of an entry, because the file may not grow
+// further. tidwall/wal leaves the bytes behind; a retry of the index would return nil and Read the old data.
+func TestShortWrite(t *testing.T) {
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(n uint64) {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer limit(old.Cur)
+	synctest.Test(t, func(t *testing.T) {
+		r := mustRun(t, Options{})
+		body := strings.Repeat("0123456789", 100)
+		for range 3 {
+			r.mustPut("create", body)
+		}
+		limit(4000) // in the middle of the next entry; the new segment takes the mark
+		a := r.put(Bulk, "create", body+body+body+body)
+		synctest.Wait()
+		limit(old.Cur)
+		if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, unix.EFBIG) || r.Health() != nil {
+			t.Fatal(a, r.Health())
+		}
+		r.mustPut("create", "after")
+		r.stop()
+	})
+}
+
+// TestSomebodyElse: a file that is not as long as this package knows it to be is a failed group, not an acknowledged one.
+func TestSomebodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := mustRun(t, Options{})
+		r.mustPut("create", "")
+		time.Sleep(time.Second)
+		f, err := os.OpenFile(filepath.Join(r.o.Dir, seqName(1), seqName(1)), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(strings.Repeat("something", 100)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.put(Bulk, "create", ""); !errors.Is(a.err, ErrNotStored) {
+			t.Fatal(a)
+		}
+		r.mustPut("create", "")
+		r.stop()
+	})
+}
+
+// TestModel runs random commands, failures, restarts and cuts against a list of what was answered.
+func TestModel(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		stored := make(map[uint64]string) // seq -> body of what was answered with nil
+		never := make(map[string]bool)    // bodies that were answered as not stored
+		last, first := uint64(0), uint64(1)
+		for round := range 12 {
+			f := &faulty{t: t}
+			r := mustRun(t, Options{Dir: dir, Applied: last, SegmentBytes: 1 + rng.IntN(600), VolumeBytes: 1 + int64(rng.IntN(4000)), hooks: f.hooks()})
+			for i := range 40 {
+				switch rng.IntN(12) {
+				case 0:
+					f.write.Store(!f.write.Load())
+				case 1:
+					f.sync.Store(!f.sync.Load())
+				case 2:
+					f.truncate.Store(!f.truncate.Load())
+				case 3:
+					time.Sleep(time.Duration(rng.IntN(int(maxRepairWait))))
+				case 4:
+					if _, err := r.Cut(last, int64(rng.IntN(3000))); err != nil {
+						t.Fatal(err)
+					}
+					first = r.First()
+				}
+				body := fmt.Sprintf("%d/%d%s", round, i, strings.Repeat("x", rng.IntN(500)))
+				switch a := r.put(Lane(rng.IntN(2)), "create", body); {
+				case a.err == nil:
+					stored[a.seq], last = body, a.seq
+				case errors.Is(a.err, ErrUnknown):
+				case errors.Is(a.err, ErrNotStored), errors.Is(a.err, ErrFailed):
+					never[body] = true
+				default:
+					t.Fatal(a)
+				}
+			}
+			for _, on := range []*atomic.Bool{&f.write, &f.sync, &f.truncate} {
+				on.Store(false)
+			}
+			time.Sleep(2 * maxRepairWait)
+			synctest.Wait()
+			r.stop()
+			seen := make(map[uint64]bool)
+			for rec, err := range Scan(dir, 1) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if never[string(rec.Body)] {
+					t.Fatalf("%q was answered as not stored", rec.Body)
+				}
+				if want, ok := stored[rec.Seq]; ok && want != string(rec.Body) {
+					t.Fatalf("seq %d holds %q, not %q", rec.Seq, rec.Body, want)
+				}
+				seen[rec.Seq] = true
+			}
+			for seq := range stored {
+				if seq >= first && !seen[seq] {
+					t.Fatalf("seq %d was answered and is gone", seq)
+				}
+			}
+			last = r.Synced()
+		}
+	})
+}

@@ -1,0 +1,521 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// tailImage is a volume of two segments: 1–4 and 5–, its groups 1–2, 3–6, 7–9, of which the last is what a power cut may
+// have torn. sector is how much of a record's body there is, to spread the group over several sectors.
+func tailImage(body string) (m image, tailName string) {
+	m = newImage()
+	m.seg(1, 1, 1, 2, 0, body)
+	m.seg(1, 1, 3, 4, 2, body)
+	m.seg(1, 5, 5, 6, 2, body)
+	m.seg(1, 5, 7, 9, 6, body)
+	return m, filepath.Join(seqName(1), seqName(5))
+}
+
+// expect checks an outcome: last if it is accepted, the damaged seq and row of the table if it is refused.
+func expect(t *testing.T, got outcome, last uint64) {
+	t.Helper()
+	if got.err != nil {
+		t.Fatalf("refused: %v", got.err)
+	}
+	if got.last != last {
+		t.Fatalf("ends at %d, not %d", got.last, last)
+	}
+}
+
+func expectRefusal(t *testing.T, got outcome, row string, seq uint64) {
+	t.Helper()
+	if got.refused == nil {
+		t.Fatalf("not refused: last %d, %v", got.last, got.err)
+	}
+	if e := got.refused; e.Case != row || e.Seq != seq || e.Verdict != Refuse || e.File == "" || e.Next == "" {
+		t.Fatalf("refused otherwise: %v", e)
+	}
+}
+
+// tailTests has a test for every row of the tail table, by the row's name.
+var tailTests = map[string]func(t *testing.T){
+	"clean end": func(t *testing.T) {
+		m, _ := tailImage("body ")
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		expect(t, startOnce(t, m.write(t), 9), 9)
+		m.seg(1, 10, 10, 9, 0, "") // an empty next segment is how a full one is left
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		expect(t, startOnce(t, t.TempDir(), 0), 0)
+	},
+	"volume without a segment": func(t *testing.T) {
+		m, _ := tailImage("body ")
+		m[seqName(10)+"/"] = nil
+		dir := m.write(t)
+		expect(t, startOnce(t, dir, 0), 9)
+		if _, ok := readImage(t, dir)[filepath.Join(seqName(10), seqName(10))]; !ok {
+			t.Fatal("the volume was not completed")
+		}
+		m = newImage()
+		m[seqName(1)+"/"] = nil
+		expect(t, startOnce(t, m.write(t), 0), 0)
+	},
+	"torn entry": func(t *testing.T) {
+		m, name := tailImage("body ")
+		m[name] = m[name][:len(m[name])-5]
+		expect(t, startOnce(t, m.write(t), 0), 8)
+		m[name] = append(m[name], 0x80) // not even the length is whole
+		expect(t, startOnce(t, m.write(t), 0), 8)
+	},
+	"zero bytes": func(t *testing.T) {
+		for _, n := range []int{1, 7, 511, 4096} {
+			m, name := tailImage("body ")
+			m[name] = append(m[name], make([]byte, n)...)
+			expect(t, startOnce(t, m.write(t), 9), 9)
+		}
+	},
+	"garbled entry": func(t *testing.T) {
+		m, name := tailImage("body ")
+		m[name][len(m[name])-30] ^= 1
+		expect(t, startOnce(t, m.write(t), 0), 8)
+		m, name = tailImage("body ")
+		m[name] = append(m[name], "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"...)
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		// A length in a longer spelling than needed is not what was written, even if the record is whole.
+		m, name = tailImage("body ")
+		e := entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9})
+		m[name] = slices.Concat(m[name], []byte{e[0] | 0x80, 0}, e[1:])
+		expectRefusal(t, startOnce(t, m.write(t), 10), "proven by the store's cursor", 10)
+	},
+	"later sectors of an unanswered group": func(t *testing.T) {
+		m, name := tailImage("body ")
+		i := bytes.Index(m[name], []byte("body 7"))
+		m[name][i] ^= 1
+		expect(t, startOnce(t, m.write(t), 6), 6)
+	},
+	"record out of order": func(t *testing.T) {
+		m, name := tailImage("body ")
+		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 4, At: 1004, Synced: 2})...)
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		m, name = tailImage("body ")
+		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 10, At: 1, Synced: 6})...)
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		m, name = tailImage("body ")
+		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 5})...)
+		expect(t, startOnce(t, m.write(t), 0), 9)
+		// A record from far away proves what it says, wherever it stands.
+		m, name = tailImage("body ")
+		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 1 << 40, At: 2000, Synced: 12})...)
+		expectRefusal(t, startOnce(t, m.write(t), 0), "proven by a later record", 10)
+	},
+	"segment missing": func(t *testing.T) {
+		m, name := tailImage("body ")
+		delete(m, name)
+		m.seg(1, 9, 9, 9, 2, "") // of the same write as 3–8
+		dir := m.write(t)
+		expect(t, startOnce(t, dir, 0), 4)
+		if len(readImage(t, dir)) != 2 {
+			t.Fatal("the segment behind the gap is still there")
+		}
+		// The first segment of the volume is the missing one.
+		m = newImage()
+		m.seg(1, 1, 1, 4, 0, "")
+		m.seg(5, 8, 8, 9, 4, "")
+		expect(t, startOnce(t, m.write(t), 0), 4)
+	},
+	"proven by a later record": func(t *testing.T) {
+		m, name := tailImage("body ")
+		i := bytes.Index(m[name], []byte("body 5"))
+		m[name][i] ^= 1
+		got := startOnce(t, m.write(t), 0)
+		expectRefusal(t, got, "proven by a later record", 5)
+		if got.refused.Offset != 0 || filepath.Base(got.refused.File) != seqName(5) {
+			t.Fatalf("wrong place: %v", got.refused)
+		}
+		m, name = tailImage("body ")
+		delete(m, name)
+		m.seg(1, 9, 9, 9, 8, "")
+		expectRefusal(t, startOnce(t, m.write(t), 0), "proven by a later record", 5)
+	},
+	"proven by the store's cursor": func(t *testing.T) {
+		m, name := tailImage("body ")
+		m[name] = m[name][:len(m[name])-5]
+		expectRefusal(t, startOnce(t, m.write(t), 9), "proven by the store's cursor", 9)
+		expect(t, startOnce(t, m.write(t), 8), 8)
+	},
+	"damage in a complete volume": func(t *testing.T) {
+		// The tail volume is empty, so the one before is looked at.
+		m, name := tailImage("body ")
+		m.seg(10, 10, 10, 9, 0, "")
+		m[name] = m[name][:len(m[name])-5]
+		expectRefusal(t, startOnce(t, m.write(t), 0), "damage in a complete volume", 9)
+		// Otherwise it is found by whoever reads it.
+		m.seg(10, 10, 10, 12, 9, "")
+		dir := m.write(t)
+		j := mustOpen(t, Options{Dir: dir})
+		var e *CorruptError
+		for _, err := range j.Records(1) {
+			errors.As(err, &e)
+		}
+		expectRefusal(t, outcome{refused: e}, "damage in a complete volume", 9)
+		rep, err := Verify(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectRefusal(t, outcome{refused: rep.Damage}, "damage in a complete volume", 9)
+	},
+	"volumes do not join": func(t *testing.T) {
+		m, _ := tailImage("body ")
+		m.seg(11, 11, 11, 10, 0, "")
+		expectRefusal(t, startOnce(t, m.write(t), 0), "volumes do not join", 10)
+		m, _ = tailImage("body ")
+		m.seg(9, 9, 9, 8, 0, "")
+		expectRefusal(t, startOnce(t, m.write(t), 0), "volumes do not join", 10)
+	},
+	"segments overlap": func(t *testing.T) {
+		m, name := tailImage("body ")
+		m[filepath.Join(seqName(1), seqName(8))] = slices.Clone(m[name])
+		expectRefusal(t, startOnce(t, m.write(t), 0), "segments overlap", 10)
+	},
+	"left over from a truncation": func(t *testing.T) {
+		for _, suffix := range []string{".START", ".END"} {
+			m, name := tailImage("body ")
+			m[name+suffix] = []byte("x")
+			dir := m.write(t)
+			expectRefusal(t, startOnce(t, dir, 0), "left over from a truncation", 1)
+			if _, ok := readImage(t, dir)[name+suffix]; !ok {
+				t.Fatal("a refused start has changed the disk")
+			}
+		}
+	},
+	"written by a newer version": func(t *testing.T) {
+		m, name := tailImage("body ")
+		text := AppendRecord(nil, &Record{Verb: "create", Seq: 10, At: 2000, Synced: 9})
+		text = bytes.Replace(text, []byte(" v=1 "), []byte(" v=2 "), 1)
+		text = reseal(text)
+		m[name] = append(append(m[name], byte(len(text))), text...)
+		got := startOnce(t, m.write(t), 0)
+		expectRefusal(t, got, "written by a newer version", 10)
+		// One flipped bit in `v=1` is damage, not a version: the checksum tells.
+		m, name = tailImage("body ")
+		i := bytes.LastIndex(m[name], []byte(" v=1 "))
+		m[name][i+3] = '3'
+		expect(t, startOnce(t, m.write(t), 0), 8)
+	},
+	"search given up": func(t *testing.T) {
+		// A torn body full of headers that all claim to end at the same place, each a long way through the checksum.
+		const lines, width = 2000, 80
+		m, name := tailImage("body ")
+		evil := forged(lines, width)
+		e := entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9, Body: evil})
+		e[len(e)-3] ^= 1
+		m[name] = append(m[name], e...)
+		expectRefusal(t, startOnce(t, m.write(t), 0), "search given up", 10)
+	},
+	"cursor beyond the end": func(t *testing.T) {
+		m, _ := tailImage("body ")
+		if got := startOnce(t, m.write(t), 10); !errors.Is(got.err, ErrCursor) {
+			t.Fatal(got)
+		}
+		if got := startOnce(t, t.TempDir(), 1); !errors.Is(got.err, ErrCursor) {
+			t.Fatal(got)
+		}
+	},
+	"cut before the cursor": func(t *testing.T) {
+		m := newImage()
+		m.seg(5, 5, 5, 9, 4, "")
+		dir := m.write(t)
+		if got := startOnce(t, dir, 3); !errors.Is(got.err, ErrCursor) {
+			t.Fatal(got)
+		}
+		expect(t, startOnce(t, dir, 4), 9)
+	},
+}
+
+// forged is a body of lines headers whose bodies all end at the same end line: every one costs a checksum over the rest.
+func forged(lines, width int) []byte {
+	var out []byte
+	for i := range lines {
+		after := (lines - 1 - i) * width
+		head := fmt.Sprintf("\n#:a v=1 seq=12 at=2000 synced=11 bytes=%d ", after)
+		// The header line must end with \n, and the next line begins with one: the header's is put at its own end.
+		pad := width - len(head) - 1
+		out = append(out, head...)
+		out = append(out, bytes.Repeat([]byte("x"), pad)...)
+		out = append(out, '\n')
+	}
+	return append(out, "#:end crc=00000000\n"...)
+}
+
+// reseal puts the right checksum behind a record's changed text.
+func reseal(text []byte) []byte {
+	body := text[:len(text)-trailerBytes]
+	return fmt.Appendf(slices.Clone(body), "%s%08x\n", trailerPrefix, checksum(body))
+}
+
+func TestTail(t *testing.T) {
+	for _, c := range tailTable {
+		if f := tailTests[c.name]; f != nil {
+			t.Run(c.name, f)
+		}
+	}
+}
+
+// TestTailTableIsTested: every row has its test, every test its row, and refusals say what to do next.
+func TestTailTableIsTested(t *testing.T) {
+	rows := make(map[string]bool)
+	for _, c := range tailTable {
+		if rows[c.name] {
+			t.Errorf("two rows are called %q", c.name)
+		}
+		rows[c.name] = true
+		if tailTests[c.name] == nil {
+			t.Errorf("row %q has no test", c.name)
+		}
+		if (c.verdict == Refuse) != (c.next != "") || c.evidence == "" {
+			t.Errorf("row %q: verdict %s, next step %q, evidence %q", c.name, c.verdict, c.next, c.evidence)
+		}
+	}
+	for name := range tailTests {
+		if !rows[name] {
+			t.Errorf("test %q has no row", name)
+		}
+	}
+}
+
+// entries lists where the entries of a segment begin, and its end.
+func entries(data []byte, first uint64) (starts []int) {
+	sc := scanner{data: data, next: first}
+	starts = append(starts, 0)
+	for sc.step() {
+		starts = append(starts, sc.off)
+	}
+	return starts
+}
+
+// TestTailCutAtEveryByte ends the last segment after each of its bytes. Whatever lies before a whole number of records is
+// cut, unless the cursor proves more.
+func TestTailCutAtEveryByte(t *testing.T) {
+	m, name := tailImage("body ")
+	whole := m[name]
+	starts := entries(whole, 5)
+	for n := range whole {
+		m[name] = whole[:n]
+		last := uint64(4)
+		for last < 9 && starts[last-3] <= n {
+			last++
+		}
+		expect(t, startOnce(t, m.write(t), 0), last)
+		expect(t, startOnce(t, m.write(t), last), last)
+		got := startOnce(t, m.write(t), last+1)
+		if n == starts[last-4] {
+			if !errors.Is(got.err, ErrCursor) {
+				t.Fatalf("cut at %d: %+v", n, got)
+			}
+		} else {
+			expectRefusal(t, got, "proven by the store's cursor", last+1)
+			if got.refused.Offset != int64(starts[last-4]) {
+				t.Fatalf("cut at %d: %v", n, got.refused)
+			}
+		}
+	}
+}
+
+// rewrite replaces one file of a journal.
+func rewrite(t *testing.T, dir, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), data, 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checksum is the format's, spelled out once more for the tests.
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// TestTailFlipEveryBit flips each bit of both segments: what a later record proves is refused with its place, the rest is
+// cut, and nothing damaged is ever read.
+func TestTailFlipEveryBit(t *testing.T) {
+	orig, tailName := tailImage("body ")
+	for _, name := range []string{filepath.Join(seqName(1), seqName(1)), tailName} {
+		first := uint64(1)
+		if name == tailName {
+			first = 5
+		}
+		starts := entries(orig[name], first)
+		dir := orig.write(t)
+		for i := range orig[name] {
+			s := first
+			for starts[s-first+1] <= i {
+				s++
+			}
+			for bit := range 8 {
+				m := orig.clone()
+				m[name][i] ^= 1 << bit
+				where := fmt.Sprintf("%s byte %d bit %d (record %d)", name, i, bit, s)
+				rewrite(t, dir, name, m[name])
+				if bit == i%8 { // one of eight, for the time it takes: offline readers must say the same
+					checkFound(t, dir, where, s, int64(starts[s-first]), s <= 6)
+				}
+				got := startOnce(t, dir, 0)
+				switch {
+				case s <= 6:
+					if got.refused == nil || got.refused.Seq != s || got.refused.Offset != int64(starts[s-first]) {
+						t.Fatalf("%s: %+v", where, got)
+					}
+				case got.err != nil || got.last != s-1:
+					t.Fatalf("%s: %+v", where, got)
+				}
+				rewrite(t, dir, name, orig[name])
+			}
+		}
+	}
+}
+
+// checkFound checks that Verify and Scan name the damage, and what a start makes of it.
+func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, proven bool) {
+	t.Helper()
+	verdict := Cut
+	if proven {
+		verdict = Refuse
+	}
+	rep, err := Verify(dir)
+	if err != nil || rep.Damage == nil || rep.Damage.Seq != seq || rep.Damage.Offset != offset || rep.Verdict != verdict {
+		t.Fatalf("%s: verify: %+v, %v", where, rep, err)
+	}
+	var e *CorruptError
+	for r, err := range Scan(dir, 1) {
+		if err == nil && r.Seq >= seq {
+			t.Fatalf("%s: record %d was read", where, r.Seq)
+		}
+		errors.As(err, &e)
+	}
+	if e == nil || e.Seq != seq || e.Offset != offset || e.Verdict != verdict {
+		t.Fatalf("%s: scan: %v", where, e)
+	}
+}
+
+// TestTailTornSectors keeps every subset of the last group's sectors, as a power cut may: what was answered before stays, and
+// what is left is a row of whole records.
+func TestTailTornSectors(t *testing.T) {
+	const sector = 512
+	m, name := tailImage(string(bytes.Repeat([]byte("0123456789abcdef"), 50)))
+	whole := m[name]
+	group := entries(whole, 5)[2] // where record 7 begins
+	firstSector := group / sector
+	n := (len(whole)+sector-1)/sector - firstSector
+	if n < 4 || n > 8 {
+		t.Fatalf("%d sectors", n)
+	}
+	for keep := range 1 << n {
+		data := slices.Clone(whole)
+		for i := range n {
+			if keep>>i&1 == 0 {
+				// The sector is as it was before the group: what is durable of it, and zeros.
+				clear(data[max(group, (firstSector+i)*sector):min(len(data), (firstSector+i+1)*sector)])
+			}
+		}
+		for _, size := range []int{len(data), group, len(data) - sector/2} {
+			m[name] = data[:size]
+			for _, applied := range []uint64{0, 6} {
+				got := startOnce(t, m.write(t), applied)
+				if got.err != nil || got.last < 6 || got.last > 9 {
+					t.Fatalf("sectors %b of %d, %d bytes: %+v", keep, n, size, got)
+				}
+				if keep == 1<<n-1 && size == len(data) && got.last != 9 {
+					t.Fatalf("nothing was lost, yet it ends at %d", got.last)
+				}
+			}
+		}
+	}
+}
+
+// TestTailRemoveOrDoubleASegment: every segment of several small ones is removed, or copied to every other name.
+func TestTailRemoveOrDoubleASegment(t *testing.T) {
+	orig := newImage()
+	for s := uint64(1); s <= 9; s += 2 { // groups 1–4, 5–6, 7–10: the last lies in two segments
+		orig.seg(1, s, s, s+1, []uint64{0, 0, 4, 6, 6}[s/2], "")
+	}
+	name := func(s uint64) string { return filepath.Join(seqName(1), seqName(s)) }
+	for s := uint64(1); s <= 9; s += 2 {
+		m := orig.clone()
+		delete(m, name(s))
+		dir := m.write(t)
+		switch got := startOnce(t, dir, 0); s {
+		case 9:
+			expect(t, got, 8)
+		case 7:
+			expect(t, got, 6) // 9 and 10 are of the same unsynced write
+		default:
+			expectRefusal(t, got, "proven by a later record", s)
+			expectGap(t, dir, s)
+		}
+		for to := uint64(1); to <= 12; to++ {
+			m := orig.clone()
+			if m[name(to)] != nil {
+				continue
+			}
+			m[name(to)] = m[name(s)]
+			got := startOnce(t, m.write(t), 0)
+			if to > 10 {
+				expect(t, got, 10) // a gap behind the end, and nothing that was told to anybody behind it
+			} else if got.refused == nil || got.refused.Case != "segments overlap" {
+				t.Fatalf("segment %d copied to %d: %+v", s, to, got)
+			}
+		}
+	}
+}
+
+// expectGap checks that a missing segment is refused by whoever reads it, without a start too.
+func expectGap(t *testing.T, dir string, seq uint64) {
+	t.Helper()
+	rep, err := Verify(dir)
+	if err != nil || rep.Damage == nil || rep.Damage.Seq != seq || rep.Verdict != Refuse {
+		t.Fatalf("verify: %+v, %v", rep, err)
+	}
+	var e *CorruptError
+	for _, err := range Scan(dir, 1) {
+		errors.As(err, &e)
+	}
+	if e == nil || e.Seq != seq || e.Verdict != Refuse {
+		t.Fatalf("scan: %v", e)
+	}
+}
+
+// TestTailRandomDamage throws everything at the last group and what is before it. Rule: what an intact witness proves is
+// never cut, and what is accepted is an unbroken row of records.
+func TestTailRandomDamage(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	orig, name := tailImage("some body ")
+	group := entries(orig[name], 5)[2]
+	for i := range 400 {
+		m := orig.clone()
+		data := m[name]
+		for range 1 + rng.IntN(3) {
+			switch at := group + rng.IntN(len(data)-group); rng.IntN(4) {
+			case 0:
+				data[at] ^= byte(1 + rng.IntN(255))
+			case 1:
+				clear(data[at:min(len(data), at+rng.IntN(64))])
+			case 2:
+				data = append(data, make([]byte, rng.IntN(100))...)
+			case 3:
+				data = slices.Concat(data[:at], data[group:])
+			}
+			if len(data) <= group+1 {
+				break
+			}
+		}
+		m[name] = data
+		got := startOnce(t, m.write(t), 6)
+		if got.err != nil && got.refused == nil || got.err == nil && got.last < 6 {
+			t.Fatalf("seed %d, round %d: %+v", seed, i, got)
+		}
+	}
+}
