@@ -1,0 +1,152 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// work has several producers and runners use the engine at once, in all the ways there are.
+func work(t *testing.T, e *Engine, seed uint64, rounds int) {
+	ctx := t.Context()
+	var group sync.WaitGroup
+	for producer := range 3 {
+		random := rand.New(rand.NewPCG(seed, uint64(producer)))
+		group.Go(func() {
+			for range rounds {
+				c := lines(1 + random.IntN(300))
+				g := &c.Groups[0]
+				g.Client, g.Type = fmt.Sprintf("c%d", random.IntN(3)), fmt.Sprintf("t%d", random.IntN(2))
+				g.Priority, g.RetentionMs = random.IntN(3), int64(random.IntN(2))*1_000_000
+				if random.IntN(5) == 0 {
+					g.RunAt = e.Now() + random.Int64N(50)
+				}
+				if _, err := e.Create(ctx, c); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for runner := range 4 {
+		random := rand.New(rand.NewPCG(seed, uint64(100+runner)))
+		group.Go(func() {
+			for range rounds * 2 {
+				c := claimOf(1 + random.IntN(100))
+				c.Runner = fmt.Sprintf("r%d", runner)
+				claimed, jobs, _, err := e.Claim(ctx, c, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				if len(jobs) == 0 {
+					continue
+				}
+				if _, _, err := e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[0].ID}, Step: "half", Progress: 500_000}); err != nil {
+					t.Error(err)
+				}
+				end := job.Complete{Claim: claimed.Claim}
+				if random.IntN(4) > 0 {
+					end.All = &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
+				}
+				for _, doc := range jobs {
+					if random.IntN(10) > 0 {
+						continue
+					}
+					o := job.Outcome{ID: doc.ID, Code: job.Code(1 + random.IntN(5)), DelayMs: -1}
+					o.ExitCode = o.Code.DefaultExitCode()
+					if o.Code == job.Fail {
+						o.Error = "a reason"
+					}
+					end.Outcomes = append(end.Outcomes, o)
+				}
+				if end.All == nil && len(end.Outcomes) == 0 {
+					continue
+				}
+				if _, _, err := e.Complete(ctx, end); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if _, _, err := e.Pause(ctx, job.Pause{Client: "c1", Type: "t1", Paused: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func digest(t *testing.T, s *store.Store) string {
+	t.Helper()
+	sum, rows, err := s.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x %v", sum, rows)
+}
+
+// TestLiveRestartRebuild: the state made live, by a restart that replays, and by a rebuild from the journal's beginning has equal keys
+// and values.
+func TestLiveRestartRebuild(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- e.Run(ctx) }()
+	for e.Ready() != nil {
+	}
+	work(t, e, 1, 60)
+
+	// Stop by hand, so that the state can be looked at between the last command and the end.
+	e.refuse(ErrClosed)
+	if err := e.journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for e.store.Applied() < e.journal.Synced() {
+	}
+	live := digest(t, e.store)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+
+	restarted, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := restarted.replay(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := digest(t, restarted.store); got != live {
+		t.Errorf("after a restart %s, live it was %s", got, live)
+	}
+	if err := restarted.close(); err != nil {
+		t.Fatal(err)
+	}
+
+	done, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rebuilt, err := store.Open(StoreDir(dir), store.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rebuilt.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := digest(t, rebuilt); got != live {
+		t.Errorf("rebuilt %s, live it was %s", got, live)
+	}
+	if filepath.Dir(done.Kept) != dir || done.Commands == 0 || done.Cursor != rebuilt.Applied() {
+		t.Errorf("rebuilt: %+v, cursor %d", done, rebuilt.Applied())
+	}
+}

@@ -1,0 +1,172 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// bubble runs a test with an engine in fake time, so that leases run out without anybody waiting for them.
+func bubble(t *testing.T, test func(t *testing.T, e *Engine)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := start(t, dir)
+		test(t, e)
+		stop()
+	})
+}
+
+func status(t *testing.T, e *Engine, id job.ID) job.Job {
+	t.Helper()
+	doc, err := e.Job(t.Context(), 0, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func TestAbandonedAfterItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		if _, err := e.Create(ctx, lines(2)); err != nil {
+			t.Fatal(err)
+		}
+		for attempt := 1; attempt <= 3; attempt++ {
+			claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
+			if err != nil || len(jobs) != 2 {
+				t.Fatalf("attempt %d: %d jobs, %v", attempt, len(jobs), err)
+			}
+			time.Sleep(50 * time.Second) // of a lease of 60
+			if _, _, err := e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[1].ID}, Progress: -1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(12 * time.Second)
+			first, second := status(t, e, jobs[0].ID), status(t, e, jobs[1].ID)
+			want := job.Pending
+			if attempt == 3 {
+				want = job.Failed
+			}
+			if first.Status != want || first.Runner != "" || len(first.Attempts) != attempt || first.Attempts[attempt-1].Why != job.Abandoned {
+				t.Fatalf("attempt %d: the first job is %+v", attempt, first)
+			}
+			if second.Status != job.Active || second.Claim != claimed.Claim {
+				t.Fatalf("attempt %d: the tickled job is %+v", attempt, second)
+			}
+			time.Sleep(50 * time.Second)
+			if second = status(t, e, jobs[1].ID); second.Status != want {
+				t.Fatalf("attempt %d: the second job is %+v", attempt, second)
+			}
+			ended, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}}})
+			if err != nil || ended.Results[0].Refusal != job.ClaimLost {
+				t.Fatalf("a late completion: %+v, %v", ended, err)
+			}
+		}
+	})
+}
+
+func TestDeferredRunsAtItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		c := lines(1)
+		c.Groups[0].RunAt = e.Now() + 3_600_000
+		if _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), 2*time.Hour)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		if waited := time.Since(began); waited < time.Hour || waited > time.Hour+time.Second {
+			t.Errorf("the job came after %v, not an hour", waited)
+		}
+		if n := e.ticks.Load(); n > 3 {
+			t.Errorf("%d ticks for one job that became due", n)
+		}
+	})
+}
+
+func TestRetryWaitsForItsBackoff(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		if _, err := e.Create(ctx, lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.Error, ExitCode: 500, Error: "no luck", DelayMs: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+		doc := status(t, e, jobs[0].ID)
+		if wait := doc.RunAt - e.Now(); doc.Status != job.Deferred || wait < 750 || wait > 1250 {
+			t.Fatalf("after an error: %+v, to run in %d ms", doc, wait)
+		}
+		if _, jobs, _, err = e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 0 {
+			t.Fatalf("claimed %d jobs during the backoff, %v", len(jobs), err)
+		}
+		if _, jobs, _, err = e.Claim(ctx, claimOf(1), time.Minute); err != nil || len(jobs) != 1 || jobs[0].RunAttempts != 2 {
+			t.Fatalf("claimed %+v after the backoff, %v", jobs, err)
+		}
+	})
+}
+
+// TestClaimOfTheDead: what is handed to a caller who has hung up goes back at once, without its lease running out.
+func TestClaimOfTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		if _, err := e.Create(t.Context(), lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.giveBack(&claimed)
+		_, jobs, _, err := e.Claim(t.Context(), claimOf(1), time.Second)
+		if err != nil || len(jobs) != 1 || jobs[0].RunAttempts != 1 {
+			t.Fatalf("claimed %+v, %v: the first claim should have been ungot", jobs, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { time.Sleep(time.Second); cancel() }()
+		if _, _, _, err := e.Claim(ctx, claimOf(1), time.Minute); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a claim whose caller hung up: %v", err)
+		}
+		if n := e.lot.size(); n != 0 {
+			t.Errorf("%d claims still parked", n)
+		}
+	})
+}
+
+func TestReadiness(t *testing.T) {
+	e, err := Open(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Ready(); !errors.Is(err, ErrNotReady) {
+		t.Errorf("ready before Run: %v", err)
+	}
+	if _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrNotReady) {
+		t.Errorf("create before Run: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("create after Run: %v", err)
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	if _, err := Open(Options{Dir: dir}); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second open: %v", err)
+	}
+}
