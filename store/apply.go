@@ -102,7 +102,7 @@ func (s *Store) makeQueue(client, typ string) *queue {
 	if q := s.queues.byName[queueName{client, typ}]; q != nil {
 		return q
 	}
-	q := &queue{id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now}
+	q := &queue{bounds: s.bounds, id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now}
 	s.meta.nextQueue++
 	s.queues.add(q)
 	s.touch(&q.dirty, q)
@@ -127,7 +127,7 @@ func (s *Store) pause(p job.Pause) *Paused {
 
 func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	c := &claim{seq: s.seq, at: s.now, runner: cmd.Runner}
-	c.leaseMs, c.tickledAt = cmd.LeaseMs, s.now
+	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
 	s.claims[c.seq] = c
 	left, room := cmd.Max, payloadRoom{limit: cmd.MaxBytes}
 	for left > 0 {
@@ -234,12 +234,13 @@ func (s *Store) admit(sp *span, claimID job.ID, runner string) job.Refusal {
 
 func (s *Store) complete(cmd job.Complete) *Ended {
 	result := &Ended{}
+	c := s.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names it
 	for i := range cmd.Outcomes {
 		o := &cmd.Outcomes[i]
 		result.Results = append(result.Results, s.endOne(&cmd, o))
 	}
 	if cmd.All != nil {
-		result.All, result.Refusal = s.endAll(&cmd)
+		result.All, result.Refusal = s.endAll(c, &cmd)
 	}
 	return result
 }
@@ -265,8 +266,7 @@ func (s *Store) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 }
 
 // endAll gives an outcome to all that a claim still holds, and counts the lines that have it.
-func (s *Store) endAll(cmd *job.Complete) (n int, refusal job.Refusal) {
-	c := s.claimByID(cmd.Claim)
+func (s *Store) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal) {
 	if c == nil {
 		return 0, job.ClaimLost
 	}
@@ -274,11 +274,11 @@ func (s *Store) endAll(cmd *job.Complete) (n int, refusal job.Refusal) {
 		return 0, job.RunnerDiffers
 	}
 	for _, r := range c.runs {
-		s.each(r.Batch, r.First, r.Last, func(sp span, first, last uint32) {
+		s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
 			switch {
 			case sp.claim != c.seq:
 			case sp.status == job.Active:
-				s.end(s.batch(r.Batch), sp, first, last, cmd.All)
+				s.end(b, sp, first, last, cmd.All)
 				n += int(last-first) + 1
 			case cmd.All.Same(sp.code, int(sp.exitCode)):
 				n += int(last-first) + 1
@@ -395,8 +395,13 @@ func (s *Store) tickle(t job.Tickle) *Tickled {
 	if r.held == 0 {
 		return &Tickled{Refusal: job.ClaimLost}
 	}
-	// What it holds is not touched: its timer rows look here when they come up, and only a shorter lease would be late.
-	r.tickledSeq, r.tickledAt, r.leaseMs = s.seq, s.now, t.LeaseMs
+	// What it holds is not touched: its timer rows look here when they come up.
+	r.tickledAt = s.now
+	if t.LeaseMs == 0 {
+		r.plainAt = s.now
+	} else {
+		r.until, r.untilSeq = max(r.until, s.now+t.LeaseMs), s.seq
+	}
 	s.touch(&r.dirty, r)
 	return &Tickled{Held: r.held}
 }
@@ -413,8 +418,8 @@ func (s *Store) tickleClaim(t job.Tickle) *Tickled {
 	if c.held < c.lines() {
 		for _, r := range c.runs {
 			s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
-				if sp.claim == c.seq {
-					return // held, or ended by this very claim
+				if sp.claim == c.seq || sp.status == job.Purged {
+					return // held, ended by this very claim, or gone
 				}
 				for line := first; line <= last; line++ {
 					result.Lost = append(result.Lost, JobResult{ID: job.NewID(b.at, b.seq, int(line)), Refusal: job.ClaimLost})
@@ -428,13 +433,6 @@ func (s *Store) tickleClaim(t job.Tickle) *Tickled {
 	}
 	s.renew(c, t.LeaseMs)
 	return result
-}
-
-// eachIfThere is each for lines whose batch may be gone.
-func (s *Store) eachIfThere(r Run, visit func(b *batch, sp span, first, last uint32)) {
-	if b := s.batch(r.Batch); b != nil {
-		s.each(r.Batch, r.First, r.Last, func(sp span, first, last uint32) { visit(b, sp, first, last) })
-	}
 }
 
 func (s *Store) tickleJobs(t job.Tickle) *Tickled {

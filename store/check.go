@@ -78,14 +78,17 @@ func (c *checker) keys(table byte) (keys []string) {
 }
 
 func (c *checker) run() {
-	m := decodeMeta(c.v.get(metaKey))
+	m := meta{nextQueue: 1} // of a new store
+	if value := c.v.get(metaKey); value != nil {
+		m = decodeMeta(value)
+	}
 	for _, key := range c.keys(batchTable) {
 		c.batch(readBatch(c.v, seqOfKey(key)))
 	}
 	c.orphans()
 	c.leases(&m)
 	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(u32At(key, 1), value)
+		q := decodeQueue(u32At(key, 1), value, &standardBounds)
 		if q.id >= m.nextQueue {
 			c.problem("queue %d is beyond the next number %d", q.id, m.nextQueue)
 		}

@@ -63,30 +63,26 @@ func (s *Store) leaseMoved(c *claim) {
 	}
 }
 
-// deadline returns when what the claim holds without leases of their own counts as abandoned, unless it is tickled. A tickle of
-// all that the runner holds, and a grace, count for it without being written to it.
-func (c *claim) deadline(r *runner, graceAt int64) int64 {
-	at := max(c.tickledAt, graceAt) + c.leaseMs
-	if r.tickledSeq > c.seq {
-		at = max(at, r.deadline(c.leaseMs))
+// deadline returns when what was tickled, a claim or a single line, counts as abandoned. A tickle of all that the runner holds,
+// and a grace, count for it without being written to it.
+//
+// Invariant: nothing brings a deadline closer but what moves its timer row, so that the row is never late.
+func (t tickled) deadline(r *runner, graceAt int64) int64 {
+	at := max(t.tickledAt, graceAt, r.plainAt) + t.leaseMs
+	if r.untilSeq > t.tickledSeq {
+		at = max(at, r.until)
 	}
 	return at
 }
 
-func (r *runner) deadline(leaseMs int64) int64 {
-	if r.leaseMs > 0 {
-		leaseMs = r.leaseMs
+// under returns the last tickle that reached a line of c with a lease of its own. A tickle of the claim without a lease is not
+// written to it: it keeps the one it has.
+func (o *override) under(c *claim) tickled {
+	t := o.tickled
+	if c.tickledSeq > t.tickledSeq {
+		t.tickledSeq, t.tickledAt = c.tickledSeq, c.tickledAt
 	}
-	return r.tickledAt + leaseMs
-}
-
-// deadline of a job with a lease of its own: the last tickle that reached it counts.
-func (o *override) deadline(r *runner, graceAt int64) int64 {
-	at := max(o.tickledAt, graceAt) + o.leaseMs
-	if r.tickledSeq > o.seq {
-		at = max(at, r.deadline(o.leaseMs))
-	}
-	return at
+	return t
 }
 
 // lines returns the number of lines that the claim handed out.
@@ -122,15 +118,15 @@ func (s *Store) retime(c *claim, at int64) {
 	s.touch(&c.dirty, c)
 }
 
-// renew gives all that the claim holds a full lease from now. A timer row may be early, so it only moves when the deadline came
-// closer: a tickle usually writes one row.
+// renew gives all that the claim holds a full lease from now: the given one or, with 0, what each has. A timer row may be early,
+// so it only moves when the deadline came closer: a tickle usually writes one row.
 func (s *Store) renew(c *claim, leaseMs int64) {
+	c.tickledSeq, c.tickledAt = s.seq, s.now
 	if leaseMs > 0 {
 		c.leaseMs = leaseMs
-	}
-	c.tickledAt = s.now
-	if c.overrides > 0 {
-		s.dropOverrides(c, overrideKey(c.seq, 0, 0), after(seqKey(overrideTable, c.seq)))
+		if c.overrides > 0 {
+			s.dropOverrides(c, overrideKey(c.seq, 0, 0), after(seqKey(overrideTable, c.seq)))
+		}
 	}
 	if due := c.tickledAt + c.leaseMs; c.timerAt == 0 || due < c.timerAt {
 		s.retime(c, due)
@@ -141,7 +137,7 @@ func (s *Store) renew(c *claim, leaseMs int64) {
 // renewLine gives one of several held lines a lease of its own.
 func (s *Store) renewLine(c *claim, seq uint64, line uint32, leaseMs int64) {
 	key := overrideKey(c.seq, seq, line)
-	o := override{leaseMs: c.leaseMs}
+	o := override{tickled: c.tickled}
 	if value := s.o.get(key); value != nil {
 		o = decodeOverride(value)
 	} else {
@@ -151,7 +147,7 @@ func (s *Store) renewLine(c *claim, seq uint64, line uint32, leaseMs int64) {
 	if leaseMs > 0 {
 		o.leaseMs = leaseMs
 	}
-	o.seq, o.tickledAt = s.seq, s.now
+	o.tickledSeq, o.tickledAt = s.seq, s.now
 	if due := o.tickledAt + o.leaseMs; o.timerAt == 0 || due < o.timerAt {
 		s.retimeLine(c, &o, seq, line, due)
 	}

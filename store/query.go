@@ -129,19 +129,15 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
 		if doc.Status != job.Active {
 			continue
 		}
-		tickledAt, tickledSeq := c.tickledAt, c.seq
-		doc.DeadlineAt, doc.LeaseMs = c.deadline(r, graceAt), c.leaseMs
+		t := c.tickled
 		if c.overrides > 0 {
 			if value := v.get(overrideKey(c.seq, b.seq, line)); value != nil {
 				o := decodeOverride(value)
-				tickledAt, tickledSeq = o.tickledAt, o.seq
-				doc.DeadlineAt, doc.LeaseMs = o.deadline(r, graceAt), o.leaseMs
+				t = o.under(c)
 			}
 		}
-		if r.tickledSeq > tickledSeq {
-			tickledAt = max(tickledAt, r.tickledAt)
-		}
-		doc.UpdatedAt = max(doc.UpdatedAt, tickledAt)
+		doc.DeadlineAt, doc.LeaseMs = t.deadline(r, graceAt), t.leaseMs
+		doc.UpdatedAt = max(doc.UpdatedAt, t.tickledAt, r.tickledAt)
 	}
 }
 

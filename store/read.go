@@ -92,22 +92,18 @@ func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) 
 	})
 }
 
-// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
-// single job's read is cheap.
-const pageBytes = 64 << 10
-
 // writePages cuts a framed body into pages of whole lines. The rows share the body's memory.
 func (s *Store) writePages(b *batch, body []byte) {
 	for line := uint32(0); line < b.lines; {
-		page, n := cutPage(b.frame, body, int(b.lines-line))
+		page, n := cutPage(b.frame, body, int(b.lines-line), s.bounds.pageBytes)
 		s.o.set(pageKey(b.seq, line+uint32(n)-1, line), page)
 		line += uint32(n)
 		body = body[len(page):]
 	}
 }
 
-// cutPage returns the first page of a framed body and the number of lines in it.
-func cutPage(frame job.Frame, body []byte, lines int) (page []byte, n int) {
+// cutPage returns the first page, of about the given size, of a framed body, and the number of lines in it.
+func cutPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n int) {
 	if frame == job.LineFrame {
 		if len(body) <= pageBytes {
 			return body, lines

@@ -96,10 +96,16 @@ type claim struct {
 	dirty, settling bool // on the Store's lists dirty and leases
 }
 
+// tickled is the last tickle that reached something, and how long it may go without another.
+type tickled struct {
+	tickledSeq uint64
+	tickledAt  int64
+	leaseMs    int64
+}
+
 // lease is the part of a claim that changes.
 type lease struct {
-	leaseMs   int64
-	tickledAt int64
+	tickled
 	timerAt   int64 // time of its timer row, at or before its deadline; 0: no timer row
 	held      int   // active lines
 	refs      int   // lines whose state names the claim
@@ -108,21 +114,22 @@ type lease struct {
 
 // override is the lease of one job that was tickled by itself.
 type override struct {
-	seq       uint64 // of the tickle
-	tickledAt int64
-	leaseMs   int64
-	timerAt   int64
+	tickled
+	timerAt int64
 }
 
 // runner is what is known of a runner while it holds something.
 type runner struct {
-	name       string
-	claims     int
-	held       int
-	tickledSeq uint64 // the last tickle of all it holds
-	tickledAt  int64
-	leaseMs    int64 // that came with it; 0: what each claim has
-	dirty      bool  // on the Store's list of that name
+	name      string
+	claims    int
+	held      int
+	tickledAt int64 // of the last tickle of all it holds
+	// Such a tickle only ever extends. Without a lease of its own, each job has the one it has from plainAt on; with one, none is
+	// abandoned before until, the latest end that was promised, if it was held at untilSeq, the last such promise.
+	plainAt  int64
+	until    int64
+	untilSeq uint64
+	dirty    bool // on the Store's list of that name
 }
 
 // effect is one move of a range of lines.
@@ -357,10 +364,19 @@ func decodeClaim(seq uint64, value []byte) *claim {
 	return &claim{seq: seq, at: d.int(), runner: d.text(), runs: decodeRuns(&d)}
 }
 
+func (t *tickled) encode(e *encoder) {
+	e.uint(t.tickledSeq)
+	e.int(t.tickledAt)
+	e.int(t.leaseMs)
+}
+
+func decodeTickled(d *decoder) tickled {
+	return tickled{tickledSeq: d.uint(), tickledAt: d.int(), leaseMs: d.int()}
+}
+
 func (l *lease) encode() []byte {
-	e := make(encoder, 0, 24)
-	e.int(l.leaseMs)
-	e.int(l.tickledAt)
+	e := make(encoder, 0, 32)
+	l.tickled.encode(&e)
 	e.int(l.timerAt)
 	e.uint(uint64(l.held))
 	e.uint(uint64(l.refs))
@@ -370,8 +386,7 @@ func (l *lease) encode() []byte {
 
 func decodeLease(value []byte) (l lease) {
 	d := decoder(value)
-	l.leaseMs = d.int()
-	l.tickledAt = d.int()
+	l.tickled = decodeTickled(&d)
 	l.timerAt = d.int()
 	l.held = int(d.uint())
 	l.refs = int(d.uint())
@@ -381,31 +396,31 @@ func decodeLease(value []byte) (l lease) {
 
 func (o *override) encode() []byte {
 	e := make(encoder, 0, 24)
-	e.uint(o.seq)
-	e.int(o.tickledAt)
-	e.int(o.leaseMs)
+	o.tickled.encode(&e)
 	e.int(o.timerAt)
 	return e
 }
 
 func decodeOverride(value []byte) override {
 	d := decoder(value)
-	return override{seq: d.uint(), tickledAt: d.int(), leaseMs: d.int(), timerAt: d.int()}
+	return override{tickled: decodeTickled(&d), timerAt: d.int()}
 }
 
 func (r *runner) encode() []byte {
 	e := make(encoder, 0, 24)
 	e.uint(uint64(r.claims))
 	e.uint(uint64(r.held))
-	e.uint(r.tickledSeq)
 	e.int(r.tickledAt)
-	e.int(r.leaseMs)
+	e.int(r.plainAt)
+	e.int(r.until)
+	e.uint(r.untilSeq)
 	return e
 }
 
 func decodeRunner(name string, value []byte) *runner {
 	d := decoder(value)
-	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledSeq: d.uint(), tickledAt: d.int(), leaseMs: d.int()}
+	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledAt: d.int(), plainAt: d.int(), until: d.int(),
+		untilSeq: d.uint()}
 }
 
 // A history row is attempts one after another, oldest first.

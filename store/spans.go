@@ -257,3 +257,20 @@ func (s *Store) each(seq uint64, first, last uint32, visit func(sp span, first, 
 		line = end + 1
 	}
 }
+
+// eachIfThere is each for lines whose batch may be gone, or go while they are visited.
+func (s *Store) eachIfThere(r Run, visit func(b *batch, sp span, first, last uint32)) {
+	for line := r.First; ; {
+		b := s.batch(r.Batch)
+		if b == nil {
+			return
+		}
+		sp := s.spanAt(r.Batch, line)
+		end := min(sp.last, r.Last)
+		visit(b, sp, line, end)
+		if end == r.Last {
+			return
+		}
+		line = end + 1
+	}
+}

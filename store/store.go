@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -32,6 +33,7 @@ type Options struct {
 	FS vfs.FS
 	// MemtableBytes and CacheBytes replace the sizes below in tests.
 	MemtableBytes, CacheBytes int
+	bounds                    *bounds // nil: standardBounds
 }
 
 const (
@@ -50,8 +52,9 @@ var (
 
 // Store keeps the state and its indexes. One goroutine applies; any may query.
 type Store struct {
-	db    *pebble.DB
-	cache *pebble.Cache
+	db     *pebble.DB
+	cache  *pebble.Cache
+	bounds *bounds
 
 	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
 	mu      sync.RWMutex
@@ -97,22 +100,37 @@ type cachedSpan struct {
 	span
 }
 
-// Bounds of the caches, after which they are dropped as a whole: simple, and refilled by a few seeks.
-const (
-	maxCachedSpans   = 200_000
-	maxCachedBatches = 50_000
-	maxCachedClaims  = 50_000
-)
+// bounds are the sizes past which something is dropped, cut or left for later. Tests shrink them, so that a few jobs do what
+// millions would.
+type bounds struct {
+	// Caches are dropped as a whole past these: simple, and refilled by a few seeks.
+	cachedSpans, cachedBatches, cachedClaims int
+	// Windows keep at most maxWindow keys; the first refill takes minWindow.
+	minWindow, maxWindow int
+	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
+	// single job's read is cheap. Invariant: part of the level, since it decides which rows there are.
+	pageBytes int
+	// tickRows bounds the rows that one tick writes; see tick. Invariant: part of the level.
+	tickRows int
+}
+
+var standardBounds = bounds{
+	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
+	minWindow: 4, maxWindow: 512,
+	pageBytes: 64 << 10,
+	tickRows:  4000,
+}
 
 // Open opens the store in dir, or makes it.
 func Open(dir string, o Options) (_ *Store, err error) {
 	defer catch(&err)
 	s := &Store{
-		queues:  newQueues(),
+		bounds:  cmp.Or(o.bounds, &standardBounds),
 		batches: map[uint64]*batch{},
 		claims:  map[uint64]*claim{},
 		runners: map[string]*runner{},
 	}
+	s.queues = newQueues()
 	s.dropSpans()
 	size := func(given, standard int) int64 {
 		if given > 0 {
@@ -177,7 +195,7 @@ func (s *Store) load(o Options) (err error) {
 	}
 	s.reseed()
 	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		s.queues.add(decodeQueue(u32At(key, 1), value))
+		s.queues.add(decodeQueue(u32At(key, 1), value, s.bounds))
 		return true
 	})
 	for _, q := range s.queues.byID {
@@ -186,7 +204,7 @@ func (s *Store) load(o Options) (err error) {
 			s.counts[status] += n
 		}
 	}
-	s.timers = storedWindow(string(timerTable), string(timerTable+1))
+	s.timers = storedWindow(s.bounds, string(timerTable), string(timerTable+1))
 	return nil
 }
 
@@ -382,16 +400,16 @@ func (s *Store) dropSpans() {
 }
 
 func (s *Store) trimCaches() {
-	if s.spans.Len() > maxCachedSpans {
+	if s.spans.Len() > s.bounds.cachedSpans {
 		s.dropSpans()
 	}
-	if len(s.batches) > maxCachedBatches {
+	if len(s.batches) > s.bounds.cachedBatches {
 		clear(s.batches)
 	}
-	if len(s.claims) > maxCachedClaims {
+	if len(s.claims) > s.bounds.cachedClaims {
 		clear(s.claims)
 	}
-	if len(s.runners) > maxCachedClaims {
+	if len(s.runners) > s.bounds.cachedClaims {
 		clear(s.runners)
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxTickSpans bounds the spans that one tick moves, so that a hundred thousand leases that run out together do not hold up the
-// claims and completions behind them. What is left is still due, and the next tick goes on there: the timer rows are the
-// position, and none other is kept.
-const maxTickSpans = 500
+// tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick stops when those it moved and
+// the details it wrote come to bounds.tickRows, so that a hundred thousand leases that run out together do not hold up the claims
+// and completions behind them. What is left is still due, and the next tick goes on there: the timer rows are the position, and
+// none other is kept.
+const tickSpanRows = 8
 
 // tick lets what is due happen, in the order of the times. Whether something is due is decided by the command's time when its
 // row is looked at, never by whether a tick came.
 func (s *Store) tick() {
-	for budget := maxTickSpans; budget > 0; {
+	for budget := s.bounds.tickRows; budget > 0; {
 		key := s.timers.first(&s.o)
 		if key == "" {
 			return
@@ -24,20 +25,20 @@ func (s *Store) tick() {
 		switch kind {
 		case runAtTimer:
 			s.promote(a, line)
-			budget--
+			budget -= tickSpanRows
 		case claimTimer:
 			budget -= s.expire(a, budget)
 		case overrideTimer:
 			s.expireLine(a, b, line)
-			budget--
+			budget -= tickSpanRows
 		case purgeTimer:
 			batch, sp := s.batch(a), s.spanAt(a, line)
 			s.purge(batch, sp, sp.first, sp.last)
-			budget--
+			budget -= tickSpanRows
 		case effectTimer:
 			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
 			s.dropTimer(key)
-			budget--
+			budget -= tickSpanRows
 		}
 	}
 }
@@ -53,12 +54,12 @@ func (s *Store) promote(seq uint64, line uint32) {
 	s.move(b, sp, sp.first, sp.last, next, due)
 }
 
-// expire abandons what a claim holds, at most budget spans of it, and returns how many spans it looked at (at least 1).
-func (s *Store) expire(seq uint64, budget int) (spans int) {
+// expire abandons what a claim holds, as far as budget goes, and returns about how many rows that wrote.
+func (s *Store) expire(seq uint64, budget int) (rows int) {
 	c := s.claim(seq)
 	if deadline := c.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
 		s.retime(c, deadline)
-		return 1
+		return tickSpanRows
 	}
 	var parts []Run // of lines without a lease of their own
 	for _, r := range c.runs {
@@ -68,15 +69,15 @@ func (s *Store) expire(seq uint64, budget int) (spans int) {
 			}
 		})
 	}
-	if len(parts) <= budget {
-		s.retime(c, 0)
-	} else {
-		parts = parts[:budget]
-	}
-	for _, r := range parts {
+	for i, r := range parts {
 		s.abandon(r)
+		rows += tickSpanRows + r.Lines() // a line has its history
+		if rows >= budget && i < len(parts)-1 {
+			return rows
+		}
 	}
-	return max(1, len(parts))
+	s.retime(c, 0)
+	return rows + tickSpanRows
 }
 
 // withoutOverride appends the parts of r whose lines have no lease of their own.
@@ -103,7 +104,7 @@ func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 	c := s.claim(claimSeq)
 	key := overrideKey(claimSeq, seq, line)
 	o := decodeOverride(s.o.get(key))
-	if deadline := o.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
+	if deadline := o.under(c).deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
 		s.retimeLine(c, &o, seq, line, deadline)
 		s.o.set(key, o.encode())
 		return
@@ -137,8 +138,13 @@ func (s *Store) purge(b *batch, sp span, first, last uint32) {
 			prefix := seqKey(table, b.seq)
 			s.o.cut(prefix, after(prefix))
 		}
-		for _, g := range b.groups { // each is one span by now
+		for _, g := range b.groups { // each is one span by now, which nobody counts any more
 			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
+			n := int64(g.last-g.first) + 1
+			q := s.queues.byID[g.queue-1]
+			q.counts[job.Purged] -= n
+			s.counts[job.Purged] -= n
+			s.touch(&q.dirty, q)
 		}
 		s.o.del(seqKey(batchTable, b.seq))
 		s.o.del(seqKey(countsTable, b.seq))

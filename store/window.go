@@ -12,18 +12,18 @@ type window struct {
 	all   bool
 	to    string // the range ends before this key
 	size  int    // how many keys the next refill takes
+	max   int    // how many keys it may hold
 }
 
-const (
-	minWindow = 4
-	maxWindow = 512
-)
-
 // newWindow is for a range that holds no key yet.
-func newWindow(to string) window { return window{all: true, to: to, size: minWindow} }
+func newWindow(b *bounds, to string) window {
+	return window{all: true, to: to, size: b.minWindow, max: b.maxWindow}
+}
 
 // storedWindow is for a range of the database that has not been looked at: from … to (not included).
-func storedWindow(from, to string) window { return window{bound: from, to: to, size: minWindow} }
+func storedWindow(b *bounds, from, to string) window {
+	return window{bound: from, to: to, size: b.minWindow, max: b.maxWindow}
+}
 
 // insert tells that key has come to life. It may be below everything else.
 func (w *window) insert(key string) {
@@ -39,7 +39,7 @@ func (w *window) insert(key string) {
 		}
 		w.keys = slices.Insert(w.keys, at, key)
 	}
-	if len(w.keys) > maxWindow {
+	if len(w.keys) > w.max {
 		half := len(w.keys) / 2
 		w.bound, w.all = w.keys[half], false
 		w.keys = w.keys[:half]
@@ -77,5 +77,5 @@ func (w *window) refill(o *overlay) {
 		w.keys = append(w.keys, key)
 		return true
 	})
-	w.size = min(2*w.size, maxWindow)
+	w.size = min(2*w.size, w.max)
 }
