@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const idleConnections = 9000
+
+// TestIdleConnections: nine thousand open connections that say nothing do not keep the server from its work.
+func TestIdleConnections(t *testing.T) {
+	if url := os.Getenv("DAYBOOK_IDLE_URL"); url != "" {
+		holdIdle(t, url)
+		return
+	}
+	if testing.Short() {
+		t.Skip("short: nine thousand connections take some seconds")
+	}
+	s := serve(t)
+	holder := exec.Command(os.Args[0], "-test.run", "^TestIdleConnections$", "-test.v")
+	holder.Env = append(os.Environ(), "DAYBOOK_IDLE_URL="+s.URL())
+	holder.Stderr = os.Stderr
+	release, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitLine(out, "held"); err != nil {
+		t.Fatal(err)
+	}
+	l := NewLoad(s.URL(), 1)
+	defer l.Close()
+	if err := l.Add(t.Context(), Lines(1000, 100)); err != nil {
+		t.Error(err)
+	}
+	if claim, _, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
+		t.Errorf("claim %q: %v", claim, err)
+	}
+	if err := release.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := holder.Wait(); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+}
+
+// holdIdle is the other process of TestIdleConnections: it opens connections, says so, and holds them until its input ends.
+func holdIdle(t *testing.T, url string) {
+	address := strings.TrimPrefix(url, "http://")
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
+	for len(open) < idleConnections {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatalf("connection %d: %v", len(open)+1, err)
+		}
+		open = append(open, c)
+	}
+	fmt.Println("held")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitLine reads until a line that holds text.
+func awaitLine(r io.Reader, text string) error {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no line %q", text)
+}
