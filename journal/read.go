@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Records yields the records from seq `from` to what was synced when the iteration began, from disk, in order. Fields and
+// Records yields the records from seq `from`, at least First(), to what was synced when the iteration began, in order. Fields and
 // Body of a record are valid until the next step. An error ends it: ErrCut if the volume has left, a *CorruptError at
 // damage, or what reading returned. It takes no lock while it reads, and never sees a record that is not durable.
 func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
@@ -17,15 +17,11 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		if from > bound {
 			return
 		}
-		if first := j.First(); from < first {
-			yield(Record{}, fmt.Errorf("read journal: %w: seq %d asked for, %d is the first", ErrCut, from, first))
-			return
-		}
-		w := walker{dir: j.o.Dir, bound: bound, proven: bound}
+		w := walker{dir: j.o.Dir, bound: bound}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
 		if first := j.First(); err != nil && from < first {
-			// Whatever it stumbled over, it was in a volume on its way out.
-			err = fmt.Errorf("read journal: %w while it was read: %d is the first now (%w)", ErrCut, first, err)
+			// Whatever it stumbled over was in a volume on its way out.
+			err = fmt.Errorf("read journal: %w: seq %d was asked for, %d is the first (%w)", ErrCut, from, first, err)
 		}
 		if err != nil {
 			yield(Record{}, err)
@@ -47,10 +43,9 @@ func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 
 // walker reads volumes in order.
 type walker struct {
-	dir    string
-	bound  uint64 // last seq to read; 0 means all there is
-	proven uint64 // every seq up to this is known to have been durable
-	buf    []byte
+	dir   string
+	bound uint64 // last seq to read, which is known to have been durable; 0 means all there is
+	buf   []byte
 }
 
 // errStop ends a walk early; it does not leave this file.
@@ -65,6 +60,9 @@ func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 	first := uint64(1)
 	if len(vols) > 0 {
 		first = vols[0].first
+	}
+	if w.bound != 0 && from < first {
+		return fmt.Errorf("read journal: %w: seq %d was asked for, %d is the first", ErrCut, from, first)
 	}
 	begin := 0
 	for begin+1 < len(vols) && vols[begin+1].first <= from {
@@ -94,7 +92,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	}
 	f := finding{
 		first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), complete: next > 0,
-		byRecord: w.proven,
+		byRecord: w.bound,
 		byCursor: first - 1, // none is known; this one witnesses nothing and stands in no row's way
 	}
 	begin := 0

@@ -63,6 +63,24 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestFormatDoc: the example in the document is a record.
+func TestFormatDoc(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "format-journal.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "    \\n#:create")
+	example, _, ok := strings.Cut(rest, "\n\n")
+	if !ok {
+		t.Fatal("the example is not where it was")
+	}
+	example = strings.ReplaceAll(example, "\n    ", "\n")
+	text := "\n#:create" + strings.ReplaceAll(example, "\\n", "") + "\n"
+	if _, err := ParseRecord([]byte(text)); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+}
+
 // TestGrep: what `grep -a '^#:'` finds in a segment are the header and end lines.
 func TestGrep(t *testing.T) {
 	var file []byte

@@ -1,0 +1,265 @@
+package journal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/wal"
+)
+
+// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the cut and
+// before anything can be read or appended.
+func TestOpenSyncsBeforeItReturns(t *testing.T) {
+	m, name := tailImage("body ")
+	m.seg(10, 10, 10, 12, 9, "")
+	last := filepath.Join(seqName(10), seqName(10))
+	m[last] = append(m[last], 1, 2, 3)
+	dir := m.write(t)
+	var calls []string
+	short := func(path string) string {
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rel
+	}
+	j, err := Open(Options{Dir: dir, Applied: 9, hooks: hooks{
+		syncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
+		truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },
+		openLog: func(path string, n int) (*wal.Log, error) {
+			calls = append(calls, "append")
+			return openLog(path, n)
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	truncated, appended := slices.Index(calls, "truncate"), slices.Index(calls, "append")
+	if truncated < 0 || appended != len(calls)-1 {
+		t.Fatal(calls)
+	}
+	for _, path := range []string{filepath.Join(seqName(1), seqName(1)), name, last, seqName(1), seqName(10), identityName, ".", ".."} {
+		if !slices.Contains(calls[truncated:appended], "sync "+path) {
+			t.Errorf("%s was not synced between the cut and the end of Open: %v", path, calls)
+		}
+	}
+}
+
+// TestOpenFailsOnFsync: what cannot be made durable is not accepted.
+func TestOpenFailsOnFsync(t *testing.T) {
+	m, _ := tailImage("body ")
+	dir := m.write(t)
+	if _, err := Open(Options{Dir: dir, hooks: hooks{syncFile: func(*os.File) error { return errDisk }}}); !errors.Is(err, errDisk) {
+		t.Fatal(err)
+	}
+	expect(t, startOnce(t, dir, 0), 9) // and the lock was given back
+}
+
+func TestLock(t *testing.T) {
+	j := mustOpen(t, Options{})
+	if _, err := Open(Options{Dir: j.o.Dir}); !errors.Is(err, ErrLocked) {
+		t.Fatal(err)
+	}
+	if _, err := GiveUp(j.o.Dir, 0); !errors.Is(err, ErrLocked) {
+		t.Fatal(err)
+	}
+	if _, err := Verify(j.o.Dir); err != nil {
+		t.Fatal("offline reading needs no lock:", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, Options{Dir: j.o.Dir})
+}
+
+func TestIdentity(t *testing.T) {
+	m, _ := tailImage("body ")
+	open := func(o Options) error {
+		j, err := Open(o)
+		if err == nil {
+			err = j.Close()
+		}
+		return err
+	}
+	t.Run("kept", func(t *testing.T) {
+		j := mustOpen(t, Options{Dir: filepath.Join(t.TempDir(), "a", "b")})
+		uuid := j.UUID()
+		if !identityForm.MatchString("daybook-journal v=1 uuid=" + uuid + "\n") {
+			t.Fatal(uuid)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if again := mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid}); again.UUID() != uuid {
+			t.Fatal(again.UUID())
+		}
+	})
+	t.Run("the store's", func(t *testing.T) {
+		if err := open(Options{Dir: m.write(t), StoreJournal: testUUID}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("foreign", func(t *testing.T) {
+		if err := open(Options{Dir: m.write(t), StoreJournal: strings.Repeat("0", 36)}); !errors.Is(err, ErrForeign) {
+			t.Fatal(err)
+		}
+	})
+	t.Run("empty directory, but the store remembers one", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := open(Options{Dir: dir, StoreJournal: testUUID}); !errors.Is(err, ErrForeign) {
+			t.Fatal(err)
+		}
+		if len(readImage(t, dir)) != 0 {
+			t.Fatal("a refused start has written something")
+		}
+	})
+	t.Run("lost", func(t *testing.T) {
+		m := m.clone()
+		delete(m, identityName)
+		if err := open(Options{Dir: m.write(t)}); !errors.Is(err, ErrForeign) {
+			t.Fatal(err)
+		}
+	})
+	t.Run("illegible", func(t *testing.T) {
+		m := m.clone()
+		m[identityName] = m[identityName][:20]
+		if err := open(Options{Dir: m.write(t)}); err == nil {
+			t.Fatal("accepted")
+		}
+	})
+}
+
+func TestClockAhead(t *testing.T) {
+	m := newImage()
+	now := time.Now().UnixMilli()
+	day := MaxClockAhead.Milliseconds()
+	put := func(at int64) string {
+		m := m.clone()
+		m[filepath.Join(seqName(1), seqName(1))] = entry(Record{Verb: "create", Seq: 1, At: at})
+		return m.write(t)
+	}
+	at := func(dir string, o Options) error {
+		o.Dir, o.Clock = dir, func() int64 { return now }
+		j, err := Open(o)
+		if err != nil {
+			return err
+		}
+		if j.Now() < j.LastAt() {
+			t.Error(j.Now(), j.LastAt())
+		}
+		return j.Close()
+	}
+	if err := at(put(now+day), Options{}); err != nil {
+		t.Fatal("at the limit:", err)
+	}
+	if err := at(put(now+day+1), Options{}); !errors.Is(err, ErrClockAhead) {
+		t.Fatal("one past it:", err)
+	}
+	if err := at(put(now+day+1), Options{AllowClockAhead: true}); err != nil {
+		t.Fatal(err)
+	}
+	// With the clock of this package, journal time goes on from the last record.
+	j := mustOpen(t, Options{Dir: put(now + 3_600_000)})
+	if off := j.Status().ClockOffset; j.Now() < now+3_600_000 || off < 50*time.Minute || off > time.Hour {
+		t.Fatal(j.Now()-now, off)
+	}
+}
+
+// TestTimeOfAnEmptyTailVolume: after a roll the last `at` is in the volume before.
+func TestTimeOfAnEmptyTailVolume(t *testing.T) {
+	m, _ := tailImage("body ")
+	m.seg(10, 10, 10, 9, 0, "")
+	if j := mustOpen(t, Options{Dir: m.write(t)}); j.LastAt() != 1009 {
+		t.Fatal(j.LastAt())
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no Dir":               {},
+		"SegmentBytes below 0": {Dir: "x", SegmentBytes: -1},
+		"SegmentBytes beyond":  {Dir: "x", SegmentBytes: maxSegmentOption + 1},
+		"VolumeBytes below 0":  {Dir: "x", VolumeBytes: -1},
+	} {
+		if j, err := Open(o); err == nil {
+			t.Errorf("%s: accepted: %v", name, j.Close())
+		}
+	}
+	o := Options{Dir: "x", SegmentBytes: maxSegmentOption}
+	if err := o.validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGiveUp: after it the journal starts with what was intact, and what was taken out is all there.
+func TestGiveUp(t *testing.T) {
+	m, name := tailImage("body ")
+	m.seg(10, 10, 10, 12, 9, "")
+	m.seg(13, 13, 13, 15, 12, "")
+	for last := uint64(0); last <= 15; last++ {
+		dir := m.write(t)
+		kept, err := GiveUp(dir, last)
+		if err != nil {
+			t.Fatal(last, err)
+		}
+		expect(t, startOnce(t, dir, 0), last)
+		n := 0
+		for _, data := range readImage(t, kept) {
+			n += len(data)
+		}
+		total := -len(m[identityName])
+		for _, data := range m {
+			total += len(data)
+		}
+		for i := uint64(1); i <= last; i++ {
+			for _, r := range recordsOf(m) {
+				if r.Seq == i {
+					total -= len(entry(r))
+				}
+			}
+		}
+		if n != total {
+			t.Fatalf("last %d: %d bytes kept of %d", last, n, total)
+		}
+	}
+	m[name][0] ^= 1 // record 5
+	dir := m.write(t)
+	if _, err := GiveUp(dir, 5); err == nil {
+		t.Fatal("record 5 is damaged")
+	}
+	if _, err := GiveUp(dir, 16); err == nil {
+		t.Fatal("there is no record 16")
+	}
+	for range 2 {
+		if _, err := GiveUp(dir, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, startOnce(t, dir, 0), 4)
+	if _, err := GiveUp(t.TempDir(), 0); !errors.Is(err, ErrCut) {
+		t.Fatal(err)
+	}
+}
+
+// recordsOf reads all records of an image, wherever they are.
+func recordsOf(m image) (out []Record) {
+	for name, data := range m {
+		first, ok := parseSeqName(filepath.Base(name))
+		if !ok {
+			continue
+		}
+		sc := scanner{data: data, next: first}
+		for sc.step() {
+			out = append(out, sc.rec)
+		}
+	}
+	return out
+}

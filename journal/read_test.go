@@ -1,0 +1,327 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func readAll(t *testing.T, j *Journal, from uint64) (seqs []uint64) {
+	t.Helper()
+	for r, err := range j.Records(from) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, r.Seq)
+	}
+	return seqs
+}
+
+// TestRecords reads from every seq, over segments and volumes, while the last bytes of the file are not durable.
+func TestRecords(t *testing.T) {
+	m, _ := tailImage("body ")
+	m.seg(10, 10, 10, 11, 9, "")
+	m.seg(10, 12, 12, 14, 11, "")
+	j := mustOpen(t, Options{Dir: m.write(t)})
+	for from := uint64(1); from <= 16; from++ {
+		got := readAll(t, j, from)
+		if len(got) != max(0, 15-int(from)) || len(got) > 0 && (got[0] != from || got[len(got)-1] != 14) {
+			t.Fatalf("from %d: %v", from, got)
+		}
+	}
+	// What lies behind synced is not looked at, whatever it is.
+	f, err := os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("half a gr"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, j, 1); len(got) != 14 {
+		t.Fatal(got)
+	}
+	// A reader that stops early.
+	for r, err := range j.Records(3) {
+		if err != nil || r.Seq != 3 {
+			t.Fatal(r, err)
+		}
+		break
+	}
+	n := 0
+	for _, err := range Scan(j.o.Dir, 13) {
+		var e *CorruptError
+		if err != nil && (!errors.As(err, &e) || e.Verdict != Cut || e.Seq != 15) {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 3 {
+		t.Fatal(n)
+	}
+}
+
+func TestScanOfNothing(t *testing.T) {
+	for range Scan(t.TempDir(), 1) {
+		t.Fatal("something")
+	}
+	for _, err := range Scan(filepath.Join(t.TempDir(), "none"), 1) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	rep, err := Verify(t.TempDir())
+	if err != nil || rep.First != 1 || rep.Last != 0 || rep.Verdict != Accept || rep.Damage != nil {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+}
+
+// TestRecordsWhileWriting reads all the time while segments and volumes come and go: every reader sees an unbroken row from
+// where it asked to what was synced, or that its volume was cut.
+func TestRecordsWhileWriting(t *testing.T) {
+	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
+	end := make(chan struct{})
+	ended := make(chan error, 3)
+	for i := range 2 {
+		go func() {
+			ended <- func() error {
+				for {
+					select {
+					case <-end:
+						return nil
+					default:
+					}
+					from, synced := r.First(), r.Synced()
+					if i == 1 {
+						from = max(from, synced-min(synced, 20))
+					}
+					next := from
+					for rec, err := range r.Records(from) {
+						if errors.Is(err, ErrCut) {
+							next = synced + 1
+							break
+						} else if err != nil {
+							return err
+						}
+						if rec.Seq != next {
+							return fmt.Errorf("seq %d, not %d", rec.Seq, next)
+						}
+						next++
+					}
+					if next <= synced {
+						return fmt.Errorf("ended at %d, %d was synced", next-1, synced)
+					}
+				}
+			}()
+		}()
+	}
+	go func() {
+		ended <- func() error {
+			for {
+				select {
+				case <-end:
+					return nil
+				default:
+					if _, err := r.Cut(r.Synced(), 20_000); err != nil {
+						return err
+					}
+				}
+			}
+		}()
+	}()
+	for i := range 2500 {
+		r.mustPut("create", strings.Repeat("z", i%200))
+	}
+	close(end)
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if r.First() == 1 {
+		t.Error("nothing was cut")
+	}
+	r.stop()
+}
+
+// volumesOf makes a journal of n volumes of three records each, and returns the size of each.
+func volumesOf(t *testing.T, n int) (image, int64) {
+	m := newImage()
+	var size int64
+	for i := range uint64(n) {
+		first := 3*i + 1
+		m.seg(first, first, first, first, first-1, "body")
+		m.seg(first, first+1, first+1, first+2, first, "body")
+		size = int64(len(m[filepath.Join(seqName(first), seqName(first))]) + len(m[filepath.Join(seqName(first), seqName(first+1))]))
+	}
+	return m, size
+}
+
+func TestCut(t *testing.T) {
+	m, size := volumesOf(t, 3) // 1–3, 4–6, 7–9
+	for _, c := range []struct {
+		name    string
+		applied uint64
+		retain  int64
+		first   uint64
+	}{
+		{"nothing applied", 0, 0, 1},
+		{"one short of the volume's end", 2, 0, 1},
+		{"the volume's end", 3, 0, 4},
+		{"never the tail", 9, 0, 7},
+		{"applied beyond synced", 100, 0, 7},
+		{"retain all", 9, 2 * size, 1},
+		{"retain one byte less", 9, 2*size - 1, 1},
+		{"retain one volume", 9, size, 4},
+		{"retain one byte more", 9, size + 1, 1},
+		{"retain a little", 9, 1, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := mustOpen(t, Options{Dir: m.write(t), Applied: min(c.applied, 9)})
+			removed, err := j.Cut(c.applied, c.retain)
+			if err != nil || j.First() != c.first || len(removed) != int(c.first-1)/3 {
+				t.Fatalf("first %d, removed %v, %v", j.First(), removed, err)
+			}
+			if got := readAll(t, j, c.first); uint64(len(got)) != 10-c.first {
+				t.Fatal(got)
+			}
+			for _, err := range j.Records(c.first - 1) {
+				if c.first > 1 && !errors.Is(err, ErrCut) {
+					t.Fatal(err)
+				}
+			}
+			vols, err := Volumes(j.o.Dir)
+			if err != nil || vols[0].First != c.first || !vols[len(vols)-1].Tail {
+				t.Fatal(vols, err)
+			}
+		})
+	}
+	t.Run("not the last volume that holds a record", func(t *testing.T) {
+		m := m.clone()
+		m.seg(10, 10, 10, 9, 0, "")
+		j := mustOpen(t, Options{Dir: m.write(t), Applied: 9})
+		if _, err := j.Cut(9, 0); err != nil || j.First() != 7 {
+			t.Fatal(j.First(), err)
+		}
+	})
+	t.Run("a removal that was interrupted is finished by the next start", func(t *testing.T) {
+		dir := m.write(t)
+		if err := os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)); err != nil {
+			t.Fatal(err)
+		}
+		j := mustOpen(t, Options{Dir: dir, Applied: 3})
+		if _, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix)); !errors.Is(err, fs.ErrNotExist) || j.First() != 4 {
+			t.Fatal(err, j.First())
+		}
+	})
+}
+
+func TestCutToArchive(t *testing.T) {
+	m, _ := volumesOf(t, 3)
+	archived := filepath.Join(t.TempDir(), "archive")
+	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
+	if _, err := j.Cut(9, 0); err != nil {
+		t.Fatal(err)
+	}
+	got := readImage(t, archived)
+	if len(got) != 4 {
+		t.Fatal(len(got))
+	}
+	for name, data := range got {
+		if !bytes.Equal(data, m[name]) {
+			t.Fatal(name)
+		}
+	}
+	// The archive reads like a journal.
+	n := 0
+	for _, err := range Scan(archived, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 6 {
+		t.Fatal(n)
+	}
+}
+
+// TestCutToAFullArchive: a volume that cannot be moved stays, and the next attempt moves it.
+func TestCutToAFullArchive(t *testing.T) {
+	m, _ := volumesOf(t, 3)
+	archived := t.TempDir()
+	taken := filepath.Join(archived, seqName(4))
+	if err := os.MkdirAll(filepath.Join(taken, "something else"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
+	removed, err := j.Cut(9, 0)
+	if err == nil || len(removed) != 1 || j.First() != 4 {
+		t.Fatal(removed, err, j.First())
+	}
+	if got := readAll(t, j, 4); len(got) != 6 {
+		t.Fatal(got)
+	}
+	if err := os.RemoveAll(taken); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Cut(9, 0); err != nil || j.First() != 7 {
+		t.Fatal(err, j.First())
+	}
+}
+
+// TestCopyVolume is the way to an archive on another file system.
+func TestCopyVolume(t *testing.T) {
+	m, _ := volumesOf(t, 1)
+	from, to := filepath.Join(m.write(t), seqName(1)), filepath.Join(t.TempDir(), seqName(1))
+	var h hooks
+	h.fill()
+	for range 2 { // the second finds what the first has made
+		if err := copyVolume(&h, from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, want := readImage(t, to), readImage(t, from)
+	for name := range want {
+		if !bytes.Equal(got[name], want[name]) {
+			t.Fatal(name)
+		}
+	}
+	rewrite(t, to, seqName(1), []byte("other"))
+	if err := copyVolume(&h, from, to); err == nil {
+		t.Fatal("something else was taken for the copy")
+	}
+}
+
+func TestLatency(t *testing.T) {
+	var l latency
+	if got := l.read(); got != (Latency{}) {
+		t.Fatal(got)
+	}
+	for i := range latencyBucket(1 << 30) {
+		low := time.Duration(0)
+		if i > 0 {
+			low = latencyBound(i - 1)
+		}
+		if got := latencyBucket(uint64(low / time.Microsecond)); got != i {
+			t.Fatalf("bucket %d begins at %s, which falls into %d", i, low, got)
+		}
+		if low > 4*time.Microsecond && latencyBound(i) > low+low/4 {
+			t.Fatalf("bucket %d from %s to %s", i, low, latencyBound(i))
+		}
+	}
+	for i := 1; i <= 1000; i++ {
+		l.add(time.Duration(i) * time.Microsecond)
+	}
+	got := l.read()
+	if got.Count != 1000 || got.Max != time.Millisecond || got.P50 < 500*time.Microsecond || got.P50 > 640*time.Microsecond || got.P99 < 990*time.Microsecond {
+		t.Fatalf("%+v", got)
+	}
+}
