@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -96,7 +97,10 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		if e.store.Pending() < maxCommitBytes && i < len(records)-1 {
 			continue
 		}
-		if err := e.store.Commit(); err != nil {
+		e.committing.Store(time.Now().UnixNano())
+		err = e.store.Commit()
+		e.committing.Store(0)
+		if err != nil {
 			return err
 		}
 		e.commits.Add(1)

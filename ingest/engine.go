@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -31,6 +32,7 @@ type Options struct {
 	// Of the parts, for tests.
 	Journal journal.Options
 	Store   store.Options
+	statfs  func(path string) (free, total uint64, err error)
 }
 
 // Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
@@ -42,6 +44,7 @@ type Engine struct {
 	journal *journal.Journal
 	over    *handover
 	lot     *lot
+	disk    *disk
 
 	state   atomic.Pointer[stateNote]
 	applied broadcast     // of commits
@@ -55,6 +58,9 @@ type Engine struct {
 	ticks      atomic.Uint64
 	graces     atomic.Uint64
 	overloaded atomic.Uint64
+	committing atomic.Int64 // when the running commit began, unix ns; 0: none runs
+	diskFree   atomic.Uint64
+	diskLow    atomic.Bool
 
 	// Claims that were applied for callers who had hung up, to be ungot.
 	strayMu sync.Mutex
@@ -79,8 +85,11 @@ func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.statfs == nil {
+		o.statfs = statfs
+	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), lot: newLot(),
+		o: o, log: o.Logger, over: newHandover(), lot: newLot(), disk: &disk{data: o.Dir, statfs: o.statfs},
 		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)
@@ -164,6 +173,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	})
 	parts.Go(func() { e.keepTime(ctx) })
 	parts.Go(func() { e.maintain(ctx) })
+	parts.Go(func() { e.watchDisk(ctx) })
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
 		cancel()
 		parts.Wait()
@@ -214,8 +224,14 @@ func (e *Engine) Ready() error {
 	if err := e.accepting(); err != nil {
 		return err
 	}
+	if began := e.committing.Load(); began != 0 && time.Since(time.Unix(0, began)) > maxCommitTime {
+		return fmt.Errorf("the store has not taken a commit since %v: is its disk full?", time.Unix(0, began).Format(time.TimeOnly))
+	}
 	return e.journal.Health()
 }
+
+// maxCommitTime is when a commit counts as blocked: Pebble on a full disk returns no error but waits.
+const maxCommitTime = 5 * time.Second
 
 // signal wakes the one who waits on a channel of capacity 1, or will.
 func signal(c chan struct{}) {

@@ -13,7 +13,13 @@ import (
 // start runs an engine on dir until the test ends, or stop is called. Its store must check at the end.
 func start(t testing.TB, dir string) (e *Engine, stop func()) {
 	t.Helper()
-	e, err := Open(Options{Dir: dir})
+	return startWith(t, Options{Dir: dir})
+}
+
+func startWith(t testing.TB, o Options) (e *Engine, stop func()) {
+	t.Helper()
+	dir := o.Dir
+	e, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func (e *Engine) maintain(ctx context.Context) {
 				}
 			}
 		case <-e.flushed:
-			e.cut()
+			e.cut(e.o.JournalRetain)
 		case <-ctx.Done():
 			return
 		}
@@ -29,14 +29,14 @@ func (e *Engine) maintain(ctx context.Context) {
 }
 
 // cut notes how far the store is on disk and gives up the journal before that, less what is to be retained.
-func (e *Engine) cut() {
+func (e *Engine) cut(retain int64) {
 	seq, err := e.store.Durable()
 	if err != nil {
 		e.log.Warn("cannot read the durable cursor; the journal stays", "error", err)
 		return
 	}
 	e.durable.Store(seq)
-	volumes, err := e.journal.Cut(seq, e.o.JournalRetain)
+	volumes, err := e.journal.Cut(seq, retain)
 	for _, v := range volumes {
 		e.log.Info("cut a volume from the journal", "volume", v.Path, "first", v.First, "last", v.Last)
 	}

@@ -70,6 +70,9 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return Receipt{}, err
 	}
+	if e.diskLow.Load() {
+		return Receipt{}, ErrDiskFull
+	}
 	if e.over.lag() > maxLag {
 		e.overloaded.Add(1)
 		return Receipt{}, ErrOverloaded
@@ -143,6 +146,9 @@ func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Recei
 
 // Complete ends runs; see job.Complete.
 func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
+	if e.diskLow.Load() && bulky(&c) {
+		return store.Ended{}, Receipt{}, ErrDiskFull
+	}
 	return decideAs[store.Ended](ctx, e, c)
 }
 

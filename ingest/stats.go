@@ -24,6 +24,9 @@ type Stats struct {
 	Journal JournalStats `json:"journal"`
 	Store   StoreStats   `json:"store"`
 
+	DiskFree uint64 `json:"disk_free_bytes"`
+	DiskLow  bool   `json:"disk_low"` // creates are refused
+
 	Ticks      uint64 `json:"ticks"`
 	Graces     uint64 `json:"graces"`
 	Overloaded uint64 `json:"creates_refused_overloaded"`
@@ -75,7 +78,8 @@ func (e *Engine) Stats() Stats {
 			SyncMaxUs: j.SyncLatency.Max.Microseconds(), InFlight: j.InFlightBytes, Failures: j.Failures, Repairs: j.Repairs,
 			LastError: j.LastError,
 		},
-		Store: StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.Load(), Level: totals.Level},
+		Store:    StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.Load(), Level: totals.Level},
+		DiskFree: e.diskFree.Load(), DiskLow: e.diskLow.Load(),
 		Ticks: e.ticks.Load(), Graces: e.graces.Load(), Overloaded: e.overloaded.Load(), Replayed: e.replayed.Load(),
 		Ready: true,
 	}
