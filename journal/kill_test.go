@@ -1,0 +1,132 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// killDir is set in the process that TestKill starts: this test binary, as a writer.
+const killDir = "DAYBOOK_JOURNAL_KILL_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		if err := writeUntilKilled(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// writeUntilKilled writes from several goroutines and prints every acknowledged seq and body length on a line, until its
+// standard output is gone or it is killed.
+func writeUntilKilled(dir string) error {
+	last := uint64(0)
+	if rep, err := Verify(dir); err == nil {
+		last = rep.Synced // a cursor that is proven, as a store's is
+	}
+	j, err := Open(Options{Dir: dir, SegmentBytes: 20_000, VolumeBytes: 100_000, Applied: last})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 9)
+	go func() { ended <- j.Run(ctx) }()
+	var mu sync.Mutex
+	for w := range 8 {
+		go func() {
+			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(w)))
+			for {
+				n := rng.IntN(5000)
+				a := make(chan answer, 1)
+				err := j.Propose(ctx, &Proposal{Lane: Lane(w % 2), Verb: "create", Body: []byte(strings.Repeat("k", n)),
+					Done: func(seq uint64, at int64, err error) { a <- answer{seq, at, err} }})
+				if err != nil {
+					ended <- err
+					return
+				}
+				got := <-a
+				if got.err == nil {
+					mu.Lock()
+					_, got.err = fmt.Printf("%d %d\n", got.seq, n)
+					mu.Unlock()
+				}
+				if got.err != nil {
+					ended <- got.err
+					return
+				}
+			}
+		}()
+	}
+	err = <-ended
+	cancel()
+	return err
+}
+
+// TestKill kills a writing process again and again, and finds everything it was told is stored. (The page cache outlives the
+// process, so this tests the opening, not the fsyncs; those have tests of their own.)
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	acked := make(map[uint64]int)
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			a, b, ok := strings.Cut(lines.Text(), " ")
+			seq, err := strconv.ParseUint(a, 10, 64)
+			size, err2 := strconv.Atoi(b)
+			if !ok || err != nil || err2 != nil {
+				break // the line it was killed in
+			}
+			acked[seq] = size
+			if n == 50+round*40 {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("the writer ended by itself")
+		}
+		expected := len(acked)
+		j := mustOpen(t, Options{Dir: dir})
+		for r, err := range j.Records(1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size, ok := acked[r.Seq]; ok {
+				if r.Verb != "create" || len(r.Body) != size {
+					t.Fatalf("round %d: seq %d is a %s of %d bytes, acknowledged were %d", round, r.Seq, r.Verb, len(r.Body), size)
+				}
+				expected--
+			}
+		}
+		if expected != 0 {
+			t.Fatalf("round %d: %d acknowledged records are gone", round, expected)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(acked) < 1000 {
+		t.Fatal(len(acked))
+	}
+}
