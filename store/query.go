@@ -65,14 +65,17 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, do
 		}
 		found[i].Client, found[i].Type = name.client, name.typ
 	}
-	at := 0
-	eachPayload(v, b, uint32(found[0].ID.Line()), uint32(found[len(found)-1].ID.Line()), func(line uint32, payload []byte) bool {
-		if uint32(found[at].ID.Line()) == line {
+	for at := 0; at < len(found); { // stretch by stretch, since purged lines between them may have no page
+		line, n := found[at].ID.Line(), 1
+		for at+n < len(found) && found[at+n].ID.Line() == line+n {
+			n++
+		}
+		eachPayload(v, b, uint32(line), uint32(line+n-1), func(_ uint32, payload []byte) bool {
 			found[at].Payload = append([]byte{}, payload...)
 			at++
-		}
-		return at < len(found)
-	})
+			return true
+		})
+	}
 	s.addClaims(v, b, found)
 	if b.details {
 		addDetails(v, b, found)

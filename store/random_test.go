@@ -99,7 +99,7 @@ func playSeed(t *testing.T, seed uint64) {
 	for _, st := range steps {
 		fmt.Fprintln(&list, st)
 	}
-	t.Errorf("seed %d (again: go test ./store -run TestRandom -seed %d): %v\nshortest found, times from %d, options %+v:\n%sfails with: %v",
+	t.Errorf("seed %d (again: go test ./store -run TestRandom -seed %d): %v\nshortest found, times from %d, %+v:\n%sfails with: %v",
 		seed, seed, err, startAt, g.options.bounds, &list, shortest)
 }
 
@@ -235,19 +235,24 @@ func (p *player) watchTick(st step) (did func(*modelJob) bool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cost := 0
+	cost, largest, gone := 0, 0, map[Run]bool{}
 	for _, e := range entries {
 		for line := e.run.First; line <= e.run.Last; line++ {
 			if b := p.m.batchOf(e.run.Batch); b != nil {
 				moved[b.id.WithLine(int(line))] = true
 			}
 		}
+		if e.reason == purged && gone[e.run] {
+			continue // abandoned for good and not to be kept
+		}
 		cost += tickSpanRows
 		if e.reason == abandoned {
+			gone[e.run] = true
 			cost += e.run.Lines()
+			largest = max(largest, e.run.Lines())
 		}
 	}
-	if most := p.s.bounds.tickRows + tickSpanRows + job.MaxClaimJobs; cost > most {
+	if most := p.s.bounds.tickRows + tickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
 	// What became pending or was purged is first in order of time, but for retries of what was abandoned just now.
@@ -530,7 +535,15 @@ type generator struct {
 func newGenerator(seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt, m: newModel(0)}
 	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
+	g.options.bounds = &bounds{
+		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000),
+		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000),
+		pageBytes: oneOf(g, 1, 20, 60, 1<<16), tickRows: oneOf(g, 1, 9, 30, 4000),
+	}
 	g.length = 20 + g.IntN(100)
+	if g.some(5) {
+		g.length *= 4
+	}
 	return g
 }
 
@@ -545,7 +558,7 @@ func (g *generator) steps() (steps []step) {
 		g.at += g.pass()
 		st := step{seq: g.seq, at: g.at, cmd: g.command()}
 		if _, tick := st.cmd.(job.Tick); tick && g.some(80) {
-			st.backlogs = 200
+			st.backlogs = seqStride - 1
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
