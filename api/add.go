@@ -1,0 +1,122 @@
+package api
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// maxListedIDs bounds the ids that the answer to a bulk post spells out; they are consecutive, so that first and last do as well.
+const maxListedIDs = 1000
+
+// add answers POST /add, which names the queue in its query.
+func (s *Server) add(c echo.Context) error {
+	a, err := queryAttributes(c.Request().URL.RawQuery, false)
+	if err != nil {
+		return err
+	}
+	return s.addLines(c, &a)
+}
+
+// addToQueue answers POST /{client}/job/{type}/add.
+func (s *Server) addToQueue(c echo.Context) error {
+	a, err := queryAttributes(c.Request().URL.RawQuery, true)
+	if err != nil {
+		return err
+	}
+	client, typ := c.Param("client"), c.Param("type")
+	a.Client, a.Type = &client, &typ
+	return s.addLines(c, &a)
+}
+
+// addLines is the fast lane: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
+// nothing happens but the search for its newline.
+func (s *Server) addLines(c echo.Context, a *attributes) error {
+	g, err := s.group(a)
+	if err != nil {
+		return err
+	}
+	body, err := s.readBulk(c)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	lines, n, longest := job.TrimLines(body.bytes)
+	if longest > job.MaxPayloadBytes {
+		return payloadTooLarge(longest)
+	}
+	if n == 0 {
+		return answerAdded(c, ingest.Receipt{}, 0)
+	}
+	g.Lines, g.Kind = n, job.Text
+	receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
+		Groups: []job.Group{g}, Frame: job.LineFrame, Longest: longest, Payloads: lines,
+	})
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	return answerAdded(c, receipt, n)
+}
+
+func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
+	if prefers(c.Request(), mimeText) {
+		return answerIDs(c, r, n)
+	}
+	at := buffer()
+	b := append(*at, `{"batch_id":`...)
+	var first, last job.ID
+	if n > 0 {
+		first, last = job.NewID(r.At, r.Seq, 0), job.NewID(r.At, r.Seq, n-1)
+	}
+	b = appendID(b, first)
+	b = append(b, `,"count":`...)
+	b = strconv.AppendInt(b, int64(n), 10)
+	b = append(b, `,"first_id":`...)
+	b = appendID(b, first)
+	b = append(b, `,"last_id":`...)
+	b = appendID(b, last)
+	if n <= maxListedIDs {
+		b = append(b, `,"job_ids":[`...)
+		for i := range n {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, '"')
+			b = job.NewID(r.At, r.Seq, i).AppendText(b)
+			b = append(b, '"')
+		}
+		b = append(b, ']')
+	}
+	b = append(b, "}\n"...)
+	err := answer(c, http.StatusCreated, mimeJSON, b)
+	putBuffer(at, b)
+	return err
+}
+
+// answerIDs writes the ids one a line, piece by piece: those of the longest batch take 150 MB.
+func answerIDs(c echo.Context, r ingest.Receipt, n int) error {
+	const lineBytes, piece = 37, 1000
+	w := c.Response()
+	h := w.Header()
+	h.Set(echo.HeaderContentType, mimeText)
+	h.Set(echo.HeaderContentLength, strconv.Itoa(n*lineBytes))
+	w.WriteHeader(http.StatusCreated)
+	var b bytes.Buffer
+	b.Grow(min(n, piece) * lineBytes)
+	for i := 0; i < n; {
+		b.Reset()
+		for end := min(i+piece, n); i < end; i++ {
+			b.Write(append(job.NewID(r.At, r.Seq, i).AppendText(b.AvailableBuffer()), '\n'))
+		}
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Defaults are the attributes of jobs whose creator does not say. The zero value is job's own defaults.
+type Defaults struct {
+	MaxAttempts int
+	LeaseMs     int64
+	RetentionMs int64 // negative: gone at once
+	Backoff     job.Backoff
+}
+
+func (d Defaults) filled() (Defaults, error) {
+	if d.MaxAttempts == 0 {
+		d.MaxAttempts = job.DefaultMaxAttempts
+	}
+	if d.LeaseMs == 0 {
+		d.LeaseMs = job.DefaultLeaseMs
+	}
+	if d.RetentionMs == 0 {
+		d.RetentionMs = job.DefaultRetentionMs
+	}
+	d.RetentionMs = max(d.RetentionMs, 0)
+	if d.Backoff == (job.Backoff{}) {
+		d.Backoff = job.Backoff{InitialMs: job.DefaultBackoffMs, FactorMilli: job.DefaultBackoffMilli, MaxMs: job.DefaultBackoffMaxMs}
+	}
+	g := job.Group{MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RetentionMs: d.RetentionMs, Backoff: d.Backoff}
+	return d, checkGroup(&g)
+}
+
+// attributes are what a create may say about its jobs beside their payloads; nil is the default.
+type attributes struct {
+	Client      *string `json:"client"`
+	Type        *string `json:"type"`
+	RunAt       *int64  `json:"run_at"`
+	DelayMs     *int64  `json:"delay_ms"`
+	Priority    *int64  `json:"priority"`
+	MaxAttempts *int64  `json:"max_attempts"`
+	Backoff     backoff `json:"backoff"`
+	LeaseMs     *int64  `json:"lease_ms"`
+	RetentionMs *int64  `json:"retention_ms"`
+}
+
+type backoff struct {
+	InitialMs   *int64 `json:"initial_ms"`
+	FactorMilli *int64 `json:"factor_milli"`
+	MaxMs       *int64 `json:"max_ms"`
+}
+
+// group makes the attributes of jobs created now, with every default filled in: the applier has no configuration.
+func (s *Server) group(a *attributes) (job.Group, error) {
+	g := job.Group{
+		Client: job.DefaultName, Type: job.DefaultName, Priority: job.DefaultPriority,
+		MaxAttempts: s.defaults.MaxAttempts, LeaseMs: s.defaults.LeaseMs, RetentionMs: s.defaults.RetentionMs, Backoff: s.defaults.Backoff,
+	}
+	set(&g.Client, a.Client)
+	set(&g.Type, a.Type)
+	set(&g.RunAt, a.RunAt)
+	set(&g.LeaseMs, a.LeaseMs)
+	set(&g.RetentionMs, a.RetentionMs)
+	set(&g.Backoff.InitialMs, a.Backoff.InitialMs)
+	set(&g.Backoff.FactorMilli, a.Backoff.FactorMilli)
+	set(&g.Backoff.MaxMs, a.Backoff.MaxMs)
+	if a.Priority != nil {
+		if err := job.CheckRange("priority", *a.Priority, 0, job.MaxPriority); err != nil {
+			return g, badField("priority", err)
+		}
+		g.Priority = int(*a.Priority)
+	}
+	if a.MaxAttempts != nil {
+		if err := job.CheckRange("max_attempts", *a.MaxAttempts, 1, job.MaxAttempts); err != nil {
+			return g, badField("max_attempts", err)
+		}
+		g.MaxAttempts = int(*a.MaxAttempts)
+	}
+	if err := job.CheckName("client", g.Client); err != nil {
+		return g, badField("client", err)
+	}
+	if s.reserved[g.Client] {
+		return g, badRequest("client", fmt.Sprintf("client must not be %q, which begins a route of this server", g.Client))
+	}
+	if err := job.CheckName("type", g.Type); err != nil {
+		return g, badField("type", err)
+	}
+	if a.DelayMs != nil {
+		if a.RunAt != nil {
+			return g, badRequest("delay_ms", "delay_ms and run_at exclude each other")
+		}
+		if err := job.CheckRange("delay_ms", *a.DelayMs, 0, job.MaxDelayMs); err != nil {
+			return g, badField("delay_ms", err)
+		}
+		if *a.DelayMs > 0 {
+			g.RunAt = s.engine.Now() + *a.DelayMs
+		}
+	}
+	return g, checkGroup(&g)
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// checkGroup checks the numbers of a group that have not been looked at yet.
+func checkGroup(g *job.Group) error {
+	for _, f := range [...]struct {
+		name      string
+		n, lo, hi int64
+	}{
+		{"run_at", g.RunAt, 0, job.MaxTimeMs},
+		{"max_attempts", int64(g.MaxAttempts), 1, job.MaxAttempts},
+		{"lease_ms", g.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs},
+		{"retention_ms", g.RetentionMs, 0, job.MaxDelayMs},
+		{"backoff.initial_ms", g.Backoff.InitialMs, 0, job.MaxDelayMs},
+		{"backoff.factor_milli", g.Backoff.FactorMilli, 1000, job.MaxFactorMilli},
+		{"backoff.max_ms", g.Backoff.MaxMs, 0, job.MaxDelayMs},
+	} {
+		if f.n < f.lo || f.n > f.hi {
+			return badField(f.name, job.CheckRange(f.name, f.n, f.lo, f.hi))
+		}
+	}
+	return nil
+}
+
+// queryAttributes reads attributes from the query of the fast lane. names says which parameters name the queue; they are not
+// there when the path does.
+func queryAttributes(rawQuery string, named bool) (a attributes, err error) {
+	if rawQuery == "" {
+		return a, nil
+	}
+	values, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return a, badRequest("", "the query cannot be read: "+shortened(err.Error()))
+	}
+	for key, list := range values {
+		if len(list) > 1 {
+			return a, badRequest(shortened(key), fmt.Sprintf("%s is there twice", shortened(key)))
+		}
+		value := list[0]
+		if !named {
+			switch key {
+			case "client":
+				a.Client = &value
+				continue
+			case "jobtype":
+				a.Type = &value
+				continue
+			}
+		}
+		to := a.number(key)
+		if to == nil {
+			return a, badRequest(shortened(key), fmt.Sprintf("parameter %s is not known here", shortened(key)))
+		}
+		if *to, err = wholeNumber(key, value); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// number is where the query parameter of that name goes, or nil.
+func (a *attributes) number(key string) **int64 {
+	switch key {
+	case "run_at":
+		return &a.RunAt
+	case "delay_ms":
+		return &a.DelayMs
+	case "priority":
+		return &a.Priority
+	case "max_attempts":
+		return &a.MaxAttempts
+	case "backoff_initial_ms":
+		return &a.Backoff.InitialMs
+	case "backoff_factor_milli":
+		return &a.Backoff.FactorMilli
+	case "backoff_max_ms":
+		return &a.Backoff.MaxMs
+	case "lease_ms":
+		return &a.LeaseMs
+	case "retention_ms":
+		return &a.RetentionMs
+	}
+	return nil
+}
+
+// wholeNumber reads a decimal without leading zeros or plus sign, as JSON would have it.
+func wholeNumber(field, text string) (*int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return nil, badRequest(field, fmt.Sprintf("%s must be a whole number of 64 bits, not %q", field, shortened(text)))
+	}
+	return &n, nil
+}

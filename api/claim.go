@@ -1,0 +1,258 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// claimRequest is the body of POST /jobs/claim.
+type claimRequest struct {
+	RunnerID *string        `json:"runner_id"`
+	Max      *int64         `json:"max"`
+	Clients  []string       `json:"clients"`
+	Types    []string       `json:"types"`
+	LeaseMs  *int64         `json:"lease_ms"`
+	WaitMs   *int64         `json:"wait_ms"`
+	MaxBytes *int64         `json:"max_bytes"`
+	Complete jsontext.Value `json:"complete"`
+}
+
+func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) {
+	cmd = job.Claim{Max: 1, Clients: r.Clients, Types: r.Types, MaxBytes: job.DefaultClaimBytes}
+	if r.RunnerID == nil {
+		return cmd, 0, badRequest("runner_id", "runner_id is missing")
+	}
+	cmd.Runner = *r.RunnerID
+	if err := job.CheckText("runner_id", cmd.Runner, 1, job.MaxRunnerBytes); err != nil {
+		return cmd, 0, badField("runner_id", err)
+	}
+	if r.Max != nil {
+		if err := job.CheckRange("max", *r.Max, 1, job.MaxClaimJobs); err != nil {
+			return cmd, 0, badField("max", err)
+		}
+		cmd.Max = int(*r.Max)
+	}
+	if err := checkNames("clients", r.Clients); err != nil {
+		return cmd, 0, err
+	}
+	if err := checkNames("types", r.Types); err != nil {
+		return cmd, 0, err
+	}
+	if r.LeaseMs != nil {
+		if err := job.CheckRange("lease_ms", *r.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
+			return cmd, 0, badField("lease_ms", err)
+		}
+		cmd.LeaseMs = *r.LeaseMs
+	}
+	if r.MaxBytes != nil {
+		if err := job.CheckRange("max_bytes", *r.MaxBytes, 1, job.MaxClaimBytes); err != nil {
+			return cmd, 0, badField("max_bytes", err)
+		}
+		cmd.MaxBytes = *r.MaxBytes
+	}
+	if r.WaitMs != nil {
+		if err := job.CheckRange("wait_ms", *r.WaitMs, 0, job.MaxWaitMs); err != nil {
+			return cmd, 0, badField("wait_ms", err)
+		}
+		wait = time.Duration(*r.WaitMs) * time.Millisecond
+	}
+	return cmd, wait, nil
+}
+
+func checkNames(field string, names []string) error {
+	if len(names) > job.MaxClaimNames {
+		return badRequest(field, fmt.Sprintf("%s holds at most %d names, not %d", field, job.MaxClaimNames, len(names)))
+	}
+	for i, name := range names {
+		place := item(field, i)
+		if err := job.CheckName(place, name); err != nil {
+			return badField(place, err)
+		}
+	}
+	return nil
+}
+
+// completion reads what is to be reported first: a list of outcomes, or one of the objects of POST /jobs/complete.
+func (r *claimRequest) completion() (done completion, err error) {
+	const field = "complete"
+	switch r.Complete.Kind() {
+	case jsontext.KindBeginArray:
+		var items []outcomeItem
+		if err := decodeValue(field, r.Complete, &items); err != nil {
+			return done, err
+		}
+		return listed(field, items, job.ID{}, "")
+	case jsontext.KindBeginObject:
+		var all completeRequest
+		if err := decodeValue(field, r.Complete, &all); err != nil {
+			return done, err
+		}
+		done, err := all.completion()
+		if err != nil {
+			return done, inside(field, err)
+		}
+		return done, nil
+	}
+	return done, badRequest(field, "complete must be a list of outcomes or an object")
+}
+
+// claim answers POST /jobs/claim. What it reports is applied first and answered in any case; only the claim may wait.
+func (s *Server) claim(c echo.Context) error {
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	var r claimRequest
+	err = decodeObject(body.bytes, &r)
+	body.release() // now, since a claim may wait for a minute
+	if err != nil {
+		return err
+	}
+	cmd, wait, err := r.command()
+	if err != nil {
+		return err
+	}
+	if absent(r.Complete) {
+		return s.claimOnly(c, cmd, wait, r.Max == nil)
+	}
+	done, err := r.completion()
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	ended, seq, err := s.end(ctx, &done)
+	if err != nil {
+		return err
+	}
+	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait)
+	if claimErr != nil && ctx.Err() != nil {
+		return claimErr // nobody is there to read the results
+	}
+	if seq = max(seq, claimSeq); seq > 0 {
+		setSeq(c, seq)
+	}
+
+	at := buffer()
+	b := append(*at, `{"results":`...)
+	b = appendJobResults(b, ended.Results)
+	if done.all {
+		b = append(b, `,"ended":`...)
+		b = strconv.AppendInt(b, int64(ended.All), 10)
+		if ended.Refusal != job.Granted {
+			b = append(b, `,"complete_refused":{`...)
+			b = append(appendRefusal(b, ended.Refusal), '}')
+		}
+	}
+	if claimErr != nil {
+		p := problemOf(claimErr)
+		s.logFailure(c, p, claimErr)
+		b = append(b, `,"claim_refused":{"code":`...)
+		b = appendText(b, p.code)
+		b = append(b, `,"detail":`...)
+		b = append(appendText(b, p.detail), '}')
+	}
+	b = append(b, ',')
+	return s.answerClaim(c, at, b, &claimed, jobs)
+}
+
+// claimOnly answers a claim that reports nothing.
+func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
+	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait)
+	if err != nil {
+		return err
+	}
+	if seq > 0 {
+		setSeq(c, seq)
+	}
+	if len(jobs) == 0 {
+		return c.NoContent(http.StatusNoContent)
+	}
+	if single {
+		return s.handedOut(c, &claimed, answerJob(c, http.StatusOK, &jobs[0]))
+	}
+	at := buffer()
+	return s.answerClaim(c, at, append(*at, '{'), &claimed, jobs)
+}
+
+// hand makes the claim. A server that drains ends its wait.
+func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration) (store.Claimed, []job.Job, uint64, error) {
+	if wait > 0 {
+		waiting, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stop := context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })
+		defer stop()
+		ctx = waiting
+	}
+	claimed, jobs, receipt, err := s.engine.Claim(ctx, cmd, wait)
+	if err != nil && context.Cause(ctx) == errShuttingDown {
+		err = errShuttingDown
+	}
+	return claimed, jobs, receipt.Seq, err
+}
+
+// answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
+// with one job a line.
+func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *store.Claimed, jobs []job.Job) error {
+	f, kind := inJSON, mimeJSON
+	if prefers(c.Request(), mimeNDJSON) {
+		f, kind = inLines, mimeNDJSON
+	}
+	size := len(b) + 256
+	for i := range jobs {
+		size += jobTextBytes + len(jobs[i].Payload)
+	}
+	if cap(b) < size {
+		b = append(make([]byte, 0, size), b...)
+	}
+	b = append(b, `"claim_id":`...)
+	if len(jobs) == 0 {
+		b = append(b, `null,"lease_ms":null`...)
+	} else {
+		b = appendID(b, claimed.Claim)
+		b = append(b, `,"lease_ms":`...)
+		b = strconv.AppendInt(b, claimed.LeaseMs, 10)
+	}
+	if f == inLines {
+		b = append(b, "}\n"...)
+		for i := range jobs {
+			b = append(appendJob(b, &jobs[i], f), '\n')
+		}
+	} else {
+		b = append(b, `,"jobs":[`...)
+		for i := range jobs {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJob(b, &jobs[i], f)
+		}
+		b = append(b, "]}\n"...)
+	}
+	err := answer(c, http.StatusOK, kind, b)
+	putBuffer(at, b)
+	return s.handedOut(c, claimed, err)
+}
+
+// handedOut gives jobs back whose answer could not be written: the runner that was to have them is gone, and without this they would
+// wait for their lease to run out.
+func (s *Server) handedOut(c echo.Context, claimed *store.Claimed, failed error) error {
+	ctx := c.Request().Context()
+	if failed == nil && ctx.Err() == nil || claimed.Claim.IsZero() {
+		return failed
+	}
+	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{
+		Claim: claimed.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1},
+	})
+	if err != nil {
+		s.log.Error().Err(err).Stringer("claim_id", claimed.Claim).Msg("jobs of a runner that is gone stay claimed until their lease ends")
+	}
+	return failed
+}

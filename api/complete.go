@@ -1,0 +1,174 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// complete answers POST /jobs/{id}/complete.
+func (s *Server) complete(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var r struct {
+		outcomeFields
+		fences
+	}
+	if err := decodeObject(body.bytes, &r); err != nil {
+		return err
+	}
+	o, err := r.outcome()
+	if err != nil {
+		return err
+	}
+	return s.endOne(c, id, o, &r.fences)
+}
+
+// release answers POST /jobs/{id}/release.
+func (s *Server) release(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var r struct {
+		How     *string `json:"how"`
+		DelayMs *int64  `json:"delay_ms"`
+		fences
+	}
+	if err := decodeObject(body.bytes, &r); err != nil {
+		return err
+	}
+	o := job.Outcome{DelayMs: -1}
+	if r.How == nil {
+		return badRequest("how", "how is missing: retry, unget or archive")
+	}
+	switch *r.How {
+	case "retry":
+		o.Code = job.Retry
+	case "unget":
+		o.Code = job.Unget
+	case "archive":
+		o.Code = job.OK
+	default:
+		return badRequest("how", fmt.Sprintf("how %q is none of retry, unget, archive", shortened(*r.How)))
+	}
+	o.ExitCode = o.Code.DefaultExitCode()
+	if r.DelayMs != nil {
+		if o.Code != job.Retry {
+			return badRequest("delay_ms", "delay_ms goes only with retry")
+		}
+		if err := job.CheckRange("delay_ms", *r.DelayMs, 0, job.MaxDelayMs); err != nil {
+			return badField("delay_ms", err)
+		}
+		o.DelayMs = *r.DelayMs
+	}
+	return s.endOne(c, id, o, &r.fences)
+}
+
+// endOne gives one job its outcome and answers with its document.
+func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences) error {
+	runner, err := f.runner()
+	if err != nil {
+		return err
+	}
+	o.ID = id
+	ended, receipt, err := s.engine.Complete(c.Request().Context(), job.Complete{Claim: f.ClaimID, Runner: runner, Outcomes: []job.Outcome{o}})
+	if err != nil {
+		return err
+	}
+	result := ended.Results[0]
+	if err := refused(result.Refusal); err != nil {
+		return err
+	}
+	return s.answerChanged(c, receipt, id, result.Status)
+}
+
+// completeMany answers POST /jobs/complete.
+func (s *Server) completeMany(c echo.Context) error {
+	body, err := s.readJSON(c, s.control, true)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var done completion
+	lines := isNDJSON(c.Request())
+	if lines {
+		done, err = outcomeLines(body.bytes)
+	} else {
+		var r completeRequest
+		if err = decodeObject(body.bytes, &r); err == nil {
+			done, err = r.completion()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	ended, seq, err := s.end(c.Request().Context(), &done)
+	if err != nil {
+		return err
+	}
+	if err := refused(ended.Refusal); err != nil {
+		return err
+	}
+	if seq > 0 {
+		setSeq(c, seq)
+	}
+
+	at := buffer()
+	b, kind := *at, mimeJSON
+	if lines {
+		kind = mimeNDJSON
+		for i := range ended.Results {
+			b = append(appendJobResult(b, &ended.Results[i]), '\n')
+		}
+	} else {
+		b = append(b, '{')
+		if done.all {
+			b = append(b, `"ended":`...)
+			b = strconv.AppendInt(b, int64(ended.All), 10)
+			b = append(b, ',')
+		}
+		b = append(b, `"results":`...)
+		b = append(appendJobResults(b, ended.Results), "}\n"...)
+	}
+	err = answer(c, http.StatusOK, kind, b)
+	putBuffer(at, b)
+	return err
+}
+
+// end carries out a completion and returns the results of all its commands together, with the position of the last one. A command
+// that fails after others were applied leaves the whole unknown: repeating it tells.
+func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
+	for _, cmd := range done.commands {
+		ended, receipt, err := s.engine.Complete(ctx, cmd)
+		if err != nil {
+			if n := len(all.Results); n > 0 {
+				p := *problemOf(err)
+				p.fate, p.detail = unknown, fmt.Sprintf("the first %d outcomes were applied, then: %s", n, p.detail)
+				return all, seq, &p
+			}
+			return all, seq, err
+		}
+		all.Results = append(all.Results, ended.Results...)
+		all.All, all.Refusal, seq = ended.All, ended.Refusal, receipt.Seq
+	}
+	return all, seq, nil
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+var strict = json.RejectUnknownMembers(true)
+
+// decodeObject reads one JSON object into a struct, strictly: see docs/api.md. Errors are problems that name the field.
+func decodeObject(text []byte, into any) error {
+	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
+		return badRequest("", "the body is empty where a JSON object is wanted")
+	} else if first[0] != '{' {
+		return badRequest("", "the body is not a JSON object")
+	}
+	return decodeValue("", text, into)
+}
+
+// decodeValue reads one JSON value, strictly. Fields are named below the prefix.
+func decodeValue(prefix string, text []byte, into any) error {
+	err := json.Unmarshal(text, into, strict)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.SemanticError](err); ok {
+		field := fieldName(prefix, e.JSONPointer)
+		switch {
+		case errors.Is(e.Err, json.ErrUnknownName):
+			return badRequest(field, fmt.Sprintf("field %s is not known here", field))
+		case errors.Is(e.Err, job.ErrBadID):
+			return badID(field)
+		case e.JSONValue != nil && e.JSONKind == jsontext.KindNumber:
+			return badRequest(field, fmt.Sprintf("%s must be %s, not %s", field, wanted(e.GoType), shortened(string(e.JSONValue))))
+		case e.JSONKind == jsontext.KindString && e.GoType == reflect.TypeFor[[]byte]():
+			return badRequest(field, field+" is not base64 with its padding")
+		}
+		return badRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), wanted(e.GoType), kindText(e.JSONKind)))
+	}
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		field := fieldName(prefix, e.JSONPointer)
+		if errors.Is(e.Err, jsontext.ErrDuplicateName) {
+			return badRequest(field, fmt.Sprintf("field %s is there twice", field))
+		}
+		return badRequest(field, fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+	}
+	return badRequest("", "the body is not valid JSON: "+shortened(err.Error()))
+}
+
+// fieldName writes a JSON pointer as people would: outcomes[3].job_id.
+func fieldName(prefix string, p jsontext.Pointer) string {
+	b := []byte(prefix)
+	for token := range p.Tokens() {
+		if n, err := strconv.ParseUint(token, 10, 32); err == nil && len(b) > 0 {
+			b = append(b, '[')
+			b = strconv.AppendUint(b, n, 10)
+			b = append(b, ']')
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, '.')
+		}
+		b = append(b, shortened(token)...)
+	}
+	return string(b)
+}
+
+func named(field string) string {
+	if field == "" {
+		return "the body"
+	}
+	return field
+}
+
+// shortened bounds what an answer repeats of a request.
+func shortened(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func wanted(t reflect.Type) string {
+	if t == nil {
+		return "another type"
+	}
+	if t == reflect.TypeFor[job.ID]() {
+		return "an id"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int64:
+		return "a whole number of 64 bits"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		if t == reflect.TypeFor[[]byte]() {
+			return "a string"
+		}
+		return "a list"
+	}
+	return "an object"
+}
+
+func kindText(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindString:
+		return "a string"
+	case jsontext.KindNumber:
+		return "a number"
+	case jsontext.KindBeginArray:
+		return "a list"
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "true or false"
+	}
+	return "null"
+}
+
+// absent reports whether an optional value is not there; null is the same as absent.
+func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
+
+// content is the stored form of a payload or output that came as a JSON value: a string as its text, anything else as sent.
+func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
+	if v.Kind() != jsontext.KindString {
+		return job.JSON, v, nil
+	}
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if err != nil {
+		return job.Nothing, nil, badRequest(field, fmt.Sprintf("%s is not a valid string: %s", field, shortened(err.Error())))
+	}
+	return job.Text, text, nil
+}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// Engine is what the API needs of the running queue; *ingest.Engine is it. Reads wait until the state includes what was synced
+// when they were called, and at least minSeq.
+type Engine interface {
+	Create(ctx context.Context, c *job.Create) (ingest.Receipt, error)
+	Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error)
+	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
+	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
+	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)
+
+	Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error)
+	Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error)
+	Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error)
+	Queues(ctx context.Context, minSeq uint64, client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)
+
+	// These never wait. Now is the journal's time, unix ms, by which jobs are stamped.
+	Now() int64
+	Stats() ingest.Stats
+	Ready() error
+}

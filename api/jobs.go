@@ -1,0 +1,90 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// job answers GET /jobs/{id}.
+func (s *Server) job(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	minSeq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	j, err := s.engine.Job(c.Request().Context(), minSeq, id)
+	if err != nil {
+		return err
+	}
+	return answerJob(c, http.StatusOK, &j)
+}
+
+// batch answers GET /batches/{id}.
+func (s *Server) batch(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	minSeq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	batch, err := s.engine.Batch(c.Request().Context(), minSeq, id)
+	if errors.Is(err, job.NotFound) {
+		return &problem{status: http.StatusNotFound, code: "batch_not_found", detail: "no such batch, or all of it has been purged"}
+	}
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, mimeJSON, append(appendBatch(nil, &batch), '\n'))
+}
+
+// answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.
+func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
+	setSeq(c, r.Seq)
+	j, err := s.engine.Job(c.Request().Context(), r.Seq, id)
+	if errors.Is(err, job.NotFound) { // retention 0: gone already
+		return answer(c, http.StatusOK, mimeJSON, append(appendGone(nil, id, status), '\n'))
+	}
+	if err != nil {
+		return after(err)
+	}
+	return answerJob(c, http.StatusOK, &j)
+}
+
+// pathID is the id in the path.
+func pathID(c echo.Context) (job.ID, error) {
+	text := c.Param("id")
+	if strings.Contains(text, "/") { // the router gives a last parameter the rest of the path
+		return job.ID{}, routeNotFound()
+	}
+	id, err := job.ParseID(text)
+	if err != nil {
+		return id, badID("id")
+	}
+	return id, nil
+}
+
+// minSeq is the position that a read waits for, beside all that was synced when it came.
+func minSeq(c echo.Context) (uint64, error) {
+	const header = "Daybook-Min-Seq"
+	values := c.Request().Header[header]
+	if len(values) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(values[0], 10, 64)
+	if err != nil || len(values) > 1 {
+		return 0, badRequest(header, header+" must be one whole number, a Daybook-Seq that an answer gave")
+	}
+	return n, nil
+}

@@ -1,0 +1,179 @@
+package api
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// What /metrics shows stands in docs/metrics.md, which a test compares with it. No label has more values than the source code
+// names: routes, statuses, classes; never a client, a type or a runner, of which there may be a million.
+
+// metrics are the figures of the HTTP side, and the way to those of the engine.
+type metrics struct {
+	page        echo.HandlerFunc
+	connections atomic.Int64
+	routes      map[routeKey]*routeMetrics
+	unrouted    *routeMetrics
+}
+
+type routeKey struct{ method, path string }
+
+// routeMetrics are the series of one route, looked up once.
+type routeMetrics struct {
+	classes  [6]prometheus.Counter // by the first digit of the status
+	duration prometheus.Observer
+	hot      bool
+}
+
+func newMetrics(s *Server, routes []route) *metrics {
+	registry := prometheus.NewRegistry()
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "daybook_http_requests_total", Help: "Requests answered, by route and class of status.",
+	}, []string{"method", "route", "class"})
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "daybook_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer; a claim's wait included.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"method", "route"})
+	m := &metrics{routes: map[routeKey]*routeMetrics{}}
+	of := func(method, path string, hot bool) *routeMetrics {
+		r := &routeMetrics{duration: durations.WithLabelValues(method, path), hot: hot}
+		for class := 1; class < len(r.classes); class++ {
+			r.classes[class] = requests.WithLabelValues(method, path, strconv.Itoa(class)+"xx")
+		}
+		return r
+	}
+	for _, r := range routes {
+		m.routes[routeKey{r.method, r.path}] = of(r.method, r.path, r.hot)
+	}
+	m.unrouted = of("none", "none", false)
+	registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		requests, durations, &engineCollector{s},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "daybook_http_connections", Help: "Open connections, idle ones included.",
+		}, func() float64 { return float64(m.connections.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "daybook_http_body_bytes_in_flight", Help: "Bytes of request bodies in memory.",
+			ConstLabels: prometheus.Labels{"lane": "bulk"},
+		}, func() float64 { return float64(s.bulk.used()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "daybook_http_body_bytes_in_flight", Help: "Bytes of request bodies in memory.",
+			ConstLabels: prometheus.Labels{"lane": "control"},
+		}, func() float64 { return float64(s.control.used()) }),
+	)
+	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
+	return m
+}
+
+// promLog has what promhttp cannot tell a scraper in the log.
+type promLog struct{ s *Server }
+
+func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
+
+func (s *Server) metricsPage(c echo.Context) error { return s.metrics.page(c) }
+
+// observe counts a request.
+func (r *routeMetrics) observe(status int, took time.Duration) {
+	r.classes[min(max(status/100, 1), 5)].Inc()
+	r.duration.Observe(took.Seconds())
+}
+
+// engineCollector shows the figures of ingest.Stats, all of one moment.
+type engineCollector struct{ s *Server }
+
+// figure is one metric of the engine: how Prometheus is told, and where its values come from.
+type figure struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	values func(*ingest.Stats, func(value float64, label ...string))
+}
+
+func gauge(name, help string, value func(*ingest.Stats) float64) figure {
+	return single(prometheus.GaugeValue, name, help, value)
+}
+
+func counter(name, help string, value func(*ingest.Stats) float64) figure {
+	return single(prometheus.CounterValue, name, help, value)
+}
+
+func single(kind prometheus.ValueType, name, help string, value func(*ingest.Stats) float64) figure {
+	return figure{prometheus.NewDesc(name, help, nil, nil), kind, func(s *ingest.Stats, emit func(float64, ...string)) { emit(value(s)) }}
+}
+
+func labelled(name, help, label string, values func(*ingest.Stats, func(float64, ...string))) figure {
+	return figure{prometheus.NewDesc(name, help, []string{label}, nil), prometheus.GaugeValue, values}
+}
+
+var figures = []figure{
+	labelled("daybook_watermark_seq", "Positions in the journal: appended ≥ synced ≥ applied ≥ flushed.", "mark",
+		func(s *ingest.Stats, emit func(float64, ...string)) {
+			emit(float64(s.Appended), "appended")
+			emit(float64(s.Synced), "synced")
+			emit(float64(s.Applied), "applied")
+			emit(float64(s.Flushed), "flushed")
+		}),
+	labelled("daybook_jobs", "Jobs of all queues, by status.", "status",
+		func(s *ingest.Stats, emit func(float64, ...string)) {
+			for _, status := range job.Statuses {
+				emit(float64(s.Jobs[status.String()]), status.String())
+			}
+		}),
+	gauge("daybook_queues", "Queues that exist.", func(s *ingest.Stats) float64 { return float64(s.Queues) }),
+	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),
+	gauge("daybook_ready", "1 while changes are taken.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),
+	gauge("daybook_lag_commands", "Commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),
+	gauge("daybook_lag_bytes", "Bytes of the commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagBytes) }),
+	gauge("daybook_clock_offset_seconds", "How far the journal's time is ahead of the wall clock.", func(s *ingest.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }),
+	counter("daybook_creates_refused_overloaded_total", "Creates refused because ingestion lags.", func(s *ingest.Stats) float64 { return float64(s.Overloaded) }),
+	counter("daybook_ticks_total", "Ticks journaled: moments at which something was due.", func(s *ingest.Stats) float64 { return float64(s.Ticks) }),
+	counter("daybook_graces_total", "Times that all leases were given their full length again.", func(s *ingest.Stats) float64 { return float64(s.Graces) }),
+	counter("daybook_replayed_commands_total", "Commands applied by the replay at the start.", func(s *ingest.Stats) float64 { return float64(s.Replayed) }),
+	gauge("daybook_journal_bytes", "Bytes of the journal on disk.", func(s *ingest.Stats) float64 { return float64(s.Journal.Bytes) }),
+	gauge("daybook_journal_volumes", "Volumes of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Volumes) }),
+	gauge("daybook_journal_in_flight_bytes", "Bytes of commands between proposal and hand-over.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
+	labelled("daybook_journal_sync_seconds", "How long an fsync of the journal takes, of the recent ones.", "quantile",
+		func(s *ingest.Stats, emit func(float64, ...string)) {
+			emit(float64(s.Journal.SyncP50Us)/1e6, "0.5")
+			emit(float64(s.Journal.SyncP99Us)/1e6, "0.99")
+			emit(float64(s.Journal.SyncMaxUs)/1e6, "1")
+		}),
+	counter("daybook_journal_records_total", "Records written.", func(s *ingest.Stats) float64 { return float64(s.Journal.Records) }),
+	counter("daybook_journal_groups_total", "Groups of records written, each by one write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Groups) }),
+	counter("daybook_journal_syncs_total", "Fsyncs of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Syncs) }),
+	counter("daybook_journal_written_bytes_total", "Bytes written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Written) }),
+	counter("daybook_journal_failures_total", "Writes or fsyncs of the journal that failed.", func(s *ingest.Stats) float64 { return float64(s.Journal.Failures) }),
+	counter("daybook_journal_repairs_total", "Repairs of the journal after a failed write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Repairs) }),
+	gauge("daybook_store_bytes", "Bytes of the store on disk.", func(s *ingest.Stats) float64 { return float64(s.Store.Bytes) }),
+	counter("daybook_store_commits_total", "Commits of the store.", func(s *ingest.Stats) float64 { return float64(s.Store.Commits) }),
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range figures {
+		ch <- f.desc
+	}
+}
+
+func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
+	stats := c.s.engine.Stats()
+	for _, f := range figures {
+		f.values(&stats, func(value float64, label ...string) {
+			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, label...)
+		})
+	}
+}

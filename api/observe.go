@@ -1,0 +1,96 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/rs/zerolog"
+)
+
+// around wraps every request, those without a route included: guard, handler, answer to a refusal, metrics, access log.
+func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		err := s.handle(c, next)
+		var p *problem
+		if err != nil {
+			p = problemOf(err)
+			if p.status == http.StatusMethodNotAllowed && p.allow == "" { // the router's own
+				p.allow, _ = c.Get(echo.ContextKeyHeaderAllow).(string)
+			}
+			answerProblem(c, p)
+		}
+		took := time.Since(start)
+		m := s.metrics.of(c)
+		status := c.Response().Status
+		if p != nil && p.status == statusClientGone {
+			status = statusClientGone
+		}
+		m.observe(status, took)
+		s.logAccess(c, m, status, took, p, err)
+		return nil
+	}
+}
+
+// handle runs guard and handler; a panic becomes an error with its stack.
+func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if e, ok := r.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+				panic(r) // net/http's way to drop a connection
+			}
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	if err := s.guard(c); err != nil {
+		return err
+	}
+	return next(c)
+}
+
+func (m *metrics) of(c echo.Context) *routeMetrics {
+	if r := m.routes[routeKey{c.Request().Method, c.Path()}]; r != nil {
+		return r
+	}
+	return m.unrouted
+}
+
+// logAccess writes one line per request: successes of hot routes at debug level, other answers at info, failures of the server as
+// errors with their cause. Paths hold names and ids; queries and bodies never go into the log.
+func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took time.Duration, p *problem, err error) {
+	level := zerolog.InfoLevel
+	switch {
+	case p != nil && p.code == "internal":
+		level = zerolog.ErrorLevel
+	case status >= http.StatusInternalServerError:
+		level = zerolog.WarnLevel
+	case m.hot && status < http.StatusBadRequest, status == statusClientGone:
+		level = zerolog.DebugLevel
+	}
+	e := s.log.WithLevel(level)
+	if level < s.log.GetLevel() || level < zerolog.GlobalLevel() || e == nil {
+		return
+	}
+	r := c.Request()
+	e = e.Str("method", r.Method).Str("route", c.Path()).Str("path", r.URL.Path).Int("status", status).Dur("took_ms", took).
+		Int64("bytes_out", c.Response().Size).Str("remote", r.RemoteAddr)
+	if r.ContentLength >= 0 {
+		e = e.Int64("bytes_in", r.ContentLength)
+	}
+	if p != nil {
+		e = e.Str("code", p.code)
+	}
+	if err != nil && level >= zerolog.WarnLevel {
+		e = e.AnErr("error", err)
+	}
+	e.Msg("request")
+}
+
+// logFailure writes the cause of a refusal that an answer only mentions.
+func (s *Server) logFailure(c echo.Context, p *problem, err error) {
+	s.log.Warn().Str("route", c.Path()).Str("code", p.code).AnErr("error", err).Msg("claim refused after its outcomes were applied")
+}

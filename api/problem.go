@@ -1,0 +1,209 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// fate is what became of the change that a refused request asked for; the field `outcome` of a problem.
+type fate string
+
+const (
+	notStored fate = "not_stored"
+	stored    fate = "stored"
+	unknown   fate = "unknown"
+)
+
+// problem is a refusal on its way to the client (RFC 9457). Its code is stable; see the table in docs/api.md.
+type problem struct {
+	status int
+	code   string
+	detail string
+	field  string // which field was wrong, where one was
+	fate   fate   // empty: not stored
+	allow  string // of a 405
+	lost   []store.JobResult
+}
+
+func (p *problem) Error() string { return p.code + ": " + p.detail }
+
+// The codes that handlers refuse with by themselves.
+const (
+	codeBadRequest  = "bad_request"
+	codeBadID       = "bad_id"
+	codeTooLarge    = "body_too_large"
+	codeOverloaded  = "overloaded"
+	codeUnsupported = "unsupported_media_type"
+	codeShutdown    = "shutting_down"
+)
+
+func badRequest(field, detail string) *problem {
+	return &problem{status: http.StatusBadRequest, code: codeBadRequest, field: field, detail: detail}
+}
+
+// badField is badRequest with what one of job's checks had to say; nil stays nil.
+func badField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return badRequest(field, err.Error())
+}
+
+func badID(field string) *problem {
+	return &problem{status: http.StatusBadRequest, code: codeBadID, field: field, detail: job.ErrBadID.Error()}
+}
+
+func routeNotFound() *problem {
+	return &problem{status: http.StatusNotFound, code: "route_not_found", detail: "there is no such route"}
+}
+
+func methodNotAllowed(allow string) *problem {
+	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: "this route wants another method", allow: allow}
+}
+
+// refused tells a job rule's refusal; Granted is no problem.
+func refused(r job.Refusal) error {
+	status := http.StatusConflict
+	switch r {
+	case job.Granted:
+		return nil
+	case job.NotFound, job.QueueNotFound:
+		status = http.StatusNotFound
+	case job.NotActive:
+		status = http.StatusBadRequest
+	case job.TooManyQueues:
+		status = http.StatusTooManyRequests
+	}
+	return &problem{status: status, code: r.Code(), detail: r.Error()}
+}
+
+// errShuttingDown ends the wait of parked claims when the server drains.
+var errShuttingDown = errors.New("the server is shutting down")
+
+// statusClientGone is what logs and metrics show for a request whose client hung up; nobody reads the answer.
+const statusClientGone = 499
+
+// known maps what the engine returns beside refusals of package job. The first match counts.
+var known = []struct {
+	err    error
+	status int
+	code   string
+	fate   fate
+}{
+	{errShuttingDown, http.StatusServiceUnavailable, codeShutdown, notStored},
+	{ingest.ErrClosed, http.StatusServiceUnavailable, codeShutdown, notStored},
+	{ingest.ErrUnknown, http.StatusServiceUnavailable, "writes_failed", unknown},
+	{ingest.ErrNotStored, http.StatusServiceUnavailable, "writes_failed", notStored},
+	{ingest.ErrWritesFailed, http.StatusServiceUnavailable, "writes_failed", notStored},
+	{ingest.ErrNotReady, http.StatusServiceUnavailable, "not_ready", notStored},
+	{ingest.ErrStale, http.StatusServiceUnavailable, "not_ready", notStored},
+	{ingest.ErrOverloaded, http.StatusTooManyRequests, codeOverloaded, notStored},
+	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
+	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", notStored},
+	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
+	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},
+}
+
+// problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is an
+// internal error, whose text goes to the log and not to the client.
+func problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if r, ok := errors.AsType[job.Refusal](err); ok && r != job.Granted {
+		return refused(r).(*problem)
+	}
+	if errors.Is(err, context.Canceled) && !errors.Is(err, errShuttingDown) {
+		p := &problem{status: statusClientGone, code: "client_gone", detail: "the client hung up", fate: unknown}
+		if errors.Is(err, ingest.ErrNotStored) {
+			p.fate = notStored
+		}
+		return p
+	}
+	for _, k := range known {
+		if !errors.Is(err, k.err) {
+			continue
+		}
+		p := &problem{status: k.status, code: k.code, detail: err.Error(), fate: k.fate}
+		if k.code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
+			p.status, p.code = http.StatusInsufficientStorage, "disk_full"
+		}
+		return p
+	}
+	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
+		switch e.Code {
+		case http.StatusNotFound:
+			return routeNotFound()
+		case http.StatusMethodNotAllowed:
+			return methodNotAllowed("")
+		}
+	}
+	return &problem{status: http.StatusInternalServerError, code: "internal", detail: "the server failed; its log tells why", fate: unknown}
+}
+
+// after is the problem of a request whose change is stored, though what was to follow it failed.
+func after(err error) *problem {
+	p := *problemOf(err)
+	p.fate = stored
+	return &p
+}
+
+// retryAfter is the answer to "when again": the causes of 429 and 503 pass within a second or are worth asking about as often.
+const retryAfter = "1"
+
+// answerProblem writes p, unless the answer has begun.
+func answerProblem(c echo.Context, p *problem) {
+	w := c.Response()
+	if w.Committed {
+		return
+	}
+	h := w.Header()
+	if p.allow != "" {
+		h.Set(echo.HeaderAllow, p.allow)
+	}
+	if p.status == http.StatusTooManyRequests || p.status == http.StatusServiceUnavailable {
+		h.Set(echo.HeaderRetryAfter, retryAfter)
+	}
+	// A failed write means that the client is gone; the access log has the request all the same.
+	_ = answer(c, p.status, "application/problem+json", appendProblem(make([]byte, 0, 512), p))
+}
+
+func appendProblem(b []byte, p *problem) []byte {
+	title := http.StatusText(p.status)
+	if title == "" {
+		title = "Client Closed Request"
+	}
+	b = append(b, `{"type":"about:blank","title":`...)
+	b = appendText(b, title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = append(b, `,"code":`...)
+	b = appendText(b, p.code)
+	b = append(b, `,"detail":`...)
+	b = appendText(b, strings.TrimSpace(p.detail))
+	b = append(b, `,"outcome":`...)
+	if p.fate == "" {
+		b = appendText(b, string(notStored))
+	} else {
+		b = appendText(b, string(p.fate))
+	}
+	if p.field != "" {
+		b = append(b, `,"field":`...)
+		b = appendText(b, p.field)
+	}
+	if p.lost != nil {
+		b = append(b, `,"lost":`...)
+		b = appendLost(b, p.lost)
+	}
+	return append(b, '}')
+}

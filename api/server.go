@@ -1,0 +1,137 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/rs/zerolog"
+)
+
+// Options are how a server is made. Engine must be given; the zero value of the rest works.
+type Options struct {
+	Engine   Engine
+	Defaults Defaults
+	// Hosts are the names, beside loopback and the address of the connection, that a request's Host may have.
+	Hosts []string
+	Log   zerolog.Logger
+	Build Version
+}
+
+// Server answers the HTTP API.
+type Server struct {
+	engine   Engine
+	defaults Defaults
+	log      zerolog.Logger
+	build    Version
+
+	echo     *echo.Echo
+	hosts    map[string]bool
+	reserved map[string]bool   // client names that would hide a route
+	literal  map[string]string // method of each path without parameters
+	metrics  *metrics
+
+	bulk, control *budget
+
+	draining context.Context // done when the server stops taking its time
+	drain    context.CancelFunc
+}
+
+// New returns a server that is not listening yet; see Handler and Run.
+func New(o Options) (*Server, error) {
+	defaults, err := o.Defaults.filled()
+	if err != nil {
+		return nil, fmt.Errorf("default attributes: %w", err)
+	}
+	hosts, err := configuredHosts(o.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, echo: echo.New(), hosts: hosts,
+		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
+	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	routes := s.routes()
+	s.reserved, s.literal, s.metrics = reservedNames(routes), literalPaths(routes), newMetrics(s, routes)
+	s.echo.Use(s.around)
+	for _, r := range routes {
+		s.echo.Add(r.method, r.path, r.handle)
+	}
+	return s, nil
+}
+
+// Handler serves the API, for a listener of the caller's own.
+func (s *Server) Handler() http.Handler { return s.echo }
+
+const (
+	// A connection that sends no request for this long is not one of ours: slow links need a fraction of it.
+	readHeaderTimeout = 20 * time.Second
+	// Clients give up idle connections after 90 s, as net/http's own does; closing ours later means that they never meet one that
+	// is just being closed. An idle connection costs about 10 KB, so that thousands may wait.
+	idleTimeout = 3 * time.Minute
+	// From the header to the end of the answer: a body of 8 MiB by a slow link, a minute's wait of a claim and 8 MiB back. Beyond
+	// it the reader has stopped reading.
+	writeTimeout = 5 * time.Minute
+	// Names, ids and numbers fit into a fraction of it; the default of 1 MiB would be what every connection may pin.
+	maxHeaderBytes = 64 << 10
+)
+
+// Run serves on l until ctx is done, then stops: parked claims are answered, requests under way get up to drain to end, those that do
+// not are cut off. It returns when no handler runs any more, so that the engine may stop.
+func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
+	server := &http.Server{
+		Handler:                      s.echo,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
+		WriteTimeout:                 writeTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any other path that is not there
+		ErrorLog:                     stdlog.New(serverLog{s.log}, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				s.metrics.connections.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				s.metrics.connections.Add(-1)
+			}
+		},
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		s.drain()
+		return fmt.Errorf("serve %s: %w", l.Addr(), errors.Join(err, server.Close()))
+	case <-ctx.Done():
+	}
+	s.drain()
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := server.Shutdown(limit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn().Dur("drain_ms", drain).Msg("requests that did not end in time are cut off")
+		err = server.Close()
+	}
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	if err != nil {
+		return fmt.Errorf("stop serving: %w", err)
+	}
+	return nil
+}
+
+// serverLog has net/http's complaints, mostly about clients, in the log.
+type serverLog struct{ log zerolog.Logger }
+
+func (l serverLog) Write(text []byte) (int, error) {
+	l.log.Warn().Msg(strings.TrimSpace(string(text)))
+	return len(text), nil
+}

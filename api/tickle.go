@@ -1,0 +1,143 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// tickleFields are what any tickle may say.
+type tickleFields struct {
+	fences
+	LeaseMs  *int64   `json:"lease_ms"`
+	Step     *string  `json:"step"`
+	Progress *float64 `json:"progress"`
+}
+
+func (f *tickleFields) command() (t job.Tickle, err error) {
+	t.Claim, t.Progress = f.ClaimID, -1
+	if t.Runner, err = f.runner(); err != nil {
+		return t, err
+	}
+	if f.LeaseMs != nil {
+		if err := job.CheckRange("lease_ms", *f.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
+			return t, badField("lease_ms", err)
+		}
+		t.LeaseMs = *f.LeaseMs
+	}
+	if f.Step != nil {
+		if err := job.CheckText("step", *f.Step, 0, job.MaxStepBytes); err != nil {
+			return t, badField("step", err)
+		}
+		t.Step = *f.Step
+	}
+	if f.Progress != nil {
+		if *f.Progress < 0 || *f.Progress > 1 {
+			return t, badRequest("progress", "progress must be 0 to 1")
+		}
+		t.Progress = int64(math.Round(*f.Progress * job.ProgressUnit))
+	}
+	return t, nil
+}
+
+// tickle answers POST /jobs/{id}/tickle.
+func (s *Server) tickle(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var r tickleFields
+	if len(body.bytes) > 0 {
+		if err := decodeObject(body.bytes, &r); err != nil {
+			return err
+		}
+	}
+	cmd, err := r.command()
+	if err != nil {
+		return err
+	}
+	cmd.IDs = []job.ID{id}
+	tickled, receipt, err := s.engine.Tickle(c.Request().Context(), cmd)
+	if err != nil {
+		return err
+	}
+	if len(tickled.Lost) > 0 {
+		return refused(tickled.Lost[0].Refusal)
+	}
+	if err := refused(tickled.Refusal); err != nil {
+		return err
+	}
+	return s.answerChanged(c, receipt, id, job.Active)
+}
+
+// tickleMany answers POST /jobs/tickle: of jobs, or else of a claim, or else of all that a runner holds.
+func (s *Server) tickleMany(c echo.Context) error {
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var r struct {
+		tickleFields
+		JobIDs *[]job.ID `json:"job_ids"`
+	}
+	if err := decodeObject(body.bytes, &r); err != nil {
+		return err
+	}
+	cmd, err := r.command()
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.JobIDs != nil:
+		if err := job.CheckRange("job_ids", int64(len(*r.JobIDs)), 1, job.MaxTickleIDs); err != nil {
+			return badField("job_ids", err)
+		}
+		for i, id := range *r.JobIDs {
+			if id.IsZero() {
+				return badID(item("job_ids", i))
+			}
+		}
+		cmd.IDs = *r.JobIDs
+	case cmd.Claim.IsZero() && cmd.Runner == "":
+		return badRequest("job_ids", "job_ids, claim_id or runner_id is wanted")
+	case r.Step != nil:
+		return badRequest("step", "step goes only with job_ids")
+	case r.Progress != nil:
+		return badRequest("progress", "progress goes only with job_ids")
+	}
+	tickled, receipt, err := s.engine.Tickle(c.Request().Context(), cmd)
+	if err != nil {
+		return err
+	}
+	if tickled.Held == 0 {
+		r := tickled.Refusal
+		if r == job.Granted {
+			r = job.ClaimLost
+		}
+		p := *refused(r).(*problem)
+		if p.lost = tickled.Lost; p.lost == nil { // the list is there though it be empty
+			p.lost = []store.JobResult{}
+		}
+		return &p
+	}
+	setSeq(c, receipt.Seq)
+	at := buffer()
+	b := append(*at, `{"held":`...)
+	b = strconv.AppendInt(b, int64(tickled.Held), 10)
+	b = append(b, `,"lost":`...)
+	b = append(appendLost(b, tickled.Lost), "}\n"...)
+	err = answer(c, http.StatusOK, mimeJSON, b)
+	putBuffer(at, b)
+	return err
+}

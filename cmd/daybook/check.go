@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/ingest"
+)
+
+func dataFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "data", defaultData, "data directory")
+}
+
+// mustExist refuses a data directory that is not there, which the engine would make.
+func mustExist(data string) error {
+	info, err := os.Stat(ingest.JournalDir(data))
+	if err == nil && !info.IsDir() {
+		err = errors.New("its journal is not a directory")
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not a data directory: %w", data, err)
+	}
+	return nil
+}
+
+func newCheck() *cobra.Command {
+	var data string
+	var asJSON bool
+	var most int
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look for broken invariants in the data of a stopped server",
+		Long: `Bring the store up to its journal, as a start would, and check everything that must hold in it: that the states of a batch's jobs tile it, that indexes and
+counters agree with the jobs, that claims hold what they say. The server must be stopped. Problems are printed as they are found.`,
+		Example: "  daybook check --data /var/lib/daybook || echo broken",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := mustExist(data); err != nil {
+				return err
+			}
+			var failed error
+			shown := 0
+			out := json.NewEncoder(cmd.OutOrStdout())
+			problems, err := ingest.Check(cmd.Context(), data, func(problem string) bool {
+				if shown++; asJSON {
+					failed = out.Encode(map[string]string{"problem": problem})
+				} else {
+					_, failed = fmt.Fprintln(cmd.OutOrStdout(), problem)
+				}
+				return failed == nil && shown < most
+			})
+			if err != nil || failed != nil {
+				return errors.Join(err, failed)
+			}
+			if problems == 0 {
+				if asJSON {
+					return out.Encode(map[string]int{"problems": 0})
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "ok: nothing is wrong")
+				return err
+			}
+			if asJSON {
+				if err := out.Encode(map[string]int{"problems": problems}); err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("%w: %d problems", errProblems, problems)
+		},
+	}
+	dataFlag(cmd, &data)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().IntVar(&most, "most", 100, "stop after so many problems")
+	return cmd
+}

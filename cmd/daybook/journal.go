@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/journal"
+)
+
+func newJournal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "journal",
+		Short: "Read the journal of a stopped server",
+		Long: `Read the journal: every command that ever changed something, in order. Its records are text; docs/format-journal.md describes them.
+The server must be stopped.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.New("journal wants a verb: dump or verify")}
+		},
+	}
+	cmd.AddCommand(newJournalDump(), newJournalVerify())
+	return cmd
+}
+
+// offline takes the data directory, so that no server writes the journal meanwhile: the group that is on its way would look like damage.
+func offline(data string) (release func() error, err error) {
+	if err := mustExist(data); err != nil {
+		return nil, err
+	}
+	lock, err := ingest.Lock(data)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Close, nil
+}
+
+func newJournalDump() *cobra.Command {
+	var data string
+	var from, to uint64
+	var asJSON, bodies bool
+	cmd := &cobra.Command{
+		Use:   "dump",
+		Short: "Print the records",
+		Long: `Print the records as they lie in the journal, or with --json one object a line. The first damage ends the listing with an error.
+Payloads are in the bodies; --bodies=false leaves them out.`,
+		Example: `  daybook journal dump --data /var/lib/daybook --from 812 --to 812
+  daybook journal dump --json --bodies=false | grep '"verb":"claim"'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			release, err := offline(data)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, release()) }()
+			var text []byte
+			for r, err := range journal.Scan(ingest.JournalDir(data), from) {
+				if err != nil {
+					return err
+				}
+				if to > 0 && r.Seq > to {
+					return nil
+				}
+				if asJSON {
+					err = dumpJSON(cmd.OutOrStdout(), &r, bodies)
+				} else {
+					text = dumpText(text[:0], &r, bodies)
+					_, err = cmd.OutOrStdout().Write(text)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	dataFlag(cmd, &data)
+	cmd.Flags().Uint64Var(&from, "from", 1, "first seq")
+	cmd.Flags().Uint64Var(&to, "to", 0, "last seq; 0: all")
+	cmd.Flags().BoolVar(&bodies, "bodies", true, "print the bodies")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")
+	return cmd
+}
+
+// dumpText is a record as it lies in the journal, without the newline before it; or only its header.
+func dumpText(b []byte, r *journal.Record, body bool) []byte {
+	if !body {
+		return fmt.Appendf(b, "#:%s seq=%d at=%d synced=%d bytes=%d %s\n", r.Verb, r.Seq, r.At, r.Synced, len(r.Body), r.Fields)
+	}
+	return append(b, journal.AppendRecord(nil, r)[1:]...)
+}
+
+func dumpJSON(w io.Writer, r *journal.Record, body bool) error {
+	d := struct {
+		Verb    string  `json:"verb"`
+		Seq     uint64  `json:"seq"`
+		At      int64   `json:"at"`
+		Synced  uint64  `json:"synced"`
+		Bytes   int     `json:"bytes"`
+		Fields  string  `json:"fields"`
+		Body    *string `json:"body,omitempty"`
+		BodyB64 *string `json:"body_b64,omitempty"`
+	}{r.Verb, r.Seq, r.At, r.Synced, len(r.Body), string(r.Fields), nil, nil}
+	if text := string(r.Body); !body {
+	} else if utf8.ValidString(text) {
+		d.Body = &text
+	} else {
+		text = base64.StdEncoding.EncodeToString(r.Body)
+		d.BodyB64 = &text
+	}
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	return out.Encode(d)
+}
+
+func newJournalVerify() *cobra.Command {
+	var data string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Read every record and check it",
+		Long: `Read the whole journal, check every checksum and that the records follow one another, and say what a start would do. Nothing is changed.`,
+		Example: `  daybook journal verify --data /var/lib/daybook`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			release, err := offline(data)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, release()) }()
+			report, err := journal.Verify(ingest.JournalDir(data))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printVerifiedJSON(cmd.OutOrStdout(), &report)
+			} else {
+				err = printVerified(cmd.OutOrStdout(), &report)
+			}
+			if err == nil && report.Damage != nil {
+				return report.Damage
+			}
+			return err
+		},
+	}
+	dataFlag(cmd, &data)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printVerifiedJSON(w io.Writer, r *journal.Report) error {
+	d := map[string]any{
+		"uuid": r.UUID, "volumes": len(r.Volumes), "first": r.First, "last": r.Last, "last_at": r.LastAt, "synced": r.Synced,
+		"records": r.Records, "bytes": r.Bytes, "verbs": r.Verbs, "case": r.Case, "verdict": fmt.Sprint(r.Verdict), "damage": nil,
+	}
+	if r.Damage != nil {
+		d["damage"] = map[string]any{
+			"file": r.Damage.File, "offset": r.Damage.Offset, "seq": r.Damage.Seq, "reason": r.Damage.Reason, "next": r.Damage.Next,
+		}
+	}
+	return json.NewEncoder(w).Encode(d)
+}
+
+func printVerified(w io.Writer, r *journal.Report) error {
+	return table(w, func(row func(...any)) {
+		row("journal", r.UUID)
+		row("volumes", len(r.Volumes))
+		row("bytes", volume(r.Bytes))
+		row("records", r.Records)
+		if r.Records > 0 {
+			row("seqs", fmt.Sprintf("%d … %d", r.First, r.Last))
+			row("last", moment(r.LastAt))
+		}
+		verbs := make([]string, 0, len(r.Verbs))
+		for verb := range r.Verbs {
+			verbs = append(verbs, verb)
+		}
+		slices.Sort(verbs)
+		for _, verb := range verbs {
+			row("  "+verb, r.Verbs[verb])
+		}
+		row("tail", r.Case)
+		row("a start would", r.Verdict)
+	})
+}
+

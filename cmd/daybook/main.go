@@ -1,0 +1,9 @@
+// Command daybook is the durable job queue: the server and the tools around it. `daybook help` lists the verbs.
+package main
+
+import "os"
+
+// Set by the linker; see the Makefile.
+var version, commit = "dev", "unknown"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/ingest"
+)
+
+func newRebuild() *cobra.Command {
+	var data, base string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Make the store of a stopped server anew from its journal",
+		Long: `Make the store anew by applying the journal: after a base (a store directory, such as a backup's), or from its beginning while it still begins at
+seq 1. It is for a store that is damaged or lost. The new store is checked before it takes the place of the old one, which is kept beside it under the name
+that is printed; remove it when it is no longer wanted. The server must be stopped.`,
+		Example: `  daybook rebuild --data /var/lib/daybook
+  daybook rebuild --data /var/lib/daybook --base /backup/daybook/store`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := mustExist(data); err != nil {
+				return err
+			}
+			watched := isTerminal(cmd.ErrOrStderr())
+			result, err := ingest.Rebuild(cmd.Context(), data, base, func(seq, last uint64) {
+				if watched {
+					fmt.Fprintf(cmd.ErrOrStderr(), "\rapplied %d of %d", seq, last)
+				}
+			})
+			if watched {
+				fmt.Fprintln(cmd.ErrOrStderr())
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
+					"commands": result.Commands, "cursor": result.Cursor, "kept": result.Kept,
+				})
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "applied %d commands, up to seq %d\n", result.Commands, result.Cursor); err != nil {
+				return err
+			}
+			if result.Kept != "" {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the old store is kept in %s\n", result.Kept)
+			}
+			return err
+		},
+	}
+	dataFlag(cmd, &data)
+	cmd.Flags().StringVar(&base, "base", "", "store directory to begin with")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+type serveFlags struct {
+	listen        string
+	data          string
+	hosts         []string
+	abandonedAge  durationFlag
+	maxAttempts   int
+	retention     durationFlag
+	journalRetain bytesFlag
+	logLevel      string
+	logFormat     string
+	clockAhead    bool
+	pprof         string
+	drain         durationFlag
+}
+
+const (
+	defaultListen = "127.0.0.1:1717"
+	defaultData   = "./daybook-data"
+)
+
+func newServe() *cobra.Command {
+	f := serveFlags{
+		abandonedAge: job.DefaultLeaseMs * durationFlag(time.Millisecond),
+		retention:    job.DefaultRetentionMs * durationFlag(time.Millisecond),
+		drain:        durationFlag(10 * time.Second),
+	}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain to end. A second signal ends it at once,
+as SIGKILL would; what was acknowledged is safe either way.
+
+The address it listens on is printed as "listening on http://…" and written to the file "address" in the data directory until a clean stop. It is up before it
+is ready: while the journal is replayed, /readyz says so.
+
+Requests must name a loopback address or the address they came in by as their Host, since web pages can reach any other name; --host allows more names.`,
+		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook
+  DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, &f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes one that is free")
+	flags.StringVar(&f.data, "data", defaultData, "data directory; made if it is not there")
+	flags.StringSliceVar(&f.hosts, "host", nil, "names that requests may have as their Host, beside loopback")
+	flags.Var(&f.abandonedAge, "abandoned-age", "how long a claim may go without a tickle before its jobs are handed out again, unless they say otherwise")
+	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "how often a job runs at most, unless it says otherwise")
+	flags.Var(&f.retention, "retention", "how long finished jobs are kept, unless they say otherwise; 0: not at all")
+	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep although the store no longer needs them, for rebuilds and audits")
+	flags.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error; successes on hot routes are logged at debug only")
+	flags.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
+	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
+	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
+	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
+	return cmd
+}
+
+// options checks the flags and returns what the API is made of.
+func (f *serveFlags) options() (api.Options, error) {
+	o := api.Options{
+		Hosts: f.hosts,
+		Build: api.Version{Version: version, Commit: commit},
+		Defaults: api.Defaults{
+			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.ms(), RetentionMs: f.retention.ms(),
+		},
+	}
+	for _, err := range []error{
+		job.CheckRange("--max-attempts", int64(f.maxAttempts), 1, job.MaxAttempts),
+		job.CheckRange("--abandoned-age in ms", f.abandonedAge.ms(), job.MinLeaseMs, job.MaxLeaseMs),
+		job.CheckRange("--retention in ms", f.retention.ms(), 0, job.MaxDelayMs),
+		job.CheckRange("--drain in ms", f.drain.ms(), 0, job.MaxDelayMs),
+	} {
+		if err != nil {
+			return o, usageError{err}
+		}
+	}
+	if o.Defaults.RetentionMs == 0 {
+		o.Defaults.RetentionMs = -1
+	}
+	return o, nil
+}
+
+func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
+	parsed, err := zerolog.ParseLevel(level)
+	if err != nil || level == "" {
+		return zerolog.Logger{}, usageError{fmt.Errorf("--log-level %q is none of trace, debug, info, warn, error", level)}
+	}
+	switch format {
+	case "json":
+	case "console":
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339}
+	default:
+		return zerolog.Logger{}, usageError{fmt.Errorf("--log-format %q is neither json nor console", format)}
+	}
+	return zerolog.New(w).Level(parsed).With().Timestamp().Logger(), nil
+}
+
+func serve(cmd *cobra.Command, f *serveFlags) (err error) {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	options.Log = log
+
+	ctx, stop := untilSignal(cmd.Context(), log)
+	defer stop()
+
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer l.Close() // once more than needed, which does no harm
+	engine, err := ingest.Open(ingest.Options{
+		Dir: f.data, JournalRetain: int64(f.journalRetain), AllowClockAhead: f.clockAhead,
+		Logger: slog.New(zerolog.NewSlogHandler(log)),
+		Fatal: func(reason string) {
+			log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot go on")
+			os.Exit(exitError)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	// From here on the engine is only given back by its Run.
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
+	var engineErr error
+	engineEnded := make(chan struct{})
+	go func() {
+		engineErr = engine.Run(engineCtx)
+		close(engineEnded)
+	}()
+	endEngine := func() error {
+		stopEngine()
+		<-engineEnded
+		return engineErr
+	}
+	defer func() { err = errors.Join(err, endEngine()) }()
+
+	options.Engine = engine
+	server, err := api.New(options)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.pprof != "" {
+		profiles, err := serveProfiles(f.pprof)
+		if err != nil {
+			return err
+		}
+		defer profiles.Close()
+	}
+	removeAddress, err := announce(cmd.OutOrStdout(), f.data, l.Addr())
+	if err != nil {
+		return err
+	}
+	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).Msg("listening")
+
+	// An engine that ends by itself takes the server with it: without it every answer would be a refusal.
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	go func() {
+		<-engineEnded
+		stopServing()
+	}()
+	if err := server.Run(serving, l, time.Duration(f.drain)); err != nil {
+		return err
+	}
+	if endEngine() != nil {
+		return nil // the deferred call has the error
+	}
+	if err := removeAddress(); err != nil {
+		return err
+	}
+	log.Info().Msg("stopped")
+	return nil
+}
+
+// untilSignal is done at the first SIGTERM or SIGINT. The second ends the process: whoever asks twice does not want to wait.
+func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		first, ok := <-signals
+		if !ok {
+			return
+		}
+		log.Info().Stringer("signal", first).Msg("stopping")
+		cancel()
+		if second, ok := <-signals; ok {
+			log.Warn().Stringer("signal", second).Msg("ended at once")
+			os.Exit(exitError)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}
+
+// announce tells where the server listens: on out, and in the file "address" of the data directory, for those who chose port 0. The file goes at a
+// clean stop; after a kill it stays and names a port that nobody answers on.
+func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
+	path := filepath.Join(data, "address")
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, []byte(addr.String()+"\n"), 0o644); err != nil {
+		return nil, fmt.Errorf("write address: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil { // readers see all of it or the old one
+		return nil, fmt.Errorf("write address: %w", err)
+	}
+	if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {
+		return nil, fmt.Errorf("print address: %w", err)
+	}
+	return func() error {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove address: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// serveProfiles serves net/http/pprof on a loopback address of its own: profiles tell what is in memory.
+func serveProfiles(address string) (*http.Server, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().IsLoopback() {
+		return nil, usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for profiles: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(l) // ends with Close
+	return server, nil
+}

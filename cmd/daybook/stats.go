@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+func newStats() *cobra.Command {
+	var server string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show the figures of the server",
+		Long: `Show how far the server is (appended ≥ synced ≥ applied ≥ flushed are positions in the journal), how much it holds, and how fast its disk is.
+What is acknowledged is synced; what reads show is applied; what is flushed needs no journal any more.`,
+		Example: "  daybook stats --server http://127.0.0.1:1717",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := ask(cmd, server, "/stats")
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err := cmd.OutOrStdout().Write(text)
+				return err
+			}
+			var s ingest.Stats
+			if err := json.Unmarshal(text, &s); err != nil {
+				return fmt.Errorf("read answer: %w", err)
+			}
+			return printStats(cmd, &s)
+		},
+	}
+	serverFlag(cmd, &server)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printStats(cmd *cobra.Command, s *ingest.Stats) error {
+	micros := func(us int64) string { return fmt.Sprintf("%.2f ms", float64(us)/1000) }
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
+		if s.Ready {
+			row("state", "ready")
+		} else {
+			row("state", "not ready: "+s.Reason)
+		}
+		row("journal time", moment(s.Now), fmt.Sprintf("(%+d ms from the wall clock)", s.ClockOffsetMs))
+		if s.NextDue > 0 {
+			row("next due", moment(s.NextDue))
+		}
+		row("watermarks", fmt.Sprintf("appended %d, synced %d, applied %d, flushed %d", s.Appended, s.Synced, s.Applied, s.Flushed))
+		row("lag", fmt.Sprintf("%d commands, %s", s.LagCommands, volume(s.LagBytes)))
+		row("queues", s.Queues)
+		for _, status := range job.Statuses {
+			row(status, s.Jobs[status.String()])
+		}
+		row("parked claims", s.Parked)
+		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", volume(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
+		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, %d of them", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
+		row("store", volume(int64(s.Store.Bytes)))
+		if s.Journal.Failures > 0 {
+			row("failed writes", fmt.Sprintf("%d, repaired %d times; last: %s", s.Journal.Failures, s.Journal.Repairs, s.Journal.LastError))
+		}
+		if s.Overloaded > 0 {
+			row("creates refused", fmt.Sprintf("%d, since ingestion lagged", s.Overloaded))
+		}
+	})
+}
