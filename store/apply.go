@@ -129,6 +129,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	c := &claim{seq: s.seq, at: s.now, runner: cmd.Runner}
 	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
 	s.claims[c.seq] = c
+	result := &Claimed{Claim: job.NewID(c.at, c.seq, 0), runner: c.runner}
 	left, room := cmd.Max, payloadRoom{limit: cmd.MaxBytes}
 	for left > 0 {
 		q := s.queues.next(cmd.Clients, cmd.Types)
@@ -148,7 +149,9 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 			break
 		}
 		end := sp.first + uint32(n) - 1
-		s.move(b, sp, sp.first, end, state{status: job.Active, attempts: sp.attempts + 1, claim: c.seq, updatedAt: s.now}, claimed)
+		next := state{status: job.Active, attempts: sp.attempts + 1, claim: c.seq, updatedAt: s.now}
+		result.handouts = append(result.handouts, handout{b, span{sp.first, end, next}, q.client, q.typ, b.details})
+		s.move(b, sp, sp.first, end, next, claimed)
 		if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == seq && c.runs[prev].Last+1 == sp.first {
 			c.runs[prev].Last = end
 		} else {
@@ -162,7 +165,8 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 		return &Claimed{}
 	}
 	s.openClaim(c)
-	return &Claimed{Claim: job.NewID(c.at, c.seq, 0), LeaseMs: c.leaseMs, Runs: c.runs}
+	result.LeaseMs, result.Runs = c.leaseMs, c.runs
+	return result
 }
 
 // payloadRoom counts the payload bytes of a claim against its limit. As long as even the longest payloads would fit nothing is

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc64"
+	"maps"
+	"slices"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -12,17 +15,19 @@ import (
 //   - spans tile each group of each batch without gap or overlap, and neighbours in the same state are one span;
 //   - each span has exactly its index rows, and there are no others;
 //   - the counters of batches, queues and lanes equal recounts;
-//   - claims and runners count what the spans name; each has its timer, and only leases of held lines exist;
+//   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
+//     too late, and only leases of held lines exist;
 //   - payload pages tile what is not purged, and details belong to lines that are not.
 //
-// report is called with each problem and returns false to stop. Check reads one moment of the database; Apply may go on.
+// report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
+// reads one moment of the database; Apply may go on.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
 	c := checker{
 		v: v, indexes: s.indexes,
-		queues: map[uint32]*recount{}, claims: map[uint64]*claimCount{}, runners: map[string]*runner{},
+		queues: map[uint32]*recount{}, claims: map[uint64]*claimCount{},
 		rows: map[byte]int64{}, report: report,
 	}
 	defer func() {
@@ -36,14 +41,14 @@ func (s *Store) Check(report func(problem string) bool) (problems int, err error
 }
 
 // errEnough unwinds a check whose caller has seen enough.
-var errEnough = fmt.Errorf("enough problems")
+var errEnough = errors.New("enough problems")
 
 type checker struct {
 	v        view
+	meta     meta
 	indexes  func(b *batch, g *group, sp *span) [2]string
 	queues   map[uint32]*recount
 	claims   map[uint64]*claimCount
-	runners  map[string]*runner
 	rows     map[byte]int64 // index rows that must be there, by table
 	report   func(string) bool
 	problems int
@@ -63,10 +68,26 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
+// guard makes a row that cannot be read a problem, and goes on after what needs it.
+func (c *checker) guard(look func(), format string, args ...any) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Error:
+			c.problem("%s: %v", fmt.Sprintf(format, args...), r.Err)
+		default:
+			panic(r)
+		}
+	}()
+	look()
+}
+
 // table calls visit with every row of a table. visit must not use the view.
 func (c *checker) table(table byte, visit func(key string, value []byte)) {
 	c.v.scan(string(table), string(table+1), func(key string, value []byte) bool {
-		visit(key, value)
+		if wellFormed(key) {
+			c.guard(func() { visit(key, value) }, "row %x", key)
+		}
 		return true
 	})
 }
@@ -78,36 +99,24 @@ func (c *checker) keys(table byte) (keys []string) {
 }
 
 func (c *checker) run() {
-	m := meta{nextQueue: 1} // of a new store
-	if value := c.v.get(metaKey); value != nil {
-		m = decodeMeta(value)
-	}
+	c.v.scan("", "\xff", func(key string, _ []byte) bool {
+		if !wellFormed(key) {
+			c.problem("key %x is of no table", key)
+		}
+		return true
+	})
+	c.meta = meta{nextQueue: 1} // of a new store
+	c.guard(func() {
+		if value := c.v.get(metaKey); value != nil {
+			c.meta = decodeMeta(value)
+		}
+	}, "meta row")
 	for _, key := range c.keys(batchTable) {
-		c.batch(readBatch(c.v, seqOfKey(key)))
+		c.guard(func() { c.batch(readBatch(c.v, seqOfKey(key))) }, "batch %d", seqOfKey(key))
 	}
 	c.orphans()
-	c.leases(&m)
-	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(u32At(key, 1), value, &standardBounds)
-		if q.id >= m.nextQueue {
-			c.problem("queue %d is beyond the next number %d", q.id, m.nextQueue)
-		}
-		r := c.queue(q.id)
-		if r.counts != q.counts {
-			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
-		}
-		for _, l := range q.lanes {
-			if got := r.lanes[[2]uint32{l.priority, uint32(l.class)}]; got != l.pending {
-				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got)
-			}
-			delete(r.lanes, [2]uint32{l.priority, uint32(l.class)})
-		}
-		for lane, n := range r.lanes {
-			if n != 0 {
-				c.problem("queue %s/%s counts no pending at priority %d class %d, and has %d", q.client, q.typ, lane[0], lane[1], n)
-			}
-		}
-	})
+	c.leases()
+	c.names()
 	c.table(timerTable, func(key string, _ []byte) {
 		if _, kind, _, _, _ := splitTimerKey(key); kind == effectTimer {
 			c.rows[timerTable]++
@@ -120,11 +129,49 @@ func (c *checker) run() {
 			c.problem("table %c has %d rows, and %d belong to something", table, n, c.rows[table])
 		}
 	}
-	c.table(effectTable, func(key string, _ []byte) {
-		if seqOfKey(key) > m.cursor {
-			c.problem("effects of %d lie beyond the cursor %d", seqOfKey(key), m.cursor)
+	for _, table := range []byte{effectTable, batchTable, claimTable} {
+		c.table(table, func(key string, _ []byte) {
+			if seqOfKey(key) > c.meta.cursor {
+				c.problem("row %x lies beyond the cursor %d", key, c.meta.cursor)
+			}
+		})
+	}
+}
+
+// names checks the queues: their numbers, names and counters.
+func (c *checker) names() {
+	known := map[queueName]bool{}
+	c.table(queueTable, func(key string, value []byte) {
+		q := decodeQueue(u32At(key, 1), value, &standardBounds)
+		if name := (queueName{q.client, q.typ}); known[name] {
+			c.problem("queue %s/%s is there twice", q.client, q.typ)
+		} else {
+			known[name] = true
+		}
+		if int(q.id) != len(known) {
+			c.problem("queue %s/%s has number %d, and %d is next", q.client, q.typ, q.id, len(known))
+		}
+		r := c.queue(q.id)
+		delete(c.queues, q.id)
+		if r.counts != q.counts {
+			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
+		}
+		for _, l := range q.lanes {
+			if got := r.lanes[[2]uint32{l.priority, uint32(l.class)}]; got != l.pending {
+				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got)
+			}
+			delete(r.lanes, [2]uint32{l.priority, uint32(l.class)})
+		}
+		for lane, n := range r.lanes {
+			c.problem("queue %s/%s counts no pending at priority %d class %d, and has %d", q.client, q.typ, lane[0], lane[1], n)
 		}
 	})
+	if len(known)+1 != int(c.meta.nextQueue) {
+		c.problem("there are %d queues, and the next number is %d", len(known), c.meta.nextQueue)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.queues)) {
+		c.problem("queue %d has jobs and no row", id)
+	}
 }
 
 func (c *checker) queue(id uint32) *recount {
@@ -151,12 +198,23 @@ func (c *checker) must(key string) {
 }
 
 func (c *checker) batch(b *batch) {
+	for i := range b.groups {
+		if g := &b.groups[i]; g.first > g.last || g.last >= b.lines {
+			c.problem("batch %d: group %d has lines %d-%d of %d", b.seq, i, g.first, g.last, b.lines)
+			return
+		}
+	}
+	if n := len(b.groups); n == 0 || b.groups[n-1].last != b.lines-1 {
+		c.problem("batch %d: %d lines are not those of its %d groups", b.seq, b.lines, n)
+		return
+	}
+	c.details(b)
 	var counts job.Counts
 	next, groupAt := uint32(0), 0
-	var spans []span
+	var before *span
 	const chunk = 4096
 	for next < b.lines {
-		spans = spans[:0]
+		var spans []span
 		eachSpan(c.v, b.seq, next, b.lines-1, func(sp span) bool {
 			spans = append(spans, sp)
 			return len(spans) < chunk
@@ -165,7 +223,6 @@ func (c *checker) batch(b *batch) {
 			c.problem("batch %d: lines from %d on are in no span", b.seq, next)
 			return
 		}
-		var before *span
 		for i := range spans {
 			sp := &spans[i]
 			for groupAt < len(b.groups)-1 && b.groups[groupAt].last < sp.first {
@@ -184,6 +241,9 @@ func (c *checker) batch(b *batch) {
 			next, before = sp.last+1, sp
 		}
 	}
+	if rest, ok := readSpan(c.v, b.seq, b.lines); ok || rest.last > 0 {
+		c.problem("batch %d: span %d-%d lies beyond its %d lines", b.seq, rest.first, rest.last, b.lines)
+	}
 	if counts != b.counts {
 		c.problem("batch %d counts %v, and has %v", b.seq, b.counts, counts)
 	}
@@ -191,6 +251,10 @@ func (c *checker) batch(b *batch) {
 }
 
 func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
+	if sp.status == 0 || int(sp.status) >= job.NumStatus {
+		c.problem("batch %d: lines %d-%d are %v", b.seq, sp.first, sp.last, sp.status)
+		return
+	}
 	n := int64(sp.last-sp.first) + 1
 	counts[sp.status] += n
 	q := c.queue(g.queue)
@@ -210,6 +274,9 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 			c.problem("batch %d: lines %d-%d are active under no claim", b.seq, sp.first, sp.last)
 		}
 	}
+	if sp.status == job.Purged && sp.state != (state{status: job.Purged}) {
+		c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.state)
+	}
 	if int(sp.attempts) > g.maxAttempts {
 		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.attempts, g.maxAttempts)
 	}
@@ -222,6 +289,14 @@ func (c *checker) pages(b *batch) {
 	prefix := seqKey(pageTable, b.seq)
 	c.v.scan(prefix, after(prefix), func(key string, value []byte) bool {
 		last, first := splitPageKey(key)
+		switch {
+		case b.frame == job.NoFrame:
+			c.problem("batch %d has no payloads, and page %d-%d", b.seq, first, last)
+			return true
+		case first > last || last >= b.lines || len(pages) > 0 && first <= pages[len(pages)-1].last:
+			c.problem("batch %d: page %d-%d overlaps another, or the end", b.seq, first, last)
+			return true
+		}
 		if rest, err := b.frame.Skip(value, int(last-first)+1); err != nil || len(rest) > 0 {
 			c.problem("batch %d: page %d-%d does not hold its lines", b.seq, first, last)
 		}
@@ -229,48 +304,81 @@ func (c *checker) pages(b *batch) {
 		return true
 	})
 	if b.frame == job.NoFrame {
-		if len(pages) > 0 {
-			c.problem("batch %d has no payloads, and has pages", b.seq)
-		}
 		return
 	}
-	covered := func(line uint32) bool { // lines between pages belong to purged ones only
-		for _, p := range pages {
-			if p.first <= line && line <= p.last {
-				return true
-			}
-		}
-		return false
-	}
-	for i := 1; i < len(pages); i++ {
-		if pages[i].first <= pages[i-1].last {
-			c.problem("batch %d: pages overlap at line %d", b.seq, pages[i].first)
-		}
-	}
+	at := 0
+	live := make([]bool, len(pages)) // which pages have a line that has a document
 	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
 		if sp.status == job.Purged {
 			return true
 		}
-		for line := sp.first; ; {
-			if !covered(line) {
+		for line := sp.first; line <= sp.last; {
+			for at < len(pages) && pages[at].last < line {
+				at++
+			}
+			if at == len(pages) || line < pages[at].first { // between pages lie purged lines only
 				c.problem("batch %d: line %d has no page", b.seq, line)
-				break
+				return true
 			}
-			next := sp.last + 1
-			for _, p := range pages {
-				if p.first <= line && line <= p.last {
-					next = p.last + 1
-				}
-			}
-			if line = next; line > sp.last {
-				break
-			}
+			live[at] = true
+			line = pages[at].last + 1
 		}
 		return true
 	})
+	for i, p := range pages {
+		if !live[i] {
+			c.problem("batch %d: page %d-%d holds purged lines only", b.seq, p.first, p.last)
+		}
+	}
 }
 
-// orphans finds rows of batches that are gone, and details of lines that are.
+// details finds details of lines that are purged or were never there.
+func (c *checker) details(b *batch) {
+	var lines []uint32
+	prefix := seqKey(detailTable, b.seq)
+	for next := prefix; next != ""; { // in chunks, since there may be many, and the view reads one thing at a time
+		lines = lines[:0]
+		from := next
+		next = ""
+		c.v.scan(from, after(prefix), func(key string, value []byte) bool {
+			if len(lines) == 4096 {
+				next = key
+				return false
+			}
+			lines = append(lines, lineOfKey(key))
+			c.guard(func() { decodeDetail(key[len(key)-1], value) }, "row %x", key)
+			return true
+		})
+		if len(lines) > 0 && !b.details {
+			c.problem("batch %d has details that it does not know of", b.seq)
+		}
+		var sp span
+		for i, line := range lines {
+			if i == 0 || line > sp.last {
+				sp, _ = readSpan(c.v, b.seq, line)
+			}
+			if line >= b.lines || sp.status == job.Purged {
+				c.problem("batch %d: line %d has details, and is purged or none", b.seq, line)
+			}
+		}
+	}
+}
+
+// decodeDetail reads a detail row, and fails when it cannot.
+func decodeDetail(kind byte, value []byte) {
+	switch kind {
+	case historyDetail:
+		decodeHistory(value)
+	case resultDetail:
+		decodeResult(value)
+	case progressDetail:
+		decodeProgress(value)
+	default:
+		fail("decode", fmt.Errorf("detail of unknown kind %d", kind))
+	}
+}
+
+// orphans finds rows of batches that are gone.
 func (c *checker) orphans() {
 	known := map[uint64]bool{}
 	c.table(batchTable, func(key string, _ []byte) { known[seqOfKey(key)] = true })
@@ -281,68 +389,94 @@ func (c *checker) orphans() {
 			}
 		})
 	}
-	for _, key := range c.keys(detailTable) {
-		if sp, ok := readSpan(c.v, seqOfKey(key), lineOfKey(key)); ok && sp.status == job.Purged {
-			c.problem("detail %x belongs to a purged line", key)
-		}
-	}
 }
 
 // leases checks claims, leases of single lines and runners against what the spans name.
-func (c *checker) leases(m *meta) {
+func (c *checker) leases() {
+	known := map[uint64]bool{}
+	c.table(claimTable, func(key string, _ []byte) { known[seqOfKey(key)] = true })
+	c.table(leaseTable, func(key string, _ []byte) {
+		if !known[seqOfKey(key)] {
+			c.problem("row %x belongs to no claim", key)
+		}
+	})
 	for _, key := range c.keys(overrideTable) {
-		claimSeq, seq, line := splitOverrideKey(key)
-		o := decodeOverride(c.v.get(key))
-		c.claim(claimSeq).overrides++
-		c.must(timerKey(o.timerAt, overrideTimer, claimSeq, seq, line))
-		if sp, ok := readSpan(c.v, seq, line); !ok || sp.status != job.Active || sp.claim != claimSeq {
-			c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
-		}
+		c.guard(func() { c.override(key) }, "row %x", key)
 	}
+	held := map[string]*runner{}
 	for _, key := range c.keys(claimTable) {
-		cl := readClaim(c.v, seqOfKey(key))
-		want := c.claims[cl.seq]
-		delete(c.claims, cl.seq)
-		if want == nil {
-			c.problem("claim %d is named by no line", cl.seq)
-			continue
-		}
-		if got := (claimCount{cl.held, cl.refs, cl.overrides}); got != *want {
-			c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, *want)
-		}
-		if cl.held > cl.lines() {
-			c.problem("claim %d holds %d lines of %d", cl.seq, cl.held, cl.lines())
-		}
-		if cl.timerAt != 0 {
-			c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))
-		}
-		if cl.timerAt == 0 && cl.held > cl.overrides {
-			c.problem("claim %d holds lines that nothing would ever abandon", cl.seq)
-		}
-		if cl.held > 0 {
-			c.must(holdKey(cl.runner, cl.seq))
-			r := c.runners[cl.runner]
-			if r == nil {
-				r = &runner{name: cl.runner}
-				c.runners[cl.runner] = r
-			}
-			r.claims++
-			r.held += cl.held
-		}
+		c.guard(func() { c.claimed(readClaim(c.v, seqOfKey(key)), held) }, "claim %d", seqOfKey(key))
 	}
-	for seq := range c.claims {
+	for _, seq := range slices.Sorted(maps.Keys(c.claims)) {
 		c.problem("claim %d is named by lines and has no row", seq)
 	}
 	c.table(runnerTable, func(key string, value []byte) {
 		r := decodeRunner(runnerOfKey(key), value)
-		want := c.runners[r.name]
+		want := held[r.name]
 		if want == nil || want.claims != r.claims || want.held != r.held {
 			c.problem("runner %q counts %d claims and %d jobs: not what it holds", r.name, r.claims, r.held)
 		}
-		delete(c.runners, r.name)
+		delete(held, r.name)
 	})
-	for name := range c.runners {
+	for _, name := range slices.Sorted(maps.Keys(held)) {
 		c.problem("runner %q holds jobs and has no row", name)
+	}
+}
+
+// override checks the lease of a single line.
+func (c *checker) override(key string) {
+	claimSeq, seq, line := splitOverrideKey(key)
+	o := decodeOverride(c.v.get(key))
+	c.claim(claimSeq).overrides++
+	c.must(timerKey(o.timerAt, overrideTimer, claimSeq, seq, line))
+	if sp, ok := readSpan(c.v, seq, line); !ok || sp.status != job.Active || sp.claim != claimSeq {
+		c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
+	}
+	if cl := readClaim(c.v, claimSeq); cl != nil {
+		if deadline := o.under(cl).deadline(readRunner(c.v, cl.runner), c.meta.graceAt); o.timerAt > deadline {
+			c.problem("the timer of line %d of batch %d under claim %d is at %d, after its deadline %d", line, seq, claimSeq, o.timerAt, deadline)
+		}
+	}
+}
+
+// claimed checks a claim, and adds it to what its runner holds.
+func (c *checker) claimed(cl *claim, held map[string]*runner) {
+	want := c.claims[cl.seq]
+	delete(c.claims, cl.seq)
+	if want == nil {
+		c.problem("claim %d is named by no line", cl.seq)
+		return
+	}
+	if got := (claimCount{cl.held, cl.refs, cl.overrides}); got != *want {
+		c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, *want)
+	}
+	handedOut := 0
+	for _, r := range cl.runs {
+		eachSpan(c.v, r.Batch, r.First, r.Last, func(sp span) bool {
+			if sp.claim == cl.seq {
+				handedOut += int(min(sp.last, r.Last)) - int(max(sp.first, r.First)) + 1
+			}
+			return true
+		})
+	}
+	if handedOut != want.refs {
+		c.problem("claim %d is named by %d lines, and handed out %d of them", cl.seq, want.refs, handedOut)
+	}
+	if cl.timerAt != 0 {
+		c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))
+	}
+	if cl.held > cl.overrides {
+		if deadline := cl.deadline(readRunner(c.v, cl.runner), c.meta.graceAt); cl.timerAt == 0 || cl.timerAt > deadline {
+			c.problem("the timer of claim %d is at %d, after its deadline %d", cl.seq, cl.timerAt, deadline)
+		}
+	}
+	if cl.held > 0 {
+		c.must(holdKey(cl.runner, cl.seq))
+		if held[cl.runner] == nil {
+			held[cl.runner] = &runner{name: cl.runner}
+		}
+		held[cl.runner].claims++
+		held[cl.runner].held += cl.held
 	}
 }
 

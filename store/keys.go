@@ -54,8 +54,19 @@ func (k *keyBuilder) u8(n byte)    { *k = append(*k, n) }
 func (k *keyBuilder) u32(n uint32) { *k = binary.BigEndian.AppendUint32(*k, n) }
 func (k *keyBuilder) u64(n uint64) { *k = binary.BigEndian.AppendUint64(*k, n) }
 
-func u32At(key string, at int) uint32 { return binary.BigEndian.Uint32([]byte(key[at : at+4])) }
-func u64At(key string, at int) uint64 { return binary.BigEndian.Uint64([]byte(key[at : at+8])) }
+func u32At(key string, at int) uint32 {
+	if len(key) < at+4 {
+		fail("split key", errShortRow)
+	}
+	return binary.BigEndian.Uint32([]byte(key[at : at+4]))
+}
+
+func u64At(key string, at int) uint64 {
+	if len(key) < at+8 {
+		fail("split key", errShortRow)
+	}
+	return binary.BigEndian.Uint64([]byte(key[at : at+8]))
+}
 
 const metaKey = string(metaTable)
 
@@ -204,6 +215,50 @@ func holdKey(runner string, claim uint64) string {
 }
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
+
+// wellFormed reports whether key has the form of one of the tables.
+func wellFormed(key string) bool {
+	if key == "" {
+		return false
+	}
+	switch key[0] {
+	case metaTable:
+		return len(key) == 1
+	case queueTable:
+		return len(key) == 5
+	case batchTable, countsTable, claimTable, leaseTable, effectTable:
+		return len(key) == 9
+	case spanTable:
+		return len(key) == 13
+	case detailTable:
+		return len(key) == 14
+	case pageTable:
+		return len(key) == 17
+	case listTable:
+		return len(key) == 18
+	case overrideTable:
+		return len(key) == 21
+	case readyTable:
+		return len(key) == 30
+	case timerTable:
+		if len(key) < 18 {
+			return false
+		}
+		switch key[9] {
+		case claimTimer, effectTimer:
+			return len(key) == 18
+		case runAtTimer, purgeTimer:
+			return len(key) == 22
+		case overrideTimer:
+			return len(key) == 30
+		}
+	case runnerTable:
+		return len(key) > 2 && len(key) == 2+int(key[1])
+	case holdTable:
+		return len(key) > 10 && len(key) == 10+int(key[1])
+	}
+	return false
+}
 
 // after returns the smallest key that is greater than every key beginning with prefix.
 func after(prefix string) string {

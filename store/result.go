@@ -10,6 +10,9 @@ type Claimed struct {
 	Claim   job.ID
 	LeaseMs int64
 	Runs    []Run
+
+	runner   string
+	handouts []handout
 }
 
 // Jobs returns the number of jobs that were handed out.

@@ -201,6 +201,15 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
+// count reads the number of things that follow, each of least bytes or more.
+func (d *decoder) count(least int) int {
+	n := d.uint()
+	if n > uint64(len(*d)/least) {
+		fail("decode", errShortRow)
+	}
+	return int(n)
+}
+
 func (d *decoder) text() string { return string(d.bytes()) }
 
 func (m *meta) encode() []byte {
@@ -287,7 +296,7 @@ func (b *batch) encode() []byte {
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := decoder(value)
 	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint())}
-	b.groups = make([]group, d.uint())
+	b.groups = make([]group, d.count(11))
 	first := uint32(0)
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -344,7 +353,7 @@ func encodeRuns(e *encoder, runs []Run) {
 }
 
 func decodeRuns(d *decoder) []Run {
-	runs := make([]Run, d.uint())
+	runs := make([]Run, d.count(3))
 	for i := range runs {
 		runs[i] = Run{Batch: d.uint(), First: uint32(d.uint()), Last: uint32(d.uint())}
 	}

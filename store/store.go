@@ -83,6 +83,7 @@ type Store struct {
 	readied []*queue // that gained pending jobs, since the last TakeReadied
 
 	counts  job.Counts // over all queues
+	pages   pageCache  // for what claims hand out
 	applied atomic.Uint64
 	nextDue atomic.Int64
 	totals  atomic.Pointer[Totals]
@@ -132,6 +133,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	s.queues = newQueues()
 	s.dropSpans()
+	s.pages.clear()
 	size := func(given, standard int) int64 {
 		if given > 0 {
 			return int64(given)

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// mustOpen opens a store in memory, which is checked at the end of the test unless the test closed it.
+func mustOpen(t testing.TB, o Options) *Store {
+	t.Helper()
+	if o.FS == nil {
+		o.FS = vfs.NewMem()
+	}
+	if o.Journal == "" {
+		o.Journal = testJournal
+	}
+	s, err := Open("store", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.db == nil {
+			return
+		}
+		if !t.Failed() {
+			mustCommit(t, s)
+			if _, err := s.Check(func(problem string) bool { t.Errorf("check: %s", problem); return true }); err != nil {
+				t.Errorf("check: %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) Result {
+	t.Helper()
+	result, err := s.Apply(seq, startAt+at, cmd)
+	if err != nil {
+		t.Fatalf("apply %d: %v", seq, err)
+	}
+	return result
+}
+
+func mustCommit(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at, seq, line) }
+
+// plainGroup is a group of n lines as the API makes it by default.
+func plainGroup(client, typ string, n int) job.Group {
+	return job.Group{
+		Lines: n, Client: client, Type: typ, Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts,
+		Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: job.DefaultLeaseMs, RetentionMs: job.DefaultRetentionMs,
+	}
+}
+
+// plainCreate is a create of n lines with payloads of the given size.
+func plainCreate(client, typ string, n, size int) *job.Create {
+	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: size}
+	payload := []byte(strings.Repeat("x", size))
+	for range n {
+		c.Payloads = c.Frame.Append(c.Payloads, payload)
+	}
+	return c
+}
+
+func plainClaim(runner string, n int) job.Claim {
+	return job.Claim{Runner: runner, Max: n, MaxBytes: job.MaxClaimBytes}
+}
+
+// richStore has rows of every table and kind.
+func richStore(t testing.TB) *Store {
+	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, tickRows: 400}})
+	c := plainCreate("a", "x", 12, 9)
+	c.Groups[0].RetentionMs = 1000
+	mustApply(t, s, 1, 0, c)
+	two := plainCreate("b", "y", 6, 5)
+	two.Groups = []job.Group{plainGroup("b", "y", 3), plainGroup("a", "y", 3)}
+	two.Groups[0].Priority, two.Groups[1].RunAt = 9, startAt+50_000
+	mustApply(t, s, 2, 10, two)
+	mustApply(t, s, 3, 20, job.Claim{Runner: "r1", Max: 7, Clients: []string{"a"}, MaxBytes: job.MaxClaimBytes})
+	mustApply(t, s, 4, 30, plainClaim("r2", 2))
+	exit := int64(3)
+	mustApply(t, s, 5, 40, job.Complete{Claim: jobID(20, 3, 0), Outcomes: []job.Outcome{
+		{ID: jobID(0, 1, 0), Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{ProcessExit: &exit, OutputKind: job.Text, Output: []byte("out")}},
+		{ID: jobID(0, 1, 1), Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}},
+		{ID: jobID(0, 1, 2), Code: job.Error, ExitCode: 500, DelayMs: -1, Error: "no luck"},
+		{ID: jobID(0, 1, 3), Code: job.Unget, DelayMs: -1},
+	}})
+	mustApply(t, s, 6, 1045, job.Tick{}) // purges lines 0 and 1
+	mustApply(t, s, 7, 1050, job.Complete{Claim: jobID(20, 3, 0), Outcomes: []job.Outcome{
+		{ID: jobID(0, 1, 4), Code: job.Fail, ExitCode: 400, DelayMs: -1, Error: "bad"},
+	}})
+	mustApply(t, s, 8, 1060, job.Tickle{IDs: []job.ID{jobID(0, 1, 5)}, Step: "half way", Progress: 500_000})
+	mustCommit(t, s)
+	have := map[string]bool{}
+	for _, row := range dump(s) {
+		kind := row.key[:1]
+		switch row.key[0] {
+		case timerTable:
+			kind += fmt.Sprint(row.key[9])
+		case detailTable:
+			kind += fmt.Sprint(row.key[13])
+		}
+		have[kind] = true
+	}
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T5 C c O W w E") {
+		// Progress and results of purged lines are gone; a result is made below when there is none.
+		if !have[kind] && kind != "D2" {
+			t.Fatalf("the rich store has no row of kind %s", kind)
+		}
+	}
+	return s
+}
+
+// set writes a row behind the store's back.
+func (row storedRow) set(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.db.Set([]byte(row.key), row.value, pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (row storedRow) del(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.db.Delete([]byte(row.key), pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unwatched are the rows that no other row tells of: details, effects, and the timers that drop them.
+func unwatched(key string) bool {
+	return key[0] == detailTable || key[0] == effectTable || key[0] == timerTable && key[9] == effectTimer
+}
+
+func TestCheckNoticesEachMissingRow(t *testing.T) {
+	s := richStore(t)
+	for _, row := range dump(s) {
+		row.del(t, s)
+		if problems := problemsOf(t, s); len(problems) == 0 && !unwatched(row.key) {
+			t.Errorf("missing, and not noticed: %s", describeRow(row.key, row.value))
+		}
+		row.set(t, s)
+	}
+}
+
+func TestCheckNoticesEachRowTooMany(t *testing.T) {
+	s := richStore(t)
+	rows := dump(s)
+	there := map[string]bool{}
+	for _, row := range rows {
+		there[row.key] = true
+	}
+	for _, row := range rows {
+		for at := range row.key {
+			key := []byte(row.key)
+			key[at]++
+			more := storedRow{string(key), row.value}
+			lineOfBatch := row.key[0] == detailTable && at == 12
+			if there[more.key] || unwatched(more.key) && row.key[0] != detailTable || row.key[0] == effectTable || lineOfBatch {
+				continue
+			}
+			more.set(t, s)
+			problems := problemsOf(t, s)
+			if len(problems) == 0 {
+				t.Errorf("too many, and not noticed: %s", describeRow(more.key, more.value))
+			}
+			more.del(t, s)
+		}
+		longer, shorter := storedRow{row.key + "\x00", row.value}, storedRow{row.key[:len(row.key)-1], row.value}
+		for _, odd := range []storedRow{longer, shorter} {
+			if odd.key == "" || there[odd.key] {
+				continue
+			}
+			odd.set(t, s)
+			if len(problemsOf(t, s)) == 0 {
+				t.Errorf("odd key, and not noticed: %x", odd.key)
+			}
+			odd.del(t, s)
+		}
+	}
+}
+
+func TestCheckNoticesEachShortRow(t *testing.T) {
+	s := richStore(t)
+	for _, row := range dump(s) {
+		for n := range row.value {
+			storedRow{row.key, row.value[:n]}.set(t, s)
+			// A queue's lanes and a history end where their row does.
+			ends := row.key[0] == queueTable || row.key[0] == detailTable && row.key[13] == historyDetail
+			if problems := problemsOf(t, s); len(problems) == 0 && row.key[0] != effectTable && !ends {
+				t.Errorf("cut to %d of %d bytes, and not noticed: %s", n, len(row.value), describeRow(row.key, row.value))
+			}
+		}
+		row.set(t, s)
+	}
+}
+
+// TestCheckSurvivesAnyByte changes each byte of each value. Not every change breaks an invariant, but none may end the check.
+func TestCheckSurvivesAnyByte(t *testing.T) {
+	s := richStore(t)
+	noticed, all := 0, 0
+	for _, row := range dump(s) {
+		for at := range row.value {
+			for _, to := range []byte{0, 1, 0x7f, 0xff, row.value[at] + 1, row.value[at] ^ 0x80} {
+				value := append([]byte{}, row.value...)
+				value[at] = to
+				storedRow{row.key, value}.set(t, s)
+				all++
+				if len(problemsOf(t, s)) > 0 {
+					noticed++
+				}
+			}
+		}
+		row.set(t, s)
+	}
+	t.Logf("%d of %d changes broke an invariant", noticed, all)
+}
+
+// TestCheckNames breaks one invariant after another and wants it named.
+func TestCheckNames(t *testing.T) {
+	s := richStore(t)
+	find := func(table byte, what string) storedRow {
+		for _, row := range dump(s) {
+			if row.key[0] == table && strings.Contains(describeRow(row.key, row.value), what) {
+				return row
+			}
+		}
+		t.Fatalf("no row of table %c is like %q", table, what)
+		return storedRow{}
+	}
+	changeSpan := func(row storedRow, change func(sp *span)) storedRow {
+		sp := decodeSpan(lineOfKey(row.key), row.value)
+		change(&sp)
+		return storedRow{row.key, sp.encode()}
+	}
+	active := find(spanTable, "status:3 ")
+	claimRow, leaseRow := find(claimTable, `"r1"`), find(leaseTable, "claim 3 ")
+	for _, test := range []struct {
+		name, want string
+		broken     storedRow
+		gone       bool
+	}{
+		{"gap", "was next", changeSpan(active, func(sp *span) { sp.first++ }), false},
+		{"overlap", "was next", changeSpan(active, func(sp *span) { sp.first-- }), false},
+		{"missing span", "are in no span", find(spanTable, "last:11"), true},
+		{"unknown status", "are status(9)", changeSpan(active, func(sp *span) { sp.status = 9 }), false},
+		{"no claim", "active under no claim", changeSpan(active, func(sp *span) { sp.claim = 0 }), false},
+		{"claim of nothing", "is named by lines and has no row", changeSpan(active, func(sp *span) { sp.claim = 77 }), false},
+		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *span) { sp.attempts = 4 }), false},
+		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(spanTable, "status:7 "), func(sp *span) { sp.updatedAt = 1 }), false},
+		{"ready row", "is missing", find(readyTable, "queue 1"), true},
+		{"list row", "is missing", find(listTable, "queue 2"), true},
+		{"run_at timer", "is missing", find(timerTable, "kind 1"), true},
+		{"purge timer", "is missing", find(timerTable, "kind 4"), true},
+		{"claim timer", "is missing", find(timerTable, "kind 2"), true},
+		{"line timer", "is missing", find(timerTable, "kind 3"), true},
+		{"hold row", "is missing", find(holdTable, ""), true},
+		{"ready row too many", "table R has", storedRow{readyKey(1, 4, fresh, 1, 1, 6), nil}, false},
+		{"batch counts", "batch 1 counts", storedRow{seqKey(countsTable, 1), (&batchCounts{details: true}).encode()}, false},
+		{"batch counts gone", "batch 1: ", find(countsTable, "batch 1 "), true},
+		{"unknown details", "does not know of", storedRow{seqKey(countsTable, 1), func() []byte {
+			b := decodeBatchCounts(find(countsTable, "batch 1 ").value)
+			b.details = false
+			return b.encode()
+		}()}, false},
+		{"queue counts", "queue a/x counts", storedRow{queueKey(1), (&queue{client: "a", typ: "x"}).encode()}, false},
+		{"queue gone", "has jobs and no row", find(queueTable, "queue 3"), true},
+		{"queue twice", "is there twice", storedRow{queueKey(4), find(queueTable, "queue 3").value}, false},
+		{"page gone", "has no page", find(pageTable, "of batch 2 "), true},
+		{"page too many", "overlaps another", storedRow{pageKey(2, 2, 1), []byte("x\ny\n")}, false},
+		{"page short", "does not hold its lines", storedRow{find(pageTable, "of batch 2 ").key, []byte("x\n")}, false},
+		{"page of purged lines", "holds purged lines only", storedRow{pageKey(1, 0, 0), []byte("x\n")}, false},
+		{"detail of purged line", "line 0 has details", storedRow{detailKey(1, 0, progressDetail), encodeProgress(3, "", 0)}, false},
+		{"detail of no line", "line 12 has details", storedRow{detailKey(1, 12, progressDetail), encodeProgress(3, "", 0)}, false},
+		{"detail of unknown kind", "unknown kind 9", storedRow{detailKey(1, 5, 9), nil}, false},
+		{"detail of no batch", "belongs to no batch", storedRow{detailKey(9, 0, progressDetail), encodeProgress(3, "", 0)}, false},
+		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 9, 0), active.value}, false},
+		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
+		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&lease{}).encode()}, false},
+		{"claim row gone", "is named by lines and has no row", claimRow, true},
+		{"claim without a lease", "claim 5: a row is shorter", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
+		{"lease of no claim", "belongs to no claim", storedRow{seqKey(leaseTable, 5), leaseRow.value}, false},
+		{"claim ranges", "and handed out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
+		{"claim timer late", "after its deadline", storedRow{leaseRow.key, func() []byte {
+			l := decodeLease(leaseRow.value)
+			l.timerAt += 1 << 40
+			return l.encode()
+		}()}, false},
+		{"lease of a line not held", "which it does not hold", storedRow{overrideKey(3, 1, 4), find(overrideTable, "").value}, false},
+		{"runner counts", "not what it holds", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},
+		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
+		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
+		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
+		{"next queue", "the next number is", storedRow{metaKey, (&meta{version: formatVersion, cursor: 8, nextQueue: 9}).encode()}, false},
+		{"no table", "is of no table", storedRow{"Z", nil}, false},
+		{"batch", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), []byte{1, 2}}, false},
+		{"batch lines", "are not those of its", storedRow{seqKey(batchTable, 1), func() []byte {
+			b := decodeBatch(1, find(batchTable, "batch 1 ").value)
+			b.lines++
+			return b.encode()
+		}()}, false},
+		{"batch groups", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), func() (e encoder) {
+			e.int(startAt)
+			for _, n := range []uint64{12, 1, 9, 1 << 50} {
+				e.uint(n)
+			}
+			return e
+		}()}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := s.o.get(test.broken.key)
+			if test.gone {
+				test.broken.del(t, s)
+			} else {
+				test.broken.set(t, s)
+			}
+			named := false
+			problems := problemsOf(t, s)
+			for _, problem := range problems {
+				named = named || strings.Contains(problem, test.want)
+			}
+			if !named {
+				t.Errorf("want %q, got %q", test.want, problems)
+			}
+			if before == nil {
+				test.broken.del(t, s)
+			} else {
+				storedRow{test.broken.key, before}.set(t, s)
+			}
+		})
+	}
+}
+
+func TestCheckStops(t *testing.T) {
+	s := richStore(t)
+	for _, r := range dump(s) {
+		if r.key[0] == listTable {
+			r.del(t, s)
+			defer r.set(t, s)
+		}
+	}
+	calls := 0
+	problems, err := s.Check(func(string) bool { calls++; return calls < 2 })
+	if problems != 2 || calls != 2 || err != nil {
+		t.Errorf("%d problems in %d calls, %v", problems, calls, err)
+	}
+}
+
+func TestCheckOfANewStore(t *testing.T) {
+	s := mustOpen(t, Options{})
+	if problems := problemsOf(t, s); len(problems) > 0 {
+		t.Errorf("%q", problems)
+	}
+}
