@@ -50,7 +50,7 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.
 func (e *Engine) held(ctx context.Context, claimed *store.Claimed) ([]job.Job, error) {
-	jobs, err := e.store.Held(claimed.Claim, claimed.Runs)
+	jobs, err := e.store.HandedOut(claimed)
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -38,7 +38,7 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 	for i := range c.handouts {
 		h := &c.handouts[i]
 		start := len(docs)
-		complete := s.pages.each(open, h.b, h.sp.first, h.sp.last, func(line uint32, payload []byte) {
+		s.pages.each(open, h.b, h.sp.first, h.sp.last, func(line uint32, payload []byte) {
 			doc := h.b.document(&h.sp, line)
 			doc.Client, doc.Type = h.client, h.typ
 			doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
@@ -47,7 +47,7 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 			docs = append(docs, doc)
 		})
 		// A line that was never claimed before has no history, and results and progress are of other claims.
-		if h.details && h.sp.attempts > 1 && complete && len(docs) > start {
+		if h.details && h.sp.attempts > 1 && len(docs) > start {
 			addDetails(open(), h.b, docs[start:])
 		}
 	}
@@ -109,9 +109,9 @@ func (p *pageCache) find(open func() view, seq uint64, line uint32) (page cached
 	return page, ok
 }
 
-// each calls visit with the payloads of lines first … last, in order, and reports whether it found all. The payloads share memory
-// with the pages and must not be changed.
-func (p *pageCache) each(open func() view, b *batch, first, last uint32, visit func(line uint32, payload []byte)) bool {
+// each calls visit with the payloads of lines first … last, in order, as far as they are there. The payloads share memory with the
+// pages and must not be changed.
+func (p *pageCache) each(open func() view, b *batch, first, last uint32, visit func(line uint32, payload []byte)) {
 	for line := first; line <= last; {
 		if b.frame == job.NoFrame {
 			visit(line, nil)
@@ -119,8 +119,9 @@ func (p *pageCache) each(open func() view, b *batch, first, last uint32, visit f
 			continue
 		}
 		page, ok := p.find(open, b.seq, line)
-		if !ok {
-			return false
+		if !ok { // purged
+			line++
+			continue
 		}
 		rest, err := b.frame.Skip(page.framed, int(line-page.first))
 		fail("read payload", err)
@@ -131,5 +132,4 @@ func (p *pageCache) each(open func() view, b *batch, first, last uint32, visit f
 			visit(line, payload)
 		}
 	}
-	return true
 }

@@ -65,7 +65,10 @@ func (o *overlay) isCut(key string) bool {
 // get returns the value of key, or nil. The value must not be changed.
 func (o *overlay) get(key string) []byte {
 	if row, ok := o.rows.Get(key); ok {
-		return row.value // nil when deleted
+		if !row.deleted && row.value == nil {
+			return []byte{}
+		}
+		return row.value
 	}
 	if o.isCut(key) {
 		return nil

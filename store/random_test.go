@@ -131,6 +131,7 @@ type player struct {
 	log     []step   // applied, in order
 	results []Result // of log
 	flushed int      // how many of log are sure to survive a restart
+	handed  []handedOut
 }
 
 func play(o Options, steps []step) (err error) {
@@ -201,6 +202,9 @@ func (p *player) apply(st step) error {
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
+	if c, ok := got.(*Claimed); ok {
+		p.handed, got = append(p.handed, handedOut{claimed: c}), told(c)
+	}
 	p.log, p.results = append(p.log, st), append(p.results, got)
 	did := func(*modelJob) bool { return true }
 	if _, tick := cmd.(job.Tick); tick {
@@ -210,6 +214,16 @@ func (p *player) apply(st step) error {
 	}
 	if want := p.m.apply(st.seq, st.at, cmd, did); !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
+	}
+	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil {
+		p.handed[n-1].want = map[job.ID]job.Job{}
+		for _, c := range p.m.claims {
+			if c.id == p.handed[n-1].claimed.Claim {
+				for _, j := range c.handed {
+					p.handed[n-1].want[j.id] = p.m.document(j)
+				}
+			}
+		}
 	}
 	for _, names := range [][2][]string{{}, {{"a"}, nil}, {nil, {"x", "y"}}, {{"b", "c"}, {"x"}}} {
 		if got, want := p.s.Available(names[0], names[1]), len(p.m.line(names[0], names[1], false)) > 0; got != want {
@@ -342,6 +356,9 @@ func (p *player) restart(flush bool) error {
 		if err != nil {
 			return fmt.Errorf("apply again: %w", err)
 		}
+		if c, ok := got.(*Claimed); ok {
+			got = told(c)
+		}
 		if !reflect.DeepEqual(got, p.results[i]) {
 			return fmt.Errorf("%v again: result\n\t%+v, and before\n\t%+v", st, got, p.results[i])
 		}
@@ -428,6 +445,9 @@ func (p *player) compare() (err error) {
 			}
 		}
 	}
+	if err := p.compareHandedOut(); err != nil {
+		return err
+	}
 	for _, c := range m.claims {
 		if err := p.compareHeld(c); err != nil {
 			return err
@@ -437,6 +457,45 @@ func (p *player) compare() (err error) {
 		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(m.queues))
 	}
 	return p.compareQueues()
+}
+
+// handedOut is a claim's result, and the documents that the model had for it then.
+type handedOut struct {
+	claimed *Claimed
+	want    map[job.ID]job.Job
+}
+
+// told returns the part of a claim's result that everybody sees.
+func told(c *Claimed) *Claimed { return &Claimed{Claim: c.Claim, LeaseMs: c.LeaseMs, Runs: c.Runs} }
+
+// compareHandedOut reads what claims handed out since the last look: as of the claim, less what has been purged since.
+func (p *player) compareHandedOut() error {
+	for _, h := range p.handed {
+		docs, err := p.s.HandedOut(h.claimed)
+		if err != nil {
+			return fmt.Errorf("handed out by %v: %w", h.claimed.Claim, err)
+		}
+		for _, doc := range docs {
+			want, ok := h.want[doc.ID]
+			if !ok {
+				return fmt.Errorf("%v handed out %v, which it did not", h.claimed.Claim, doc.ID)
+			}
+			// What was told in the same run since then may show already.
+			doc.Attempts, want.Attempts, doc.Error, want.Error = nil, nil, "", ""
+			doc.Result, want.Result, doc.Step, want.Step, doc.Progress, want.Progress = job.Result{}, job.Result{}, "", "", 0, 0
+			if err := sameJob(doc, want); err != nil {
+				return fmt.Errorf("job %v handed out by %v: %w", doc.ID, h.claimed.Claim, err)
+			}
+			delete(h.want, doc.ID)
+		}
+		for id := range h.want {
+			if _, err := p.s.Job(id); !errors.Is(err, job.NotFound) {
+				return fmt.Errorf("%v did not hand out %v, which is there: %v", h.claimed.Claim, id, err)
+			}
+		}
+	}
+	p.handed = nil
+	return nil
 }
 
 func (p *player) compareHeld(c *modelClaim) error {

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
+	for _, n := range []uint64{0, 1, 255, 256, 1<<40 - 1, math.MaxUint64} {
+		for _, line := range []uint32{0, 1, 1<<22 - 1, math.MaxUint32} {
+			for _, table := range []byte{spanTable, batchTable, countsTable} {
+				if got := seqOfKey(seqKey(table, n)); got != n {
+					t.Errorf("seqKey %d: %d", n, got)
+				}
+			}
+			if key := lineKey(spanTable, n, line); seqOfKey(key) != n || lineOfKey(key) != line {
+				t.Errorf("lineKey %d %d: %x", n, line, key)
+			}
+			if key := detailKey(n, line, resultDetail); seqOfKey(key) != n || lineOfKey(key) != line || key[13] != resultDetail {
+				t.Errorf("detailKey %d %d: %x", n, line, key)
+			}
+			if key := pageKey(n, line, line/2); seqOfKey(key) != n {
+				t.Errorf("pageKey %d: %x", n, key)
+			} else if last, first := splitPageKey(key); last != line || first != line/2 {
+				t.Errorf("pageKey %d %d: %d %d", line, line/2, last, first)
+			}
+			if claim, seq, l := splitOverrideKey(overrideKey(n, n/3, line)); claim != n || seq != n/3 || l != line {
+				t.Errorf("overrideKey %d %d: %d %d %d", n, line, claim, seq, l)
+			}
+			if queue, priority, class, seq, last := splitReadyKey(readyKey(7, line, fresh, n/5, n, line)); queue != 7 || priority != line ||
+				class != fresh || seq != n || last != line {
+				t.Errorf("readyKey %d %d: %d %d %d %d %d", n, line, queue, priority, class, seq, last)
+			}
+			for kind, want := range map[byte][2]uint64{runAtTimer: {0, uint64(line)}, purgeTimer: {0, uint64(line)}, claimTimer: {}, effectTimer: {},
+				overrideTimer: {n / 7, uint64(line)}} {
+				at, k, a, b, l := splitTimerKey(timerKey(startAt, kind, n, n/7, line))
+				if at != startAt || k != kind || a != n || b != want[0] || uint64(l) != want[1] {
+					t.Errorf("timerKey kind %d: %d %d %d %d %d", kind, at, k, a, b, l)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"r", "r2", strings.Repeat("ü", 64)} {
+		if got := runnerOfKey(runnerKey(runnerTable, name)); got != name {
+			t.Errorf("runnerKey %q: %q", name, got)
+		}
+		if key := holdKey(name, 812); runnerOfKey(key) != name || u64At(key, len(key)-8) != 812 {
+			t.Errorf("holdKey %q: %x", name, key)
+		}
+	}
+}
+
+// TestKeysSort lists keys in the order in which they must stand.
+func TestKeysSort(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"a line's span is the first at or after it": {
+			lineKey(spanTable, 1, 9), lineKey(spanTable, 1, 10), lineKey(spanTable, 1, 1<<20), lineKey(spanTable, 2, 0), lineKey(spanTable, 256, 0),
+		},
+		"pages stand by their last line": {pageKey(1, 5, 0), pageKey(1, 6, 6), pageKey(1, 300, 7), pageKey(2, 0, 0)},
+		"service: priority, class, order, id": {
+			readyKey(1, 9, back, 7, 7, 3), readyKey(1, 9, fresh, 2, 2, 9), readyKey(1, 4, back, 3, 3, 1), readyKey(1, 4, back, 3, 3, 2),
+			readyKey(1, 4, fresh, 2, 2, 0), readyKey(1, 4, fresh, 5, 1, 0), readyKey(1, 4, fresh, 5, 2, 0), readyKey(1, 0, back, 1, 1, 0),
+			readyKey(2, 9, back, 1, 1, 0),
+		},
+		"a lane ends before the next": {
+			laneKey(1, 4, back), readyKey(1, 4, back, math.MaxUint64, math.MaxUint64, math.MaxUint32), after(laneKey(1, 4, back)), readyKey(1, 4, fresh, 0, 0, 0),
+		},
+		"lists stand by id": {listKey(1, job.Pending, 2, 9), listKey(1, job.Pending, 3, 1), listKey(1, job.Active, 1, 0), listKey(2, job.Deferred, 1, 0)},
+		"timers stand by time, then kind": {
+			timerKey(5, effectTimer, 1, 0, 0), timerKey(6, runAtTimer, 9, 0, 9), timerKey(6, claimTimer, 1, 0, 0), timerKey(6, overrideTimer, 1, 1, 1),
+			timerKey(6, purgeTimer, 1, 0, 0), timerKey(256, runAtTimer, 0, 0, 0),
+		},
+		"no runner's rows begin with another's": {
+			holdKey("r", 1), holdKey("r", math.MaxUint64), after(runnerKey(holdTable, "r")), holdKey("r1", 0), holdKey("r\xff", 0),
+		},
+	} {
+		if !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
+			t.Errorf("%s: %x", name, keys)
+		}
+	}
+	a, b := readyKey(1, 4, fresh, 2, 2, 0), readyKey(9, 9, back, 7, 7, 0)
+	if readyRank(b) > readyRank(a) {
+		t.Errorf("rank compares queues before priorities")
+	}
+}
+
+func TestAfter(t *testing.T) {
+	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "a\xff\xff": "b", "ab\x00": "ab\x01"} {
+		if got := after(prefix); got != want {
+			t.Errorf("after %q is %q, want %q", prefix, got, want)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("after 0xff has a result")
+		}
+	}()
+	after("\xff\xff")
+}
+
+func TestShortKeysFail(t *testing.T) {
+	for name, split := range map[string]func(){
+		"span":   func() { lineOfKey("S1234567890") },
+		"page":   func() { splitPageKey("P123456789012") },
+		"timer":  func() { splitTimerKey("T123456789") },
+		"ready":  func() { splitReadyKey("R1234567890") },
+		"number": func() { u64At("", 1) },
+	} {
+		err := func() (err error) {
+			defer catch(&err)
+			split()
+			return nil
+		}()
+		var broken *Error
+		if !errors.As(err, &broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// rowForms are values of every row, with what decodes them.
+func rowForms() map[string]struct {
+	value  any
+	bytes  []byte
+	decode func([]byte) any
+} {
+	exit := int64(-1)
+	m := meta{version: 1, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222}
+	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
+		updatedAt: startAt, at: job.MaxTimeMs}}
+	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
+		{first: 0, last: 4, queue: 1, kind: job.WASI, priority: 9, runAt: startAt, maxAttempts: 1000, backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
+			leaseMs: 5, retentionMs: job.MaxDelayMs},
+		{first: 5, last: 8, queue: math.MaxUint32},
+	}}
+	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
+	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}}
+	l := lease{tickled: tickled{9, startAt, 1000}, timerAt: 5, held: 1000, refs: 1001, overrides: 3}
+	o := override{tickled: tickled{9, startAt, 1000}, timerAt: 5}
+	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, plainAt: 5, until: 6, untilSeq: 7}
+	attempts := []job.Attempt{{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Told}, {At: 2, Why: job.Abandoned}}
+	var history encoder
+	for i := range attempts {
+		encodeAttempt(&history, &attempts[i])
+	}
+	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
+	type told struct {
+		claim    uint64
+		result   job.Result
+		step     string
+		progress int64
+	}
+	return map[string]struct {
+		value  any
+		bytes  []byte
+		decode func([]byte) any
+	}{
+		"meta":     {m, m.encode(), func(b []byte) any { return decodeMeta(b) }},
+		"span":     {sp, sp.encode(), func(b []byte) any { return decodeSpan(sp.last, b) }},
+		"batch":    {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
+		"counts":   {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
+		"claim":    {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
+		"lease":    {l, l.encode(), func(b []byte) any { return decodeLease(b) }},
+		"override": {o, o.encode(), func(b []byte) any { return decodeOverride(b) }},
+		"runner":   {r, r.encode(), func(b []byte) any { return decodeRunner("r1", b) }},
+		"history":  {attempts, history, func(b []byte) any { return decodeHistory(b) }},
+		"result": {told{claim: 7, result: result}, encodeResult(7, &result), func(b []byte) any {
+			claim, r := decodeResult(b)
+			return told{claim: claim, result: r}
+		}},
+		"progress": {told{claim: 7, step: "half", progress: -1}, encodeProgress(7, "half", -1), func(b []byte) any {
+			claim, step, progress := decodeProgress(b)
+			return told{claim: claim, step: step, progress: progress}
+		}},
+	}
+}
+
+func TestRowsDecodeToWhatMadeThem(t *testing.T) {
+	for name, form := range rowForms() {
+		if got := form.decode(form.bytes); !reflect.DeepEqual(got, form.value) {
+			t.Errorf("%s: %+v, want %+v", name, got, form.value)
+		}
+	}
+	q := &queue{bounds: &standardBounds, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
+	q.lane(0, back) // holds nothing: not stored
+	got := decodeQueue(7, q.encode(), &standardBounds)
+	if len(got.lanes) != 2 || *got.lanes[0] != *q.lanes[0] && got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
+		t.Errorf("lanes %+v", got.lanes)
+	}
+	got.lanes, q.lanes = nil, nil
+	if !reflect.DeepEqual(got, q) {
+		t.Errorf("queue %+v, want %+v", got, q)
+	}
+}
+
+func TestShortRowsFail(t *testing.T) {
+	for name, form := range rowForms() {
+		for n := range form.bytes {
+			if name == "history" && (n == 0 || n == len(form.bytes)/2) {
+				continue
+			}
+			err := func() (err error) {
+				defer catch(&err)
+				form.decode(form.bytes[:n])
+				return nil
+			}()
+			if !errors.Is(err, errShortRow) && !(name == "history" && err == nil) {
+				t.Errorf("%s cut to %d of %d bytes: %v", name, n, len(form.bytes), err)
+			}
+		}
+	}
+}
+
+func TestHistoryKeepsTheNewest(t *testing.T) {
+	var history []byte
+	for n := range 2 * job.MaxHistory {
+		history = appendHistory(history, &job.Attempt{At: int64(n), Runner: "r", Error: strings.Repeat("x", n), Why: job.Told})
+		attempts := decodeHistory(history)
+		if want := min(n+1, job.MaxHistory); len(attempts) != want || attempts[want-1].At != int64(n) || attempts[0].At != int64(n+1-want) {
+			t.Fatalf("after %d: %+v", n+1, attempts)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	long := strings.Repeat("y", 50)
+	for _, test := range []struct {
+		name     string
+		frame    job.Frame
+		payloads []string
+		pages    []Run
+	}{
+		{"one short line", job.LineFrame, []string{"a"}, []Run{{1, 0, 0}}},
+		{"lines that fill pages", job.LineFrame, []string{"aaaa", "bbbb", "cccc", "dddd", "eeee", "f"}, []Run{{1, 0, 3}, {1, 4, 5}}},
+		{"lines across the end of a page", job.LineFrame, []string{"aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"}, []Run{{1, 0, 2}, {1, 3, 4}}},
+		{"a line longer than a page", job.LineFrame, []string{"a", long, "b"}, []Run{{1, 0, 0}, {1, 1, 1}, {1, 2, 2}}},
+		{"lengths", job.LenFrame, []string{"a\n", "", "\n\n", long, "b", "c"}, []Run{{1, 0, 3}, {1, 4, 5}}},
+		{"only empty payloads", job.LenFrame, []string{"", "", "", "", "", "", "", ""}, []Run{{1, 0, 6}, {1, 7, 7}}},
+		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, tickRows: 99}})
+			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
+			for _, p := range test.payloads {
+				c.Longest = max(c.Longest, len(p))
+				c.Payloads = c.Frame.Append(c.Payloads, []byte(p))
+			}
+			if err := c.CheckPayloads(); err != nil {
+				t.Fatal(err)
+			}
+			mustApply(t, s, 1, 0, c)
+			mustCommit(t, s)
+			var pages []Run
+			var body []byte
+			for _, row := range dump(s) {
+				if row.key[0] == pageTable {
+					last, first := splitPageKey(row.key)
+					pages = append(pages, Run{seqOfKey(row.key), first, last})
+					body = append(body, row.value...)
+				}
+			}
+			if fmt.Sprint(pages) != fmt.Sprint(test.pages) || !bytes.Equal(body, c.Payloads) {
+				t.Errorf("pages %v of %q, want %v", pages, body, test.pages)
+			}
+			v := s.view()
+			defer v.close()
+			b := readBatch(v, 1)
+			for first := range test.payloads {
+				for last := first; last < len(test.payloads); last++ {
+					var got []string
+					eachPayload(v, b, uint32(first), uint32(last), func(line uint32, payload []byte) bool {
+						if int(line) != first+len(got) {
+							t.Errorf("line %d where %d was next", line, first+len(got))
+						}
+						got = append(got, string(payload))
+						return true
+					})
+					if fmt.Sprint(got) != fmt.Sprint(test.payloads[first:last+1]) {
+						t.Errorf("lines %d-%d: %q", first, last, got)
+					}
+				}
+			}
+		})
+	}
+}
