@@ -79,7 +79,7 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
 	q.lane(0, back) // holds nothing: not stored
 	got := decodeQueue(7, q.encode(), &standardBounds)
-	if len(got.lanes) != 2 || *got.lanes[0] != *q.lanes[0] && got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
+	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != back || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
 		t.Errorf("lanes %+v", got.lanes)
 	}
 	got.lanes, q.lanes = nil, nil

@@ -13,7 +13,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		s := mustOpen(t, Options{})
 		o := &s.o
-		size := &bounds{minWindow: 1 + random.IntN(3), maxWindow: 2 + random.IntN(8)}
+		size := &bounds{minWindow: 1 + random.IntN(2), maxWindow: 2 + random.IntN(8)}
 		w := newWindow(size, "U")
 		var model []string
 		has := func(key string) (int, bool) { return slices.BinarySearch(model, key) }
