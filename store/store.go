@@ -41,6 +41,8 @@ const (
 	memtableBytes = 64 << 20
 	// cacheBytes is Pebble's block cache, which serves payload pages and spans that the caches here have dropped.
 	cacheBytes = 64 << 20
+	// maxRetainedBatch is above what a commit usually carries.
+	maxRetainedBatch = 16 << 20
 )
 
 var (
@@ -57,14 +59,15 @@ type Store struct {
 	bounds *bounds
 
 	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
-	mu      sync.RWMutex
-	o       overlay
-	meta    meta
-	queues  queues
-	timers  window
-	seed    uint64 // of the jitter: from the journal's UUID
-	pending bool   // whether commands were applied since the last commit
-	broken  error  // why neither Apply nor Commit can go on: the overlay may hold half a command
+	mu       sync.RWMutex
+	o        overlay
+	outgoing *pebble.Batch // of Commit, which uses its memory again
+	meta     meta
+	queues   queues
+	timers   window
+	seed     uint64 // of the jitter: from the journal's UUID
+	pending  bool   // whether commands were applied since the last commit
+	broken   error  // why neither Apply nor Commit can go on: the overlay may hold half a command
 
 	// Caches of rows, by key. All may be dropped after a commit: what they answer never depends on what they hold. Spans are
 	// written through; of the others the commit writes those in dirty.
@@ -172,6 +175,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		}
 	}()
 	s.o.db = s.db
+	s.outgoing = s.db.NewBatch(pebble.WithMaxRetainedSizeBytes(maxRetainedBatch))
 	if err := s.load(o); err != nil {
 		return nil, err
 	}
@@ -236,7 +240,7 @@ func (s *Store) Close() error {
 	if s.db == nil {
 		return nil
 	}
-	err := s.db.Close()
+	err := errors.Join(s.outgoing.Close(), s.db.Close())
 	s.cache.Unref()
 	s.db = nil
 	return err
@@ -324,13 +328,13 @@ func (s *Store) Commit() (err error) {
 	defer func() { s.broken = err }()
 	defer catch(&err)
 	s.flushDirty()
-	batch := s.db.NewBatchWithSize(s.o.bytes + s.o.bytes/8 + 4096)
-	if err := s.o.flush(batch); err != nil {
+	if err := s.o.flush(s.outgoing); err != nil {
 		return &Error{"build commit", err}
 	}
-	if err := s.db.Apply(batch, pebble.NoSync); err != nil {
+	if err := s.db.Apply(s.outgoing, pebble.NoSync); err != nil {
 		return &Error{"commit", err}
 	}
+	s.outgoing.Reset()
 	s.pending = false
 	s.trimCaches()
 	s.publish()

@@ -133,12 +133,13 @@ func (s *Store) abandon(r Run) {
 // when all of its have.
 func (s *Store) purge(b *batch, sp span, first, last uint32) {
 	s.move(b, sp, first, last, state{status: job.Purged}, purged)
+	if b.details {
+		s.dropDetails(b, first, last)
+	}
+	s.dropPages(b, first, last)
 	if b.counts[job.Purged] == int64(b.lines) {
-		for _, table := range []byte{spanTable, pageTable, detailTable} {
-			prefix := seqKey(table, b.seq)
-			s.o.cut(prefix, after(prefix))
-		}
 		for _, g := range b.groups { // each is one span by now, which nobody counts any more
+			s.o.del(lineKey(spanTable, b.seq, g.last))
 			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
 			n := int64(g.last-g.first) + 1
 			q := s.queues.byID[g.queue-1]
@@ -150,12 +151,28 @@ func (s *Store) purge(b *batch, sp span, first, last uint32) {
 		s.o.del(seqKey(countsTable, b.seq))
 		b.gone = true
 		delete(s.batches, b.seq)
+	}
+}
+
+// maxPointDeletes bounds the details that dropDetails deletes one by one. Below it a range deletion would be shorter but dearer:
+// each that Pebble holds in memory slows all reads, and purging job by job makes very many.
+const maxPointDeletes = 1000
+
+// dropDetails deletes what is kept for lines first … last.
+func (s *Store) dropDetails(b *batch, first, last uint32) {
+	from, to := detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0)
+	var keys []string
+	s.o.scan(from, to, func(key string, _ []byte) bool {
+		keys = append(keys, key)
+		return len(keys) <= maxPointDeletes
+	})
+	if len(keys) > maxPointDeletes {
+		s.o.cut(from, to)
 		return
 	}
-	if b.details {
-		s.o.cut(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0))
+	for _, key := range keys {
+		s.o.del(key)
 	}
-	s.dropPages(b, first, last)
 }
 
 // dropPages deletes the pages that reach into first … last and have no line left.

@@ -1,0 +1,258 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit after every few
+// commands; there is neither a journal nor HTTP in them. jobs/s is what they are for.
+
+// bench feeds a store.
+type bench struct {
+	b   *testing.B
+	s   *Store
+	seq uint64
+	at  int64
+	cpu time.Duration // of the process when the measured part began
+}
+
+// benchCreate is a create of n lines of 100 bytes that hardly compress.
+func benchCreate(client, typ string, n int) *job.Create {
+	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: 100}
+	random := rand.New(rand.NewPCG(1, 1))
+	payload := make([]byte, c.Longest)
+	for range n {
+		for i := range payload {
+			payload[i] = byte('!' + random.IntN(94))
+		}
+		c.Payloads = c.Frame.Append(c.Payloads, payload)
+	}
+	return c
+}
+
+func newBench(b *testing.B) *bench {
+	s, err := Open(b.TempDir(), Options{Journal: testJournal, FS: vfs.Default})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return &bench{b: b, s: s, at: startAt, cpu: cpuTime(b)}
+}
+
+func (n *bench) apply(cmd job.Command) Result {
+	n.seq++
+	n.at++
+	result, err := n.s.Apply(n.seq, n.at, cmd)
+	if err != nil {
+		n.b.Fatal(err)
+	}
+	if _, claim := cmd.(job.Claim); !claim && n.s.Pending() >= 1<<20 { // a claim's time is measured without the commit
+		n.commit()
+	}
+	return result
+}
+
+func (n *bench) commit() {
+	if err := n.s.Commit(); err != nil {
+		n.b.Fatal(err)
+	}
+	n.s.TakeReadied()
+}
+
+// finish claims up to max jobs and completes them, and returns their number.
+func (n *bench) finish(max int) int {
+	c := n.apply(plainClaim("r1", max)).(*Claimed)
+	if len(c.Runs) > 0 {
+		n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	}
+	return c.Jobs()
+}
+
+// cpuTime is what the process has used so far: beside the time on the clock it shows what a busy machine hides.
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func (n *bench) perSecond(jobs int) {
+	n.commit()
+	n.b.ReportMetric(float64((cpuTime(n.b)-n.cpu).Nanoseconds())/float64(jobs), "cpu-ns/job")
+	n.b.ReportMetric(float64(jobs)/n.b.Elapsed().Seconds(), "jobs/s")
+	n.b.ReportMetric(0, "ns/op")
+}
+
+// claimTimes are how long Apply took for each claim.
+type claimTimes []time.Duration
+
+// one claims max jobs, completes them, and remembers how long the claim took.
+func (times *claimTimes) one(n *bench, max int) {
+	began := time.Now()
+	c := n.apply(plainClaim("r1", max)).(*Claimed)
+	*times = append(*times, time.Since(began))
+	if c.Jobs() != max {
+		n.b.Fatalf("a claim of %d jobs got %d", max, c.Jobs())
+	}
+	n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+}
+
+func (times claimTimes) report(b *testing.B) {
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "p50-ns/claim")
+	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns/claim")
+	b.ReportMetric(float64(times[len(times)-1].Nanoseconds()), "max-ns/claim")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkBulk creates jobs by the thousand, and claims and completes them by the hundred.
+func BenchmarkBulk(b *testing.B) {
+	n := newBench(b)
+	c := benchCreate("a", "x", 1000)
+	jobs := 0
+	for b.Loop() {
+		n.apply(c)
+		for range 10 {
+			jobs += n.finish(100)
+		}
+	}
+	n.perSecond(jobs)
+}
+
+func BenchmarkBulkCreate(b *testing.B) {
+	n := newBench(b)
+	c := benchCreate("a", "x", 1000)
+	jobs := 0
+	for b.Loop() {
+		n.apply(c)
+		jobs += 1000
+	}
+	n.perSecond(jobs)
+}
+
+// BenchmarkSingles creates, claims and completes one job after another; in the second form they are gone at once.
+func BenchmarkSingles(b *testing.B) {
+	for _, retention := range []int64{job.DefaultRetentionMs, 0} {
+		b.Run(fmt.Sprintf("retention=%d", retention), func(b *testing.B) {
+			n := newBench(b)
+			c := benchCreate("a", "x", 1)
+			c.Groups[0].RetentionMs = retention
+			jobs := 0
+			for b.Loop() {
+				n.apply(c)
+				jobs += n.finish(1)
+			}
+			n.perSecond(jobs)
+		})
+	}
+}
+
+// BenchmarkClaimDepth claims while few or many jobs wait: the time must not depend on their number.
+func BenchmarkClaimDepth(b *testing.B) {
+	for _, batches := range []int{1, 10_000} {
+		for _, max := range []int{1, 100} {
+			b.Run(fmt.Sprintf("pending=%d/max=%d", batches*1000, max), func(b *testing.B) {
+				n := newBench(b)
+				c := benchCreate("a", "x", 1000)
+				for range batches {
+					n.apply(c)
+				}
+				n.commit()
+				var times claimTimes
+				for left := 0; b.Loop(); left -= max { // as many come as go
+					if left < max {
+						n.apply(c)
+						left += 1000
+					}
+					times.one(n, max)
+				}
+				times.report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkQueues claims among a hundred thousand queues, each with one job, and opens their store.
+func BenchmarkQueues(b *testing.B) {
+	for _, queues := range []int{10, 100_000} {
+		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
+			n := newBench(b)
+			perQueue := 100_000 / queues
+			for i := range queues {
+				n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), perQueue))
+			}
+			n.commit()
+			var times claimTimes
+			for i := 0; b.Loop(); i = (i + 1) % queues {
+				times.one(n, 1)
+				n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), 1))
+			}
+			times.report(b)
+		})
+	}
+}
+
+// BenchmarkOpenQueues opens a store of a hundred thousand queues with a job each.
+func BenchmarkOpenQueues(b *testing.B) {
+	fs := vfs.NewMem()
+	s, err := Open("store", Options{Journal: testJournal, FS: fs})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := &bench{b: b, s: s, at: startAt}
+	for i := range 100_000 {
+		n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), 1))
+	}
+	n.commit()
+	if err := s.FlushWait(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		if s, err = Open("store", Options{Journal: testJournal, FS: fs}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkShattered works off batches of which every other job came back: each span is one job.
+func BenchmarkShattered(b *testing.B) {
+	n := newBench(b)
+	c := benchCreate("a", "x", 1000)
+	jobs := 0
+	for b.Loop() {
+		n.apply(c)
+		batch := job.NewID(n.at, n.seq, 0)
+		claim := n.apply(plainClaim("r1", 1000)).(*Claimed)
+		odd := job.Complete{Claim: claim.Claim}
+		for line := 1; line < 1000; line += 2 {
+			odd.Outcomes = append(odd.Outcomes, job.Outcome{ID: batch.WithLine(line), Code: job.Retry, ExitCode: 100, DelayMs: 0})
+		}
+		odd.All = &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
+		n.apply(odd)
+		for range 5 {
+			n.finish(100)
+		}
+		jobs += 1000
+	}
+	n.perSecond(jobs)
+}
