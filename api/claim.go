@@ -201,20 +201,21 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration) (s
 
 // answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
 // with one job a line.
-func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *store.Claimed, jobs []job.Job) error {
+func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *store.Claimed, list []job.Job) error {
+	var documents jobs
 	f, kind := inJSON, mimeJSON
 	if prefers(c.Request(), mimeNDJSON) {
 		f, kind = inLines, mimeNDJSON
 	}
 	size := len(b) + 256
-	for i := range jobs {
-		size += jobTextBytes + len(jobs[i].Payload)
+	for i := range list {
+		size += jobTextBytes + len(list[i].Payload)
 	}
 	if cap(b) < size {
 		b = append(make([]byte, 0, size), b...)
 	}
 	b = append(b, `"claim_id":`...)
-	if len(jobs) == 0 {
+	if len(list) == 0 {
 		b = append(b, `null,"lease_ms":null`...)
 	} else {
 		b = appendID(b, claimed.Claim)
@@ -223,16 +224,16 @@ func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *stor
 	}
 	if f == inLines {
 		b = append(b, "}\n"...)
-		for i := range jobs {
-			b = append(appendJob(b, &jobs[i], f), '\n')
+		for i := range list {
+			b = append(documents.append(b, &list[i], f), '\n')
 		}
 	} else {
 		b = append(b, `,"jobs":[`...)
-		for i := range jobs {
+		for i := range list {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendJob(b, &jobs[i], f)
+			b = documents.append(b, &list[i], f)
 		}
 		b = append(b, "]}\n"...)
 	}

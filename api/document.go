@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,47 @@ const jobTextBytes = 800
 func appendJob(b []byte, j *job.Job, f form) []byte {
 	b = append(b, `{"job_id":"`...)
 	b = j.ID.AppendText(b)
+	b = appendJobHead(b, j)
+	b = appendPayload(b, j, f)
+	return appendJobTail(b, j, f)
+}
+
+// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and payload alone;
+// what surrounds those is then copied from the document before, which takes a quarter of the time.
+type jobs struct {
+	last          *job.Job
+	head, headEnd int // where in the answer the shared parts of the last document lie
+	tail, tailEnd int
+}
+
+func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
+	b = append(b, `{"job_id":"`...)
+	b = j.ID.AppendText(b)
+	if e.last != nil && alike(e.last, j) {
+		b = append(b, b[e.head:e.headEnd]...)
+		b = appendPayload(b, j, f)
+		return append(b, b[e.tail:e.tailEnd]...)
+	}
+	e.last, e.head = j, len(b)
+	b = appendJobHead(b, j)
+	e.headEnd = len(b)
+	b = appendPayload(b, j, f)
+	e.tail = len(b)
+	b = appendJobTail(b, j, f)
+	e.tailEnd = len(b)
+	return b
+}
+
+// alike reports whether the documents of two jobs differ in id and payload at most.
+func alike(a, b *job.Job) bool {
+	return a.Batch == b.Batch && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Claim == b.Claim && a.DeadlineAt == b.DeadlineAt &&
+		a.Status == b.Status && a.Priority == b.Priority && a.RunAttempts == b.RunAttempts && a.MaxAttempts == b.MaxAttempts && a.LeaseMs == b.LeaseMs &&
+		a.RunAt == b.RunAt && a.CompletedAt == b.CompletedAt && a.Code == b.Code && a.ExitCode == b.ExitCode && a.Progress == b.Progress &&
+		a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
+		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
+}
+
+func appendJobHead(b []byte, j *job.Job) []byte {
 	b = append(b, `","batch_id":"`...)
 	b = j.Batch.AppendText(b)
 	b = append(b, `","client":"`...)
@@ -41,8 +83,10 @@ func appendJob(b []byte, j *job.Job, f form) []byte {
 	b = append(b, `","status":"`...)
 	b = append(b, j.Status.String()...)
 	b = append(b, `","priority":`...)
-	b = strconv.AppendInt(b, int64(j.Priority), 10)
-	b = appendPayload(b, j, f)
+	return strconv.AppendInt(b, int64(j.Priority), 10)
+}
+
+func appendJobTail(b []byte, j *job.Job, f form) []byte {
 	b = appendResult(b, &j.Result, f)
 	b = appendCode(b, j.Code)
 	b = append(b, `,"exit_code":`...)
@@ -132,7 +176,13 @@ func appendContent(b []byte, kind job.Kind, content []byte, base64Name string, f
 		b = append(b, base64Name...)
 		return append(b, "null"...)
 	case job.Text:
-		// Quoting checks the UTF-8 on its way, so that the usual payload is read once.
+		if isPlain(content) {
+			b = append(b, '"')
+			b = append(b, content...)
+			b = append(b, '"')
+			b = append(b, base64Name...)
+			return append(b, "null"...)
+		}
 		if quoted, err := jsontext.AppendQuote(b, content); err == nil {
 			b = append(quoted, base64Name...)
 			return append(b, "null"...)
@@ -156,6 +206,27 @@ func appendContent(b []byte, kind job.Kind, content []byte, base64Name string, f
 	b = append(b, '"')
 	b = base64.StdEncoding.AppendEncode(b, content)
 	return append(b, '"')
+}
+
+// isPlain reports whether a text is ASCII that needs no escape in JSON, eight bytes at a time: most payloads are, and quoting them byte
+// by byte took a third of the time that a claim's answer takes.
+func isPlain(text []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for len(text) >= 8 {
+		v := binary.LittleEndian.Uint64(text)
+		quote, slash := v^'"'*ones, v^'\\'*ones
+		control := (v - ' '*ones) &^ v
+		if (v|control|(quote-ones)&^quote|(slash-ones)&^slash)&highs != 0 {
+			return false
+		}
+		text = text[8:]
+	}
+	for _, c := range text {
+		if c < ' ' || c >= 0x80 || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func appendAttempt(b []byte, a *job.Attempt) []byte {

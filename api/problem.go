@@ -102,6 +102,7 @@ var known = []struct {
 }{
 	{errShuttingDown, http.StatusServiceUnavailable, codeShutdown, notStored},
 	{ingest.ErrClosed, http.StatusServiceUnavailable, codeShutdown, notStored},
+	{ingest.ErrDiskFull, http.StatusInsufficientStorage, "disk_full", notStored},
 	{ingest.ErrUnknown, http.StatusServiceUnavailable, "writes_failed", unknown},
 	{ingest.ErrNotStored, http.StatusServiceUnavailable, "writes_failed", notStored},
 	{ingest.ErrWritesFailed, http.StatusServiceUnavailable, "writes_failed", notStored},

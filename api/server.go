@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -38,6 +39,7 @@ type Server struct {
 	metrics  *metrics
 
 	bulk, control *budget
+	silent        sync.Map // of net.Conn: those without a request so far
 
 	draining context.Context // done when the server stops taking its time
 	drain    context.CancelFunc
@@ -94,15 +96,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any other path that is not there
 		ErrorLog:                     stdlog.New(serverLog{s.log}, "", 0),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				s.metrics.connections.Add(1)
-			case http.StateClosed, http.StateHijacked:
-				s.metrics.connections.Add(-1)
-			}
-		},
+		ConnState:                    s.watchConnection,
 	}
+	server.RegisterOnShutdown(s.closeSilent)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	select {
@@ -126,6 +122,31 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		return fmt.Errorf("stop serving: %w", err)
 	}
 	return nil
+}
+
+// watchConnection counts connections, and remembers those that have not sent a request yet.
+func (s *Server) watchConnection(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.metrics.connections.Add(1)
+		s.silent.Store(c, nil)
+		if s.draining.Err() != nil {
+			s.closeSilent()
+		}
+	case http.StateActive:
+		s.silent.Delete(c)
+	case http.StateClosed, http.StateHijacked:
+		s.metrics.connections.Add(-1)
+		s.silent.Delete(c)
+	}
+}
+
+// closeSilent closes the connections that have not sent a request yet. Shutdown would wait five seconds for each to send one.
+func (s *Server) closeSilent() {
+	s.silent.Range(func(c, _ any) bool {
+		_ = c.(net.Conn).Close() // it is on its way out either way
+		return true
+	})
 }
 
 // serverLog has net/http's complaints, mostly about clients, in the log.

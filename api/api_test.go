@@ -1,0 +1,262 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// rig is a server on a free loopback port over a real engine in a directory of its own.
+type rig struct {
+	*testing.T
+	url    string
+	engine Engine
+	server *Server
+	stop   func() // ends the server as a signal would; once
+}
+
+// start runs a server until the test ends; the data is checked then. change may alter the options and wrap the engine.
+func start(t *testing.T, change ...func(*Options)) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	engine, err := ingest.Open(ingest.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("engine: %v", err)
+		}
+		problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+			t.Errorf("check: %s", problem)
+			return true
+		})
+		if err != nil || problems > 0 {
+			t.Errorf("check: %d problems, %v", problems, err)
+		}
+	})
+	o := Options{Engine: engine, Log: zerolog.Nop()}
+	for _, f := range change {
+		f(&o)
+	}
+	r := startOn(t, o)
+	for r.get("/readyz").status != http.StatusOK {
+		if t.Context().Err() != nil {
+			t.FailNow()
+		}
+	}
+	return r
+}
+
+// startOn runs a server over any engine.
+func startOn(t *testing.T, o Options) *rig {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
+	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.Engine, server: s}
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("server: %v", err)
+		}
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// reply is an answer, read to its end.
+type reply struct {
+	t      *testing.T
+	what   string
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request; headers are pairs of name and value.
+func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
+	r.Helper()
+	req, err := http.NewRequest(method, r.url+path, body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		} else {
+			req.Header.Add(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatalf("%s %s: %v", method, path, err)
+	}
+	return reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
+}
+
+func (r *rig) get(path string, headers ...string) reply {
+	r.Helper()
+	return r.do(http.MethodGet, path, nil, headers...)
+}
+
+// post sends JSON.
+func (r *rig) post(path, body string, headers ...string) reply {
+	r.Helper()
+	return r.do(http.MethodPost, path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// add posts lines to the fast lane.
+func (r *rig) add(path, lines string, headers ...string) reply {
+	r.Helper()
+	return r.do(http.MethodPost, path, strings.NewReader(lines), headers...)
+}
+
+// object reads the answer as a JSON object after its status was as wanted.
+func (a reply) object(status int) map[string]any {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("%s: status %d, want %d: %s", a.what, a.status, status, a.body)
+	}
+	var o map[string]any
+	d := json.NewDecoder(strings.NewReader(a.body))
+	d.UseNumber()
+	if err := d.Decode(&o); err != nil {
+		a.t.Fatalf("%s: %v: %s", a.what, err, a.body)
+	}
+	return o
+}
+
+// refused checks that the answer is a problem document of that status and code, and returns it.
+func (a reply) refused(status int, code string) map[string]any {
+	a.t.Helper()
+	o := a.object(status)
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		a.t.Errorf("%s: Content-Type %q", a.what, got)
+	}
+	if o["code"] != code || fmt.Sprint(o["status"]) != fmt.Sprint(status) || o["title"] == "" || o["detail"] == "" || o["type"] != "about:blank" {
+		a.t.Errorf("%s: problem %s, want code %s", a.what, a.body, code)
+	}
+	switch o["outcome"] {
+	case "stored", "not_stored", "unknown":
+	default:
+		a.t.Errorf("%s: outcome %v", a.what, o["outcome"])
+	}
+	if retry := a.header.Get("Retry-After"); (status == 429 || status == 503) != (retry != "") {
+		a.t.Errorf("%s: Retry-After %q with status %d", a.what, retry, status)
+	}
+	return o
+}
+
+// wrong checks for a refusal that names a field.
+func (a reply) wrong(field string) map[string]any {
+	a.t.Helper()
+	o := a.refused(http.StatusBadRequest, "bad_request")
+	if got, _ := o["field"].(string); got != field {
+		a.t.Errorf("%s: field %q, want %q: %s", a.what, got, field, a.body)
+	}
+	return o
+}
+
+// want compares fields of an object by their text.
+func want(t *testing.T, o map[string]any, pairs ...any) {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		name := pairs[i].(string)
+		got, there := o[name]
+		if !there || fmt.Sprint(got) != fmt.Sprint(pairs[i+1]) {
+			t.Errorf("%s is %v, want %v", name, got, pairs[i+1])
+		}
+	}
+}
+
+// ids are the ids of the jobs of a claim's answer.
+func ids(o map[string]any) (list []string) {
+	for _, j := range o["jobs"].([]any) {
+		list = append(list, j.(map[string]any)["job_id"].(string))
+	}
+	return list
+}
+
+// stub answers what a test tells it to, and passes the rest on.
+type stub struct {
+	Engine
+	create func(*job.Create) (ingest.Receipt, error)
+	getJob func(job.ID) (job.Job, error)
+	ready  func() error
+}
+
+func (s *stub) Create(ctx context.Context, c *job.Create) (ingest.Receipt, error) {
+	if s.create != nil {
+		return s.create(c)
+	}
+	return s.Engine.Create(ctx, c)
+}
+
+func (s *stub) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error) {
+	if s.getJob != nil {
+		return s.getJob(id)
+	}
+	return s.Engine.Job(ctx, minSeq, id)
+}
+
+func (s *stub) Ready() error {
+	if s.ready != nil {
+		return s.ready()
+	}
+	return s.Engine.Ready()
+}
+
+// unknownID has the right form and addresses nothing.
+var unknownID = job.NewID(1, 1<<30, 7).String()
+
+func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
+
+// waiting is an engine whose claims wait in vain.
+type waiting struct{ Engine }
+
+func (waiting) Claim(ctx context.Context, _ job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return store.Claimed{}, nil, ingest.Receipt{}, nil
+	case <-ctx.Done():
+		return store.Claimed{}, nil, ingest.Receipt{}, ctx.Err()
+	}
+}

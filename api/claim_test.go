@@ -1,0 +1,209 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+func TestClaim(t *testing.T) {
+	r := start(t)
+	t.Run("nothing there", func(t *testing.T) {
+		for _, body := range []string{`{"runner_id":"r"}`, `{"runner_id":"r","max":5}`, `{"runner_id":"r","wait_ms":1}`} {
+			if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent || a.body != "" {
+				t.Errorf("%s: %d %q", body, a.status, a.body)
+			}
+		}
+	})
+	t.Run("a single job", func(t *testing.T) {
+		r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)
+		a := r.post("/jobs/claim", `{"runner_id":"r one"}`)
+		o := a.object(http.StatusOK)
+		want(t, o, "status", "active", "runner_id", "r one", "run_attempts", 1, "payload", "x")
+		if a.header.Get("Daybook-Seq") == "" || o["claim_id"] == nil || o["deadline_at"] == nil {
+			t.Error(a.body)
+		}
+		if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
+			t.Errorf("claimed: %s\nread:    %s", a.body, got.body)
+		}
+	})
+	t.Run("many", func(t *testing.T) {
+		r.add("/a/job/b/add", "one\ntwo\nthree\n").object(http.StatusCreated)
+		o := r.post("/jobs/claim", `{"runner_id":"r","max":2,"clients":["a"],"types":["b","c"],"lease_ms":1500,"max_bytes":100}`).object(http.StatusOK)
+		want(t, o, "lease_ms", 1500)
+		jobs := o["jobs"].([]any)
+		if len(jobs) != 2 {
+			t.Fatalf("%d jobs", len(jobs))
+		}
+		want(t, jobs[0].(map[string]any), "payload", "one", "claim_id", o["claim_id"], "lease_ms", 1500)
+		o = r.post("/jobs/claim", `{"runner_id":"r","max":1000,"clients":["a"]}`).object(http.StatusOK)
+		if len(o["jobs"].([]any)) != 1 {
+			t.Errorf("%v", o)
+		}
+	})
+	t.Run("NDJSON", func(t *testing.T) {
+		// A JSON value with newlines must not break its line.
+		r.post("/jobs/create", "{\"client\":\"nd\",\"payload\":{\"a\":\n1,\r\n\"b\":\"x\\ny\"}}").object(http.StatusCreated)
+		r.post("/jobs/create", `{"client":"nd","payload":"two\nlines"}`).object(http.StatusCreated)
+		a := r.post("/jobs/claim", `{"runner_id":"r","max":5,"clients":["nd"]}`, "Accept", "application/x-ndjson")
+		lines := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
+		if len(lines) != 3 || a.header.Get("Content-Type") != "application/x-ndjson" {
+			t.Fatalf("%d lines: %s", len(lines), a.body)
+		}
+		var head, first, second map[string]any
+		for i, o := range []*map[string]any{&head, &first, &second} {
+			if err := json.Unmarshal([]byte(lines[i]), o); err != nil {
+				t.Fatalf("line %d: %v", i, err)
+			}
+		}
+		want(t, head, "lease_ms", 300000)
+		want(t, first, "payload", map[string]any{"a": 1, "b": "x\ny"}, "claim_id", head["claim_id"])
+		want(t, second, "payload", "two\nlines")
+	})
+	t.Run("with complete", func(t *testing.T) {
+		r.add("/w/job/w/add", "1\n2\n3\n4\n5\n").object(http.StatusCreated)
+		claim := func(body string) map[string]any {
+			return r.post("/jobs/claim", `{"runner_id":"r","clients":["w"],`+body+`}`).object(http.StatusOK)
+		}
+		first := claim(`"max":2,"complete":[]`)
+		want(t, first, "results", "[]")
+		list := ids(first)
+		// A list, with fences of its items.
+		second := claim(fmt.Sprintf(`"max":1,"complete":[{"job_id":%q,"code":"ok","claim_id":%q},{"job_id":%q,"code":"ok"}]`, list[0], unknownID, list[0]))
+		results := second["results"].([]any)
+		want(t, results[0].(map[string]any), "job_id", list[0], "status", nil, "code", "claim_lost")
+		want(t, results[1].(map[string]any), "job_id", list[0], "status", "completed")
+		// The whole claim.
+		third := claim(fmt.Sprintf(`"max":10,"complete":{"claim_id":%q,"status":"failed"}`, first["claim_id"]))
+		want(t, third, "ended", 1, "results", "[]")
+		if len(ids(third)) != 2 {
+			t.Errorf("%v", third)
+		}
+		// Nothing is there: still 200, without a claim.
+		last := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"}]}`, third["claim_id"], ids(third)[0]))
+		want(t, last, "claim_id", nil, "lease_ms", nil, "jobs", "[]")
+		// A claim that holds nothing is told, and does not keep the claim from being made.
+		lost := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"status":"completed"}`, unknownID))
+		want(t, lost, "ended", 0, "complete_refused", map[string]any{"code": "claim_lost", "detail": job.ClaimLost.Error()}, "jobs", "[]")
+	})
+	for _, c := range []struct{ name, body, field string }{
+		{"no runner", `{}`, "runner_id"},
+		{"empty runner", `{"runner_id":""}`, "runner_id"},
+		{"long runner", `{"runner_id":"` + repeat('r', 129) + `"}`, "runner_id"},
+		{"max 0", `{"runner_id":"r","max":0}`, "max"},
+		{"max above", `{"runner_id":"r","max":1001}`, "max"},
+		{"lease below", `{"runner_id":"r","lease_ms":999}`, "lease_ms"},
+		{"lease above", `{"runner_id":"r","lease_ms":86400001}`, "lease_ms"},
+		{"wait below", `{"runner_id":"r","wait_ms":-1}`, "wait_ms"},
+		{"wait above", `{"runner_id":"r","wait_ms":60001}`, "wait_ms"},
+		{"bytes 0", `{"runner_id":"r","max_bytes":0}`, "max_bytes"},
+		{"bytes above", `{"runner_id":"r","max_bytes":8388609}`, "max_bytes"},
+		{"clients of the wrong type", `{"runner_id":"r","clients":"a"}`, "clients"},
+		{"bad client", `{"runner_id":"r","clients":["a","b c"]}`, "clients[1]"},
+		{"client of the wrong type", `{"runner_id":"r","clients":["a",5]}`, "clients[1]"},
+		{"null client", `{"runner_id":"r","clients":[null]}`, "clients[0]"},
+		{"bad type", `{"runner_id":"r","types":[""]}`, "types[0]"},
+		{"too many types", `{"runner_id":"r","types":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, "types"},
+		{"unknown", `{"runner_id":"r","strategy":"fair"}`, "strategy"},
+		{"complete of the wrong type", `{"runner_id":"r","complete":5}`, "complete"},
+		{"complete without job", `{"runner_id":"r","complete":[{"code":"ok"}]}`, "complete[0].job_id"},
+		{"complete with a wrong code", `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","code":"fine"}]}`, "complete[0].code"},
+		{"complete, unknown field", `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","kode":"ok"}]}`, "complete[0].kode"},
+		{"complete all without claim", `{"runner_id":"r","complete":{"code":"ok"}}`, "complete.claim_id"},
+		{"complete, unknown field in the object", `{"runner_id":"r","complete":{"code":"ok","x":1}}`, "complete.x"},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.post("/jobs/claim", c.body).wrong(c.field) })
+	}
+	t.Run("at the limits", func(t *testing.T) {
+		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, 999) + `],"lease_ms":86400000,"max_bytes":8388608}`
+		if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+func TestParkedClaim(t *testing.T) {
+	t.Run("gets the job that comes", func(t *testing.T) {
+		r := start(t)
+		got := make(chan reply, 1)
+		go func() { got <- r.post("/jobs/claim", `{"runner_id":"r","wait_ms":60000}`) }()
+		for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != "1" {
+		}
+		r.add("/add", "x\n").object(http.StatusCreated)
+		want(t, (<-got).object(http.StatusOK), "payload", "x")
+	})
+	t.Run("is answered when the server stops", func(t *testing.T) {
+		r := start(t)
+		got := make(chan reply, 1)
+		go func() { got <- r.post("/jobs/claim", `{"runner_id":"r","wait_ms":60000}`) }()
+		for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != "1" {
+		}
+		r.stop()
+		o := (<-got).refused(http.StatusServiceUnavailable, "shutting_down")
+		want(t, o, "outcome", "not_stored")
+	})
+	t.Run("leaves with its client", func(t *testing.T) {
+		r := start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r","wait_ms":60000}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		ended := make(chan error, 1)
+		go func() { _, err := http.DefaultClient.Do(req); ended <- err }()
+		parked := func(n json.Number) {
+			for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != n {
+			}
+		}
+		parked("1")
+		cancel()
+		<-ended
+		parked("0")
+		r.add("/add", "x\n").object(http.StatusCreated)
+		want(t, r.post("/jobs/claim", `{"runner_id":"s"}`).object(http.StatusOK), "run_attempts", 1)
+	})
+}
+
+// late is an engine whose claims are decided when their client has gone.
+type late struct {
+	Engine
+	gone func()
+}
+
+func (l *late) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	claimed, jobs, receipt, err := l.Engine.Claim(context.WithoutCancel(ctx), c, wait)
+	l.gone()
+	<-ctx.Done()
+	return claimed, jobs, receipt, err
+}
+
+func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
+	l := &late{}
+	r := start(t, func(o *Options) { l.Engine, o.Engine = o.Engine, l })
+	id := r.add("/add", "x\n").object(http.StatusCreated)["first_id"].(string)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.gone = cancel
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if _, err := http.DefaultClient.Do(req); err == nil {
+		t.Fatal("answered")
+	}
+	for {
+		o := r.get("/jobs/" + id).object(http.StatusOK)
+		if o["status"] == "pending" && fmt.Sprint(o["run_attempts"]) == "0" {
+			break
+		}
+	}
+}

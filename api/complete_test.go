@@ -1,0 +1,367 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// one makes a job, has it claimed, and returns its document.
+func (r *rig) one() map[string]any {
+	r.Helper()
+	r.post("/jobs/create", `{"client":"one","payload":"x"}`).object(http.StatusCreated)
+	return r.post("/jobs/claim", `{"runner_id":"r1","clients":["one"]}`).object(http.StatusOK)
+}
+
+func TestComplete(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct {
+		name, body string
+		fields     []any
+	}{
+		{"completed", `{"status":"completed","output_addr":"there"}`, []any{"status", "completed", "code", "ok", "exit_code", 200, "output_addr", "there", "output", nil}},
+		{"failed", `{"status":"failed","error":"it broke","process_exit":-9}`, []any{"status", "failed", "code", "failed", "exit_code", 400, "error", "it broke", "process_exit", -9}},
+		{"by code", `{"code":"ok","output":"text"}`, []any{"status", "completed", "output", "text", "output_b64", nil}},
+		{"by exit code", `{"exit_code":299,"output":{"a": 1}}`, []any{"status", "completed", "code", "ok", "exit_code", 299, "output", "map[a:1]"}},
+		{"all three", `{"status":"failed","code":"failed","exit_code":404,"output_b64":"AA=="}`, []any{"exit_code", 404, "output_b64", "AA==", "output", nil}},
+		{"retry", `{"code":"retry","delay_ms":3600000}`, []any{"status", "deferred", "code", "retry", "exit_code", 100}},
+		{"error at once", `{"code":"error","delay_ms":0,"error":"again"}`, []any{"status", "pending", "code", "error", "exit_code", 500}},
+		{"error by exit code", `{"exit_code":599}`, []any{"status", "deferred", "code", "error", "exit_code", 599}},
+		{"empty output", `{"code":"ok","output":""}`, []any{"output", ""}},
+		{"nulls", `{"code":"ok","output":null,"error":null,"claim_id":null,"runner_id":null,"delay_ms":null}`, []any{"status", "completed", "output", nil}},
+		{"largest", `{"code":"failed","error":"` + repeat(' ', job.MaxErrorBytes) + `","output":"` + repeat('o', job.MaxOutputBytes) + `","output_addr":"` + repeat('a', 4096) + `","process_exit":4294967295}`,
+			[]any{"status", "failed", "process_exit", 4294967295}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := r.one()
+			a := r.post("/jobs/"+j["job_id"].(string)+"/complete", c.body)
+			want(t, a.object(http.StatusOK), c.fields...)
+			if a.header.Get("Daybook-Seq") == "" {
+				t.Error("no Daybook-Seq")
+			}
+			if got := r.get("/jobs/" + j["job_id"].(string)); got.body != a.body {
+				t.Errorf("answered: %s\nread: %s", a.body, got.body)
+			}
+			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next one finds none of these
+		})
+	}
+	t.Run("history", func(t *testing.T) {
+		j := r.one()
+		o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"error","error":"again","delay_ms":0}`).object(http.StatusOK)
+		attempts := o["attempts"].([]any)
+		if len(attempts) != 1 {
+			t.Fatal(attempts)
+		}
+		want(t, attempts[0].(map[string]any), "runner_id", "r1", "code", "error", "exit_code", 500, "error", "again", "why", "told")
+		r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`)
+	})
+	t.Run("fences", func(t *testing.T) {
+		j := r.one()
+		path := "/jobs/" + j["job_id"].(string) + "/complete"
+		r.post(path, `{"code":"ok","claim_id":"`+unknownID+`"}`).refused(http.StatusConflict, "claim_lost")
+		r.post(path, `{"code":"ok","runner_id":"r2"}`).refused(http.StatusConflict, "runner_differs")
+		fenced := fmt.Sprintf(`{"code":"ok","claim_id":%q,"runner_id":"r1"}`, j["claim_id"])
+		first := r.post(path, fenced)
+		want(t, first.object(http.StatusOK), "status", "completed")
+		if again := r.post(path, fenced); again.body != first.body || again.status != http.StatusOK {
+			t.Errorf("repeated: %d %s", again.status, again.body)
+		}
+		r.post(path, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, j["claim_id"])).refused(http.StatusConflict, "outcome_differs")
+		r.post(path, `{"code":"ok"}`).refused(http.StatusBadRequest, "job_not_active")
+		r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
+		o := r.post("/jobs/nonsense/complete", `{"code":"ok"}`).refused(http.StatusBadRequest, "bad_id")
+		want(t, o, "field", "id")
+		o = r.post(path, `{"code":"ok","claim_id":"nonsense"}`).refused(http.StatusBadRequest, "bad_id")
+		want(t, o, "field", "claim_id")
+	})
+	for _, c := range []struct{ name, body, field string }{
+		{"empty", ``, ""},
+		{"no outcome", `{}`, "code"},
+		{"only an output", `{"output":"x"}`, "code"},
+		{"status", `{"status":"done"}`, "status"},
+		{"status active", `{"status":"active"}`, "status"},
+		{"code", `{"code":"fine"}`, "code"},
+		{"code unget", `{"code":"unget"}`, "code"},
+		{"code in capitals", `{"code":"OK"}`, "code"},
+		{"exit code of no class", `{"exit_code":300}`, "exit_code"},
+		{"exit code 0", `{"exit_code":0}`, "exit_code"},
+		{"exit code negative", `{"exit_code":-200}`, "exit_code"},
+		{"exit code above", `{"exit_code":600}`, "exit_code"},
+		{"exit code absurd", `{"exit_code":4294967496}`, "exit_code"},
+		{"exit code of another class", `{"code":"ok","exit_code":404}`, "exit_code"},
+		{"status and code", `{"status":"completed","code":"failed"}`, "code"},
+		{"status and retry", `{"status":"failed","code":"error"}`, "code"},
+		{"status and exit code", `{"status":"completed","exit_code":500}`, "exit_code"},
+		{"delay with ok", `{"code":"ok","delay_ms":1}`, "delay_ms"},
+		{"delay below", `{"code":"retry","delay_ms":-1}`, "delay_ms"},
+		{"delay above", fmt.Sprintf(`{"code":"retry","delay_ms":%d}`, job.MaxDelayMs+1), "delay_ms"},
+		{"process exit below", `{"code":"ok","process_exit":-2147483649}`, "process_exit"},
+		{"process exit above", `{"code":"ok","process_exit":4294967296}`, "process_exit"},
+		{"output address", `{"code":"ok","output_addr":"` + repeat('a', 4097) + `"}`, "output_addr"},
+		{"error", `{"code":"error","error":"` + repeat('e', job.MaxErrorBytes+1) + `"}`, "error"},
+		{"output", `{"code":"ok","output":"` + repeat('o', job.MaxOutputBytes+1) + `"}`, "output"},
+		{"both outputs", `{"code":"ok","output":"a","output_b64":"YQ=="}`, "output"},
+		{"runner empty", `{"code":"ok","runner_id":""}`, "runner_id"},
+		{"runner long", `{"code":"ok","runner_id":"` + repeat('r', 129) + `"}`, "runner_id"},
+		{"job_id", `{"code":"ok","job_id":"` + unknownID + `"}`, "job_id"},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.post("/jobs/"+unknownID+"/complete", c.body).wrong(c.field) })
+	}
+}
+
+func TestCompleteMany(t *testing.T) {
+	r := start(t)
+	held := func(n int) map[string]any {
+		r.add("/many/job/x/add", strings.Repeat("x\n", n)).object(http.StatusCreated)
+		return r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d,"clients":["many"]}`, n)).object(http.StatusOK)
+	}
+	t.Run("a whole claim", func(t *testing.T) {
+		claim := held(5)
+		list := ids(claim)
+		body := fmt.Sprintf(`{"claim_id":%q,"runner_id":"r","status":"completed","except":[{"job_id":%q,"code":"failed","error":"no"},{"job_id":%q,"code":"retry","delay_ms":0}]}`,
+			claim["claim_id"], list[1], list[3])
+		a := r.post("/jobs/complete", body)
+		o := a.object(http.StatusOK)
+		want(t, o, "ended", 3)
+		results := o["results"].([]any)
+		want(t, results[0].(map[string]any), "job_id", list[1], "status", "failed")
+		want(t, results[1].(map[string]any), "job_id", list[3], "status", "pending")
+		again := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed"}`, claim["claim_id"]))
+		want(t, again.object(http.StatusOK), "ended", 3, "results", "[]")
+		r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"runner_id":"s","status":"completed"}`, claim["claim_id"])).refused(http.StatusConflict, "runner_differs")
+		r.post("/jobs/complete", `{"claim_id":"`+unknownID+`","status":"completed"}`).refused(http.StatusConflict, "claim_lost")
+		r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`)
+	})
+	t.Run("a list", func(t *testing.T) {
+		claim := held(2)
+		list := ids(claim)
+		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"},{"job_id":%q,"code":"ok","claim_id":%q},{"job_id":%q,"code":"ok"}]}`,
+			claim["claim_id"], list[0], list[1], unknownID, unknownID)).object(http.StatusOK)
+		results := o["results"].([]any)
+		want(t, results[0].(map[string]any), "job_id", list[0], "status", "completed")
+		want(t, results[1].(map[string]any), "job_id", list[1], "status", nil, "code", "claim_lost")
+		want(t, results[2].(map[string]any), "job_id", unknownID, "status", nil, "code", "job_not_found")
+		if _, there := o["ended"]; there {
+			t.Error("a list has no outcome for all")
+		}
+		want(t, r.post("/jobs/complete", `{"outcomes":[]}`).object(http.StatusOK), "results", "[]")
+	})
+	t.Run("NDJSON", func(t *testing.T) {
+		claim := held(3)
+		list := ids(claim)
+		send := func(lines ...string) reply {
+			return r.do(http.MethodPost, "/jobs/complete", strings.NewReader(strings.Join(lines, "\n")), "Content-Type", "application/x-ndjson")
+		}
+		line := func(i int) string {
+			return fmt.Sprintf(`{"job_id":%q,"code":"ok","claim_id":%q,"runner_id":"r"}`, list[i], claim["claim_id"])
+		}
+		o := send(line(0), "", `{"job_id":"`+list[1]+`","code":"fine"}`).wrong("code")
+		if detail := o["detail"].(string); !strings.HasPrefix(detail, "line 3: ") {
+			t.Errorf("detail %q", detail)
+		}
+		send(line(0), "not JSON").wrong("")
+		send(line(0), `{"code":"ok"}`).wrong("job_id")
+		want(t, r.get("/jobs/"+list[0]).object(http.StatusOK), "status", "active") // a malformed line applies nothing
+		a := send(line(0), "", `{"job_id":"`+unknownID+`","code":"ok"}`+"\r", line(2), "")
+		got := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
+		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/x-ndjson" || len(got) != 3 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		for i, text := range []string{
+			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[0]),
+			fmt.Sprintf(`{"job_id":%q,"status":null,"code":"job_not_found","detail":%q}`, unknownID, job.NotFound.Error()),
+			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[2]),
+		} {
+			if got[i] != text {
+				t.Errorf("line %d: %s, want %s", i, got[i], text)
+			}
+		}
+	})
+	t.Run("more than one command holds", func(t *testing.T) {
+		var b strings.Builder
+		var list []string
+		for range 3 {
+			claim := held(1000)
+			for _, id := range ids(claim) {
+				list = append(list, id)
+				fmt.Fprintf(&b, `{"job_id":%q,"code":"ok"}`+"\n", id)
+			}
+		}
+		a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(b.String()), "Content-Type", "application/x-ndjson")
+		d := json.NewDecoder(strings.NewReader(a.body))
+		for i, id := range list {
+			var o map[string]any
+			if err := d.Decode(&o); err != nil {
+				t.Fatalf("result %d: %v", i, err)
+			}
+			if o["job_id"] != id || o["status"] != "completed" {
+				t.Fatalf("result %d: %v", i, o)
+			}
+		}
+	})
+	t.Run("texts that take thrice their room in the journal", func(t *testing.T) {
+		claim := held(40)
+		var items []string
+		for _, id := range ids(claim) {
+			items = append(items, fmt.Sprintf(`{"job_id":%q,"code":"failed","error":%q}`, id, repeat(' ', job.MaxErrorBytes)))
+		}
+		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[%s]}`, claim["claim_id"], strings.Join(items, ","))).object(http.StatusOK)
+		if results := o["results"].([]any); len(results) != 40 || fmt.Sprint(o["ended"]) != "0" {
+			t.Errorf("%d results, %v ended", len(results), o["ended"])
+		}
+	})
+	for _, c := range []struct{ name, body, field string }{
+		{"nothing", `{}`, "outcomes"},
+		{"only a claim", `{"claim_id":"` + unknownID + `"}`, "outcomes"},
+		{"all without a claim", `{"code":"ok"}`, "claim_id"},
+		{"all and a list", `{"code":"ok","outcomes":[]}`, "outcomes"},
+		{"except and a list", `{"except":[],"outcomes":[]}`, "outcomes"},
+		{"an output and a list", `{"output":1,"outcomes":[]}`, "outcomes"},
+		{"except without job", `{"claim_id":"` + unknownID + `","code":"ok","except":[{"code":"ok"}]}`, "except[0].job_id"},
+		{"except without outcome", `{"claim_id":"` + unknownID + `","code":"ok","except":[{"job_id":"` + unknownID + `"}]}`, "except[0].code"},
+		{"except with a fence", `{"claim_id":"` + unknownID + `","code":"ok","except":[{"job_id":"` + unknownID + `","code":"ok","claim_id":null}]}`, "except[0].claim_id"},
+		{"too many excepted", `{"claim_id":"` + unknownID + `","code":"ok","except":[{}` + strings.Repeat(`,{}`, 1000) + `]}`, "except"},
+		{"outcome of the wrong type", `{"outcomes":[5]}`, "outcomes[0]"},
+		{"outcome null", `{"outcomes":[null]}`, "outcomes[0].job_id"},
+		{"bad runner in an outcome", `{"outcomes":[{"job_id":"` + unknownID + `","code":"ok","runner_id":""}]}`, "outcomes[0].runner_id"},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.post("/jobs/complete", c.body).wrong(c.field) })
+	}
+	t.Run("bad id in a list", func(t *testing.T) {
+		o := r.post("/jobs/complete", `{"outcomes":[{"job_id":"x","code":"ok"}]}`).refused(http.StatusBadRequest, "bad_id")
+		want(t, o, "field", "outcomes[0].job_id")
+	})
+}
+
+// breaks fails at the second complete.
+type breaks struct {
+	Engine
+	calls int
+}
+
+func (b *breaks) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
+	if b.calls++; b.calls == 2 {
+		return store.Ended{}, ingest.Receipt{}, ingest.ErrNotStored
+	}
+	return b.Engine.Complete(ctx, c)
+}
+
+func TestCompleteBreaksInTheMiddle(t *testing.T) {
+	r := start(t, func(o *Options) { o.Engine = &breaks{Engine: o.Engine} })
+	item := `{"job_id":"` + unknownID + `","code":"ok"}`
+	o := r.post("/jobs/complete", `{"outcomes":[`+item+strings.Repeat(","+item, 1000)+`]}`).refused(http.StatusServiceUnavailable, "writes_failed")
+	want(t, o, "outcome", "unknown")
+	if !strings.Contains(o["detail"].(string), "first 1000") {
+		t.Errorf("detail %q", o["detail"])
+	}
+}
+
+func TestRelease(t *testing.T) {
+	r := start(t)
+	path := func(j map[string]any) string { return "/jobs/" + j["job_id"].(string) + "/release" }
+	j := r.one()
+	want(t, r.post(path(j), `{"how":"unget"}`).object(http.StatusOK), "status", "pending", "run_attempts", 0, "code", nil, "runner_id", nil)
+	j = r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	r.post(path(j), `{"how":"unget","runner_id":"s"}`).refused(http.StatusConflict, "runner_differs")
+	want(t, r.post(path(j), fmt.Sprintf(`{"how":"retry","delay_ms":0,"claim_id":%q}`, j["claim_id"])).object(http.StatusOK), "status", "pending", "run_attempts", 1, "code", "retry")
+	j = r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	want(t, r.post(path(j), `{"how":"archive"}`).object(http.StatusOK), "status", "completed", "code", "ok", "exit_code", 200)
+	r.post(path(j), `{"how":"archive"}`).refused(http.StatusBadRequest, "job_not_active")
+	r.post("/jobs/"+unknownID+"/release", `{"how":"unget"}`).refused(http.StatusNotFound, "job_not_found")
+	for body, field := range map[string]string{
+		`{}`: "how", `{"how":"drop"}`: "how", `{"how":"unget","delay_ms":1}`: "delay_ms", `{"how":"archive","delay_ms":1}`: "delay_ms",
+		`{"how":"retry","delay_ms":-1}`: "delay_ms", `{"how":"retry","code":"ok"}`: "code",
+	} {
+		r.post(path(j), body).wrong(field)
+	}
+}
+
+func TestJobGoneWithItsOutcome(t *testing.T) {
+	r := start(t, func(o *Options) {
+		engine := o.Engine
+		o.Engine = &stub{Engine: engine, getJob: func(id job.ID) (job.Job, error) { return job.Job{}, job.NotFound }}
+	})
+	r.post("/jobs/create", `{"retention_ms":0}`).object(http.StatusCreated)
+	j := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"ok"}`).object(http.StatusOK)
+	want(t, o, "job_id", j["job_id"], "status", "completed", "client", nil)
+	for name := range j {
+		if _, there := o[name]; !there {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func TestTickle(t *testing.T) {
+	r := start(t)
+	j := r.one()
+	path := "/jobs/" + j["job_id"].(string) + "/tickle"
+	t.Run("one", func(t *testing.T) {
+		want(t, r.do(http.MethodPost, path, nil).object(http.StatusOK), "status", "active")
+		want(t, r.post(path, `{}`).object(http.StatusOK), "status", "active")
+		o := r.post(path, fmt.Sprintf(`{"claim_id":%q,"runner_id":"r1","lease_ms":5000,"step":"two","progress":0.25}`, j["claim_id"])).object(http.StatusOK)
+		want(t, o, "step", "two", "progress", "0.25", "lease_ms", 5000)
+		r.post(path, `{"claim_id":"`+unknownID+`"}`).refused(http.StatusConflict, "claim_lost")
+		r.post(path, `{"runner_id":"r2"}`).refused(http.StatusConflict, "runner_differs")
+		r.post("/jobs/"+unknownID+"/tickle", ``).refused(http.StatusNotFound, "job_not_found")
+		r.do(http.MethodPost, "/jobs/x/tickle", nil).refused(http.StatusBadRequest, "bad_id")
+		pending := r.post("/jobs/create", `{"client":"p"}`).object(http.StatusCreated)["job_id"].(string)
+		r.do(http.MethodPost, "/jobs/"+pending+"/tickle", nil).refused(http.StatusBadRequest, "job_not_active")
+		r.post("/jobs/"+pending+"/tickle", fmt.Sprintf(`{"claim_id":%q}`, j["claim_id"])).refused(http.StatusConflict, "claim_lost")
+	})
+	t.Run("many", func(t *testing.T) {
+		id := j["job_id"].(string)
+		for _, body := range []string{fmt.Sprintf(`{"claim_id":%q}`, j["claim_id"]), `{"runner_id":"r1"}`, fmt.Sprintf(`{"claim_id":%q,"runner_id":"r1"}`, j["claim_id"]),
+			fmt.Sprintf(`{"job_ids":[%q],"claim_id":%q,"step":"three","progress":1}`, id, j["claim_id"])} {
+			want(t, r.post("/jobs/tickle", body).object(http.StatusOK), "held", 1, "lost", "[]")
+		}
+		want(t, r.get("/jobs/"+id).object(http.StatusOK), "step", "three", "progress", 1)
+		o := r.post("/jobs/tickle", fmt.Sprintf(`{"job_ids":[%q,%q]}`, id, unknownID)).object(http.StatusOK)
+		want(t, o, "held", 1)
+		want(t, o["lost"].([]any)[0].(map[string]any), "job_id", unknownID, "code", "job_not_found")
+		o = r.post("/jobs/tickle", `{"job_ids":["`+unknownID+`"]}`).refused(http.StatusConflict, "claim_lost")
+		want(t, o["lost"].([]any)[0].(map[string]any), "job_id", unknownID, "code", "job_not_found")
+		o = r.post("/jobs/tickle", `{"claim_id":"`+unknownID+`"}`).refused(http.StatusConflict, "claim_lost")
+		want(t, o, "lost", "[]")
+		r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q,"runner_id":"r2"}`, j["claim_id"])).refused(http.StatusConflict, "runner_differs")
+	})
+	t.Run("longest list", func(t *testing.T) {
+		list := func(n int) string {
+			return `{"job_ids":["` + unknownID + `"` + strings.Repeat(`,"`+unknownID+`"`, n-1) + `]}`
+		}
+		r.post("/jobs/tickle", list(1000)).refused(http.StatusConflict, "claim_lost")
+		r.post("/jobs/tickle", list(1001)).wrong("job_ids")
+	})
+	for _, c := range []struct{ name, body, field string }{
+		{"no selector", `{}`, "job_ids"},
+		{"empty list", `{"job_ids":[]}`, "job_ids"},
+		{"step of a claim", `{"claim_id":"` + unknownID + `","step":"x"}`, "step"},
+		{"progress of a runner", `{"runner_id":"r","progress":0.5}`, "progress"},
+		{"step long", `{"job_ids":["` + unknownID + `"],"step":"` + repeat('s', 1025) + `"}`, "step"},
+		{"progress below", `{"job_ids":["` + unknownID + `"],"progress":-0.1}`, "progress"},
+		{"progress above", `{"job_ids":["` + unknownID + `"],"progress":1.1}`, "progress"},
+		{"progress absurd", `{"job_ids":["` + unknownID + `"],"progress":1e999}`, "progress"},
+		{"progress of the wrong type", `{"job_ids":["` + unknownID + `"],"progress":"half"}`, "progress"},
+		{"lease below", `{"runner_id":"r","lease_ms":999}`, "lease_ms"},
+		{"lease above", `{"runner_id":"r","lease_ms":86400001}`, "lease_ms"},
+		{"unknown", `{"runner":"r"}`, "runner"},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.post("/jobs/tickle", c.body).wrong(c.field) })
+	}
+	t.Run("bad id", func(t *testing.T) {
+		o := r.post("/jobs/tickle", `{"job_ids":["`+unknownID+`","x"]}`).refused(http.StatusBadRequest, "bad_id")
+		want(t, o, "field", "job_ids[1]")
+		o = r.post("/jobs/tickle", `{"job_ids":[null]}`).refused(http.StatusBadRequest, "bad_id")
+		want(t, o, "field", "job_ids[0]")
+	})
+	t.Run("step at the limit", func(t *testing.T) {
+		want(t, r.post(path, `{"step":"`+repeat('s', 1024)+`","progress":0}`).object(http.StatusOK), "progress", 0)
+	})
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func TestCreate(t *testing.T) {
+	r := start(t)
+	t.Run("defaults", func(t *testing.T) {
+		a := r.post("/jobs/create", `{}`)
+		o := a.object(http.StatusCreated)
+		want(t, o, "client", "default", "type", "default", "status", "pending", "priority", 4, "payload", nil, "payload_b64", nil, "max_attempts", 3,
+			"lease_ms", 300000, "run_attempts", 0, "runner_id", nil, "claim_id", nil, "run_at", nil, "completed_at", nil, "deadline_at", nil)
+		if got := a.header.Get("Location"); got != "/jobs/"+o["job_id"].(string) {
+			t.Errorf("Location %q", got)
+		}
+		if a.header.Get("Daybook-Seq") == "" {
+			t.Error("no Daybook-Seq")
+		}
+	})
+	// The answer is built before the job is applied; it must be what a read shows.
+	for name, body := range map[string]string{
+		"nothing":        `{}`,
+		"null payload":   `{"payload":null,"client":null,"priority":null,"backoff":null}`,
+		"text":           `{"payload":"hello \"world\" \u00e9 \ud83d\ude00"}`,
+		"empty text":     `{"payload":""}`,
+		"text of lines":  `{"payload":"one\ntwo\r\n"}`,
+		"number":         `{"payload":1.50}`,
+		"false":          `{"payload":false}`,
+		"object as sent": "{\"payload\":{\"b\" : [1, 2.0e3],\n \"a\":null}}",
+		"bytes":          `{"payload_b64":"AP+A"}`,
+		"no bytes":       `{"payload_b64":""}`,
+		"bytes of lines": `{"payload_b64":"CgoK"}`,
+		"wasi":           `{"binary_addr":"sha256-a b%=,c"}`,
+		"wasi and input": `{"binary_addr":"one","input_addr":"two"}`,
+		"wasi, null":     `{"binary_addr":"one","input_addr":null}`,
+		"everything":     `{"client":"a.b_c:d-E","type":"9","run_at":99999999999999,"priority":9,"max_attempts":1000,"backoff":{"initial_ms":0,"factor_milli":1000,"max_ms":0},"lease_ms":86400000,"retention_ms":0,"payload":"x"}`,
+		"past run_at":    `{"run_at":1}`,
+		"run_at 0":       `{"run_at":0}`,
+		"delay 0":        `{"delay_ms":0}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := r.post("/jobs/create", body)
+			o := a.object(http.StatusCreated)
+			if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
+				t.Errorf("created: %s\nread:    %s", a.body, got.body)
+			}
+		})
+	}
+	t.Run("kept as sent", func(t *testing.T) {
+		const value = "{\"b\" : [1, 2.0e3],\n \"a\":null}"
+		if a := r.post("/jobs/create", `{"payload":`+value+`}`); !strings.Contains(a.body, `"payload":`+value+`,`) {
+			t.Error(a.body)
+		}
+	})
+	t.Run("deferred", func(t *testing.T) {
+		o := r.post("/jobs/create", `{"delay_ms":3600000}`).object(http.StatusCreated)
+		want(t, o, "status", "deferred")
+		runAt, err := o["run_at"].(json.Number).Int64()
+		created, err2 := o["created_at"].(json.Number).Int64()
+		if err != nil || err2 != nil || runAt-created > 3600000 || runAt-created < 3500000 {
+			t.Errorf("run_at %v, created_at %v", o["run_at"], o["created_at"])
+		}
+	})
+}
+
+func TestCreateRefusals(t *testing.T) {
+	r := start(t)
+	post := func(t *testing.T, body string) reply { t.Helper(); return r.post("/jobs/create", body) }
+	for _, c := range []struct{ name, body, field string }{
+		{"empty", ``, ""},
+		{"not an object", `[]`, ""},
+		{"null", `null`, ""},
+		{"cut off", `{"client":"a"`, ""},
+		{"trailing text", `{} x`, ""},
+		{"second object", `{}{}`, ""},
+		{"unknown field", `{"colour":1}`, "colour"},
+		{"unknown field inside", `{"backoff":{"initial":1}}`, "backoff.initial"},
+		{"wrong case", `{"Client":"a"}`, "Client"},
+		{"repeated", `{"client":"a","client":"a"}`, "client"},
+		{"repeated in a payload", `{"payload":{"x":1,"x":2}}`, "payload.x"},
+		{"not UTF-8", "{\"client\":\"\xff\"}", "client"},
+		{"payload not UTF-8", "{\"payload\":\"\xff\"}", "payload"},
+		{"half a surrogate", `{"payload":"\ud800"}`, "payload"},
+		{"client of the wrong type", `{"client":5}`, "client"},
+		{"priority of the wrong type", `{"priority":"5"}`, "priority"},
+		{"fraction", `{"priority":1.5}`, "priority"},
+		{"exponent", `{"priority":1e0}`, "priority"},
+		{"beyond 64 bits", `{"run_at":99999999999999999999999}`, "run_at"},
+		{"list for a number", `{"lease_ms":[1]}`, "lease_ms"},
+		{"backoff of the wrong type", `{"backoff":7}`, "backoff"},
+		{"client empty", `{"client":""}`, "client"},
+		{"client dots", `{"client":".."}`, "client"},
+		{"client slash", `{"client":"a/b"}`, "client"},
+		{"client space", `{"client":"a b"}`, "client"},
+		{"client long", `{"client":"` + repeat('a', 129) + `"}`, "client"},
+		{"type long", `{"type":"` + repeat('a', 129) + `"}`, "type"},
+		{"type dot", `{"type":"."}`, "type"},
+		{"priority below", `{"priority":-1}`, "priority"},
+		{"priority above", `{"priority":10}`, "priority"},
+		{"priority absurd", `{"priority":9223372036854775807}`, "priority"},
+		{"max_attempts 0", `{"max_attempts":0}`, "max_attempts"},
+		{"max_attempts above", `{"max_attempts":1001}`, "max_attempts"},
+		{"max_attempts absurd", `{"max_attempts":4294967297}`, "max_attempts"},
+		{"lease below", `{"lease_ms":999}`, "lease_ms"},
+		{"lease above", `{"lease_ms":86400001}`, "lease_ms"},
+		{"retention below", `{"retention_ms":-1}`, "retention_ms"},
+		{"retention above", fmt.Sprintf(`{"retention_ms":%d}`, job.MaxDelayMs+1), "retention_ms"},
+		{"run_at below", `{"run_at":-1}`, "run_at"},
+		{"run_at above", fmt.Sprintf(`{"run_at":%d}`, job.MaxTimeMs+1), "run_at"},
+		{"delay below", `{"delay_ms":-1}`, "delay_ms"},
+		{"delay above", fmt.Sprintf(`{"delay_ms":%d}`, job.MaxDelayMs+1), "delay_ms"},
+		{"delay and run_at", `{"delay_ms":1,"run_at":1}`, "delay_ms"},
+		{"backoff initial", `{"backoff":{"initial_ms":-1}}`, "backoff.initial_ms"},
+		{"backoff factor below", `{"backoff":{"factor_milli":999}}`, "backoff.factor_milli"},
+		{"backoff factor above", `{"backoff":{"factor_milli":100001}}`, "backoff.factor_milli"},
+		{"backoff max", fmt.Sprintf(`{"backoff":{"max_ms":%d}}`, job.MaxDelayMs+1), "backoff.max_ms"},
+		{"two payloads", `{"payload":"a","payload_b64":"YQ=="}`, "payload"},
+		{"payload and binary", `{"payload":"a","binary_addr":"b"}`, "payload"},
+		{"input alone", `{"input_addr":"a"}`, "input_addr"},
+		{"binary empty", `{"binary_addr":""}`, "binary_addr"},
+		{"binary long", `{"binary_addr":"` + repeat('a', 4097) + `"}`, "binary_addr"},
+		{"input empty", `{"binary_addr":"a","input_addr":""}`, "input_addr"},
+		{"input long", `{"binary_addr":"a","input_addr":"` + repeat('a', 4097) + `"}`, "input_addr"},
+		{"base64 wrong", `{"payload_b64":"a!"}`, "payload_b64"},
+		{"base64 without padding", `{"payload_b64":"YQ"}`, "payload_b64"},
+		{"base64 of the wrong type", `{"payload_b64":5}`, "payload_b64"},
+	} {
+		t.Run(c.name, func(t *testing.T) { post(t, c.body).wrong(c.field) })
+	}
+	t.Run("reserved clients", func(t *testing.T) {
+		for _, name := range []string{"add", "jobs", "batches", "queues", "ping", "healthz", "readyz", "version", "stats", "metrics"} {
+			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
+			r.add("/"+name+"/job/x/add", "x\n").wrong("client")
+			r.add("/add?client="+name, "x\n").wrong("client")
+		}
+		if len(r.server.reserved) != 10 {
+			t.Errorf("reserved: %v", r.server.reserved)
+		}
+	})
+	t.Run("at the limits", func(t *testing.T) {
+		for _, body := range []string{
+			`{"client":"` + repeat('a', 128) + `","type":"` + repeat('b', 128) + `"}`,
+			`{"priority":0}`, `{"priority":9}`, `{"max_attempts":1}`, `{"max_attempts":1000}`, `{"lease_ms":1000}`, `{"lease_ms":86400000}`,
+			fmt.Sprintf(`{"retention_ms":%d}`, job.MaxDelayMs), fmt.Sprintf(`{"run_at":%d}`, job.MaxTimeMs), fmt.Sprintf(`{"delay_ms":%d}`, job.MaxDelayMs),
+			fmt.Sprintf(`{"backoff":{"initial_ms":%d,"factor_milli":100000,"max_ms":%d}}`, job.MaxDelayMs, job.MaxDelayMs),
+			`{"binary_addr":"` + repeat('a', 4096) + `","input_addr":"` + repeat('%', 4096) + `"}`,
+		} {
+			post(t, body).object(http.StatusCreated)
+		}
+	})
+	t.Run("payload", func(t *testing.T) {
+		post(t, `{"payload":"`+repeat('a', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)
+		o := post(t, `{"payload":"`+repeat('a', job.MaxPayloadBytes+1)+`"}`).refused(http.StatusRequestEntityTooLarge, "payload_too_large")
+		want(t, o, "field", "payload")
+	})
+}
+
+func TestAdd(t *testing.T) {
+	r := start(t)
+	t.Run("verbatim", func(t *testing.T) {
+		o := r.add("/acme/job/resize/add?priority=7&max_attempts=2&backoff_initial_ms=5&backoff_factor_milli=1500&backoff_max_ms=6&lease_ms=2000&retention_ms=7", "one\r\n\n# two \n\n\xff\nlast").
+			object(http.StatusCreated)
+		want(t, o, "count", 4)
+		list := o["job_ids"].([]any)
+		want(t, o, "first_id", list[0], "last_id", list[3], "batch_id", list[0])
+		for i, text := range []any{"one\r", "# two ", nil, "last"} {
+			j := r.get("/jobs/" + list[i].(string)).object(http.StatusOK)
+			want(t, j, "payload", text, "client", "acme", "type", "resize", "priority", 7, "max_attempts", 2, "lease_ms", 2000, "batch_id", list[0])
+			if text == nil {
+				want(t, j, "payload_b64", "/w==")
+			}
+		}
+	})
+	t.Run("by query", func(t *testing.T) {
+		o := r.add("/add?jobtype=b&client=a", "x").object(http.StatusCreated)
+		want(t, r.get("/jobs/"+o["first_id"].(string)).object(http.StatusOK), "client", "a", "type", "b")
+		o = r.add("/add", "x").object(http.StatusCreated)
+		want(t, r.get("/jobs/"+o["first_id"].(string)).object(http.StatusOK), "client", "default", "type", "default")
+	})
+	t.Run("deferred", func(t *testing.T) {
+		o := r.add("/add?delay_ms=3600000", "x").object(http.StatusCreated)
+		want(t, r.get("/jobs/"+o["first_id"].(string)).object(http.StatusOK), "status", "deferred")
+	})
+	t.Run("nothing", func(t *testing.T) {
+		for _, body := range []string{"", "\n", "\n\n\n"} {
+			o := r.add("/add", body).object(http.StatusCreated)
+			want(t, o, "count", 0, "batch_id", nil, "first_id", nil, "last_id", nil, "job_ids", "[]")
+		}
+		if a := r.add("/add", "", "Accept", "text/plain"); a.status != http.StatusCreated || a.body != "" {
+			t.Errorf("%d %q", a.status, a.body)
+		}
+	})
+	t.Run("ids", func(t *testing.T) {
+		o := r.add("/add", strings.Repeat("x\n", 1000)).object(http.StatusCreated)
+		if list := o["job_ids"].([]any); len(list) != 1000 || list[999] != o["last_id"] {
+			t.Errorf("%d ids", len(list))
+		}
+		o = r.add("/add", strings.Repeat("x\n", 1001)).object(http.StatusCreated)
+		if _, there := o["job_ids"]; there || fmt.Sprint(o["count"]) != "1001" {
+			t.Errorf("%v", o["count"])
+		}
+		a := r.add("/add", strings.Repeat("x\n", 2345), "Accept", "text/plain")
+		list := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
+		if a.status != http.StatusCreated || len(list) != 2345 || a.header.Get("Content-Type") != "text/plain" {
+			t.Fatalf("%d: %d ids, %s", a.status, len(list), a.header.Get("Content-Type"))
+		}
+		for i, text := range list {
+			if id, err := job.ParseID(text); err != nil || id.Line() != i {
+				t.Fatalf("id %d: %s", i, text)
+			}
+		}
+	})
+	t.Run("most lines", func(t *testing.T) {
+		o := r.add("/add?jobtype=most", strings.Repeat("x\n", job.MaxLines)).object(http.StatusCreated)
+		want(t, o, "count", job.MaxLines)
+		want(t, r.get("/jobs/"+o["last_id"].(string)).object(http.StatusOK), "payload", "x")
+	})
+	t.Run("payload", func(t *testing.T) {
+		r.add("/add", "a\n"+repeat('x', job.MaxPayloadBytes)+"\n").object(http.StatusCreated)
+		r.add("/add", "a\n"+repeat('x', job.MaxPayloadBytes+1)+"\n").refused(http.StatusRequestEntityTooLarge, "payload_too_large")
+	})
+	for _, c := range []struct{ name, path, field string }{
+		{"unknown", "/add?colour=red", "colour"},
+		{"twice", "/add?priority=1&priority=1", "priority"},
+		{"empty number", "/add?priority=", "priority"},
+		{"plus sign", "/add?priority=%2B1", "priority"},
+		{"leading zero", "/add?priority=01", "priority"},
+		{"beyond 64 bits", "/add?run_at=99999999999999999999", "run_at"},
+		{"above", "/add?priority=10", "priority"},
+		{"backoff", "/add?backoff_factor_milli=1", "backoff.factor_milli"},
+		{"both times", "/add?run_at=1&delay_ms=1", "delay_ms"},
+		{"empty name", "/add?jobtype=", "type"},
+		{"bad name", "/add?client=a%20b", "client"},
+		{"not a query", "/add?a=%zz", ""},
+		{"queue twice", "/a/job/b/add?client=a", "client"},
+		{"bad name in the path", "/a/job/b!/add", "type"},
+		{"dots in the path", "/a/job/../add", "type"},
+	} {
+		t.Run(c.name, func(t *testing.T) { r.add(c.path, "x\n").wrong(c.field) })
+	}
+}
+
+func TestFlagsAreDefaults(t *testing.T) {
+	r := start(t, func(o *Options) { o.Defaults = Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
+	o := r.post("/jobs/create", `{}`).object(http.StatusCreated)
+	want(t, o, "max_attempts", 7, "lease_ms", 5000)
+	if r.server.defaults.RetentionMs != 0 {
+		t.Errorf("retention %d", r.server.defaults.RetentionMs)
+	}
+	for _, d := range []Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
+		if _, err := New(Options{Engine: r.engine, Defaults: d}); err == nil {
+			t.Errorf("%+v is taken", d)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"bufio"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The documents mirror the code; these tests are why they still do.
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryRouteIsDocumented(t *testing.T) {
+	doc := readDoc(t, "api.md")
+	param := regexp.MustCompile(`:(\w+)`)
+	for _, r := range (&Server{}).routes() {
+		path := r.method + " " + param.ReplaceAllString(r.path, "{$1}")
+		if !regexp.MustCompile("`"+regexp.QuoteMeta(path)+"[`?]").MatchString(doc) &&
+			!strings.Contains(doc, strings.Replace(path, "POST /add", "`POST /add?", 1)) &&
+			!strings.Contains(doc, "`"+strings.TrimPrefix(path, "GET ")+"`") {
+			t.Errorf("docs/api.md does not have %s", path)
+		}
+	}
+}
+
+// codes are all codes that a problem can have.
+func codes() map[string]bool {
+	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true,
+		"forbidden_host": true, "forbidden_origin": true, codeBadRequest: true, codeBadID: true, codeUnsupported: true,
+		routeNotFound().code: true, methodNotAllowed("").code: true}
+	for _, k := range known {
+		all[k.code] = true
+	}
+	for r := job.NotFound; r <= job.TooManyQueues; r++ {
+		all[r.Code()] = true
+	}
+	return all
+}
+
+func TestCodesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	table := regexp.MustCompile(`(?m)^\| \d{3} \| .*$`)
+	name := regexp.MustCompile("`([a-z_]+)`")
+	for _, row := range table.FindAllString(readDoc(t, "api.md"), -1) {
+		for _, m := range name.FindAllStringSubmatch(row, -1) {
+			if m[1] != "field" {
+				documented[m[1]] = true
+			}
+		}
+	}
+	for code := range codes() {
+		if !documented[code] {
+			t.Errorf("docs/api.md does not list the code %s", code)
+		}
+	}
+	for code := range documented {
+		if !codes()[code] {
+			t.Errorf("docs/api.md lists the code %s, which nothing has", code)
+		}
+	}
+	// Literal codes stand in the source, too: none may be forgotten in codes.
+	literal := regexp.MustCompile(`code: "([a-z_]+)"`)
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), "_test.go") || !strings.HasSuffix(e.Name(), ".go") {
+			continue
+		}
+		text, err := os.ReadFile(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range literal.FindAllStringSubmatch(string(text), -1) {
+			if !codes()[m[1]] {
+				t.Errorf("%s has the code %s, which the list of this test lacks", e.Name(), m[1])
+			}
+		}
+	}
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	r := start(t)
+	a := r.get("/metrics")
+	if a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	row := regexp.MustCompile("(?m)^\\| `(daybook_[a-z0-9_]+)` \\| ([a-z]+) \\|")
+	documented := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(readDoc(t, "metrics.md"), -1) {
+		documented[m[1]] = m[2]
+	}
+	exposed := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(a.body)); s.Scan(); {
+		if f := strings.Fields(s.Text()); len(f) == 4 && f[1] == "TYPE" && strings.HasPrefix(f[2], "daybook_") {
+			exposed[f[2]] = f[3]
+		}
+	}
+	for name, kind := range exposed {
+		if documented[name] != kind {
+			t.Errorf("docs/metrics.md has %q for %s, which is a %s", documented[name], name, kind)
+		}
+	}
+	for name := range documented {
+		if exposed[name] == "" {
+			t.Errorf("docs/metrics.md has %s, which /metrics has not", name)
+		}
+	}
+	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1"} {
+		if !strings.Contains(a.body, must) {
+			t.Errorf("/metrics lacks %s", must)
+		}
+	}
+}

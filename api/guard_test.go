@@ -1,0 +1,156 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestGuard(t *testing.T) {
+	r := start(t, func(o *Options) { o.Hosts = []string{"queue.example", "10.1.2.3"} })
+	t.Run("host", func(t *testing.T) {
+		for _, host := range []string{"127.0.0.1", "127.0.0.1:99", "127.9.9.9", "localhost", "localhost:1717", "LOCALHOST", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]",
+			"queue.example", "Queue.Example:443", "10.1.2.3:1717"} {
+			if a := r.get("/ping", "Host", host); a.status != http.StatusOK {
+				t.Errorf("host %s: %d %s", host, a.status, a.body)
+			}
+		}
+		for _, host := range []string{"evil.example", "evil.example:1717", "127.0.0.1.evil.example", "localhost.evil.example", "10.1.2.4", "[2001:db8::1]:1717",
+			"queue.example.evil", "127.0.0.1.", "0x7f.1", "0.0.0.0"} {
+			r.get("/ping", "Host", host).refused(http.StatusForbidden, "forbidden_host")
+		}
+	})
+	t.Run("origin", func(t *testing.T) {
+		r.get("/ping", "Origin", r.url).wantStatus(http.StatusOK)
+		host := strings.TrimPrefix(r.url, "http://")
+		for _, origin := range []string{"http://evil.example", "null", "http://localhost:1", "https://" + host + ".evil", "file://" + host, "http://127.0.0.1"} {
+			r.get("/ping", "Origin", origin).refused(http.StatusForbidden, "forbidden_origin")
+		}
+		r.get("/ping", "Origin", r.url, "Origin", "http://evil.example").refused(http.StatusForbidden, "forbidden_origin")
+		for _, site := range []string{"same-origin", "none"} {
+			r.get("/ping", "Sec-Fetch-Site", site).wantStatus(http.StatusOK)
+		}
+		for _, site := range []string{"cross-site", "same-site", "nonsense"} {
+			r.get("/ping", "Sec-Fetch-Site", site).refused(http.StatusForbidden, "forbidden_origin")
+		}
+	})
+	t.Run("percent", func(t *testing.T) {
+		for _, path := range []string{"/%61cme/job/x/add", "/acme/job/x%2Fy/add", "/queues/a%20b/c/pause"} {
+			r.add(path, "x\n").refused(http.StatusBadRequest, "bad_request")
+		}
+		r.get("/queues/caf\u00e9/x").refused(http.StatusBadRequest, "bad_request")
+	})
+	t.Run("routes", func(t *testing.T) {
+		for _, path := range []string{"/", "/nope", "/jobs", "/jobs/", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
+			r.get(path).refused(http.StatusNotFound, "route_not_found")
+		}
+		for path, allow := range map[string]string{
+			"/jobs/create": "POST", "/jobs/claim": "POST", "/add": "POST", "/ping": "GET", "/queues": "GET", "/jobs/tickle": "POST",
+			"/jobs/" + unknownID: "GET", "/queues/a/b": "GET", "/queues/a/b/pause": "POST", "/a/job/b/add": "POST",
+		} {
+			a := r.do(http.MethodDelete, path, nil)
+			a.refused(http.StatusMethodNotAllowed, "method_not_allowed")
+			if got := a.header.Get("Allow"); !strings.Contains(got, allow) {
+				t.Errorf("%s: Allow %q, want %s", path, got, allow)
+			}
+		}
+		r.get("/jobs/create").refused(http.StatusMethodNotAllowed, "method_not_allowed")
+		if a := r.do(http.MethodOptions, "/jobs/create", nil); a.status != http.StatusNoContent || !strings.Contains(a.header.Get("Allow"), "POST") {
+			t.Errorf("OPTIONS: %d %v", a.status, a.header)
+		}
+		if status := r.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"); status != http.StatusNotFound {
+			t.Errorf("OPTIONS *: %d", status)
+		}
+	})
+	t.Run("content type", func(t *testing.T) {
+		body := `{"runner_id":"r"}`
+		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
+			if a := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind); a.status != http.StatusNoContent {
+				t.Errorf("%s: %d %s", kind, a.status, a.body)
+			}
+		}
+		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=latin1",
+			"application/jsonp", "application/x-ndjson", "nonsense;;"} {
+			o := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+			want(t, o, "field", "Content-Type")
+		}
+		r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body)).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+		r.do(http.MethodPost, "/jobs/complete", strings.NewReader(""), "Content-Type", "application/x-ndjson").wantStatus(http.StatusOK)
+		r.add("/add", "x\n", "Content-Type", "application/x-www-form-urlencoded").wantStatus(http.StatusCreated)
+		o := r.add("/add", "x\n", "Content-Encoding", "br").refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+		want(t, o, "field", "Content-Encoding")
+	})
+}
+
+func (a reply) wantStatus(status int) {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Errorf("%s: status %d, want %d: %s", a.what, a.status, status, a.body)
+	}
+}
+
+// raw sends bytes and returns the status of the answer; 0 when the connection ended without one.
+func (r *rig) raw(request string) int {
+	r.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte(request)); err != nil {
+		r.Fatal(err)
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return 0
+	}
+	var status int
+	if _, err := fmt.Sscanf(line, "HTTP/1.1 %d", &status); err != nil {
+		r.Fatalf("%q: %v", line, err)
+	}
+	return status
+}
+
+func TestLiteralAddressOfTheConnection(t *testing.T) {
+	// A server on all addresses is asked by the one it was reached at.
+	s := &Server{hosts: map[string]bool{}}
+	for _, c := range []struct {
+		host, local string
+		allowed     bool
+	}{
+		{"192.0.2.7:1717", "192.0.2.7:1717", true},
+		{"192.0.2.7", "192.0.2.7:1717", true},
+		{"192.0.2.8:1717", "192.0.2.7:1717", false},
+		{"[2001:db8::7]:1717", "[2001:db8::7]:1717", true},
+		{"[2001:db8::8]:1717", "[2001:db8::7]:1717", false},
+	} {
+		local, err := net.ResolveTCPAddr("tcp", c.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(contextWith(t, local), http.MethodGet, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = c.host
+		if got := s.hostAllowed(req); got != c.allowed {
+			t.Errorf("%s at %s: %v", c.host, c.local, got)
+		}
+	}
+}
+
+func TestConfiguredHosts(t *testing.T) {
+	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:"} {
+		if _, err := configuredHosts([]string{name}); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+}
+
+func contextWith(t *testing.T, local net.Addr) context.Context {
+	return context.WithValue(t.Context(), http.LocalAddrContextKey, local)
+}

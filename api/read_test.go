@@ -1,0 +1,371 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// lines returns n bytes of lines of 100 bytes.
+func lines(n int) string { return strings.Repeat(repeat('x', 99)+"\n", n/100) + repeat('y', n%100) }
+
+func zipped(text string) *bytes.Buffer {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		panic(err)
+	}
+	if err := z.Close(); err != nil {
+		panic(err)
+	}
+	return &b
+}
+
+// chunked hides the length of a body from net/http.
+func chunked(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
+
+func TestBodyLimit(t *testing.T) {
+	r := start(t)
+	whole := lines(maxBodyBytes)
+	for _, c := range []struct {
+		name    string
+		body    func(text string) io.Reader
+		headers []string
+	}{
+		{"known length", func(text string) io.Reader { return strings.NewReader(text) }, nil},
+		{"chunked", chunked, nil},
+		{"gzip", func(text string) io.Reader { return zipped(text) }, []string{"Content-Encoding", "gzip"}},
+		{"gzip, chunked", func(text string) io.Reader { return chunked(zipped(text).String()) }, []string{"Content-Encoding", "gzip"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := r.do(http.MethodPost, "/add", c.body(whole), c.headers...).object(http.StatusCreated)
+			want(t, o, "count", (maxBodyBytes+99)/100)
+			r.do(http.MethodPost, "/add", c.body(whole+"z"), c.headers...).refused(http.StatusRequestEntityTooLarge, "body_too_large")
+		})
+	}
+	t.Run("a gzip bomb", func(t *testing.T) {
+		r.do(http.MethodPost, "/add", zipped(strings.Repeat("\n", 64<<20)), "Content-Encoding", "gzip").
+			refused(http.StatusRequestEntityTooLarge, "body_too_large")
+	})
+	t.Run("refused before 100 Continue", func(t *testing.T) {
+		head := "Host: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, maxBodyBytes+1)); status != http.StatusRequestEntityTooLarge {
+			t.Errorf("too large: %d", status)
+		}
+		if status := r.raw("POST /add?what=1 HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusBadRequest {
+			t.Errorf("wrong parameter: %d", status)
+		}
+		if status := r.raw("POST /jobs/create HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusUnsupportedMediaType {
+			t.Errorf("no type: %d", status)
+		}
+		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusContinue {
+			t.Errorf("as it should be: %d", status)
+		}
+	})
+	t.Run("not gzip", func(t *testing.T) {
+		for _, body := range []string{"plain text\n", "", zipped("one\ntwo\n").String()[:15], zipped("one\n").String() + "garbage"} {
+			if body == "" {
+				continue
+			}
+			r.add("/add", body, "Content-Encoding", "gzip").refused(http.StatusBadRequest, "bad_request")
+		}
+	})
+	t.Run("gzip JSON", func(t *testing.T) {
+		o := r.do(http.MethodPost, "/jobs/create", zipped(`{"payload":"x"}`), "Content-Encoding", "gzip", "Content-Type", "application/json").object(http.StatusCreated)
+		want(t, o, "payload", "x")
+	})
+	if used := r.server.bulk.used() + r.server.control.used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
+}
+
+// half sends a request whose body ends early, and returns the status of the answer.
+func (r *rig) half(head, body string) int {
+	r.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, head+body); err != nil {
+		r.Fatal(err)
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		r.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if !resp.Close {
+		r.Errorf("the connection stays open after half a body")
+	}
+	return resp.StatusCode
+}
+
+func TestBodyCutOff(t *testing.T) {
+	r := start(t)
+	before := r.get("/stats").object(http.StatusOK)["jobs"]
+	const host = "Host: localhost\r\n"
+	for name, request := range map[string][2]string{
+		"lines":         {"POST /add HTTP/1.1\r\n" + host + "Content-Length: 100\r\n\r\n", "one\ntwo\n"},
+		"chunked lines": {"POST /add HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n", "4\r\none\n\r\n4\r\ntwo\n\r\n"},
+		"bad chunks":    {"POST /add HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n", "4\r\none\n\r\nzz\r\n"},
+		"JSON":          {"POST /jobs/create HTTP/1.1\r\n" + host + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n", `{"payload":"x"}`},
+		"gzip": {"POST /add HTTP/1.1\r\n" + host + "Content-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n",
+			zipped(lines(100000)).String()[:50]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status := r.half(request[0], request[1]); status != http.StatusBadRequest && status != 0 {
+				t.Errorf("status %d", status)
+			}
+		})
+	}
+	if after := r.get("/stats").object(http.StatusOK)["jobs"]; fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("jobs were stored: %v, before %v", after, before)
+	}
+	if used := r.server.bulk.used() + r.server.control.used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
+}
+
+// pipeListener accepts in-memory connections, whose deadlines follow the fake time of a synctest bubble.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{make(chan net.Conn), make(chan struct{})}
+}
+
+func (l *pipeListener) dial() net.Conn {
+	here, there := net.Pipe()
+	l.conns <- there
+	return here
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { close(l.done); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// idle is an engine that takes every create and has nothing to hand out.
+type idle struct{ Engine }
+
+func (idle) Create(context.Context, *job.Create) (ingest.Receipt, error) {
+	return ingest.Receipt{Seq: 1, At: 1}, nil
+}
+func (idle) Now() int64 { return 1 }
+
+func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Options{Engine: idle{}, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx, l, time.Second) }()
+		test(t, s, l)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSlowBody(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+		c := l.dial()
+		defer c.Close()
+		start := time.Now()
+		if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
+			t.Errorf("%d %s", resp.StatusCode, text)
+		}
+		if took := time.Since(start); took != readGrace {
+			t.Errorf("answered after %s", took)
+		}
+		if used := s.bulk.used(); used != 0 {
+			t.Errorf("%d bytes are still held", used)
+		}
+	})
+}
+
+func TestBudget(t *testing.T) {
+	t.Run("creates wait for their share and are refused in the end", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+			if !s.bulk.acquire(t.Context(), bulkBudgetBytes-10, 0) {
+				t.Fatal("the budget is not empty")
+			}
+			c := l.dial()
+			defer c.Close()
+			in := bufio.NewReader(c)
+			const head = "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n"
+			post := func(body string) *http.Response {
+				go io.WriteString(c, head+body)
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					t.Fatal(err)
+				}
+				return resp
+			}
+			start := time.Now()
+			if resp := post("0123456789\n"); resp.StatusCode != http.StatusTooManyRequests || time.Since(start) != maxBudgetWait {
+				t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
+			}
+			time.AfterFunc(maxBudgetWait/2, func() { s.bulk.release(bulkBudgetBytes - 10) })
+			if resp := post("0123456789\n"); resp.StatusCode != http.StatusCreated {
+				t.Errorf("%d", resp.StatusCode)
+			}
+		})
+	})
+	t.Run("in order of arrival, small ones behind large ones", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBudget(100)
+			if !b.tryAcquire(60) || b.tryAcquire(41) {
+				t.Fatal("60 of 100")
+			}
+			given := make(chan int64, 2)
+			take := func(n int64) {
+				go func() {
+					if b.acquire(t.Context(), n, time.Second) {
+						given <- n
+					}
+				}()
+				synctest.Wait()
+			}
+			take(80)
+			take(5)
+			if b.tryAcquire(1) {
+				t.Error("overtaken")
+			}
+			b.release(60)
+			synctest.Wait()
+			if len(given) != 2 || b.used() != 85 {
+				t.Errorf("%d given, %d used", len(given), b.used())
+			}
+		})
+	})
+	t.Run("one that gives up lets those behind it pass", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBudget(100)
+			b.tryAcquire(60)
+			given := false
+			go func() {
+				if b.acquire(t.Context(), 80, time.Second) {
+					t.Error("80 given")
+				}
+			}()
+			synctest.Wait()
+			go func() { given = b.acquire(t.Context(), 20, 2*time.Second) }()
+			time.Sleep(1500 * time.Millisecond) // of the bubble's time
+			synctest.Wait()
+			if !given {
+				t.Error("20 not given")
+			}
+		})
+	})
+}
+
+func TestReadDeadlineEndsWithTheBody(t *testing.T) {
+	// A claim that waits longer than its body was allowed to take is not cut off.
+	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+		s.engine = waiting{}
+		c := l.dial()
+		defer c.Close()
+		body := `{"runner_id":"r","wait_ms":60000}`
+		if _, err := fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusNoContent || time.Since(start) != time.Minute {
+			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
+		}
+	})
+}
+
+func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Options{Engine: idle{}, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx, l, 10*time.Second) }()
+		silent := l.dial()
+		defer silent.Close()
+		kept := l.dial() // idle after a request
+		defer kept.Close()
+		if _, err := io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(kept), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := s.metrics.connections.Load(); n != 2 {
+			t.Errorf("%d connections", n)
+		}
+		start := time.Now()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the stop took %s", took)
+		}
+		synctest.Wait()
+		if n := s.metrics.connections.Load(); n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+	})
+}

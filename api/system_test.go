@@ -1,0 +1,276 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+func TestWatching(t *testing.T) {
+	var notReady error
+	r := start(t, func(o *Options) {
+		o.Build = Version{Version: "v1.2.3", Commit: "abc"}
+		engine := o.Engine
+		o.Engine = &stub{Engine: engine, ready: func() error {
+			if notReady != nil {
+				return notReady
+			}
+			return engine.Ready()
+		}}
+	})
+	if a := r.get("/ping"); a.status != http.StatusOK || a.body != "pong" || a.header.Get("Content-Type") != "text/plain" {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	want(t, r.get("/healthz").object(http.StatusOK), "status", "ok")
+	want(t, r.get("/readyz").object(http.StatusOK), "status", "ready")
+	want(t, r.get("/version").object(http.StatusOK), "version", "v1.2.3", "commit", "abc", "level", job.Level)
+	o := r.get("/stats").object(http.StatusOK)
+	for _, name := range []string{"appended", "synced", "applied", "flushed", "lag_commands", "jobs", "clock_offset_ms", "journal", "store"} {
+		if _, there := o[name]; !there {
+			t.Errorf("/stats lacks %s", name)
+		}
+	}
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{ingest.ErrNotReady, "not_ready"},
+		{fmt.Errorf("%w: disk on fire", ingest.ErrWritesFailed), "writes_failed"},
+		{ingest.ErrClosed, "shutting_down"},
+		{fmt.Errorf("%w: broken", ingest.ErrApply), "internal"},
+		{errors.New("something else"), "not_ready"},
+	} {
+		notReady = c.err
+		o := r.get("/readyz").refused(http.StatusServiceUnavailable, c.code)
+		want(t, o, "detail", c.err.Error())
+	}
+}
+
+func TestReads(t *testing.T) {
+	r := start(t)
+	a := r.add("/c/job/t/add", "x\ny\n")
+	o := a.object(http.StatusCreated)
+	id := o["batch_id"].(string)
+	t.Run("job", func(t *testing.T) {
+		r.get("/jobs/"+unknownID).refused(http.StatusNotFound, "job_not_found")
+		for _, bad := range []string{"x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-000000000000"} {
+			want(t, r.get("/jobs/"+bad).refused(http.StatusBadRequest, "bad_id"), "field", "id")
+		}
+		// The right seq with another time is another job.
+		parsed, err := job.ParseID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.get("/jobs/"+job.NewID(parsed.At()+1, parsed.Seq(), 0).String()).refused(http.StatusNotFound, "job_not_found")
+		r.get("/jobs/"+parsed.WithLine(2).String()).refused(http.StatusNotFound, "job_not_found")
+	})
+	t.Run("batch", func(t *testing.T) {
+		b := r.get("/batches/" + id).object(http.StatusOK)
+		want(t, b, "batch_id", id, "count", 2, "purged", 0)
+		want(t, b["counts"].(map[string]any), "pending", 2, "active", 0, "cancelled", 0)
+		r.get("/batches/"+unknownID).refused(http.StatusNotFound, "batch_not_found")
+		r.get("/batches/x").refused(http.StatusBadRequest, "bad_id")
+	})
+	t.Run("minimum seq", func(t *testing.T) {
+		r.get("/batches/"+id, "Daybook-Min-Seq", a.header.Get("Daybook-Seq")).object(http.StatusOK)
+		for _, path := range []string{"/jobs/" + id, "/batches/" + id, "/queues", "/queues/c/t"} {
+			for _, bad := range []string{"x", "-1", "", "99999999999999999999"} {
+				r.get(path, "Daybook-Min-Seq", bad).wrong("Daybook-Min-Seq")
+			}
+			r.get(path, "Daybook-Min-Seq", "1", "Daybook-Min-Seq", "1").wrong("Daybook-Min-Seq")
+		}
+	})
+}
+
+func TestQueues(t *testing.T) {
+	r := start(t)
+	want(t, r.get("/queues").object(http.StatusOK), "queues", "[]", "next", nil)
+	for _, path := range []string{"/a/job/x/add", "/a/job/y/add", "/b/job/x/add"} {
+		r.add(path, "1\n2\n").object(http.StatusCreated)
+	}
+	names := func(path string) (list []string, next any) {
+		o := r.get(path).object(http.StatusOK)
+		for _, q := range o["queues"].([]any) {
+			q := q.(map[string]any)
+			list = append(list, fmt.Sprintf("%s/%s", q["client"], q["type"]))
+		}
+		return list, o["next"]
+	}
+	for _, c := range []struct{ path, list, next string }{
+		{"/queues", "[a/x a/y b/x]", "<nil>"},
+		{"/queues?limit=2", "[a/x a/y]", "a/y"},
+		{"/queues?limit=2&after=a/y", "[b/x]", "<nil>"},
+		{"/queues?after=b/x", "[]", "<nil>"},
+		{"/queues?client=a", "[a/x a/y]", "<nil>"},
+		{"/queues?client=a&limit=1", "[a/x]", "a/x"},
+		{"/queues?client=a&limit=1&after=a%2Fx", "[a/y]", "<nil>"},
+		{"/queues?client=none&limit=1000", "[]", "<nil>"},
+	} {
+		if list, next := names(c.path); fmt.Sprint(list) != c.list || fmt.Sprint(next) != c.next {
+			t.Errorf("%s: %v, next %v", c.path, list, next)
+		}
+	}
+	for path, field := range map[string]string{
+		"/queues?limit=0": "limit", "/queues?limit=1001": "limit", "/queues?limit=x": "limit", "/queues?limit=1&limit=1": "limit",
+		"/queues?after=a": "after", "/queues?after=a/b/c": "after", "/queues?after=/b": "after", "/queues?client=a%20b": "client", "/queues?colour=red": "colour",
+		"/queues?%zz": "", "/queues/a!/b": "client", "/queues/a/..": "type",
+	} {
+		r.get(path).wrong(field)
+	}
+	t.Run("one", func(t *testing.T) {
+		o := r.get("/queues/a/x").object(http.StatusOK)
+		want(t, o, "client", "a", "type", "x", "paused", false)
+		want(t, o["counts"].(map[string]any), "pending", 2)
+		if age, err := o["oldest_pending_age_ms"].(json.Number).Int64(); err != nil || age < 0 || age > 60000 {
+			t.Errorf("age %v", o["oldest_pending_age_ms"])
+		}
+		r.get("/queues/a/z").refused(http.StatusNotFound, "queue_not_found")
+	})
+	t.Run("pause", func(t *testing.T) {
+		for range 2 {
+			want(t, r.do(http.MethodPost, "/queues/a/x/pause", nil).object(http.StatusOK), "paused", true)
+		}
+		want(t, r.get("/queues/a/x").object(http.StatusOK), "paused", true)
+		if a := r.post("/jobs/claim", `{"runner_id":"r","clients":["a"],"types":["x"]}`); a.status != http.StatusNoContent {
+			t.Errorf("claimed from a paused queue: %s", a.body)
+		}
+		a := r.post("/queues/a/x/resume", `{}`)
+		want(t, a.object(http.StatusOK), "paused", false)
+		if a.header.Get("Daybook-Seq") == "" {
+			t.Error("no Daybook-Seq")
+		}
+		r.do(http.MethodPost, "/queues/a/z/pause", nil).refused(http.StatusNotFound, "queue_not_found")
+		r.post("/queues/a/x/pause", `{"until":1}`).wrong("until")
+		r.do(http.MethodPost, "/queues/a/b!/pause", nil).wrong("type")
+	})
+	t.Run("without a pending job there is no age", func(t *testing.T) {
+		r.post("/jobs/claim", `{"runner_id":"r","clients":["b"],"max":10}`).object(http.StatusOK)
+		want(t, r.get("/queues/b/x").object(http.StatusOK), "oldest_pending_age_ms", nil)
+	})
+}
+
+func TestEngineErrors(t *testing.T) {
+	var failure error
+	var log bytes.Buffer
+	r := start(t, func(o *Options) {
+		o.Engine = &stub{Engine: o.Engine, create: func(*job.Create) (ingest.Receipt, error) {
+			if failure == nil {
+				panic("a broken invariant")
+			}
+			return ingest.Receipt{}, failure
+		}}
+		o.Log = zerolog.New(&log)
+	})
+	for _, c := range []struct {
+		err           error
+		status        int
+		code, outcome string
+	}{
+		{ingest.ErrOverloaded, 429, "overloaded", "not_stored"},
+		{ingest.ErrTooManyQueues, 429, "too_many_queues", "not_stored"},
+		{job.TooManyQueues, 429, "too_many_queues", "not_stored"},
+		{ingest.ErrTooManyParked, 429, "too_many_parked_claims", "not_stored"},
+		{fmt.Errorf("propose create: %w: disk", ingest.ErrNotStored), 503, "writes_failed", "not_stored"},
+		{fmt.Errorf("%w: %w", ingest.ErrNotStored, syscall.ENOSPC), 507, "disk_full", "not_stored"},
+		{fmt.Errorf("%w: %w", ingest.ErrWritesFailed, syscall.ENOSPC), 507, "disk_full", "not_stored"},
+		{ingest.ErrDiskFull, 507, "disk_full", "not_stored"},
+		{ingest.ErrWritesFailed, 503, "writes_failed", "not_stored"},
+		{ingest.ErrUnknown, 503, "writes_failed", "unknown"},
+		{ingest.ErrClosed, 503, "shutting_down", "not_stored"},
+		{ingest.ErrNotReady, 503, "not_ready", "not_stored"},
+		{ingest.ErrStale, 503, "not_ready", "not_stored"},
+		{ingest.ErrTooLarge, 413, "body_too_large", "not_stored"},
+		{fmt.Errorf("%w: broken", ingest.ErrApply), 500, "internal", "stored"},
+		{errors.New("a secret"), 500, "internal", "unknown"},
+		{errors.Join(ingest.ErrUnknown, context.Canceled), 499, "client_gone", "unknown"},
+		{errors.Join(ingest.ErrNotStored, context.Canceled), 499, "client_gone", "not_stored"},
+		{nil, 500, "internal", "unknown"},
+	} {
+		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
+			failure = c.err
+			log.Reset()
+			a := r.add("/add", "secret payload\n")
+			o := a.refused(c.status, c.code)
+			want(t, o, "outcome", c.outcome)
+			if c.status == 500 && c.outcome == "unknown" && strings.Contains(a.body, "secret") {
+				t.Errorf("the answer tells %s", a.body)
+			}
+			if c.err == nil && !strings.Contains(log.String(), "a broken invariant") {
+				t.Errorf("the log does not tell the panic: %s", log.String())
+			}
+			if c.status == 500 && !strings.Contains(log.String(), `"level":"error"`) {
+				t.Errorf("log: %s", log.String())
+			}
+			if strings.Contains(log.String(), "secret payload") {
+				t.Errorf("the log tells a payload: %s", log.String())
+			}
+		})
+	}
+	t.Run("after the change was stored", func(t *testing.T) {
+		p := after(ingest.ErrStale)
+		if p.fate != stored || p.code != "not_ready" {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+func TestAccessLog(t *testing.T) {
+	var log bytes.Buffer
+	r := start(t, func(o *Options) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
+	r.stop() // nothing else writes from here on
+	log.Reset()
+	s, err := New(Options{Engine: r.engine, Log: zerolog.New(&log).Level(zerolog.InfoLevel)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = startOn(t, Options{Engine: r.engine, Log: s.log})
+	r.add("/add?client=hidden", "payload\n").object(http.StatusCreated)
+	r.get("/queues?client=hidden").object(http.StatusOK)
+	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")
+	r.stop()
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 || strings.Contains(log.String(), "hidden") || strings.Contains(log.String(), "payload") {
+		t.Fatalf("log: %s", log.String())
+	}
+	var o map[string]any
+	if err := json.Unmarshal([]byte(lines[1]), &o); err != nil {
+		t.Fatal(err)
+	}
+	want(t, o, "level", "info", "method", "GET", "route", "/jobs/:id", "path", "/jobs/x", "status", 400, "code", "bad_id", "message", "request")
+	for _, name := range []string{"took_ms", "bytes_in", "bytes_out", "remote"} {
+		if _, there := o[name]; !there {
+			t.Errorf("the log lacks %s", name)
+		}
+	}
+}
+
+func TestQueueyQueueExchange(t *testing.T) {
+	// The exchange that queuey-queue documents, word by word.
+	r := start(t)
+	const binary, input = "68d5b5730b8c5e3a1bd0e5fd2a2ad1bd1f3b3965", "b1d5781111d84f7b3fe45a0852e59758cd7a87e5"
+	o := r.post("/jobs/create", `{"binary_addr":"`+binary+`","input_addr":"`+input+`"}`).object(http.StatusCreated)
+	want(t, o, "binary_addr", binary, "input_addr", input, "status", "pending", "completed_at", nil, "run_attempts", 0, "runner_id", nil)
+	id := o["job_id"].(string)
+	want(t, r.get("/jobs/"+id).object(http.StatusOK), "job_id", id, "binary_addr", binary, "created_at", o["created_at"], "updated_at", o["updated_at"])
+	const runner = "9c4d5a6e-0d1c-4b1a-8f43-5a1c2f3f9e11"
+	want(t, r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`).object(http.StatusOK), "job_id", id, "status", "active", "run_attempts", 1, "runner_id", runner)
+	if a := r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`); a.status != http.StatusNoContent {
+		t.Errorf("second claim: %d", a.status)
+	}
+	r.do(http.MethodPost, "/jobs/"+unknownID+"/tickle", nil).refused(http.StatusNotFound, "job_not_found")
+	want(t, r.do(http.MethodPost, "/jobs/"+id+"/tickle", nil).object(http.StatusOK), "status", "active")
+	want(t, r.post("/jobs/"+id+"/complete", `{"status":"completed","output_addr":"`+input+`"}`).object(http.StatusOK), "status", "completed", "output_addr", input)
+	r.do(http.MethodPost, "/jobs/"+id+"/tickle", nil).refused(http.StatusBadRequest, "job_not_active")
+	r.post("/jobs/"+id+"/complete", `{"status":"failed"}`).refused(http.StatusBadRequest, "job_not_active")
+}
