@@ -124,9 +124,9 @@ func newJournalVerify() *cobra.Command {
 	var data string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Read every record and check it",
-		Long: `Read the whole journal, check every checksum and that the records follow one another, and say what a start would do. Nothing is changed.`,
+		Use:     "verify",
+		Short:   "Read every record and check it",
+		Long:    `Read the whole journal, check every checksum and that the records follow one another, and say what a start would do. Nothing is changed.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -190,4 +190,3 @@ func printVerified(w io.Writer, r *journal.Report) error {
 		row("a start would", r.Verdict)
 	})
 }
-

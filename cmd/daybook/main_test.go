@@ -1,0 +1,555 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// The test binary is the daybook command when this is set, so that signals and exit codes are those of a real process.
+const asCommand = "DAYBOOK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		os.Unsetenv(asCommand)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
+// result is how a command line ended.
+type result struct {
+	code      int
+	out, errs string
+}
+
+func execute(t *testing.T, in string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(args, strings.NewReader(in), &out, &errs)
+	return result{code, out.String(), errs.String()}
+}
+
+// ok runs a command line that must succeed and returns what it printed.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	r := execute(t, "", args...)
+	if r.code != exitOK {
+		t.Fatalf("daybook %s: exit code %d: %s", strings.Join(args, " "), r.code, r.errs)
+	}
+	return r.out
+}
+
+// server is a daybook serve in a process of its own.
+type server struct {
+	*exec.Cmd
+	url, data string
+	log       *bytes.Buffer
+	ended     chan error
+}
+
+func serving(t *testing.T, data string, args ...string) *server {
+	t.Helper()
+	s := &server{
+		Cmd: command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...), data: data,
+		log: &bytes.Buffer{}, ended: make(chan error, 1),
+	}
+	s.Stderr = s.log
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	go func() { s.ended <- s.Wait() }()
+	t.Cleanup(func() {
+		_ = s.Process.Kill() // it may have ended
+		s.ended <- <-s.ended
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, s.log)
+	}
+	s.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	for {
+		resp, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			t.Fatalf("%v: %s", err, s.log)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return s
+		}
+	}
+}
+
+// end sends a signal and returns the exit code; -1 after a kill.
+func (s *server) end(t *testing.T, signal syscall.Signal) int {
+	t.Helper()
+	if err := s.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	err := <-s.ended
+	s.ended <- err
+	return s.ProcessState.ExitCode()
+}
+
+func (s *server) post(t *testing.T, path, body string) string {
+	t.Helper()
+	resp, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode >= 300 {
+		t.Fatalf("%s: %s", path, text)
+	}
+	return string(text)
+}
+
+func TestServe(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--host", "queue.example")
+	address, err := os.ReadFile(filepath.Join(data, "address"))
+	if err != nil || "http://"+strings.TrimSpace(string(address)) != s.url {
+		t.Errorf("address %q, listening on %s, %v", address, s.url, err)
+	}
+	var j struct {
+		ID          string `json:"job_id"`
+		MaxAttempts int    `json:"max_attempts"`
+		LeaseMs     int64  `json:"lease_ms"`
+	}
+	if err := json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j); err != nil {
+		t.Fatal(err)
+	}
+	if j.MaxAttempts != 7 || j.LeaseMs != 60000 {
+		t.Errorf("%+v", j)
+	}
+
+	t.Run("data directory in use", func(t *testing.T) {
+		for _, args := range [][]string{
+			{"serve", "--listen", "127.0.0.1:0", "--data", data}, {"check", "--data", data}, {"rebuild", "--data", data},
+			{"journal", "dump", "--data", data}, {"journal", "verify", "--data", data},
+		} {
+			if r := execute(t, "", args...); r.code != exitDataInUse {
+				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+	})
+	t.Run("port in use", func(t *testing.T) {
+		r := execute(t, "", "serve", "--listen", strings.TrimPrefix(s.url, "http://"), "--data", t.TempDir())
+		if r.code != exitPortInUse {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("get", func(t *testing.T) {
+		text := ok(t, "get", "--server", s.url, j.ID)
+		for _, want := range []string{"job_id        " + j.ID, "payload       hello", "status        pending"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing in %s", want, text)
+			}
+		}
+		if strings.Contains(text, "null") {
+			t.Errorf("fields without a value are shown: %s", text)
+		}
+		var o map[string]any
+		if err := json.Unmarshal([]byte(ok(t, "get", "--json", "--server", s.url, j.ID)), &o); err != nil || o["job_id"] != j.ID {
+			t.Errorf("%v, %v", o, err)
+		}
+		if text := ok(t, "get", "--batch", "--server", s.url, j.ID); !strings.Contains(text, "count       1") {
+			t.Error(text)
+		}
+		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != exitUsage {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitError || !strings.Contains(r.errs, "job_not_found") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("queues", func(t *testing.T) {
+		s.post(t, "/queues/default/default/pause", "")
+		lines := strings.Split(ok(t, "queues", "--server", s.url), "\n")
+		if f := strings.Fields(lines[1]); len(f) != 10 || fmt.Sprint(f[:4]) != "[default default 0 1]" || f[9] != "paused" {
+			t.Errorf("%q", lines)
+		}
+		var q struct{ Client string }
+		if err := json.Unmarshal([]byte(ok(t, "queues", "--json", "--server", s.url, "--client", "default")), &q); err != nil || q.Client != "default" {
+			t.Errorf("%+v, %v", q, err)
+		}
+		if text := ok(t, "queues", "--server", s.url, "--client", "none"); !strings.HasPrefix(text, "no queues") {
+			t.Error(text)
+		}
+	})
+	t.Run("stats", func(t *testing.T) {
+		if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "state          ready") || !strings.Contains(text, "pending        1") {
+			t.Error(text)
+		}
+		var o ingest.Stats
+		if err := json.Unmarshal([]byte(ok(t, "stats", "--json", "--server", s.url)), &o); err != nil || !o.Ready {
+			t.Errorf("%+v, %v", o, err)
+		}
+		t.Setenv("DAYBOOK_SERVER", s.url)
+		if text := ok(t, "stats"); !strings.Contains(text, "ready") {
+			t.Error(text)
+		}
+	})
+
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+	if _, err := os.Stat(filepath.Join(data, "address")); !os.IsNotExist(err) {
+		t.Errorf("the address is still there: %v", err)
+	}
+
+	t.Run("check", func(t *testing.T) {
+		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
+			t.Error(text)
+		}
+		if text := ok(t, "check", "--json", "--data", data); text != `{"problems":0}`+"\n" {
+			t.Error(text)
+		}
+	})
+	t.Run("journal", func(t *testing.T) {
+		text := ok(t, "journal", "dump", "--data", data)
+		if !strings.Contains(text, "#:create v=1") || !strings.Contains(text, "\nhello\n#:end crc=") {
+			t.Error(text)
+		}
+		if text := ok(t, "journal", "dump", "--bodies=false", "--data", data); strings.Contains(text, "hello") || !strings.Contains(text, "#:create") {
+			t.Error(text)
+		}
+		d := json.NewDecoder(strings.NewReader(ok(t, "journal", "dump", "--json", "--from", "2", "--to", "4", "--data", data)))
+		var seqs []uint64
+		for d.More() {
+			var r struct{ Seq uint64 }
+			if err := d.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, r.Seq)
+		}
+		if fmt.Sprint(seqs) != "[2 3 4]" {
+			t.Errorf("seqs %v", seqs)
+		}
+		if text := ok(t, "journal", "verify", "--data", data); !strings.Contains(text, "a start would  accept") {
+			t.Error(text)
+		}
+		var o map[string]any
+		if err := json.Unmarshal([]byte(ok(t, "journal", "verify", "--json", "--data", data)), &o); err != nil || o["damage"] != nil {
+			t.Errorf("%v, %v", o, err)
+		}
+	})
+	t.Run("rebuild", func(t *testing.T) {
+		text := ok(t, "rebuild", "--data", data)
+		if !strings.Contains(text, "the old store is kept in") {
+			t.Error(text)
+		}
+		ok(t, "check", "--data", data)
+		var o map[string]any
+		if err := json.Unmarshal([]byte(ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))), &o); err != nil || o["commands"] != 0.0 {
+			t.Errorf("%v, %v", o, err)
+		}
+	})
+	t.Run("what was acknowledged is there after a kill", func(t *testing.T) {
+		s := serving(t, data)
+		var batch struct {
+			First string `json:"first_id"`
+		}
+		if err := json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch); err != nil {
+			t.Fatal(err)
+		}
+		if code := s.end(t, syscall.SIGKILL); code != -1 {
+			t.Errorf("exit code %d", code)
+		}
+		s = serving(t, data)
+		if text := ok(t, "get", "--server", s.url, batch.First); !strings.Contains(text, "one") {
+			t.Error(text)
+		}
+		if code := s.end(t, syscall.SIGINT); code != exitOK {
+			t.Errorf("exit code %d: %s", code, s.log)
+		}
+	})
+	t.Run("damage", func(t *testing.T) {
+		damage(t, filepath.Join(data, "journal"), []byte("hello"))
+		for _, args := range [][]string{{"journal", "verify", "--data", data}, {"journal", "dump", "--data", data}, {"rebuild", "--data", data}} {
+			r := execute(t, "", args...)
+			if r.code != exitCorrupt || !strings.Contains(r.errs, "offset") {
+				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+	})
+}
+
+// damage changes the first place in the files below dir that holds text.
+func damage(t *testing.T, dir string, text []byte) {
+	t.Helper()
+	done := false
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || done {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if at := bytes.Index(content, text); at >= 0 {
+			content[at] ^= 1
+			done = true
+			return os.WriteFile(path, content, 0o644)
+		}
+		return nil
+	})
+	if err != nil || !done {
+		t.Fatalf("nothing was damaged: %v", err)
+	}
+}
+
+func TestStopDrains(t *testing.T) {
+	s := serving(t, t.TempDir())
+	// A request under way: its body has not come yet.
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(c)
+	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if _, err := in.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it listens no more
+		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			break
+		}
+		other.Close()
+	}
+	if _, err := io.WriteString(c, "one\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	resp.Body.Close()
+	err = <-s.ended
+	s.ended <- err
+	if code := s.ProcessState.ExitCode(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	s := serving(t, t.TempDir(), "--drain", "1h")
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for { // until the first signal was seen
+		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			break
+		}
+		other.Close()
+	}
+	if code := s.end(t, syscall.SIGTERM); code != exitError {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct{ args, message string }{
+		{"nonsense", "unknown command"},
+		{"serve --nonsense", "unknown flag"},
+		{"serve extra", "unknown command"},
+		{"serve --max-attempts x", "invalid argument"},
+		{"serve --max-attempts 0", "--max-attempts"},
+		{"serve --max-attempts 1001", "--max-attempts"},
+		{"serve --abandoned-age 999ms", "--abandoned-age"},
+		{"serve --abandoned-age 25h", "--abandoned-age"},
+		{"serve --abandoned-age soon", "not a duration"},
+		{"serve --retention -1s", "--retention"},
+		{"serve --retention 1.5d", "number of days"},
+		{"serve --journal-retain -1", "number of bytes"},
+		{"serve --journal-retain many", "number of bytes"},
+		{"serve --log-level loud", "--log-level"},
+		{"serve --log-format xml", "--log-format"},
+		{"get", "accepts 1 arg"},
+		{"journal", "dump or verify"},
+		{"queues --client a/b", "--client"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			r := execute(t, "", strings.Fields(c.args)...)
+			if r.code != exitUsage || !strings.Contains(r.errs, c.message) {
+				t.Errorf("exit code %d: %s", r.code, r.errs)
+			}
+		})
+	}
+	t.Run("serve with wrong addresses", func(t *testing.T) {
+		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--host", "a:1"}} {
+			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...)...)
+			if r.code != exitUsage {
+				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+			}
+		}
+	})
+	t.Run("a variable with a wrong value", func(t *testing.T) {
+		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
+		r := execute(t, "", "serve", "--data", t.TempDir())
+		if r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_MAX_ATTEMPTS") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("no data directory", func(t *testing.T) {
+		missing := filepath.Join(t.TempDir(), "missing")
+		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
+			r := execute(t, "", append(verb, "--data", missing)...)
+			if r.code != exitError || !strings.Contains(r.errs, "not a data directory") {
+				t.Errorf("%v: exit code %d: %s", verb, r.code, r.errs)
+			}
+			if _, err := os.Stat(missing); err == nil {
+				t.Errorf("%v made the directory", verb)
+			}
+		}
+	})
+	t.Run("no server", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		for _, verb := range []string{"stats", "queues"} {
+			if r := execute(t, "", verb, "--server", "http://"+address); r.code != exitError || !strings.Contains(r.errs, "refused") {
+				t.Errorf("%s: exit code %d: %s", verb, r.code, r.errs)
+			}
+		}
+	})
+}
+
+func TestHelp(t *testing.T) {
+	text := ok(t, "help", "exit-codes")
+	for _, e := range exitCodes {
+		if !strings.Contains(text, fmt.Sprintf("%d  %s", e.code, e.meaning)) {
+			t.Errorf("help exit-codes lacks %d", e.code)
+		}
+	}
+	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
+		t.Error(text)
+	}
+	var v map[string]any
+	if err := json.Unmarshal([]byte(ok(t, "version", "--json")), &v); err != nil || v["version"] != "dev" || v["level"] != float64(job.Level) {
+		t.Errorf("%v, %v", v, err)
+	}
+	if text := ok(t, "completion", "bash"); !strings.Contains(text, "complete") {
+		t.Error("no completion")
+	}
+	// Every verb says what it is for, and shows it.
+	for _, cmd := range newRoot().Commands() {
+		verbs := cmd.Commands()
+		if len(verbs) == 0 {
+			verbs = append(verbs, cmd)
+		}
+		for _, verb := range verbs {
+			if verb.Runnable() && (verb.Long == "" || verb.Example == "" || verb.Short == "") && cmd.Name() != "completion" && cmd.Name() != "help" {
+				t.Errorf("%s has no help", verb.CommandPath())
+			}
+		}
+	}
+}
+
+func TestFlagsFromTheEnvironment(t *testing.T) {
+	t.Setenv("DAYBOOK_MAX_ATTEMPTS", "5")
+	t.Setenv("DAYBOOK_HOST", "a.example,b.example")
+	t.Setenv("DAYBOOK_RETENTION", "2d")
+	t.Setenv("DAYBOOK_LOG_LEVEL", "")
+	cmd := newServe()
+	if err := cmd.ParseFlags([]string{"--max-attempts", "6"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{"max-attempts": "6", "host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
+		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s is %s, want %s", flag, got, want)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]time.Duration{"300s": 5 * time.Minute, "14d": 14 * 24 * time.Hour, "0": 0, "1h30m": 90 * time.Minute} {
+		var d durationFlag
+		if err := d.Set(text); err != nil || time.Duration(d) != want {
+			t.Errorf("%s: %s, %v", text, time.Duration(d), err)
+		}
+		var again durationFlag
+		if err := again.Set(d.String()); err != nil || again != d {
+			t.Errorf("%s shows as %s", text, d.String())
+		}
+	}
+	for text, want := range map[string]int64{"0": 0, "1048576": 1 << 20, "512M": 512 << 20, "10G": 10 << 30, "3k": 3 << 10, "1T": 1 << 40} {
+		var b bytesFlag
+		if err := b.Set(text); err != nil || int64(b) != want {
+			t.Errorf("%s: %d, %v", text, b, err)
+		}
+	}
+	for _, text := range []string{"", "G", "1g", "-1", "1.5M", "9223372036854775807G"} {
+		var b bytesFlag
+		if b.Set(text) == nil {
+			t.Errorf("%q is %d bytes", text, b)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 kiB", 1536: "1.5 kiB", 10 << 20: "10.0 MiB", 3 << 40: "3.0 TiB"} {
+		if got := volume(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	for ms, want := range map[int64]string{12: "12ms", 1500: "1.5s", 61_234: "1m1s", 3_600_000: "1h0m0s"} {
+		if got := interval(ms); got != want {
+			t.Errorf("%d: %s", ms, got)
+		}
+	}
+}
