@@ -50,7 +50,7 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 	default:
 		return nil, fmt.Errorf("decode command: unknown verb %q", verb)
 	}
-	if err == nil {
+	if r.err != nil { // it may be why something is missing
 		err = r.err
 	}
 	if err == nil && len(body) > 0 {
@@ -90,13 +90,13 @@ func decodeClaim(r *fieldReader) Command {
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
 		case "runner":
-			c.Runner = r.text(raw)
+			c.Runner = r.bounded(key, raw, MaxRunnerBytes)
 		case "max":
 			c.Max = int(r.int(key, raw, 1, MaxClaimJobs))
 		case "clients":
-			c.Clients = r.texts(raw)
+			c.Clients = r.names(key, raw)
 		case "types":
-			c.Types = r.texts(raw)
+			c.Types = r.names(key, raw)
 		case "lease_ms":
 			c.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
 		case "max_bytes":
@@ -151,11 +151,11 @@ func decodeTickle(r *fieldReader, body []byte) (Command, error) {
 		case "claim":
 			t.Claim = r.id(raw)
 		case "runner":
-			t.Runner = r.text(raw)
+			t.Runner = r.bounded(key, raw, MaxRunnerBytes)
 		case "lease_ms":
 			t.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
 		case "step":
-			t.Step = r.text(raw)
+			t.Step = r.bounded(key, raw, MaxStepBytes)
 		case "progress":
 			t.Progress = r.int(key, raw, 0, ProgressUnit)
 		default:
@@ -170,6 +170,9 @@ func decodeTickle(r *fieldReader, body []byte) (Command, error) {
 		}
 		t.IDs = append(t.IDs, id)
 		body = rest
+	}
+	if len(t.IDs) > MaxTickleIDs {
+		return nil, fmt.Errorf("%d jobs are named", len(t.IDs))
 	}
 	if len(t.IDs) == 0 && t.Claim.IsZero() && t.Runner == "" {
 		return nil, fmt.Errorf("neither jobs nor claim nor runner are named")
@@ -242,7 +245,7 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		case key == "claim":
 			c.Claim = r.id(raw)
 		case key == "runner":
-			c.Runner = r.text(raw)
+			c.Runner = r.bounded(key, raw, MaxRunnerBytes)
 		case key == "all" && raw == "true":
 			all = true
 		default:
@@ -263,6 +266,9 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 			c.Outcomes = append(c.Outcomes, o)
 		}
 		body = rest
+	}
+	if len(c.Outcomes) > MaxOutcomes {
+		return nil, fmt.Errorf("%d outcomes", len(c.Outcomes))
 	}
 	if all && c.Claim.IsZero() {
 		return nil, fmt.Errorf("an outcome for all wants a claim")
@@ -294,12 +300,12 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 		case "delay_ms":
 			o.DelayMs = r.int(key, raw, 0, MaxDelayMs)
 		case "error":
-			o.Error = r.text(raw)
+			o.Error = r.bounded(key, raw, MaxErrorBytes)
 		case "process_exit":
 			n := r.int(key, raw, -1<<31, 1<<32-1)
 			o.ProcessExit = &n
 		case "output_addr":
-			o.OutputAddr = r.text(raw)
+			o.OutputAddr = r.bounded(key, raw, MaxAddrBytes)
 		case "output_kind":
 			if o.OutputKind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
 				r.fail(err)
@@ -313,7 +319,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	if r.err != nil {
 		return o, nil, fmt.Errorf("outcome %q: %w", line, r.err)
 	}
-	if o.Code == NoCode || o.Code != Unget && ExitCodeClass(o.ExitCode) != o.Code {
+	if o.Code == NoCode || o.Code != Unget && ExitCodeClass(o.ExitCode) != o.Code || o.Code == Unget && o.ExitCode != 0 {
 		return o, nil, fmt.Errorf("outcome %q: code and exit_code do not fit", line)
 	}
 	if o.OutputKind == Nothing {
@@ -354,9 +360,9 @@ func decodePause(r *fieldReader, paused bool) Command {
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
 		case "client":
-			p.Client = r.text(raw)
+			p.Client = r.name(key, raw)
 		case "type":
-			p.Type = r.text(raw)
+			p.Type = r.name(key, raw)
 		default:
 			r.unknown(key)
 		}

@@ -86,9 +86,9 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 	var err error
 	switch key {
 	case "client":
-		g.Client = r.text(raw)
+		g.Client = r.name(key, raw)
 	case "type":
-		g.Type = r.text(raw)
+		g.Type = r.name(key, raw)
 	case "kind":
 		if g.Kind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
 			r.fail(err)
@@ -118,7 +118,7 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 }
 
 func decodeCreate(r *fieldReader, body []byte) (Command, error) {
-	c := &Create{Groups: make([]Group, 1, 1)}
+	c := &Create{Groups: make([]Group, 1)}
 	first := &c.Groups[0]
 	n, groups := 0, 0
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {

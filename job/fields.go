@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -104,7 +105,12 @@ func unescape(value string) (string, error) {
 type fieldReader struct {
 	rest string
 	err  error
+	seen [maxFields]string
+	n    int
 }
+
+// maxFields is more than any form has.
+const maxFields = 20
 
 // next yields the next pair with its raw value; ok is false at the end and after an error.
 func (r *fieldReader) next() (key, raw string, ok bool) {
@@ -122,6 +128,12 @@ func (r *fieldReader) next() (key, raw string, ok bool) {
 		r.err = fmt.Errorf("field %q is not key=value", pair)
 		return "", "", false
 	}
+	if r.n == maxFields || slices.Contains(r.seen[:r.n], key) {
+		r.err = fmt.Errorf("field %q is there twice, or one too many", key)
+		return "", "", false
+	}
+	r.seen[r.n] = key
+	r.n++
 	r.rest = rest
 	return key, raw, true
 }
@@ -142,10 +154,31 @@ func (r *fieldReader) text(raw string) string {
 	return v
 }
 
-func (r *fieldReader) texts(raw string) []string {
+// bounded reads a text of at least one byte and at most hi.
+func (r *fieldReader) bounded(key, raw string, hi int) string {
+	v := r.text(raw)
+	if err := CheckText(key, v, 1, hi); err != nil {
+		r.fail(err)
+	}
+	return v
+}
+
+// name reads a client or type.
+func (r *fieldReader) name(key, raw string) string {
+	v := r.text(raw)
+	if err := CheckName(key, v); err != nil {
+		r.fail(err)
+	}
+	return v
+}
+
+func (r *fieldReader) names(key, raw string) []string {
 	parts := strings.Split(raw, ",")
+	if len(parts) > MaxClaimNames {
+		r.fail(fmt.Errorf("field %s lists %d names", key, len(parts)))
+	}
 	for i, p := range parts {
-		parts[i] = r.text(p)
+		parts[i] = r.name(key, p)
 	}
 	return parts
 }

@@ -74,7 +74,8 @@ func ParseID[T string | []byte](s T) (ID, error) {
 		return ID{}, ErrBadID
 	}
 	for i, j := 0, 0; i < idTextBytes; i += 2 {
-		if s[i] == '-' {
+		switch i {
+		case 8, 13, 18, 23: // a dash; one elsewhere is no digit
 			i++
 		}
 		hi, lo := hexDigit[s[i]], hexDigit[s[i+1]]

@@ -1,0 +1,188 @@
+package job
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// commands has one of each kind and form. Their text is golden: what a journal holds must be read for ever.
+func commands() map[string]Command {
+	at := func(line int) ID { return NewID(1670273606123, 812, line) }
+	exit, negative := int64(137), int64(-1)
+	usual := Group{Lines: 2, Client: "acme", Type: "resize", Kind: Text, Priority: 4, MaxAttempts: 3,
+		Backoff: Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: 300_000, RetentionMs: 1_209_600_000}
+	deferred := Group{Lines: 1, Client: "acme", Type: "mail.send", Kind: Nothing, Priority: 9, RunAt: 1670273700000, MaxAttempts: 1, LeaseMs: 1000}
+	second := usual
+	second.Lines, second.Kind = 1, JSON
+	wasi := usual
+	wasi.Lines, wasi.Kind = 1, WASI
+	return map[string]Command{
+		"create":         &Create{Groups: []Group{usual}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n")},
+		"create-len":     &Create{Groups: []Group{second}, Frame: LenFrame, Longest: 9, Payloads: []byte("9\n{\"a\":\n1}\n\n")},
+		"create-none":    &Create{Groups: []Group{deferred}, Frame: NoFrame},
+		"create-groups":  &Create{Groups: []Group{usual, second}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n{}\n")},
+		"create-wasi":    &Create{Groups: []Group{wasi}, Frame: LineFrame, Longest: 24, Payloads: []byte("sha256:1f s3://in%20put\n")},
+		"claim":          Claim{Runner: "r1", Max: 1, MaxBytes: 8 << 20},
+		"claim-filter":   Claim{Runner: "host 7, pid=3", Max: 100, Clients: []string{"acme", "b:c"}, Types: []string{"resize"}, LeaseMs: 30_000, MaxBytes: 65536},
+		"tickle-job":     Tickle{IDs: []ID{at(0)}, Claim: at(0), Runner: "r1", LeaseMs: 60_000, Step: "half way", Progress: 500_000},
+		"tickle-jobs":    Tickle{IDs: []ID{at(3), at(1 << 20)}, Progress: 0},
+		"tickle-claim":   Tickle{Claim: at(0), Progress: -1},
+		"tickle-runner":  Tickle{Runner: "r1", Progress: -1},
+		"complete":       Complete{Outcomes: []Outcome{{ID: at(1), Code: OK, ExitCode: 200, DelayMs: -1}}},
+		"complete-all":   Complete{Claim: at(0), Runner: "r1", All: &Outcome{Code: OK, ExitCode: 204, DelayMs: -1, Result: Result{OutputAddr: "s3://out"}}},
+		"complete-unget": Complete{Claim: at(0), All: &Outcome{Code: Unget, DelayMs: -1}},
+		"complete-several": Complete{Claim: at(0), All: &Outcome{Code: Fail, ExitCode: 400, DelayMs: -1}, Outcomes: []Outcome{
+			{ID: at(1), Code: Error, ExitCode: 500, DelayMs: 0, Error: "no luck,\n50% = bad", Result: Result{ProcessExit: &exit}},
+			{ID: at(2), Code: Retry, ExitCode: 100, DelayMs: 5000, Result: Result{ProcessExit: &negative, OutputKind: Bytes, Output: []byte("two\nlines\x00")}},
+			{ID: at(3), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte{}}},
+			{ID: at(4), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: JSON, Output: []byte(`{"a":1}`)}},
+		}},
+		"pause":  Pause{Client: "acme", Type: "resize", Paused: true},
+		"resume": Pause{Client: "acme", Type: "resize"},
+		"tick":   Tick{},
+		"grace":  Grace{},
+		"mark":   Mark{},
+		"level":  SetLevel{Level: 1},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for name, cmd := range commands() {
+		t.Run(name, func(t *testing.T) {
+			fields, body := cmd.Encode()
+			text := append(append([]byte(cmd.Verb()+"\n"), fields...), '\n')
+			text = append(text, body...)
+			path := filepath.Join("testdata", "v1", name)
+			if *rewrite {
+				if err := os.WriteFile(path, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(text, want) {
+				t.Errorf("is written as\n%s\nand was once\n%s", text, want)
+			}
+			parts := bytes.SplitN(want, []byte("\n"), 3)
+			got, err := Decode(string(parts[0]), parts[1], parts[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, cmd) {
+				if c, ok := cmd.(*Create); !ok || !sameCreate(c, got.(*Create)) {
+					t.Errorf("is read as\n%+v, want\n%+v", got, cmd)
+				}
+			}
+		})
+	}
+	files, err := os.ReadDir(filepath.Join("testdata", "v1"))
+	if err != nil || len(files) != len(commands()) {
+		t.Errorf("%d golden files of %d commands, %v", len(files), len(commands()), err)
+	}
+}
+
+// sameCreate takes an empty body for none.
+func sameCreate(a, b *Create) bool {
+	x, y := *a, *b
+	x.Payloads, y.Payloads = nil, nil
+	return reflect.DeepEqual(x, y) && bytes.Equal(a.Payloads, b.Payloads)
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	id := NewID(1670273606123, 812, 1).String()
+	const group = "client=a type=x kind=text max_attempts=3 lease_ms=1000"
+	for name, test := range map[string]struct{ verb, fields, body, want string }{
+		"no verb":                       {"", "", "", "unknown verb"},
+		"an unknown verb":               {"cancel", "", "", "unknown verb"},
+		"an unknown field":              {"claim", "runner=r max=1 max_bytes=1 wait_ms=5", "", `unknown field "wait_ms"`},
+		"a field twice":                 {"claim", "runner=r max=1 max_bytes=1 max=2", "", "twice"},
+		"a body for a claim":            {"claim", "runner=r max=1 max_bytes=1", "x", "unexpected body of 1 bytes"},
+		"a claim without a runner":      {"claim", "max=1 max_bytes=1", "", "is missing"},
+		"a claim without max":           {"claim", "runner=r max_bytes=1", "", "is missing"},
+		"a claim without max_bytes":     {"claim", "runner=r max=1", "", "is missing"},
+		"a claim of a bad name":         {"claim", "runner=r max=1 max_bytes=1 clients=a,..", "", "must not be"},
+		"a claim of an empty name":      {"claim", "runner=r max=1 max_bytes=1 clients=a,", "", "must have 1 to"},
+		"a runner that is not UTF-8":    {"claim", "runner=\xff max=1 max_bytes=1", "", "UTF-8"},
+		"a tickle of nothing":           {"tickle", "lease_ms=1000", "", "neither jobs nor claim nor runner"},
+		"a tickle of no id":             {"tickle", "", "x\n", "line \"x\""},
+		"a tickle of an id without end": {"tickle", "", id, "line"},
+		"a tickle of an empty line":     {"tickle", "", id + "\n\n", "line \"\""},
+		"a step without jobs":           {"tickle", "runner=r step=s", "", "want jobs"},
+		"progress without jobs":         {"tickle", "runner=r progress=0", "", "want jobs"},
+		"a complete without outcome":    {"complete", "", "", "no outcome"},
+		"all without outcome":           {"complete", "claim=" + id + " all=true", "", "no outcome"},
+		"all without a claim":           {"complete", "all=true", "code=ok exit_code=200\n", "wants a claim"},
+		"all is false":                  {"complete", "claim=" + id + " all=false", "code=ok exit_code=200\n", "unknown field"},
+		"an outcome without a job":      {"complete", "claim=" + id, "code=ok exit_code=200\n", "the job is missing"},
+		"two outcomes for all":          {"complete", "claim=" + id + " all=true", "code=ok exit_code=200\ncode=ok exit_code=200\n", "the job is missing"},
+		"all behind others":             {"complete", "claim=" + id + " all=true", "id=" + id + " code=ok exit_code=200\ncode=ok exit_code=200\n", "the job is missing"},
+		"an outcome without an end":     {"complete", "", "id=" + id + " code=ok exit_code=200", "does not end"},
+		"an outcome without a code":     {"complete", "", "id=" + id + " exit_code=200\n", "do not fit"},
+		"an outcome of no code":         {"complete", "", "id=" + id + " code=done exit_code=200\n", "none of ok"},
+		"an exit code of another class": {"complete", "", "id=" + id + " code=ok exit_code=400\n", "do not fit"},
+		"an outcome without exit code":  {"complete", "", "id=" + id + " code=ok\n", "do not fit"},
+		"an unknown field in one":       {"complete", "", "id=" + id + " code=ok exit_code=200 x=1\n", "unknown field"},
+		"an output without a kind":      {"complete", "", "id=" + id + " code=ok exit_code=200 output_bytes=1\nx\n", "without its kind"},
+		"an output of no kind":          {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=xml output_bytes=1\nx\n", "none of"},
+		"an output cut off":             {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=text output_bytes=5\nabc\n", "cut off"},
+		"an output without its newline": {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=text output_bytes=3\nabc", "cut off"},
+		"a pause without a type":        {"pause", "client=a", "", "is missing"},
+		"a tick with a field":           {"tick", "n=1", "", "unknown field"},
+		"a mark with a body":            {"mark", "", "\n", "unexpected body"},
+		"no level":                      {"level", "", "", "level is missing"},
+		"a create of nothing":           {"create", "frame=line " + group, "", "is missing"},
+		"no client":                     {"create", "n=1 frame=none type=x kind=text max_attempts=3 lease_ms=1000", "", "is missing"},
+		"an unknown frame":              {"create", "n=1 frame=box " + group, "x\n", "none of none, line, len"},
+		"an unknown kind":               {"create", "n=1 frame=line client=a type=x kind=xml max_attempts=3 lease_ms=1000", "x\n", "none of nothing"},
+		"payloads without a frame":      {"create", "n=1 frame=none " + group, "x\n", "without a frame"},
+		"a backoff of two numbers":      {"create", "n=1 frame=none backoff=1:2 " + group, "", "initial:factor:max"},
+		"attributes beside groups":      {"create", "n=2 frame=none groups=2 client=a", "", "beside groups"},
+		"one group as several":          {"create", "n=1 frame=none groups=1", "n=1 " + group + "\n", "not in 2"},
+		"a group too few":               {"create", "n=2 frame=none groups=2", "n=2 " + group + "\n", "group 1 is missing"},
+		"an unknown field in a group":   {"create", "n=2 frame=none groups=2", strings.Repeat("n=1 x=1 "+group+"\n", 2), `group 0: unknown field "x"`},
+		"groups of fewer lines":         {"create", "n=3 frame=none groups=2", strings.Repeat("n=1 "+group+"\n", 2), "the groups have 2 lines"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, err := Decode(test.verb, []byte(test.fields), []byte(test.body))
+			if err == nil {
+				t.Fatalf("is read as %+v", cmd)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, cmd := range commands() {
+		fields, body := cmd.Encode()
+		f.Add(cmd.Verb(), []byte(fields), body)
+	}
+	f.Fuzz(func(t *testing.T, verb string, fields, body []byte) {
+		cmd, err := Decode(verb, fields, body)
+		if err != nil {
+			return
+		}
+		again, rest := cmd.Encode()
+		back, err := Decode(cmd.Verb(), again, rest)
+		if err != nil {
+			t.Fatalf("%s %q with %q is read as %+v, written as %q with %q, and then refused: %v", verb, fields, body, cmd, again, rest, err)
+		}
+		if c, ok := cmd.(*Create); ok && sameCreate(c, back.(*Create)) {
+			return
+		}
+		if !reflect.DeepEqual(cmd, back) {
+			t.Fatalf("%s %q with %q is read as %+v, and again as %+v", verb, fields, body, cmd, back)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package job
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFields(t *testing.T) {
+	var f fields
+	f.text("client", "acme")
+	f.text("empty", "")
+	f.text("runner", "a b%c=d,e\nf\x7f\x00ü")
+	f.int("zero", 0)
+	f.int("n", -5)
+	f.id("none", ID{})
+	f.id("claim", NewID(1, 2, 0))
+	f.texts("nothing", nil)
+	f.texts("types", []string{"x", "y,z"})
+	const want = "client=acme runner=a%20b%25c%3Dd%2Ce%0Af%7F%00ü n=-5 claim=00000000-0001-7000-8000-000000800000 types=x,y%2Cz"
+	if string(f) != want {
+		t.Errorf("got  %s\nwant %s", f, want)
+	}
+}
+
+func TestEscapes(t *testing.T) {
+	var every []byte
+	for b := range 256 {
+		every = append(every, byte(b))
+	}
+	for _, text := range []string{"plain", string(every), "%", "%%25", "é", "\xff"} {
+		escaped := string(appendEscaped(nil, text))
+		if strings.ContainsAny(escaped, " =,\n\r\t\x00\x7f") {
+			t.Errorf("%q is escaped to %q", text, escaped)
+		}
+		if back, err := unescape(escaped); err != nil || back != text {
+			t.Errorf("%q comes back as %q, %v", text, back, err)
+		}
+	}
+}
+
+func TestUnescapeRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"a raw space": "a b", "a raw space after an escape": "%20 ", "a raw newline": "a\n", "an escape cut off": "a%2", "a percent at the end": "a%",
+		"an escape of what needs none": "%41", "lower case": "%0a", "not hex": "%zz", "a sign": "%+1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := unescape(text); err == nil {
+				t.Errorf("%q is %q", text, got)
+			}
+		})
+	}
+}
+
+func TestFieldReader(t *testing.T) {
+	r := fieldReader{rest: "a=1 b=x%20y c=0184e410-a1eb-7000-8000-0000cb000001"}
+	var keys []string
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		keys = append(keys, key)
+		switch key {
+		case "a":
+			if n := r.int(key, raw, 1, 1); n != 1 {
+				t.Errorf("a is %d", n)
+			}
+		case "b":
+			if v := r.text(raw); v != "x y" {
+				t.Errorf("b is %q", v)
+			}
+		case "c":
+			if id := r.id(raw); id != NewID(1670273606123, 812, 1) {
+				t.Errorf("c is %s", id)
+			}
+		}
+	}
+	if r.err != nil || strings.Join(keys, "") != "abc" {
+		t.Errorf("keys %v, %v", keys, r.err)
+	}
+	for name, text := range map[string]string{
+		"a space at the end": "a=1 ", "a space at the start": " a=1", "two spaces": "a=1  b=2", "no value": "a=", "no key": "=1", "no sign": "a", "twice": "a=1 b=2 a=3",
+		"too many": "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1 p=1 q=1 r=1 s=1 t=1 u=1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := fieldReader{rest: text}
+			for _, _, ok := r.next(); ok; _, _, ok = r.next() {
+			}
+			if r.err == nil {
+				t.Errorf("%q is read", text)
+			}
+		})
+	}
+	for name, raw := range map[string]string{
+		"a plus": "+1", "zeros": "01", "minus zero": "-0", "empty": "", "a point": "1.0", "hex": "0x1", "an underscore": "1_0",
+		"below": "-1", "above": "11", "far above": "9223372036854775808",
+	} {
+		t.Run("number with "+name, func(t *testing.T) {
+			r := fieldReader{}
+			if n := r.int("a", raw, 0, 10); r.err == nil {
+				t.Errorf("%q is %d", raw, n)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package job
+
+import (
+	"math"
+	"testing"
+)
+
+func TestNext(t *testing.T) {
+	for _, test := range []struct {
+		code          Code
+		attempts, max int
+		to            Status
+		counts        bool
+	}{
+		{OK, 1, 3, Completed, true},
+		{OK, 3, 3, Completed, true},
+		{Fail, 1, 3, Failed, true},
+		{Retry, 1, 3, Deferred, true},
+		{Error, 2, 3, Deferred, true},
+		{Retry, 3, 3, Failed, true},
+		{Error, 3, 3, Failed, true},
+		{Error, 1, 1, Failed, true},
+		{Unget, 1, 1, Pending, false},
+		{Unget, 3, 3, Pending, false},
+	} {
+		if to, counts := test.code.Next(test.attempts, test.max); to != test.to || counts != test.counts {
+			t.Errorf("%v after %d of %d: %v, %v; want %v, %v", test.code, test.attempts, test.max, to, counts, test.to, test.counts)
+		}
+	}
+	for attempts, want := range map[int]Status{1: Pending, 2: Pending, 3: Failed, 4: Failed} {
+		if to := NextAbandoned(attempts, 3); to != want {
+			t.Errorf("abandoned after %d of 3: %v, want %v", attempts, to, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for exit, want := range map[int]Code{
+		-1: NoCode, 0: NoCode, 99: NoCode, 100: Retry, 199: Retry, 200: OK, 299: OK, 300: NoCode, 399: NoCode, 400: Fail, 499: Fail, 500: Error, 599: Error,
+		600: NoCode, 999: NoCode, 1000: NoCode,
+	} {
+		if got := ExitCodeClass(exit); got != want {
+			t.Errorf("%d is %v, want %v", exit, got, want)
+		}
+	}
+	for _, c := range []Code{OK, Fail, Retry, Error} {
+		if got := ExitCodeClass(c.DefaultExitCode()); got != c {
+			t.Errorf("%v has the default of %v", c, got)
+		}
+		if got, err := ParseCode(c.String()); got != c || err != nil {
+			t.Errorf("%v is parsed as %v, %v", c, got, err)
+		}
+	}
+	if n := Unget.DefaultExitCode(); n != 0 {
+		t.Errorf("unget has exit code %d", n)
+	}
+	for _, bad := range []string{"", "OK", "fail", "done"} {
+		if c, err := ParseCode(bad); err == nil {
+			t.Errorf("%q is %v", bad, c)
+		}
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	for _, s := range Statuses {
+		if got, err := ParseStatus(s.String()); got != s || err != nil {
+			t.Errorf("%v is parsed as %v, %v", s, got, err)
+		}
+	}
+	for _, bad := range []string{"", "none", "purged", "Pending"} {
+		if s, err := ParseStatus(bad); err == nil {
+			t.Errorf("%q is %v", bad, s)
+		}
+	}
+	for s, want := range map[Status]bool{Deferred: false, Pending: false, Active: false, Completed: true, Failed: true, Cancelled: true, Purged: false} {
+		if s.Terminal() != want {
+			t.Errorf("%v is terminal: %v", s, !want)
+		}
+	}
+	if text := Status(200).String(); text != "status(200)" {
+		t.Error(text)
+	}
+	counts := Counts{9, 1, 2, 3, 4, 5, 6, 7}
+	if counts.Total() != 21 || counts.Unfinished() != 6 {
+		t.Errorf("total %d, unfinished %d", counts.Total(), counts.Unfinished())
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	usual := Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}
+	for _, test := range []struct {
+		name     string
+		b        Backoff
+		attempts int
+		exact    int64
+	}{
+		{"first", usual, 1, 1000},
+		{"second", usual, 2, 2000},
+		{"twelfth", usual, 12, 2_048_000},
+		{"thirteenth is cut", usual, 13, 3_600_000},
+		{"a thousandth", usual, 1000, 3_600_000},
+		{"constant", Backoff{500, 1000, 5000}, 100, 500},
+		{"factor one and a half", Backoff{1000, 1500, 1 << 40}, 3, 2250},
+		{"a hundredfold, to the end of numbers", Backoff{MaxDelayMs, MaxFactorMilli, MaxDelayMs}, 1000, MaxDelayMs},
+		{"initial above max", Backoff{5000, 2000, 300}, 1, 300},
+		{"at once", Backoff{0, 2000, 5000}, 5, 0},
+		{"max zero", Backoff{1000, 2000, 0}, 5, 0},
+		{"too short for jitter", Backoff{3, 1000, 3}, 1, 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			quarter := test.exact / 4
+			lowest, highest := int64(math.MaxInt64), int64(0)
+			for random := uint64(0); random < 5000; random++ {
+				delay := test.b.Delay(test.attempts, random*0x9e3779b97f4a7c15)
+				lowest, highest = min(lowest, delay), max(highest, delay)
+			}
+			if lowest < test.exact-quarter || highest > min(test.exact+quarter, test.b.MaxMs) {
+				t.Errorf("delays %d to %d, want %d within a quarter", lowest, highest, test.exact)
+			}
+			if quarter > 100 && highest-lowest < quarter/2 {
+				t.Errorf("delays %d to %d hardly differ", lowest, highest)
+			}
+			for _, random := range []uint64{0, 1, math.MaxUint64} {
+				if a, b := test.b.Delay(test.attempts, random), test.b.Delay(test.attempts, random); a != b {
+					t.Errorf("the same chance gives %d and %d", a, b)
+				}
+			}
+		})
+	}
+	// The jitter is written down: replaying a journal must give the same times for ever.
+	for random, want := range map[uint64]int64{0: 750, 1: 751, 250: 1000, 500: 1250, 501: 750, math.MaxUint64: 750 + math.MaxUint64%501} {
+		if got := usual.Delay(1, random); got != want {
+			t.Errorf("delay with %d is %d, want %d", random, got, want)
+		}
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	o := Outcome{Code: Error, ExitCode: 503}
+	if !o.Same(Error, 503) || o.Same(Error, 500) || o.Same(Fail, 503) {
+		t.Error("Same")
+	}
+	n := int64(0)
+	for _, r := range []Result{{ProcessExit: &n}, {OutputAddr: "a"}, {OutputKind: Text}} {
+		if r.Empty() {
+			t.Errorf("%+v is empty", r)
+		}
+	}
+	if !(&Result{}).Empty() {
+		t.Error("nothing is something")
+	}
+	for r := Granted; r <= TooManyQueues; r++ {
+		if (r.Code() == "") != (r == Granted) || (r.Error() == "") != (r == Granted) {
+			t.Errorf("refusal %d has code %q and text %q", r, r.Code(), r.Error())
+		}
+	}
+}
