@@ -64,6 +64,8 @@ func (m *metrics) of(c echo.Context) *routeMetrics {
 func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took time.Duration, p *problem, err error) {
 	level := zerolog.InfoLevel
 	switch {
+	case c.Path() == "/readyz": // a probe asks until it likes the answer
+		level = zerolog.DebugLevel
 	case p != nil && p.code == "internal":
 		level = zerolog.ErrorLevel
 	case status >= http.StatusInternalServerError:

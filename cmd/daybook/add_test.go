@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// pending is the number of pending jobs of a queue.
+func (s *server) pending(t *testing.T, queue string) int64 {
+	t.Helper()
+	resp, err := http.Get(s.url + "/queues/" + queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var q queueDocument
+	if err := json.NewDecoder(resp.Body).Decode(&q); err != nil {
+		t.Fatal(err)
+	}
+	return q.Counts["pending"]
+}
+
+func TestAdd(t *testing.T) {
+	s := serving(t, t.TempDir())
+	t.Run("from standard input", func(t *testing.T) {
+		for _, args := range [][]string{{"add", "--server", s.url}, {"add", "-", "--server", s.url}} {
+			r := execute(t, "one\n\ntwo\r\nlast", args...)
+			if id, err := job.ParseID(strings.TrimSpace(r.out)); r.code != exitOK || err != nil || id.Line() != 0 {
+				t.Errorf("exit code %d: %q %s", r.code, r.out, r.errs)
+			}
+			if text := ok(t, "get", "--batch", "--server", s.url, strings.TrimSpace(r.out)); !strings.Contains(text, "count       3") {
+				t.Error(text)
+			}
+		}
+	})
+	t.Run("attributes", func(t *testing.T) {
+		r := execute(t, "x\n", "add", "--server", s.url, "--client", "c", "--type", "t", "--priority", "0", "--max-attempts", "2", "--delay", "1h", "--lease", "2s", "--retention", "1d", "--json")
+		var b batch
+		if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 1 || b.First != b.Last {
+			t.Fatalf("%v: %s %s", err, r.out, r.errs)
+		}
+		text := ok(t, "get", "--server", s.url, b.First)
+		for _, want := range []string{"client        c\n", "type          t\n", "priority      0\n", "max_attempts  2\n", "lease_ms      2000\n", "status        deferred\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing in %s", want, text)
+			}
+		}
+	})
+	t.Run("a large file in several batches", func(t *testing.T) {
+		const lines = 100_000
+		var b strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&b, "line %0100d\n", i)
+		}
+		path := filepath.Join(t.TempDir(), "lines")
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := ok(t, "add", path, "--server", s.url, "--type", "large")
+		if n := strings.Count(out, "\n"); n < 3 {
+			t.Errorf("%d batches", n)
+		}
+		if n := s.pending(t, "default/large"); n != lines {
+			t.Errorf("%d jobs", n)
+		}
+	})
+	t.Run("a stream goes out as it comes", func(t *testing.T) {
+		in, feed := io.Pipe()
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run([]string{"add", "--server", s.url, "--type", "stream"}, in, io.Discard, io.Discard)
+		}()
+		for i := range int64(3) {
+			if _, err := io.WriteString(feed, "line\nhalf "); err != nil {
+				t.Fatal(err)
+			}
+			for s.pending(t, "default/stream") != i+1 {
+			}
+		}
+		if err := feed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if code := <-ended; code != exitOK || s.pending(t, "default/stream") != 4 {
+			t.Errorf("exit code %d, %d jobs", code, s.pending(t, "default/stream"))
+		}
+	})
+	t.Run("the longest line", func(t *testing.T) {
+		line := strings.Repeat("x", job.MaxPayloadBytes)
+		if r := execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long"); r.code != exitOK {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
+		if r.code != exitError || !strings.Contains(r.errs, "after 1 lines were stored") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("an input that fails", func(t *testing.T) {
+		var out, errs strings.Builder
+		code := run([]string{"add", "--server", s.url}, io.MultiReader(strings.NewReader("half a li"), iotest.ErrReader(errors.New("it broke"))), &out, &errs)
+		if code != exitError || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
+			t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
+		}
+		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != exitError {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != exitError || !strings.Contains(r.errs, "priority must be 0 to 9") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		if r := execute(t, "x\n", "add", "--server", s.url, "--client", "a/b"); r.code != exitUsage {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+}
+
+// answers is a server that answers its requests one after another.
+func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, asked *int) {
+	t.Helper()
+	asked = new(int)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Error(err)
+		}
+		list[*asked](w)
+		*asked++
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+func refusal(status int, outcome string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"code":"some_code","detail":"some detail","outcome":%q}`, outcome)
+	}
+}
+
+func created(w http.ResponseWriter) {
+	w.WriteHeader(http.StatusCreated)
+	io.WriteString(w, `{"batch_id":"b","count":1,"first_id":"f","last_id":"l"}`)
+}
+
+func TestAddIsRepeatedOnlyWhenNothingWasStored(t *testing.T) {
+	t.Run("not stored", func(t *testing.T) {
+		url, asked := answers(t, refusal(503, "not_stored"), refusal(429, "not_stored"), created)
+		if r := execute(t, "x\n", "add", "--server", url); r.code != exitOK || r.out != "b\n" || *asked != 3 {
+			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
+		}
+	})
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"unknown":     refusal(503, "unknown"),
+		"stored":      refusal(500, "stored"),
+		"not Daybook": func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) },
+		"no answer":   func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"cut off": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "9")
+			w.WriteHeader(201)
+			io.WriteString(w, "{")
+		},
+		"not an answer": func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := answers(t, answer)
+			if r := execute(t, "x\n", "add", "--server", url); r.code != exitError || r.out != "" || *asked > 1 {
+				t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
+			}
+		})
+	}
+}
