@@ -1,0 +1,285 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// AddOptions are where lines go and how. The zero value works.
+type AddOptions struct {
+	Client string
+	Type   string
+	Attributes
+
+	// BodyBytes bounds one post of Add; 0 stands for 1 MiB, and 4 MiB is the most.
+	BodyBytes int
+	// InFlight is how many posts of Add are under way at once; 0 stands for 4.
+	InFlight int
+	// Progress is told how far Add came, from one goroutine at a time.
+	Progress func(AddProgress)
+	// Resume is the result of an Add of the same input, with the same BodyBytes, that ended in an error: what it stored is passed
+	// over. What it left unknown is posted only with RepeatUnknown, since it may be stored then twice.
+	Resume        *AddResult
+	RepeatUnknown bool
+}
+
+// Added is what the server acknowledged of a post of lines.
+type Added struct {
+	BatchID string `json:"batch_id"`
+	Count   int    `json:"count"`
+	FirstID string `json:"first_id"`
+	LastID  string `json:"last_id"`
+	// JobIDs are spelled out for up to 1000 jobs; the ids of a batch are consecutive.
+	JobIDs []string `json:"job_ids"`
+	Seq    uint64   `json:"-"`
+}
+
+// AddedBody is a part of the input of Add.
+type AddedBody struct {
+	Offset int64 // of its first byte in the input
+	Bytes  int
+	Added  // zero while its fate is unknown
+}
+
+// AddProgress says how much of an input is stored without a gap.
+type AddProgress struct{ Bytes, Jobs int64 }
+
+// AddResult says what of an input is stored.
+type AddResult struct {
+	Bytes   int64       // from the input's beginning, stored without a gap
+	Jobs    int64       // in Bodies
+	Bodies  []AddedBody // stored, in order; after an error some may lie behind a gap
+	Unknown []AddedBody // whose answers were lost
+}
+
+const (
+	defaultBodyBytes = 1 << 20
+	maxBodyBytes     = 4 << 20
+	defaultInFlight  = 4
+)
+
+func (o *AddOptions) query() url.Values {
+	q := url.Values{}
+	text := func(key, value string) {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	number := func(key string, n int64) {
+		if n != 0 {
+			q.Set(key, strconv.FormatInt(n, 10))
+		}
+	}
+	optional := func(key string, n *int64) {
+		if n != nil {
+			q.Set(key, strconv.FormatInt(*n, 10))
+		}
+	}
+	text("client", o.Client)
+	text("jobtype", o.Type)
+	number("run_at", o.RunAt)
+	number("delay_ms", o.DelayMs)
+	if o.Priority != nil {
+		q.Set("priority", strconv.Itoa(*o.Priority))
+	}
+	number("max_attempts", int64(o.MaxAttempts))
+	if b := o.Backoff; b != nil {
+		optional("backoff_initial_ms", b.InitialMs)
+		optional("backoff_factor_milli", b.FactorMilli)
+		optional("backoff_max_ms", b.MaxMs)
+	}
+	number("lease_ms", o.LeaseMs)
+	optional("retention_ms", o.RetentionMs)
+	return q
+}
+
+// AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all or none. It is
+// answered when they are on disk. A lost answer is ErrUnknown, as with Create.
+func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
+	a, err := c.do(ctx, request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText})
+	if err != nil {
+		return Added{}, err
+	}
+	var added Added
+	if err := decode(a, &added); err != nil {
+		return Added{}, err
+	}
+	added.Seq = a.seq
+	return added, nil
+}
+
+// Add posts what it reads as newline-terminated payloads, a job for each line that is not empty, in bodies of whole lines, several at once.
+// The result says how far it came, with an error as without: bodies are all or none, so that an Add with Resume goes on from there.
+// Errors are those of AddLines, and ErrTooLarge for a line longer than a payload may be.
+func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult, error) {
+	if o.BodyBytes <= 0 {
+		o.BodyBytes = defaultBodyBytes
+	}
+	o.BodyBytes = min(o.BodyBytes, maxBodyBytes)
+	if o.InFlight <= 0 {
+		o.InFlight = defaultInFlight
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := adder{c: c, o: o, cancel: cancel, room: make(chan struct{}, o.InFlight)}
+	err := a.read(ctx, bufio.NewReaderSize(r, 64<<10))
+	a.posts.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		err = a.err // why the context ended, if it did
+	}
+	return a.result(), err
+}
+
+// adder is an Add under way.
+type adder struct {
+	c      *Client
+	o      AddOptions
+	cancel context.CancelFunc
+	room   chan struct{}
+	posts  sync.WaitGroup
+
+	mu     sync.Mutex
+	bodies []*bodyPost // in order
+	told   int         // of bodies, those that Progress has heard of
+	sofar  AddProgress // what it has heard
+	err    error       // the first
+}
+
+type bodyPost struct {
+	AddedBody
+	stored, unknown bool
+}
+
+// read cuts the input into bodies and posts them. Where they are cut depends on the input and BodyBytes alone.
+func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
+	var body []byte
+	offset, line := int64(0), 0
+	for {
+		text, err := readLine(in)
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("line %d: %w", line+1, err)
+		}
+		if line++; len(body) > 0 && len(body)+len(text) > a.o.BodyBytes {
+			if err := a.post(ctx, offset, body); err != nil {
+				return err
+			}
+			offset += int64(len(body))
+			body = nil
+		}
+		body = append(body, text...)
+		if err == io.EOF {
+			if len(body) == 0 {
+				return nil
+			}
+			return a.post(ctx, offset, body)
+		}
+	}
+}
+
+// readLine returns the next line with its newline, and io.EOF with the last.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if len(bytes.TrimSuffix(line, []byte("\n"))) > job.MaxPayloadBytes {
+			return nil, fmt.Errorf("%w: a payload has at most %d bytes", ErrTooLarge, job.MaxPayloadBytes)
+		}
+		if err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
+}
+
+// post posts a body in the background, when there is room; unless an earlier Add is known to have stored it.
+func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
+	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
+	a.mu.Lock()
+	a.bodies = append(a.bodies, b)
+	a.mu.Unlock()
+	if a.o.Resume != nil {
+		if stored := findBody(a.o.Resume.Bodies, b); stored != nil {
+			a.finish(b, stored.Added, nil)
+			return nil
+		}
+		if findBody(a.o.Resume.Unknown, b) != nil && !a.o.RepeatUnknown {
+			err := fmt.Errorf("body at byte %d: %w; posting it again may store it twice", offset, ErrUnknown)
+			a.finish(b, Added{}, err)
+			return err
+		}
+	}
+	select {
+	case a.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	a.posts.Go(func() {
+		added, err := a.c.AddLines(ctx, body, a.o)
+		a.finish(b, added, err)
+		<-a.room
+	})
+	return nil
+}
+
+func findBody(bodies []AddedBody, b *bodyPost) *AddedBody {
+	for i := range bodies {
+		if bodies[i].Offset == b.Offset && bodies[i].Bytes == b.Bytes {
+			return &bodies[i]
+		}
+	}
+	return nil
+}
+
+func (a *adder) finish(b *bodyPost, added Added, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b.Added, b.stored, b.unknown = added, err == nil, errors.Is(err, ErrUnknown)
+	if err != nil && a.err == nil {
+		a.err = fmt.Errorf("body at byte %d: %w", b.Offset, err)
+		a.cancel()
+	}
+	if a.o.Progress == nil {
+		return
+	}
+	before := a.told
+	for ; a.told < len(a.bodies) && a.bodies[a.told].stored; a.told++ {
+		done := a.bodies[a.told]
+		a.sofar.Bytes = done.Offset + int64(done.Bytes)
+		a.sofar.Jobs += int64(done.Count)
+	}
+	if a.told > before {
+		a.o.Progress(a.sofar)
+	}
+}
+
+func (a *adder) result() (r AddResult) {
+	gap := false
+	for _, b := range a.bodies {
+		switch {
+		case b.stored:
+			r.Bodies = append(r.Bodies, b.AddedBody)
+			r.Jobs += int64(b.Count)
+			if !gap {
+				r.Bytes = b.Offset + int64(b.Bytes)
+			}
+		case b.unknown:
+			r.Unknown = append(r.Unknown, b.AddedBody)
+			gap = true
+		default:
+			gap = true
+		}
+	}
+	return r
+}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// NewJob is a job to be created. The zero value of an attribute stands for the server's default.
+type NewJob struct {
+	Client string
+	Type   string
+
+	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. With BinaryAddr there is none.
+	Payload    []byte
+	Kind       Kind
+	BinaryAddr string
+	InputAddr  string
+
+	Attributes
+}
+
+// Attributes are what creates of all forms can say of their jobs.
+type Attributes struct {
+	RunAt       int64 // unix ms; excludes DelayMs
+	DelayMs     int64
+	Priority    *int // 0 … 9, the highest first
+	MaxAttempts int
+	Backoff     *Backoff
+	LeaseMs     int64
+	RetentionMs *int64 // 0: gone at once
+}
+
+// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at most MaxMs.
+type Backoff struct {
+	InitialMs   *int64 `json:"initial_ms,omitzero"`
+	FactorMilli *int64 `json:"factor_milli,omitzero"`
+	MaxMs       *int64 `json:"max_ms,omitzero"`
+}
+
+// TextJob is a job whose payload is a text.
+func TextJob(typ, payload string) NewJob {
+	return NewJob{Type: typ, Payload: []byte(payload), Kind: Text}
+}
+
+// JSONJob is a job whose payload is a JSON value.
+func JSONJob(typ string, payload jsontext.Value) NewJob {
+	return NewJob{Type: typ, Payload: payload, Kind: JSON}
+}
+
+type createBody struct {
+	Client      string         `json:"client,omitzero"`
+	Type        string         `json:"type,omitzero"`
+	Payload     jsontext.Value `json:"payload,omitzero"`
+	PayloadB64  []byte         `json:"payload_b64,omitzero"`
+	BinaryAddr  string         `json:"binary_addr,omitzero"`
+	InputAddr   string         `json:"input_addr,omitzero"`
+	RunAt       int64          `json:"run_at,omitzero"`
+	DelayMs     int64          `json:"delay_ms,omitzero"`
+	Priority    *int           `json:"priority,omitzero"`
+	MaxAttempts int            `json:"max_attempts,omitzero"`
+	Backoff     *Backoff       `json:"backoff,omitzero"`
+	LeaseMs     int64          `json:"lease_ms,omitzero"`
+	RetentionMs *int64         `json:"retention_ms,omitzero"`
+}
+
+// Create creates one job and returns its document. It is answered when the job is on disk. When the answer is lost it is repeated only if
+// nothing was sent; otherwise the error is ErrUnknown, and creating it again may make it twice.
+func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
+	b := createBody{
+		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, RunAt: j.RunAt, DelayMs: j.DelayMs,
+		Priority: j.Priority, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, LeaseMs: j.LeaseMs, RetentionMs: j.RetentionMs,
+	}
+	var err error
+	if b.Payload, b.PayloadB64, err = wireContent(j.Kind, j.Payload); err != nil {
+		return nil, err
+	}
+	r, err := post("/jobs/create", b, false)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return decodeJob(a)
+}
+
+// wireContent is the inverse of content.
+func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
+	switch kind {
+	case Text:
+		value, err = jsontext.AppendQuote(nil, data)
+		return value, nil, err
+	case JSON:
+		return data, nil, nil
+	case Bytes:
+		if data == nil {
+			data = []byte{}
+		}
+		return nil, data, nil
+	}
+	return nil, nil, nil
+}

@@ -1,0 +1,56 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What errors.Is can tell apart.
+var (
+	ErrBadRequest       = errors.New("the request is malformed")
+	ErrNotFound         = errors.New("no such job, batch or queue")
+	ErrNotActive        = errors.New("the job is not active")
+	ErrClaimLost        = errors.New("the claim does not hold the job any more")
+	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
+	ErrRunnerDiffers    = errors.New("the job is held by another runner")
+	ErrTooLarge         = errors.New("the request is larger than the server takes")
+	ErrForbidden        = errors.New("the server does not serve this host or origin")
+	ErrOverloaded       = errors.New("the server takes no more for now")
+	ErrUnavailable      = errors.New("the server cannot be reached or does not serve now; nothing was stored")
+	ErrUnknown          = errors.New("the answer was lost: whether it was stored is unknown")
+	ErrUnexpectedAnswer = errors.New("the answer is not one of a Daybook server")
+)
+
+// Error is a refusal as the server told it.
+type Error struct {
+	Status  int    `json:"status"`
+	Code    string `json:"code"` // stable: see the API's list
+	Detail  string `json:"detail"`
+	Field   string `json:"field"`   // of the request, when one is to blame
+	Outcome string `json:"outcome"` // not_stored, stored or unknown
+	// RetryAfter is what the server asks to wait; 0 when it does not.
+	RetryAfter time.Duration `json:"-"`
+	// Lost names the jobs that a tickle found lost.
+	Lost []Lost `json:"lost"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail) }
+
+var sentinels = map[string]error{
+	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
+	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound,
+	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
+	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge, "too_many_lines": ErrTooLarge,
+	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden,
+	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "disk_full": ErrOverloaded,
+	"not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
+}
+
+// Is reports whether target is the sentinel of e's code.
+func (e *Error) Is(target error) bool {
+	if e.Outcome == "unknown" && target == ErrUnknown {
+		return true
+	}
+	return sentinels[e.Code] == target && !(e.Outcome == "unknown" && target == ErrUnavailable)
+}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Kind says what the bytes of a payload or output are.
+type Kind string
+
+// A payload is nothing, a text, a JSON value as it was sent, bytes, or (told by BinaryAddr) the addresses of a WASI binary and its
+// input.
+const (
+	None  Kind = ""
+	Text  Kind = "text"
+	JSON  Kind = "json"
+	Bytes Kind = "bytes"
+	WASI  Kind = "wasi"
+)
+
+// Job is the document of a job. Times are unix milliseconds; a 0, "" or nil stands for null.
+type Job struct {
+	ID       string `json:"job_id"`
+	BatchID  string `json:"batch_id"`
+	Client   string `json:"client"`
+	Type     string `json:"type"`
+	Status   string `json:"status"` // deferred, pending, active, completed, failed or cancelled
+	Priority int    `json:"priority"`
+
+	Payload    []byte `json:"-"` // of Kind: a text's bytes, a JSON value's text, bytes
+	Kind       Kind   `json:"-"`
+	BinaryAddr string `json:"binary_addr"`
+	InputAddr  string `json:"input_addr"`
+
+	Output      []byte `json:"-"`
+	OutputKind  Kind   `json:"-"`
+	OutputAddr  string `json:"output_addr"`
+	Code        string `json:"code"` // ok, failed, retry or error
+	ExitCode    int    `json:"exit_code"`
+	ProcessExit *int64 `json:"process_exit"`
+	Error       string `json:"error"`
+
+	Attempts    []Attempt `json:"attempts"` // that did not succeed, oldest first, the newest 20
+	RunAttempts int       `json:"run_attempts"`
+	MaxAttempts int       `json:"max_attempts"`
+
+	Step     string   `json:"step"`
+	Progress *float64 `json:"progress"` // 0 … 1
+
+	RunnerID string `json:"runner_id"`
+	ClaimID  string `json:"claim_id"`
+	LeaseMs  int64  `json:"lease_ms"`
+
+	RunAt       int64 `json:"run_at"`
+	CreatedAt   int64 `json:"created_at"`
+	UpdatedAt   int64 `json:"updated_at"`
+	CompletedAt int64 `json:"completed_at"`
+	DeadlineAt  int64 `json:"deadline_at"` // when an active job counts as abandoned unless it is tickled
+}
+
+// Attempt is a run that did not succeed. Why is told or abandoned.
+type Attempt struct {
+	At       int64  `json:"at"`
+	RunnerID string `json:"runner_id"`
+	Code     string `json:"code"`
+	ExitCode int    `json:"exit_code"`
+	Error    string `json:"error"`
+	Why      string `json:"why"`
+}
+
+// Decode reads a payload of kind JSON into v.
+func (j *Job) Decode(v any) error {
+	if j.Kind != JSON {
+		return fmt.Errorf("the payload of job %s is not JSON but %q", j.ID, j.Kind)
+	}
+	return json.Unmarshal(j.Payload, v)
+}
+
+// jobDocument is a Job as it comes over the wire.
+type jobDocument struct {
+	Job
+	Payload    jsontext.Value `json:"payload"`
+	PayloadB64 []byte         `json:"payload_b64"`
+	Output     jsontext.Value `json:"output"`
+	OutputB64  []byte         `json:"output_b64"`
+}
+
+func (d *jobDocument) job() (*Job, error) {
+	j := d.Job
+	var err error
+	if j.Payload, j.Kind, err = content(d.Payload, d.PayloadB64); err != nil {
+		return nil, err
+	}
+	if j.BinaryAddr != "" {
+		j.Kind = WASI
+	}
+	if j.Output, j.OutputKind, err = content(d.Output, d.OutputB64); err != nil {
+		return nil, err
+	}
+	return &j, nil
+}
+
+func content(value jsontext.Value, b64 []byte) ([]byte, Kind, error) {
+	switch {
+	case b64 != nil:
+		return b64, Bytes, nil
+	case len(value) == 0 || value.Kind() == 'n':
+		return nil, None, nil
+	case value.Kind() == '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		if err != nil {
+			return nil, None, fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+		}
+		return text, Text, nil
+	}
+	return bytes.Clone(value), JSON, nil
+}
+
+func decodeJob(a answer) (*Job, error) {
+	var d jobDocument
+	if err := decode(a, &d); err != nil {
+		return nil, err
+	}
+	return d.job()
+}
+
+// Job returns the document of a job. It includes everything that was acknowledged before the call. ErrNotFound when there is none, or it
+// is purged. Repeated when the answer is lost.
+func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
+	path, err := idPath("/jobs/", id, "")
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.do(ctx, get(path))
+	if err != nil {
+		return nil, err
+	}
+	return decodeJob(a)
+}
+
+// idPath refuses what is not an id before it becomes part of a path.
+func idPath(before, id, behind string) (string, error) {
+	if _, err := job.ParseID(id); err != nil {
+		return "", fmt.Errorf("%w: id %q: %w", ErrBadRequest, id, err)
+	}
+	return before + id + behind, nil
+}

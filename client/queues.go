@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/url"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Batch is the document of a batch: how many jobs it had, and how many are in each status. Purged ones are counted apart.
+type Batch struct {
+	ID        string           `json:"batch_id"`
+	CreatedAt int64            `json:"created_at"`
+	Count     int64            `json:"count"`
+	Counts    map[string]int64 `json:"counts"`
+	Purged    int64            `json:"purged"`
+}
+
+// Queue is the document of a queue.
+type Queue struct {
+	Client    string           `json:"client"`
+	Type      string           `json:"type"`
+	Paused    bool             `json:"paused"`
+	CreatedAt int64            `json:"created_at"`
+	Counts    map[string]int64 `json:"counts"`
+	// OldestPendingAgeMs is how long the job next in line has been pending; nil without one.
+	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"`
+}
+
+// Batch returns the document of a batch. ErrNotFound when there is none, or all of it is purged. Repeated when the answer is lost.
+func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
+	path, err := idPath("/batches/", id, "")
+	if err != nil {
+		return b, err
+	}
+	a, err := c.do(ctx, get(path))
+	if err != nil {
+		return b, err
+	}
+	return b, decode(a, &b)
+}
+
+// Queues yields all queues in the order of client and type, page by page; of one client or, with "", of all. An error ends it.
+// Pages are repeated when the answer is lost.
+func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, error] {
+	return func(yield func(Queue, error) bool) {
+		after := ""
+		for {
+			r := get("/queues")
+			r.query = url.Values{}
+			if client != "" {
+				r.query.Set("client", client)
+			}
+			if after != "" {
+				r.query.Set("after", after)
+			}
+			var page struct {
+				Queues []Queue `json:"queues"`
+				Next   string  `json:"next"`
+			}
+			a, err := c.do(ctx, r)
+			if err == nil {
+				err = decode(a, &page)
+			}
+			if err != nil {
+				yield(Queue{}, err)
+				return
+			}
+			for _, q := range page.Queues {
+				if !yield(q, nil) {
+					return
+				}
+			}
+			if after = page.Next; after == "" {
+				return
+			}
+		}
+	}
+}
+
+// Queue returns the document of a queue. ErrNotFound when no job of that client and type was ever created.
+func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
+	path, err := queuePath(client, typ)
+	if err != nil {
+		return Queue{}, err
+	}
+	return c.queueCall(ctx, get(path))
+}
+
+// Pause stops handing out the jobs of a queue; what is active goes on. Repeated when the answer is lost, as is Resume.
+func (c *Client) Pause(ctx context.Context, client, typ string) (Queue, error) {
+	return c.change(ctx, client, typ, "/pause")
+}
+
+// Resume undoes Pause.
+func (c *Client) Resume(ctx context.Context, client, typ string) (Queue, error) {
+	return c.change(ctx, client, typ, "/resume")
+}
+
+func (c *Client) change(ctx context.Context, client, typ, verb string) (Queue, error) {
+	path, err := queuePath(client, typ)
+	if err != nil {
+		return Queue{}, err
+	}
+	return c.queueCall(ctx, request{method: "POST", path: path + verb, repeatable: true})
+}
+
+func (c *Client) queueCall(ctx context.Context, r request) (q Queue, err error) {
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return q, err
+	}
+	return q, decode(a, &q)
+}
+
+func queuePath(client, typ string) (string, error) {
+	for field, name := range map[string]string{"client": client, "type": typ} {
+		if err := job.CheckName(field, name); err != nil {
+			return "", fmt.Errorf("%w: %w", ErrBadRequest, err)
+		}
+	}
+	return "/queues/" + client + "/" + typ, nil
+}
+
+// Stats are the server's figures; the wire has more of them than are named here, and Text holds all.
+type Stats struct {
+	Appended uint64           `json:"appended"` // watermarks: appended ≥ synced ≥ applied ≥ flushed
+	Synced   uint64           `json:"synced"`
+	Applied  uint64           `json:"applied"`
+	Flushed  uint64           `json:"flushed"`
+	Jobs     map[string]int64 `json:"jobs"` // by status
+	Queues   int              `json:"queues"`
+	Parked   int              `json:"parked_claims"`
+	Ready    bool             `json:"ready"`
+	Text     []byte           `json:"-"`
+}
+
+// Stats returns the server's figures. It never waits for the journal.
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
+	a, err := c.do(ctx, get("/stats"))
+	if err != nil {
+		return s, err
+	}
+	s.Text = a.body
+	return s, decode(a, &s)
+}
+
+// Version tells what the server is.
+type Version struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+	Level   int    `json:"level"` // of what Apply decides
+}
+
+// Version asks the server what it is.
+func (c *Client) Version(ctx context.Context) (v Version, err error) {
+	a, err := c.do(ctx, get("/version"))
+	if err != nil {
+		return v, err
+	}
+	return v, decode(a, &v)
+}
+
+// Ping asks whether the server is there.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.do(ctx, get("/ping"))
+	return err
+}
+
+// Ready is nil when the server takes changes: its replay is done, and its journal accepts. It is asked once, and not repeated.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := c.once(ctx, get("/readyz"))
+	return err
+}
