@@ -102,7 +102,7 @@ func (s *Store) makeQueue(client, typ string) *queue {
 	if q := s.queues.byName[queueName{client, typ}]; q != nil {
 		return q
 	}
-	q := &queue{bounds: s.bounds, id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now}
+	q := &queue{windows: s.windows, id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now}
 	s.meta.nextQueue++
 	s.queues.add(q)
 	s.touch(&q.dirty, q)

@@ -142,7 +142,7 @@ func (c *checker) run() {
 func (c *checker) names() {
 	known := map[queueName]bool{}
 	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(u32At(key, 1), value, &standardBounds)
+		q := decodeQueue(u32At(key, 1), value, &windows{bounds: &standardBounds})
 		if name := (queueName{q.client, q.typ}); known[name] {
 			c.problem("queue %s/%s is there twice", q.client, q.typ)
 		} else {

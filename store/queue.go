@@ -11,7 +11,7 @@ import (
 
 // queue is the pair (client, type). All queues are in memory: what a claim needs to choose among them, and their counters.
 type queue struct {
-	bounds      *bounds
+	windows     *windows // that its lanes share
 	id          uint32
 	client, typ string
 	paused      bool
@@ -41,7 +41,7 @@ func (q *queue) lane(priority uint32, class byte) *lane {
 	want := &lane{priority: priority, class: class}
 	at, found := slices.BinarySearchFunc(q.lanes, want, compareLanes)
 	if !found {
-		want.window = newWindow(q.bounds, after(laneKey(q.id, priority, class)))
+		want.window = newWindow(q.windows, after(laneKey(q.id, priority, class)))
 		q.lanes = slices.Insert(q.lanes, at, want)
 	}
 	return q.lanes[at]
@@ -64,14 +64,14 @@ func (q *queue) encode() []byte {
 	return e
 }
 
-func decodeQueue(id uint32, value []byte, bounds *bounds) *queue {
+func decodeQueue(id uint32, value []byte, windows *windows) *queue {
 	d := decoder(value)
-	q := &queue{bounds: bounds, id: id, client: d.text(), typ: d.text(), paused: d.bool(), createdAt: d.int()}
+	q := &queue{windows: windows, id: id, client: d.text(), typ: d.text(), paused: d.bool(), createdAt: d.int()}
 	q.counts = decodeCounts(&d)
 	for len(d) > 0 {
 		l := &lane{priority: uint32(d.uint()), class: byte(d.uint()), pending: int64(d.uint())}
 		from := laneKey(id, l.priority, l.class)
-		l.window = storedWindow(bounds, from, after(from))
+		l.window = storedWindow(windows, from, after(from))
 		q.lanes = append(q.lanes, l)
 	}
 	return q

@@ -75,10 +75,11 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, form.value)
 		}
 	}
-	q := &queue{bounds: &standardBounds, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	shared := &windows{bounds: &standardBounds}
+	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
 	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
 	q.lane(0, back) // holds nothing: not stored
-	got := decodeQueue(7, q.encode(), &standardBounds)
+	got := decodeQueue(7, q.encode(), shared)
 	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != back || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
 		t.Errorf("lanes %+v", got.lanes)
 	}

@@ -86,7 +86,7 @@ func withError(name string, open func() (*Store, error)) (way struct {
 func otherCaches(o Options, random *rand.Rand) Options {
 	b := *o.bounds
 	b.cachedSpans, b.cachedBatches, b.cachedClaims = random.IntN(5), random.IntN(3), random.IntN(3)
-	b.minWindow, b.maxWindow = 1+random.IntN(3), 2+random.IntN(9)
+	b.minWindow, b.maxWindow, b.windowKeys = 1+random.IntN(2), 2+random.IntN(9), random.IntN(20)
 	o.bounds = &b
 	return o
 }
@@ -225,7 +225,7 @@ func describeRow(key string, value []byte) (text string) {
 	case metaTable:
 		return fmt.Sprintf("meta %+v", decodeMeta(value))
 	case queueTable:
-		q := decodeQueue(u32At(key, 1), value, &standardBounds)
+		q := decodeQueue(u32At(key, 1), value, &windows{bounds: &standardBounds})
 		text = fmt.Sprintf("queue %d %s/%s paused=%v created=%d counts=%v", q.id, q.client, q.typ, q.paused, q.createdAt, q.counts)
 		for _, l := range q.lanes {
 			text += fmt.Sprintf(" lane %d/%d pending=%d", l.priority, l.class, l.pending)

@@ -65,6 +65,7 @@ type Store struct {
 	meta     meta
 	queues   queues
 	timers   window
+	windows  *windows
 	seed     uint64 // of the jitter: from the journal's UUID
 	pending  bool   // whether commands were applied since the last commit
 	broken   error  // why neither Apply nor Commit can go on: the overlay may hold half a command
@@ -111,6 +112,8 @@ type bounds struct {
 	cachedSpans, cachedBatches, cachedClaims int
 	// Windows keep at most maxWindow keys; the first refill takes minWindow.
 	minWindow, maxWindow int
+	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
+	windowKeys int
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
 	// single job's read is cheap. Invariant: part of the level, since it decides which rows there are.
 	pageBytes int
@@ -120,7 +123,7 @@ type bounds struct {
 
 var standardBounds = bounds{
 	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
-	minWindow: 4, maxWindow: 512,
+	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 	pageBytes: 64 << 10,
 	tickRows:  4000,
 }
@@ -135,6 +138,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		runners: map[string]*runner{},
 	}
 	s.queues = newQueues()
+	s.windows = &windows{bounds: s.bounds, limit: s.bounds.windowKeys}
 	s.dropSpans()
 	s.pages.clear()
 	size := func(given, standard int) int64 {
@@ -201,7 +205,7 @@ func (s *Store) load(o Options) (err error) {
 	}
 	s.reseed()
 	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		s.queues.add(decodeQueue(u32At(key, 1), value, s.bounds))
+		s.queues.add(decodeQueue(u32At(key, 1), value, s.windows))
 		return true
 	})
 	for _, q := range s.queues.byID {
@@ -210,7 +214,7 @@ func (s *Store) load(o Options) (err error) {
 			s.counts[status] += n
 		}
 	}
-	s.timers = storedWindow(s.bounds, string(timerTable), string(timerTable+1))
+	s.timers = storedWindow(s.windows, string(timerTable), string(timerTable+1))
 	return nil
 }
 
@@ -417,5 +421,14 @@ func (s *Store) trimCaches() {
 	}
 	if len(s.runners) > s.bounds.cachedClaims {
 		clear(s.runners)
+	}
+	if s.windows.keys > s.windows.limit {
+		for _, q := range s.queues.byID {
+			for _, l := range q.lanes {
+				l.window.shrink(s.bounds.minWindow)
+			}
+		}
+		s.timers.shrink(s.bounds.minWindow)
+		s.windows.limit = max(s.bounds.windowKeys, 2*s.windows.keys) // so many queues need more
 	}
 }

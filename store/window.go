@@ -12,17 +12,24 @@ type window struct {
 	all   bool
 	to    string // the range ends before this key
 	size  int    // how many keys the next refill takes
-	max   int    // how many keys it may hold
+	of    *windows
+}
+
+// windows is what all windows of a store share: their sizes, and a budget.
+type windows struct {
+	*bounds
+	keys  int // in all of them
+	limit int // of keys, after which all shrink
 }
 
 // newWindow is for a range that holds no key yet.
-func newWindow(b *bounds, to string) window {
-	return window{all: true, to: to, size: b.minWindow, max: b.maxWindow}
+func newWindow(of *windows, to string) window {
+	return window{all: true, to: to, size: of.minWindow, of: of}
 }
 
 // storedWindow is for a range of the database that has not been looked at: from … to (not included).
-func storedWindow(b *bounds, from, to string) window {
-	return window{bound: from, to: to, size: b.minWindow, max: b.maxWindow}
+func storedWindow(of *windows, from, to string) window {
+	return window{bound: from, to: to, size: of.minWindow, of: of}
 }
 
 // insert tells that key has come to life. It may be below everything else.
@@ -39,10 +46,18 @@ func (w *window) insert(key string) {
 		}
 		w.keys = slices.Insert(w.keys, at, key)
 	}
-	if len(w.keys) > w.max {
-		half := len(w.keys) / 2
-		w.bound, w.all = w.keys[half], false
-		w.keys = w.keys[:half]
+	w.of.keys++
+	if len(w.keys) > w.of.maxWindow {
+		w.shrink(len(w.keys) / 2)
+	}
+}
+
+// shrink forgets all but the first n keys.
+func (w *window) shrink(n int) {
+	if len(w.keys) > n {
+		w.of.keys -= len(w.keys) - n
+		w.bound, w.all = w.keys[n], false
+		w.keys = slices.Clone(w.keys[:n])
 	}
 }
 
@@ -50,8 +65,10 @@ func (w *window) insert(key string) {
 func (w *window) remove(key string) {
 	if len(w.keys) > 0 && w.keys[0] == key {
 		w.keys = w.keys[1:]
+		w.of.keys--
 	} else if at, found := slices.BinarySearch(w.keys, key); found {
 		w.keys = slices.Delete(w.keys, at, at+1)
+		w.of.keys--
 	}
 }
 
@@ -77,5 +94,6 @@ func (w *window) refill(o *overlay) {
 		w.keys = append(w.keys, key)
 		return true
 	})
-	w.size = min(2*w.size, w.max)
+	w.of.keys += len(w.keys)
+	w.size = min(2*w.size, w.of.maxWindow)
 }

@@ -13,7 +13,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		s := mustOpen(t, Options{})
 		o := &s.o
-		size := &bounds{minWindow: 1 + random.IntN(2), maxWindow: 2 + random.IntN(8)}
+		size := &windows{bounds: &bounds{minWindow: 1 + random.IntN(2), maxWindow: 2 + random.IntN(8)}}
 		w := newWindow(size, "U")
 		var model []string
 		has := func(key string) (int, bool) { return slices.BinarySearch(model, key) }
@@ -35,7 +35,10 @@ func TestWindowIsASortedSet(t *testing.T) {
 				w.remove(key)
 				model = model[1:]
 			case n == 9 && random.IntN(20) == 0: // as after a restart
+				size.keys = 0
 				w = storedWindow(size, "T", "U")
+			case n == 9 && random.IntN(5) == 0: // as when all windows hold too much
+				w.shrink(size.minWindow)
 			}
 			want := ""
 			if len(model) > 0 {
@@ -44,8 +47,8 @@ func TestWindowIsASortedSet(t *testing.T) {
 			if got := w.first(o); got != want {
 				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, want)
 			}
-			if len(w.keys) > w.max {
-				t.Fatalf("seed %d: the window holds %d keys of %d", seed, len(w.keys), w.max)
+			if len(w.keys) > size.maxWindow || len(w.keys) != size.keys {
+				t.Fatalf("seed %d: the window holds %d keys of %d, and counts %d", seed, len(w.keys), size.maxWindow, size.keys)
 			}
 			// Invariant: keys holds, in order, every live key below bound, or every live key when all is set.
 			upto := len(model)
@@ -57,5 +60,30 @@ func TestWindowIsASortedSet(t *testing.T) {
 			}
 		}
 		o.cut("T", "U")
+	}
+}
+
+// TestWindowsShareABudget makes many queues with many spans each: what their windows hold is bounded in sum.
+func TestWindowsShareABudget(t *testing.T) {
+	small := standardBounds
+	small.windowKeys = 200
+	s := mustOpen(t, Options{bounds: &small})
+	seq := uint64(0)
+	for round := range 20 {
+		for q := range 20 {
+			seq++
+			mustApply(t, s, seq, 0, plainCreate("a", fmt.Sprintf("t%d", q), 1, 5))
+		}
+		mustCommit(t, s)
+		if s.windows.keys > small.windowKeys {
+			t.Fatalf("the windows hold %d keys after %d rounds", s.windows.keys, round)
+		}
+	}
+	for want := range 400 { // and forget nothing
+		seq++
+		c := mustApply(t, s, seq, 0, plainClaim("r", 1)).(*Claimed)
+		if c.Jobs() != 1 || c.Runs[0].Batch != uint64(want+1) {
+			t.Fatalf("claim %d took %v", want, c.Runs)
+		}
 	}
 }
