@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -62,8 +57,12 @@ A server that refuses for now is asked again for a minute. When a batch fails fo
 	flags.Var(&f.retention, "retention", "how long finished jobs are kept (default: the server's)")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one batch a line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		target, err := f.target(cmd)
+		options, err := f.options(cmd)
 		if err != nil {
+			return err
+		}
+		// A server that is not there at all is a mistake to be told at once; one that goes away later is waited for.
+		if _, err := ask(cmd, f.server, "/ping"); err != nil {
 			return err
 		}
 		in := cmd.InOrStdin()
@@ -75,7 +74,10 @@ A server that refuses for now is asked again for a minute. When a batch fails fo
 			defer file.Close() // it was only read
 			in = file
 		}
-		a := adding{cmd: cmd, target: target, asJSON: f.asJSON, watched: isTerminal(cmd.ErrOrStderr()), start: time.Now()}
+		a := adding{
+			cmd: cmd, client: client.New(f.server, client.Options{RetryFor: addPatience}), options: options,
+			asJSON: f.asJSON, watched: isTerminal(cmd.ErrOrStderr()), start: time.Now(),
+		}
 		err = a.all(in)
 		if a.watched {
 			fmt.Fprintln(cmd.ErrOrStderr())
@@ -88,36 +90,30 @@ A server that refuses for now is asked again for a minute. When a batch fails fo
 	return cmd
 }
 
-// target is the URL to post to, with those attributes that were given.
-func (f *addFlags) target(cmd *cobra.Command) (string, error) {
-	for _, err := range []error{job.CheckName("--client", f.client), job.CheckName("--type", f.typ)} {
-		if err != nil {
-			return "", usageError{err}
-		}
-	}
-	query := url.Values{"client": {f.client}, "jobtype": {f.typ}}
-	for flag, p := range map[string]struct {
-		parameter string
-		n         int64
-	}{
-		"priority":     {"priority", int64(f.priority)},
-		"max-attempts": {"max_attempts", int64(f.maxAttempts)},
-		"run-at":       {"run_at", f.runAt},
-		"delay":        {"delay_ms", f.delay.ms()},
-		"lease":        {"lease_ms", f.lease.ms()},
-		"retention":    {"retention_ms", f.retention.ms()},
+// options are the attributes that were given; the server knows the rest.
+func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
+	for _, err := range []error{
+		job.CheckName("--client", f.client), job.CheckName("--type", f.typ), job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority),
 	} {
-		if cmd.Flags().Changed(flag) {
-			query.Set(p.parameter, strconv.FormatInt(p.n, 10))
+		if err != nil {
+			return o, usageError{err}
 		}
 	}
-	return strings.TrimSuffix(f.server, "/") + "/add?" + query.Encode(), nil
+	o.Client, o.Type = f.client, f.typ
+	o.Priority = &f.priority
+	o.MaxAttempts, o.RunAt, o.DelayMs, o.LeaseMs = f.maxAttempts, f.runAt, f.delay.ms(), f.lease.ms()
+	if cmd.Flags().Changed("retention") {
+		ms := f.retention.ms()
+		o.RetentionMs = &ms
+	}
+	return o, nil
 }
 
 // adding is one run of add.
 type adding struct {
 	cmd     *cobra.Command
-	target  string
+	client  *client.Client
+	options client.AddOptions
 	asJSON  bool
 	watched bool
 	start   time.Time
@@ -196,84 +192,27 @@ func gather(body []byte, chunks <-chan []byte) (_ []byte, open bool) {
 	return body, false
 }
 
-// batch is the answer to a body.
-type batch struct {
-	ID    string `json:"batch_id"`
-	Count int64  `json:"count"`
-	First string `json:"first_id"`
-	Last  string `json:"last_id"`
-}
-
-// post stores one body as a batch. It is offered again only when it is known that nothing of it was stored.
+// post stores one body as a batch. The client offers it again only when it is known that nothing of it was stored.
 func (a *adding) post(ctx context.Context, body []byte) error {
-	until := time.Now().Add(addPatience)
-	for {
-		b, again, err := a.offer(ctx, body)
-		if err == nil {
-			return a.stored(b, len(body))
-		}
-		if again < 0 || time.Now().Add(again).After(until) {
-			return err
-		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// offer sends a body once. After a failure, again says how long to wait before the next try; negative: it must not be tried again.
-func (a *adding) offer(ctx context.Context, body []byte) (b batch, again time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.target, bytes.NewReader(body))
+	added, err := a.client.AddLines(ctx, body, a.options)
 	if err != nil {
-		return b, -1, usageError{err}
+		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" { // nothing was sent
-			if a.batches == 0 {
-				return b, -1, err
-			}
-			return b, time.Second, err // it was there before: it may be restarting
-		}
-		return b, -1, fmt.Errorf("%w (whether this batch was stored is unknown)", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return b, -1, fmt.Errorf("read answer: %w (whether this batch was stored is unknown)", err)
-	}
-	if resp.StatusCode == http.StatusCreated {
-		if err := json.Unmarshal(text, &b); err != nil {
-			return b, -1, fmt.Errorf("read answer: %w", err)
-		}
-		return b, 0, nil
-	}
-	var problem struct{ Code, Detail, Outcome string }
-	if err := json.Unmarshal(text, &problem); err != nil || problem.Code == "" {
-		return b, -1, fmt.Errorf("the server answered %s, which is not an answer of this kind of server", resp.Status)
-	}
-	err = fmt.Errorf("%s (%s)", problem.Detail, problem.Code)
-	if problem.Outcome != "not_stored" {
-		return b, -1, fmt.Errorf("%w; whether this batch was stored is %s", err, problem.Outcome)
-	}
-	if seconds, convErr := strconv.Atoi(resp.Header.Get("Retry-After")); convErr == nil && seconds >= 0 {
-		return b, time.Duration(seconds) * time.Second, err
-	}
-	return b, -1, err
+	return a.stored(added, len(body))
 }
 
 // stored prints a batch.
-func (a *adding) stored(b batch, n int) (err error) {
+func (a *adding) stored(b client.Added, n int) (err error) {
 	a.bytes += int64(n)
 	if b.Count > 0 {
 		a.batches++
-		a.lines += b.Count
+		a.lines += int64(b.Count)
 		if a.asJSON {
-			err = json.NewEncoder(a.cmd.OutOrStdout()).Encode(b)
+			err = json.NewEncoder(a.cmd.OutOrStdout()).Encode(map[string]any{
+				"batch_id": b.BatchID, "count": b.Count, "first_id": b.FirstID, "last_id": b.LastID,
+			})
 		} else {
-			_, err = fmt.Fprintln(a.cmd.OutOrStdout(), b.ID)
+			_, err = fmt.Fprintln(a.cmd.OutOrStdout(), b.BatchID)
 		}
 	}
 	if a.watched {

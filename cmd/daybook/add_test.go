@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -46,11 +47,11 @@ func TestAdd(t *testing.T) {
 	})
 	t.Run("attributes", func(t *testing.T) {
 		r := execute(t, "x\n", "add", "--server", s.url, "--client", "c", "--type", "t", "--priority", "0", "--max-attempts", "2", "--delay", "1h", "--lease", "2s", "--retention", "1d", "--json")
-		var b batch
-		if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 1 || b.First != b.Last {
+		var b client.Added
+		if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 1 || b.FirstID != b.LastID {
 			t.Fatalf("%v: %s %s", err, r.out, r.errs)
 		}
-		text := ok(t, "get", "--server", s.url, b.First)
+		text := ok(t, "get", "--server", s.url, b.FirstID)
 		for _, want := range []string{"client        c\n", "type          t\n", "priority      0\n", "max_attempts  2\n", "lease_ms      2000\n", "status        deferred\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is missing in %s", want, text)
@@ -115,8 +116,16 @@ func TestAdd(t *testing.T) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
+	t.Run("no server", func(t *testing.T) {
+		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != exitError || !strings.Contains(r.errs, "refused") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != exitError || !strings.Contains(r.errs, "priority must be 0 to 9") {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != exitError || !strings.Contains(r.errs, "lease_ms must be") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != exitUsage {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		if r := execute(t, "x\n", "add", "--server", s.url, "--client", "a/b"); r.code != exitUsage {
@@ -130,6 +139,10 @@ func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, ask
 	t.Helper()
 	asked = new(int)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ping" {
+			io.WriteString(w, "pong")
+			return
+		}
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
 		}
