@@ -111,7 +111,7 @@ func TestClaim(t *testing.T) {
 		{"client of the wrong type", `{"runner_id":"r","clients":["a",5]}`, "clients[1]"},
 		{"null client", `{"runner_id":"r","clients":[null]}`, "clients[0]"},
 		{"bad type", `{"runner_id":"r","types":[""]}`, "types[0]"},
-		{"too many types", `{"runner_id":"r","types":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, "types"},
+		{"too many types", `{"runner_id":"r","types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames) + `]}`, "types"},
 		{"unknown", `{"runner_id":"r","strategy":"fair"}`, "strategy"},
 		{"complete of the wrong type", `{"runner_id":"r","complete":5}`, "complete"},
 		{"complete without job", `{"runner_id":"r","complete":[{"code":"ok"}]}`, "complete[0].job_id"},
@@ -123,7 +123,7 @@ func TestClaim(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { r.post("/jobs/claim", c.body).wrong(c.field) })
 	}
 	t.Run("at the limits", func(t *testing.T) {
-		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, 999) + `],"lease_ms":86400000,"max_bytes":8388608}`
+		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames-1) + `],"lease_ms":86400000,"max_bytes":8388608}`
 		if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent {
 			t.Errorf("%d %s", a.status, a.body)
 		}
