@@ -61,6 +61,13 @@ func New(url string, o Options) *Client {
 	return &Client{url: strings.TrimRight(url, "/"), http: o.HTTP, o: o}
 }
 
+// patient returns a client that repeats for d at least.
+func (c *Client) patient(d time.Duration) *Client {
+	p := *c
+	p.o.RetryFor = max(p.o.RetryFor, d)
+	return &p
+}
+
 // request is one request to the server.
 type request struct {
 	method, path string

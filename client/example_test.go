@@ -1,0 +1,184 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// exampleTB stands for the testing.T that an example does not have.
+type exampleTB struct{ cleanups []func() }
+
+func (t *exampleTB) Helper()                           {}
+func (t *exampleTB) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
+func (t *exampleTB) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (t *exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (t *exampleTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "daybook-example-")
+	if err != nil {
+		panic(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Println(err)
+		}
+	})
+	return dir
+}
+
+func (t *exampleTB) end() {
+	for len(t.cleanups) > 0 {
+		last := len(t.cleanups) - 1
+		t.cleanups[last]()
+		t.cleanups = t.cleanups[:last]
+	}
+}
+
+// server starts a server for an example. In a program it would be client.New("http://127.0.0.1:1717", client.Options{}).
+func server() (c *client.Client, stop func()) {
+	var t exampleTB
+	s := daybooktest.Start(&t)
+	return s.Client, t.end
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func ExampleClient_Create() {
+	c, stop := server()
+	defer stop()
+	job, err := c.Create(context.Background(), client.TextJob("greet", "hello"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(job.Type, job.Status, string(job.Payload), job.RunAttempts)
+	// Output: greet pending hello 0
+}
+
+func ExampleClient_Add() {
+	c, stop := server()
+	defer stop()
+	input := strings.NewReader("first\nsecond\n\nthird\n")
+	result, err := c.Add(context.Background(), input, client.AddOptions{Type: "greet"})
+	if err != nil {
+		// result says what is stored; the same input with Resume: &result goes on from there.
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Jobs, "jobs of", result.Bytes, "bytes")
+	// Output: 3 jobs of 20 bytes
+}
+
+func ExampleClient_Claim() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{}))
+
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 100})
+	if err != nil || claim == nil {
+		fmt.Println("nothing to do", err)
+		return
+	}
+	for _, job := range claim.Jobs {
+		fmt.Println(string(job.Payload), job.Status, job.RunAttempts)
+	}
+	// All but the second are ok.
+	ended, results, err := c.CompleteClaim(ctx, claim.ID, client.Outcome{},
+		client.JobOutcome{JobID: claim.Jobs[1].ID, Outcome: client.Outcome{Code: "failed", Error: "no such file"}})
+	fmt.Println(ended, results[0].Status, err)
+	// Output:
+	// one active 1
+	// two active 1
+	// three active 1
+	// 2 failed <nil>
+}
+
+func ExampleClient_Complete() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.Create(ctx, client.JSONJob("resize", []byte(`{"width":80}`))))
+	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1"}))
+	job := claim.Jobs[0]
+
+	done, err := c.Complete(ctx, job.ID, claim.ID, client.JSONOutput([]byte(`{"bytes":1234}`)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(done.Status, string(done.Output))
+
+	// A late runner, whose claim does not hold the job, changes nothing.
+	_, err = c.Complete(ctx, job.ID, job.ID, client.Outcome{Code: "failed"})
+	fmt.Println(errors.Is(err, client.ErrClaimLost))
+	// Output:
+	// completed {"bytes":1234}
+	// true
+}
+
+func ExampleClient_TickleClaim() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))
+	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 2}))
+
+	held, err := c.TickleClaim(ctx, claim.ID, client.TickleOptions{})
+	fmt.Println(held.Held, len(held.Lost), err)
+	// Output: 2 0 <nil>
+}
+
+func ExampleClient_Queues() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{Client: "acme", Type: "resize"}))
+	must(c.Pause(ctx, "acme", "resize"))
+	for queue, err := range c.Queues(ctx, "") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(queue.Client, queue.Type, queue.Counts["pending"], queue.Paused)
+	}
+	// Output: acme resize 2 true
+}
+
+func ExampleWorker() {
+	c, stop := server()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	must(c.AddLines(ctx, []byte("apple\npear\nplum\n"), client.AddOptions{Type: "shout"}))
+
+	var left atomic.Int32
+	left.Store(3)
+	worker := client.Worker{
+		Client: c, Types: []string{"shout"}, Concurrency: 2,
+		Handler: func(ctx context.Context, job *client.Job) (client.Outcome, error) {
+			if left.Add(-1) == 0 {
+				cancel() // enough: the worker drains, reports, and Run returns
+			}
+			return client.TextOutput(strings.ToUpper(string(job.Payload))), nil
+		},
+	}
+	if err := worker.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	queue := must(c.Queue(context.Background(), "default", "shout"))
+	fmt.Println(queue.Counts["completed"], "completed")
+	// Output: 3 completed
+}
