@@ -207,7 +207,7 @@ type storedRow struct {
 func dump(s *Store) (rows []storedRow) {
 	v := s.view()
 	defer v.close()
-	v.scan("", "\xff", func(key string, value []byte) bool {
+	v.scan("\x00", "\xff", func(key string, value []byte) bool {
 		rows = append(rows, storedRow{key, append([]byte{}, value...)})
 		return true
 	})

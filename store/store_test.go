@@ -1,0 +1,317 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func TestOpenRemembersItsJournal(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpen(t, Options{FS: fs})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
+	mustCommit(t, s)
+	if err := s.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("a second close: %v", err)
+	}
+	if _, err := Open("store", Options{FS: fs, Journal: "another"}); !errors.Is(err, ErrForeignJournal) {
+		t.Errorf("with another journal: %v", err)
+	}
+	s, err := Open("store", Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
+		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
+	}
+	if err := s.Adopt("another"); !errors.Is(err, ErrForeignJournal) {
+		t.Errorf("adopt another journal: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAdoptSeedsTheJitter(t *testing.T) {
+	s, err := Open("store", Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Adopt(testJournal); err != nil {
+		t.Fatal(err)
+	}
+	if other := mustOpen(t, Options{}); s.seed != other.seed || s.Journal() != other.Journal() {
+		t.Errorf("seed %d and %d", s.seed, other.seed)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenRefusesANewerFormat(t *testing.T) {
+	for name, m := range map[string]meta{
+		"format": {version: formatVersion + 1, journal: testJournal, nextQueue: 1},
+		"level":  {version: formatVersion, level: job.Level + 1, journal: testJournal, nextQueue: 1},
+	} {
+		fs := vfs.NewMem()
+		s := mustOpen(t, Options{FS: fs})
+		if err := errors.Join(s.db.Set([]byte(metaKey), m.encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("newer %s: %v", name, err)
+		}
+	}
+}
+
+func TestReadOnlyAndCheckpoint(t *testing.T) {
+	fs := vfs.NewMem()
+	if _, err := Open("store", Options{FS: fs, ReadOnly: true}); err == nil {
+		t.Error("a store that is not there opens for reading")
+	}
+	s := mustOpen(t, Options{FS: fs})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 5))
+	mustApply(t, s, 2, 1, plainClaim("r", 3))
+	mustCommit(t, s)
+	if err := s.Checkpoint("base"); err != nil {
+		t.Fatal(err)
+	}
+	base, err := Open("base", Options{FS: fs, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sameStores(s, base); err != nil {
+		t.Error(err)
+	}
+	if problems := problemsOf(t, base); len(problems) > 0 {
+		t.Errorf("%q", problems)
+	}
+	if durable, err := base.Durable(); durable != 2 || err != nil {
+		t.Errorf("durable %d, %v", durable, err)
+	}
+	if base.DiskBytes() == 0 {
+		t.Error("a base without a size")
+	}
+	if err := base.Close(); err != nil {
+		t.Error(err)
+	}
+	mustApply(t, s, 3, 2, plainClaim("r", 1))
+	mustCommit(t, s)
+	other := mustOpen(t, Options{})
+	if err := sameStores(s, other); err == nil {
+		t.Error("a new store is the same as one that holds jobs")
+	}
+}
+
+func TestFlushTells(t *testing.T) {
+	flushed := make(chan struct{}, 16)
+	s := mustOpen(t, Options{Flushed: func() { flushed <- struct{}{} }})
+	mustApply(t, s, 7, 0, plainCreate("a", "x", 1, 1))
+	mustCommit(t, s)
+	if durable, err := s.Durable(); durable != 0 || err != nil {
+		t.Errorf("durable %d before a flush, %v", durable, err)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	<-flushed
+	if durable, err := s.Durable(); durable != 7 || err != nil {
+		t.Errorf("durable %d after a flush, %v", durable, err)
+	}
+}
+
+// TestApplyAgain gives a store what it has applied already: nothing changes.
+func TestApplyAgain(t *testing.T) {
+	s := mustOpen(t, Options{})
+	create := plainCreate("a", "x", 3, 5)
+	mustApply(t, s, 5, 0, create)
+	mustCommit(t, s)
+	before, _, err := s.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range []uint64{1, 4, 5} {
+		if result := mustApply(t, s, seq, 100, plainClaim("r", 3)); result != nil {
+			t.Errorf("command %d again: %+v", seq, result)
+		}
+	}
+	mustCommit(t, s)
+	if after, _, err := s.Digest(); err != nil || after != before {
+		t.Errorf("digest %x, and before %x, %v", after, before, err)
+	}
+	if s.Pending() != 0 {
+		t.Errorf("%d bytes are pending", s.Pending())
+	}
+}
+
+// TestTimeNeverGoesBack applies a command that is older than the one before it.
+func TestTimeNeverGoesBack(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 1000, plainCreate("a", "x", 1, 1))
+	mustApply(t, s, 2, 10, plainClaim("r", 1))
+	mustCommit(t, s)
+	doc, err := s.Job(jobID(1000, 1, 0))
+	if err != nil || doc.UpdatedAt != startAt+1000 || doc.Claim != jobID(1000, 2, 0) {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
+
+func TestQueueExists(t *testing.T) {
+	s := mustOpen(t, Options{})
+	if exists, n := s.QueueExists("a", "x"); exists || n != 0 {
+		t.Errorf("%v, %d", exists, n)
+	}
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
+	if exists, n := s.QueueExists("a", "x"); !exists || n != 1 {
+		t.Errorf("%v, %d", exists, n)
+	}
+	if exists, n := s.QueueExists("x", "a"); exists || n != 1 {
+		t.Errorf("%v, %d", exists, n)
+	}
+}
+
+// TestEffectsGo has two weeks pass after some commands: their effects rows are dropped, and later ones stay.
+func TestEffectsGo(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 1))
+	mustApply(t, s, 2, 1, plainClaim("r", 1))
+	mustApply(t, s, 3, 2*hourMs, plainClaim("r", 1))
+	mustApply(t, s, 4, effectRetentionMs, job.Tick{}) // the first hour's timer drops what is before it: nothing
+	mustApply(t, s, 5, effectRetentionMs+2*hourMs, job.Tick{})
+	mustCommit(t, s)
+	var left []uint64
+	for _, row := range dump(s) {
+		if row.key[0] == effectTable {
+			left = append(left, seqOfKey(row.key))
+		}
+	}
+	if len(left) == 0 || left[0] != 3 {
+		t.Errorf("effects of %v are left", left)
+	}
+}
+
+// TestFailedReadBreaksTheStore makes the files unreadable: Apply says so, and neither Apply nor Commit goes on afterwards, since
+// half a command may stand in the overlay.
+func TestFailedReadBreaksTheStore(t *testing.T) {
+	toggle := &errorfs.Toggle{Injector: errorfs.ErrInjected.If(errorfs.Reads)}
+	mem := vfs.NewMem()
+	s, err := Open("store", Options{Journal: testJournal, FS: errorfs.Wrap(mem, toggle), CacheBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint64(50) {
+		mustApply(t, s, seq+1, 0, plainCreate("a", "x", 100, 100))
+	}
+	mustCommit(t, s)
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open("store", Options{FS: errorfs.Wrap(mem, toggle), CacheBytes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	toggle.On()
+	var broken *Error
+	_, err = s.Apply(100, startAt, plainClaim("r", 1))
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "injected error") {
+		t.Errorf("apply: %v", err)
+	}
+	if _, err := s.Job(jobID(0, 1, 0)); !errors.As(err, &broken) {
+		t.Errorf("read: %v", err)
+	}
+	toggle.Off()
+	if _, err := s.Apply(101, startAt, plainClaim("r", 1)); !errors.As(err, &broken) {
+		t.Errorf("apply after a failure: %v", err)
+	}
+	if err := s.Commit(); !errors.As(err, &broken) {
+		t.Errorf("commit after a failure: %v", err)
+	}
+	if s.Applied() != 50 {
+		t.Errorf("applied %d", s.Applied())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open("store", Options{FS: mem}); err != nil {
+		t.Fatal(err)
+	}
+	if c := mustApply(t, s, 100, 0, plainClaim("r", 1)).(*Claimed); c.Jobs() != 1 {
+		t.Errorf("after an open: %+v", c)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQueriesBesideApply asks for everything while commands are applied. It is for the race detector, and wants each answer to
+// be whole.
+func TestQueriesBesideApply(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))
+	mustCommit(t, s)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var readers sync.WaitGroup
+	for n := range 3 {
+		readers.Go(func() {
+			for line := n; ctx.Err() == nil; line = (line + 7) % 400 {
+				doc, err := s.Job(jobID(0, 1, line))
+				if err != nil || string(doc.Payload) != "xxxxxxxxxxxxxxxxxxxx" || (doc.Status == job.Active) != (doc.DeadlineAt != 0) {
+					t.Errorf("job %d: %+v, %v", line, doc, err)
+					return
+				}
+				b, err := s.Batch(jobID(0, 1, 0))
+				if err != nil || b.Counts.Total() != 400 {
+					t.Errorf("batch %+v, %v", b, err)
+					return
+				}
+				q, err := s.Queue("a", "x")
+				if err != nil || q.Counts.Total() < 400 {
+					t.Errorf("queue %+v, %v", q, err)
+					return
+				}
+				if _, _, err := s.Queues("", "", "", 10); err != nil {
+					t.Error(err)
+					return
+				}
+				s.Available([]string{"a"}, nil)
+				if s.Totals().Queues != 1 || s.NextDue() < 0 || s.Applied() == 0 {
+					t.Errorf("totals %+v", s.Totals())
+					return
+				}
+			}
+		})
+	}
+	seq := uint64(1)
+	for range 120 {
+		seq++
+		c := mustApply(t, s, seq, int64(seq), plainClaim("r", 3)).(*Claimed)
+		seq++
+		mustApply(t, s, seq, int64(seq), job.Tickle{Claim: c.Claim, Progress: -1})
+		if seq%3 == 0 {
+			mustCommit(t, s)
+		}
+		seq++
+		mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
+		mustCommit(t, s)
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Fatalf("%q", problems)
+		}
+	}
+	stop()
+	readers.Wait()
+}
