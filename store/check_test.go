@@ -215,7 +215,11 @@ func TestCheckSurvivesAnyByte(t *testing.T) {
 	noticed, all := 0, 0
 	for _, row := range dump(s) {
 		for at := range row.value {
-			for _, to := range []byte{0, 1, 0x7f, 0xff, row.value[at] + 1, row.value[at] ^ 0x80} {
+			values := []byte{0xff, 0, 1, 0x7f, row.value[at] + 1, row.value[at] ^ 0x80}
+			if testing.Short() {
+				values = values[:1]
+			}
+			for _, to := range values {
 				value := append([]byte{}, row.value...)
 				value[at] = to
 				storedRow{row.key, value}.set(t, s)

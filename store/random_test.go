@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 1500, "how many seeds TestRandom plays")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds TestRandom plays; 0: 1500, or 100 with -short")
 	seedFlag  = flag.Uint64("seed", 0, "play this seed of TestRandom alone")
 )
 
@@ -67,6 +67,7 @@ func TestRandom(t *testing.T) {
 		playSeed(t, *seedFlag)
 		return
 	}
+	seeds := seedsOr(*seedsFlag, 1500, 100)
 	began := time.Now()
 	var next, played atomic.Uint64
 	var workers sync.WaitGroup
@@ -74,7 +75,7 @@ func TestRandom(t *testing.T) {
 		workers.Go(func() {
 			for !t.Failed() {
 				seed := next.Add(1)
-				if seed > uint64(*seedsFlag) {
+				if seed > seeds {
 					return
 				}
 				playSeed(t, seed)
@@ -84,6 +85,17 @@ func TestRandom(t *testing.T) {
 	}
 	workers.Wait()
 	t.Logf("%d seeds in %v", played.Load(), time.Since(began).Round(time.Millisecond))
+}
+
+// seedsOr returns the number of seeds to play: what the flag says, or else one of two defaults.
+func seedsOr(given, full, short int) uint64 {
+	switch {
+	case given > 0:
+		return uint64(given)
+	case testing.Short():
+		return uint64(short)
+	}
+	return uint64(full)
 }
 
 func playSeed(t *testing.T, seed uint64) {

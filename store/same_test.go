@@ -13,12 +13,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-var sameSeedsFlag = flag.Int("same-seeds", 60, "how many seeds TestLiveRestartRebuild plays")
+var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
 
 // TestLiveRestartRebuild shows that the same commands make the same keys and values, however they are cut into commits, whatever
 // the caches hold, and wherever the power fails on the way.
 func TestLiveRestartRebuild(t *testing.T) {
-	for seed := uint64(1); seed <= uint64(*sameSeedsFlag); seed++ {
+	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
 		steps := g.steps()
