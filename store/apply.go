@@ -335,7 +335,7 @@ func (s *Store) end(b *batch, sp span, first, last uint32, o *job.Outcome) job.S
 	}
 	next.status = to
 	if o.Code != job.OK && o.Code != job.Unget {
-		s.remember(b, first, last, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Code: o.Code, ExitCode: o.ExitCode,
+		s.remember(b, first, last, sp.attempts, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Code: o.Code, ExitCode: o.ExitCode,
 			Error: o.Error, Why: job.Told})
 	}
 	if !o.Result.Empty() {
@@ -356,17 +356,31 @@ func (s *Store) retire(b *batch, g *group, first, last uint32, to job.Status) {
 	}
 }
 
-// remember adds an attempt to the history of each line.
-func (s *Store) remember(b *batch, first, last uint32, a job.Attempt) {
+// remember adds an attempt, in a row of its own, to the history of each line. attempts is how often the lines were claimed: with no
+// more than are kept there is nothing to forget.
+func (s *Store) remember(b *batch, first, last uint32, attempts uint32, a job.Attempt) {
+	value := encodeAttempt(&a)
 	for line := first; line <= last; line++ {
-		history := []byte(nil)
-		if b.details {
-			history = s.o.get(detailKey(b.seq, line, historyDetail))
+		s.o.set(historyKey(b.seq, line, s.seq), value)
+		if attempts > job.MaxHistory {
+			s.forget(b, line)
 		}
-		s.o.set(detailKey(b.seq, line, historyDetail), appendHistory(history, &a))
 	}
 	b.details = true
 	s.touch(&b.dirty, b)
+}
+
+// forget drops the oldest attempts of a line beyond those that are kept.
+func (s *Store) forget(b *batch, line uint32) {
+	var keys []string
+	prefix := detailKey(b.seq, line, historyDetail)
+	s.o.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+		keys = append(keys, key)
+		return true
+	})
+	for _, key := range keys[:max(0, len(keys)-job.MaxHistory)] {
+		s.o.del(key)
+	}
 }
 
 func (s *Store) setDetail(b *batch, line uint32, kind byte, value []byte) {

@@ -345,8 +345,13 @@ func (c *checker) details(b *batch) {
 				next = key
 				return false
 			}
-			lines = append(lines, lineOfKey(key))
-			c.guard(func() { decodeDetail(key[len(key)-1], value) }, "row %x", key)
+			if wellFormed(key) { // the others have been reported
+				lines = append(lines, lineOfKey(key))
+				c.guard(func() { decodeDetail(kindOfDetail(key), value) }, "row %x", key)
+				if kindOfDetail(key) == historyDetail && (u64At(key, 14) <= b.seq || u64At(key, 14) > c.meta.cursor) {
+					c.problem("row %x: an attempt that ended in a command before the batch or beyond the cursor", key)
+				}
+			}
 			return true
 		})
 		if len(lines) > 0 && !b.details {
@@ -368,7 +373,7 @@ func (c *checker) details(b *batch) {
 func decodeDetail(kind byte, value []byte) {
 	switch kind {
 	case historyDetail:
-		decodeHistory(value)
+		decodeAttempt(value)
 	case resultDetail:
 		decodeResult(value)
 	case progressDetail:

@@ -27,7 +27,8 @@
 //	b seq:8                                            its counts by status
 //	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
 //	S seq:8 last:4                                     a span
-//	D seq:8 line:4 kind:1                              a detail: 1 history, 2 result, 3 progress
+//	D seq:8 line:4 kind:1 …                            a detail: 2 result, 3 progress; 1 one attempt of the
+//	                                                   history: and the command that ended it, 8
 //	R queue:4 ^priority:4 class:1 order:8 seq:8 last:4 a pending span in its place in line
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge: seq:8 last:4; 2 claim: claim:8;

@@ -119,6 +119,15 @@ func detailKey(seq uint64, line uint32, kind byte) string {
 	return string(k)
 }
 
+// historyKey is the detail of one attempt, which ended in the command at.
+func historyKey(seq uint64, line uint32, at uint64) string {
+	k := keyBuilder(detailKey(seq, line, historyDetail))
+	k.u64(at)
+	return string(k)
+}
+
+func kindOfDetail(key string) byte { return key[13] }
+
 // laneKey is the common beginning of the ready rows of one lane of a queue: higher priorities sort first.
 func laneKey(queue uint32, priority uint32, class byte) string {
 	k := make(keyBuilder, 0, 10)
@@ -231,7 +240,7 @@ func wellFormed(key string) bool {
 	case spanTable:
 		return len(key) == 13
 	case detailTable:
-		return len(key) == 14
+		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
 	case pageTable:
 		return len(key) == 17
 	case listTable:

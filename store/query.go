@@ -160,10 +160,10 @@ func addDetails(v view, b *batch, docs []job.Job) {
 		if uint32(doc.ID.Line()) != line {
 			return true
 		}
-		switch key[len(key)-1] {
-		case historyDetail:
-			doc.Attempts = decodeHistory(value)
-			if doc.Code != job.OK && len(doc.Attempts) > 0 {
+		switch kindOfDetail(key) {
+		case historyDetail: // oldest first
+			doc.Attempts = append(doc.Attempts, decodeAttempt(value))
+			if doc.Code != job.OK {
 				doc.Error = doc.Attempts[len(doc.Attempts)-1].Error
 			}
 		case resultDetail:

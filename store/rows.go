@@ -432,43 +432,20 @@ func decodeRunner(name string, value []byte) *runner {
 		untilSeq: d.uint()}
 }
 
-// A history row is attempts one after another, oldest first.
-func encodeAttempt(e *encoder, a *job.Attempt) {
+func encodeAttempt(a *job.Attempt) []byte {
+	e := make(encoder, 0, 32+len(a.Runner)+len(a.Error))
 	e.int(a.At)
 	e.text(a.Runner)
 	e.uint(uint64(a.Code))
 	e.uint(uint64(a.ExitCode))
 	e.text(a.Error)
 	e.uint(uint64(a.Why))
-}
-
-func decodeHistory(value []byte) (attempts []job.Attempt) {
-	for d := decoder(value); len(d) > 0; {
-		attempts = append(attempts, job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint()),
-			Error: d.text(), Why: job.Why(d.uint())})
-	}
-	return attempts
-}
-
-// appendHistory returns the history with one more attempt, without the oldest when there are more than are kept.
-func appendHistory(history []byte, a *job.Attempt) []byte {
-	d := decoder(history)
-	starts := []int{}
-	for len(d) > 0 {
-		starts = append(starts, len(history)-len(d))
-		d.int()
-		d.bytes()
-		d.uint()
-		d.uint()
-		d.bytes()
-		d.uint()
-	}
-	if drop := len(starts) - job.MaxHistory + 1; drop > 0 {
-		history = history[append(starts, len(history))[drop]:]
-	}
-	e := append(encoder{}, history...)
-	encodeAttempt(&e, a)
 	return e
+}
+
+func decodeAttempt(value []byte) job.Attempt {
+	d := decoder(value)
+	return job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint()), Error: d.text(), Why: job.Why(d.uint())}
 }
 
 // Result and progress rows begin with the claim under which they were told: under another they are not shown, so that a new

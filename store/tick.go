@@ -124,7 +124,7 @@ func (s *Store) abandon(r Run) {
 	if to.Terminal() {
 		next.at = s.now
 	}
-	s.remember(b, r.First, r.Last, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: abandonedText, Why: job.Abandoned})
+	s.remember(b, r.First, r.Last, sp.attempts, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: abandonedText, Why: job.Abandoned})
 	s.move(b, sp, r.First, r.Last, next, abandoned)
 	s.retire(b, g, r.First, r.Last, to)
 }
