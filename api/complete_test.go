@@ -206,6 +206,13 @@ func TestCompleteMany(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the largest output for all", func(t *testing.T) {
+		claim := held(2)
+		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","output":%q}`, claim["claim_id"], repeat('o', job.MaxForAllBytes))).object(http.StatusOK)
+		if fmt.Sprint(o["ended"]) != "2" {
+			t.Errorf("answered %v", o)
+		}
+	})
 	t.Run("texts that take thrice their room in the journal", func(t *testing.T) {
 		claim := held(40)
 		var items []string
@@ -222,6 +229,7 @@ func TestCompleteMany(t *testing.T) {
 		{"only a claim", `{"claim_id":"` + unknownID + `"}`, "outcomes"},
 		{"all without a claim", `{"code":"ok"}`, "claim_id"},
 		{"all and a list", `{"code":"ok","outcomes":[]}`, "outcomes"},
+		{"large output for all", `{"claim_id":"` + unknownID + `","code":"ok","output":"` + repeat('o', job.MaxForAllBytes+1) + `"}`, "output"},
 		{"except and a list", `{"except":[],"outcomes":[]}`, "outcomes"},
 		{"an output and a list", `{"output":1,"outcomes":[]}`, "outcomes"},
 		{"except without job", `{"claim_id":"` + unknownID + `","code":"ok","except":[{"code":"ok"}]}`, "except[0].job_id"},

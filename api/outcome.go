@@ -205,6 +205,9 @@ func (r *completeRequest) completion() (done completion, err error) {
 	if err != nil {
 		return done, err
 	}
+	if n := len(all.Output) + len(all.Error); n > job.MaxForAllBytes {
+		return done, badRequest("output", fmt.Sprintf("output and error of an outcome for all have at most %d bytes together, not %d, since each job keeps them; larger outputs go by output_addr", job.MaxForAllBytes, n))
+	}
 	if r.Except != nil {
 		if err := job.CheckRange("except", int64(len(*r.Except)), 0, job.MaxClaimJobs); err != nil {
 			return done, badRequest("except", fmt.Sprintf("except names at most %d jobs, as many as a claim can hold", job.MaxClaimJobs))

@@ -34,6 +34,10 @@ type answer struct {
 // propose hands cmd to the journal.
 func (e *Engine) propose(ctx context.Context, lane journal.Lane, cmd job.Command, w *waiter) error {
 	fields, body := cmd.Encode()
+	// What is journaled must be readable for ever: a command that its own decoder refuses would stop this start and every later one.
+	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
+		return fmt.Errorf("propose: %w", err)
+	}
 	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
 	p.Done = func(seq uint64, at int64, err error) {
 		switch {

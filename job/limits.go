@@ -24,6 +24,8 @@ const (
 	MaxKeyBytes = 256
 	// MaxErrorBytes bounds the error text of an attempt, of which MaxHistory are kept.
 	MaxErrorBytes = 64 << 10
+	// MaxForAllBytes bounds the output and error of an outcome for all of a claim, which are kept once per job.
+	MaxForAllBytes = 8 << 10
 	// MaxStepBytes bounds the step that a tickle may name.
 	MaxStepBytes = 1 << 10
 	// MaxAddrBytes bounds binary_addr, input_addr and output_addr: addresses, not contents.
