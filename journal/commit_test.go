@@ -212,7 +212,7 @@ func TestIdleMark(t *testing.T) {
 		if r.Synced() != 1 {
 			t.Fatal("a mark before it was due:", r.Synced())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if r.Synced() != 2 {
 			t.Fatal("no mark:", r.Synced())

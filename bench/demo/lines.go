@@ -10,8 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 )
 
@@ -20,7 +20,11 @@ import (
 
 // roots are looked through in this order until there are lines enough.
 func roots() []string {
-	return []string{filepath.Join(runtime.GOROOT(), "src"), "/usr/include", "/usr/share", "/usr/lib"}
+	list := []string{"/usr/include", "/usr/share", "/usr/lib"}
+	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil { // where there is Go, its source is the best of texts
+		list = append([]string{filepath.Join(string(bytes.TrimSpace(goroot)), "src")}, list...)
+	}
+	return list
 }
 
 // maxLine leaves out lines of minified and binary files.
@@ -31,7 +35,8 @@ func writeLines(ctx context.Context, w io.Writer, n int) (sums [][8]byte, files 
 	out := bufio.NewWriterSize(w, 1<<20)
 	sums = make([][8]byte, 0, n)
 	var line []byte
-	for _, root := range roots() {
+	all := roots()
+	for _, root := range all {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return nil // what cannot be read is not needed
@@ -68,7 +73,7 @@ func writeLines(ctx context.Context, w io.Writer, n int) (sums [][8]byte, files 
 			return sums, files, out.Flush()
 		}
 	}
-	return sums, files, fmt.Errorf("this machine has only %d lines in %v, fewer than %d", len(sums), roots(), n)
+	return sums, files, fmt.Errorf("this machine has only %d lines in %v, fewer than %d", len(sums), all, n)
 }
 
 func sum(line []byte) (short [8]byte) {
