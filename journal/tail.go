@@ -40,7 +40,7 @@ type tailCase struct {
 }
 
 const (
-	nextRestore = "restore this file from a copy, or start from a backup; `daybook verify` shows what is readable, and docs/format-journal.md, under \"When a start is refused\", how to give up the rest on purpose"
+	nextRestore = "restore this file from a copy, or start from a backup; `daybook journal verify` shows what is readable, and docs/format-journal.md, under \"When a start is refused\", how to give up the rest on purpose"
 	nextUpgrade = "start the Daybook version that wrote it, or a newer one"
 	nextPair    = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
 	nextTidy    = "find out who put it there and move it away; Daybook made no such file"

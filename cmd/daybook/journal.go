@@ -18,15 +18,15 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Read the journal of a stopped server",
+		Short: "Read the journal of a stopped server, or mend it",
 		Long: `Read the journal: every command that ever changed something, in order. Its records are text; docs/format-journal.md describes them.
 The server must be stopped.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("journal wants a verb: dump or verify")}
+			return usageError{errors.New("journal wants a verb: dump, verify or give-up")}
 		},
 	}
-	cmd.AddCommand(newJournalDump(), newJournalVerify())
+	cmd.AddCommand(newJournalDump(), newJournalVerify(), newJournalGiveUp())
 	return cmd
 }
 
@@ -152,6 +152,41 @@ func newJournalVerify() *cobra.Command {
 	}
 	dataFlag(cmd, &data)
 	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newJournalGiveUp() *cobra.Command {
+	var data string
+	var last uint64
+	cmd := &cobra.Command{
+		Use:   "give-up",
+		Short: "Give up what lies behind a record, when a start is refused and there is no copy",
+		Long: `Take everything behind the record --last out of the journal. It is the one thing that loses what was acknowledged, so it is the last resort: first
+put back the damaged file from a copy, or start from a backup. ` + "`daybook journal verify`" + ` names the last intact record.
+
+Nothing is destroyed: what is taken out is kept in a directory whose name is printed. The store must be at or before --last then; make it anew with
+` + "`daybook rebuild`" + `.`,
+		Example: `  daybook journal verify && daybook journal give-up --last 811 && daybook rebuild`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if last == 0 {
+				return usageError{errors.New("--last is wanted: the seq of the last record to keep")}
+			}
+			release, err := offline(data)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, release()) }()
+			kept, err := journal.GiveUp(ingest.JournalDir(data), last)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the journal ends with record %d; what lay behind it is kept in %s\n", last, kept)
+			return err
+		},
+	}
+	dataFlag(cmd, &data)
+	cmd.Flags().Uint64Var(&last, "last", 0, "seq of the last record to keep")
 	return cmd
 }
 

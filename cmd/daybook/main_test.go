@@ -301,6 +301,14 @@ func TestServe(t *testing.T) {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
+		if r := execute(t, "", "journal", "give-up", "--data", data); r.code != exitUsage {
+			t.Errorf("give-up without --last: exit code %d: %s", r.code, r.errs)
+		}
+		if text := ok(t, "journal", "give-up", "--data", data, "--last", "1"); !strings.Contains(text, "given-up-") {
+			t.Error(text)
+		}
+		ok(t, "rebuild", "--data", data)
+		ok(t, "check", "--data", data)
 	})
 }
 
