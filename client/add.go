@@ -3,12 +3,14 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -104,7 +106,7 @@ func (o *AddOptions) query() url.Values {
 }
 
 // AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all or none. It is
-// answered when they are on disk. A lost answer is ErrUnknown, as with Create.
+// answered when they are on disk. What does not prove that nothing was stored is ErrUnknown, as with Create.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
 	a, err := c.do(ctx, request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText})
 	if err != nil {
@@ -113,6 +115,9 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	var added Added
 	if err := decode(a, &added); err != nil {
 		return Added{}, err
+	}
+	if added.Count == 0 && len(bytes.Trim(lines, "\n")) > 0 {
+		return Added{}, a.unreadable(errors.New("no jobs of lines that are not empty"))
 	}
 	added.Seq = a.seq
 	return added, nil
@@ -129,10 +134,11 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 	if o.InFlight <= 0 {
 		o.InFlight = defaultInFlight
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	a := adder{c: c, o: o, cancel: cancel, room: make(chan struct{}, o.InFlight)}
-	err := a.read(ctx, bufio.NewReaderSize(r, 64<<10))
+	// An error ends the reading. Posts under way go on: broken off, they would be unknown.
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	a := adder{c: c, o: o, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
+	err := a.read(reading, bufio.NewReaderSize(r, 64<<10))
 	a.posts.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,11 +150,12 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 
 // adder is an Add under way.
 type adder struct {
-	c      *Client
-	o      AddOptions
-	cancel context.CancelFunc
-	room   chan struct{}
-	posts  sync.WaitGroup
+	c       *Client
+	o       AddOptions
+	posting context.Context
+	cancel  context.CancelFunc // of the reading
+	room    chan struct{}
+	posts   sync.WaitGroup
 
 	mu     sync.Mutex
 	bodies []*bodyPost // in order
@@ -159,7 +166,9 @@ type adder struct {
 
 type bodyPost struct {
 	AddedBody
-	stored, unknown bool
+	stored bool
+	// unknown stays: that a body was not stored when it was posted again says nothing about the first time.
+	unknown bool
 }
 
 // read cuts the input into bodies and posts them. Where they are cut depends on the input and BodyBytes alone.
@@ -206,6 +215,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // post posts a body in the background, when there is room; unless an earlier Add is known to have stored it.
 func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
+	b.unknown = a.o.Resume != nil && findBody(a.o.Resume.Unknown, b) != nil
 	a.mu.Lock()
 	a.bodies = append(a.bodies, b)
 	a.mu.Unlock()
@@ -214,7 +224,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			a.finish(b, stored.Added, nil)
 			return nil
 		}
-		if findBody(a.o.Resume.Unknown, b) != nil && !a.o.RepeatUnknown {
+		if b.unknown && !a.o.RepeatUnknown {
 			err := fmt.Errorf("body at byte %d: %w; posting it again may store it twice", offset, ErrUnknown)
 			a.finish(b, Added{}, err)
 			return err
@@ -226,26 +236,26 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 		return ctx.Err()
 	}
 	a.posts.Go(func() {
-		added, err := a.c.AddLines(ctx, body, a.o)
+		added, err := a.c.AddLines(a.posting, body, a.o)
 		a.finish(b, added, err)
 		<-a.room
 	})
 	return nil
 }
 
+// findBody finds a body among some that are in order.
 func findBody(bodies []AddedBody, b *bodyPost) *AddedBody {
-	for i := range bodies {
-		if bodies[i].Offset == b.Offset && bodies[i].Bytes == b.Bytes {
-			return &bodies[i]
-		}
+	i, found := slices.BinarySearchFunc(bodies, b.Offset, func(have AddedBody, offset int64) int { return cmp.Compare(have.Offset, offset) })
+	if !found || bodies[i].Bytes != b.Bytes {
+		return nil
 	}
-	return nil
+	return &bodies[i]
 }
 
 func (a *adder) finish(b *bodyPost, added Added, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b.Added, b.stored, b.unknown = added, err == nil, errors.Is(err, ErrUnknown)
+	b.Added, b.stored, b.unknown = added, err == nil, err != nil && (b.unknown || errors.Is(err, ErrUnknown))
 	if err != nil && a.err == nil {
 		a.err = fmt.Errorf("body at byte %d: %w", b.Offset, err)
 		a.cancel()
@@ -279,6 +289,25 @@ func (a *adder) result() (r AddResult) {
 			gap = true
 		default:
 			gap = true
+		}
+	}
+	if a.o.Resume == nil {
+		return r
+	}
+	// What an earlier Add knew of bodies that this one did not come to holds still.
+	end := int64(0)
+	if n := len(a.bodies); n > 0 {
+		end = a.bodies[n-1].Offset + int64(a.bodies[n-1].Bytes)
+	}
+	for _, b := range a.o.Resume.Bodies {
+		if b.Offset >= end {
+			r.Bodies = append(r.Bodies, b)
+			r.Jobs += int64(b.Count)
+		}
+	}
+	for _, b := range a.o.Resume.Unknown {
+		if b.Offset >= end {
+			r.Unknown = append(r.Unknown, b)
 		}
 	}
 	return r

@@ -16,7 +16,7 @@ type ClaimRequest struct {
 	Clients, Types []string
 	LeaseMs        int64         // 0: what the jobs were created with
 	Wait           time.Duration // for a first job, at most a minute
-	MaxBytes       int64         // of payload; 0: as much as the server hands out
+	MaxBytes       int64         // of payload, but for one job; 0 stands for 8 MiB, the most
 }
 
 // Claim is what was handed out: jobs that are active now under one id and one lease.
@@ -24,6 +24,8 @@ type Claim struct {
 	ID      string
 	LeaseMs int64
 	Jobs    []*Job
+
+	received time.Time // when the answer began to come
 }
 
 type claimBody struct {
@@ -37,14 +39,19 @@ type claimBody struct {
 }
 
 // Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again; what the
-// lost one handed out comes back to its queue when its lease runs out, or at once when the server saw the connection break.
+// lost one handed out comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
+// came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
+	if q.MaxBytes == 0 {
+		q.MaxBytes = maxClaimBytes // what this client can surely read, whatever a server hands out unasked
+	}
 	r, err := post("/jobs/claim", claimBody{
 		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes,
 	}, true)
 	if err != nil {
 		return nil, err
 	}
+	r.wait = q.Wait
 	a, err := c.do(ctx, r)
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err
@@ -57,10 +64,10 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err := decode(a, &doc); err != nil {
 		return nil, err
 	}
-	claim := &Claim{ID: doc.ID, LeaseMs: doc.LeaseMs, Jobs: make([]*Job, len(doc.Jobs))}
+	claim := &Claim{ID: doc.ID, LeaseMs: doc.LeaseMs, Jobs: make([]*Job, len(doc.Jobs)), received: a.at}
 	for i := range doc.Jobs {
 		if claim.Jobs[i], err = doc.Jobs[i].job(); err != nil {
-			return nil, err
+			return nil, a.unreadable(err)
 		}
 	}
 	return claim, nil
@@ -162,10 +169,11 @@ type Outcome struct {
 	// ProcessExit is the exit status of a process.
 	ProcessExit *int64
 	OutputAddr  string
-	Output      []byte // of OutputKind
-	OutputKind  Kind   // None: there is no output
-	Error       string
-	DelayMs     *int64 // of a retry or error: instead of the backoff
+	// Output of OutputKind. Without a kind it is taken as a Text when it is valid UTF-8, as Bytes otherwise; an empty one is none then.
+	Output     []byte
+	OutputKind Kind
+	Error      string
+	DelayMs    *int64 // of a retry or error: instead of the backoff
 }
 
 // TextOutput is ok with a text.
@@ -176,6 +184,6 @@ func JSONOutput(value jsontext.Value) Outcome { return Outcome{Output: value, Ou
 
 // plain reports whether o is ok and says nothing more.
 func (o *Outcome) plain() bool {
-	return (o.Code == "" || o.Code == "ok") && o.ExitCode == 0 && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputKind == None &&
+	return (o.Code == "" || o.Code == "ok") && o.ExitCode == 0 && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
 		o.Error == "" && o.DelayMs == nil
 }

@@ -41,8 +41,13 @@ type outcomeBody struct {
 	Error       string         `json:"error,omitzero"`
 	DelayMs     *int64         `json:"delay_ms,omitzero"`
 
-	Except   []outcomeBody `json:"except,omitempty"`
-	Outcomes []outcomeBody `json:"outcomes,omitempty"`
+	Except []outcomeBody `json:"except,omitempty"`
+}
+
+// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are.
+type outcomesBody struct {
+	ClaimID  string           `json:"claim_id,omitzero"`
+	Outcomes []jsontext.Value `json:"outcomes"`
 }
 
 func (o *Outcome) body(jobID string) (b outcomeBody, err error) {
@@ -66,7 +71,7 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 }
 
 // Complete ends the run of a job, and returns its document. With a claim only the one that holds the job may, and repeating it is no error:
-// it is repeated when the answer is lost. Without ("") anybody may, once, and a lost answer is ErrUnknown. ErrNotFound, ErrNotActive,
+// it is repeated when the answer is lost (of a job with a retention of 0 that is then gone: ErrNotFound or ErrClaimLost). Without ("") anybody may, once, and a lost answer is ErrUnknown. ErrNotFound, ErrNotActive,
 // ErrClaimLost, ErrOutcomeDiffers.
 func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome) (*Job, error) {
 	b, err := o.body("")
@@ -78,7 +83,8 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 }
 
 // CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns how many jobs have
-// the outcome for all, and the results of the exceptions. ErrClaimLost when the claim is unknown. Repeated when the answer is lost.
+// the outcome for all, and the results of the exceptions. Fewer than were held means that some were lost; CompleteMany tells which.
+// ErrClaimLost when the claim is unknown, or holds and ended nothing. Repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")
 	if err != nil {
@@ -91,18 +97,22 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 	return c.completeMany(ctx, b, true)
 }
 
-// CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself. With a claim it is
-// repeated when the answer is lost; without one that is ErrUnknown.
+// CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself, but for one that is
+// malformed, which has the request refused as a whole (ErrBadRequest). They go in one request, of 8 MiB at most (ErrTooLarge). With a claim
+// it is repeated when the answer is lost; without one that is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
 		return nil, err
 	}
-	_, results, err := c.completeMany(ctx, outcomeBody{ClaimID: claimID, Outcomes: list}, claimID != "")
+	_, results, err := c.completeMany(ctx, struct {
+		ClaimID  string        `json:"claim_id,omitzero"`
+		Outcomes []outcomeBody `json:"outcomes"`
+	}{claimID, list}, claimID != "")
 	return results, err
 }
 
-func (c *Client) completeMany(ctx context.Context, b outcomeBody, repeatable bool) (ended int, results []Result, err error) {
+func (c *Client) completeMany(ctx context.Context, b any, repeatable bool) (ended int, results []Result, err error) {
 	r, err := post("/jobs/complete", b, repeatable)
 	if err != nil {
 		return 0, nil, err

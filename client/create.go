@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -11,7 +13,8 @@ type NewJob struct {
 	Client string
 	Type   string
 
-	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. With BinaryAddr there is none.
+	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. Without a Kind it is taken as a Text when it is valid UTF-8, as
+	// Bytes otherwise; an empty one is none then. With BinaryAddr there is none.
 	Payload    []byte
 	Kind       Kind
 	BinaryAddr string
@@ -64,8 +67,9 @@ type createBody struct {
 	RetentionMs *int64         `json:"retention_ms,omitzero"`
 }
 
-// Create creates one job and returns its document. It is answered when the job is on disk. When the answer is lost it is repeated only if
-// nothing was sent; otherwise the error is ErrUnknown, and creating it again may make it twice.
+// Create creates one job and returns its document. It is answered when the job is on disk. It is repeated only when it is proven that nothing
+// was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
+// the job again may make it twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	b := createBody{
 		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, RunAt: j.RunAt, DelayMs: j.DelayMs,
@@ -86,12 +90,19 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	return decodeJob(a)
 }
 
-// wireContent is the inverse of content.
+// wireContent is the inverse of content. What has no kind gets one, so that nothing is dropped.
 func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
+	if kind == None && len(data) > 0 {
+		if kind = Bytes; utf8.Valid(data) {
+			kind = Text
+		}
+	}
 	switch kind {
 	case Text:
-		value, err = jsontext.AppendQuote(nil, data)
-		return value, nil, err
+		if value, err = jsontext.AppendQuote(nil, data); err != nil {
+			return nil, nil, fmt.Errorf("%w: a text: %w", ErrBadRequest, err)
+		}
+		return value, nil, nil
 	case JSON:
 		return data, nil, nil
 	case Bytes:
@@ -99,6 +110,9 @@ func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err 
 			data = []byte{}
 		}
 		return nil, data, nil
+	}
+	if len(data) > 0 || kind != None && kind != WASI {
+		return nil, nil, fmt.Errorf("%w: %d bytes of kind %q", ErrBadRequest, len(data), kind)
 	}
 	return nil, nil, nil
 }

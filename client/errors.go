@@ -41,16 +41,20 @@ var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
-	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge, "too_many_lines": ErrTooLarge,
+	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
 	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden,
 	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "disk_full": ErrOverloaded,
-	"not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
+	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
 }
 
-// Is reports whether target is the sentinel of e's code.
+// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable none that does
+// not leave things as they were.
 func (e *Error) Is(target error) bool {
-	if e.Outcome == "unknown" && target == ErrUnknown {
-		return true
+	switch target {
+	case ErrUnknown:
+		return e.Outcome == "unknown"
+	case ErrUnavailable:
+		return sentinels[e.Code] == target && e.Outcome != "unknown" && e.Outcome != "stored"
 	}
-	return sentinels[e.Code] == target && !(e.Outcome == "unknown" && target == ErrUnavailable)
+	return sentinels[e.Code] == target && target != nil
 }

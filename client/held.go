@@ -13,84 +13,86 @@ type task struct {
 	job   *Job
 	ctx   context.Context // of its handler
 	lose  context.CancelCauseFunc
-	did   verdict // once reported
+
+	did  verdict // once its run has ended
+	took time.Duration
 }
 
 // heldClaim is a claim of a worker. One goroutine tickles it and one reports its outcomes, until all of its jobs have ended.
 type heldClaim struct {
-	r      *running
-	id     string
-	lease  time.Duration
-	client *Client         // the worker's, repeating as long as the lease lasts
-	ctx    context.Context // of its requests
-	end    context.CancelFunc
+	r        *running
+	id       string
+	lease    time.Duration
+	reporter *Client         // repeats as long as a lease lasts
+	tickler  *Client         // does not repeat: the claim does
+	ctx      context.Context // of its requests
+	end      context.CancelFunc
+	all      []*task    // in the order in which they were handed out
+	done     chan *task // ended by their handlers; as many as there are jobs fit in
 
-	mu    sync.Mutex
-	held  map[string]*task // jobs that have not ended
-	total int
-
-	done chan *task // ended by their handlers; as many as there are jobs fit in
+	mu   sync.Mutex
+	held map[string]*task // jobs that have not ended
 }
 
-// hold takes a claim in hand. asked is when it was asked for: the lease began after that.
-func (r *running) hold(got *Claim, asked time.Time) *heldClaim {
+// hold takes a claim in hand.
+func (r *running) hold(got *Claim) *heldClaim {
+	lease := time.Duration(got.LeaseMs) * time.Millisecond
 	c := &heldClaim{
-		r: r, client: r.Client.patient(time.Duration(got.LeaseMs) * time.Millisecond), id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, total: len(got.Jobs),
+		r: r, id: got.ID, lease: lease, reporter: r.Client.reporter(lease), tickler: r.Client.single(lease / 2),
 		held: make(map[string]*task, len(got.Jobs)), done: make(chan *task, len(got.Jobs)),
 	}
 	c.ctx, c.end = context.WithCancel(r.reporting)
 	for _, j := range got.Jobs {
 		t := &task{claim: c, job: j}
 		t.ctx, t.lose = context.WithCancelCause(r.life)
+		c.all = append(c.all, t)
 		c.held[j.ID] = t
 	}
 	r.mu.Lock()
-	r.inHand += c.total
+	r.inHand += len(c.all)
 	r.mu.Unlock()
-	r.held.Go(func() { c.tickle(asked) })
+	r.held.Go(func() { c.tickle(got.received) })
 	r.held.Go(c.reports)
 	return c
 }
 
-// tasks returns the jobs of the claim that are in hand.
-func (c *heldClaim) tasks() []*task {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]*task, 0, len(c.held))
-	for _, t := range c.held {
-		list = append(list, t)
-	}
-	return list
-}
-
-// tickle extends the lease at about a third of its length, until all has ended. Without a success for a whole lease it counts as lost: the
-// server may have given the jobs to others.
-func (c *heldClaim) tickle(asked time.Time) {
-	lost := time.AfterFunc(time.Until(asked.Add(c.lease)), func() { c.loseAll() })
+// tickle extends the lease at about a third of its length, until all has ended or nothing is held. Without a success for a whole lease it
+// counts as lost: the server may have given the jobs to others.
+//
+// A lease runs from when the server stamped it. Of a tickle that is after it was sent, so that is where it is counted from. A claim is
+// stamped when the jobs are handed out, which may be long after it was sent; it is counted from when the answer came. That is too late by
+// the time that the answer travelled, and a tenth of the lease is taken off for it; with an answer that travels longer a handler may go on
+// for so long after its lease, until the next tickle tells.
+func (c *heldClaim) tickle(received time.Time) {
+	lost := time.AfterFunc(time.Until(received.Add(c.lease-c.lease/10)), c.loseAll)
 	defer lost.Stop()
-	for {
-		third := c.lease / 3
-		sleep(c.ctx, third-third/10+jitter(third/5))
+	for failures := 0; ; {
+		wait := c.lease/3 - c.lease/30 + jitter(c.lease/15)
+		if failures > 0 {
+			wait = min(wait, backoff(failures-1))
+		}
+		sleep(c.ctx, wait)
 		if c.ctx.Err() != nil {
 			return
 		}
-		asked = time.Now()
-		ctx, cancel := context.WithTimeout(c.ctx, c.lease)
-		held, err := c.client.TickleClaim(ctx, c.id, TickleOptions{})
-		cancel()
-		var refused *Error
+		asked := time.Now()
+		held, err := c.tickler.TickleClaim(c.ctx, c.id, TickleOptions{})
 		switch {
 		case err == nil:
+			failures = 0
 			lost.Reset(time.Until(asked.Add(c.lease)))
 			c.lose(held.Lost)
+			continue
 		case errors.Is(err, ErrClaimLost):
 			// It holds nothing: what has been reported meanwhile has ended, and the rest is lost.
-			if errors.As(err, &refused) && len(refused.Lost) > 0 {
-				c.lose(refused.Lost)
-			} else {
-				c.loseAll()
-			}
-		case c.ctx.Err() == nil:
+			c.loseAll()
+			return
+		case starting(err):
+			// The server is down, or replays. When it serves again the lease is whole: see starting.
+			lost.Reset(c.lease)
+		}
+		failures++
+		if c.ctx.Err() == nil {
 			c.r.Logger.Warn("cannot tickle a claim", "claim_id", c.id, "error", err)
 		}
 	}
@@ -107,20 +109,16 @@ func (c *heldClaim) lose(lost []Lost) {
 	}
 }
 
+// loseAll tells all handlers; to those that have ended it means nothing.
 func (c *heldClaim) loseAll() {
-	for _, t := range c.tasks() {
+	for _, t := range c.all {
 		t.lose(ErrLeaseLost)
 	}
 }
 
 // report hands in how a run ended.
 func (c *heldClaim) report(t *task, v verdict, took time.Duration) {
-	t.did = v
-	if v.err == nil {
-		c.r.OnEvent(Event{Claim: c.id, Job: t.job, Outcome: v.outcome, Took: took})
-	} else {
-		c.r.OnEvent(Event{Claim: c.id, Job: t.job, Err: v.err, Took: took})
-	}
+	t.did, t.took = v, took
 	c.done <- t
 }
 
@@ -128,7 +126,7 @@ func (c *heldClaim) report(t *task, v verdict, took time.Duration) {
 // the claim.
 func (c *heldClaim) reports() {
 	defer c.end()
-	for left := c.total; left > 0; {
+	for left := len(c.all); left > 0; {
 		tasks := []*task{<-c.done}
 		for more := true; more; {
 			select {
@@ -149,60 +147,5 @@ func (c *heldClaim) reports() {
 			t.lose(nil)
 			c.r.ended()
 		}
-	}
-}
-
-// send reports the runs of some jobs.
-func (c *heldClaim) send(tasks []*task) {
-	var outcomes []JobOutcome
-	var back []*task
-	plain := true
-	for _, t := range tasks {
-		switch {
-		case t.did.err != nil:
-			plain = false
-		case t.did.unget:
-			back = append(back, t)
-			plain = false
-		default:
-			outcomes = append(outcomes, JobOutcome{t.job.ID, t.did.outcome})
-			plain = plain && t.did.outcome.plain()
-		}
-	}
-	ctx := c.ctx
-	var results []Result
-	var err error
-	switch {
-	case len(outcomes) == 0:
-	case plain && len(outcomes) == c.total: // the whole claim in one small request
-		_, _, err = c.client.CompleteClaim(ctx, c.id, Outcome{})
-	default:
-		results, err = c.client.CompleteMany(ctx, c.id, outcomes)
-	}
-	if err != nil {
-		c.r.Logger.Error("cannot report outcomes; the jobs run again when their lease runs out", "claim_id", c.id, "jobs", len(outcomes), "error", err)
-		for _, o := range outcomes {
-			c.unreported(o.JobID, err)
-		}
-	}
-	for _, result := range results {
-		if err := result.Err(); err != nil {
-			c.unreported(result.JobID, err)
-		}
-	}
-	for _, t := range back {
-		if _, err := c.client.Release(ctx, t.job.ID, c.id, Unget, nil); err != nil {
-			c.r.Logger.Warn("cannot give back a job; it comes back when its lease runs out", "job_id", t.job.ID, "error", err)
-			c.unreported(t.job.ID, err)
-		}
-	}
-}
-
-func (c *heldClaim) unreported(id string, err error) {
-	c.mu.Lock()
-	t := c.held[id]
-	c.mu.Unlock()
-	if t != nil {
-		c.r.OnEvent(Event{Claim: c.id, Job: t.job, Err: err})
 	}
 }

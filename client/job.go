@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -115,7 +116,7 @@ func content(value jsontext.Value, b64 []byte) ([]byte, Kind, error) {
 	case value.Kind() == '"':
 		text, err := jsontext.AppendUnquote(nil, value)
 		if err != nil {
-			return nil, None, fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+			return nil, None, err
 		}
 		return text, Text, nil
 	}
@@ -127,7 +128,14 @@ func decodeJob(a answer) (*Job, error) {
 	if err := decode(a, &d); err != nil {
 		return nil, err
 	}
-	return d.job()
+	j, err := d.job()
+	if err == nil && j.ID == "" {
+		err = errors.New("a job without an id")
+	}
+	if err != nil {
+		return nil, a.unreadable(err)
+	}
+	return j, nil
 }
 
 // Job returns the document of a job. It includes everything that was acknowledged before the call. ErrNotFound when there is none, or it

@@ -3,31 +3,55 @@ package client
 import (
 	"errors"
 	"math/rand/v2"
+	"net/http"
+	"syscall"
 	"time"
 )
 
-// retryWait says whether a request that ended with err may be made again, and after how long. attempt counts from 0.
-func retryWait(err error, repeatable bool, attempt int) (wait time.Duration, again bool) {
+const (
+	firstWait = 20 * time.Millisecond
+	maxWait   = 2 * time.Second
+)
+
+// retryWait says whether a request that ended with err may be made again, and after how long. attempt counts from 0. With stubborn it is
+// repeated after failures of the server, too.
+func retryWait(err error, repeatable, stubborn bool, attempt int) (wait time.Duration, again bool) {
 	var refused *Error
+	var strange *strangeStatus
+	var asked time.Duration
 	switch {
 	case errors.As(err, &refused):
-		again = refused.Status == 429 || refused.Status == 503
-		if refused.Outcome != "not_stored" && !repeatable {
-			again = false
-		}
+		again = passing(refused.Status, repeatable, stubborn) && (repeatable || refused.Outcome == "not_stored")
+		asked = refused.RetryAfter
+	case errors.As(err, &strange):
+		again = passing(strange.status, repeatable, stubborn) && repeatable
+		asked = strange.retryAfter
 	case errors.Is(err, ErrUnavailable):
 		again = true
 	case errors.Is(err, ErrUnknown):
-		again = repeatable
+		again = repeatable && !errors.Is(err, ErrUnexpectedAnswer)
 	}
-	if !again {
-		return 0, false
+	return max(backoff(attempt), asked), again
+}
+
+// passing reports whether a status tells of something that may be over soon.
+func passing(status int, repeatable, stubborn bool) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return true
+	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
+		return repeatable
+	case http.StatusInternalServerError, http.StatusInsufficientStorage:
+		return stubborn
 	}
-	wait = backoff(attempt)
-	if refused != nil && refused.RetryAfter > wait {
-		wait = refused.RetryAfter
-	}
-	return wait, true
+	return false
+}
+
+// starting reports whether err says that the server is down or on its way up. What leases are left of then does not matter: before a
+// server hands out anything it gives every lease its full length again (#:grace), so that its absence costs no runner its jobs.
+func starting(err error) bool {
+	var refused *Error
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
 // backoff doubles from firstWait to maxWait, and takes between half and all of it, so that a fleet does not come back in step.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,9 @@ import (
 //
 // Its context ends when the lease is lost (cause ErrLeaseLost: another runner may have the job by now, and nothing is reported) or
 // when the worker has drained for too long (cause ErrDraining: the job is given back as if it had never been claimed, unless the handler
-// ends it without an error).
+// ends it without an error). It must return then: Run waits for it.
+//
+// A panic, and the end of its goroutine (runtime.Goexit, as by the FailNow of a test), are errors too.
 type Handler func(ctx context.Context, j *Job) (Outcome, error)
 
 var (
@@ -39,9 +43,11 @@ type Worker struct {
 	Types    []string // which jobs; empty: all
 	// Concurrency is how many handlers run at once; 0 stands for 1.
 	Concurrency int
-	// Batch bounds the jobs of one claim; 0 stands for Concurrency. Up to as many again are held in advance, so that handlers do not wait
-	// for claims.
+	// Batch bounds the jobs of one claim, up to 1000; 0 stands for Concurrency.
 	Batch int
+	// Prefetch is how many jobs are held in advance, so that handlers do not wait for claims; 0 stands for Batch, a negative number for
+	// none. A job held in advance waits here while another runner might have been free for it.
+	Prefetch int
 	// Lease is how long the server waits for a tickle; 0 stands for what the jobs were created with. Tickles come three times as often.
 	Lease time.Duration
 	// Wait is how long a claim waits for a job; 0 stands for 20 s.
@@ -50,12 +56,12 @@ type Worker struct {
 	DrainTimeout time.Duration
 	// Logger receives what goes wrong; nil drops it.
 	Logger *slog.Logger
-	// OnEvent, where given, is told what happens, from many goroutines.
+	// OnEvent, where given, is told what happens, from many goroutines. Reports wait for it.
 	OnEvent func(Event)
 }
 
-// Event is something that happened to a worker: a claim with Jobs, or the end of the run of one job. Err is why a run was not reported as
-// it ended.
+// Event is something that happened to a worker: a claim with Jobs or, once it has been reported, the end of the run of one job. Err is
+// why it was not reported as it ended: ErrLeaseLost, ErrDraining for a job that was given back, or what the report failed of.
 type Event struct {
 	Claim   string
 	Jobs    int // of a new claim; 0 for the end of a run
@@ -72,27 +78,11 @@ const (
 	reportTime = 10 * time.Second
 )
 
-// failure and delay are what handlers wrap their errors in.
-type (
-	failure struct{ error }
-	delay   struct {
-		error
-		after time.Duration
-	}
-)
-
-func (f failure) Unwrap() error { return f.error }
-func (d delay) Unwrap() error   { return d.error }
-
-// Fail makes err final: the job ends as failed, and does not run again.
-func Fail(err error) error { return failure{err} }
-
-// RetryAfter has the job run again after d, instead of its backoff, unless its attempts are used up.
-func RetryAfter(d time.Duration, err error) error { return delay{err, d} }
-
 // Run works until ctx ends, and then drains: it claims no more, gives back what was not begun, waits for the running handlers up to
-// DrainTimeout, and reports everything. It returns nil then; an error only when the worker is not set up right. A server that is down is
-// waited for.
+// DrainTimeout, and reports everything. It returns nil then. A server that is down is waited for; one that refuses the claim for good (as
+// malformed, say, or for a host that it does not serve) ends the work as ctx does, with that refusal as the error. Outcomes that
+// could not be reported are an error too, at the end, of which the first few are told; those of jobs whose lease was lost are not: they
+// run again, and OnEvent tells of them.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handler == nil {
 		return errors.New("run worker: Client and Handler must be given")
@@ -116,7 +106,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			}
 		})
 	}
-	r.claimUntil(ctx)
+	refused := r.claimUntil(ctx)
 	close(r.jobs)
 	patience := time.AfterFunc(r.DrainTimeout, func() { end(ErrDraining) })
 	defer patience.Stop()
@@ -124,7 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	last := time.AfterFunc(reportTime, endReports)
 	defer last.Stop()
 	r.held.Wait()
-	return nil
+	return errors.Join(refused, r.unreportedErr())
 }
 
 // running is a worker that runs.
@@ -134,11 +124,20 @@ type running struct {
 	reporting context.Context // of tickles and reports
 	jobs      chan *task      // to the handlers
 	held      sync.WaitGroup  // of claims
+	room      chan struct{}   // capacity 1: inHand has shrunk
+
+	// Of claimUntil and the claim that it has under way.
+	failures int // of claims, since the last success
+	most     int // jobs to claim: Batch, unless an answer was too large
 
 	mu     sync.Mutex
-	inHand int           // jobs claimed and not ended
-	room   chan struct{} // capacity 1: inHand has shrunk
+	inHand int     // jobs claimed and not ended
+	failed int     // outcomes that could not be reported
+	first  []error // of those, up to maxToldErrors
 }
+
+// maxToldErrors bounds the error of Run: a disk that is full for an hour has one for each job.
+const maxToldErrors = 10
 
 func (r *running) setDefaults() error {
 	r.Concurrency = max(r.Concurrency, 1)
@@ -146,6 +145,11 @@ func (r *running) setDefaults() error {
 		r.Batch = r.Concurrency
 	}
 	r.Batch = min(r.Batch, 1000)
+	r.most = r.Batch
+	if r.Prefetch == 0 {
+		r.Prefetch = r.Batch
+	}
+	r.Prefetch = max(r.Prefetch, 0)
 	if r.Wait <= 0 {
 		r.Wait = defaultWait
 	}
@@ -168,17 +172,23 @@ func (r *running) setDefaults() error {
 	return nil
 }
 
-// claimUntil claims until ctx ends, and gives back what no handler has begun by then.
-func (r *running) claimUntil(ctx context.Context) {
+// claimed is what came of a claim.
+type claimed struct {
+	tasks   []*task
+	refused error // for good
+}
+
+// claimUntil claims until ctx ends or the server refuses for good, and gives back what no handler has begun by then.
+func (r *running) claimUntil(ctx context.Context) (refused error) {
 	var tasks []*task // claimed, and not with a handler
-	claims := make(chan []*task)
-	claiming, failures := false, 0
+	claims := make(chan claimed)
+	claiming := false
 	claimCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	for ctx.Err() == nil {
-		if want := r.want(len(tasks)); want > 0 && !claiming {
+	for ctx.Err() == nil && refused == nil {
+		if want := r.want(); want > 0 && !claiming {
 			claiming = true
-			go func() { claims <- r.claim(claimCtx, want, &failures) }()
+			go func() { claims <- r.claim(claimCtx, want) }()
 		}
 		var next chan<- *task
 		var first *task
@@ -189,51 +199,83 @@ func (r *running) claimUntil(ctx context.Context) {
 		case next <- first:
 			tasks = tasks[1:]
 		case got := <-claims:
-			tasks, claiming = append(tasks, got...), false
+			tasks, refused, claiming = append(tasks, got.tasks...), got.refused, false
 		case <-r.room:
 		case <-ctx.Done():
 		}
 	}
 	stop()
 	if claiming {
-		tasks = append(tasks, <-claims...)
+		tasks = append(tasks, (<-claims).tasks...)
 	}
 	for _, t := range tasks {
 		t.claim.report(t, unget(), 0)
 	}
+	return refused
 }
 
-// want returns how many jobs to claim: a batch, when fewer than that are in advance of the handlers.
-func (r *running) want(waiting int) int {
-	if waiting >= r.Batch {
-		return 0
-	}
+// want returns how many jobs to claim: what the handlers and Prefetch have room for.
+func (r *running) want() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return min(r.Batch, r.Concurrency+r.Batch-r.inHand)
+	return min(r.most, r.Concurrency+r.Prefetch-r.inHand)
 }
 
 // claim claims once. While that fails it waits, longer each time.
-func (r *running) claim(ctx context.Context, want int, failures *int) []*task {
+func (r *running) claim(ctx context.Context, want int) claimed {
 	asked := time.Now()
 	got, err := r.Client.Claim(ctx, ClaimRequest{
 		RunnerID: r.RunnerID, Max: want, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: r.Wait,
 	})
 	if err != nil {
-		if ctx.Err() == nil {
-			r.Logger.WarnContext(ctx, "cannot claim; trying again", "error", err)
-			sleep(ctx, backoff(*failures))
-			*failures++
+		switch {
+		case ctx.Err() != nil:
+			return claimed{}
+		case refusedForGood(err):
+			return claimed{refused: fmt.Errorf("claim: %w", err)}
+		case errors.Is(err, errAnswerTooLarge):
+			// Histories and outputs do not count in what a claim may hand out. Half as many jobs have half of them; one always fits.
+			r.most = max(want/2, 1)
 		}
-		return nil
+		r.Logger.WarnContext(ctx, "cannot claim; trying again", "error", err)
+		sleep(ctx, backoff(r.failures))
+		r.failures++
+		return claimed{}
 	}
-	*failures = 0
+	r.failures, r.most = 0, min(2*r.most, r.Batch)
 	if got == nil || len(got.Jobs) == 0 {
+		return claimed{}
+	}
+	c := r.hold(got)
+	r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs), Took: time.Since(asked)})
+	return claimed{tasks: slices.Clone(c.all)}
+}
+
+// refusedForGood reports whether a claim that ended with err would always end so.
+func refusedForGood(err error) bool {
+	var refused *Error
+	if !errors.As(err, &refused) {
+		return errors.Is(err, ErrBadRequest) // it cannot even be sent
+	}
+	return refused.Status >= 400 && refused.Status < 500 && refused.Status != http.StatusRequestTimeout && refused.Status != http.StatusTooManyRequests
+}
+
+// unreported notes an outcome that could not be reported.
+func (r *running) unreported(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed++; len(r.first) < maxToldErrors {
+		r.first = append(r.first, err)
+	}
+}
+
+func (r *running) unreportedErr() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == 0 {
 		return nil
 	}
-	c := r.hold(got, asked)
-	r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs), Took: time.Since(asked)})
-	return c.tasks()
+	return fmt.Errorf("%d outcomes could not be reported, the first of them: %w", r.failed, errors.Join(r.first...))
 }
 
 func (r *running) ended() {
@@ -257,60 +299,28 @@ func (r *running) do(t *task) {
 	t.claim.report(t, r.judge(t, outcome, err), time.Since(began))
 }
 
-// call shields the worker from a panic in a handler.
+// call shields the worker from a handler that panics or ends its goroutine: it gets one of its own.
 func (r *running) call(t *task) (o Outcome, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
-		}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = errGoexit // which is all that is left behind then
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
+			}
+		}()
+		o, err = r.Handler(t.ctx, t.job)
 	}()
-	return r.Handler(t.ctx, t.job)
+	<-ended
+	return o, err
 }
+
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 func firstLines(text string, n int) string {
 	lines := strings.SplitN(text, "\n", n+1)
 	return strings.Join(lines[:min(n, len(lines))], "\n")
-}
-
-// verdict is what is to be reported of a run: an outcome, its giving back, or nothing because of err.
-type verdict struct {
-	outcome Outcome
-	unget   bool
-	err     error
-}
-
-func unget() verdict { return verdict{unget: true} }
-
-// judge turns what a handler returned into what is reported.
-func (r *running) judge(t *task, o Outcome, err error) verdict {
-	if cause := context.Cause(t.ctx); errors.Is(cause, ErrLeaseLost) {
-		return verdict{err: cause}
-	} else if err != nil && errors.Is(cause, ErrDraining) {
-		return unget()
-	}
-	var final failure
-	var later delay
-	switch {
-	case err == nil:
-	case errors.As(err, &final):
-		o.Code, o.Error = "failed", text(err)
-	case errors.As(err, &later):
-		ms := later.after.Milliseconds()
-		o.Code, o.Error, o.DelayMs = "retry", text(err), &ms
-	default:
-		o.Code, o.Error = "error", text(err)
-	}
-	return verdict{outcome: o}
-}
-
-// text is an error's text within the server's limit, and without what is not UTF-8.
-func text(err error) string {
-	const limit = 64 << 10
-	s := strings.ToValidUTF8(err.Error(), "\uFFFD")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	return s
 }
 
 func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
