@@ -1,0 +1,84 @@
+package ingest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// TestCut: what the store has on disk may leave the journal; starts go on from there, and a rebuild wants a base that reaches it.
+func TestCut(t *testing.T) {
+	dir := t.TempDir()
+	small := Options{Dir: dir, JournalRetain: 64 << 10, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
+	e, stop := startWith(t, small)
+	var last Receipt
+	for range 100 {
+		var err error
+		if last, err = e.Create(t.Context(), lines(100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.catchUp(t.Context(), last.Seq); err != nil {
+		t.Fatal(err)
+	}
+	base := filepath.Join(t.TempDir(), "base")
+	if err := e.store.Checkpoint(base); err != nil { // which flushes
+		t.Fatal(err)
+	}
+	e.cut(64 << 10)
+	if first := e.journal.First(); first == 1 || e.journal.Status().Bytes < 64<<10 {
+		t.Errorf("after a cut that retains 64 KiB the journal begins at %d and has %d bytes", first, e.journal.Status().Bytes)
+	}
+	e.cut(0)
+	first := e.journal.First()
+	if flushed := e.Stats().Flushed; first == 1 || first > flushed+1 || flushed < last.Seq {
+		t.Errorf("after a cut the journal begins at %d, and %d is flushed", first, flushed)
+	}
+	if _, err := e.Create(t.Context(), lines(7)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+
+	e, stop = startWith(t, small)
+	if totals := e.store.Totals(); totals.Counts[job.Pending] != 100*100+7 {
+		t.Errorf("after the cut and a restart: %+v", totals)
+	}
+	want := digestOfData(t, stop, dir)
+
+	if _, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {}); !errors.Is(err, journal.ErrCursor) || !strings.Contains(err.Error(), "next step") {
+		t.Errorf("rebuild from nothing where the journal was cut: %v", err)
+	}
+	if _, err := os.Stat(StoreDir(dir) + ".rebuild"); !os.IsNotExist(err) {
+		t.Errorf("the failed rebuild left its store: %v", err)
+	}
+	if _, err := Rebuild(t.Context(), dir, base, func(uint64, uint64) {}); err != nil {
+		t.Fatalf("rebuild from a base: %v", err)
+	}
+	if got := digestOfData(t, func() {}, dir); got != want {
+		t.Errorf("rebuilt from a base %s, before %s", got, want)
+	}
+}
+
+// digestOfData stops the engine and sums up the store after a replay of what it had not flushed.
+func digestOfData(t *testing.T, stop func(), dir string) string {
+	t.Helper()
+	stop()
+	e, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := e.replay(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return digest(t, e.store)
+}
