@@ -47,14 +47,14 @@ var sentinels = map[string]error{
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
 }
 
-// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable none that does
-// not leave things as they were.
+// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable only one
+// that says that nothing was stored.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
 		return e.Outcome == "unknown"
 	case ErrUnavailable:
-		return sentinels[e.Code] == target && e.Outcome != "unknown" && e.Outcome != "stored"
+		return sentinels[e.Code] == target && e.Outcome == "not_stored"
 	}
 	return sentinels[e.Code] == target && target != nil
 }

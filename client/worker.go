@@ -186,9 +186,11 @@ func (r *running) claimUntil(ctx context.Context) (refused error) {
 	claimCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	for ctx.Err() == nil && refused == nil {
-		if want := r.want(); want > 0 && !claiming {
-			claiming = true
-			go func() { claims <- r.claim(claimCtx, want) }()
+		if !claiming {
+			if want := r.want(); want > 0 {
+				claiming = true
+				go func() { claims <- r.claim(claimCtx, want) }()
+			}
 		}
 		var next chan<- *task
 		var first *task

@@ -1,0 +1,118 @@
+package client_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// lineStore stores what is posted to it; answer may spoil the answer of a body.
+type lineStore struct {
+	mu     sync.Mutex
+	stored map[string]int
+	spoil  map[string]reply // by body; with status 0 the body is stored, and the answer is lost
+}
+
+func (s *lineStore) client() *client.Client {
+	s.stored = map[string]int{}
+	f := &fake{answer: func(c call) reply {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		spoilt, bad := s.spoil[string(c.text)]
+		if bad && spoilt.status != 0 && spoilt.status != 502 {
+			return spoilt
+		}
+		s.stored[string(c.text)]++
+		if bad {
+			return spoilt
+		}
+		return reply{status: 201, body: fmt.Sprintf(`{"batch_id":"b","count":%d}`, bytes.Count(c.text, []byte("\n")))}
+	}}
+	return f.client(client.Options{})
+}
+
+func TestAddGoesOnWithoutDoubling(t *testing.T) {
+	const input = "a\nb\nc\n"
+	options := client.AddOptions{BodyBytes: 2, InFlight: 1}
+	add := func(t *testing.T, s *lineStore, c *client.Client, o client.AddOptions) (client.AddResult, error) {
+		t.Helper()
+		r, err := c.Add(t.Context(), strings.NewReader(input), o)
+		return r, err
+	}
+	for name, spoilt := range map[string]reply{"502 of a proxy": {status: 502, body: "<html>"}, "lost answer": lostAnswer} {
+		t.Run(name, func(t *testing.T) {
+			s := &lineStore{spoil: map[string]reply{"b\n": spoilt}}
+			c := s.client()
+			r, err := add(t, s, c, options)
+			if !errors.Is(err, client.ErrUnknown) || len(r.Unknown) != 1 || r.Bytes != 2 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			s.spoil = nil
+			o := options
+			o.Resume = &r
+			again, err := add(t, s, c, o)
+			if !errors.Is(err, client.ErrUnknown) || s.stored["b\n"] != 1 {
+				t.Fatalf("%+v, %v; stored %v", again, err, s.stored)
+			}
+			o.Resume, o.RepeatUnknown = &again, true
+			if r, err = add(t, s, c, o); err != nil || r.Bytes != 6 || r.Jobs != 3 || len(r.Unknown) != 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if want := map[string]int{"a\n": 1, "b\n": 2, "c\n": 1}; !reflect.DeepEqual(s.stored, want) {
+				t.Errorf("stored %v", s.stored)
+			}
+		})
+	}
+	t.Run("what a resumed Add does not reach is remembered", func(t *testing.T) {
+		s := &lineStore{}
+		c := s.client()
+		known := client.AddResult{
+			Unknown: []client.AddedBody{{Offset: 0, Bytes: 2}, {Offset: 4, Bytes: 2}},
+			Bodies:  []client.AddedBody{{Offset: 2, Bytes: 2, Added: client.Added{Count: 1}}},
+		}
+		o := options
+		o.Resume = &known
+		r, err := add(t, s, c, o)
+		if !errors.Is(err, client.ErrUnknown) || !reflect.DeepEqual(r.Unknown, known.Unknown) || !reflect.DeepEqual(r.Bodies, known.Bodies) || len(s.stored) != 0 {
+			t.Errorf("%+v, %v; stored %v", r, err, s.stored)
+		}
+	})
+	t.Run("a repeat that is refused leaves it unknown", func(t *testing.T) {
+		s := &lineStore{spoil: map[string]reply{"b\n": problem(400, "bad_request", "not_stored")}}
+		o := options
+		o.Resume, o.RepeatUnknown = &client.AddResult{Unknown: []client.AddedBody{{Offset: 2, Bytes: 2}}}, true
+		r, err := add(t, s, s.client(), o)
+		if !errors.Is(err, client.ErrBadRequest) || len(r.Unknown) != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("an error does not break off what is under way", func(t *testing.T) {
+		under, failed := make(chan struct{}), make(chan struct{})
+		f := &fake{answer: func(c call) reply {
+			if string(c.text) == "a\n" {
+				close(under)
+				<-failed
+				return reply{status: 201, body: `{"batch_id":"b","count":1}`}
+			}
+			<-under
+			defer close(failed)
+			return problem(400, "bad_request", "not_stored")
+		}}
+		r, err := f.client(client.Options{}).Add(t.Context(), strings.NewReader("a\nb\n"), client.AddOptions{BodyBytes: 2, InFlight: 2})
+		if !errors.Is(err, client.ErrBadRequest) || r.Bytes != 2 || len(r.Unknown) != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("an answer of no jobs is not believed", func(t *testing.T) {
+		f := inTurn(reply{status: 200, body: `{}`})
+		if _, err := f.client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, client.ErrUnknown) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// call is a request that a fake server got.
+type call struct {
+	method, route string // with {id} for a job's
+	id            string
+	text          []byte
+	body          map[string]any
+	at            time.Time
+}
+
+// reply is what a fake server does with a request: it answers with a status and a body, or breaks it off with err.
+type reply struct {
+	status int
+	body   string
+	header http.Header
+	err    error
+	after  time.Duration // less than 0: never
+	stream io.ReadCloser // instead of body
+}
+
+// fake is a server, in place of a transport, so that a test can run on a clock of its own and lose answers as it likes.
+type fake struct {
+	answer func(call) reply
+
+	mu    sync.Mutex
+	calls []call
+}
+
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := call{method: r.Method, route: r.URL.Path, at: time.Now()}
+	if parts := strings.Split(r.URL.Path, "/"); len(parts) == 4 && parts[1] == "jobs" {
+		c.route, c.id = "/jobs/{id}/"+parts[3], parts[2]
+	}
+	var err error
+	if c.text, err = io.ReadAll(r.Body); err != nil {
+		return nil, err
+	}
+	if r.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(c.text, &c.body); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	f.calls = append(f.calls, c)
+	f.mu.Unlock()
+	a := f.answer(c)
+	if a.after != 0 {
+		wait := time.NewTimer(a.after)
+		defer wait.Stop()
+		if a.after < 0 {
+			wait.Stop()
+		}
+		select {
+		case <-wait.C:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	if a.stream == nil {
+		a.stream = io.NopCloser(strings.NewReader(a.body))
+	}
+	return &http.Response{
+		StatusCode: a.status, Status: fmt.Sprint(a.status, " ", http.StatusText(a.status)), Header: a.header, Body: a.stream, ContentLength: -1, Request: r,
+	}, nil
+}
+
+// to returns what came to a route.
+func (f *fake) to(route string) (list []call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if c.route == route {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (f *fake) client(o client.Options) *client.Client {
+	o.HTTP = &http.Client{Transport: f}
+	return client.New("http://fake", o)
+}
+
+// inTurn answers each request with the next reply, the last one again and again.
+func inTurn(replies ...reply) *fake {
+	var mu sync.Mutex
+	return &fake{answer: func(call) reply {
+		mu.Lock()
+		defer mu.Unlock()
+		r := replies[0]
+		if len(replies) > 1 {
+			replies = replies[1:]
+		}
+		return r
+	}}
+}
+
+func problem(status int, code, outcome string) reply {
+	return reply{status: status, body: fmt.Sprintf(`{"status":%d,"code":%q,"detail":"…","outcome":%q}`, status, code, outcome)}
+}
+
+// refusedConnection is what a transport returns when nobody listens.
+var refusedConnection = reply{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
+
+var lostAnswer = reply{err: io.ErrUnexpectedEOF}
+
+func testID(n int) string { return job.NewID(1_700_000_000_000, 1, n).String() }
+
+const testClaim = "018bcfe5-6800-7000-8000-0000000000c1"
+
+// handOut is a claim's answer of n jobs with a lease.
+func handOut(n int, lease time.Duration) reply {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `,{"job_id":%q,"status":"active"}`, testID(i))
+	}
+	return reply{status: 200, body: fmt.Sprintf(`{"claim_id":%q,"lease_ms":%d,"jobs":[%s]}`, testClaim, lease.Milliseconds(), strings.TrimPrefix(b.String(), ","))}
+}
+
+// nothing is a claim's answer when there is nothing; the wait is over then.
+func nothing(c call) reply {
+	ms, _ := c.body["wait_ms"].(float64)
+	return reply{status: 204, after: time.Duration(ms)*time.Millisecond + time.Millisecond}
+}
+
+// completed answers a bulk complete as a server that holds everything.
+func completed(c call) reply {
+	var results []string
+	outcomes, _ := c.body["outcomes"].([]any)
+	for _, o := range outcomes {
+		results = append(results, fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, o.(map[string]any)["job_id"]))
+	}
+	return reply{status: 200, body: fmt.Sprintf(`{"ended":1,"results":[%s]}`, strings.Join(results, ","))}
+}
+
+// once has a claim answered with a reply the first time, and with nothing from then on.
+func once(first reply) func(call) reply {
+	var done bool
+	return func(c call) reply {
+		if done {
+			return nothing(c)
+		}
+		done = true
+		return first
+	}
+}
+
+// runner is a fake server by route. What is not given goes well.
+func runner(t *testing.T, routes map[string]func(call) reply) *fake {
+	return &fake{answer: func(c call) reply {
+		if answer := routes[c.route]; answer != nil {
+			return answer(c)
+		}
+		switch c.route {
+		case "/jobs/claim":
+			return nothing(c)
+		case "/jobs/tickle":
+			return reply{status: 200, body: `{"held":1,"lost":[]}`}
+		case "/jobs/complete":
+			return completed(c)
+		case "/jobs/{id}/release":
+			return reply{status: 200, body: fmt.Sprintf(`{"job_id":%q,"status":"pending"}`, c.id)}
+		}
+		t.Errorf("an unexpected request: %s %s", c.method, c.route)
+		return reply{status: 404}
+	}}
+}

@@ -1,0 +1,186 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// What is safe to repeat is repeated after what may be over soon.
+func TestRepeatingReadsAndClaims(t *testing.T) {
+	for name, first := range map[string]reply{
+		"lost answer": lostAnswer, "connection refused": refusedConnection, "no answer in time": {after: -1},
+		"502": {status: 502}, "503": {status: 503}, "504": {status: 504}, "429": {status: 429}, "408": problem(408, "body_too_slow", "not_stored"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := inTurn(first, reply{status: 204})
+				claim, err := f.client(client.Options{RetryFor: time.Minute}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
+				if claim != nil || err != nil || len(f.calls) != 2 {
+					t.Errorf("%v, %v after %d requests", claim, err, len(f.calls))
+				}
+			})
+		})
+	}
+	for name, only := range map[string]reply{"500": problem(500, "internal", "unknown"), "507": problem(507, "disk_full", "not_stored"), "404 of a proxy": {status: 404}} {
+		t.Run(name+" is not repeated", func(t *testing.T) {
+			f := inTurn(only)
+			_, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
+			if err == nil || len(f.calls) != 1 {
+				t.Errorf("%v after %d requests", err, len(f.calls))
+			}
+		})
+	}
+	t.Run("a read's lost answer leaves nothing unknown", func(t *testing.T) {
+		f := inTurn(lostAnswer)
+		_, err := f.client(client.Options{RetryFor: -1}).Job(t.Context(), testID(0))
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
+			t.Error(err)
+		}
+	})
+	t.Run("a change without a claim is not repeated", func(t *testing.T) {
+		f := inTurn(lostAnswer)
+		_, err := f.client(client.Options{}).Complete(t.Context(), testID(0), "", client.Outcome{})
+		if !errors.Is(err, client.ErrUnknown) || len(f.calls) != 1 {
+			t.Errorf("%v after %d requests", err, len(f.calls))
+		}
+	})
+	t.Run("Retry-After is kept to", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			busy := problem(429, "overloaded", "not_stored")
+			busy.header = http.Header{"Retry-After": {"7"}}
+			f, began := inTurn(busy, reply{status: 204}), time.Now()
+			if _, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"}); err != nil || time.Since(began) != 7*time.Second {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		})
+	})
+}
+
+// dripping is a body that comes a byte at a time, and then ends.
+type dripping struct {
+	left  int
+	every time.Duration
+}
+
+func (d *dripping) Read(p []byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	d.left--
+	time.Sleep(d.every)
+	p[0] = ' '
+	if d.left == 0 {
+		p[0] = '0'
+	}
+	return 1, nil
+}
+func (d *dripping) Close() error { return nil }
+
+func TestTimeoutOfATry(t *testing.T) {
+	took := func(t *testing.T, ask func(c *client.Client) error, o client.Options) (took time.Duration, err error) {
+		synctest.Test(t, func(t *testing.T) {
+			o.RetryFor = -1
+			began := time.Now()
+			err = ask(inTurn(reply{after: -1}).client(o))
+			took = time.Since(began)
+		})
+		return took, err
+	}
+	ping := func(c *client.Client) error { return c.Ping(context.Background()) }
+	t.Run("30 s by default", func(t *testing.T) {
+		if d, err := took(t, ping, client.Options{}); d != 30*time.Second || !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.Canceled) {
+			t.Errorf("%v after %v", err, d)
+		}
+	})
+	t.Run("as asked for", func(t *testing.T) {
+		if d, err := took(t, ping, client.Options{Timeout: time.Second}); d != time.Second || err == nil {
+			t.Errorf("%v after %v", err, d)
+		}
+	})
+	t.Run("a claim's wait comes on top", func(t *testing.T) {
+		claim := func(c *client.Client) error {
+			_, err := c.Claim(context.Background(), client.ClaimRequest{RunnerID: "r", Wait: 20 * time.Second})
+			return err
+		}
+		d, err := took(t, claim, client.Options{})
+		if d < 50*time.Second || d > 51*time.Second || err == nil {
+			t.Errorf("%v after %v", err, d)
+		}
+	})
+	t.Run("and the time of a long body", func(t *testing.T) {
+		add := func(c *client.Client) error {
+			_, err := c.AddLines(context.Background(), make([]byte, 2<<20), client.AddOptions{})
+			return err
+		}
+		if d, err := took(t, add, client.Options{}); d != 38*time.Second || !errors.Is(err, client.ErrUnknown) {
+			t.Errorf("%v after %v", err, d)
+		}
+	})
+	t.Run("an answer that keeps coming is waited for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := inTurn(reply{status: 200, stream: &dripping{left: 10, every: 20 * time.Second}})
+			if err := f.client(client.Options{RetryFor: -1}).Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+func TestAnswersThatAreTooLarge(t *testing.T) {
+	f := inTurn(reply{status: 200, stream: endless{}})
+	_, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000})
+	if !errors.Is(err, client.ErrUnexpectedAnswer) || errors.Is(err, client.ErrUnknown) || len(f.calls) != 1 {
+		t.Errorf("%v after %d requests: each may have handed out jobs", err, len(f.calls))
+	}
+	if n := f.calls[0].body["max_bytes"]; n != 8.0*(1<<20) {
+		t.Errorf("asked for max_bytes %v", n)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	f := inTurn(reply{status: 302, header: http.Header{"Location": {"http://elsewhere/"}}})
+	err := f.client(client.Options{}).Ping(t.Context())
+	if !errors.Is(err, client.ErrUnexpectedAnswer) || len(f.calls) != 1 {
+		t.Errorf("%v after %d requests", err, len(f.calls))
+	}
+}
+
+// Every code that the API's document lists has a sentinel, or is known to have none.
+func TestCodesHaveSentinels(t *testing.T) {
+	all := []error{
+		client.ErrBadRequest, client.ErrNotFound, client.ErrNotActive, client.ErrClaimLost, client.ErrOutcomeDiffers, client.ErrRunnerDiffers,
+		client.ErrTooLarge, client.ErrForbidden, client.ErrOverloaded, client.ErrUnavailable,
+	}
+	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true}
+	doc, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| \d{3} \| .*$`).FindAllString(string(doc), -1) {
+		for _, m := range regexp.MustCompile("`([a-z]+_[a-z_]+|internal|overloaded)`").FindAllStringSubmatch(row, -1) {
+			codes++
+			found := 0
+			for _, sentinel := range all {
+				if errors.Is(&client.Error{Code: m[1], Outcome: "not_stored"}, sentinel) {
+					found++
+				}
+			}
+			if want := 1; found != want && !without[m[1]] || without[m[1]] && found != 0 {
+				t.Errorf("%s has %d sentinels", m[1], found)
+			}
+		}
+	}
+	if codes < 20 {
+		t.Errorf("found %d codes in the document", codes)
+	}
+}
