@@ -277,7 +277,7 @@ func (r *running) unreportedErr() error {
 	if r.failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d outcomes could not be reported, the first of them: %w", r.failed, errors.Join(r.first...))
+	return fmt.Errorf("outcomes that could not be reported: %d; the first of them: %w", r.failed, errors.Join(r.first...))
 }
 
 func (r *running) ended() {
