@@ -18,7 +18,7 @@ var (
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server takes no more for now")
 	ErrUnavailable      = errors.New("the server cannot be reached or does not serve now; nothing was stored")
-	ErrUnknown          = errors.New("the answer was lost: whether it was stored is unknown")
+	ErrUnknown          = errors.New("no answer tells whether it was stored")
 	ErrUnexpectedAnswer = errors.New("the answer is not one of a Daybook server")
 )
 

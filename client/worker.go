@@ -50,7 +50,7 @@ type Worker struct {
 	Prefetch int
 	// Lease is how long the server waits for a tickle; 0 stands for what the jobs were created with. Tickles come three times as often.
 	Lease time.Duration
-	// Wait is how long a claim waits for a job; 0 stands for 20 s.
+	// Wait is how long a claim waits for a job, at most a minute; 0 stands for 20 s.
 	Wait time.Duration
 	// DrainTimeout is how long running handlers may go on after Run's context has ended; 0 stands for 30 s.
 	DrainTimeout time.Duration
