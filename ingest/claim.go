@@ -19,6 +19,8 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 		return store.Claimed{}, nil, Receipt{}, err
 	}
 	var over <-chan time.Time
+	var wake wakeup
+	defer func() { e.passOn(wake) }()
 	for {
 		available, err := e.available(ctx, &c)
 		if err != nil {
@@ -42,7 +44,8 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 			defer timer.Stop()
 			over = timer.C
 		}
-		if again, err := e.wait(ctx, &c, over); !again {
+		e.passOn(wake)
+		if wake, err = e.wait(ctx, &c, over); err != nil || !wake.again {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
 	}
@@ -72,28 +75,46 @@ func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	return e.store.Available(c.Clients, c.Types), nil
 }
 
-// wait parks a claim until there may be a job (again is true), its time is over, or its caller has gone.
-func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (again bool, err error) {
+// wakeup is why a claim no longer waits: again says that there may be a job; woken, that it was told of one, in queue.
+type wakeup struct {
+	again, woken bool
+	queue        space
+}
+
+// passOn tells the next in line of a job that a claim was told of and left: it may have taken another, found itself forestalled, or
+// ended otherwise. Without this the job would lie while those who want it wait.
+func (e *Engine) passOn(w wakeup) {
+	if w.woken && e.store.Available([]string{w.queue.client}, []string{w.queue.typ}) {
+		e.lot.wake(w.queue.client, w.queue.typ, 1)
+	}
+}
+
+// wait parks a claim until there may be a job, its time is over, or its caller has gone.
+func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (w wakeup, err error) {
 	p := e.lot.park(c.Clients, c.Types)
 	if p == nil {
 		if err := e.accepting(); err != nil {
-			return false, err
+			return w, err
 		}
-		return false, ErrTooManyParked
+		return w, ErrTooManyParked
 	}
-	defer func() { e.lot.leave(p, again) }()
+	defer func() {
+		if at, woken := e.lot.leave(p); woken {
+			w.woken, w.queue = true, at
+		}
+	}()
 	if e.store.Available(c.Clients, c.Types) { // it came between the look and the parking
-		return true, nil
+		return wakeup{again: true}, nil
 	}
 	select {
-	case _, open := <-p.woken:
+	case at, open := <-p.woken:
 		if !open {
-			return false, ErrClosed
+			return w, ErrClosed
 		}
-		return true, nil
+		return wakeup{again: true, woken: true, queue: at}, nil
 	case <-over:
-		return false, nil
+		return w, nil
 	case <-ctx.Done():
-		return false, errors.Join(ErrNotStored, ctx.Err())
+		return w, errors.Join(ErrNotStored, ctx.Err())
 	}
 }

@@ -59,6 +59,7 @@ type Engine struct {
 	graces     atomic.Uint64
 	overloaded atomic.Uint64
 	committing atomic.Int64 // when the running commit began, unix ns; 0: none runs
+	failing    atomic.Int64 // when the store's failing was last said, unix ns
 	diskFree   atomic.Uint64
 	diskLow    atomic.Bool
 
@@ -100,6 +101,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Store.Fatalf = func(format string, args ...any) { o.Fatal("store: " + fmt.Sprintf(format, args...)) }
 	}
 	o.Store.Flushed = func() { signal(e.flushed) }
+	o.Store.Failing = e.storeFailing
 
 	// The journal judges its tail by the store's cursor, so the store comes first; the lock keeps both to one process.
 	if e.lock, err = Lock(o.Dir); err != nil {
@@ -172,6 +174,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		}
 	})
 	parts.Go(func() { e.keepTime(ctx) })
+	parts.Go(func() { e.ungetStrays(ctx) })
 	parts.Go(func() { e.maintain(ctx) })
 	parts.Go(func() { e.watchDisk(ctx) })
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
@@ -216,19 +219,38 @@ func (e *Engine) refuse(err error) {
 	}
 }
 
-// accepting is nil while changes are taken.
-func (e *Engine) accepting() error { return e.state.Load().err }
+// accepting is nil while requests are taken.
+func (e *Engine) accepting() error {
+	if err := e.state.Load().err; err != nil {
+		return err
+	}
+	if began := e.committing.Load(); began != 0 && time.Since(time.Unix(0, began)) > maxCommitTime {
+		return fmt.Errorf("%w: the store has not taken a commit since %v; is its disk full?", ErrStale, time.Unix(0, began).Format(time.TimeOnly))
+	}
+	return nil
+}
 
 // Ready is nil when the replay is done and the journal accepts; else the reason.
 func (e *Engine) Ready() error {
 	if err := e.accepting(); err != nil {
 		return err
 	}
-	if began := e.committing.Load(); began != 0 && time.Since(time.Unix(0, began)) > maxCommitTime {
-		return fmt.Errorf("the store has not taken a commit since %v: is its disk full?", time.Unix(0, began).Format(time.TimeOnly))
-	}
 	return e.journal.Health()
 }
+
+// storeFailing is told of each write that Pebble failed to do in the background and will try again at once: it is slowed down, and said
+// now and then.
+func (e *Engine) storeFailing(err error) {
+	if last := e.failing.Load(); time.Since(time.Unix(0, last)) > sayFailing && e.failing.CompareAndSwap(last, time.Now().UnixNano()) {
+		e.log.Error("the store cannot write; trying again", "error", err)
+	}
+	time.Sleep(slowFailing)
+}
+
+const (
+	sayFailing  = 10 * time.Second
+	slowFailing = 100 * time.Millisecond
+)
 
 // maxCommitTime is when a commit counts as blocked: Pebble on a full disk returns no error but waits.
 const maxCommitTime = 5 * time.Second

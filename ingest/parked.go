@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/daybookq/daybook/job"
@@ -20,13 +21,15 @@ type lot struct {
 // space is what a parked claim waits for: the jobs of a client and type; empty is any.
 type space struct{ client, typ string }
 
-// maxSpaces bounds the lists that one claim stands in. One that names more pairs waits for any job of its clients and looks again.
-const maxSpaces = 1000
+// maxSpaces bounds the lists that one claim stands in, since a hundred thousand may be parked. One that names more pairs stands among
+// those who wait for any job, and is passed over by what it does not want.
+const maxSpaces = 16
 
 type parked struct {
-	ticket uint64
-	woken  chan space // capacity 1: the queue that has jobs; closed when the lot closes
-	places map[space]*list.Element
+	ticket         uint64
+	clients, types []string   // what it wants; empty: all
+	woken          chan space // capacity 1: the queue that has jobs; closed when the lot closes
+	places         map[space]*list.Element
 }
 
 func newLot() *lot { return &lot{spaces: map[space]*list.List{}} }
@@ -34,11 +37,15 @@ func newLot() *lot { return &lot{spaces: map[space]*list.List{}} }
 // park adds a claim; nil when the lot is full or closed. It must leave again.
 func (l *lot) park(clients, types []string) *parked {
 	any := []string{""}
+	p := &parked{clients: clients, types: types, woken: make(chan space, 1), places: map[space]*list.Element{}}
 	if len(clients) == 0 {
 		clients = any
 	}
-	if len(types) == 0 || len(clients)*len(types) > maxSpaces {
+	if len(types) == 0 {
 		types = any
+	}
+	if len(clients)*len(types) > maxSpaces {
+		clients, types = any, any
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +54,7 @@ func (l *lot) park(clients, types []string) *parked {
 	}
 	l.n++
 	l.ticket++
-	p := &parked{ticket: l.ticket, woken: make(chan space, 1), places: map[space]*list.Element{}}
+	p.ticket = l.ticket
 	for _, c := range clients {
 		for _, t := range types {
 			at := space{c, t}
@@ -63,20 +70,17 @@ func (l *lot) park(clients, types []string) *parked {
 	return p
 }
 
-// leave takes p out. A wake that it did not use goes to the next in line.
-func (l *lot) leave(p *parked, used bool) {
+// leave takes p out, and returns the queue for which it was woken meanwhile, if it was and has not heard of it.
+func (l *lot) leave(p *parked) (at space, woken bool) {
 	l.mu.Lock()
 	l.remove(p)
 	l.n--
 	l.mu.Unlock()
-	if !used {
-		select {
-		case at, open := <-p.woken:
-			if open {
-				l.wake(at.client, at.typ, 1)
-			}
-		default:
-		}
+	select {
+	case at, woken = <-p.woken:
+		return at, woken
+	default:
+		return space{}, false
 	}
 }
 
@@ -97,10 +101,8 @@ func (l *lot) wake(client, typ string, n int64) {
 	for ; n > 0 && l.n > 0; n-- {
 		var first *parked
 		for _, at := range [...]space{{client, typ}, {client, ""}, {"", typ}, {"", ""}} {
-			if line := l.spaces[at]; line != nil {
-				if p := line.Front().Value.(*parked); first == nil || p.ticket < first.ticket {
-					first = p
-				}
+			if p := l.firstIn(at, client, typ); p != nil && (first == nil || p.ticket < first.ticket) {
+				first = p
 			}
 		}
 		if first == nil {
@@ -109,6 +111,24 @@ func (l *lot) wake(client, typ string, n int64) {
 		l.remove(first)
 		first.woken <- space{client, typ}
 	}
+}
+
+// firstIn returns the first of a list who wants the jobs of a queue.
+func (l *lot) firstIn(at space, client, typ string) *parked {
+	line := l.spaces[at]
+	if line == nil {
+		return nil
+	}
+	for element := line.Front(); element != nil; element = element.Next() {
+		if p := element.Value.(*parked); p.wants(client, typ) {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *parked) wants(client, typ string) bool {
+	return (len(p.clients) == 0 || slices.Contains(p.clients, client)) && (len(p.types) == 0 || slices.Contains(p.types, typ))
 }
 
 // size returns how many claims are parked.

@@ -98,10 +98,18 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (Receipt, error) {
 	}
 }
 
-// decide journals a control command and returns what Apply decided.
+// laneOf returns the lane of a command: what is large waits for its turn behind what is small.
+func laneOf(cmd job.Command) journal.Lane {
+	if c, ok := cmd.(job.Complete); ok && bulky(&c) {
+		return journal.Bulk
+	}
+	return journal.Control
+}
+
+// decide journals a command and returns what Apply decided.
 func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
-	if err := e.propose(ctx, journal.Control, cmd, w); err != nil {
+	if err := e.propose(ctx, laneOf(cmd), cmd, w); err != nil {
 		return nil, Receipt{}, err
 	}
 	select {
@@ -129,16 +137,23 @@ func (e *Engine) giveBack(result store.Result) {
 	signal(e.stray)
 }
 
-// ungetStrays proposes to give back all that giveBack was told of.
+// ungetStrays proposes to give back what giveBack is told of, until ctx is done.
 func (e *Engine) ungetStrays(ctx context.Context) {
-	e.strayMu.Lock()
-	strays := e.strays
-	e.strays = nil
-	e.strayMu.Unlock()
-	for _, id := range strays {
-		cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
-		if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
-			e.log.Warn("cannot give back a claim whose caller hung up; its lease will", "claim_id", id.String(), "error", err)
+	for {
+		select {
+		case <-e.stray:
+		case <-ctx.Done():
+			return
+		}
+		e.strayMu.Lock()
+		strays := e.strays
+		e.strays = nil
+		e.strayMu.Unlock()
+		for _, id := range strays {
+			cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+			if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
+				e.log.Warn("cannot give back a claim whose caller hung up; its lease will", "claim_id", id.String(), "error", err)
+			}
 		}
 	}
 }

@@ -41,10 +41,7 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 		return Rebuilt{}, errors.Join(fmt.Errorf("rebuild store: %w", err), os.RemoveAll(fresh))
 	}
 	if _, err := os.Stat(StoreDir(data)); err == nil {
-		result.Kept = fmt.Sprintf("%s.before-%d", StoreDir(data), result.Cursor)
-		if err := os.RemoveAll(result.Kept); err != nil {
-			return Rebuilt{}, fmt.Errorf("clear %s: %w", result.Kept, err)
-		}
+		result.Kept = unused(fmt.Sprintf("%s.before-%d", StoreDir(data), result.Cursor))
 		if err := os.Rename(StoreDir(data), result.Kept); err != nil {
 			return Rebuilt{}, fmt.Errorf("keep the old store: %w", err)
 		}
@@ -53,6 +50,17 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 		return Rebuilt{}, fmt.Errorf("put the new store in place: %w", err)
 	}
 	return result, syncDir(data)
+}
+
+// unused returns path, or path with a number, such that nothing has that name: an earlier rebuild may have kept its store there.
+func unused(path string) string {
+	free := path
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(free); os.IsNotExist(err) {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d", path, n)
+	}
 }
 
 func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq, last uint64)) (result Rebuilt, err error) {

@@ -12,36 +12,111 @@ const (
 	tickEvery = 50 * time.Millisecond
 	// maxSleep bounds a sleep of the timer: the journal's clock may run at double speed, and being late must be noticed.
 	maxSleep = time.Second
-	// late is how much longer than asked a sleep must take to say that the process, or the machine, stood still. Runners could
+	// late is how much longer than asked something must take to say that the process stood still, or the journal was down. Runners could
 	// not tickle then, so all leases begin anew.
 	late = 2 * time.Second
 )
 
-// keepTime proposes what time brings: ticks when something is due, a grace when the process stood still, and the giving back of
-// claims whose callers hung up.
+// keepTime proposes what time brings: ticks when something is due, and a grace when runners could not tickle for a while, because the
+// process stood still or the journal did not take what they told. A grace goes before the next tick.
 func (e *Engine) keepTime(ctx context.Context) {
+	k := timekeeper{e: e}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		sleep, asleep := e.untilDue(), time.Now()
+		sleep := k.sleep()
+		awake := time.Now().Add(sleep)
 		timer.Reset(sleep)
 		select {
 		case <-timer.C:
-			if time.Since(asleep) > sleep+late {
-				e.grace(ctx, time.Since(asleep)-sleep)
-			}
 		case <-e.due:
-			continue
-		case <-e.stray:
-			e.ungetStrays(ctx)
-			continue
 		case <-ctx.Done():
 			return
 		}
-		if e.untilDue() == 0 && e.accepting() == nil {
-			e.tick(ctx)
-		}
+		k.turn(ctx, awake)
 	}
+}
+
+// timekeeper is the state of keepTime.
+type timekeeper struct {
+	e      *Engine
+	ticked time.Time // when the last tick was done
+	more   bool      // it left something due
+	down   time.Time // since when the journal does not take what it is given; zero when it does
+	owed   bool      // a grace
+}
+
+// sleep returns for how long there is nothing to do.
+func (k *timekeeper) sleep() time.Duration {
+	d := k.e.untilDue()
+	if !k.more {
+		d = max(d, tickEvery-time.Since(k.ticked))
+	}
+	return min(d, maxSleep)
+}
+
+// turn does what there is to do, after a sleep that should have ended at awake or before.
+func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
+	e := k.e
+	asOf, now := e.journal.Now(), time.Now()
+	if now.Sub(awake) > late {
+		k.owed = true
+		e.log.Warn("the process stood still; all leases begin anew", "for", now.Sub(awake))
+	}
+	if e.journal.Health() != nil {
+		if k.down.IsZero() {
+			k.down = now
+		}
+		return
+	}
+	if !k.down.IsZero() {
+		if down := now.Sub(k.down); down > late {
+			k.owed = true
+			e.log.Warn("the journal takes commands again; all leases begin anew", "after", down)
+		}
+		k.down = time.Time{}
+	}
+	if e.accepting() != nil {
+		return
+	}
+	if k.owed && !k.grace(ctx) {
+		return
+	}
+	if e.untilDue() == 0 && (k.more || time.Since(k.ticked) >= tickEvery) {
+		k.tick(ctx, asOf)
+	}
+}
+
+// tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood.
+func (k *timekeeper) tick(ctx context.Context, asOf int64) {
+	began := time.Now()
+	k.e.ticks.Add(1)
+	_, _, err := k.e.decide(ctx, job.Tick{AsOf: asOf})
+	k.ticked = time.Now()
+	k.more = err == nil && k.e.untilDue() == 0
+	if k.ticked.Sub(began) > late { // stopped, or a disk that did not answer: nobody else was heard either
+		k.owed = true
+	}
+	if err != nil && ctx.Err() == nil {
+		k.e.log.Warn("cannot tick; trying again", "error", err)
+		pause(ctx, maxSleep)
+	}
+}
+
+func (k *timekeeper) grace(ctx context.Context) (given bool) {
+	if k.e.store.Totals().Counts[job.Active] == 0 {
+		k.owed = false
+		return true
+	}
+	k.e.graces.Add(1)
+	if _, _, err := k.e.decide(ctx, job.Grace{}); err != nil {
+		if ctx.Err() == nil {
+			k.e.log.Warn("cannot give grace; trying again", "error", err)
+		}
+		return false
+	}
+	k.owed = false
+	return true
 }
 
 // untilDue returns how long to sleep: 0 when a timer row is due.
@@ -51,29 +126,6 @@ func (e *Engine) untilDue() time.Duration {
 		return maxSleep
 	}
 	return min(max(time.Duration(at-e.journal.Now())*time.Millisecond, 0), maxSleep)
-}
-
-func (e *Engine) tick(ctx context.Context) {
-	e.ticks.Add(1)
-	if _, _, err := e.decide(ctx, job.Tick{}); err != nil && ctx.Err() == nil {
-		e.log.Warn("cannot tick; trying again", "error", err)
-		pause(ctx, maxSleep)
-		return
-	}
-	if e.untilDue() > 0 {
-		pause(ctx, tickEvery)
-	}
-}
-
-func (e *Engine) grace(ctx context.Context, stood time.Duration) {
-	if e.accepting() != nil || e.store.Totals().Counts[job.Active] == 0 {
-		return
-	}
-	e.graces.Add(1)
-	e.log.Warn("the process stood still; all leases begin anew", "for", stood)
-	if _, _, err := e.decide(ctx, job.Grace{}); err != nil && ctx.Err() == nil {
-		e.log.Warn("cannot give grace; leases may run out early", "error", err)
-	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

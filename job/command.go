@@ -40,7 +40,7 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 	case "pause", "resume":
 		cmd = decodePause(&r, verb == "pause")
 	case "tick":
-		cmd = decodeBare(&r, Tick{})
+		cmd = decodeTick(&r)
 	case "grace":
 		cmd = decodeBare(&r, Grace{})
 	case "mark":
@@ -375,7 +375,11 @@ func decodePause(r *fieldReader, paused bool) Command {
 
 // Tick lets what is due at its time happen: deferred jobs become pending, claims without a tickle are abandoned, jobs past
 // their retention are purged. One tick does a bounded share; another follows while something is left.
-type Tick struct{}
+type Tick struct {
+	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that is stopped
+	// between making a tick and writing it must not let leases run out in which nobody could tickle.
+	AsOf int64
+}
 
 // Grace gives every lease its full length again, because time passed in which nobody could tickle.
 type Grace struct{}
@@ -391,7 +395,11 @@ func (Grace) Verb() string    { return "grace" }
 func (Mark) Verb() string     { return "mark" }
 func (SetLevel) Verb() string { return "level" }
 
-func (Tick) Encode() (fieldText, body []byte)  { return nil, nil }
+func (t Tick) Encode() (fieldText, body []byte) {
+	var f fields
+	f.int("as_of", t.AsOf)
+	return f, nil
+}
 func (Grace) Encode() (fieldText, body []byte) { return nil, nil }
 func (Mark) Encode() (fieldText, body []byte)  { return nil, nil }
 func (l SetLevel) Encode() (fieldText, body []byte) {
@@ -405,6 +413,18 @@ func decodeBare(r *fieldReader, cmd Command) Command {
 		r.unknown(key)
 	}
 	return cmd
+}
+
+func decodeTick(r *fieldReader) Command {
+	var t Tick
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		if key != "as_of" {
+			r.unknown(key)
+			continue
+		}
+		t.AsOf = r.int(key, raw, 1, MaxTimeMs)
+	}
+	return t
 }
 
 func decodeLevel(r *fieldReader) Command {

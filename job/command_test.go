@@ -44,12 +44,13 @@ func commands() map[string]Command {
 			{ID: at(3), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte{}}},
 			{ID: at(4), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: JSON, Output: []byte(`{"a":1}`)}},
 		}},
-		"pause":  Pause{Client: "acme", Type: "resize", Paused: true},
-		"resume": Pause{Client: "acme", Type: "resize"},
-		"tick":   Tick{},
-		"grace":  Grace{},
-		"mark":   Mark{},
-		"level":  SetLevel{Level: 1},
+		"pause":      Pause{Client: "acme", Type: "resize", Paused: true},
+		"resume":     Pause{Client: "acme", Type: "resize"},
+		"tick":       Tick{},
+		"tick-as-of": Tick{AsOf: 1670273606123},
+		"grace":      Grace{},
+		"mark":       Mark{},
+		"level":      SetLevel{Level: 1},
 	}
 }
 

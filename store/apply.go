@@ -33,10 +33,13 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	case job.Pause:
 		result = s.pause(cmd)
 	case job.Tick:
-		s.tick()
+		s.tick(cmd)
 	case job.Grace:
 		s.meta.graceAt = s.now
 	case job.SetLevel:
+		if cmd.Level > job.Level {
+			fail("raise level", fmt.Errorf("level %d, and this program knows %d: %w", cmd.Level, job.Level, ErrNewerFormat))
+		}
 		s.meta.level = max(s.meta.level, cmd.Level)
 	case job.Mark:
 	default:
@@ -131,8 +134,9 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	s.claims[c.seq] = c
 	result := &Claimed{Claim: job.NewID(c.at, c.seq, 0), runner: c.runner}
 	left, room := cmd.Max, payloadRoom{limit: cmd.MaxBytes}
+	choice := s.queues.choice(cmd.Clients, cmd.Types)
 	for left > 0 {
-		q := s.queues.next(cmd.Clients, cmd.Types)
+		q := s.queues.next(choice)
 		if q == nil {
 			break
 		}

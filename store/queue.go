@@ -171,8 +171,28 @@ func (qs *queues) place(q *queue, o *overlay) {
 	}
 }
 
-// next returns the ready queue whose head is next in line among the given clients and types (none: all), or nil.
-func (qs *queues) next(clients, types []string) *queue {
+// choice is the queues that a claim allows: those of some clients, of some types, or of both (no names: all).
+type choice struct {
+	clients, types []string
+	pairs          []*queue // when both are named: those that exist
+}
+
+func (qs *queues) choice(clients, types []string) choice {
+	c := choice{clients: clients, types: types}
+	if len(clients) > 0 && len(types) > 0 {
+		for _, client := range clients {
+			for _, typ := range types {
+				if q := qs.byName[queueName{client, typ}]; q != nil {
+					c.pairs = append(c.pairs, q)
+				}
+			}
+		}
+	}
+	return c
+}
+
+// next returns the ready queue of a choice whose head is next in line, or nil.
+func (qs *queues) next(c choice) *queue {
 	var best *queue
 	better := func(q *queue) {
 		if q != nil && q.rank != "" && (best == nil || q.rank < best.rank) {
@@ -180,28 +200,26 @@ func (qs *queues) next(clients, types []string) *queue {
 		}
 	}
 	switch {
-	case len(clients) == 0 && len(types) == 0:
+	case len(c.clients) == 0 && len(c.types) == 0:
 		q, _ := qs.ready.Min()
 		return q
-	case len(types) == 0:
-		for _, c := range clients {
-			if set := qs.byClient[c]; set != nil {
+	case len(c.types) == 0:
+		for _, client := range c.clients {
+			if set := qs.byClient[client]; set != nil {
 				q, _ := set.Min()
 				better(q)
 			}
 		}
-	case len(clients) == 0:
-		for _, t := range types {
-			if set := qs.byType[t]; set != nil {
+	case len(c.clients) == 0:
+		for _, typ := range c.types {
+			if set := qs.byType[typ]; set != nil {
 				q, _ := set.Min()
 				better(q)
 			}
 		}
 	default:
-		for _, c := range clients {
-			for _, t := range types {
-				better(qs.byName[queueName{c, t}])
-			}
+		for _, q := range c.pairs {
+			better(q)
 		}
 	}
 	return best

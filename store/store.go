@@ -29,6 +29,9 @@ type Options struct {
 	// Flushed, where given, is told whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that must not be
 	// held up.
 	Flushed func()
+	// Failing, where given, is told of each write that Pebble failed to do in the background. Pebble tries again at once, and holds a lock
+	// meanwhile: returning late slows that down.
+	Failing func(err error)
 	// FS replaces the file system in tests.
 	FS vfs.FS
 	// MemtableBytes and CacheBytes replace the sizes below in tests.
@@ -81,6 +84,7 @@ type Store struct {
 	// Of the command being applied.
 	seq     uint64
 	now     int64
+	due     int64    // of a tick: what is due by then happens
 	moved   []*queue // whose heads may have changed
 	leases  []*claim // whose held lines or references may be at an end
 	effects []effect
@@ -161,12 +165,17 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      logger{o.Logf, o.Fatalf},
 	}
-	if o.Flushed != nil {
-		options.EventListener = &pebble.EventListener{FlushEnd: func(i pebble.FlushInfo) {
-			if i.Err == nil {
+	options.EventListener = &pebble.EventListener{
+		FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err == nil && o.Flushed != nil {
 				o.Flushed()
 			}
-		}}
+		},
+		BackgroundError: func(err error) {
+			if o.Failing != nil {
+				o.Failing(err)
+			}
+		},
 	}
 	s.db, err = pebble.Open(dir, options)
 	if err != nil {
@@ -290,7 +299,7 @@ func (s *Store) Totals() Totals { return *s.totals.Load() }
 func (s *Store) Available(clients, types []string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.queues.next(clients, types) != nil
+	return s.queues.next(s.queues.choice(clients, types)) != nil
 }
 
 // QueueExists reports whether a queue was made, and how many there are.

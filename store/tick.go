@@ -12,14 +12,18 @@ const tickSpanRows = 8
 
 // tick lets what is due happen, in the order of the times. Whether something is due is decided by the command's time when its
 // row is looked at, never by whether a tick came.
-func (s *Store) tick() {
+func (s *Store) tick(t job.Tick) {
+	s.due = s.now
+	if t.AsOf > 0 {
+		s.due = min(s.due, t.AsOf)
+	}
 	for budget := s.bounds.tickRows; budget > 0; {
 		key := s.timers.first(&s.o)
 		if key == "" {
 			return
 		}
 		at, kind, a, b, line := splitTimerKey(key)
-		if at > s.now {
+		if at > s.due {
 			return
 		}
 		switch kind {
@@ -57,7 +61,7 @@ func (s *Store) promote(seq uint64, line uint32) {
 // expire abandons what a claim holds, as far as budget goes, and returns about how many rows that wrote.
 func (s *Store) expire(seq uint64, budget int) (rows int) {
 	c := s.claim(seq)
-	if deadline := c.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
+	if deadline := c.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.due {
 		s.retime(c, deadline)
 		return tickSpanRows
 	}
@@ -104,7 +108,7 @@ func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 	c := s.claim(claimSeq)
 	key := overrideKey(claimSeq, seq, line)
 	o := decodeOverride(s.o.get(key))
-	if deadline := o.under(c).deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.now {
+	if deadline := o.under(c).deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.due {
 		s.retimeLine(c, &o, seq, line, deadline)
 		s.o.set(key, o.encode())
 		return

@@ -1,0 +1,146 @@
+package ingest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// park has a claim wait in the background until it is parked, and returns where its jobs will come.
+func park(t *testing.T, e *Engine, clients, types []string) <-chan int {
+	t.Helper()
+	got := make(chan int, 1)
+	c := claimOf(1)
+	c.Clients, c.Types = clients, types
+	go func() {
+		_, jobs, _, err := e.Claim(t.Context(), c, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- len(jobs)
+	}()
+	synctest.Wait()
+	return got
+}
+
+func typed(n int, typ string, priority int) job.Group {
+	g := lines(n).Groups[0]
+	g.Type, g.Priority = typ, priority
+	return g
+}
+
+// TestWakesAreNotLost: whoever is woken for a job and takes another, or none, leaves the wake to the next.
+func TestWakesAreNotLost(t *testing.T) {
+	t.Run("two queues at once", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			a, b, c := park(t, e, nil, nil), park(t, e, nil, []string{"q2"}), park(t, e, nil, []string{"q1"})
+			both := lines(2)
+			both.Groups = []job.Group{typed(1, "q1", 4), typed(1, "q2", 9)}
+			if _, err := e.Create(t.Context(), both); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			total := 0
+			var waiting []<-chan int
+			for _, got := range []<-chan int{a, b, c} {
+				select {
+				case n := <-got:
+					total += n
+				default:
+					waiting = append(waiting, got)
+				}
+			}
+			if total != 2 {
+				t.Errorf("%d of 2 jobs were handed out within a second", total)
+			}
+			for _, got := range waiting {
+				<-got // in vain, after their minute
+			}
+		})
+	})
+	t.Run("a claim of many names", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			var names []string
+			for c := 'a'; c <= 'h'; c++ {
+				names = append(names, "c"+string(c))
+			}
+			a := park(t, e, names, names) // more pairs than it stands in lists for
+			b := park(t, e, []string{"ca"}, []string{"other"})
+			one := lines(1)
+			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
+			if _, err := e.Create(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+			if n := <-b; n != 1 {
+				t.Errorf("the claim that wants the job got %d", n)
+			}
+			one = lines(1)
+			one.Groups[0].Client, one.Groups[0].Type = "ch", "cb"
+			if _, err := e.Create(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+			if n := <-a; n != 1 {
+				t.Errorf("the claim of many names got %d", n)
+			}
+		})
+	})
+	t.Run("a caller who hangs up", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
+			if _, err := e.Create(t.Context(), lines(1)); err != nil {
+				t.Fatal(err)
+			}
+			if n := <-first; n != 1 {
+				t.Errorf("the first got %d", n)
+			}
+			if n := <-second; n != 0 {
+				t.Errorf("the second got %d", n)
+			}
+		})
+	})
+}
+
+// TestStandstill: time in which nobody could tickle abandons nobody, however busy the timer is.
+func TestStandstill(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		if _, err := e.Create(t.Context(), lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Second) // of a lease of 60
+		k := timekeeper{e: e}
+		k.turn(t.Context(), time.Now().Add(-3*time.Second)) // it should have been awake three seconds ago
+		time.Sleep(50 * time.Second)
+		tickled, _, err := e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1})
+		if err != nil || tickled.Held != 1 {
+			t.Errorf("tickled %+v, %v", tickled, err)
+		}
+		if n := e.graces.Load(); n != 1 {
+			t.Errorf("%d graces", n)
+		}
+
+		time.Sleep(50 * time.Second)
+		k.down = time.Now().Add(-3 * time.Second) // the journal was down for three seconds, and is up
+		k.turn(t.Context(), time.Now())
+		time.Sleep(50 * time.Second)
+		if tickled, _, err = e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}); err != nil || tickled.Held != 1 {
+			t.Errorf("tickled after an outage %+v, %v", tickled, err)
+		}
+
+		// A tick that was made before and written after does not see the time between.
+		asOf := e.Now()
+		time.Sleep(59 * time.Second)
+		if _, _, err := e.decide(t.Context(), job.Tick{AsOf: asOf}); err != nil {
+			t.Fatal(err)
+		}
+		if tickled, _, err = e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}); err != nil || tickled.Held != 1 {
+			t.Errorf("tickled after an old tick %+v, %v", tickled, err)
+		}
+	})
+}
