@@ -177,7 +177,7 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 		return c.NoContent(http.StatusNoContent)
 	}
 	if single {
-		return s.handedOut(c, &claimed, answerJob(c, http.StatusOK, &jobs[0]))
+		return s.handOut(c, &claimed, func() error { return answerJob(c, http.StatusOK, &jobs[0]) })
 	}
 	at := buffer()
 	return s.answerClaim(c, at, append(*at, '{'), &claimed, jobs)
@@ -237,17 +237,18 @@ func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *stor
 		}
 		b = append(b, "]}\n"...)
 	}
-	err := answer(c, http.StatusOK, kind, b)
-	putBuffer(at, b)
-	return s.handedOut(c, claimed, err)
+	defer putBuffer(at, b)
+	return s.handOut(c, claimed, func() error { return answer(c, http.StatusOK, kind, b) })
 }
 
-// handedOut gives jobs back whose answer could not be written: the runner that was to have them is gone, and without this they would
-// wait for their lease to run out. A request that ends after its answer was written tells nothing: a runner may read and hang up. Its
-// lease judges then.
-func (s *Server) handedOut(c echo.Context, claimed *store.Claimed, failed error) error {
+// handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone before: without
+// that they would wait for their lease to run out. A request that ends once its answer is written tells nothing, since a runner may
+// read and hang up; the lease judges then.
+func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
 	ctx := c.Request().Context()
-	if failed == nil || claimed.Claim.IsZero() {
+	gone := ctx.Err() != nil
+	failed := write()
+	if failed == nil && !gone || claimed.Claim.IsZero() {
 		return failed
 	}
 	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{
