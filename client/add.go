@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 
@@ -215,6 +216,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // post posts a body in the background, when there is room; unless an earlier Add is known to have stored it.
 func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
+	if a.o.Resume != nil && a.o.Resume.cutsAcross(b) {
+		return fmt.Errorf("%w: bytes %d to %d are not what was posted before: the input or BodyBytes has changed", ErrBadRequest,
+			b.Offset, b.Offset+int64(b.Bytes))
+	}
 	b.unknown = a.o.Resume != nil && findBody(a.o.Resume.Unknown, b) != nil
 	a.mu.Lock()
 	a.bodies = append(a.bodies, b)
@@ -241,6 +246,19 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 		<-a.room
 	})
 	return nil
+}
+
+// cutsAcross reports whether b shares bytes with a body of r without being the same: to post it would store lines twice.
+func (r *AddResult) cutsAcross(b *bodyPost) bool {
+	end := b.Offset + int64(b.Bytes)
+	for _, bodies := range [][]AddedBody{r.Bodies, r.Unknown} {
+		// The first body that ends behind the beginning of b; they are in order.
+		i := sort.Search(len(bodies), func(i int) bool { return bodies[i].Offset+int64(bodies[i].Bytes) > b.Offset })
+		if i < len(bodies) && bodies[i].Offset < end && (bodies[i].Offset != b.Offset || bodies[i].Bytes != b.Bytes) {
+			return true
+		}
+	}
+	return false
 }
 
 // findBody finds a body among some that are in order.
@@ -301,6 +319,9 @@ func (a *adder) result() (r AddResult) {
 	}
 	for _, b := range a.o.Resume.Bodies {
 		if b.Offset >= end {
+			if b.Offset == r.Bytes { // no gap before it
+				r.Bytes += int64(b.Bytes)
+			}
 			r.Bodies = append(r.Bodies, b)
 			r.Jobs += int64(b.Count)
 		}

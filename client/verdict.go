@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -68,10 +69,16 @@ func (r *running) judge(t *task, o Outcome, err error) verdict {
 	return verdict{outcome: o}
 }
 
-// text is an error's text within the server's limit, and without what is not UTF-8.
-func text(err error) string {
+// text is an error's text within the server's limit, and without what is not UTF-8. An error may panic when it is read, as a typed nil
+// does: that harms its own job alone.
+func text(err error) (s string) {
 	const limit = 64 << 10
-	s := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	defer func() {
+		if p := recover(); p != nil {
+			s = strings.ToValidUTF8(fmt.Sprintf("panic in the Error of a %T: %.1000v", err, p), "\uFFFD")
+		}
+	}()
+	s = strings.ToValidUTF8(err.Error(), "\uFFFD")
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "")
 	}

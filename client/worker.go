@@ -76,6 +76,9 @@ const (
 	defaultDrain = 30 * time.Second
 	// reportTime bounds what is reported after the worker has drained.
 	reportTime = 10 * time.Second
+	// lastClaim is how long the claim under way may take when the worker is to stop. Were it broken off at once, jobs whose answer
+	// was on its way would be nobody's until their lease runs out; a claim that still waits by then has most likely none.
+	lastClaim = 250 * time.Millisecond
 )
 
 // Run works until ctx ends, and then drains: it claims no more, gives back what was not begun, waits for the running handlers up to
@@ -183,13 +186,13 @@ func (r *running) claimUntil(ctx context.Context) (refused error) {
 	var tasks []*task // claimed, and not with a handler
 	claims := make(chan claimed)
 	claiming := false
-	claimCtx, stop := context.WithCancel(ctx)
+	claimCtx, stop := context.WithCancel(r.reporting)
 	defer stop()
 	for ctx.Err() == nil && refused == nil {
 		if !claiming {
 			if want := r.want(); want > 0 {
 				claiming = true
-				go func() { claims <- r.claim(claimCtx, want) }()
+				go func() { claims <- r.claim(ctx, claimCtx, want) }()
 			}
 		}
 		var next chan<- *task
@@ -206,9 +209,10 @@ func (r *running) claimUntil(ctx context.Context) (refused error) {
 		case <-ctx.Done():
 		}
 	}
-	stop()
 	if claiming {
+		last := time.AfterFunc(lastClaim, stop)
 		tasks = append(tasks, (<-claims).tasks...)
+		last.Stop()
 	}
 	for _, t := range tasks {
 		t.claim.report(t, unget(), 0)
@@ -223,10 +227,10 @@ func (r *running) want() int {
 	return min(r.most, r.Concurrency+r.Prefetch-r.inHand)
 }
 
-// claim claims once. While that fails it waits, longer each time.
-func (r *running) claim(ctx context.Context, want int) claimed {
+// claim claims once, until claimCtx ends. While that fails it waits, longer each time, until ctx ends.
+func (r *running) claim(ctx, claimCtx context.Context, want int) claimed {
 	asked := time.Now()
-	got, err := r.Client.Claim(ctx, ClaimRequest{
+	got, err := r.Client.Claim(claimCtx, ClaimRequest{
 		RunnerID: r.RunnerID, Max: want, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: r.Wait,
 	})
 	if err != nil {
