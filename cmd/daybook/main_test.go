@@ -425,7 +425,7 @@ func TestUsage(t *testing.T) {
 		{"serve --log-level loud", "--log-level"},
 		{"serve --log-format xml", "--log-format"},
 		{"get", "accepts 1 arg"},
-		{"journal", "dump or verify"},
+		{"journal", "dump, verify or give-up"},
 		{"queues --client a/b", "--client"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
