@@ -273,6 +273,9 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 	if all && c.Claim.IsZero() {
 		return nil, fmt.Errorf("an outcome for all wants a claim")
 	}
+	if c.All != nil && len(c.All.Output)+len(c.All.Error) > MaxForAllBytes {
+		return nil, fmt.Errorf("output and error of an outcome for all have more than %d bytes", MaxForAllBytes)
+	}
 	if c.All == nil && (all || len(c.Outcomes) == 0) {
 		return nil, fmt.Errorf("no outcome")
 	}

@@ -44,6 +44,3 @@ func (c *Counts) Total() int64 {
 	}
 	return n
 }
-
-// Unfinished is the number of jobs that a runner may still have to do with.
-func (c *Counts) Unfinished() int64 { return c[Deferred] + c[Pending] + c[Active] }

@@ -20,8 +20,6 @@ const (
 	MaxNameBytes = 128
 	// MaxRunnerBytes bounds a runner_id, which every claim stores.
 	MaxRunnerBytes = 128
-	// MaxKeyBytes bounds idempotency and unique keys.
-	MaxKeyBytes = 256
 	// MaxErrorBytes bounds the error text of an attempt, of which MaxHistory are kept.
 	MaxErrorBytes = 64 << 10
 	// MaxForAllBytes bounds the output and error of an outcome for all of a claim, which are kept once per job.

@@ -105,6 +105,8 @@ func TestLimits(t *testing.T) {
 		}),
 		{
 			{"output longest", "complete", "", outcome + fmt.Sprintf(" output_kind=bytes output_bytes=%d\n", MaxOutputBytes) + strings.Repeat("x", MaxOutputBytes) + "\n", true},
+			{"output for all longest", "complete", "claim=" + id + " all=true", "code=ok exit_code=200" + fmt.Sprintf(" output_kind=bytes output_bytes=%d\n", MaxForAllBytes) + strings.Repeat("x", MaxForAllBytes) + "\n", true},
+			{"output for all too long", "complete", "claim=" + id + " all=true", "code=ok exit_code=200" + fmt.Sprintf(" output_kind=bytes output_bytes=%d\n", MaxForAllBytes+1) + strings.Repeat("x", MaxForAllBytes+1) + "\n", false},
 			{"output too long", "complete", "", outcome + fmt.Sprintf(" output_kind=bytes output_bytes=%d\n", MaxOutputBytes+1) + strings.Repeat("x", MaxOutputBytes+1) + "\n", false},
 			{"outcomes most", "complete", "", strings.Repeat(outcome+"\n", MaxOutcomes), true},
 			{"outcomes too many", "complete", "", strings.Repeat(outcome+"\n", MaxOutcomes+1), false},

@@ -34,16 +34,6 @@ func (s Status) String() string {
 // Terminal reports whether nothing but a redrive or a purge can follow.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 
-// ParseStatus is the inverse of String for the statuses that a document can show.
-func ParseStatus(text string) (Status, error) {
-	for _, s := range Statuses {
-		if statusNames[s] == text {
-			return s, nil
-		}
-	}
-	return 0, fmt.Errorf("status %q is none of deferred, pending, active, completed, failed, cancelled", text)
-}
-
 // Code classifies the outcome of a run.
 type Code uint8
 
