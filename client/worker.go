@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // Handler does a job. A nil error reports the outcome, whose zero value is ok; an error is reported as outcome error, which runs
@@ -156,6 +158,7 @@ func (r *running) setDefaults() error {
 	if r.Wait <= 0 {
 		r.Wait = defaultWait
 	}
+	r.Wait = min(r.Wait, job.MaxWaitMs*time.Millisecond)
 	if r.DrainTimeout <= 0 {
 		r.DrainTimeout = defaultDrain
 	}

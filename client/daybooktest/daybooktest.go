@@ -76,7 +76,12 @@ func (s *Server) start() {
 		return errors.Join(err, <-ran)
 	}
 	for engine.Ready() != nil { // a new or small journal is replayed within milliseconds
-		time.Sleep(time.Millisecond)
+		select {
+		case err := <-ran:
+			s.stop = nil
+			s.t.Fatalf("daybooktest: the engine ended at once: %v", err)
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 
