@@ -207,3 +207,26 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestJobsOfAClientThatReadAndHungUpStayItsOwn: a runner with a connection for each request closes it once it has its answer.
+func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
+	r := start(t)
+	for range 50 {
+		r.add("/add", strings.Repeat(strings.Repeat("x", 1000)+"\n", 200)).object(http.StatusCreated)
+		hangsUp := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := hangsUp.Post(r.url+"/jobs/claim", "application/json", strings.NewReader(`{"runner_id":"r","max":200}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claim struct {
+			ID string `json:"claim_id"`
+		}
+		if err := json.NewDecoder(answer.Body).Decode(&claim); err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want(t, r.post("/jobs/tickle", `{"claim_id":"`+claim.ID+`"}`).object(http.StatusOK), "held", 200)
+	}
+}

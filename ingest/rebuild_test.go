@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -148,5 +149,31 @@ func TestLiveRestartRebuild(t *testing.T) {
 	}
 	if filepath.Dir(done.Kept) != dir || done.Commands == 0 || done.Cursor != rebuilt.Applied() {
 		t.Errorf("rebuilt: %+v, cursor %d", done, rebuilt.Applied())
+	}
+}
+
+// TestRebuildKeepsEveryOldStore: a second rebuild that ends where the first did takes another name for what it keeps.
+func TestRebuildKeepsEveryOldStore(t *testing.T) {
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	if _, err := e.Create(t.Context(), lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	kept := map[string]bool{}
+	for range 3 {
+		done, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept[done.Kept] = true
+	}
+	for path := range kept {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(kept) != 3 {
+		t.Errorf("three rebuilds kept %v", kept)
 	}
 }

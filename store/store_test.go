@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -314,4 +315,44 @@ func TestQueriesBesideApply(t *testing.T) {
 	}
 	stop()
 	readers.Wait()
+}
+
+// TestNewerLevelIsRefused: a program that does not know how a level decides must not apply what comes after it.
+func TestNewerLevelIsRefused(t *testing.T) {
+	s := mustOpen(t, Options{})
+	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, ErrNewerFormat) {
+		t.Errorf("level %d: %v", job.Level+1, err)
+	}
+	if _, err := s.Apply(2, startAt, job.Mark{}); err == nil {
+		t.Error("a command after it was applied")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHandedOutHistoryIsShort: what goes to the next runner has the newest attempt and the beginning of its error.
+func TestHandedOutHistoryIsShort(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", MaxAttempts: 9, LeaseMs: 1000, RetentionMs: 1000}}})
+	id := jobID(0, 1, 0)
+	for seq := uint64(2); seq < 6; seq += 2 {
+		mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
+		mustApply(t, s, seq+1, 0, job.Complete{Outcomes: []job.Outcome{{ID: id, Code: job.Error, ExitCode: 500, Error: strings.Repeat("ü", maxHandedError), DelayMs: 0}}})
+	}
+	result, err := s.Apply(6, startAt, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := s.HandedOut(result.(*Claimed))
+	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > maxHandedError || !utf8.ValidString(docs[0].Error) {
+		t.Fatalf("handed out %+v, %v", docs, err)
+	}
+	doc, err := s.Job(id)
+	if err != nil || len(doc.Attempts) != 2 || len(doc.Error) != 2*maxHandedError {
+		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
+	}
 }
