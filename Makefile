@@ -47,6 +47,17 @@ bench-parts: ## benchmarks of the journal, the store and the engine alone
 scale: build ## ten million pending jobs: memory, claim latency, restart; about five minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=1 $(GO) test -count=1 -v -run TestScale -timeout 30m ./bench
 
+PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 90m
+
+sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/reliability.md
+	$(PROOF) ./proof/sim -seeds $(or $(SEEDS),10000)
+
+corruption: ## every damage to a journal and a store, and what a start makes of it; reports to docs/reliability.md
+	$(PROOF) ./proof/corruption -full
+
+crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/reliability.md
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/crash -full
+
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -57,4 +68,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test check vuln demo bench bench-parts scale fuzz clean
+.PHONY: help build run test check vuln demo bench bench-parts scale sim corruption crash fuzz clean

@@ -137,7 +137,7 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 // It follows tidwall/wal's rule for where a segment ends, since the library neither tells nor syncs the directory; that the
 // two agree is checked by the length of the last file.
 func (j *Journal) write(records []Record) error {
-	c, h := &j.c, &j.o.hooks
+	c, h := &j.c, &j.o.Hooks
 	t, begun := c.tail, false
 	if t.offset > int64(j.o.SegmentBytes) {
 		t.segment, t.offset, begun = records[0].Seq, 0, true
@@ -156,7 +156,7 @@ func (j *Journal) write(records []Record) error {
 	}
 	last := &records[len(records)-1]
 	volume := filepath.Join(j.o.Dir, seqName(t.volume))
-	if err := h.write(c.wal, &c.batch); err != nil {
+	if err := h.Write(c.wal, &c.batch); err != nil {
 		return err
 	}
 	j.appended.Store(last.Seq)
@@ -168,7 +168,7 @@ func (j *Journal) write(records []Record) error {
 		return fmt.Errorf("segment %s of %s has %d bytes, not %d: somebody else writes it", info.Name(), volume, info.Size(), t.offset)
 	}
 	start := time.Now()
-	if err := h.sync(c.wal); err != nil {
+	if err := h.Sync(c.wal); err != nil {
 		return err
 	}
 	j.stats.syncTime.add(time.Since(start))
@@ -209,7 +209,7 @@ func (j *Journal) roll() error {
 	if err := log.Close(); err != nil {
 		return err
 	}
-	if err := createVolume(&j.o.hooks, j.o.Dir, first); err != nil {
+	if err := createVolume(&j.o.Hooks, j.o.Dir, first); err != nil {
 		return err
 	}
 	j.stats.dirSyncs.Add(2)

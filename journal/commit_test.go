@@ -35,7 +35,7 @@ func (g *gate) sync(l *wal.Log) error {
 func TestGroupCommit(t *testing.T) {
 	t.Run("control first, then bulk in order", func(t *testing.T) {
 		g := newGate()
-		r := mustRun(t, Options{hooks: hooks{sync: g.sync}})
+		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
 		var answers []chan answer
 		add := func(lane Lane, verb string) {
 			ch, err := r.propose(lane, verb, "")
@@ -355,7 +355,7 @@ func TestBytesInFlight(t *testing.T) {
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		r := mustRun(t, Options{inFlightBytes: 1000, hooks: hooks{sync: g.sync}})
+		r := mustRun(t, Options{inFlightBytes: 1000, Hooks: Hooks{Sync: g.sync}})
 		one, err := r.propose(Bulk, "create", "")
 		if err != nil {
 			t.Fatal(err)
@@ -423,7 +423,7 @@ func TestCloseStopsRun(t *testing.T) {
 func TestDirectorySync(t *testing.T) {
 	var mu sync.Mutex
 	synced := make(map[string]int) // names in the volume when its directory was last synced
-	h := hooks{syncFile: func(f *os.File) error {
+	h := Hooks{SyncFile: func(f *os.File) error {
 		names, err := os.ReadDir(f.Name())
 		if err == nil {
 			mu.Lock()
@@ -432,7 +432,7 @@ func TestDirectorySync(t *testing.T) {
 		}
 		return f.Sync()
 	}}
-	r := mustRun(t, Options{SegmentBytes: 300, hooks: h})
+	r := mustRun(t, Options{SegmentBytes: 300, Hooks: h})
 	volume := filepath.Join(r.o.Dir, seqName(1))
 	for range 30 {
 		r.mustPut("create", "some body")

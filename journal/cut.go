@@ -54,7 +54,7 @@ func (j *Journal) takeOut(v Volume) error {
 	j.vmu.Lock()
 	j.volumes = j.volumes[1:]
 	j.vmu.Unlock()
-	h := &j.o.hooks
+	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
 			j.putBack(v)
@@ -64,7 +64,7 @@ func (j *Journal) takeOut(v Volume) error {
 	// Renamed first: a directory that is half deleted must not look like a volume to the next start.
 	out := v.Path + removedSuffix
 	if _, err := os.Lstat(v.Path); err == nil {
-		if err := os.Rename(v.Path, out); err != nil {
+		if err := h.Rename(v.Path, out); err != nil {
 			j.putBack(v)
 			return err
 		}
@@ -84,7 +84,7 @@ func (j *Journal) putBack(v Volume) {
 
 // archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in which
 // case the original is still there. Everything is durable in the archive before this returns.
-func archive(h *hooks, from, to string) error {
+func archive(h *Hooks, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func archive(h *hooks, from, to string) error {
 
 // copyVolume copies the volume at from to to. A copy that an earlier attempt completed is taken, anything else of that name
 // is left alone.
-func copyVolume(h *hooks, from, to string) error {
+func copyVolume(h *Hooks, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return sameVolume(from, to)
 	}
@@ -151,7 +151,7 @@ func sameVolume(a, b string) error {
 }
 
 // copyFile copies from behind its first skip bytes into the new file to, durably.
-func copyFile(h *hooks, from, to string, skip int64) (err error) {
+func copyFile(h *Hooks, from, to string, skip int64) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func copyFile(h *hooks, from, to string, skip int64) (err error) {
 		return err
 	}
 	if _, err = io.Copy(out, in); err == nil {
-		err = h.syncFile(out)
+		err = h.SyncFile(out)
 	}
 	return errors.Join(err, out.Close())
 }

@@ -20,7 +20,7 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	var h hooks
+	var h Hooks
 	h.fill()
 	vols, err := loadVolumes(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func makeKept(dir string, first uint64) (string, error) {
 
 // moveOut moves the volumes later, v's segments behind the first keep, and the end of the last kept one to kept; the end of
 // the journal first, so that an interruption leaves a journal that is only cut further back than before.
-func moveOut(h *hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
+func moveOut(h *Hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
 	for i := len(later) - 1; i >= 0; i-- {
 		if err := os.Rename(later[i].path, filepath.Join(kept, filepath.Base(later[i].path))); err != nil {
 			return err

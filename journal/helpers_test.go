@@ -234,7 +234,7 @@ type outcome struct {
 // start opens the journal in dir with quick fsyncs (the order of fsyncs has its own test), reads all of it, and closes it.
 func startOnce(t *testing.T, dir string, applied uint64) outcome {
 	t.Helper()
-	j, err := Open(Options{Dir: dir, Applied: applied, AllowClockAhead: true, hooks: hooks{syncFile: func(*os.File) error { return nil }}})
+	j, err := Open(Options{Dir: dir, Applied: applied, AllowClockAhead: true, Hooks: Hooks{SyncFile: func(*os.File) error { return nil }}})
 	if err != nil {
 		out := outcome{err: err}
 		errors.As(err, &out.refused)

@@ -7,53 +7,65 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// hooks are the file system calls whose failure this package must survive, as fields, so that a test can make them fail or
-// watch their order. The zero value is filled with the real ones.
-type hooks struct {
-	openLog  func(path string, segmentBytes int) (*wal.Log, error)
-	write    func(*wal.Log, *wal.Batch) error
-	sync     func(*wal.Log) error
-	syncFile func(*os.File) error
-	truncate func(*os.File, int64) error
-	remove   func(path string) error
+// Hooks are the file system calls whose failure this package must survive, as fields, so that a test can make them fail, slow
+// them down, or watch their order. The zero value is filled with the real ones.
+type Hooks struct {
+	OpenLog  func(path string, segmentBytes int) (*wal.Log, error)
+	Write    func(*wal.Log, *wal.Batch) error
+	Sync     func(*wal.Log) error
+	Create   func(path string) (*os.File, error) // a new file, which must not be there
+	SyncFile func(*os.File) error
+	Truncate func(*os.File, int64) error
+	Rename   func(from, to string) error
+	Remove   func(path string) error
 }
 
-func (h *hooks) fill() {
-	if h.openLog == nil {
-		h.openLog = openLog
+func (h *Hooks) fill() {
+	if h.OpenLog == nil {
+		h.OpenLog = OpenLog
 	}
-	if h.write == nil {
-		h.write = (*wal.Log).WriteBatch
+	if h.Write == nil {
+		h.Write = (*wal.Log).WriteBatch
 	}
-	if h.sync == nil {
-		h.sync = (*wal.Log).Sync
+	if h.Sync == nil {
+		h.Sync = (*wal.Log).Sync
 	}
-	if h.syncFile == nil {
-		h.syncFile = (*os.File).Sync
+	if h.Create == nil {
+		h.Create = create
 	}
-	if h.truncate == nil {
-		h.truncate = (*os.File).Truncate
+	if h.SyncFile == nil {
+		h.SyncFile = (*os.File).Sync
 	}
-	if h.remove == nil {
-		h.remove = os.Remove
+	if h.Truncate == nil {
+		h.Truncate = (*os.File).Truncate
+	}
+	if h.Rename == nil {
+		h.Rename = os.Rename
+	}
+	if h.Remove == nil {
+		h.Remove = os.Remove
 	}
 }
 
-// openLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a volume
+// OpenLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a volume
 // begins with an empty segment, whose name is the index of its first entry. tidwall/wal keeps the tail segment and the
 // last few in memory for readers it does not have here: one is the least it can be told.
-func openLog(path string, segmentBytes int) (*wal.Log, error) {
+func OpenLog(path string, segmentBytes int) (*wal.Log, error) {
 	return wal.Open(path, &wal.Options{
 		NoSync: true, SegmentSize: segmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, AllowEmpty: true,
 		DirPerms: 0o750, FilePerms: 0o640,
 	})
 }
 
+func create(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+}
+
 // syncPath makes a file or, for a directory, the names in it durable.
-func (h *hooks) syncPath(path string) error {
+func (h *Hooks) syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.syncFile(f), f.Close())
+	return errors.Join(h.SyncFile(f), f.Close())
 }

@@ -38,7 +38,7 @@ func readIdentity(dir string) (string, error) {
 }
 
 // createIdentity gives dir a new UUID, durable when it returns.
-func createIdentity(h *hooks, dir string) (string, error) {
+func createIdentity(h *Hooks, dir string) (string, error) {
 	var u [16]byte
 	rand.Read(u[:]) // never fails: the runtime ends the program rather than return an error
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
@@ -50,12 +50,12 @@ func createIdentity(h *hooks, dir string) (string, error) {
 	}
 	_, err = fmt.Fprintf(f, "daybook-journal v=1 uuid=%s\n", uuid)
 	if err == nil {
-		err = h.syncFile(f)
+		err = h.SyncFile(f)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("create identity: %w", err)
 	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := h.Rename(name+".new", name); err != nil {
 		return "", fmt.Errorf("create identity: %w", err)
 	}
 	if err := h.syncPath(dir); err != nil {

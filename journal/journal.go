@@ -62,7 +62,8 @@ type Options struct {
 	Archive string       // where Cut moves volumes to; "" means it removes them
 	Logger  *slog.Logger // nil means silence
 
-	hooks         hooks
+	Hooks Hooks // for tests; the zero value is the real file system
+
 	inFlightBytes int64 // MaxInFlightBytes, for tests smaller
 }
 
@@ -89,7 +90,7 @@ func (o *Options) validate() error {
 	if o.inFlightBytes == 0 {
 		o.inFlightBytes = MaxInFlightBytes
 	}
-	o.hooks.fill()
+	o.Hooks.fill()
 	return nil
 }
 

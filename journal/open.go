@@ -69,7 +69,7 @@ func (j *Journal) makeDir() error {
 		return fmt.Errorf("make journal directory: %w", err)
 	}
 	for _, d := range made {
-		if err := j.o.hooks.syncPath(filepath.Dir(d)); err != nil {
+		if err := j.o.Hooks.syncPath(filepath.Dir(d)); err != nil {
 			return fmt.Errorf("make journal directory: %w", err)
 		}
 	}
@@ -93,7 +93,7 @@ func (j *Journal) identify(volumes int) (string, error) {
 		return "", fmt.Errorf("%w: its cursor is %d, %s holds no journal; next step: %s",
 			ErrCursor, j.o.Applied, j.o.Dir, nextPair)
 	case uuid == "":
-		return createIdentity(&j.o.hooks, j.o.Dir)
+		return createIdentity(&j.o.Hooks, j.o.Dir)
 	}
 	return uuid, nil
 }
@@ -119,7 +119,7 @@ func (j *Journal) recover(vols []volumeDir) error {
 		return err
 	}
 	if len(vols) == 0 {
-		if err := createVolume(&j.o.hooks, j.o.Dir, 1); err != nil {
+		if err := createVolume(&j.o.Hooks, j.o.Dir, 1); err != nil {
 			return err
 		}
 		vols = []volumeDir{{first: 1, path: filepath.Join(j.o.Dir, seqName(1))}}
@@ -129,19 +129,19 @@ func (j *Journal) recover(vols []volumeDir) error {
 		j.log.Warn("journal: cutting an unanswered tail", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
 			"reason", f.reason)
 		j.stats.setOpenCut(fmt.Sprintf("seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
-		if err := cutTail(&j.o.hooks, v, t.keep, t.offset); err != nil {
+		if err := cutTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
 			return fmt.Errorf("cut tail: %w", err)
 		}
 	}
 	if t.keep == 0 {
-		if err := createSegment(&j.o.hooks, v.path, v.first); err != nil {
+		if err := createSegment(&j.o.Hooks, v.path, v.first); err != nil {
 			return err
 		}
 	}
 	if err := v.load(); err != nil {
 		return err
 	}
-	if err := syncVolumes(&j.o.hooks, j.o.Dir, vols); err != nil {
+	if err := syncVolumes(&j.o.Hooks, j.o.Dir, vols); err != nil {
 		return err
 	}
 	last := v.segments[len(v.segments)-1]
@@ -198,7 +198,7 @@ func (j *Journal) clearRemoved() error {
 
 // cutTail removes v's segments behind the first keep, the last one first, and what the last one kept holds behind offset.
 // In this order a crash in between leaves a tail that is judged the same way again.
-func cutTail(h *hooks, v *volumeDir, keep int, offset int64) error {
+func cutTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
 		return err
 	}
@@ -206,9 +206,9 @@ func cutTail(h *hooks, v *volumeDir, keep int, offset int64) error {
 }
 
 // removeSegments removes v's segments behind the first keep, the last one first, durably.
-func removeSegments(h *hooks, v *volumeDir, keep int) error {
+func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	for i := len(v.segments) - 1; i >= keep; i-- {
-		if err := h.remove(v.segments[i].path); err != nil {
+		if err := h.Remove(v.segments[i].path); err != nil {
 			return err
 		}
 	}
@@ -216,19 +216,19 @@ func removeSegments(h *hooks, v *volumeDir, keep int) error {
 }
 
 // truncateSegment cuts the file to offset, durably, through a handle of its own.
-func truncateSegment(h *hooks, path string, offset int64) error {
+func truncateSegment(h *Hooks, path string, offset int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	if err = h.truncate(f, offset); err == nil {
-		err = h.syncFile(f)
+	if err = h.Truncate(f, offset); err == nil {
+		err = h.SyncFile(f)
 	}
 	return errors.Join(err, f.Close())
 }
 
 // syncVolumes makes all segments and all directories durable.
-func syncVolumes(h *hooks, dir string, vols []volumeDir) error {
+func syncVolumes(h *Hooks, dir string, vols []volumeDir) error {
 	for i := range vols {
 		for _, s := range vols[i].segments {
 			if err := h.syncPath(s.path); err != nil {
@@ -250,7 +250,7 @@ func syncVolumes(h *hooks, dir string, vols []volumeDir) error {
 // openTail opens the tail volume for appending and checks that tidwall/wal and this package mean the same place.
 func (j *Journal) openTail() error {
 	path := filepath.Join(j.o.Dir, seqName(j.c.tail.volume))
-	log, err := j.o.hooks.openLog(path, j.o.SegmentBytes)
+	log, err := j.o.Hooks.OpenLog(path, j.o.SegmentBytes)
 	if err != nil {
 		return fmt.Errorf("open volume %s: %w", path, err)
 	}

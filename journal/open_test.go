@@ -28,12 +28,12 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 		}
 		return rel
 	}
-	j, err := Open(Options{Dir: dir, Applied: 9, hooks: hooks{
-		syncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
-		truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },
-		openLog: func(path string, n int) (*wal.Log, error) {
+	j, err := Open(Options{Dir: dir, Applied: 9, Hooks: Hooks{
+		SyncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
+		Truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },
+		OpenLog: func(path string, n int) (*wal.Log, error) {
 			calls = append(calls, "append")
-			return openLog(path, n)
+			return OpenLog(path, n)
 		},
 	}})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 func TestOpenFailsOnFsync(t *testing.T) {
 	m, _ := tailImage("body ")
 	dir := m.write(t)
-	if _, err := Open(Options{Dir: dir, hooks: hooks{syncFile: func(*os.File) error { return errDisk }}}); !errors.Is(err, errDisk) {
+	if _, err := Open(Options{Dir: dir, Hooks: Hooks{SyncFile: func(*os.File) error { return errDisk }}}); !errors.Is(err, errDisk) {
 		t.Fatal(err)
 	}
 	expect(t, startOnce(t, dir, 0), 9) // and the lock was given back

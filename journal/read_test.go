@@ -281,7 +281,7 @@ func TestCutToAFullArchive(t *testing.T) {
 func TestCopyVolume(t *testing.T) {
 	m, _ := volumesOf(t, 1)
 	from, to := filepath.Join(m.write(t), seqName(1)), filepath.Join(t.TempDir(), seqName(1))
-	var h hooks
+	var h Hooks
 	h.fill()
 	for range 2 { // the second finds what the first has made
 		if err := copyVolume(&h, from, to); err != nil {

@@ -77,7 +77,7 @@ func (j *Journal) repair() (cut bool, mark []Record, err error) {
 	}
 	j.appended.Store(j.synced.Load())
 	next := j.synced.Load() + 1
-	if err := createSegment(&j.o.hooks, filepath.Join(j.o.Dir, seqName(c.tail.volume)), next); err != nil {
+	if err := createSegment(&j.o.Hooks, filepath.Join(j.o.Dir, seqName(c.tail.volume)), next); err != nil {
 		return true, nil, err
 	}
 	c.tail.segment, c.tail.offset = next, 0
@@ -96,7 +96,7 @@ func (j *Journal) repair() (cut bool, mark []Record, err error) {
 // cutBack makes the files end at c.tail again, and proves it: everything behind is removed or truncated through new handles
 // and synced, and what is left reads back as ending with the last durable record.
 func (j *Journal) cutBack() error {
-	h, t := &j.o.hooks, j.c.tail
+	h, t := &j.o.Hooks, j.c.tail
 	if err := j.removeNewborn(); err != nil {
 		return err
 	}
@@ -154,16 +154,16 @@ func (j *Journal) removeNewborn() error {
 		if v.bytes() > 0 {
 			return fmt.Errorf("volume %s holds records that are not this journal's", v.path)
 		}
-		if err := removeSegments(&j.o.hooks, v, 0); err != nil {
+		if err := removeSegments(&j.o.Hooks, v, 0); err != nil {
 			return err
 		}
-		if err := j.o.hooks.remove(v.path); err != nil {
+		if err := j.o.Hooks.Remove(v.path); err != nil {
 			return err
 		}
 		removed = true
 	}
 	if removed {
-		return j.o.hooks.syncPath(j.o.Dir)
+		return j.o.Hooks.syncPath(j.o.Dir)
 	}
 	return nil
 }

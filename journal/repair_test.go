@@ -34,22 +34,22 @@ func (f *faulty) touched(l *wal.Log) {
 	}
 }
 
-func (f *faulty) hooks() hooks {
+func (f *faulty) hooks() Hooks {
 	fail := func(on *atomic.Bool) error {
 		if on.Load() {
 			return errDisk
 		}
 		return nil
 	}
-	return hooks{
-		openLog: func(path string, n int) (*wal.Log, error) {
+	return Hooks{
+		OpenLog: func(path string, n int) (*wal.Log, error) {
 			f.handles.Add(1)
 			if err := fail(&f.openLog); err != nil {
 				return nil, err
 			}
-			return openLog(path, n)
+			return OpenLog(path, n)
 		},
-		write: func(l *wal.Log, b *wal.Batch) error {
+		Write: func(l *wal.Log, b *wal.Batch) error {
 			f.touched(l)
 			err := l.WriteBatch(b) // the bytes are there all the same: the worst case
 			if e := fail(&f.write); e != nil {
@@ -58,7 +58,7 @@ func (f *faulty) hooks() hooks {
 			}
 			return err
 		},
-		sync: func(l *wal.Log) error {
+		Sync: func(l *wal.Log) error {
 			f.touched(l)
 			if err := fail(&f.sync); err != nil {
 				f.after.Store(l)
@@ -66,14 +66,14 @@ func (f *faulty) hooks() hooks {
 			}
 			return l.Sync()
 		},
-		syncFile: func(file *os.File) error { return errors.Join(fail(&f.syncFile), file.Sync()) },
-		truncate: func(file *os.File, n int64) error {
+		SyncFile: func(file *os.File) error { return errors.Join(fail(&f.syncFile), file.Sync()) },
+		Truncate: func(file *os.File, n int64) error {
 			if err := fail(&f.truncate); err != nil {
 				return err
 			}
 			return file.Truncate(n)
 		},
-		remove: func(path string) error {
+		Remove: func(path string) error {
 			if err := fail(&f.remove); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func TestFailedGroup(t *testing.T) {
 		t.Run("failed "+name+", cut proven", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &faulty{t: t}
-				r := mustRun(t, Options{SegmentBytes: 500, hooks: f.hooks()})
+				r := mustRun(t, Options{SegmentBytes: 500, Hooks: f.hooks()})
 				r.mustPut("create", "kept")
 				time.Sleep(time.Second)
 				before := r.Synced() // with the mark
@@ -136,7 +136,7 @@ func TestFailedGroup(t *testing.T) {
 		t.Run("failed "+name+", once", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &faulty{t: t}
-				r := mustRun(t, Options{SegmentBytes: 500, hooks: f.hooks()})
+				r := mustRun(t, Options{SegmentBytes: 500, Hooks: f.hooks()})
 				for i := range 20 {
 					set(f).Store(i%3 == 1)
 					if a := r.put(Bulk, "create", fmt.Sprint(i)); (i%3 == 1) != errors.Is(a.err, ErrNotStored) {
@@ -152,7 +152,7 @@ func TestFailedGroup(t *testing.T) {
 	t.Run("fate unknown while the cut fails, then cut", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faulty{t: t}
-			r := mustRun(t, Options{hooks: f.hooks()})
+			r := mustRun(t, Options{Hooks: f.hooks()})
 			r.mustPut("create", "kept")
 			time.Sleep(time.Second)
 			f.sync.Store(true)
@@ -184,7 +184,7 @@ func TestFailedGroup(t *testing.T) {
 	t.Run("a stop while writes are down says so", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faulty{t: t}
-			r := mustRun(t, Options{hooks: f.hooks()})
+			r := mustRun(t, Options{Hooks: f.hooks()})
 			r.mustPut("create", "kept")
 			f.sync.Store(true)
 			f.truncate.Store(true)
@@ -206,13 +206,13 @@ func TestFailedGroup(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, g := &faulty{t: t}, newGate()
 			h := f.hooks()
-			inner := h.sync
-			h.sync = func(l *wal.Log) error {
+			inner := h.Sync
+			h.Sync = func(l *wal.Log) error {
 				g.entered <- struct{}{}
 				<-g.open
 				return inner(l)
 			}
-			r := mustRun(t, Options{inFlightBytes: 2000, hooks: h})
+			r := mustRun(t, Options{inFlightBytes: 2000, Hooks: h})
 			g.open <- struct{}{}
 			r.mustPut("create", "kept")
 			<-g.entered
@@ -261,7 +261,7 @@ func TestFailedRepairStep(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, segments of %d", name, segment), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := &faulty{t: t}
-					r := mustRun(t, Options{SegmentBytes: segment, hooks: f.hooks()})
+					r := mustRun(t, Options{SegmentBytes: segment, Hooks: f.hooks()})
 					r.mustPut("create", "kept")
 					f.write.Store(true)
 					set(f).Store(true)
@@ -293,7 +293,7 @@ func TestFailedRoll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &faulty{t: t}
-				r := mustRun(t, Options{VolumeBytes: 150, hooks: f.hooks()})
+				r := mustRun(t, Options{VolumeBytes: 150, Hooks: f.hooks()})
 				r.mustPut("create", "first")
 				set(f).Store(true)
 				for r.Health() == nil {
@@ -384,7 +384,7 @@ func TestModel(t *testing.T) {
 		last, first := uint64(0), uint64(1)
 		for round := range 12 {
 			f := &faulty{t: t}
-			r := mustRun(t, Options{Dir: dir, Applied: last, SegmentBytes: 1 + rng.IntN(600), VolumeBytes: 1 + int64(rng.IntN(4000)), hooks: f.hooks()})
+			r := mustRun(t, Options{Dir: dir, Applied: last, SegmentBytes: 1 + rng.IntN(600), VolumeBytes: 1 + int64(rng.IntN(4000)), Hooks: f.hooks()})
 			for i := range 40 {
 				switch rng.IntN(12) {
 				case 0:

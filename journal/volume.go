@@ -161,7 +161,7 @@ func readSegment(path string, buf []byte) (_ []byte, err error) {
 // createVolume makes the volume that begins at first: the directory, and in it an empty segment of the same name, from which
 // tidwall/wal learns that its first index is first. Everything is durable when it returns. It finishes what an earlier
 // attempt began, whether that was ended by an error or by a crash.
-func createVolume(h *hooks, dir string, first uint64) error {
+func createVolume(h *Hooks, dir string, first uint64) error {
 	path := filepath.Join(dir, seqName(first))
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create volume: %w", err)
@@ -177,21 +177,21 @@ func createVolume(h *hooks, dir string, first uint64) error {
 
 // createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already it
 // must be empty; it is replaced, so that no bytes of a failed write can be behind the new name.
-func createSegment(h *hooks, path string, first uint64) error {
+func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {
 		if info.Size() != 0 {
 			return fmt.Errorf("create segment %s: exists with %d bytes", name, info.Size())
 		}
-		if err := os.Remove(name); err != nil {
+		if err := h.Remove(name); err != nil {
 			return fmt.Errorf("create segment: %w", err)
 		}
 	}
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	f, err := h.Create(name)
 	if err != nil {
 		return fmt.Errorf("create segment: %w", err)
 	}
-	if err := errors.Join(h.syncFile(f), f.Close()); err != nil {
+	if err := errors.Join(h.SyncFile(f), f.Close()); err != nil {
 		return fmt.Errorf("create segment: %w", err)
 	}
 	if err := h.syncPath(path); err != nil {

@@ -1,0 +1,50 @@
+// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's part of the
+// page lies between two comments that name it:
+//
+//	<!-- sim -->
+//	…
+//	<!-- /sim -->
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// PageVar is the environment variable with the page's path. Where it is not set, as in every short run, nothing is written.
+const PageVar = "DAYBOOK_REPORT"
+
+// Write replaces the part called name by text (Markdown). A test that failed has nothing to report.
+func Write(t *testing.T, name, text string) {
+	t.Helper()
+	path := os.Getenv(PageVar)
+	if path == "" || t.Failed() {
+		return
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err = replace(page, name, text)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replace(page []byte, name, text string) ([]byte, error) {
+	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- /"+name+" -->\n")
+	i := bytes.Index(page, begin)
+	j := bytes.Index(page, end)
+	if i < 0 || j < i || bytes.Count(page, begin) != 1 || bytes.Count(page, end) != 1 {
+		return nil, fmt.Errorf("no part %q: it wants one line %q and, below, one line %q", name, begin, end)
+	}
+	out := append([]byte(nil), page[:i+len(begin)]...)
+	out = append(out, bytes.TrimSpace([]byte(text))...)
+	out = append(out, '\n')
+	return append(out, page[j:]...), nil
+}
