@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -36,7 +37,13 @@ func replay(ctx context.Context, s *store.Store, j *journal.Journal, progress fu
 	if first := j.First(); first > from {
 		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
 	}
-	for r, err := range j.Records(from) {
+	return Replay(ctx, s, j.Records(from), progress)
+}
+
+// Replay applies records, the first of which must be the first that s has not applied, and returns their number. progress is called
+// now and then with the last seq applied.
+func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
+	for r, err := range records {
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -16,7 +16,7 @@ func TestDiskReserve(t *testing.T) {
 	const gib = 1 << 30
 	var free atomic.Uint64
 	free.Store(gib)
-	e, _ := startWith(t, Options{Dir: t.TempDir(), statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
+	e, _ := startWith(t, Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
 	if _, err := e.Create(ctx, lines(2)); err != nil {
 		t.Fatal(err)
 	}

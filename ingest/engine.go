@@ -32,7 +32,7 @@ type Options struct {
 	// Of the parts, for tests.
 	Journal journal.Options
 	Store   store.Options
-	statfs  func(path string) (free, total uint64, err error)
+	Statfs  func(path string) (free, total uint64, err error)
 }
 
 // Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
@@ -86,11 +86,11 @@ func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.statfs == nil {
-		o.statfs = statfs
+	if o.Statfs == nil {
+		o.Statfs = statfs
 	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), lot: newLot(), disk: &disk{data: o.Dir, statfs: o.statfs},
+		o: o, log: o.Logger, over: newHandover(), lot: newLot(), disk: &disk{data: o.Dir, statfs: o.Statfs},
 		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)
@@ -208,6 +208,9 @@ func (e *Engine) begin(ctx context.Context) error {
 	e.log.Info("ready", "applied", e.store.Applied(), "replayed", e.replayed.Load())
 	return nil
 }
+
+// Store returns the state, for those who look at all of it: a check, a digest, a checkpoint. Nobody but the engine may apply.
+func (e *Engine) Store() *store.Store { return e.store }
 
 // refuse has all requests answered with err from now on. The first reason stays.
 func (e *Engine) refuse(err error) {

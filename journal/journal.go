@@ -49,6 +49,8 @@ type Options struct {
 	// Clock gives journal time in unix ms; nil means a Clock of this package, which is what a server wants.
 	// The committer never lets `at` decrease, whatever it says.
 	Clock func() int64
+	// Wall is the wall clock that the journal's own Clock follows; nil means time.Now.
+	Wall func() time.Time
 
 	// Deliver takes every durable group, in seq order, from the committer's goroutine, after all Done callbacks of the
 	// group. The records and all they point to are the receiver's from then on. It may block: the committer then waits,

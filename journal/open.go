@@ -161,7 +161,9 @@ func (j *Journal) recover(vols []volumeDir) error {
 
 // startClock begins journal time at max(last at, wall).
 func (j *Journal) startClock(last int64) error {
-	wall := time.Now().UnixMilli()
+	clock := &Clock{Wall: j.o.Wall}
+	wall, _ := clock.read()
+	wall /= int64(time.Millisecond)
 	if j.o.Clock != nil {
 		wall = j.o.Clock()
 	}
@@ -170,7 +172,7 @@ func (j *Journal) startClock(last int64) error {
 			ErrClockAhead, ahead.Round(time.Second))
 	}
 	if j.o.Clock == nil {
-		j.clock = &Clock{}
+		j.clock = clock
 		j.clock.Start(max(last, 0))
 		j.o.Clock = j.clock.Now
 	}

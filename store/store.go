@@ -36,7 +36,10 @@ type Options struct {
 	FS vfs.FS
 	// MemtableBytes and CacheBytes replace the sizes below in tests.
 	MemtableBytes, CacheBytes int
-	bounds                    *bounds // nil: standardBounds
+	// Small shrinks, in tests, all that is cached, paged or left for later, so that a few jobs do what millions would. A store
+	// that was made with it must be opened with it.
+	Small  bool
+	bounds *bounds // nil: standardBounds
 }
 
 const (
@@ -132,11 +135,22 @@ var standardBounds = bounds{
 	tickRows:  4000,
 }
 
+var smallBounds = bounds{
+	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
+	minWindow: 1, maxWindow: 4, windowKeys: 40,
+	pageBytes: 100,
+	tickRows:  30,
+}
+
 // Open opens the store in dir, or makes it.
 func Open(dir string, o Options) (_ *Store, err error) {
 	defer catch(&err)
+	standard := &standardBounds
+	if o.Small {
+		standard = &smallBounds
+	}
 	s := &Store{
-		bounds:  cmp.Or(o.bounds, &standardBounds),
+		bounds:  cmp.Or(o.bounds, standard),
 		batches: map[uint64]*batch{},
 		claims:  map[uint64]*claim{},
 		runners: map[string]*runner{},
