@@ -1,0 +1,382 @@
+package powerfs
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var full = flag.Bool("full", false, "fail, where a short run would skip, when FUSE cannot be had")
+
+// mount mounts a file system for the length of a test.
+func mount(t *testing.T) (*FS, string) {
+	t.Helper()
+	dir := t.TempDir()
+	f, err := Mount(dir)
+	if err != nil {
+		if *full {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f, dir
+}
+
+func (f *FS) cycle(seed uint64) {
+	f.Cut(seed)
+	f.PowerOn()
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// writeSynced writes a file whose data, but not its name, is durable.
+func writeSynced(path string, data []byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// settled waits until the kernel has told of all files that were closed, which it does in its own time.
+func (f *FS) settled(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		f.mu.Lock()
+		open := len(f.handles)
+		f.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d handles are open", open)
+		}
+		runtime.Gosched()
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// pattern is n bytes that tell where they are and which version they are of.
+func pattern(n int, version byte) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(i/sectorBytes)&0x3f | version<<6
+	}
+	return out
+}
+
+const seeds = 60
+
+// TestSyncedSurvives: what was synced, name and data, is there after every cut, whatever else was going on.
+func TestSyncedSurvives(t *testing.T) {
+	f, dir := mount(t)
+	for seed := range uint64(seeds) {
+		sub := filepath.Join(dir, fmt.Sprint(seed))
+		path := filepath.Join(sub, "file")
+		data := pattern(3000, 1)
+		must(t, os.Mkdir(sub, 0o755), syncPath(dir), writeSynced(path, data), syncPath(sub))
+		must(t, os.WriteFile(filepath.Join(sub, "other"), data, 0o644), os.Mkdir(filepath.Join(sub, "dir"), 0o755))
+		f.cycle(seed)
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("seed %d: %d bytes, %v", seed, len(got), err)
+		}
+	}
+}
+
+// TestUnsynced: over the seeds each kind of unsynced change is kept at some cuts and gone at others.
+func TestUnsynced(t *testing.T) {
+	f, dir := mount(t)
+	kept := map[string]int{}
+	for seed := range uint64(seeds) {
+		at := func(name string) string { return filepath.Join(dir, fmt.Sprint(seed), name) }
+		must(t, os.Mkdir(at(""), 0o755), syncPath(dir))
+		must(t, writeSynced(at("removed"), nil), writeSynced(at("moved"), nil), writeSynced(at("appended"), pattern(1000, 1)),
+			writeSynced(at("overwritten"), pattern(1000, 1)), writeSynced(at("cut"), pattern(1000, 1)), os.Mkdir(at("rmdir"), 0o755), syncPath(at("")))
+
+		must(t, writeSynced(at("created"), nil), os.Remove(at("removed")), os.Rename(at("moved"), at("there")), os.Mkdir(at("mkdir"), 0o755),
+			os.Remove(at("rmdir")), os.Link(at("cut"), at("linked")), os.Truncate(at("cut"), 10))
+		file, err := os.OpenFile(at("appended"), os.O_APPEND|os.O_WRONLY, 0)
+		must(t, err)
+		_, err = file.Write(pattern(1000, 2))
+		must(t, err, file.Close())
+		must(t, os.WriteFile(at("overwritten"), pattern(1000, 2), 0o644))
+		f.cycle(seed)
+
+		size := func(name string) int64 {
+			info, err := os.Stat(at(name))
+			must(t, err)
+			return info.Size()
+		}
+		overwritten, err := os.ReadFile(at("overwritten"))
+		must(t, err)
+		for name, yes := range map[string]bool{
+			"created": exists(at("created")), "removed": !exists(at("removed")), "moved": exists(at("there")), "mkdir": exists(at("mkdir")),
+			"rmdir": !exists(at("rmdir")), "linked": exists(at("linked")), "cut": size("cut") == 10,
+			"appended": size("appended") == 2000, "overwritten": bytes.Equal(overwritten, pattern(1000, 2)),
+		} {
+			if yes {
+				kept[name]++
+			} else {
+				kept[name] += 0
+			}
+		}
+		if exists(at("moved")) == exists(at("there")) {
+			t.Fatalf("seed %d: a renamed file has both names, or neither", seed)
+		}
+	}
+	for name, n := range kept {
+		if n == 0 || n == seeds {
+			t.Errorf("%s: kept at %d of %d cuts", name, n, seeds)
+		}
+	}
+	if lost := f.Unsynced(); lost.Names < 6*seeds || lost.Files < 3*seeds || lost.Sectors < 3*seeds {
+		t.Errorf("there was less to lose than was left unsynced: %+v", lost)
+	}
+}
+
+// TestRenameOver: a name that a rename gives to a new file leads to the old one or the new one, never to nothing, never to a part; and
+// only a sync of the directory decides it.
+func TestRenameOver(t *testing.T) {
+	f, dir := mount(t)
+	name, fresh := filepath.Join(dir, "name"), filepath.Join(dir, "name.new")
+	old, next := []byte("old"), []byte("new and longer")
+	saw := map[string]int{}
+	for seed := range uint64(seeds) {
+		must(t, writeSynced(name, old), syncPath(dir))
+		must(t, writeSynced(fresh, next), os.Rename(fresh, name))
+		f.cycle(seed)
+		got, err := os.ReadFile(name)
+		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, next) {
+			t.Fatalf("seed %d: %q, %v", seed, got, err)
+		}
+		saw[string(got)]++
+		if string(got) == string(next) && exists(fresh) {
+			t.Fatalf("seed %d: the new file has both names", seed)
+		}
+		must(t, os.RemoveAll(fresh), writeSynced(fresh, next), os.Rename(fresh, name), syncPath(dir))
+		f.cycle(seed + seeds)
+		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, next) {
+			t.Fatalf("seed %d, synced: %q, %v", seed, got, err)
+		}
+	}
+	if saw[string(old)] == 0 || saw[string(next)] == 0 {
+		t.Errorf("over all seeds: %v", saw)
+	}
+}
+
+// TestTorn: a write without a sync leaves each sector old or new; some seeds leave a later one new and an earlier one old, which a
+// prefix would not. The length is between the old and the new one, and what has a length but no data is zeros or garbage.
+func TestTorn(t *testing.T) {
+	f, dir := mount(t)
+	path := filepath.Join(dir, "file")
+	const sectors = 16
+	old, next := pattern(sectors*sectorBytes, 1), pattern(2*sectors*sectorBytes, 2)
+	torn, reordered, between, garbage := 0, 0, 0, 0
+	for seed := range uint64(4 * seeds) {
+		must(t, writeSynced(path, old), syncPath(dir))
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		must(t, err)
+		_, err = file.Write(next)
+		must(t, err, file.Close())
+		f.cycle(seed)
+		got, err := os.ReadFile(path)
+		must(t, err)
+		if len(got) < sectors*sectorBytes || len(got) > 2*sectors*sectorBytes {
+			t.Fatalf("seed %d: %d bytes", seed, len(got))
+		}
+		if len(got) > sectors*sectorBytes && len(got) < 2*sectors*sectorBytes {
+			between++
+		}
+		isNew := 0
+		for i := range sectors {
+			sector := got[i*sectorBytes : (i+1)*sectorBytes]
+			switch {
+			case bytes.Equal(sector, next[i*sectorBytes:][:sectorBytes]):
+				if isNew < i {
+					reordered++
+				}
+				isNew++
+			case !bytes.Equal(sector, old[i*sectorBytes:][:sectorBytes]):
+				t.Fatalf("seed %d: sector %d is neither old nor new", seed, i)
+			}
+		}
+		if isNew > 0 && isNew < sectors {
+			torn++
+		}
+		for i, b := range got[sectors*sectorBytes:] {
+			if b != 0 && b != next[sectors*sectorBytes+i] {
+				garbage++
+				break
+			}
+		}
+	}
+	if torn == 0 || reordered == 0 || between == 0 || garbage == 0 {
+		t.Errorf("over all seeds: %d torn, %d reordered, %d lengths between, %d with garbage", torn, reordered, between, garbage)
+	}
+}
+
+// TestCutEndsHandles: what was open at a cut is of no use any more, and while the power is off nothing is.
+func TestCutEndsHandles(t *testing.T) {
+	f, dir := mount(t)
+	path := filepath.Join(dir, "file")
+	must(t, writeSynced(path, []byte("x")), syncPath(dir))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	defer file.Close()
+	f.Cut(1)
+	if _, err := os.Stat(path); !errors.Is(err, syscall.EIO) {
+		t.Errorf("stat without power: %v", err)
+	}
+	f.PowerOn()
+	if _, err := file.Write([]byte("y")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("write to a handle from before: %v", err)
+	}
+	if err := file.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("sync of a handle from before: %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "x" {
+		t.Errorf("read after the cut: %q, %v", got, err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	f, dir := mount(t)
+	path := filepath.Join(dir, "file")
+	must(t, writeSynced(path, []byte("x")))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	defer file.Close()
+	f.SetReadOnly(true)
+	_, write := file.Write([]byte("y"))
+	_, create := os.Create(filepath.Join(dir, "other"))
+	for name, err := range map[string]error{
+		"write": write, "sync": file.Sync(), "create": create, "mkdir": os.Mkdir(filepath.Join(dir, "d"), 0o755), "remove": os.Remove(path),
+		"rename": os.Rename(path, path+"2"), "truncate": file.Truncate(0), "sync of a directory": syncPath(dir),
+	} {
+		if !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "x" {
+		t.Errorf("read: %q, %v", got, err)
+	}
+	f.SetReadOnly(false)
+	if _, err := file.Write([]byte("y")); err != nil {
+		t.Errorf("write once it is over: %v", err)
+	}
+}
+
+func TestNoSpace(t *testing.T) {
+	f, dir := mount(t)
+	f.SetSize(64 << 10)
+	free := func() uint64 {
+		var s unix.Statfs_t
+		must(t, unix.Statfs(dir, &s))
+		return s.Bavail * uint64(s.Bsize)
+	}
+	if free() != 64<<10 {
+		t.Errorf("%d bytes free of 64 KiB", free())
+	}
+	path := filepath.Join(dir, "file")
+	file, err := os.Create(path)
+	must(t, err)
+	n, err := file.Write(make([]byte, 100<<10))
+	if n != 64<<10 || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("write more than there is: %d, %v", n, err)
+	}
+	if err := unix.Fallocate(int(file.Fd()), 0, 0, 65<<10); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("fallocate more than there is: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
+		t.Errorf("an empty file wants no space: %v", err)
+	}
+	must(t, os.Remove(path))
+	if free() != 0 {
+		t.Errorf("%d bytes free while a removed file is open", free())
+	}
+	must(t, file.Close())
+	f.settled(t)
+	if free() != 64<<10 || f.Used() != 0 {
+		t.Errorf("%d bytes free after all is removed", free())
+	}
+	for seed := range uint64(10) { // what a cut brings back is counted
+		must(t, os.WriteFile(path, make([]byte, 10<<10), 0o644))
+		f.cycle(seed)
+		used := int64(0)
+		if info, err := os.Stat(path); err == nil {
+			used = blocks(info.Size())
+		}
+		if f.Used() != used {
+			t.Fatalf("seed %d: %d bytes used, not %d", seed, f.Used(), used)
+		}
+	}
+}
+
+// TestFailedSync: after a sync that failed, a later one succeeds and yet does not make that data durable, as in Linux; what is written
+// again is.
+func TestFailedSync(t *testing.T) {
+	f, dir := mount(t)
+	path := filepath.Join(dir, "file")
+	lost := 0
+	for seed := range uint64(seeds) {
+		must(t, writeSynced(path, pattern(2*sectorBytes, 1)), syncPath(dir))
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		must(t, err)
+		next := pattern(2*sectorBytes, 2)
+		_, err = file.Write(next)
+		must(t, err)
+		f.FailSyncs(1)
+		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("the sync that is to fail: %v", err)
+		}
+		_, err = file.WriteAt(next[:sectorBytes], 0)
+		must(t, err, file.Sync(), file.Close())
+		f.cycle(seed)
+		got, err := os.ReadFile(path)
+		must(t, err)
+		if !bytes.Equal(got[:sectorBytes], next[:sectorBytes]) {
+			t.Fatalf("seed %d: what was written again and synced is gone", seed)
+		}
+		if !bytes.Equal(got, next) {
+			lost++
+		}
+	}
+	if lost == 0 || lost == seeds {
+		t.Errorf("lost at %d of %d cuts", lost, seeds)
+	}
+	if all, failed := f.Syncs(); failed != seeds || all <= failed {
+		t.Errorf("%d syncs, %d failed", all, failed)
+	}
+}
