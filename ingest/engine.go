@@ -101,7 +101,9 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Store.Fatalf = func(format string, args ...any) { o.Fatal("store: " + fmt.Sprintf(format, args...)) }
 	}
 	o.Store.Flushed = func() { signal(e.flushed) }
-	o.Store.Failing = e.storeFailing
+	if o.Store.Failing == nil {
+		o.Store.Failing = e.storeFailing
+	}
 
 	// The journal judges its tail by the store's cursor, so the store comes first; the lock keeps both to one process.
 	if e.lock, err = Lock(o.Dir); err != nil {

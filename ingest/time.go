@@ -40,7 +40,7 @@ func (e *Engine) keepTime(ctx context.Context) {
 // timekeeper is the state of keepTime.
 type timekeeper struct {
 	e      *Engine
-	ticked time.Time // when the last tick was done
+	ticked time.Time // when the last tick was done, or could not be
 	more   bool      // it left something due
 	down   time.Time // since when the journal does not take what it is given; zero when it does
 	owed   bool      // a grace
@@ -67,6 +67,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 		if k.down.IsZero() {
 			k.down = now
 		}
+		k.skip(now)
 		return
 	}
 	if !k.down.IsZero() {
@@ -76,16 +77,17 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 		}
 		k.down = time.Time{}
 	}
-	if e.accepting() != nil {
-		return
-	}
-	if k.owed && !k.grace(ctx) {
+	if e.accepting() != nil || k.owed && !k.grace(ctx) {
+		k.skip(now)
 		return
 	}
 	if e.untilDue() == 0 && (k.more || time.Since(k.ticked) >= tickEvery) {
 		k.tick(ctx, asOf)
 	}
 }
+
+// skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.
+func (k *timekeeper) skip(now time.Time) { k.ticked, k.more = now, false }
 
 // tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {

@@ -85,7 +85,7 @@ func (j *Journal) putBack(v Volume) {
 // archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in which
 // case the original is still there. Everything is durable in the archive before this returns.
 func archive(h *Hooks, from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+	if err := makeDir(h, filepath.Dir(to)); err != nil {
 		return err
 	}
 	err := os.Rename(from, to)

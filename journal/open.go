@@ -30,8 +30,8 @@ func Open(o Options) (_ *Journal, err error) {
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	j.lanes[Control].limit, j.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
-	if err := j.makeDir(); err != nil {
-		return nil, err
+	if err := makeDir(&o.Hooks, o.Dir); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	if j.lock, err = lockDir(o.Dir); err != nil {
 		return nil, err
@@ -54,23 +54,23 @@ func Open(o Options) (_ *Journal, err error) {
 	return j, nil
 }
 
-// makeDir makes o.Dir and whatever is missing above it, each new name durable in its parent.
-func (j *Journal) makeDir() error {
+// makeDir makes dir and whatever is missing above it, each new name durable in its parent.
+func makeDir(h *Hooks, dir string) error {
 	var made []string
-	for d := filepath.Clean(j.o.Dir); ; d = filepath.Dir(d) {
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
 		if _, err := os.Stat(d); err == nil {
 			break
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("make journal directory: %w", err)
+			return fmt.Errorf("make directory: %w", err)
 		}
 		made = append(made, d)
 	}
-	if err := os.MkdirAll(j.o.Dir, 0o750); err != nil {
-		return fmt.Errorf("make journal directory: %w", err)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("make directory: %w", err)
 	}
 	for _, d := range made {
-		if err := j.o.Hooks.syncPath(filepath.Dir(d)); err != nil {
-			return fmt.Errorf("make journal directory: %w", err)
+		if err := h.syncPath(filepath.Dir(d)); err != nil {
+			return fmt.Errorf("make directory: %w", err)
 		}
 	}
 	return nil

@@ -258,9 +258,7 @@ func (s *Store) Queues(client, afterClient, afterType string, limit int) (docs [
 // Durable returns the cursor that Pebble has on disk: the journal up to it is no longer needed to start again.
 func (s *Store) Durable() (seq uint64, err error) {
 	defer catch(&err)
-	it, err := s.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
-	fail("read durable cursor", err)
-	v := view{it}
+	v := s.viewWith(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
 	defer v.close()
 	if value := v.get(metaKey); value != nil {
 		seq = decodeMeta(value).cursor
@@ -271,6 +269,10 @@ func (s *Store) Durable() (seq uint64, err error) {
 // Flush has Pebble write what it holds in memory; Options.Flushed tells when it has. Small commands alone would hardly ever fill
 // a memtable, and the journal behind them would stay.
 func (s *Store) Flush() error {
+	if !s.readers.enter() {
+		return ErrClosed
+	}
+	defer s.readers.leave()
 	if _, err := s.db.AsyncFlush(); err != nil {
 		return &Error{"flush", err}
 	}
@@ -279,6 +281,10 @@ func (s *Store) Flush() error {
 
 // FlushWait has Pebble write what it holds in memory and waits for it.
 func (s *Store) FlushWait() error {
+	if !s.readers.enter() {
+		return ErrClosed
+	}
+	defer s.readers.leave()
 	if err := s.db.Flush(); err != nil {
 		return &Error{"flush", err}
 	}
@@ -290,11 +296,21 @@ func (s *Store) Checkpoint(dir string) error {
 	if err := s.FlushWait(); err != nil {
 		return err
 	}
+	if !s.readers.enter() {
+		return ErrClosed
+	}
+	defer s.readers.leave()
 	if err := s.db.Checkpoint(dir); err != nil {
 		return &Error{"checkpoint", err}
 	}
 	return nil
 }
 
-// DiskBytes returns what the store occupies on disk.
-func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
+// DiskBytes returns what the store occupies on disk; 0 once it is closed.
+func (s *Store) DiskBytes() uint64 {
+	if !s.readers.enter() {
+		return 0
+	}
+	defer s.readers.leave()
+	return s.db.Metrics().DiskSpaceUsage()
+}

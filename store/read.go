@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -19,16 +20,68 @@ type rows interface {
 }
 
 // view reads one moment of the database through one iterator.
-type view struct{ it *pebble.Iterator }
-
-// view opens a view; close it. Like overlay, it fails by panicking with *Error.
-func (s *Store) view() view {
-	it, err := s.db.NewIter(nil)
-	fail("open view", err)
-	return view{it}
+type view struct {
+	it    *pebble.Iterator
+	leave func()
 }
 
-func (v view) close() { fail("close view", v.it.Close()) }
+// view opens a view; close it. Like overlay, it fails by panicking with *Error.
+func (s *Store) view() view { return s.viewWith(nil) }
+
+func (s *Store) viewWith(o *pebble.IterOptions) view {
+	if !s.readers.enter() {
+		fail("open view", ErrClosed)
+	}
+	it, err := s.db.NewIter(o)
+	if err != nil {
+		s.readers.leave()
+		fail("open view", err)
+	}
+	return view{it, s.readers.leave}
+}
+
+func (v view) close() {
+	err := v.it.Close()
+	v.leave()
+	fail("close view", err)
+}
+
+// gate lets readers in until it is shut, and whoever shuts it waits for those inside. A lock would not do: who is inside may enter
+// again.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	shut   chan struct{} // made when it is shut; closed when nobody is inside any more
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside--; g.inside == 0 && g.shut != nil {
+		close(g.shut)
+	}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	if g.shut == nil {
+		if g.shut = make(chan struct{}); g.inside == 0 {
+			close(g.shut)
+		}
+	}
+	g.mu.Unlock()
+	<-g.shut
+}
 
 func (v view) get(key string) []byte {
 	if v.it.SeekGE([]byte(key)) && string(v.it.Key()) == key {

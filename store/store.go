@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -54,15 +55,18 @@ const (
 var (
 	// ErrForeignJournal: the store was made from another journal.
 	ErrForeignJournal = errors.New("the store belongs to another journal")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("the store is closed")
 	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
 	ErrNewerFormat = errors.New("the data was written by a newer version of the program")
 )
 
 // Store keeps the state and its indexes. One goroutine applies; any may query.
 type Store struct {
-	db     *pebble.DB
-	cache  *pebble.Cache
-	bounds *bounds
+	db      *pebble.DB
+	cache   *pebble.Cache
+	bounds  *bounds
+	readers gate // of queries, for which Close waits
 
 	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
 	mu       sync.RWMutex
@@ -191,7 +195,9 @@ func Open(dir string, o Options) (_ *Store, err error) {
 			}
 		},
 	}
-	s.db, err = pebble.Open(dir, options)
+	if err = settle(cmp.Or(o.FS, vfs.Default), dir, o.ReadOnly); err == nil {
+		s.db, err = pebble.Open(dir, options)
+	}
 	if err != nil {
 		s.cache.Unref()
 		return nil, fmt.Errorf("open store: %w", err)
@@ -208,6 +214,23 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	s.publish()
 	return s, nil
+}
+
+// settle makes the names in an existing directory durable. A process that was killed while it opened the store may have left a new
+// manifest and the mark that points to it in the page cache only; were the power lost while this start relies on them, the mark could
+// outlive the manifest.
+func settle(fs vfs.FS, dir string, readOnly bool) error {
+	if readOnly {
+		return nil
+	}
+	d, err := fs.OpenDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // load reads what is kept in memory: the meta row and the queues.
@@ -260,8 +283,9 @@ func (s *Store) Adopt(journal string) error {
 }
 
 // Close ends the store. What was applied and not committed is dropped; what was committed and not flushed is in the journal.
-// Nobody may be in a query any more.
+// Queries that are under way end first, later ones get ErrClosed.
 func (s *Store) Close() error {
+	s.readers.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db == nil {
