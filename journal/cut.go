@@ -57,7 +57,11 @@ func (j *Journal) takeOut(v Volume) error {
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
-			j.putBack(v)
+			// What failed may be the fsync after the move. The volume has left then, and whichever of both names a power cut
+			// leaves it, it is there.
+			if _, stat := os.Lstat(v.Path); stat == nil {
+				j.putBack(v)
+			}
 			return err
 		}
 	}

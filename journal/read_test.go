@@ -325,3 +325,29 @@ func TestLatency(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 }
+
+// TestCutAfterAFailedMove: a volume that was moved to the archive and whose new name could not be made durable has left all the same;
+// the next attempt goes on with the next.
+func TestCutAfterAFailedMove(t *testing.T) {
+	m, _ := volumesOf(t, 3)
+	archived := t.TempDir()
+	failing := true
+	o := Options{Dir: m.write(t), Applied: 9, Archive: archived}
+	o.Hooks.SyncFile = func(f *os.File) error {
+		if failing && strings.HasPrefix(f.Name(), archived) {
+			return errDisk
+		}
+		return f.Sync()
+	}
+	j := mustOpen(t, o)
+	if removed, err := j.Cut(9, 0); !errors.Is(err, errDisk) || len(removed) != 0 || j.First() != 4 {
+		t.Fatal(removed, err, j.First())
+	}
+	if got := readAll(t, j, 4); len(got) != 6 {
+		t.Fatal(got)
+	}
+	failing = false
+	if removed, err := j.Cut(9, 0); err != nil || len(removed) != 1 || j.First() != 7 {
+		t.Fatal(removed, err, j.First())
+	}
+}
