@@ -41,7 +41,9 @@ type Server struct {
 	Listen string
 
 	cmd   *exec.Cmd
-	ended chan error
+	bound chan string   // capacity 1: where it listens
+	done  chan struct{} // closed when it has ended
+	err   error         // how; read after done
 }
 
 // URL is where the server listens.
@@ -52,21 +54,32 @@ func (s *Server) Pid() int { return s.cmd.Process.Pid }
 
 // Start starts the server and returns once it is ready to serve, or with the reason why it is not within ctx.
 func (s *Server) Start(ctx context.Context) error {
+	if err := s.Launch(); err != nil {
+		return err
+	}
+	if err := s.Ready(ctx); err != nil {
+		return errors.Join(err, s.Kill())
+	}
+	return nil
+}
+
+// Launch starts the process and returns at once.
+func (s *Server) Launch() error {
 	if s.Listen == "" {
 		s.Listen = "127.0.0.1:0"
 	}
 	args := append([]string{"serve", "--listen", s.Listen, "--data", s.Data}, s.Args...)
-	s.cmd = exec.Command(s.Binary, args...)
-	s.cmd.Stderr = s.Log
-	out, err := s.cmd.StdoutPipe()
+	cmd := exec.Command(s.Binary, args...)
+	cmd.Stderr = s.Log
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	if err := s.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.Binary, err)
 	}
-	bound := make(chan string, 1)
-	s.ended = make(chan error, 1)
+	s.cmd, s.bound, s.done = cmd, make(chan string, 1), make(chan struct{})
+	bound, done := s.bound, s.done
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if _, url, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
@@ -76,20 +89,22 @@ func (s *Server) Start(ctx context.Context) error {
 				}
 			}
 		}
-		s.ended <- s.cmd.Wait()
+		s.err = cmd.Wait()
+		close(done)
 	}()
-	select {
-	case s.Listen = <-bound:
-	case err := <-s.ended:
-		return fmt.Errorf("the server ended at once: %w", err)
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), s.Kill())
-	}
-	return s.ready(ctx)
+	return nil
 }
 
-// ready polls /readyz: a start that replays much is up before it is ready.
-func (s *Server) ready(ctx context.Context) error {
+// Ready returns once the launched server is ready to serve, or with the reason why it is not within ctx. A start that replays much is up
+// before it is ready.
+func (s *Server) Ready(ctx context.Context) error {
+	select {
+	case s.Listen = <-s.bound:
+	case <-s.done:
+		return fmt.Errorf("the server ended at once: %w", s.err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/readyz", nil)
 		if err != nil {
@@ -102,15 +117,46 @@ func (s *Server) ready(ctx context.Context) error {
 			}
 		}
 		select {
-		case err := <-s.ended:
-			s.ended <- err
-			return fmt.Errorf("the server ended before it was ready: %w", err)
+		case <-s.done:
+			return fmt.Errorf("the server ended before it was ready: %w", s.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
+
+// Done is closed when the launched process has ended, by whatever cause; Err then says how.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is how the process ended: nil with exit code 0, *exec.ExitError otherwise. It waits for the end.
+func (s *Server) Err() error {
+	<-s.done
+	return s.err
+}
+
+// Signal sends a signal and does not wait for what it does.
+func (s *Server) Signal(signal syscall.Signal) error { return s.cmd.Process.Signal(signal) }
+
+// Freeze stops the process as SIGSTOP does, and returns once the kernel says that all of it stands still. Thaw has it go on.
+func (s *Server) Freeze() error {
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
+		if err != nil {
+			return err
+		}
+		if _, rest, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(rest, "T") {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Thaw has a process that was frozen go on.
+func (s *Server) Thaw() error { return s.Signal(syscall.SIGCONT) }
 
 // Kill ends the server with SIGKILL and waits for it.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
@@ -125,12 +171,12 @@ func (s *Server) end(signal syscall.Signal) error {
 	if err := s.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	err := <-s.ended
+	<-s.done
 	s.cmd = nil
 	if signal == syscall.SIGKILL {
 		return nil // how it ended is what we did
 	}
-	return err
+	return s.err
 }
 
 // Resident returns the resident memory of the server in bytes, now and at its highest.

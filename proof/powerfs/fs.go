@@ -52,7 +52,7 @@ func Mount(dir string) (*FS, error) {
 	}
 	f := &FS{dir: dir, disk: newDisk(), handles: map[uint64]*handle{}}
 	server, err := fuse.NewServer(&raw{RawFileSystem: fuse.NewDefaultRawFileSystem(), f: f}, dir, &fuse.MountOptions{
-		FsName: "powerfs", Name: "powerfs", DirectMountStrict: true, DisableXAttrs: true, DisableReadDirPlus: true, MaxWrite: 1 << 20,
+		FsName: "powerfs", Name: "powerfs", DirectMountStrict: true, DisableXAttrs: true, DisableReadDirPlus: true, MaxWrite: 512 << 10, DisableSplice: true,
 		IgnoreSecurityLabels: true,
 	})
 	if err != nil {

@@ -1,0 +1,288 @@
+package crash
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// history is what the users of one server know: what they asked and what they were told. It survives every kill.
+type history struct {
+	began time.Time
+
+	mu     sync.Mutex
+	posts  map[string]*post // by tag
+	jobs   map[job.ID]*post // by batch id
+	claims map[job.ID]int32 // numbers for claim ids, from 1
+	ghosts []event          // claims that had no answer
+	lives  []life           // the last one is open while the server runs
+	wrong  []string         // what cannot be explained, whatever the order
+	count  tally
+}
+
+// tally counts what was done.
+type tally struct {
+	Requests, NoAnswer                 int
+	Jobs, Claimed, Ended, Stale, Given int // acknowledged: jobs created, handed out, ended, refused as stale, given back
+	Deaths                             int // of the server, by whatever
+	Checked, Ghosts, Undecided         int // jobs whose histories were checked, with how many operations
+	Operations                         int
+	Lost, Wrong, Violations            int
+}
+
+func (t *tally) add(o tally) {
+	t.Requests += o.Requests
+	t.NoAnswer += o.NoAnswer
+	t.Jobs += o.Jobs
+	t.Claimed += o.Claimed
+	t.Ended += o.Ended
+	t.Stale += o.Stale
+	t.Given += o.Given
+	t.Deaths += o.Deaths
+	t.Checked += o.Checked
+	t.Ghosts += o.Ghosts
+	t.Undecided += o.Undecided
+	t.Operations += o.Operations
+	t.Lost += o.Lost
+	t.Wrong += o.Wrong
+	t.Violations += o.Violations
+}
+
+func newHistory() *history {
+	return &history{began: time.Now(), posts: map[string]*post{}, jobs: map[job.ID]*post{}, claims: map[job.ID]int32{}}
+}
+
+// now is the time of the history.
+func (h *history) now() int64 { return int64(time.Since(h.began)) }
+
+// live begins a stretch in which leases may run out. It is to be called before the server can do anything.
+func (h *history) live() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lives = append(h.lives, life{h.now(), never})
+}
+
+// die ends it. It is to be called once the server can do nothing more.
+func (h *history) die() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lives[len(h.lives)-1].end = h.now()
+	h.count.Deaths++
+}
+
+// end is when a request that got no answer at t can have happened at the latest: at the death that followed.
+func (h *history) end(t int64) int64 {
+	for _, l := range h.lives {
+		if l.end >= t {
+			return l.end
+		}
+	}
+	return never
+}
+
+func (h *history) problem(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.problemLocked(format, args...)
+}
+
+func (h *history) problemLocked(format string, args ...any) {
+	h.count.Wrong++
+	if len(h.wrong) < 100 {
+		h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// claim is the number of a claim that was answered.
+func (h *history) claim(id job.ID) int32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.claims[id] == 0 {
+		h.claims[id] = int32(len(h.claims) + 1)
+	}
+	return h.claims[id]
+}
+
+// known is the number of a claim, or 0 where it had no answer: then it is one of the ghosts, and nobody knows which.
+func (h *history) known(id job.ID) int32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claims[id]
+}
+
+// bind notes which batch a post became. A post became one batch at most.
+func (h *history) bind(p *post, batch job.ID) {
+	switch {
+	case p.batch == batch:
+	case !p.batch.IsZero():
+		h.problemLocked("the post %s was stored twice, as batches %s and %s", p.tag, p.batch, batch)
+	case h.jobs[batch] != nil:
+		h.problemLocked("batch %s holds the posts %s and %s", batch, h.jobs[batch].tag, p.tag)
+	default:
+		p.batch = batch
+		h.jobs[batch] = p
+	}
+}
+
+// receipt notes a create that was answered with batch, or got no answer (zero).
+func (h *history) receipt(p *post, call, ret int64, batch job.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.call, p.ret = call, ret
+	if batch.IsZero() {
+		return
+	}
+	p.acknowledged = true
+	h.count.Jobs += p.lines
+	h.bind(p, batch)
+}
+
+// seen finds the post of a job that the server showed, and holds its payload against what was posted.
+func (h *history) seen(id job.ID, payload []byte) *post {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.jobs[id.WithLine(0)]
+	if p == nil {
+		if p = h.posts[tagOf(payload)]; p == nil {
+			h.problemLocked("job %s with payload %.80q was never posted", id, payload)
+			return nil
+		}
+		h.bind(p, id.WithLine(0))
+	}
+	if id.Line() >= p.lines || !bytes.Equal(payload, p.payload(id.Line())) {
+		h.problemLocked("job %s of post %s, %d lines, has payload %.80q", id, p.tag, p.lines, payload)
+		return nil
+	}
+	return p
+}
+
+// add notes an event of a job. Jobs nobody posted are known to be wrong already.
+func (h *history) add(id job.ID, e event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.jobs[id.WithLine(0)]
+	if p == nil || id.Line() >= p.lines {
+		return
+	}
+	if p.events == nil {
+		p.events = make([][]event, p.lines)
+	}
+	p.events[id.Line()] = append(p.events[id.Line()], e)
+	if e.answer == stale {
+		h.count.Stale++
+	}
+	if e.answer == done {
+		switch e.kind {
+		case handed:
+			h.count.Claimed++
+		case ended, endedAll:
+			h.count.Ended++
+		case given:
+			h.count.Given++
+		}
+	}
+}
+
+func (h *history) ghost(e event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e.claim = -int32(len(h.ghosts) + 1)
+	h.ghosts = append(h.ghosts, e)
+}
+
+func (h *history) asked(answered bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count.Requests++
+	if !answered {
+		h.count.NoAnswer++
+	}
+}
+
+// settle gives every event without an answer the time by which it can have happened at the latest.
+func (h *history) settle(events []event) []event {
+	out := make([]event, 0, len(events)+1)
+	for _, e := range events {
+		if e.answer == lost {
+			e.ret = h.end(e.ret)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// check checks every job's history. No request may be under way. It returns the first few that are impossible, in words.
+func (h *history) check() (impossible []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ghosts := h.settle(h.ghosts)
+	for _, p := range h.posts {
+		if p.batch.IsZero() {
+			continue
+		}
+		model := jobModel{max: p.maxAttempts, lives: h.lives}
+		for line := range p.lines {
+			var events []event
+			if p.events != nil {
+				events = p.events[line]
+			}
+			first := event{kind: created, call: p.call, ret: p.ret, delay: p.delayMs * ms, attempts: -1}
+			if !p.acknowledged {
+				first.answer = lost
+			}
+			events = h.settle(append([]event{first}, events...))
+			last := int64(0)
+			for i := range events {
+				last = max(last, events[i].call)
+			}
+			var maybe []event
+			for _, g := range ghosts {
+				if g.ret >= p.call && g.call <= last {
+					maybe = append(maybe, g)
+				}
+			}
+			result := model.check(events, maybe)
+			h.count.Checked++
+			h.count.Operations += len(events)
+			switch result {
+			case porcupine.Illegal:
+				h.count.Violations++
+				if len(impossible) < 5 {
+					impossible = append(impossible, describe(p, line, events, maybe, h.lives))
+				}
+			case porcupine.Unknown:
+				h.count.Undecided++
+			}
+		}
+	}
+	h.count.Ghosts = len(ghosts)
+	return impossible
+}
+
+const ms = int64(time.Millisecond)
+
+func describe(p *post, line int, events, ghosts []event, lives []life) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "job %s (post %s, max_attempts %d, lease %d ms):\n", p.batch.WithLine(line), p.tag, p.maxAttempts, p.leaseMs)
+	for i := range events {
+		fmt.Fprintln(&b, "  ", &events[i])
+	}
+	for i := range ghosts {
+		fmt.Fprintln(&b, "   perhaps:", &ghosts[i])
+	}
+	for _, l := range lives {
+		if len(events) > 0 && l.end >= events[0].call && l.start <= events[len(events)-1].call {
+			end := "…"
+			if l.end != never {
+				end = fmt.Sprintf("%.3f", time.Duration(l.end).Seconds())
+			}
+			fmt.Fprintf(&b, "   life %.3f to %s\n", time.Duration(l.start).Seconds(), end)
+		}
+	}
+	return b.String()
+}

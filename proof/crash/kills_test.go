@@ -1,0 +1,36 @@
+package crash
+
+import (
+	"testing"
+	"time"
+)
+
+// perStage is how many times a server is hurt before all that it knows is read back. A new data directory follows.
+const perStage = 25
+
+// TestKills ends the server under load with SIGKILL, at any moment: while it serves, and now and then while it starts.
+func TestKills(t *testing.T) {
+	l := newLane(t, 1)
+	for killed := 0; killed < *kills; {
+		s := l.stage("kills", t.TempDir())
+		l.must(s, s.start())
+		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
+		for range min(perStage, *kills-killed) {
+			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
+			l.must(s, s.kill())
+			killed++
+			for l.rng.IntN(4) == 0 && killed < *kills {
+				l.must(s, s.launch())
+				time.Sleep(l.between(0, 60*time.Millisecond))
+				l.must(s, s.kill())
+				killed++
+			}
+			l.must(s, s.start())
+		}
+		time.Sleep(l.between(0, 300*time.Millisecond))
+		c.end()
+		l.finish(s)
+		l.progress("%d of %d kills, %d jobs, %d operations checked", killed, *kills, l.tally.Jobs, l.tally.Operations)
+	}
+	l.report("kills")
+}

@@ -1,0 +1,289 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// load is what a lane does to its server.
+type load struct {
+	producers, runners, readers int
+	lines                       int   // of a batch, at most
+	size                        int   // of a payload's filler, mostly; one post in fifty has far larger ones
+	backlog                     int64 // unfinished jobs past which producers wait
+	longLeases                  bool  // none that would run out during a stop
+}
+
+var standardLoad = load{producers: 3, runners: 5, readers: 1, lines: 120, size: 150, backlog: 3000}
+
+// crowd runs a load until it is told to stop.
+type crowd struct {
+	u    *user
+	l    load
+	seed uint64
+	name string
+
+	posted, finished atomic.Int64
+	acked            atomic.Int64 // creates acknowledged
+	refused          atomic.Int64 // creates refused for want of disk
+
+	ctx  context.Context
+	stop context.CancelFunc
+	all  sync.WaitGroup
+
+	lately struct {
+		sync.Mutex
+		ids []job.ID // a few, for readers
+	}
+}
+
+func newCrowd(u *user, l load, name string, seed uint64) *crowd {
+	c := &crowd{u: u, l: l, seed: seed, name: name}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	for i := range l.producers {
+		c.all.Go(func() { c.produce(i) })
+	}
+	for i := range l.runners {
+		c.all.Go(func() { c.run(i, false) })
+	}
+	for i := range l.readers {
+		c.all.Go(func() { c.read(i) })
+	}
+	return c
+}
+
+// end has everybody leave and waits for them.
+func (c *crowd) end() {
+	c.stop()
+	c.all.Wait()
+}
+
+func (c *crowd) rng(role string, i int) *rand.Rand {
+	h := c.seed
+	for _, b := range []byte(role) {
+		h = h*1099511628211 ^ uint64(b)
+	}
+	return rand.New(rand.NewPCG(h, uint64(i)))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+const untilBack = 5 * time.Millisecond // between attempts to reach a server that is down
+
+func (c *crowd) produce(i int) {
+	rng := c.rng("producer", i)
+	for n := 0; c.ctx.Err() == nil; n++ {
+		if c.posted.Load()-c.finished.Load() > c.l.backlog {
+			pause(c.ctx, untilBack)
+			continue
+		}
+		p := &post{tag: fmt.Sprintf("%s-%d-%d", c.name, i, n), lines: 1, size: c.l.size, maxAttempts: int32(20 + rng.IntN(20)), leaseMs: minLeaseMs + int64(rng.IntN(3))*250}
+		if c.l.longLeases {
+			p.leaseMs = 2500
+		}
+		if rng.IntN(4) > 0 {
+			p.lines = 1 + rng.IntN(c.l.lines)
+		} else {
+			p.form = form(rng.IntN(int(forms)))
+		}
+		if rng.IntN(8) == 0 {
+			p.delayMs = int64(rng.IntN(400))
+		}
+		if rng.IntN(8) == 0 {
+			p.maxAttempts = int32(1 + rng.IntN(3))
+		}
+		if rng.IntN(50) == 0 {
+			p.size *= 100
+			p.lines = 1 + p.lines/4
+		}
+		r, err := c.u.create(c.ctx, p)
+		switch {
+		case err != nil:
+			pause(c.ctx, untilBack)
+		case r.ok():
+			c.posted.Add(int64(p.lines))
+			c.acked.Add(1)
+			if !p.batch.IsZero() && rng.IntN(3) == 0 {
+				c.remember(p.batch.WithLine(rng.IntN(p.lines)))
+			}
+		case r.problem.Code == "disk_full":
+			c.refused.Add(1)
+			pause(c.ctx, 20*time.Millisecond)
+		default:
+			pause(c.ctx, untilBack)
+		}
+	}
+}
+
+func (c *crowd) remember(id job.ID) {
+	c.lately.Lock()
+	defer c.lately.Unlock()
+	if c.lately.ids = append(c.lately.ids, id); len(c.lately.ids) > 200 {
+		c.lately.ids = c.lately.ids[100:]
+	}
+}
+
+// read looks at jobs while things happen to them.
+func (c *crowd) read(i int) {
+	rng := c.rng("reader", i)
+	for c.ctx.Err() == nil {
+		c.lately.Lock()
+		n := len(c.lately.ids)
+		var id job.ID
+		if n > 0 {
+			id = c.lately.ids[rng.IntN(n)]
+		}
+		c.lately.Unlock()
+		if n == 0 {
+			pause(c.ctx, untilBack)
+			continue
+		}
+		if _, err := c.u.get(c.ctx, id); err != nil {
+			pause(c.ctx, untilBack)
+		}
+		pause(c.ctx, time.Millisecond)
+	}
+}
+
+func (c *crowd) outcome(rng *rand.Rand) outcome {
+	switch n := rng.IntN(20); {
+	case n < 13:
+		return outcome{code: "ok"}
+	case n < 15:
+		return outcome{code: "failed"}
+	case n < 17:
+		return outcome{code: "retry"}
+	case n < 18:
+		return outcome{code: "retry", delayMs: 200}
+	default:
+		return outcome{code: "error", delayMs: int64(rng.IntN(2)) * 300}
+	}
+}
+
+// run claims and ends jobs; when draining, everything with ok.
+func (c *crowd) run(i int, drain bool) {
+	rng := c.rng("runner", i)
+	name := fmt.Sprintf("%s-%d", c.name, i)
+	var chained *grant
+	for c.ctx.Err() == nil {
+		w := wish{runner: name, max: []int{0, 1, 10, 50, 100}[rng.IntN(5)], waitMs: rng.IntN(3) * 50}
+		if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
+			w.leaseMs = 1200
+		}
+		if drain {
+			w.max = 500
+		}
+		if chained != nil {
+			w.ends, w.with = chained, outcome{code: "ok"}
+		}
+		g, r, err := c.u.claim(c.ctx, w)
+		switch {
+		case err != nil || r.open() || r.status >= 400:
+			pause(c.ctx, untilBack)
+			if err == nil && r.open() && w.ends != nil { // how did it end? ask again
+				c.insist(rng, func() (*reply, error) { return c.u.endAll(c.ctx, w.ends, w.with) })
+			}
+			if err == nil {
+				chained = nil
+			}
+			continue
+		case w.ends != nil:
+			c.finished.Add(int64(len(w.ends.jobs)))
+		}
+		chained = nil
+		if g.empty() {
+			pause(c.ctx, time.Millisecond)
+			continue
+		}
+		if drain {
+			c.insist(nil, func() (*reply, error) { return c.u.endAll(c.ctx, g, outcome{code: "ok"}) })
+			continue
+		}
+		chained = c.work(rng, g)
+	}
+}
+
+// insist sends a request until it is answered; with rng it sometimes leaves it at one attempt.
+func (c *crowd) insist(rng *rand.Rand, ask func() (*reply, error)) {
+	for c.ctx.Err() == nil {
+		r, err := ask()
+		if err == nil && !r.open() && r.status != 503 && r.status != 429 {
+			return
+		}
+		if err == nil && rng != nil && rng.IntN(2) == 0 {
+			return
+		}
+		pause(c.ctx, untilBack)
+	}
+}
+
+// work is what becomes of a grant. It returns what the next claim is to end.
+func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
+	u, ctx := c.u, c.ctx
+	finished := 0
+	defer func() { c.finished.Add(int64(finished)) }()
+	if rng.IntN(6) == 0 {
+		c.insist(rng, func() (*reply, error) { return u.tickle(ctx, g) })
+	}
+	if rng.IntN(4) == 0 {
+		c.remember(g.jobs[rng.IntN(len(g.jobs))])
+	}
+	switch n := rng.IntN(20); {
+	case n < 7:
+		o := c.outcome(rng)
+		c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
+		if rng.IntN(10) == 0 { // once more, as if the answer had been lost
+			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
+		}
+		if o.final() {
+			finished += len(g.jobs)
+		}
+	case n < 10:
+		return g
+	case n < 14:
+		outcomes := make([]outcome, len(g.jobs))
+		for i := range outcomes {
+			if outcomes[i] = c.outcome(rng); outcomes[i].final() {
+				finished++
+			}
+		}
+		c.insist(rng, func() (*reply, error) { return u.endEach(ctx, g, outcomes) })
+	case n < 16:
+		for _, id := range g.jobs[:min(len(g.jobs), 20)] {
+			o := c.outcome(rng)
+			c.insist(rng, func() (*reply, error) { return u.end(ctx, g, id, o) })
+			if o.final() {
+				finished++
+			}
+		}
+		c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+	case n < 18:
+		for _, id := range g.jobs[:min(len(g.jobs), 5)] {
+			c.insist(rng, func() (*reply, error) { return u.giveBack(ctx, g, id) })
+		}
+		if rng.IntN(2) == 0 && len(g.jobs) > 5 {
+			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+			finished += len(g.jobs) - 5
+		}
+	case n < 19: // too late
+		pause(ctx, 1800*time.Millisecond)
+		if rng.IntN(2) == 0 {
+			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+		} else {
+			c.insist(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}) })
+		}
+	default: // dies
+	}
+	return nil
+}

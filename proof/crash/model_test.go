@@ -1,0 +1,140 @@
+package crash
+
+import (
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const second = 1000 * ms
+
+// at makes an event that was called at the given millisecond and answered one later.
+func at(when int64, k kind, a answer, more ...func(*event)) event {
+	e := event{call: when * ms, ret: (when + 1) * ms, kind: k, answer: a, attempts: -1}
+	if a == lost {
+		e.ret = never
+	}
+	for _, f := range more {
+		f(&e)
+	}
+	return e
+}
+
+func by(claim int32) func(*event)      { return func(e *event) { e.claim = claim } }
+func told(attempts int32) func(*event) { return func(e *event) { e.attempts = attempts } }
+func is(s status) func(*event)         { return func(e *event) { e.status = s } }
+func until(when int64) func(*event)    { return func(e *event) { e.ret = when * ms } }
+
+func with(code string) func(*event) {
+	return func(e *event) { e.outcome = outcome{code: code} }
+}
+
+func claimedAt(when int64, claim, attempts int32) event {
+	return at(when, handed, done, by(claim), told(attempts), func(e *event) { e.lease = second })
+}
+
+// TestHistories: the checker accepts what may be, and does not accept what must not be: without that its verdict on a run would be worth
+// nothing. Leases are a second.
+func TestHistories(t *testing.T) {
+	forever := []life{{0, never}}
+	create := at(0, created, done)
+	for name, c := range map[string]struct {
+		legal  bool
+		lives  []life
+		events []event
+		ghosts []event
+	}{
+		"a plain run": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, looked, done, is(completed), told(1)),
+		}},
+		"a retry, and a second run": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry"), is(pending)), claimedAt(30, 2, 2),
+			at(40, endedAll, done, by(2), with("failed")), at(50, looked, done, is(failed), told(2)),
+		}},
+		"handed out again after the lease":              {legal: true, events: []event{create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2)}},
+		"handed out twice at once":                      {events: []event{create, claimedAt(10, 1, 1), claimedAt(500, 2, 2)}},
+		"handed out twice at once, as the same attempt": {events: []event{create, claimedAt(10, 1, 1), claimedAt(500, 2, 1)}},
+		"handed out again although it was tickled": {events: []event{
+			create, claimedAt(10, 1, 1), at(900, tickled, done, by(1)), claimedAt(1500, 2, 2),
+		}},
+		"handed out again although a restart had renewed the lease": {lives: []life{{0, 500 * ms}, {600 * ms, never}}, events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1200, 2, 2),
+		}},
+		"handed out again after the lease that a restart renewed": {legal: true, lives: []life{{0, 500 * ms}, {600 * ms, never}}, events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1620, 2, 2),
+		}},
+		"a stale completion accepted": {events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, done, by(1), with("ok"), is(completed)),
+		}},
+		"a stale completion refused": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, looked, done, is(active), told(2), by(2)),
+		}},
+		"a completion refused although the claim holds": {events: []event{create, claimedAt(10, 1, 1), at(20, ended, stale, by(1), with("ok"))}},
+		"an acknowledged completion undone": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), claimedAt(2000, 2, 2),
+		}},
+		"an acknowledged completion of all undone": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(2000, looked, done, is(pending), told(1)),
+		}},
+		"a completion without an answer that did not happen": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), claimedAt(2000, 2, 2),
+		}},
+		"a completion without an answer that did happen": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(2000, looked, done, is(completed), told(1)),
+		}},
+		"a completion without an answer that happened and was undone": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(500, looked, done, is(completed), told(1)), claimedAt(2000, 2, 2),
+		}},
+		"a completion without an answer that happens after its server's end": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), until(100)), at(200, looked, done, is(active), told(1), by(1)),
+			at(900, looked, done, is(completed), told(1)),
+		}},
+		"an acknowledged create lost":                  {events: []event{create, at(500, looked, absent)}},
+		"an acknowledged create lost after it was run": {events: []event{create, claimedAt(10, 1, 1), at(500, looked, absent)}},
+		"a create without an answer that did not happen": {legal: true, events: []event{
+			at(0, created, lost), at(500, looked, absent),
+		}},
+		"a repeated completion": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, ended, done, by(1), with("ok"), is(completed)),
+			at(40, ended, differ, by(1), with("failed")),
+		}},
+		"another outcome accepted": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, ended, done, by(1), with("failed")),
+		}},
+		"a claim without an answer shows in the attempts": {legal: true, events: []event{create, claimedAt(2000, 2, 2)},
+			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+		"attempts that no claim explains": {events: []event{create, claimedAt(2000, 2, 2)}},
+		"a claim without an answer whose lease had not run out": {events: []event{create, claimedAt(500, 2, 2)},
+			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+		"more attempts than allowed": {events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
+		}},
+		"abandoned at its last attempt": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), at(4000, looked, done, is(failed), told(3)),
+		}},
+		"given back": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, given, done, by(1)), claimedAt(30, 2, 1),
+		}},
+		"an attempt that was given back and counts": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, given, done, by(1)), claimedAt(30, 2, 2),
+		}},
+		"handed out before its delay": {events: []event{
+			at(0, created, done, func(e *event) { e.delay = second }), claimedAt(500, 1, 1),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lives := c.lives
+			if lives == nil {
+				lives = forever
+			}
+			m := jobModel{max: 3, lives: lives}
+			want := porcupine.Illegal
+			if c.legal {
+				want = porcupine.Ok
+			}
+			if got := m.check(c.events, c.ghosts); got != want {
+				t.Errorf("%v, not %v", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package crash
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// form is how jobs are posted.
+type form int
+
+const (
+	asLines form = iota // one post of many lines
+	asText              // one job, a JSON string
+	asValue             // one job, any JSON value
+	asBytes             // one job, base64
+	forms
+)
+
+// post is one create. Its payloads are functions of its tag, so that they need not be kept.
+type post struct {
+	tag         string
+	form        form
+	lines       int
+	size        int // of the filler, at most
+	maxAttempts int32
+	leaseMs     int64
+	delayMs     int64
+
+	// Guarded by the history's lock.
+	call, ret    int64
+	acknowledged bool
+	batch        job.ID // zero: not known to be stored
+	events       [][]event
+}
+
+// payload is the payload of a line as stored: text as its bytes, a JSON value as it was sent.
+func (p *post) payload(line int) []byte {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, p.tag, "/", line)
+	rng := rand.New(rand.NewPCG(hash.Sum64(), 0))
+	head := fmt.Sprintf("<%s>%d ", p.tag, line)
+	filler := make([]byte, rng.IntN(p.size+1))
+	switch p.form {
+	case asBytes:
+		for i := range filler {
+			filler[i] = byte(rng.Uint32())
+		}
+	default:
+		// What a journal is made of, too: whoever reads it back must not take a payload for a record.
+		words := []string{"#:end crc=00000000", "#:create v=1", "é", " ", "\r", "x", "0123456789", "日本"}
+		if p.form == asLines && rng.IntN(20) == 0 {
+			words = append(words, "\xff", "\x00")
+		}
+		var b strings.Builder
+		for b.Len() < len(filler) {
+			b.WriteString(words[rng.IntN(len(words))])
+		}
+		filler = []byte(b.String())
+	}
+	text := append([]byte(head), filler...)
+	switch p.form {
+	case asText:
+		return bytes.ToValidUTF8(text, nil)
+	case asValue:
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(map[string]any{"n": line, "of": string(bytes.ToValidUTF8(text, nil)), "big": json.Number("12345678901234567890.0")}); err != nil {
+			panic(err)
+		}
+		return bytes.TrimSpace(b.Bytes())
+	}
+	return text
+}
+
+// tagOf finds the tag in a payload.
+func tagOf(payload []byte) string {
+	_, rest, _ := bytes.Cut(payload, []byte("<"))
+	tag, _, _ := bytes.Cut(rest, []byte(">"))
+	return string(tag)
+}
+
+// request is the create itself.
+func (p *post) request(queue string) (path, contentType string, body []byte) {
+	if p.form == asLines {
+		path = fmt.Sprintf("/add?jobtype=%s&lease_ms=%d&max_attempts=%d", queue, p.leaseMs, p.maxAttempts)
+		if p.delayMs > 0 {
+			path += fmt.Sprint("&delay_ms=", p.delayMs)
+		}
+		for line := range p.lines {
+			body = append(append(body, p.payload(line)...), '\n')
+		}
+		return path, "text/plain", body
+	}
+	fields := map[string]any{"type": queue, "lease_ms": p.leaseMs, "max_attempts": p.maxAttempts}
+	if p.delayMs > 0 {
+		fields["delay_ms"] = p.delayMs
+	}
+	switch payload := p.payload(0); p.form {
+	case asText:
+		fields["payload"] = string(payload)
+	case asBytes:
+		fields["payload_b64"] = base64.StdEncoding.EncodeToString(payload)
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	if p.form == asValue { // as it is: Marshal would write it anew
+		body = append(append(append(body[:len(body)-1], `,"payload":`...), p.payload(0)...), '}')
+	}
+	return "/jobs/create", "application/json", body
+}

@@ -1,0 +1,298 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// grant is what a claim handed out.
+type grant struct {
+	id   job.ID
+	n    int32 // its number in the history
+	jobs []job.ID
+}
+
+func (g *grant) empty() bool { return g == nil || len(g.jobs) == 0 }
+
+// wish is what a claim asks for.
+type wish struct {
+	runner  string
+	max     int   // 0: a single job
+	leaseMs int64 // 0: the jobs' own
+	waitMs  int
+	ends    *grant // ends all of it first
+	with    outcome
+}
+
+const minLeaseMs = 1000
+
+// claim claims, and notes what it got. An error means that it was not sent; a grant of nil that there was no answer.
+func (u *user) claim(ctx context.Context, w wish) (*grant, *reply, error) {
+	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue}, "wait_ms": w.waitMs}
+	if w.max > 0 {
+		fields["max"] = w.max
+	}
+	if w.leaseMs > 0 {
+		fields["lease_ms"] = w.leaseMs
+	}
+	if w.ends != nil {
+		fields["complete"] = outcomeFields(map[string]any{"claim_id": w.ends.id}, w.with)
+	}
+	r, err := u.post(ctx, "/jobs/claim", fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease := w.leaseMs
+	switch {
+	case r.open():
+		e := event{call: r.call, ret: r.ret, kind: handed, answer: lost, attempts: -1, lease: max(lease, minLeaseMs) * ms}
+		u.h.ghost(e)
+		if w.ends != nil {
+			u.eachOf(w.ends, event{call: r.call, ret: r.ret, kind: endedAll, answer: lost, attempts: -1, outcome: w.with})
+		}
+		return nil, r, nil
+	case !r.ok() || r.status == http.StatusNoContent:
+		return nil, r, nil
+	}
+	var a struct {
+		ClaimID *job.ID    `json:"claim_id"`
+		Jobs    []document `json:"jobs"`
+		Ended   int        `json:"ended"`
+		Refused *struct {
+			Code string `json:"code"`
+		} `json:"complete_refused"`
+	}
+	if w.max == 0 && w.ends == nil {
+		a.Jobs = make([]document, 1)
+		err = json.Unmarshal(r.body, &a.Jobs[0])
+		a.ClaimID = a.Jobs[0].ClaimID
+	} else {
+		err = json.Unmarshal(r.body, &a)
+	}
+	if err != nil {
+		u.h.problem("claim: %.200q: %v", r.body, err)
+		return nil, r, nil
+	}
+	if w.ends != nil {
+		e := event{call: r.call, ret: r.ret, kind: endedAll, attempts: -1, outcome: w.with}
+		if a.Refused != nil {
+			e.answer = stale
+		}
+		if a.Ended > len(w.ends.jobs) {
+			u.h.problem("claim %s held %d jobs and ended %d", w.ends.id, len(w.ends.jobs), a.Ended)
+		}
+		u.eachOf(w.ends, e)
+	}
+	if a.ClaimID == nil {
+		return nil, r, nil
+	}
+	g := &grant{id: *a.ClaimID, n: u.h.claim(*a.ClaimID)}
+	for i := range a.Jobs {
+		d := &a.Jobs[i]
+		p := u.look(d)
+		if p == nil {
+			continue
+		}
+		if d.Status != "active" || d.ClaimID == nil || *d.ClaimID != g.id || d.RunnerID == nil || *d.RunnerID != w.runner {
+			u.h.problem("job %s was handed out to %s by claim %s; its document says %s, %v, %v", d.JobID, w.runner, g.id, d.Status, d.ClaimID, d.RunnerID)
+		}
+		e := event{call: r.call, ret: r.ret, kind: handed, claim: g.n, attempts: d.RunAttempts, lease: lease * ms}
+		if lease == 0 {
+			e.lease = p.leaseMs * ms
+		}
+		u.h.add(d.JobID, e)
+		g.jobs = append(g.jobs, d.JobID)
+	}
+	return g, r, nil
+}
+
+func outcomeFields(fields map[string]any, o outcome) map[string]any {
+	fields["code"] = o.code
+	if o.delayMs >= 0 && !o.final() {
+		fields["delay_ms"] = o.delayMs
+	}
+	return fields
+}
+
+func (u *user) post(ctx context.Context, path string, fields map[string]any) (*reply, error) {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return u.send(ctx, http.MethodPost, path, "application/json", body)
+}
+
+// eachOf notes e for every job of a grant.
+func (u *user) eachOf(g *grant, e event) {
+	e.claim = g.n
+	for _, id := range g.jobs {
+		u.h.add(id, e)
+	}
+}
+
+// verdict is what an answer to a change of one job, or of one claim, means; ok is false where nothing happened.
+func verdict(r *reply) (a answer, ok bool) {
+	switch {
+	case r.open():
+		return lost, true
+	case r.ok():
+		return done, true
+	case r.problem.Code == "claim_lost" || r.problem.Code == "job_not_active":
+		return stale, true
+	case r.problem.Code == "outcome_differs":
+		return differ, true
+	case r.status == http.StatusNotFound:
+		return absent, true
+	}
+	return 0, false // 429, 503, 507: not stored
+}
+
+// end tells the outcome of one job.
+func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply, error) {
+	r, err := u.post(ctx, "/jobs/"+id.String()+"/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
+	if err != nil {
+		return nil, err
+	}
+	e := event{call: r.call, ret: r.ret, kind: ended, claim: g.n, attempts: -1, outcome: o}
+	var ok bool
+	if e.answer, ok = verdict(r); !ok {
+		return r, nil
+	}
+	if e.answer == absent {
+		e.kind = looked
+	}
+	if e.answer == done {
+		var d document
+		if err := json.Unmarshal(r.body, &d); err != nil {
+			u.h.problem("complete %s: %.200q: %v", id, r.body, err)
+		} else if e.status, err = parseStatus(d.Status); err != nil {
+			u.h.problem("complete %s: %v", id, err)
+		}
+		e.status = atAnswer(e.status)
+	}
+	u.h.add(id, e)
+	return r, nil
+}
+
+// atAnswer is a status that a document told after the change had been made: only a final one cannot have changed since.
+func atAnswer(s status) status {
+	if s == completed || s == failed {
+		return s
+	}
+	return nowhere
+}
+
+// endEach tells an outcome of each job of a grant in one request.
+func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
+	list := make([]map[string]any, len(g.jobs))
+	for i, id := range g.jobs {
+		list[i] = outcomeFields(map[string]any{"job_id": id}, outcomes[i])
+	}
+	r, err := u.post(ctx, "/jobs/complete", map[string]any{"claim_id": g.id, "outcomes": list})
+	if err != nil {
+		return nil, err
+	}
+	a, ok := verdict(r)
+	if !ok {
+		return r, nil
+	}
+	var results struct {
+		Results []struct {
+			JobID  job.ID  `json:"job_id"`
+			Status *string `json:"status"`
+			Code   string  `json:"code"`
+		} `json:"results"`
+	}
+	if a == done {
+		if err := json.Unmarshal(r.body, &results); err != nil || len(results.Results) != len(g.jobs) {
+			u.h.problem("complete %d jobs of claim %s: %.300q: %v", len(g.jobs), g.id, r.body, err)
+			return r, nil
+		}
+	}
+	for i, id := range g.jobs {
+		e := event{call: r.call, ret: r.ret, kind: ended, answer: a, claim: g.n, attempts: -1, outcome: outcomes[i]}
+		if a == done {
+			switch result := results.Results[i]; {
+			case result.JobID != id:
+				u.h.problem("complete %s: the result is of %s", id, result.JobID)
+				continue
+			case result.Code == "claim_lost" || result.Code == "job_not_active":
+				e.answer = stale
+			case result.Code == "outcome_differs":
+				e.answer = differ
+			case result.Code == "job_not_found":
+				e.answer, e.kind = absent, looked
+			case result.Status != nil:
+				if s, err := parseStatus(*result.Status); err != nil {
+					u.h.problem("complete %s: %v", id, err)
+				} else {
+					e.status = atAnswer(s)
+				}
+			}
+		}
+		u.h.add(id, e)
+	}
+	return r, nil
+}
+
+// endAll tells one outcome for all that a claim holds.
+func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) {
+	r, err := u.post(ctx, "/jobs/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
+	if err != nil {
+		return nil, err
+	}
+	a, ok := verdict(r)
+	if !ok {
+		return r, nil
+	}
+	var result struct {
+		Ended int `json:"ended"`
+	}
+	if a == done {
+		if err := json.Unmarshal(r.body, &result); err != nil || result.Ended > len(g.jobs) || result.Ended == 0 {
+			u.h.problem("complete all %d jobs of claim %s: %.200q: %v", len(g.jobs), g.id, r.body, err)
+		}
+	}
+	u.eachOf(g, event{call: r.call, ret: r.ret, kind: endedAll, answer: a, attempts: -1, outcome: o})
+	return r, nil
+}
+
+// giveBack ungets one job.
+func (u *user) giveBack(ctx context.Context, g *grant, id job.ID) (*reply, error) {
+	r, err := u.post(ctx, "/jobs/"+id.String()+"/release", map[string]any{"how": "unget", "claim_id": g.id})
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := verdict(r); ok {
+		u.h.add(id, event{call: r.call, ret: r.ret, kind: given, answer: a, claim: g.n, attempts: -1})
+	}
+	return r, nil
+}
+
+// tickle renews the lease of all that a claim holds.
+func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
+	r, err := u.post(ctx, "/jobs/tickle", map[string]any{"claim_id": g.id})
+	if err != nil {
+		return nil, err
+	}
+	a, ok := verdict(r)
+	if !ok {
+		return r, nil
+	}
+	if a == done {
+		var result struct {
+			Held int `json:"held"`
+		}
+		if err := json.Unmarshal(r.body, &result); err != nil || result.Held > len(g.jobs) {
+			u.h.problem("tickle %d jobs of claim %s: %.200q: %v", len(g.jobs), g.id, r.body, err)
+		}
+		if result.Held < len(g.jobs) {
+			a = lost // of some jobs; it does not say which
+		}
+	}
+	u.eachOf(g, event{call: r.call, ret: r.ret, kind: tickled, answer: a, attempts: -1})
+	return r, nil
+}

@@ -1,0 +1,262 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/job"
+)
+
+// stage is a server, what its users know, and who they are.
+type stage struct {
+	name   string
+	server *rig.Server
+	h      *history
+	u      *user
+	said   *lastWords
+}
+
+// startTime bounds a start: none here has much to replay.
+const startTime = time.Minute
+
+// lastWords keeps the end of what a server logged.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastWords) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	if extra := len(l.text) - 16<<10; extra > 0 {
+		l.text = l.text[extra:]
+	}
+	return len(p), nil
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// freeAddress finds a port to listen on that no outgoing connection can have taken when the server comes back to it: below those that the
+// kernel gives away by itself.
+func freeAddress() (string, error) {
+	for range 200 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			return address, l.Close()
+		}
+	}
+	return "", errors.New("no free port")
+}
+
+func newStage(name, binary, data string, args ...string) (*stage, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	said := &lastWords{}
+	s := &stage{
+		name: name, h: newHistory(), said: said,
+		server: &rig.Server{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info"}, args...), Log: said},
+	}
+	s.u = newUser(s.h, s.server.URL(), name, 32)
+	return s, nil
+}
+
+// launch starts the process; from now on leases may run out.
+func (s *stage) launch() error {
+	s.h.live()
+	if err := s.server.Launch(); err != nil {
+		s.h.die()
+		return err
+	}
+	return nil
+}
+
+func (s *stage) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	if err := s.server.Ready(ctx); err != nil {
+		return fmt.Errorf("start: %w\n%s", err, s.said)
+	}
+	return nil
+}
+
+func (s *stage) start() error {
+	if err := s.launch(); err != nil {
+		return err
+	}
+	return s.ready()
+}
+
+// kill ends the process with SIGKILL, or finds that it has ended.
+func (s *stage) kill() error {
+	err := s.server.Kill()
+	s.h.die()
+	return err
+}
+
+func (s *stage) stop() error {
+	err := s.server.Stop()
+	s.h.die()
+	if err != nil {
+		return fmt.Errorf("stop: %w\n%s", err, s.said)
+	}
+	return nil
+}
+
+type stats struct {
+	Jobs map[string]int64 `json:"jobs"`
+}
+
+func (s *stage) stats(ctx context.Context) (out stats, err error) {
+	r, err := s.u.send(ctx, http.MethodGet, "/stats", "", nil)
+	if err != nil {
+		return out, err
+	}
+	if r.status != http.StatusOK {
+		return out, fmt.Errorf("stats: %d", r.status)
+	}
+	return out, json.Unmarshal(r.body, &out)
+}
+
+// drainTime bounds the working off of what a load left: leases are a few seconds, and backoffs less.
+const drainTime = 2 * time.Minute
+
+// drain works off every job there is.
+func (s *stage) drain(seed uint64) error {
+	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
+	for i := range 4 {
+		c.all.Go(func() { c.run(i, true) })
+	}
+	defer c.end()
+	for deadline := time.Now().Add(drainTime); ; {
+		st, err := s.stats(c.ctx)
+		if err == nil && st.Jobs["pending"]+st.Jobs["active"]+st.Jobs["deferred"] == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not worked off after %v: %v, %v", drainTime, st.Jobs, err)
+		}
+		pause(c.ctx, 20*time.Millisecond)
+	}
+}
+
+// readBack reads every job that was acknowledged or seen, and compares their number with the server's.
+func (s *stage) readBack() error {
+	var known []*post
+	unknown := int64(0)
+	s.h.mu.Lock()
+	for _, p := range s.h.posts {
+		if p.batch.IsZero() {
+			unknown += int64(p.lines)
+		} else {
+			known = append(known, p)
+		}
+	}
+	s.h.mu.Unlock()
+	ids := make(chan job.ID, 100)
+	var readers sync.WaitGroup
+	var failure atomic.Pointer[error]
+	var total, lost, unfinished atomic.Int64
+	for range 6 {
+		readers.Go(func() {
+			for id := range ids {
+				d, err := s.u.get(context.Background(), id)
+				if err != nil {
+					failure.Store(&err)
+				}
+				switch {
+				case d == nil:
+					lost.Add(1)
+				case d.Status != "completed" && d.Status != "failed":
+					unfinished.Add(1)
+				}
+				total.Add(1)
+			}
+		})
+	}
+	for _, p := range known {
+		for line := range p.lines {
+			ids <- p.batch.WithLine(line)
+		}
+	}
+	close(ids)
+	readers.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	st, err := s.stats(context.Background())
+	if err != nil {
+		return err
+	}
+	counted := int64(0)
+	for _, n := range st.Jobs {
+		counted += n
+	}
+	s.h.mu.Lock()
+	s.h.count.Lost += int(lost.Load())
+	s.h.mu.Unlock()
+	if n := lost.Load(); n > 0 {
+		s.h.problem("%d jobs are lost", n)
+	}
+	if n := unfinished.Load(); n > 0 {
+		s.h.problem("%d jobs are unfinished after all was worked off", n)
+	}
+	if counted < total.Load() || counted > total.Load()+unknown {
+		s.h.problem("the server counts %d jobs; %d are known, and at most %d more may be", counted, total.Load(), unknown)
+	}
+	return nil
+}
+
+// tool runs a verb of the binary on the data directory.
+func (s *stage) tool(args ...string) error {
+	out, err := exec.Command(s.server.Binary, append(args, "--data", s.server.Data)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// finish has a running server work off what there is, reads everything back, stops the server, has its data checked, and checks the
+// history. The crowd must have left.
+func (s *stage) finish(seed uint64) error {
+	if err := s.drain(seed); err != nil {
+		return err
+	}
+	if err := s.readBack(); err != nil {
+		return err
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	if err := errors.Join(s.tool("check"), s.tool("journal", "verify")); err != nil {
+		return err
+	}
+	impossible := s.h.check()
+	var errs []error
+	for _, problem := range s.h.wrong {
+		errs = append(errs, errors.New(problem))
+	}
+	for _, history := range impossible {
+		errs = append(errs, errors.New("no order of these makes sense: "+history))
+	}
+	if n := s.h.count.Undecided; n > 0 {
+		errs = append(errs, fmt.Errorf("%d histories were too long to be decided", n))
+	}
+	return errors.Join(errs...)
+}

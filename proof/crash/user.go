@@ -1,0 +1,210 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// user sends requests and notes them.
+type user struct {
+	h     *history
+	url   string
+	queue string
+	http  *http.Client
+}
+
+func newUser(h *history, url, queue string, callers int) *user {
+	return &user{h: h, url: url, queue: queue, http: &http.Client{
+		Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true},
+	}}
+}
+
+// reply is what became of a request.
+type reply struct {
+	call, ret int64
+	status    int // 0: no answer
+	body      []byte
+	problem   struct {
+		Code    string `json:"code"`
+		Detail  string `json:"detail"`
+		Outcome string `json:"outcome"`
+	}
+}
+
+// open reports that it cannot be known whether the request was carried out.
+func (r *reply) open() bool {
+	return r.status == 0 || r.status >= 400 && r.problem.Outcome == "unknown"
+}
+
+func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
+
+// errNotSent: the server was not there, so nothing can have happened.
+var errNotSent = errors.New("not sent")
+
+// send sends a request. The error is errNotSent, or that of ctx; a request that got no answer is a reply without a status.
+func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, u.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	r := &reply{call: u.h.now()}
+	answer, err := u.http.Do(req)
+	if err == nil {
+		r.body, err = io.ReadAll(answer.Body)
+		answer.Body.Close()
+	}
+	r.ret = u.h.now()
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, errNotSent
+	}
+	u.h.asked(err == nil)
+	if err != nil {
+		return r, nil
+	}
+	r.status = answer.StatusCode
+	if r.status >= 400 {
+		if err := json.Unmarshal(r.body, &r.problem); err != nil {
+			u.h.problem("%s %s: %d with %.200q, which is no problem document", method, path, r.status, r.body)
+		}
+		switch r.status {
+		case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInternalServerError,
+			http.StatusForbidden, http.StatusMethodNotAllowed:
+			if r.problem.Code != "job_not_active" {
+				u.h.problem("%s %s: %d %s: %s", method, path, r.status, r.problem.Code, r.problem.Detail)
+			}
+		}
+	}
+	return r, nil
+}
+
+// create posts p and reports whether it was acknowledged; full, when the server said that its disk is.
+func (u *user) create(ctx context.Context, p *post) (*reply, error) {
+	path, contentType, body := p.request(u.queue)
+	u.h.mu.Lock()
+	u.h.posts[p.tag] = p
+	p.call, p.ret = u.h.now(), never
+	u.h.mu.Unlock()
+	r, err := u.send(ctx, http.MethodPost, path, contentType, body)
+	switch {
+	case err != nil || !r.open() && !r.ok():
+		u.h.mu.Lock()
+		if p.batch.IsZero() {
+			delete(u.h.posts, p.tag) // it must not be seen
+		} else {
+			u.h.problemLocked("post %s was refused and stored all the same", p.tag)
+		}
+		u.h.mu.Unlock()
+		return r, err
+	case r.open():
+		u.h.receipt(p, r.call, r.ret, job.ID{})
+		return r, nil
+	}
+	var receipt struct {
+		BatchID job.ID   `json:"batch_id"`
+		JobID   job.ID   `json:"job_id"`
+		Count   int      `json:"count"`
+		FirstID job.ID   `json:"first_id"`
+		LastID  job.ID   `json:"last_id"`
+		JobIDs  []job.ID `json:"job_ids"`
+	}
+	if err := json.Unmarshal(r.body, &receipt); err != nil || r.status != http.StatusCreated {
+		u.h.problem("post %s: %d, %.200q, %v", p.tag, r.status, r.body, err)
+	}
+	if p.form == asLines && (receipt.Count != p.lines || receipt.FirstID != receipt.BatchID || receipt.LastID != receipt.BatchID.WithLine(p.lines-1)) {
+		u.h.problem("post %s of %d lines was acknowledged as %.200q", p.tag, p.lines, r.body)
+	}
+	u.h.receipt(p, r.call, r.ret, receipt.BatchID)
+	return r, nil
+}
+
+// document is what the API says of a job.
+type document struct {
+	JobID       job.ID          `json:"job_id"`
+	BatchID     job.ID          `json:"batch_id"`
+	Status      string          `json:"status"`
+	Payload     json.RawMessage `json:"payload"`
+	PayloadB64  []byte          `json:"payload_b64"`
+	Code        *string         `json:"code"`
+	RunAttempts int32           `json:"run_attempts"`
+	MaxAttempts int32           `json:"max_attempts"`
+	ClaimID     *job.ID         `json:"claim_id"`
+	RunnerID    *string         `json:"runner_id"`
+	LeaseMs     int64           `json:"lease_ms"`
+}
+
+// payload is what was posted.
+func (d *document) payload() ([]byte, error) {
+	if d.PayloadB64 != nil {
+		return d.PayloadB64, nil
+	}
+	if len(d.Payload) > 0 && d.Payload[0] == '"' {
+		var text string
+		err := json.Unmarshal(d.Payload, &text)
+		return []byte(text), err
+	}
+	return d.Payload, nil
+}
+
+// look notes what a document says. It returns nil where the job is not one of ours.
+func (u *user) look(d *document) *post {
+	payload, err := d.payload()
+	if err != nil {
+		u.h.problem("job %s: payload %.80q: %v", d.JobID, d.Payload, err)
+		return nil
+	}
+	p := u.h.seen(d.JobID, payload)
+	if p == nil {
+		return nil
+	}
+	if d.MaxAttempts != p.maxAttempts || d.RunAttempts > d.MaxAttempts || d.BatchID != d.JobID.WithLine(0) {
+		u.h.problem("job %s of post %s: attempts %d of %d, which was to be %d", d.JobID, p.tag, d.RunAttempts, d.MaxAttempts, p.maxAttempts)
+	}
+	return p
+}
+
+// get reads a job and notes what it is. nil: no answer, or not found.
+func (u *user) get(ctx context.Context, id job.ID) (*document, error) {
+	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	e := event{call: r.call, ret: r.ret, kind: looked, attempts: -1}
+	if r.status == http.StatusNotFound {
+		e.answer = absent
+		u.h.add(id, e)
+		return nil, nil
+	}
+	if r.status != http.StatusOK {
+		return nil, fmt.Errorf("get %s: %d %s", id, r.status, r.problem.Detail)
+	}
+	var d document
+	if err := json.Unmarshal(r.body, &d); err != nil || d.JobID != id {
+		u.h.problem("get %s: %.200q: %v", id, r.body, err)
+		return nil, nil
+	}
+	if u.look(&d) == nil {
+		return nil, nil
+	}
+	if e.status, err = parseStatus(d.Status); err != nil {
+		u.h.problem("get %s: %v", id, err)
+		return nil, nil
+	}
+	e.attempts = d.RunAttempts
+	if d.ClaimID != nil && e.status == active {
+		e.claim = u.h.known(*d.ClaimID)
+	}
+	u.h.add(id, e)
+	return &d, nil
+}
