@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -171,7 +170,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	s.cache = pebble.NewCache(size(o.CacheBytes, cacheBytes))
 	options := &pebble.Options{
-		FS:                          o.FS,
+		FS:                          ordered{cmp.Or(o.FS, vfs.Default)},
 		Cache:                       s.cache,
 		ReadOnly:                    o.ReadOnly,
 		ErrorIfNotExists:            o.ReadOnly,
@@ -195,9 +194,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 			}
 		},
 	}
-	if err = settle(cmp.Or(o.FS, vfs.Default), dir, o.ReadOnly); err == nil {
-		s.db, err = pebble.Open(dir, options)
-	}
+	s.db, err = pebble.Open(dir, options)
 	if err != nil {
 		s.cache.Unref()
 		return nil, fmt.Errorf("open store: %w", err)
@@ -214,23 +211,6 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	s.publish()
 	return s, nil
-}
-
-// settle makes the names in an existing directory durable. A process that was killed while it opened the store may have left a new
-// manifest and the mark that points to it in the page cache only; were the power lost while this start relies on them, the mark could
-// outlive the manifest.
-func settle(fs vfs.FS, dir string, readOnly bool) error {
-	if readOnly {
-		return nil
-	}
-	d, err := fs.OpenDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // load reads what is kept in memory: the meta row and the queues.

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// TestPowerCutWhileOpening cuts the power at every write of an open, on a file system that keeps any of what was not synced and loses
+// the rest: the next open must find a store.
+func TestPowerCutWhileOpening(t *testing.T) {
+	base := vfs.NewCrashableMem()
+	s := mustOpenIn(t, base)
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
+	mustCommit(t, s)
+	if err := s.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	applied := s.Applied()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	base = base.CrashClone(vfs.CrashCloneCfg{})
+	cuts := 0
+	for at := 1; ; at++ {
+		for range 20 {
+			fs := base.CrashClone(vfs.CrashCloneCfg{})
+			var left *vfs.MemFS
+			n := 0
+			s := mustOpenIn(t, errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+					if n++; n == at {
+						left = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random})
+					}
+				}
+				return nil
+			})))
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if left == nil {
+				if cuts < 100 {
+					t.Fatalf("%d cuts: an open has hardly any writes", cuts)
+				}
+				return
+			}
+			cuts++
+			again, err := Open("store", Options{FS: left, Journal: testJournal})
+			if err != nil {
+				t.Fatalf("after a cut at write %d: %v", at, err)
+			}
+			if again.Applied() != applied {
+				t.Fatalf("after a cut at write %d the store is at %d, not %d", at, again.Applied(), applied)
+			}
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func mustOpenIn(t *testing.T, fs vfs.FS) *Store {
+	t.Helper()
+	s, err := Open("store", Options{FS: fs, Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
