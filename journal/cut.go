@@ -92,6 +92,10 @@ func archive(h *Hooks, from, to string) error {
 	if err := makeDir(h, filepath.Dir(to)); err != nil {
 		return err
 	}
+	// An earlier attempt, or a process that was killed, may have made it and not come to this.
+	if err := h.syncPath(filepath.Dir(filepath.Dir(to))); err != nil {
+		return err
+	}
 	err := os.Rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		err = copyVolume(h, from, to)

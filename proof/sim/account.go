@@ -1,0 +1,309 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// account is what the users of the server know: what they asked for, and what they were answered. It knows nothing of how the
+// server works; audit.go holds the server against it.
+type account struct {
+	mu      sync.Mutex
+	batches map[string]*batch // by tag
+	events  []event
+	maybe   map[job.ID]*maybe     // what may have happened to a job, its request having no answer
+	unsure  map[[2]string]bool    // queues whose pause or resume has no answer
+	ended   []job.ID              // whose terminal status was answered
+	end     map[job.ID]job.Status // of those
+	figures Figures
+
+	lostClaims int // whose answer nobody has
+}
+
+// Figures count what was done and survived.
+type Figures struct {
+	Seeds, Kills, PowerLosses, Stops, Refused   int
+	Faults, Creates, Jobs, Claims, Ends, Checks int
+	Commands                                    uint64
+}
+
+// Add adds other to f.
+func (f *Figures) Add(other Figures) {
+	f.Seeds += other.Seeds
+	f.Kills += other.Kills
+	f.PowerLosses += other.PowerLosses
+	f.Stops += other.Stops
+	f.Refused += other.Refused
+	f.Faults += other.Faults
+	f.Creates += other.Creates
+	f.Jobs += other.Jobs
+	f.Claims += other.Claims
+	f.Ends += other.Ends
+	f.Checks += other.Checks
+	f.Commands += other.Commands
+}
+
+func newAccount() *account {
+	return &account{
+		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, unsure: map[[2]string]bool{}, end: map[job.ID]job.Status{},
+	}
+}
+
+// fate says what a create was answered with.
+type fate int
+
+const (
+	unknown  fate = iota // no answer, or one that says so
+	stored               // acknowledged
+	rejected             // refused: it must never be found
+)
+
+// batch is a create as its producer remembers it.
+type batch struct {
+	tag      string // which all its payloads begin with
+	create   job.Create
+	payloads []string
+	groups   []*job.Group // by line
+	fate     fate
+	id       job.ID // when stored
+	journal  uint64 // where the journal has it; 0: not seen there
+}
+
+// maybe is what may have happened to a job.
+type maybe struct {
+	ended map[job.ID]bool // by which claims; the zero claim is nobody's
+	unget bool
+	lease bool // shortened
+}
+
+func (a *account) maybeOf(id job.ID) *maybe {
+	m := a.maybe[id]
+	if m == nil {
+		m = &maybe{ended: map[job.ID]bool{}}
+		a.maybe[id] = m
+	}
+	return m
+}
+
+// event is a change that was answered, at its place in the journal.
+type event struct {
+	seq  uint64
+	at   int64
+	text string
+	hold func(*audit) error // holds it against what came before
+}
+
+func (a *account) note(r ingest.Receipt, text string, hold func(*audit) error) {
+	a.events = append(a.events, event{r.Seq, r.At, text, hold})
+}
+
+// tagOf returns the tag that a payload begins with.
+func tagOf(payload []byte) string {
+	tag, _, _ := strings.Cut(string(payload), "/")
+	return tag
+}
+
+// created notes the answer to a create.
+func (a *account) created(b *batch, r ingest.Receipt, f fate) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b.fate = f
+	if f == stored {
+		b.id = job.NewID(r.At, r.Seq, 0)
+		a.figures.Creates++
+		a.figures.Jobs += len(b.payloads)
+	}
+}
+
+// claimed notes what a claim handed out.
+func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, docs []job.Job) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(docs) == 0 {
+		return nil
+	}
+	a.figures.Claims++
+	if len(docs) != answer.Jobs() || len(docs) > c.Max {
+		return fmt.Errorf("a claim of %d answers %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
+	}
+	for i := range docs {
+		doc := &docs[i]
+		if _, err := a.match(doc); err != nil {
+			return err
+		}
+		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
+			return fmt.Errorf("claim %v of %s hands out %+v", answer.Claim, c.Runner, *doc)
+		}
+		if !slices.Contains(c.Clients, doc.Client) && len(c.Clients) > 0 || !slices.Contains(c.Types, doc.Type) && len(c.Types) > 0 {
+			return fmt.Errorf("claim %+v hands out a job of %s/%s", c, doc.Client, doc.Type)
+		}
+	}
+	docs = slices.Clone(docs)
+	a.note(r, fmt.Sprintf("claim %v by %s of %d jobs", answer.Claim, c.Runner, len(docs)), func(u *audit) error {
+		held := map[job.ID]bool{}
+		for i := range docs {
+			if err := u.handOut(r, &docs[i]); err != nil {
+				return err
+			}
+			held[docs[i].ID] = true
+		}
+		u.claims[answer.Claim] = held
+		return nil
+	})
+	return nil
+}
+
+// match finds the batch of a document, and compares what never changes. a.mu is held.
+func (a *account) match(doc *job.Job) (*batch, error) {
+	b := a.batches[tagOf(doc.Payload)]
+	if b == nil {
+		return nil, fmt.Errorf("job %v has a payload that nobody posted: %q", doc.ID, doc.Payload)
+	}
+	line := doc.ID.Line()
+	if b.fate == rejected {
+		return nil, fmt.Errorf("job %v is of a create that was answered as not stored", doc.ID)
+	}
+	if b.fate == stored && doc.ID != b.id.WithLine(line) || line >= len(b.payloads) || doc.Batch != doc.ID.WithLine(0) {
+		return nil, fmt.Errorf("job %v is of batch %v, with %d lines, by its payload %q", doc.ID, b.id, len(b.payloads), doc.Payload)
+	}
+	if string(doc.Payload) != b.payloads[line] {
+		return nil, fmt.Errorf("job %v has payload %q, posted was %q", doc.ID, doc.Payload, b.payloads[line])
+	}
+	g := b.groups[line]
+	if doc.Client != g.Client || doc.Type != g.Type || doc.Priority != g.Priority || doc.Kind != g.Kind || doc.MaxAttempts != g.MaxAttempts {
+		return nil, fmt.Errorf("job %v is %+v, posted was %+v", doc.ID, *doc, *g)
+	}
+	return b, nil
+}
+
+// tickled notes the answer to a tickle of a claim, or of some of its jobs.
+func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer store.Tickled) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lost := map[job.ID]bool{}
+	for _, l := range answer.Lost {
+		lost[l.ID] = true
+	}
+	a.note(r, fmt.Sprintf("tickle of %v holds %d", t.Claim, answer.Held), func(u *audit) error {
+		named := map[job.ID]bool{}
+		for _, id := range t.IDs {
+			named[id] = true
+		}
+		whole := len(named) == 0
+		if whole {
+			named = u.claims[t.Claim]
+		}
+		held, unsure := 0, 0
+		for id := range named {
+			if lost[id] || answer.Refusal != job.Granted {
+				if err := u.refused(r, t.Claim, id, "tickle"); err != nil {
+					return err
+				}
+				continue
+			}
+			if whole && u.done[[2]job.ID{t.Claim, id}] {
+				continue // it is not lost, and not held either
+			}
+			if whole && u.maybeEnded(id, t.Claim) {
+				unsure++
+				continue
+			}
+			held++
+			if err := u.tickled(r, t.Claim, id, leaseMs); err != nil {
+				return err
+			}
+		}
+		if answer.Held < held || answer.Held > held+unsure {
+			return fmt.Errorf("%d jobs are held by the answer's count, %d to %d by its list", answer.Held, held, held+unsure)
+		}
+		return nil
+	})
+}
+
+// completed notes the answer to a complete.
+func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.figures.Ends++
+	if len(answer.Results) != len(c.Outcomes) {
+		return fmt.Errorf("%d outcomes have %d results", len(c.Outcomes), len(answer.Results))
+	}
+	for i, result := range answer.Results {
+		if result.ID != c.Outcomes[i].ID {
+			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
+		}
+		if result.Refusal == job.Granted && result.Status.Terminal() {
+			a.remember(result.ID, result.Status)
+		}
+	}
+	a.note(r, fmt.Sprintf("complete of %v: %d outcomes, all %v", c.Claim, len(c.Outcomes), c.All != nil), func(u *audit) error {
+		named := map[job.ID]bool{}
+		for i, result := range answer.Results {
+			named[result.ID] = true
+			var err error
+			if result.Refusal == job.Granted {
+				err = u.ended(r, c.Claim, &c.Outcomes[i], result.Status)
+			} else {
+				err = u.refused(r, c.Claim, result.ID, "complete")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if c.All != nil {
+			return u.endedAll(r, &c, named, &answer)
+		}
+		return nil
+	})
+	return nil
+}
+
+// remember notes a terminal status that was answered, for readers. a.mu is held.
+func (a *account) remember(id job.ID, status job.Status) {
+	if _, twice := a.end[id]; !twice {
+		a.ended = append(a.ended, id)
+	}
+	a.end[id] = status
+}
+
+// unanswered notes a complete that may have been carried out, now or until its server ends.
+func (a *account) unanswered(c job.Complete, held []job.ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	mark := func(id job.ID, o *job.Outcome) {
+		m := a.maybeOf(id)
+		m.ended[c.Claim] = true
+		m.unget = m.unget || o.Code == job.Unget
+	}
+	for i := range c.Outcomes {
+		mark(c.Outcomes[i].ID, &c.Outcomes[i])
+	}
+	if c.All != nil {
+		for _, id := range held {
+			mark(id, c.All)
+		}
+	}
+}
+
+// paused notes the answer to a pause or resume.
+func (a *account) paused(r ingest.Receipt, p job.Pause) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.note(r, fmt.Sprintf("%s %s/%s", p.Verb(), p.Client, p.Type), func(u *audit) error {
+		u.paused[[2]string{p.Client, p.Type}] = p.Paused
+		return nil
+	})
+}
+
+// inOrder returns the events as the journal has them. a.mu is held.
+func (a *account) inOrder() []event {
+	slices.SortStableFunc(a.events, func(x, y event) int { return cmp.Compare(x.seq, y.seq) })
+	return a.events
+}

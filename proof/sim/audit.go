@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// audit goes through the answers in the order of the journal, job by job. It knows the rules of a job's life only as a user reads them:
+// a claim's job is nobody else's until its lease is over or its claim ends it; what has ended stays ended; a claim that was
+// superseded changes nothing; no more attempts than allowed; a paused queue hands nothing out.
+type audit struct {
+	a      *account
+	jobs   map[job.ID]*story
+	claims map[job.ID]map[job.ID]bool // what each claim was handed
+	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
+	paused map[[2]string]bool
+}
+
+// life is what the answers up to some seq tell of one job.
+type story struct {
+	holder   job.ID // the claim that was handed the job last; zero: none that is known
+	free     bool   // the holder has ended its run
+	deadline int64  // before which nobody takes the job from its holder
+	leaseMs  int64
+	attempts int
+	max      int
+	ungot    bool
+
+	// Of the last end that was answered.
+	endedBy  job.ID
+	anybody  bool // ended it, without a claim
+	code     job.Code
+	exitCode int
+	status   job.Status // terminal, or 0
+	at       int64
+}
+
+func (u *audit) of(id job.ID) *story {
+	l := u.jobs[id]
+	if l == nil {
+		l = &story{free: true}
+		u.jobs[id] = l
+	}
+	return l
+}
+
+// audit goes through all that was answered.
+func (a *account) audit() (*audit, error) {
+	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{}}
+	for _, e := range a.inOrder() {
+		if err := e.hold(u); err != nil {
+			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
+		}
+	}
+	return u, nil
+}
+
+// maybeEnded reports whether a request without an answer may have ended the run of a job under claim.
+func (u *audit) maybeEnded(id, claim job.ID) bool {
+	m := u.a.maybe[id]
+	return m != nil && (m.ended[claim] || m.ended[job.ID{}])
+}
+
+func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
+	l := u.of(doc.ID)
+	m := u.a.maybe[doc.ID]
+	switch {
+	case l.status.Terminal():
+		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
+	case !l.free && !u.maybeEnded(doc.ID, l.holder) && r.At < l.deadline:
+		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, l.deadline-r.At, l.holder)
+	case doc.RunAttempts <= l.attempts && !l.ungot && (m == nil || !m.unget):
+		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, l.attempts)
+	case doc.RunAttempts > doc.MaxAttempts:
+		return fmt.Errorf("job %v runs %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
+	case u.paused[[2]string{doc.Client, doc.Type}] && !u.a.unsure[[2]string{doc.Client, doc.Type}]:
+		return fmt.Errorf("job %v is handed out of the paused queue %s/%s", doc.ID, doc.Client, doc.Type)
+	}
+	l.holder, l.free, l.deadline, l.leaseMs = doc.Claim, false, r.At+doc.LeaseMs, doc.LeaseMs
+	l.attempts, l.max = doc.RunAttempts, doc.MaxAttempts
+	return nil
+}
+
+func (u *audit) tickled(r ingest.Receipt, claim, id job.ID, leaseMs int64) error {
+	l := u.of(id)
+	if !claim.IsZero() && claim != l.holder {
+		return fmt.Errorf("claim %v tickles job %v, which is held by %v", claim, id, l.holder)
+	}
+	if l.status.Terminal() || l.free && !l.holder.IsZero() {
+		return fmt.Errorf("claim %v tickles job %v, whose run was answered as ended", claim, id)
+	}
+	if leaseMs == 0 {
+		leaseMs = l.leaseMs
+	}
+	l.deadline, l.leaseMs = r.At+leaseMs, leaseMs
+	return nil
+}
+
+// refused looks whether a job was rightly no longer the claim's.
+func (u *audit) refused(r ingest.Receipt, claim, id job.ID, what string) error {
+	l := u.of(id)
+	if claim.IsZero() || l.holder != claim || l.free || u.maybeEnded(id, claim) || l.status.Terminal() {
+		return nil
+	}
+	if r.At < l.deadline {
+		return fmt.Errorf("%s of job %v by claim %v is refused %d ms before its lease is over", what, id, claim, l.deadline-r.At)
+	}
+	return nil
+}
+
+func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job.Status) error {
+	l := u.of(o.ID)
+	if !claim.IsZero() && l.endedBy == claim && l.holder == claim { // again
+		if o.Code != l.code || o.ExitCode != l.exitCode {
+			return fmt.Errorf("claim %v ends job %v again, with another outcome: %v %d after %v %d", claim, o.ID, o.Code, o.ExitCode, l.code, l.exitCode)
+		}
+		return nil
+	}
+	switch {
+	case !claim.IsZero() && claim != l.holder:
+		return fmt.Errorf("claim %v ends job %v, which was handed to claim %v since", claim, o.ID, l.holder)
+	case l.status.Terminal():
+		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
+	}
+	if !claim.IsZero() && !u.maybeEnded(o.ID, claim) { // else this may be the answer to a repetition, after more has happened
+		want, _ := o.Code.Next(l.attempts, l.max)
+		if status != want && !(want == job.Deferred && status == job.Pending) {
+			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)
+		}
+	}
+	l.free, l.endedBy, l.code, l.exitCode, l.at = true, claim, o.Code, o.ExitCode, r.At
+	if l.anybody = claim.IsZero(); l.anybody { // it counts as the holder's
+		l.endedBy = l.holder
+	}
+	u.done[[2]job.ID{l.endedBy, o.ID}] = true
+	l.ungot = l.ungot || o.Code == job.Unget
+	if status.Terminal() {
+		l.status = status
+	}
+	return nil
+}
+
+// endedAll holds the answer to an outcome for all of a claim against what the claim can still have held.
+func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]bool, answer *store.Ended) error {
+	var open []job.ID
+	for id := range u.claims[c.Claim] {
+		l := u.of(id)
+		again := l.endedBy == c.Claim && l.code == c.All.Code && l.exitCode == c.All.ExitCode
+		if !named[id] && l.holder == c.Claim && (again || !l.free && !l.status.Terminal()) {
+			open = append(open, id)
+		}
+	}
+	slices.SortFunc(open, func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
+	if answer.All > len(open) {
+		return fmt.Errorf("an outcome for all of claim %v reaches %d jobs, and it can hold %d\n%+v", c.Claim, answer.All, len(open), *c.All)
+	}
+	for _, id := range open {
+		o := *c.All
+		o.ID = id
+		l := u.of(id)
+		if answer.All < len(open) { // some had left; the answer does not say which
+			if err := u.refusedAny(r, c.Claim, id, len(open), answer.All); err != nil {
+				return err
+			}
+			u.a.maybeOf(id).ended[c.Claim] = true
+			u.a.maybeOf(id).unget = u.a.maybeOf(id).unget || o.Code == job.Unget
+			continue
+		}
+		if l.endedBy == c.Claim {
+			continue
+		}
+		status, _ := o.Code.Next(l.attempts, l.max)
+		if err := u.ended(r, c.Claim, &o, status); err != nil {
+			return err
+		}
+		if status.Terminal() && !u.maybeEnded(id, c.Claim) {
+			u.a.remember(id, status)
+		}
+	}
+	return nil
+}
+
+// refusedAny is an error when none of a claim's jobs can have left it: all leases still ran.
+func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int) error {
+	l := u.of(id)
+	if open > 1 || l.free || u.maybeEnded(id, claim) {
+		return nil
+	}
+	if r.At < l.deadline {
+		return fmt.Errorf("an outcome for all of claim %v reaches %d jobs, and job %v had %d ms left", claim, reached, id, l.deadline-r.At)
+	}
+	return nil
+}
+
+// look holds a document against the answers.
+func (u *audit) look(doc *job.Job) error {
+	if _, err := u.a.match(doc); err != nil {
+		return err
+	}
+	l := u.of(doc.ID)
+	switch {
+	case doc.RunAttempts > doc.MaxAttempts || doc.RunAttempts < l.attempts && !l.ungot && (u.a.maybe[doc.ID] == nil || !u.a.maybe[doc.ID].unget):
+		return fmt.Errorf("job %v has run %d times of %d, and %d were seen", doc.ID, doc.RunAttempts, doc.MaxAttempts, l.attempts)
+	case l.status.Terminal():
+		if doc.Status != l.status || doc.CompletedAt == 0 || !u.maybeEnded(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.anybody) {
+			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
+		}
+	case doc.Status == job.Completed || doc.Status == job.Failed && doc.RunAttempts < doc.MaxAttempts:
+		if !u.anyMaybe(doc.ID) {
+			return fmt.Errorf("job %v is %v, and nobody ended it: %+v", doc.ID, doc.Status, *doc)
+		}
+	case doc.Status == job.Active && doc.Claim.IsZero(), doc.Status == job.Cancelled:
+		return fmt.Errorf("job %v is %+v", doc.ID, *doc)
+	}
+	return nil
+}
+
+func (u *audit) anyMaybe(id job.ID) bool {
+	m := u.a.maybe[id]
+	return m != nil && len(m.ended) > 0
+}
+
+// mayBePurged reports whether a job may have no document any more.
+func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
+	l := u.of(b.id.WithLine(line))
+	g := b.groups[line]
+	if l.status.Terminal() && !u.anyMaybe(b.id.WithLine(line)) {
+		return now >= l.at+g.RetentionMs
+	}
+	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of its last attempt
+	// was over.
+	ended := l.status.Terminal() || u.anyMaybe(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts || u.a.lostClaims > 0
+	return ended && now >= b.id.At()+g.RetentionMs
+}

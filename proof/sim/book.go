@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// book is the store that nothing ever happens to: made from the journal alone, from its first record on, and never stopped. What a
+// server has made live, by replaying after a crash, or from a base that was flushed long ago must be the same, to the byte.
+type book struct {
+	w *world
+	s *store.Store
+}
+
+func openBook(w *world) (*book, error) {
+	o := w.storeOptions(vfs.NewMem())
+	s, err := store.Open("book", o)
+	return &book{w, s}, err
+}
+
+// read posts the journal up to seq, which must be durable, and looks at each create: it is what somebody posted, and there once.
+func (b *book) read(to uint64) error {
+	if b.s.Journal() == "" {
+		uuid, err := identity(b.w.root())
+		if err != nil {
+			return err
+		}
+		if err := b.s.Adopt(uuid); err != nil {
+			return err
+		}
+	}
+	n, err := ingest.Replay(context.Background(), b.s, b.records(to), func(uint64) {})
+	b.w.account.figures.Commands += n
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if b.s.Applied() != to {
+		return fmt.Errorf("the journal ends at %d, the server has applied %d", b.s.Applied(), to)
+	}
+	return nil
+}
+
+func identity(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(ingest.JournalDir(root), "identity"))
+	if err != nil {
+		return "", err
+	}
+	var v int
+	var uuid string
+	_, err = fmt.Sscanf(string(text), "daybook-journal v=%d uuid=%s", &v, &uuid)
+	return uuid, err
+}
+
+// records yields what the book has not read, first of the volumes that were archived, up to seq.
+func (b *book) records(to uint64) iter.Seq2[journal.Record, error] {
+	return func(yield func(journal.Record, error) bool) {
+		next := b.s.Applied() + 1
+		if next > to {
+			return
+		}
+		for _, dir := range []string{filepath.Join(b.w.root(), "archive"), ingest.JournalDir(b.w.root())} {
+			if _, err := os.Stat(dir); err != nil {
+				continue
+			}
+			for r, err := range journal.Scan(dir, next) {
+				if err == nil && r.Seq != next {
+					err = fmt.Errorf("record %d follows %d", r.Seq, next-1)
+				}
+				if err == nil && r.Verb == "create" {
+					err = b.w.account.journaled(&r)
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+				if next++; next > to {
+					return // what follows may be on its way
+				}
+			}
+		}
+	}
+}
+
+// journaled holds a create as the journal has it against what was posted.
+func (a *account) journaled(r *journal.Record) error {
+	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	if err != nil {
+		return err
+	}
+	c := cmd.(*job.Create)
+	first, _, err := c.Frame.Next(c.Payloads)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.batches[tagOf(first)]
+	id := job.NewID(r.At, r.Seq, 0)
+	switch {
+	case b == nil:
+		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
+	case b.journal != 0:
+		return fmt.Errorf("create %q is in the journal twice, as %d and %d", b.tag, b.journal, r.Seq)
+	case b.fate == rejected:
+		return fmt.Errorf("create %q was answered as not stored, and is record %d", b.tag, r.Seq)
+	case b.fate == stored && id != b.id:
+		return fmt.Errorf("create %q was answered as batch %v, and is %v", b.tag, b.id, id)
+	case string(c.Payloads) != string(b.create.Payloads):
+		return fmt.Errorf("create %q has other bytes in the journal than were posted", b.tag)
+	}
+	b.journal = r.Seq
+	return nil
+}
+
+// compare holds the server's state against the book's: the same rows, and none that breaks an invariant.
+func (b *book) compare(live *store.Store) error {
+	applied := live.Applied()
+	if err := b.read(applied); err != nil {
+		return err
+	}
+	want, wantRows, err := b.s.Digest()
+	if err != nil {
+		return err
+	}
+	got, gotRows, err := live.Digest()
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("at %d the server's store differs from one made from the journal: %v, not %v", applied, gotRows, wantRows)
+	}
+	first := ""
+	problems, err := live.Check(func(problem string) bool { first = problem; return false })
+	if err == nil && problems > 0 {
+		err = fmt.Errorf("the store does not check: %s", first)
+	}
+	return err
+}

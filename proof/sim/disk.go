@@ -1,0 +1,367 @@
+package sim
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/journal"
+)
+
+// sector is what a disk writes whole or not at all.
+const sector = 512
+
+// inode identifies a file or directory of a disk, whatever its name. Ghosts, which have only durable bytes, have the high bit.
+type inode uint64
+
+const ghost inode = 1 << 63
+
+// disk is the directory of one server's journal, in real files, together with what of it is durable: of each file the bytes that
+// an fsync has covered, of each directory the names. What is in the files and not here is in the page cache, so to speak: a killed process
+// leaves it to the next one, a power cut takes it, keeps it, or tears it.
+//
+// It sits below package journal, in the calls that journal.Hooks names. Files are the real ones because tidwall/wal knows no
+// others; they lie in memory where the machine has such a file system.
+type disk struct {
+	root string
+	// fault is asked before each call: it may take its time, crash the machine, or return the error that the call ends with.
+	fault func(call, path string) error
+	lie   lie
+
+	mu     sync.Mutex
+	random *rand.Rand
+	files  map[inode][]byte           // durable bytes
+	names  map[inode]map[string]inode // durable names in directories
+	spoilt map[inode]map[int][]byte   // sectors whose write an fsync reported as failed, as they were then
+	logs   map[*wal.Log]string        // the volumes of handles
+	tails  map[*wal.Log]string        // their last segments at the last write
+}
+
+// lie is a promise that a disk breaks; simulations with one must fail, or they prove nothing.
+type lie string
+
+const (
+	honest      lie = ""
+	fsyncLies   lie = "fsync of files does nothing"
+	dirSyncLies lie = "fsync of directories does nothing"
+)
+
+// tops are the directories below root that belong to the disk. The rest (a lock, the ballast) matters to nobody after a crash.
+var tops = []string{"journal", "archive"}
+
+// newDisk takes the directory at root, all of which is durable.
+func newDisk(root string, random *rand.Rand, l lie) (*disk, error) {
+	d := &disk{
+		root: root, random: random, lie: l,
+		files: map[inode][]byte{}, names: map[inode]map[string]inode{}, spoilt: map[inode]map[int][]byte{}, logs: map[*wal.Log]string{}, tails: map[*wal.Log]string{},
+	}
+	return d, d.settle(root)
+}
+
+// settle makes everything at path durable.
+func (d *disk) settle(path string) error {
+	node, names, err := d.look(path)
+	if err != nil {
+		return err
+	}
+	if names == nil {
+		d.files[node], err = os.ReadFile(path)
+		return err
+	}
+	d.names[node] = names
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if err := d.settle(filepath.Join(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look returns what is at path, with the names in it if it is a directory.
+func (d *disk) look(path string) (node inode, names map[string]inode, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, nil, err
+	}
+	node = inode(info.Sys().(*syscall.Stat_t).Ino)
+	if !info.IsDir() {
+		return node, nil, nil
+	}
+	names = map[string]inode{}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, e := range entries {
+		if path == d.root && !slices.Contains(tops, e.Name()) {
+			continue
+		}
+		info, err := e.Info()
+		if os.IsNotExist(err) {
+			continue // it left meanwhile
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		names[e.Name()] = inode(info.Sys().(*syscall.Stat_t).Ino)
+	}
+	return node, names, nil
+}
+
+// hooks are the calls of the journal, through this disk.
+func (d *disk) hooks() journal.Hooks {
+	return journal.Hooks{
+		OpenLog: func(path string, segmentBytes int) (*wal.Log, error) {
+			if err := d.fault("open", path); err != nil {
+				return nil, err
+			}
+			l, err := journal.OpenLog(path, segmentBytes)
+			if err == nil {
+				d.mu.Lock()
+				d.logs[l] = path
+				d.mu.Unlock()
+			}
+			return l, err
+		},
+		Write:    d.write,
+		Sync:     d.syncLog,
+		SyncFile: func(f *os.File) error { return d.sync("sync", f.Name()) },
+		Create: func(path string) (*os.File, error) {
+			if err := d.fault("create", path); err != nil {
+				return nil, err
+			}
+			return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+		},
+		Truncate: func(f *os.File, size int64) error {
+			if err := d.fault("truncate", f.Name()); err != nil {
+				return err
+			}
+			return f.Truncate(size)
+		},
+		Rename: func(from, to string) error {
+			if err := d.fault("rename", from); err != nil {
+				return err
+			}
+			return os.Rename(from, to)
+		},
+		Remove: func(path string) error {
+			if err := d.fault("remove", path); err != nil {
+				return err
+			}
+			return os.Remove(path)
+		},
+	}
+}
+
+// write appends a batch. One that fails leaves some of its bytes behind. The library syncs a segment before it begins the next within
+// a batch, so all but the last are durable afterwards.
+func (d *disk) write(l *wal.Log, b *wal.Batch) error {
+	volume := d.volume(l)
+	fault := d.fault("write", volume)
+	if err := l.WriteBatch(b); err != nil {
+		return err
+	}
+	segments, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := filepath.Join(volume, segments[len(segments)-1].Name())
+	for _, s := range segments[:len(segments)-1] {
+		if path := filepath.Join(volume, s.Name()); path >= d.tails[l] {
+			if err := d.keep(path); err != nil {
+				return err
+			}
+		}
+	}
+	d.tails[l] = last
+	if fault == nil {
+		return nil
+	}
+	node, _, err := d.look(last)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(last)
+	if err != nil {
+		return err
+	}
+	durable := int64(len(d.files[node]))
+	if short := info.Size() - durable; short > 0 {
+		if err := os.Truncate(last, durable+d.random.Int64N(short+1)); err != nil {
+			return err
+		}
+	}
+	return fault
+}
+
+func (d *disk) volume(l *wal.Log) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.logs[l]
+}
+
+// syncLog makes the tail segment of a volume durable.
+func (d *disk) syncLog(l *wal.Log) error {
+	volume := d.volume(l)
+	segments, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	return d.sync("fsync", filepath.Join(volume, segments[len(segments)-1].Name()))
+}
+
+// sync makes the file or directory at path durable. A failed fsync may have written some of it; what it has not may never be
+// written, for the kernel calls those pages clean from then on.
+func (d *disk) sync(call, path string) error {
+	if err := d.fault(call, path); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return errorsOr(d.spoil(path), err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keep(path)
+}
+
+func errorsOr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// keep notes that what is at path is durable, but for sectors that were spoilt and not written since. d.mu is held.
+func (d *disk) keep(path string) error {
+	node, names, err := d.look(path)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		if d.lie == dirSyncLies {
+			return nil
+		}
+		return d.keepNames(node, names)
+	}
+	if d.lie == fsyncLies {
+		return nil
+	}
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before := d.files[node]
+	for i, was := range d.spoilt[node] {
+		if bytes.Equal(was, sectorOf(now, i)) {
+			copy(sectorOf(now, i), sectorOf(before, i))
+			if rest := i*sector + len(sectorOf(before, i)); rest < min(len(now), (i+1)*sector) {
+				clear(now[rest:min(len(now), (i+1)*sector)])
+			}
+		} else {
+			delete(d.spoilt[node], i)
+		}
+	}
+	d.files[node] = now
+	return nil
+}
+
+// keepNames notes the names in a directory as durable. A rename between directories is one step: as every journaling file system
+// has it, the fsync of either makes it durable in both.
+func (d *disk) keepNames(dir inode, names map[string]inode) error {
+	before := d.names[dir]
+	d.names[dir] = names
+	inside := map[inode]bool{}
+	for _, child := range names {
+		inside[child] = true
+	}
+	for _, child := range before {
+		if inside[child] {
+			continue
+		}
+		now, err := d.scan(d.root)
+		if err != nil {
+			return err
+		}
+		places := map[inode]place{}
+		now.walk(place{}, "", func(t *tree, at place, _ string) { places[t.node] = at })
+		for node := child; places[node] != (place{}); node = places[node].dir { // with the directories it is in now
+			at := places[node]
+			if d.names[at.dir] == nil {
+				d.names[at.dir] = map[string]inode{}
+			}
+			d.names[at.dir][at.name] = node
+		}
+	}
+	for other, held := range d.names {
+		if other == dir {
+			continue
+		}
+		maps.DeleteFunc(held, func(_ string, child inode) bool { return inside[child] })
+	}
+	return nil
+}
+
+// spoil notes what a failed fsync may have lost for good.
+func (d *disk) spoil(path string) error {
+	node, names, err := d.look(path)
+	if err != nil || names != nil || d.random.IntN(2) == 0 {
+		return err
+	}
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	lost := map[int][]byte{}
+	for i := 0; i*sector < len(now); i++ {
+		if s := sectorOf(now, i); !bytes.Equal(s, sectorOf(d.files[node], i)) && d.random.IntN(2) == 0 {
+			lost[i] = bytes.Clone(s)
+		}
+	}
+	d.spoilt[node] = lost
+	return nil
+}
+
+// sectorOf returns sector i of data, which may end within or before it.
+func sectorOf(data []byte, i int) []byte {
+	return data[min(i*sector, len(data)):min((i+1)*sector, len(data))]
+}
+
+// tree is a file or directory as a process sees it.
+type tree struct {
+	node  inode
+	data  []byte
+	names map[string]*tree // nil: a file
+}
+
+// scan reads what is at path, as a process sees it.
+func (d *disk) scan(path string) (*tree, error) {
+	node, names, err := d.look(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{node: node}
+	if names == nil {
+		t.data, err = os.ReadFile(path)
+		return t, err
+	}
+	t.names = map[string]*tree{}
+	for name := range names {
+		child, err := d.scan(filepath.Join(path, name))
+		if os.IsNotExist(err) {
+			continue // it left meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.names[name] = child
+	}
+	return t, nil
+}

@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// play lets a world's server live a few times, looks at everything after each start and before each end that is not a crash, and at
+// last has all work done. It returns the first violation.
+func (w *world) play() (err error) {
+	defer func() {
+		if err = errors.Join(err, w.book.s.Close()); err != nil {
+			w.log("failed: %v", err)
+		}
+	}()
+	lives := 2 + w.random.IntN(4)
+	for n := range lives {
+		if err := w.live(n, w.plan(false)); err != nil {
+			return err
+		}
+		if n+1 < lives && w.random.IntN(4) == 0 {
+			time.Sleep(time.Duration(w.random.IntN(20_000)) * time.Millisecond) // nobody serves
+		}
+	}
+	return w.live(lives, w.plan(true))
+}
+
+// live is one life.
+func (w *world) live(n int, p plan) error {
+	w.log("life %d: %+v", n, p)
+	s, err := w.start(n, p)
+	if err != nil || s == nil {
+		return err
+	}
+	if s.ready() {
+		err = s.look(true)
+	}
+	if err == nil && !s.isGone() {
+		if p.after == time.Hour {
+			if err = s.finish(); err == nil {
+				s.stop()
+			}
+		} else {
+			err = s.serve()
+		}
+	}
+	return errors.Join(err, s.bury(), w.failed())
+}
+
+// ready waits until the server serves, and reports whether it does.
+func (s *server) ready() bool {
+	for !s.isGone() {
+		if s.engine.Ready() == nil {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// serve lets users at the server until the plan says that it is over, and looks at everything once in between.
+func (s *server) serve() error {
+	var users sync.WaitGroup
+	for i := range 2 {
+		users.Go(func() { s.produce(i) })
+	}
+	for i, r := range s.w.runners {
+		users.Go(func() { s.run(10+i, r) })
+	}
+	users.Go(func() { s.operate(20) })
+
+	first := time.Duration(s.w.random.Int64N(int64(s.plan.after)))
+	s.pass(first)
+	err := s.look(false)
+	s.pass(s.plan.after - first)
+	if s.plan.ending == stopped && s.w.random.IntN(2) == 0 { // with nobody there
+		close(s.quiet)
+		users.Wait()
+		err = errors.Join(err, s.look(false))
+	}
+	if s.plan.ending == stopped {
+		s.stop()
+	} else {
+		s.end(s.plan.ending)
+	}
+	s.cancel() // requests that still wait are answered, to nobody
+	users.Wait()
+	return err
+}
+
+// pass lets time pass, or less when the server's life ends.
+func (s *server) pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.gone:
+	}
+}
+
+// look holds the server's state against the journal, and against what its users know.
+func (s *server) look(all bool) error {
+	settle()
+	if s.isGone() {
+		return nil
+	}
+	w := s.w
+	err := w.book.compare(s.engine.Store())
+	if err == nil {
+		err = s.reread(all)
+	}
+	if s.isGone() {
+		return nil // it was cut short
+	}
+	w.account.figures.Checks++
+	if err != nil {
+		return fmt.Errorf("life %d: %w", s.number, err)
+	}
+	return nil
+}
+
+// reread reads every job that was acknowledged, or some of them.
+func (s *server) reread(all bool) error {
+	a := s.w.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u, err := a.audit()
+	if err != nil {
+		return err
+	}
+	st, now := s.engine.Store(), s.engine.Now()
+	for _, tag := range a.tags() {
+		b := a.batches[tag]
+		if b.fate != stored {
+			continue
+		}
+		if b.journal == 0 {
+			return fmt.Errorf("create %s was acknowledged as batch %v and is not in the journal", tag, b.id)
+		}
+		for line := range b.payloads {
+			if !all && s.w.random.IntN(4) > 0 {
+				continue
+			}
+			doc, err := st.Job(b.id.WithLine(line))
+			if errors.Is(err, job.NotFound) && u.mayBePurged(b, line, now) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("job %v of create %s was acknowledged: %w; what is known of it: %+v", b.id.WithLine(line), tag, err, *u.of(b.id.WithLine(line)))
+			}
+			if doc.ID != b.id.WithLine(line) {
+				return fmt.Errorf("job %v answers to the id %v", doc.ID, b.id.WithLine(line))
+			}
+			if err := u.look(&doc); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *account) tags() []string {
+	tags := make([]string, 0, len(a.batches))
+	for tag := range a.batches {
+		tags = append(tags, tag)
+	}
+	slices.Sort(tags)
+	return tags
+}
+
+// finish has all work done on a machine in which nothing fails any more: everything that was acknowledged comes to its end.
+func (s *server) finish() error {
+	ctx := context.Background()
+	a := s.w.account
+	for _, client := range []string{"acme", "default"} {
+		for _, typ := range []string{"resize", "mail"} {
+			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
+			if err != nil {
+				return fmt.Errorf("resume: %w", err)
+			}
+			if answer.Refusal == job.Granted {
+				a.paused(receipt, job.Pause{Client: client, Type: typ})
+			}
+		}
+	}
+	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
+	idle := 0
+	for idle < 120 {
+		counts := s.engine.Store().Totals().Counts
+		if counts[job.Deferred]+counts[job.Pending]+counts[job.Active] == 0 {
+			break
+		}
+		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes}
+		claimed, docs, receipt, err := s.engine.Claim(ctx, c, 500*time.Millisecond)
+		if err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+		if err := a.claimed(receipt, c, claimed, docs); err != nil {
+			return err
+		}
+		if len(docs) == 0 {
+			idle++
+			continue
+		}
+		idle = 0
+		end := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}
+		answer, receipt, err := s.engine.Complete(ctx, end)
+		if err != nil {
+			return fmt.Errorf("complete: %w", err)
+		}
+		if err := a.completed(receipt, end, answer); err != nil {
+			return err
+		}
+	}
+	if counts := s.engine.Store().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
+		return fmt.Errorf("work that nobody can have: %v", counts)
+	}
+	return s.look(true)
+}

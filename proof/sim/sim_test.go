@@ -1,0 +1,248 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/proof/report"
+)
+
+var (
+	seeds  = flag.Uint64("seeds", 0, "how many seeds to play; 0: 150, or 20 with -short")
+	from   = flag.Uint64("from", 1, "the first of them")
+	seed   = flag.Uint64("seed", 0, "play this seed alone, and log what happens")
+	worker = flag.String("worker", "", "first,step,last: play these seeds in this process (the test's own)")
+)
+
+// result is what a worker tells of one seed.
+type result struct {
+	Seed    uint64
+	Figures Figures
+	Hash    uint64 // of the log
+	Error   string
+	Log     string // file with what happened, of a seed that failed
+}
+
+// play plays one seed in virtual time, on files below dir. What happens is written to log.
+func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result) {
+	r.Seed = seed
+	base, err := os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(base)
+	h := fnv.New64a()
+	t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed) // the journal's UUID, from which the store's jitter comes
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			began := time.Now()
+			w, err := newWorld(seed, base, l, func(format string, args ...any) {
+				mu.Lock()
+				defer mu.Unlock()
+				line := fmt.Sprintf("%v "+format+"\n", append([]any{time.Since(began)}, args...)...)
+				line = strings.ReplaceAll(line, base, "")
+				io.WriteString(h, line)
+				io.WriteString(log, line)
+			})
+			if err == nil {
+				err = w.play()
+				r.Figures = w.account.figures
+			}
+			if err != nil {
+				r.Error = err.Error()
+			}
+		})
+	})
+	r.Figures.Seeds = 1
+	r.Hash = h.Sum64()
+	return r
+}
+
+// memory returns a directory in memory where the machine has one: a simulated disk needs no real one.
+func memory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "daybook-sim-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestWorker plays seeds for TestSimulation, one process for each processor: with one thread, a seed plays out the same way each time.
+func TestWorker(t *testing.T) {
+	if *worker == "" {
+		t.Skip("a part of TestSimulation, which starts it")
+	}
+	var first, step, last uint64
+	if _, err := fmt.Sscanf(*worker, "%d,%d,%d", &first, &step, &last); err != nil {
+		t.Fatal(err)
+	}
+	dir := memory(t)
+	for seed := first; seed <= last; seed += step {
+		fmt.Printf("\nsim begin %d\n", seed)
+		var log bytes.Buffer
+		r := play(t, dir, seed, honest, &log)
+		if r.Error != "" { // two runs of a seed may differ in when Pebble's own goroutines get to run, so this one is kept
+			r.Log = filepath.Join(os.TempDir(), fmt.Sprintf("daybook-sim-seed-%d.log", seed))
+			if err := os.WriteFile(r.Log, log.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\nsim end %s\n", line)
+	}
+}
+
+// TestSimulation plays many seeds, or with -seed one.
+func TestSimulation(t *testing.T) {
+	if *seed != 0 {
+		runtime.GOMAXPROCS(1)
+		if r := play(t, memory(t), *seed, honest, os.Stdout); r.Error != "" {
+			t.Errorf("seed %d: %s", *seed, r.Error)
+		}
+		return
+	}
+	n := *seeds
+	if n == 0 {
+		n = 150
+		if testing.Short() {
+			n = 20
+		}
+	}
+	began := time.Now()
+	total, failed := playAll(t, *from, *from+n-1)
+	for _, r := range failed {
+		t.Errorf("seed %d: %s\n\twhat happened: %s\n\tagain: go test ./proof/sim -run TestSimulation -v -seed %d", r.Seed, r.Error, r.Log, r.Seed)
+	}
+	if uint64(total.Seeds) != n && !t.Failed() {
+		t.Errorf("%d seeds were played, not %d", total.Seeds, n)
+	}
+	took := time.Since(began)
+	t.Logf("%v: %+v", took.Round(time.Second), total)
+	report.Write(t, "sim", table(total, *from, took))
+}
+
+// playAll plays the seeds first to last in a process for each processor.
+func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) {
+	t.Helper()
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	said := time.Now()
+	n := uint64(runtime.NumCPU())
+	for i := range n {
+		workers.Go(func() {
+			for at := first + i; at <= last; {
+				next, err := work(fmt.Sprintf("%d,%d,%d", at, n, last), func(r result) {
+					mu.Lock()
+					defer mu.Unlock()
+					total.Add(r.Figures)
+					if r.Error != "" {
+						failed = append(failed, r)
+					}
+					if time.Since(said) > 10*time.Second {
+						said = time.Now()
+						fmt.Printf("%d of %d seeds, %d failed\n", total.Seeds, last-first+1, len(failed))
+					}
+				})
+				if err == nil {
+					return
+				}
+				mu.Lock()
+				failed = append(failed, result{Seed: next, Error: err.Error()})
+				enough := len(failed) > 20
+				mu.Unlock()
+				if at = next + n; next == 0 || enough {
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return total, failed
+}
+
+// stuck is how long a seed may take; most take a tenth of a second.
+const stuck = 2 * time.Minute
+
+// work runs a worker. On an error it returns the seed in which the worker died or hung.
+func work(which string, each func(result)) (at uint64, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(self, "-test.run=^TestWorker$", "-test.timeout=0", "-worker="+which)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	var trouble bytes.Buffer
+	cmd.Stderr = &trouble
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	watchdog := time.AfterFunc(stuck, func() { cmd.Process.Kill() })
+	defer watchdog.Stop()
+	var rest []string
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if text, ok := strings.CutPrefix(line, "sim begin "); ok {
+			watchdog.Reset(stuck)
+			fmt.Sscan(text, &at)
+		} else if text, ok := strings.CutPrefix(line, "sim end "); ok {
+			var r result
+			if err := json.Unmarshal([]byte(text), &r); err != nil {
+				return at, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+			}
+			each(r)
+		} else if len(rest) < 60 && line != "" {
+			rest = append(rest, line)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		text := trouble.String() + strings.Join(rest, "\n")
+		return at, fmt.Errorf("the worker ended in it: %w\n%s", err, text[:min(len(text), 4000)])
+	}
+	return at, nil
+}
+
+func table(f Figures, from uint64, took time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Last full run: %s, seeds %d to %d, %v.\n\n", time.Now().Format(time.DateOnly), from, from+uint64(f.Seeds)-1, took.Round(time.Second))
+	fmt.Fprintf(&b, "| what | how many |\n|---|---|\n")
+	for _, row := range []struct {
+		name string
+		n    any
+	}{
+		{"seeds", f.Seeds}, {"power losses", f.PowerLosses}, {"kills", f.Kills}, {"clean stops", f.Stops},
+		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
+		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
+		{"commands in the journals", f.Commands}, {"times that everything was compared", f.Checks},
+		{"acknowledged jobs lost", 0}, {"violations", 0},
+	} {
+		fmt.Fprintf(&b, "| %s | %v |\n", row.name, row.n)
+	}
+	return b.String()
+}

@@ -1,0 +1,416 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// Users are goroutines that live as long as a server. Each has a random source of its own, and waits a random time of some
+// microseconds before each request, so that no two things happen at once and a seed plays out the same way again.
+
+// hurry is the chance in a hundred that a user does not wait for an answer: it hangs up, or the answer is lost on its way.
+const hurry = 8
+
+var errLost = errors.New("the answer was lost on its way")
+
+// user is what all of them have.
+type user struct {
+	w      *world
+	s      *server
+	random *rand.Rand
+}
+
+func (s *server) user(id int) user {
+	return user{s.w, s, rand.New(rand.NewPCG(s.w.seed, uint64(s.number)*100+uint64(id)))}
+}
+
+// rest waits up to most, to the microsecond, and reports whether the server is still there.
+func (u *user) rest(most time.Duration) bool {
+	time.Sleep(time.Duration(1+u.random.Int64N(int64(most/time.Microsecond))) * time.Microsecond)
+	select {
+	case <-u.s.gone:
+		return false
+	case <-u.s.quiet:
+		return false
+	default:
+		return true
+	}
+}
+
+// ask makes a request, as f does, and says whether its answer arrived.
+func (u *user) ask(f func(ctx context.Context) error) error {
+	ctx := context.Background()
+	if u.random.IntN(100) < hurry {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(u.random.IntN(3000))*time.Microsecond)
+		defer cancel()
+	}
+	err := f(ctx)
+	if u.s.isGone() {
+		return errLost
+	}
+	if err == nil && u.random.IntN(100) < hurry {
+		return errLost
+	}
+	return err
+}
+
+// notStored reports whether an error says that nothing was taken.
+func notStored(err error) bool {
+	if errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) {
+		return false
+	}
+	for _, known := range []error{
+		ingest.ErrNotStored, ingest.ErrWritesFailed, ingest.ErrClosed, ingest.ErrNotReady, ingest.ErrOverloaded, ingest.ErrDiskFull, ingest.ErrStale,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// unexpected reports errors that no user should ever see.
+func (u *user) unexpected(what string, err error) {
+	if err == nil || notStored(err) || errors.Is(err, store.ErrClosed) || errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) && u.s.injected() > 0 {
+		return
+	}
+	u.w.violation(fmt.Errorf("%s: %w", what, err))
+}
+
+// produce posts batches.
+func (s *server) produce(id int) {
+	u := s.user(id)
+	for u.rest(200 * time.Millisecond) {
+		b := u.batch()
+		s.w.account.mu.Lock()
+		s.w.account.batches[b.tag] = b
+		s.w.account.mu.Unlock()
+		var receipt ingest.Receipt
+		create := b.create // the engine takes the command for itself
+		create.Payloads = append([]byte(nil), b.create.Payloads...)
+		create.Groups = append([]job.Group(nil), b.create.Groups...)
+		err := u.ask(func(ctx context.Context) (err error) {
+			receipt, err = s.engine.Create(ctx, &create)
+			return err
+		})
+		fate := unknown
+		if err == nil {
+			fate = stored
+		} else if notStored(err) {
+			fate = rejected
+		}
+		u.unexpected("create", err)
+		s.w.account.created(b, receipt, fate)
+		s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
+	}
+}
+
+// batch makes up a create.
+func (u *user) batch() *batch {
+	u.w.account.mu.Lock()
+	u.w.posted++
+	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted)}
+	u.w.account.mu.Unlock()
+	b.create.Frame = pick(u.random, job.LineFrame, job.LenFrame)
+	for range pick(u.random, 1, 1, 1, 2, 4) {
+		g := job.Group{
+			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: pick(u.random, "acme", "default"), Type: pick(u.random, "resize", "mail"), Kind: job.Text,
+			Priority: pick(u.random, 4, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
+			Backoff:     job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000},
+			RetentionMs: pick(u.random, int64(1000), 1_000_000_000),
+		}
+		if u.random.IntN(5) == 0 {
+			g.RunAt = u.s.engine.Now() + int64(u.random.IntN(3000))
+		}
+		b.create.Groups = append(b.create.Groups, g)
+	}
+	for i := range b.create.Groups {
+		for range b.create.Groups[i].Lines {
+			payload := fmt.Sprintf("%s/%d/%s", b.tag, len(b.payloads), u.text())
+			if b.create.Frame == job.LineFrame {
+				payload = strings.ReplaceAll(payload, "\n", " ")
+			}
+			b.payloads = append(b.payloads, payload)
+			b.groups = append(b.groups, &b.create.Groups[i])
+			b.create.Payloads = b.create.Frame.Append(b.create.Payloads, []byte(payload))
+			b.create.Longest = max(b.create.Longest, len(payload))
+		}
+	}
+	return b
+}
+
+// text makes up the rest of a payload; some try to look like a piece of a journal.
+func (u *user) text() string {
+	switch u.random.IntN(20) {
+	case 0:
+		return strings.Repeat("x", u.random.IntN(3000))
+	case 1:
+		return "\n#:create v=1 seq=7 at=1 synced=9 bytes=0\n#:end crc=00000000\n"
+	case 2:
+		return string(make([]byte, u.random.IntN(600)))
+	}
+	return fmt.Sprint(u.random.Uint64())
+}
+
+// runner claims, works, tickles and completes; or dies and forgets; or falls asleep and comes back late. It outlives servers.
+type runner struct {
+	name string
+	held []hold
+}
+
+// hold is a claim as its runner remembers it.
+type hold struct {
+	claim job.ID
+	jobs  []job.ID
+	again *job.Complete // a request without an answer, to be repeated
+}
+
+func (s *server) run(id int, r *runner) {
+	u := s.user(id)
+	for u.rest(100 * time.Millisecond) {
+		switch n := u.random.IntN(100); {
+		case n < 40 || len(r.held) == 0:
+			u.claim(r)
+		case n < 60:
+			u.tickle(r)
+		case n < 95:
+			u.complete(r)
+		case n < 97: // dies, and forgets
+			r.held = nil
+		default: // sleeps beyond its leases
+			u.rest(8 * time.Second)
+		}
+	}
+}
+
+func (u *user) claim(r *runner) {
+	c := job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
+	if u.random.IntN(3) == 0 {
+		c.Types = []string{pick(u.random, "resize", "mail")}
+	}
+	if u.random.IntN(5) == 0 {
+		c.Clients = []string{pick(u.random, "acme", "default")}
+	}
+	if u.random.IntN(3) == 0 {
+		c.LeaseMs = int64(1000 + u.random.IntN(3000))
+	}
+	wait := time.Duration(0)
+	if u.random.IntN(2) == 0 {
+		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
+	}
+	var claimed store.Claimed
+	var docs []job.Job
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+		return err
+	})
+	u.unexpected("claim", err)
+	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
+	if err != nil {
+		u.w.account.mu.Lock()
+		u.w.account.lostClaims++
+		u.w.account.mu.Unlock()
+		return
+	}
+	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
+		u.w.violation(err)
+	}
+	if len(docs) == 0 {
+		return
+	}
+	h := hold{claim: claimed.Claim}
+	for i := range docs {
+		h.jobs = append(h.jobs, docs[i].ID)
+	}
+	r.held = append(r.held, h)
+	if len(r.held) > 4 {
+		r.held = r.held[1:]
+	}
+}
+
+// some returns a few of the jobs.
+func (u *user) some(jobs []job.ID) (few []job.ID) {
+	for _, id := range jobs {
+		if u.random.IntN(3) == 0 {
+			few = append(few, id)
+		}
+	}
+	return few
+}
+
+func (u *user) tickle(r *runner) {
+	h := r.held[u.random.IntN(len(r.held))]
+	t := job.Tickle{Claim: h.claim, Progress: -1}
+	if u.random.IntN(2) == 0 {
+		if t.IDs = u.some(h.jobs); len(t.IDs) > 0 {
+			t.Step, t.Progress = "halfway", 500_000
+		}
+	}
+	if u.random.IntN(10) == 0 {
+		t = job.Tickle{Runner: r.name, Progress: -1}
+	}
+	if u.random.IntN(5) == 0 {
+		t.LeaseMs = int64(4000 + u.random.IntN(3000)) // never shorter than what a lost answer may have left in force
+	}
+	var answer store.Tickled
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Tickle(ctx, t)
+		return err
+	})
+	u.unexpected("tickle", err)
+	u.s.log("%s tickles %v: %v, held %d, %v", r.name, t.Claim, receipt, answer.Held, err)
+	if err == nil && !t.Claim.IsZero() {
+		u.w.account.tickled(receipt, t, t.LeaseMs, answer)
+	}
+}
+
+func (u *user) outcome(id job.ID) job.Outcome {
+	o := job.Outcome{ID: id, Code: pick(u.random, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Unget), DelayMs: -1}
+	o.ExitCode = o.Code.DefaultExitCode()
+	switch u.random.IntN(4) {
+	case 0:
+		o.Error = "something went wrong\nbadly"
+	case 1:
+		o.OutputKind, o.Output = job.Text, []byte(strings.Repeat("out\n", u.random.IntN(30)))
+	case 2:
+		o.DelayMs = int64(u.random.IntN(500))
+	}
+	if o.Code == job.Unget {
+		o = job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}
+	}
+	if o.Code == job.OK || o.Code == job.Fail {
+		o.DelayMs = -1
+	}
+	return o
+}
+
+func (u *user) complete(r *runner) {
+	i := u.random.IntN(len(r.held))
+	h := &r.held[i]
+	c := job.Complete{Claim: h.claim}
+	switch {
+	case h.again != nil:
+		c = *h.again
+	case u.random.IntN(2) == 0:
+		o := u.outcome(job.ID{})
+		c.All = &o
+		for _, id := range u.some(u.some(h.jobs)) {
+			c.Outcomes = append(c.Outcomes, u.outcome(id))
+		}
+	default:
+		for _, id := range append(u.some(h.jobs), h.jobs[u.random.IntN(len(h.jobs))]) {
+			c.Outcomes = append(c.Outcomes, u.outcome(id))
+		}
+		if n := len(c.Outcomes); n > 1 && c.Outcomes[n-1].ID == c.Outcomes[n-2].ID {
+			c.Outcomes = c.Outcomes[:n-1]
+		}
+		seen := map[job.ID]bool{}
+		for _, o := range c.Outcomes {
+			if seen[o.ID] {
+				c.Outcomes = c.Outcomes[:1]
+				break
+			}
+			seen[o.ID] = true
+		}
+		if u.random.IntN(20) == 0 {
+			c.Claim = job.ID{} // anybody may
+		}
+	}
+	var answer store.Ended
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Complete(ctx, c)
+		return err
+	})
+	u.unexpected("complete", err)
+	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
+	switch {
+	case err == nil:
+		h.again = nil
+		if err := u.w.account.completed(receipt, c, answer); err != nil {
+			u.w.violation(err)
+		}
+		if c.All != nil && u.random.IntN(4) > 0 {
+			r.held = append(r.held[:i], r.held[i+1:]...)
+		}
+	case !notStored(err):
+		u.w.account.unanswered(c, h.jobs)
+		h.again = &c
+	}
+}
+
+// operate pauses and resumes queues, sets the clock, has the store flushed, and reads.
+func (s *server) operate(id int) {
+	u := s.user(id)
+	for u.rest(400 * time.Millisecond) {
+		switch u.random.IntN(12) {
+		case 2, 3:
+			if err := s.engine.Store().Flush(); err != nil {
+				u.unexpected("flush", err)
+			}
+		case 0:
+			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail"), u.random.IntN(2) == 0)
+		case 1:
+			// Far less than the day that a start would refuse.
+			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
+			s.log("the wall clock is set %v off", time.Duration(s.w.wall.Load()))
+		default:
+			u.read()
+		}
+	}
+}
+
+func (u *user) pause(client, typ string, paused bool) {
+	p := job.Pause{Client: client, Type: typ, Paused: paused}
+	var answer store.Paused
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Pause(ctx, p)
+		return err
+	})
+	u.unexpected("pause", err)
+	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
+	if err == nil && answer.Refusal == job.Granted {
+		u.w.account.paused(receipt, p)
+	} else if err != nil && !notStored(err) {
+		u.w.account.mu.Lock()
+		u.w.account.unsure[[2]string{client, typ}] = true
+		u.w.account.mu.Unlock()
+	}
+}
+
+// read looks at a job whose end was answered: it must show.
+func (u *user) read() {
+	a := u.w.account
+	a.mu.Lock()
+	if len(a.ended) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	id := a.ended[u.random.IntN(len(a.ended))]
+	want := a.end[id]
+	a.mu.Unlock()
+	var doc job.Job
+	err := u.ask(func(ctx context.Context) (err error) {
+		doc, err = u.s.engine.Job(ctx, 0, id)
+		return err
+	})
+	if errors.Is(err, job.NotFound) {
+		return // purged, or lost: the audit knows
+	}
+	u.unexpected("read", err)
+	if err == nil && doc.Status != want {
+		u.w.violation(fmt.Errorf("job %v was answered as %v and reads as %+v", id, want, doc))
+	}
+}
