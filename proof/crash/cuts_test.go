@@ -1,47 +1,99 @@
 package crash
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/proof/powerfs"
 )
 
 // TestPowerCuts cuts the power of the server's disk under load, at any moment, also while it starts.
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
-	for done := 0; done < *cuts; {
+	l.powerCuts(*cuts, func(*stage) {})
+	l.report(fmt.Sprint(*cuts, " power cuts"))
+}
+
+// TestPowerCutsSmall does the same to a server whose segments, volumes and memtables are so small that it begins new ones, flushes, and
+// gives up old volumes, all the time.
+func TestPowerCutsSmall(t *testing.T) {
+	l := newLane(t, 3)
+	n := *cuts / 2
+	l.powerCuts(n, l.small)
+	l.report(fmt.Sprint(n, " power cuts, small files"))
+}
+
+func (l *lane) powerCuts(cuts int, prepare func(*stage)) {
+	unsynced := powerfs.Lost{}
+	for done := 0; done < cuts; {
 		f, dir := l.powerFS()
+		f.SetSize(1 << 30)
 		s := l.stage("cuts", filepath.Join(dir, "data"))
-		cut := func() {
-			f.Cut(l.rng.Uint64())
+		s.u.badDisk = true
+		prepare(s)
+		// cut cuts the power at a moment drawn, at the latest after the given time.
+		cut := func(longest time.Duration) {
+			timer := time.NewTimer(l.between(0, longest)) // of load, or of a start: when the cut comes is the point
+			defer timer.Stop()
+			var moment <-chan struct{}
+			if n := l.rng.IntN(5); n < 3 {
+				most := []int{200, 15, 100}[n]
+				moment = f.CutAt(powerfs.Moment(n), 1+l.rng.IntN(most), l.rng.Uint64())
+			}
+			select {
+			case <-moment:
+			case <-timer.C:
+				f.Cut(l.rng.Uint64())
+			}
 			l.must(s, s.kill())
 			f.PowerOn()
 			done++
 		}
 		if l.rng.IntN(2) == 0 { // the very first start
 			l.must(s, s.launch())
-			time.Sleep(l.between(0, 60*time.Millisecond))
-			cut()
+			cut(60 * time.Millisecond)
 		}
 		l.must(s, s.start())
-		c := newCrowd(s.u, standardLoad, "c", l.rng.Uint64())
-		for n := 0; n < perStage && done < *cuts; n++ {
-			time.Sleep(l.between(10*time.Millisecond, 900*time.Millisecond)) // of load: when the cut comes is the point
-			cut()
-			for l.rng.IntN(3) == 0 && done < *cuts {
-				l.must(s, s.launch())
-				time.Sleep(l.between(0, 80*time.Millisecond))
-				cut()
+		c := newCrowd(s.u, l.load(), "c", l.rng.Uint64())
+		for n := 0; n < perStage && done < cuts; n++ {
+			longest := 1200 * time.Millisecond
+			if l.rng.IntN(25) == 0 && *full {
+				longest = 12 * time.Second // so that it flushes by time too
 			}
-			if l.rng.IntN(20) == 0 {
+			cut(longest)
+			for l.rng.IntN(3) == 0 && done < cuts {
+				l.must(s, s.launch())
+				cut(80 * time.Millisecond)
+			}
+			if l.rng.IntN(20) == 0 { // a start on a disk that fails says so; what it could not sync is not trusted, so it is cut off
 				f.FailSyncs(1 + l.rng.IntN(3))
+				if s.start() != nil {
+					if words := s.said.String(); !strings.Contains(words, "input/output error") {
+						l.Fatalf("a start on a failing disk ended without saying why:\n%s", words)
+					}
+				}
+				cut(time.Millisecond)
 			}
 			l.must(s, s.start())
+			if l.rng.IntN(10) == 0 { // under load it goes on, or ends and says so
+				time.Sleep(l.between(0, 300*time.Millisecond))
+				f.FailSyncs(1 + l.rng.IntN(3))
+			}
 		}
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)
-		l.progress("%d of %d cuts, %+v, %d jobs, %d operations checked", done, *cuts, f.Unsynced(), l.tally.Jobs, l.tally.Operations)
+		lost := f.Unsynced()
+		unsynced.Sectors += lost.Sectors
+		unsynced.Names += lost.Names
+		unsynced.Files += lost.Files
+		l.progress("%d of %d cuts, unsynced at them %+v, %d jobs, %d operations checked", done, cuts, unsynced, l.tally.Jobs, l.tally.Operations)
 	}
-	l.report("power cuts")
+	l.Logf("unsynced at the cuts: %+v", unsynced)
+	if unsynced.Names == 0 || unsynced.Sectors == 0 {
+		l.Error("there was nothing to lose")
+	}
 }

@@ -21,7 +21,8 @@ type history struct {
 	claims map[job.ID]int32 // numbers for claim ids, from 1
 	ghosts []event          // claims that had no answer
 	lives  []life           // the last one is open while the server runs
-	wrong  []string         // what cannot be explained, whatever the order
+	deaths []int64
+	wrong  []string // what cannot be explained, whatever the order
 	count  tally
 }
 
@@ -71,15 +72,25 @@ func (h *history) live() {
 func (h *history) die() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if last := &h.lives[len(h.lives)-1]; last.end == never {
+		last.end = h.now()
+		h.deaths = append(h.deaths, last.end)
+		h.count.Deaths++
+	}
+}
+
+// still ends a stretch as die does, of a server that will go on: what it was asked may still happen.
+func (h *history) still() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.lives[len(h.lives)-1].end = h.now()
-	h.count.Deaths++
 }
 
 // end is when a request that got no answer at t can have happened at the latest: at the death that followed.
 func (h *history) end(t int64) int64 {
-	for _, l := range h.lives {
-		if l.end >= t {
-			return l.end
+	for _, death := range h.deaths {
+		if death >= t {
+			return death
 		}
 	}
 	return never

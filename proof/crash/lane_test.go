@@ -23,6 +23,9 @@ var (
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(serveSmall(os.Args[2:]))
+	}
 	flag.Parse()
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -105,12 +108,59 @@ func (l *lane) stage(name, data string, args ...string) *stage {
 	return s
 }
 
+// small has a stage use the server with small files.
+func (l *lane) small(s *stage) {
+	self, err := os.Executable()
+	if err != nil {
+		l.Fatal(err)
+	}
+	s.server.Binary = self
+}
+
+// wait waits until something is so.
+func (l *lane) wait(s *stage, what string, longest time.Duration, so func() bool) {
+	l.Helper()
+	for deadline := time.Now().Add(longest); !so(); {
+		if time.Now().After(deadline) {
+			l.must(s, fmt.Errorf("waited for %v until %s", longest, what))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// loads are drawn from, one for each server.
+func (l *lane) load() load {
+	out := standardLoad
+	switch l.rng.IntN(4) {
+	case 0:
+		out.size, out.lines = 2000, 200
+	case 1:
+		out.producers, out.runners, out.lines = 6, 8, 3
+	}
+	return out
+}
+
 // must ends the test where an error came, with what the server said last.
 func (l *lane) must(s *stage, err error) {
 	l.Helper()
 	if err != nil {
-		l.Fatalf("%s, seed %d: %v\nthe server's last words:\n%s", s.name, *seed, err, s.said)
+		l.Fatalf("%s, seed %d: %v\nthe server's last words:\n%s\nits data: %s", s.name, *seed, err, s.said, l.evidence(s))
 	}
+}
+
+// evidence keeps a copy of the data of a server that failed.
+func (l *lane) evidence(s *stage) string {
+	if err := s.kill(); err != nil {
+		return err.Error()
+	}
+	dir, err := os.MkdirTemp("", "daybook-crash-evidence-")
+	if err != nil {
+		return err.Error()
+	}
+	if err := os.CopyFS(dir, os.DirFS(s.server.Data)); err != nil {
+		return err.Error()
+	}
+	return dir
 }
 
 // finish finishes a stage and adds its account to the lane's.

@@ -21,6 +21,7 @@ import (
 type stage struct {
 	name   string
 	server *rig.Server
+	tools  string // the real binary
 	h      *history
 	u      *user
 	said   *lastWords
@@ -70,7 +71,7 @@ func newStage(name, binary, data string, args ...string) (*stage, error) {
 	}
 	said := &lastWords{}
 	s := &stage{
-		name: name, h: newHistory(), said: said,
+		name: name, tools: binary, h: newHistory(), said: said,
 		server: &rig.Server{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info"}, args...), Log: said},
 	}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
@@ -225,7 +226,7 @@ func (s *stage) readBack() error {
 
 // tool runs a verb of the binary on the data directory.
 func (s *stage) tool(args ...string) error {
-	out, err := exec.Command(s.server.Binary, append(args, "--data", s.server.Data)...).CombinedOutput()
+	out, err := exec.Command(s.tools, append(args, "--data", s.server.Data)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%v: %w\n%s", args, err, out)
 	}

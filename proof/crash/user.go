@@ -20,6 +20,9 @@ type user struct {
 	url   string
 	queue string
 	http  *http.Client
+
+	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end, and a read is then answered 500.
+	badDisk bool
 }
 
 func newUser(h *history, url, queue string, callers int) *user {
@@ -81,7 +84,8 @@ func (u *user) send(ctx context.Context, method, path, contentType string, body 
 		switch r.status {
 		case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInternalServerError,
 			http.StatusForbidden, http.StatusMethodNotAllowed:
-			if r.problem.Code != "job_not_active" {
+			failedRead := u.badDisk && r.status == http.StatusInternalServerError && method == http.MethodGet
+			if r.problem.Code != "job_not_active" && !failedRead {
 				u.h.problem("%s %s: %d %s: %s", method, path, r.status, r.problem.Code, r.problem.Detail)
 			}
 		}

@@ -22,10 +22,27 @@ type FS struct {
 	off      bool // the power is
 	readOnly bool
 	failing  int // syncs that will fail
-	failed   int // syncs that did
+	failed   int // syncs that did fail
 	syncs    int
 	cuts     int
 	dropped  Lost
+	armed    *armed
+}
+
+// Moment is what a cut may wait for.
+type Moment int
+
+const (
+	Write Moment = iota // data was written
+	Name                // a name was made, removed or changed
+	Sync                // a sync is about to begin
+)
+
+type armed struct {
+	moment Moment
+	left   int
+	seed   uint64
+	cut    chan struct{}
 }
 
 // Lost counts what was unsynced at cuts.
@@ -77,13 +94,41 @@ func (f *FS) Close() error {
 	return nil
 }
 
+// CutAt cuts the power, as Cut does, at the n-th such moment from now: where most is at stake. The channel is closed then. Another CutAt, or
+// a Cut, takes its place.
+func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = &armed{moment, max(n, 1), seed, make(chan struct{})}
+	return f.armed.cut
+}
+
+// at is called at each moment, with the lock held. It reports whether the power was cut.
+func (f *FS) at(moment Moment) bool {
+	a := f.armed
+	if a == nil || a.moment != moment {
+		return false
+	}
+	if a.left--; a.left > 0 {
+		return false
+	}
+	f.cut(a.seed)
+	close(a.cut)
+	return true
+}
+
 // Cut cuts the power: what survives, drawn by seed, is all there is from now on. Until PowerOn every request fails with EIO, and so
 // do, for ever, those on files that are open now.
 func (f *FS) Cut(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.cut(seed)
+}
+
+func (f *FS) cut(seed uint64) {
 	f.off = true
 	f.cuts++
+	f.armed = nil
 	f.dropped.Names += len(f.disk.changes)
 	for _, n := range f.disk.nodes {
 		if n.dir {

@@ -380,3 +380,36 @@ func TestFailedSync(t *testing.T) {
 		t.Errorf("%d syncs, %d failed", all, failed)
 	}
 }
+
+// TestCutAt: a cut that waits for a moment comes at that moment, and not before.
+func TestCutAt(t *testing.T) {
+	f, dir := mount(t)
+	path := filepath.Join(dir, "file")
+	for _, c := range []struct {
+		moment Moment
+		do     func() error
+	}{
+		{Write, func() error { return os.WriteFile(path, []byte("x"), 0o644) }},
+		{Name, func() error { return os.Mkdir(filepath.Join(dir, "dir"), 0o755) }},
+		{Name, func() error { return os.Rename(path, path+"2") }},
+		{Name, func() error { return os.Remove(path) }},
+		{Sync, func() error { return syncPath(path) }},
+	} {
+		must(t, writeSynced(path, nil), syncPath(dir))
+		cut := f.CutAt(c.moment, 1, 7)
+		select {
+		case <-cut:
+			t.Fatalf("moment %d: cut before it", c.moment)
+		default:
+		}
+		if err := c.do(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("moment %d: %v", c.moment, err)
+		}
+		<-cut
+		f.PowerOn()
+		if !exists(path) && !exists(path+"2") && c.moment != Name {
+			t.Errorf("moment %d: what was synced is gone", c.moment)
+		}
+		must(t, os.RemoveAll(path+"2"), os.RemoveAll(filepath.Join(dir, "dir")))
+	}
+}

@@ -111,9 +111,18 @@ func (r *raw) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 }
 
 // add gives a new node or another name of one to dir.
-func (r *raw) add(dir *node, name string, n *node, out *fuse.EntryOut) {
+func (r *raw) add(dir *node, name string, n *node, out *fuse.EntryOut) fuse.Status {
 	r.f.disk.apply(change1(dir, name, n))
 	entry(n, out)
+	return r.changed()
+}
+
+// changed is the answer to a change of names that was made.
+func (r *raw) changed() fuse.Status {
+	if r.f.at(Name) {
+		return fuse.EIO
+	}
+	return fuse.OK
 }
 
 func (r *raw) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -125,8 +134,7 @@ func (r *raw) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	if dir.names[name] != nil {
 		return fuse.Status(syscall.EEXIST)
 	}
-	r.add(dir, name, r.f.disk.newNode(true, in.Mode), out)
-	return fuse.OK
+	return r.add(dir, name, r.f.disk.newNode(true, in.Mode), out)
 }
 
 func (r *raw) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -140,8 +148,7 @@ func (r *raw) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 	case dir.names[name] != nil:
 		return fuse.Status(syscall.EEXIST)
 	}
-	r.add(dir, name, r.f.disk.newNode(false, in.Mode), out)
-	return fuse.OK
+	return r.add(dir, name, r.f.disk.newNode(false, in.Mode), out)
 }
 
 func (r *raw) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -159,8 +166,7 @@ func (r *raw) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	case dir.names[name] != nil:
 		return fuse.Status(syscall.EEXIST)
 	}
-	r.add(dir, name, n, out)
-	return fuse.OK
+	return r.add(dir, name, n, out)
 }
 
 func (r *raw) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
@@ -189,7 +195,7 @@ func (r *raw) remove(id uint64, name string, isDir bool) fuse.Status {
 		return fuse.Status(syscall.ENOTEMPTY)
 	}
 	r.f.disk.apply(change1(dir, name, nil))
-	return fuse.OK
+	return r.changed()
 }
 
 func (r *raw) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
@@ -222,7 +228,7 @@ func (r *raw) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 		return fuse.Status(syscall.ENOTEMPTY)
 	}
 	r.f.disk.rename(slot{from, oldName}, slot{to, newName})
-	return fuse.OK
+	return r.changed()
 }
 
 func (r *raw) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return fuse.OK }
@@ -248,7 +254,9 @@ func (r *raw) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return fuse.Status(syscall.EEXIST) // the kernel had looked it up
 	}
 	n := r.f.disk.newNode(false, in.Mode)
-	r.add(dir, name, n, &out.EntryOut)
+	if status := r.add(dir, name, n, &out.EntryOut); !status.Ok() {
+		return status
+	}
 	r.opened(n, in.Flags, &out.OpenOut)
 	return fuse.OK
 }
@@ -294,6 +302,9 @@ func (r *raw) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
+	if r.f.at(Write) {
+		return 0, fuse.EIO
+	}
 	return uint32(n), fuse.OK
 }
 
@@ -310,6 +321,9 @@ func (r *raw) sync(fh uint64) fuse.Status {
 	defer r.end()
 	if !status.Ok() {
 		return status
+	}
+	if r.f.at(Sync) {
+		return fuse.EIO
 	}
 	r.f.syncs++
 	switch fail := r.f.failing > 0; {

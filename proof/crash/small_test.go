@@ -1,0 +1,72 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// serveSmall is the server with small files, so that in a second it fills what takes the real one an hour: segments, volumes, memtables.
+// The binary has no flags for their sizes. It is this test's own program, called as `serve --listen ADDRESS --data DIR …`; the data are
+// checked by the real binary, which can serve them too.
+func serveSmall(args []string) int {
+	var address, data string
+	for i := 0; i+1 < len(args); i++ {
+		switch args[i] {
+		case "--listen":
+			address = args[i+1]
+		case "--data":
+			data = args[i+1]
+		}
+	}
+	failed := func(err error) int {
+		fmt.Fprintln(os.Stderr, "small server:", err)
+		return 1
+	}
+	engine, err := ingest.Open(ingest.Options{
+		Dir:     data,
+		Journal: journal.Options{SegmentBytes: 24 << 10, VolumeBytes: 150 << 10},
+		Store:   store.Options{MemtableBytes: 128 << 10},
+		Fatal:   func(reason string) { os.Exit(failed(fmt.Errorf("the store cannot go on: %s", reason))) },
+	})
+	if err != nil {
+		return failed(err)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	serving, stopServing := context.WithCancel(ctx)
+	go func() {
+		ended <- engine.Run(engineCtx)
+		stopServing()
+	}()
+	server, err := api.New(api.Options{Engine: engine})
+	if err != nil {
+		stopEngine()
+		return failed(err)
+	}
+	fmt.Printf("listening on http://%s\n", l.Addr())
+	err = server.Run(serving, l, 5*time.Second)
+	stopEngine()
+	if engineErr := <-ended; err == nil {
+		err = engineErr
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return 0
+}
