@@ -11,10 +11,13 @@ const (
 	// tickEvery keeps ticks apart, so that leases running out one by one cost a journal record each 50 ms and not each.
 	tickEvery = 50 * time.Millisecond
 	// maxSleep bounds a sleep of the timer: the journal's clock may run at double speed, and being late must be noticed.
-	maxSleep = time.Second
+	maxSleep = 250 * time.Millisecond
 	// late is how much longer than asked something must take to say that the process stood still, or the journal was down. Runners could
 	// not tickle then, so all leases begin anew.
-	late = 2 * time.Second
+	late = 500 * time.Millisecond
+
+	// A process may be stopped at the beginning of a sleep; even so, the shortest lease must not run out unnoticed.
+	_ = uint(job.MinLeaseMs - (maxSleep+late)/time.Millisecond)
 )
 
 // keepTime proposes what time brings: ticks when something is due, and a grace when runners could not tickle for a while, because the

@@ -142,6 +142,34 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
+// TestStoodStill: whoever holds jobs keeps them when the process stood still, be it for no longer than the shortest lease and from the
+// beginning of a sleep on, which is when it is noticed last.
+func TestStoodStill(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		if _, err := e.Create(ctx, lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
+			t.Fatal(err)
+		}
+		k := timekeeper{e: e}
+		for _, c := range []struct {
+			stopped time.Duration
+			graces  uint64
+		}{{late + k.sleep(), 0}, {job.MinLeaseMs * time.Millisecond, 1}} {
+			before := e.graces.Load()
+			asleep := time.Now()
+			awake := asleep.Add(k.sleep())
+			time.Sleep(c.stopped)
+			k.turn(ctx, awake)
+			if got := e.graces.Load() - before; got != c.graces {
+				t.Errorf("stopped for %v: %d graces, not %d", c.stopped, got, c.graces)
+			}
+		}
+	})
+}
+
 func TestReadiness(t *testing.T) {
 	e, err := Open(Options{Dir: t.TempDir()})
 	if err != nil {
