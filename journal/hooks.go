@@ -14,6 +14,7 @@ type Hooks struct {
 	Write    func(*wal.Log, *wal.Batch) error
 	Sync     func(*wal.Log) error
 	Create   func(path string) (*os.File, error) // a new file, which must not be there
+	WriteAt  func(f *os.File, b []byte, offset int64) error
 	SyncFile func(*os.File) error
 	Truncate func(*os.File, int64) error
 	Rename   func(from, to string) error
@@ -32,6 +33,12 @@ func (h *Hooks) fill() {
 	}
 	if h.Create == nil {
 		h.Create = create
+	}
+	if h.WriteAt == nil {
+		h.WriteAt = func(f *os.File, b []byte, offset int64) error {
+			_, err := f.WriteAt(b, offset)
+			return err
+		}
 	}
 	if h.SyncFile == nil {
 		h.SyncFile = (*os.File).Sync

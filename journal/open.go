@@ -16,7 +16,7 @@ import (
 //  2. read the identity, compare it with the store's (ErrForeign);
 //  3. survey the tail and decide by the tail table: accept, cut, or refuse (*CorruptError, ErrCursor);
 //  4. cut what nobody was told is stored;
-//  5. fsync every accepted segment and every directory. What a killed process had written but not synced may sit in the page
+//  5. write again what nobody proves durable, and fsync every accepted segment and every directory. What a killed process had written but not synced may sit in the page
 //     cache and read back fine; were it applied before it is durable, a power cut would leave the store ahead of its journal;
 //  6. start the clock (ErrClockAhead), open the tail volume for appending.
 //
@@ -141,6 +141,9 @@ func (j *Journal) recover(vols []volumeDir) error {
 	if err := v.load(); err != nil {
 		return err
 	}
+	if err := rewriteTail(&j.o.Hooks, v, max(f.byRecord, f.byCursor)); err != nil {
+		return fmt.Errorf("write the tail again: %w", err)
+	}
 	if err := syncVolumes(&j.o.Hooks, j.o.Dir, vols); err != nil {
 		return err
 	}
@@ -227,6 +230,41 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 		err = h.SyncFile(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// rewriteTail writes the records of v behind seq proven again, as they are, so that the fsync which follows covers them. A process before
+// this one may have had an fsync fail, and ended for it. The kernel calls the pages clean then, though they are not on the disk:
+// they read back well, a new fsync has nothing to write, and they vanish with the power. What proven covers was fsynced by
+// somebody who went on.
+func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
+	var buf []byte
+	for i := len(v.segments) - 1; i >= 0; i-- {
+		s := v.segments[i]
+		var err error
+		if buf, err = readSegment(s.path, buf); err != nil {
+			return err
+		}
+		sc := scanner{data: buf, next: s.first}
+		for sc.next <= proven && sc.step() {
+		}
+		if sc.off < len(buf) {
+			if err := writeAgain(h, s.path, buf[sc.off:], int64(sc.off)); err != nil {
+				return err
+			}
+		}
+		if s.first <= proven {
+			return nil // what lies before is covered
+		}
+	}
+	return nil
+}
+
+func writeAgain(h *Hooks, path string, b []byte, offset int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.WriteAt(f, b, offset), f.Close())
 }
 
 // syncVolumes makes all segments and all directories durable.

@@ -139,6 +139,15 @@ func (d *disk) hooks() journal.Hooks {
 			}
 			return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 		},
+		WriteAt: func(f *os.File, b []byte, offset int64) error {
+			if err := d.fault("write", f.Name()); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(b, offset); err != nil {
+				return err
+			}
+			return d.unspoil(f.Name(), offset, len(b))
+		},
 		Truncate: func(f *os.File, size int64) error {
 			if err := d.fault("truncate", f.Name()); err != nil {
 				return err
@@ -327,6 +336,17 @@ func (d *disk) spoil(path string) error {
 	}
 	d.spoilt[node] = lost
 	return nil
+}
+
+// unspoil notes that some bytes were written again, so that the next fsync has something to do.
+func (d *disk) unspoil(path string, offset int64, n int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	node, _, err := d.look(path)
+	maps.DeleteFunc(d.spoilt[node], func(i int, _ []byte) bool {
+		return int64(i+1)*sector > offset && int64(i)*sector < offset+int64(n)
+	})
+	return err
 }
 
 // sectorOf returns sector i of data, which may end within or before it.

@@ -191,7 +191,7 @@ func work(which string, each func(result)) (at uint64, err error) {
 		return 0, err
 	}
 	cmd := exec.Command(self, "-test.run=^TestWorker$", "-test.timeout=0", "-worker="+which)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 	var trouble bytes.Buffer
 	cmd.Stderr = &trouble
 	out, err := cmd.StdoutPipe()

@@ -148,7 +148,7 @@ func (w *world) plan(calm bool) plan {
 		p.storeCall = 1 + w.random.IntN(pick(w.random, 20, 120))
 	}
 	if w.random.IntN(3) == 0 {
-		p.trouble = 20 + w.random.IntN(300)
+		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300)) // the first hit starts
 	}
 	return p
 }
@@ -337,7 +337,7 @@ func (s *server) trouble(n int, call, path string) error {
 	} else if !now.Before(s.troubleUntil) || s.random.IntN(4) == 0 {
 		return nil
 	}
-	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" {
+	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" { // what changes no size goes on
 		return nil
 	}
 	s.faults++

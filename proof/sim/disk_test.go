@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybookq/daybook/journal"
+)
+
+// TestFsyncFailsInARecovery: a process was killed before its fsync; the next one reads what it wrote, and its own fsync fails, which the
+// kernel tells only once; the third finds everything, has its fsync succeed, and builds on it. Then the power is lost.
+func TestFsyncFailsInARecovery(t *testing.T) {
+	dir := memory(t)
+	lost := 0
+	for seed := range uint64(40) {
+		base := filepath.Join(dir, fmt.Sprint(seed))
+		root := filepath.Join(base, "first")
+		must(t, os.MkdirAll(root, 0o750))
+		d, err := newDisk(root, rand.New(rand.NewPCG(seed, 0)), honest)
+		must(t, err)
+		fault := func(string, string) error { return nil }
+		d.fault = func(call, path string) error { return fault(call, path) }
+
+		// The first dies in the fsync of its second record.
+		j := mustOpenJournal(t, d)
+		put(t, j, "stored")
+		killed := filepath.Join(base, "second")
+		var next *disk
+		fault = func(call, _ string) (err error) {
+			if call == "fsync" && next == nil {
+				next, err = d.afterKill(killed, rand.New(rand.NewPCG(seed, 1)))
+			}
+			return err
+		}
+		put(t, j, strings.Repeat("not acknowledged ", 200))
+		must(t, j.Close())
+
+		// The second's fsync fails.
+		d = next
+		d.fault = func(call, path string) error {
+			if call == "sync" && filepath.Base(path) == "00000000000000000001" {
+				return syscall.EIO
+			}
+			return nil
+		}
+		if _, err := journal.Open(options(d)); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+
+		// The third builds on it.
+		d.fault = func(string, string) error { return nil }
+		j = mustOpenJournal(t, d)
+		put(t, j, "acknowledged")
+		last := j.Synced()
+		d, err = d.afterPowerLoss(filepath.Join(base, "third"), rand.New(rand.NewPCG(seed, 2)))
+		must(t, err)
+		must(t, j.Close())
+
+		d.fault = func(string, string) error { return nil }
+		j, err = journal.Open(options(d))
+		if err != nil {
+			lost++
+			t.Errorf("seed %d: %v", seed, err)
+			continue
+		}
+		if j.Synced() < last {
+			t.Errorf("seed %d: the journal ends at %d, %d was acknowledged", seed, j.Synced(), last)
+		}
+		must(t, j.Close())
+	}
+	t.Logf("%d of 40 lost something", lost)
+}
+
+func options(d *disk) journal.Options {
+	return journal.Options{Dir: filepath.Join(d.root, "journal"), Hooks: d.hooks()}
+}
+
+func mustOpenJournal(t *testing.T, d *disk) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(options(d))
+	must(t, err)
+	go j.Run(context.Background())
+	return j
+}
+
+func put(t *testing.T, j *journal.Journal, body string) {
+	t.Helper()
+	done := make(chan error, 1)
+	must(t, j.Propose(t.Context(), &journal.Proposal{
+		Lane: journal.Bulk, Verb: "create", Body: []byte(body), Done: func(_ uint64, _ int64, err error) { done <- err },
+	}))
+	must(t, <-done)
+}
