@@ -191,3 +191,35 @@ func TestDependencies(t *testing.T) {
 		t.Errorf("docs/dependencies.md lists %s, which go.mod does not require", name)
 	}
 }
+
+// TestGuarantees: every test that docs/guarantees.md names is there.
+func TestGuarantees(t *testing.T) {
+	text, err := os.ReadFile("docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, row := range regexp.MustCompile(`(?m)^\|.*\|$`).FindAllString(string(text), -1) {
+		folder := ""
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
+			if !strings.HasPrefix(m[1], "Test") {
+				folder = m[1]
+				continue
+			}
+			named++
+			files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(files, func(path string) bool {
+				src, err := os.ReadFile(path)
+				return err == nil && strings.Contains(string(src), "\nfunc "+m[1]+"(")
+			}) {
+				t.Errorf("docs/guarantees.md names %s of %s, which is not there", m[1], folder)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
