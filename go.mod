@@ -16,6 +16,8 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
+require github.com/pelletier/go-toml/v2 v2.4.3
+
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect

@@ -77,6 +77,7 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 			if setErr := flags.Set(f.Name, value); setErr != nil {
 				err = fmt.Errorf("environment variable %s: %w", name, setErr)
 			}
+			f.Annotations = map[string][]string{originKey: {name}}
 		}
 	})
 	return err

@@ -37,6 +37,8 @@ type serveFlags struct {
 	clockAhead    bool
 	pprof         string
 	drain         durationFlag
+	config        string
+	printConfig   bool
 }
 
 const (
@@ -59,11 +61,23 @@ as SIGKILL would; what was acknowledged is safe either way.
 The address it listens on is printed as "listening on http://…" and written to the file "address" in the data directory until a clean stop. It is up before it
 is ready: while the journal is replayed, /readyz says so.
 
+Settings may stand in a TOML file as well, named by --config: max-attempts = 5, host = ["a.example"]. The command line goes before the environment, and
+that before the file; --print-config shows what is in force, and why.
+
 Requests must name a loopback address or the address they came in by as their Host, since web pages can reach any other name; --host allows more names.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook
-  DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d`,
+  DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
+  daybook serve --config /etc/daybook.toml --print-config`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromConfig(cmd.Flags(), f.config); err != nil {
+				return err
+			}
+			if f.printConfig {
+				return printConfig(cmd.OutOrStdout(), cmd.Flags())
+			}
+			return serve(cmd, &f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes one that is free")
@@ -78,6 +92,10 @@ Requests must name a loopback address or the address they came in by as their Ho
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
 	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
+	flags.StringVar(&f.config, "config", "", "TOML file with settings, named like these flags")
+	flags.BoolVar(&f.printConfig, "print-config", false, "print the settings in force, as a configuration file, and end")
+	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
+	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 

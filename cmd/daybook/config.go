@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/pflag"
+)
+
+// maxConfigBytes is a thousand times what all settings need: what is larger is some other file.
+const maxConfigBytes = 1 << 20
+
+// notInConfig are flags that make no sense in a file of settings.
+var notInConfig = []string{"config", "print-config", "help"}
+
+// setting is a key of a configuration file with its value as the flag of that name takes it.
+type setting struct{ key, value string }
+
+// readConfig returns the settings in the file at path.
+func readConfig(path string) ([]setting, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	settings, err := parseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s%w", path, err)
+	}
+	return settings, nil
+}
+
+// parseConfig reads settings from TOML: `name = value`, where a value is a string, a number, true or false, or a list of strings. Errors
+// begin with ":line: " or ": ".
+func parseConfig(text []byte) ([]setting, error) {
+	if len(text) > maxConfigBytes {
+		return nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
+	}
+	values := map[string]any{}
+	if err := toml.Unmarshal(text, &values); err != nil {
+		var at *toml.DecodeError
+		if errors.As(err, &at) {
+			line, _ := at.Position()
+			return nil, fmt.Errorf(":%d: %s", line, strings.TrimPrefix(at.Error(), "toml: "))
+		}
+		return nil, fmt.Errorf(": %w", err)
+	}
+	var settings []setting
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value, err := flagText(values[key])
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", lineOf(text, key), key, err)
+		}
+		settings = append(settings, setting{key, value})
+	}
+	slices.SortStableFunc(settings, func(a, b setting) int { return cmp.Compare(lineNumber(text, a.key), lineNumber(text, b.key)) })
+	return settings, nil
+}
+
+// flagText returns a TOML value as a flag takes it.
+func flagText(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case []any:
+		items := make([]string, len(v))
+		for i, item := range v {
+			text, ok := item.(string)
+			if !ok || text == "" {
+				return "", fmt.Errorf("a list may hold texts only, not %v", item)
+			}
+			items[i] = text
+		}
+		if len(items) == 0 {
+			return "", nil
+		}
+		var line strings.Builder
+		w := csv.NewWriter(&line) // as the flag reads it
+		if err := w.Write(items); err != nil {
+			return "", err
+		}
+		w.Flush()
+		return strings.TrimSuffix(line.String(), "\n"), nil
+	case map[string]any:
+		return "", errors.New("there are no sections: every setting stands by itself")
+	}
+	return "", fmt.Errorf("%v is neither a text in quotes, a whole number, true or false, nor a list of texts", value)
+}
+
+// lineNumber returns the line of a key, 0 where it is written in a way that hides it.
+func lineNumber(text []byte, key string) int {
+	at := regexp.MustCompile(`(?m)^[ \t]*(\[+[ \t]*)?["']?` + regexp.QuoteMeta(key) + `["']?[ \t]*[=.\]]`).FindIndex(text)
+	if at == nil {
+		return 0
+	}
+	return strings.Count(string(text[:at[0]]), "\n") + 1
+}
+
+func lineOf(text []byte, key string) string {
+	if n := lineNumber(text, key); n > 0 {
+		return fmt.Sprintf(":%d:", n)
+	}
+	return ":"
+}
+
+// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file, and notes in
+// from where each flag has its value.
+func fromConfig(flags *pflag.FlagSet, path string) error {
+	if path == "" {
+		return nil
+	}
+	settings, err := readConfig(path)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, s := range settings {
+		flag := flags.Lookup(s.key)
+		if flag == nil || slices.Contains(notInConfig, s.key) {
+			return usageError{fmt.Errorf("configuration %s: no setting is called %q; `daybook serve --help` lists them", path, s.key)}
+		}
+		// A wrong value is told even where it is overridden.
+		was, changed := flag.Value.String(), flag.Changed
+		if list, ok := flag.Value.(pflag.SliceValue); ok && changed {
+			kept := list.GetSlice()
+			err = flags.Set(s.key, s.value)
+			err = errors.Join(err, list.Replace(kept))
+		} else if err = flags.Set(s.key, s.value); err == nil && changed {
+			err = flags.Set(s.key, was)
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("configuration %s: %s: %w", path, s.key, err)}
+		}
+		if !changed {
+			flag.Annotations = map[string][]string{originKey: {path}}
+		}
+	}
+	return nil
+}
+
+// originKey is the annotation of a flag that tells where its value comes from, if not from the command line.
+const originKey = "origin"
+
+// printConfig writes the settings in force as a configuration file, each with its origin.
+func printConfig(out io.Writer, flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(notInConfig, f.Name) || err != nil {
+			return
+		}
+		origin := "default"
+		if f.Changed {
+			origin = "command line"
+		}
+		if from := f.Annotations[originKey]; len(from) > 0 {
+			origin = from[0]
+		}
+		var value any = f.Value.String()
+		switch f.Value.Type() {
+		case "int":
+			value, err = strconv.ParseInt(f.Value.String(), 10, 64)
+		case "bool":
+			value, err = strconv.ParseBool(f.Value.String())
+		case "stringSlice":
+			value = f.Value.(pflag.SliceValue).GetSlice()
+		}
+		var line []byte
+		if err == nil {
+			line, err = toml.Marshal(map[string]any{f.Name: value})
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s # %s\n", strings.TrimSpace(string(line)), origin)
+		}
+	})
+	return err
+}
