@@ -1,0 +1,194 @@
+package api
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// picky is an engine that takes only what the journal could be read back with: a request that is not refused must be such a command.
+type picky struct {
+	t       *testing.T
+	created *job.Create // the last
+}
+
+func (s *picky) take(cmd job.Command) {
+	fields, body := cmd.Encode()
+	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
+		s.t.Errorf("a request became %s %q with %q, which the journal refuses: %v", cmd.Verb(), fields, body, err)
+	}
+}
+
+var fuzzReceipt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
+
+func (s *picky) Create(_ context.Context, c *job.Create) (ingest.Receipt, error) {
+	s.take(c)
+	if err := c.CheckPayloads(); err != nil {
+		s.t.Errorf("a create whose payloads are not what it says: %v", err)
+	}
+	s.created = c
+	return fuzzReceipt, nil
+}
+
+func (s *picky) Claim(_ context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	s.take(c)
+	if wait < 0 || wait > job.MaxWaitMs*time.Millisecond {
+		s.t.Errorf("a claim waits %v", wait)
+	}
+	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
+	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Kind: job.Text, Payload: []byte("p"), Progress: -1}
+	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, []job.Job{doc}, fuzzReceipt, nil
+}
+
+func (s *picky) Tickle(_ context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
+	s.take(t)
+	return store.Tickled{Held: len(t.IDs)}, fuzzReceipt, nil
+}
+
+func (s *picky) Complete(_ context.Context, c job.Complete) (ended store.Ended, _ ingest.Receipt, _ error) {
+	s.take(c)
+	for i := range c.Outcomes {
+		ended.Results = append(ended.Results, store.JobResult{ID: c.Outcomes[i].ID, Status: job.Completed})
+	}
+	return ended, fuzzReceipt, nil
+}
+
+func (s *picky) Pause(_ context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
+	s.take(p)
+	return store.Paused{}, fuzzReceipt, nil
+}
+
+func (s *picky) Job(_ context.Context, _ uint64, id job.ID) (job.Job, error) {
+	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Progress: -1}, nil
+}
+
+func (s *picky) Batch(_ context.Context, _ uint64, id job.ID) (store.Batch, error) {
+	return store.Batch{ID: id, Lines: 1}, nil
+}
+
+func (s *picky) Queue(_ context.Context, _ uint64, client, typ string) (store.Queue, error) {
+	return store.Queue{Client: client, Type: typ}, nil
+}
+
+func (s *picky) Queues(_ context.Context, _ uint64, _, _, _ string, limit int) ([]store.Queue, bool, error) {
+	if limit < 1 || limit > job.MaxPage {
+		s.t.Errorf("a page of %d queues", limit)
+	}
+	return nil, false, nil
+}
+
+func (s *picky) Now() int64          { return fuzzReceipt.At }
+func (s *picky) Stats() ingest.Stats { return ingest.Stats{} }
+func (s *picky) Ready() error        { return nil }
+
+// FuzzRoutes sends any query, any two path parameters and any body, as any content type, to any route. Every route of the table is here,
+// so a new one cannot be forgotten. What is taken is a command that the journal can read back; what is not is a problem with a code.
+func FuzzRoutes(f *testing.F) {
+	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded"}
+	const id = "018c2b6e-7f00-7000-8000-000000400001"
+	for n := range (&Server{}).routes() {
+		for i, body := range []string{
+			"", "{}", "first\nsecond\n", `{"payload":{"a":1},"client":"acme","type":"resize","delay_ms":5,"priority":9}`,
+			`{"runner_id":"r1","max":3,"types":["resize"],"wait_ms":10}`, `{"claim_id":"` + id + `","status":"completed","output":{"x":1}}`,
+			`{"job_ids":["` + id + `"],"lease_ms":5000}`, `{"outcomes":[{"job_id":"` + id + `","code":"retry","delay_ms":1,"error":"why"}]}`,
+			`{"job_id":"` + id + `","code":"ok"}` + "\n" + `{"job_id":"` + id + `","code":"failed","exit_code":404}` + "\n",
+		} {
+			f.Add(uint8(n), uint8(i), false, "", id, "resize", []byte(body))
+		}
+		f.Add(uint8(n), uint8(2), true, "client=a&jobtype=b&priority=3&lease_ms=2000&max_attempts=4&delay_ms=7&limit=5&after=a/b", "acme", "resize", []byte("a\n\n\nb"))
+	}
+	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second string, body []byte) {
+		engine := &picky{t: t}
+		s, err := New(Options{Engine: engine, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		routes := s.routes()
+		r := routes[int(route)%len(routes)]
+		path := r.path
+		for _, value := range []string{first, second} {
+			if at := strings.Index(path, ":"); at >= 0 {
+				end := at + len(strings.SplitN(path[at:], "/", 2)[0])
+				path = path[:at] + url.PathEscape(value) + path[end:]
+			}
+		}
+		sent := body
+		if zipped {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			w.Write(body) // to memory
+			w.Close()
+			sent = b.Bytes()
+		}
+		target, err := url.ParseRequestURI(path)
+		if err != nil {
+			return // no such request can be made
+		}
+		target.RawQuery = query
+		req := &http.Request{
+			Method: r.method, URL: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "127.0.0.1", RemoteAddr: "127.0.0.1:5",
+			Header: http.Header{}, Body: http.NoBody, RequestURI: target.RequestURI(),
+		}
+		if r.method == http.MethodPost {
+			req.Body, req.ContentLength = readCloser{bytes.NewReader(sent)}, int64(len(sent))
+			req.Header.Set("Content-Type", types[int(contentType)%len(types)])
+			if zipped {
+				req.Header.Set("Content-Encoding", "gzip")
+			}
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
+		switch {
+		case w.Code >= 500:
+			t.Errorf("%s %s?%s with %q: %d %s", r.method, path, query, body, w.Code, w.Body)
+		case w.Code >= 400:
+			var p struct{ Code, Detail string }
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" {
+				t.Errorf("%s %s?%s with %q: %d without a code: %s", r.method, path, query, body, w.Code, w.Body)
+			}
+		}
+		if c := engine.created; c != nil && strings.HasSuffix(r.path, "/add") {
+			if got, want := string(c.Payloads), keptLines(body); got != want {
+				t.Errorf("the lines of %q became %q, want %q", body, got, want)
+			}
+			if w.Code != http.StatusCreated || c.Lines() != strings.Count(keptLines(body), "\n") {
+				t.Errorf("%q: %d, %d jobs", body, w.Code, c.Lines())
+			}
+		}
+	})
+}
+
+// patient has deadlines, as a connection has.
+type patient struct{ *httptest.ResponseRecorder }
+
+func (patient) SetReadDeadline(time.Time) error  { return nil }
+func (patient) SetWriteDeadline(time.Time) error { return nil }
+
+type readCloser struct{ *bytes.Reader }
+
+func (readCloser) Close() error { return nil }
+
+// keptLines is what a bulk post keeps of a body: lines end at \n only, empty ones are dropped.
+func keptLines(body []byte) string {
+	var kept strings.Builder
+	for _, line := range strings.Split(string(body), "\n") {
+		if line != "" {
+			fmt.Fprintln(&kept, line)
+		}
+	}
+	return kept.String()
+}
