@@ -29,9 +29,9 @@ type crowd struct {
 	seed uint64
 	name string
 
-	posted, finished atomic.Int64
-	acked            atomic.Int64 // creates acknowledged
-	refused          atomic.Int64 // creates refused for want of disk
+	unfinished atomic.Int64 // jobs, when last counted, and those posted since
+	acked      atomic.Int64 // creates acknowledged
+	refused    atomic.Int64 // creates refused for want of disk
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -46,6 +46,9 @@ type crowd struct {
 func newCrowd(u *user, l load, name string, seed uint64) *crowd {
 	c := &crowd{u: u, l: l, seed: seed, name: name}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	if l.producers > 0 {
+		c.all.Go(c.watch)
+	}
 	for i := range l.producers {
 		c.all.Go(func() { c.produce(i) })
 	}
@@ -81,10 +84,20 @@ func pause(ctx context.Context, d time.Duration) {
 
 const untilBack = 5 * time.Millisecond // between attempts to reach a server that is down
 
+// watch counts what is unfinished.
+func (c *crowd) watch() {
+	for c.ctx.Err() == nil {
+		if st, err := c.u.stats(c.ctx); err == nil {
+			c.unfinished.Store(st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"])
+		}
+		pause(c.ctx, 50*time.Millisecond)
+	}
+}
+
 func (c *crowd) produce(i int) {
 	rng := c.rng("producer", i)
 	for n := 0; c.ctx.Err() == nil; n++ {
-		if c.posted.Load()-c.finished.Load() > c.l.backlog {
+		if c.unfinished.Load() > c.l.backlog {
 			pause(c.ctx, untilBack)
 			continue
 		}
@@ -112,7 +125,7 @@ func (c *crowd) produce(i int) {
 		case err != nil:
 			pause(c.ctx, untilBack)
 		case r.ok():
-			c.posted.Add(int64(p.lines))
+			c.unfinished.Add(int64(p.lines))
 			c.acked.Add(1)
 			if !p.batch.IsZero() && rng.IntN(3) == 0 {
 				c.remember(p.batch.WithLine(rng.IntN(p.lines)))
@@ -198,8 +211,6 @@ func (c *crowd) run(i int, drain bool) {
 				chained = nil
 			}
 			continue
-		case w.ends != nil:
-			c.finished.Add(int64(len(w.ends.jobs)))
 		}
 		chained = nil
 		if g.empty() {
@@ -231,8 +242,6 @@ func (c *crowd) insist(rng *rand.Rand, ask func() (*reply, error)) {
 // work is what becomes of a grant. It returns what the next claim is to end.
 func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 	u, ctx := c.u, c.ctx
-	finished := 0
-	defer func() { c.finished.Add(int64(finished)) }()
 	if rng.IntN(6) == 0 {
 		c.insist(rng, func() (*reply, error) { return u.tickle(ctx, g) })
 	}
@@ -246,26 +255,18 @@ func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 		if rng.IntN(10) == 0 { // once more, as if the answer had been lost
 			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
 		}
-		if o.final() {
-			finished += len(g.jobs)
-		}
 	case n < 10:
 		return g
 	case n < 14:
 		outcomes := make([]outcome, len(g.jobs))
 		for i := range outcomes {
-			if outcomes[i] = c.outcome(rng); outcomes[i].final() {
-				finished++
-			}
+			outcomes[i] = c.outcome(rng)
 		}
 		c.insist(rng, func() (*reply, error) { return u.endEach(ctx, g, outcomes) })
 	case n < 16:
 		for _, id := range g.jobs[:min(len(g.jobs), 20)] {
 			o := c.outcome(rng)
 			c.insist(rng, func() (*reply, error) { return u.end(ctx, g, id, o) })
-			if o.final() {
-				finished++
-			}
 		}
 		c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 	case n < 18:
@@ -274,7 +275,6 @@ func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 		}
 		if rng.IntN(2) == 0 && len(g.jobs) > 5 {
 			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
-			finished += len(g.jobs) - 5
 		}
 	case n < 19: // too late
 		pause(ctx, 1800*time.Millisecond)

@@ -2,12 +2,10 @@ package crash
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -120,21 +118,6 @@ func (s *stage) stop() error {
 	return nil
 }
 
-type stats struct {
-	Jobs map[string]int64 `json:"jobs"`
-}
-
-func (s *stage) stats(ctx context.Context) (out stats, err error) {
-	r, err := s.u.send(ctx, http.MethodGet, "/stats", "", nil)
-	if err != nil {
-		return out, err
-	}
-	if r.status != http.StatusOK {
-		return out, fmt.Errorf("stats: %d", r.status)
-	}
-	return out, json.Unmarshal(r.body, &out)
-}
-
 // drainTime bounds the working off of what a load left: leases are a few seconds, and backoffs less.
 const drainTime = 2 * time.Minute
 
@@ -146,7 +129,7 @@ func (s *stage) drain(seed uint64) error {
 	}
 	defer c.end()
 	for deadline := time.Now().Add(drainTime); ; {
-		st, err := s.stats(c.ctx)
+		st, err := s.u.stats(c.ctx)
 		if err == nil && st.Jobs["pending"]+st.Jobs["active"]+st.Jobs["deferred"] == 0 {
 			return nil
 		}
@@ -201,7 +184,7 @@ func (s *stage) readBack() error {
 	if err := failure.Load(); err != nil {
 		return *err
 	}
-	st, err := s.stats(context.Background())
+	st, err := s.u.stats(context.Background())
 	if err != nil {
 		return err
 	}

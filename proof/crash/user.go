@@ -212,3 +212,19 @@ func (u *user) get(ctx context.Context, id job.ID) (*document, error) {
 	u.h.add(id, e)
 	return &d, nil
 }
+
+// stats are the server's counts.
+type stats struct {
+	Jobs map[string]int64 `json:"jobs"`
+}
+
+func (u *user) stats(ctx context.Context) (out stats, err error) {
+	r, err := u.send(ctx, http.MethodGet, "/stats", "", nil)
+	if err != nil {
+		return out, err
+	}
+	if r.status != http.StatusOK {
+		return out, fmt.Errorf("stats: %d", r.status)
+	}
+	return out, json.Unmarshal(r.body, &out)
+}

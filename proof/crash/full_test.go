@@ -1,0 +1,171 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk mounts a disk of its own, of size bytes.
+func (l *lane) smallDisk(size int64) string {
+	l.Helper()
+	dir := filepath.Join(l.TempDir(), "disk")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		l.Fatal(err)
+	}
+	if err := syscall.Mount("daybook-crash", dir, "tmpfs", 0, fmt.Sprint("size=", size)); err != nil {
+		if *full {
+			l.Fatalf("no small disk: mount tmpfs: %v", err)
+		}
+		l.Skipf("no small disk: mount tmpfs: %v", err)
+	}
+	l.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			l.Error(err)
+		}
+	})
+	return dir
+}
+
+// filler is somebody else's file on the same disk.
+type filler struct{ path string }
+
+// leave makes it so large that at most free bytes are left.
+func (f filler) leave(free int64) error {
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for chunk := int64(1 << 20); chunk >= 4096; {
+		var st unix.Statfs_t
+		if err := unix.Statfs(filepath.Dir(f.path), &st); err != nil {
+			return err
+		}
+		over := int64(st.Bavail)*st.Bsize - free
+		if over < chunk {
+			chunk /= 2
+			continue
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		if err := unix.Fallocate(int(file.Fd()), 0, info.Size(), min(over/4096*4096, 64<<20)); errors.Is(err, syscall.ENOSPC) {
+			chunk /= 2
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f filler) remove() error { return os.Remove(f.path) }
+
+// TestFullDisk fills the server's disk: first to its reserve, where creates are refused and all else goes on, then wholly, where nothing
+// can be written. When there is space again the server goes on by itself.
+func TestFullDisk(t *testing.T) {
+	l := newLane(t, 5)
+	rounds := 1
+	if *full {
+		rounds = 6
+	}
+	for round := range rounds {
+		l.fullDisk(round)
+		l.progress("%d of %d rounds, %d jobs, %d operations checked", round+1, rounds, l.tally.Jobs, l.tally.Operations)
+	}
+	l.report(fmt.Sprint(2*rounds, " times a full disk"))
+}
+
+func (l *lane) fullDisk(round int) {
+	dir := l.smallDisk(640 << 20) // its reserve is an eighth of that
+	s := l.stage("full", filepath.Join(dir, "data"))
+	f := filler{filepath.Join(dir, "filler")}
+	l.must(s, s.start())
+	load := standardLoad
+	load.backlog = 20_000
+	c := newCrowd(s.u, load, "f", l.rng.Uint64())
+	defer c.end()
+	ended := func() int {
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		return s.h.count.Ended
+	}
+	l.wait(s, "there is a backlog", 20*time.Second, func() bool { return c.unfinished.Load() > 1000 })
+
+	// To the reserve.
+	l.must(s, f.leave(60<<20))
+	refused := c.refused.Load()
+	l.wait(s, "creates are refused", 10*time.Second, func() bool { return c.refused.Load() > refused+3 })
+	acked, before := c.acked.Load(), ended()
+	l.wait(s, "work goes on", 10*time.Second, func() bool { return ended() > before+100 })
+	if now := c.acked.Load(); now != acked {
+		l.Errorf("%d creates were acknowledged below the reserve", now-acked)
+	}
+	l.must(s, f.remove())
+	l.wait(s, "creates come back", 10*time.Second, func() bool { return c.acked.Load() > acked+3 })
+	if l.rng.IntN(2) == 0 {
+		l.must(s, s.kill())
+		l.must(s, s.start())
+	}
+
+	// To the last block, and what the server gives up is taken too.
+	hold := l.between(time.Second, 3*time.Second)
+	if *full {
+		hold = l.between(2*time.Second, 15*time.Second) // past the store's flushes
+	}
+	for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		l.must(s, f.leave(0))
+	}
+	if round%3 == 2 { // the start on a full disk is refused with a message, or it serves
+		l.must(s, s.kill())
+		if err := s.start(); err != nil {
+			if !strings.Contains(s.said.String(), "disk") && !strings.Contains(s.said.String(), "space") {
+				l.must(s, fmt.Errorf("a start on a full disk ended without saying why: %w", err))
+			}
+			l.must(s, s.kill())
+			l.must(s, f.remove())
+			l.must(s, s.start())
+		} else {
+			l.must(s, f.remove())
+		}
+	} else {
+		l.must(s, f.remove())
+	}
+	l.resumes(s, c, "disk", "space")
+	l.must(s, s.kill())
+	l.must(s, s.start())
+	c.end()
+	l.finish(s)
+}
+
+// resumes waits until creates are acknowledged again. A server that ended must have said why, with one of the words; it is started again.
+func (l *lane) resumes(s *stage, c *crowd, words ...string) {
+	l.Helper()
+	acked := c.acked.Load()
+	l.wait(s, "creates come back", 30*time.Second, func() bool {
+		select {
+		case <-s.server.Done():
+			said := s.said.String()
+			known := false
+			for _, word := range words {
+				known = known || strings.Contains(said, word)
+			}
+			if !known {
+				l.must(s, fmt.Errorf("the server ended without saying why: %w", s.server.Err()))
+			}
+			l.progress("the server had ended: %v", s.server.Err())
+			l.must(s, s.kill())
+			l.must(s, s.start())
+		default:
+		}
+		return c.acked.Load() > acked
+	})
+}

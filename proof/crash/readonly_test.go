@@ -1,0 +1,83 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A real remount is refused
+// while files are open for writing; what programs see then is what proof/powerfs does.
+func TestReadOnly(t *testing.T) {
+	l := newLane(t, 6)
+	rounds := 1
+	if *full {
+		rounds = 12
+	}
+	f, dir := l.powerFS()
+	f.SetSize(1 << 30)
+	s := l.stage("readonly", filepath.Join(dir, "data"))
+	l.must(s, s.start())
+	c := newCrowd(s.u, standardLoad, "r", l.rng.Uint64())
+	defer c.end()
+	ended, reads, served := 0, 0, 0
+	for round := range rounds {
+		acked := c.acked.Load()
+		l.wait(s, "there is load", 20*time.Second, func() bool { return c.acked.Load() > acked+20 })
+		f.SetReadOnly(true)
+		hold := l.between(time.Second, 2*time.Second)
+		if round%2 == 1 {
+			hold = l.between(5*time.Second, 9*time.Second) // past the store's flushes
+		}
+		refused := false
+		for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+			select {
+			case <-s.server.Done():
+				continue
+			default:
+			}
+			r, err := s.u.create(c.ctx, &post{tag: fmt.Sprintf("ro-%d-%d", round, s.h.now()), lines: 1, maxAttempts: 3, leaseMs: minLeaseMs})
+			if err == nil && r.ok() {
+				l.must(s, fmt.Errorf("a create was acknowledged while the disk was read-only"))
+			}
+			if err == nil && r.status == http.StatusServiceUnavailable {
+				refused = true
+			} else if err == nil && r.status != 0 {
+				l.must(s, fmt.Errorf("a create on a read-only disk was answered %d %s", r.status, r.problem.Code))
+			}
+			ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+			r, err = s.u.send(ctx, http.MethodGet, "/queues", "", nil)
+			cancel()
+			if reads++; err == nil && r.status == http.StatusOK {
+				served++
+			}
+		}
+		f.SetReadOnly(false)
+		select {
+		case <-s.server.Done():
+			ended++
+		default:
+			if !refused {
+				l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
+			}
+		}
+		l.resumes(s, c, "read-only file system")
+		if round%3 == 2 {
+			f.Cut(l.rng.Uint64())
+			l.must(s, s.kill())
+			f.PowerOn()
+			l.must(s, s.start())
+		}
+		l.progress("%d of %d rounds, the server ended in %d, %d of %d reads were served", round+1, rounds, ended, served, reads)
+	}
+	l.Logf("the server ended in %d of %d rounds; %d of %d reads were served while the disk was read-only", ended, rounds, served, reads)
+	if ended < rounds && served == 0 {
+		l.Error("no read was served while the disk was read-only")
+	}
+	c.end()
+	l.finish(s)
+	l.report(fmt.Sprint(rounds, " times a read-only disk"))
+}
