@@ -87,6 +87,9 @@ func TestFullDisk(t *testing.T) {
 func (l *lane) fullDisk(round int) {
 	dir := l.smallDisk(640 << 20) // its reserve is an eighth of that
 	s := l.stage("full", filepath.Join(dir, "data"))
+	if round%2 == 1 {
+		l.small(s) // flushes all the time
+	}
 	f := filler{filepath.Join(dir, "filler")}
 	l.must(s, s.start())
 	load := standardLoad

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	either(kills, 200, 6)
-	either(cuts, 500, 12)
+	either(kills, 200, 4)
+	either(cuts, 500, 10)
 	os.Exit(run(m))
 }
 

@@ -1,0 +1,40 @@
+package crash
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/proof/report"
+)
+
+// lanes is how many tests have a row.
+const lanes = 6
+
+// TestZReport runs last and writes the table. It writes none unless every lane has passed.
+func TestZReport(t *testing.T) {
+	if len(rows) < lanes {
+		t.Skipf("%d of %d lanes have passed: nothing to report", len(rows), lanes)
+	}
+	var b strings.Builder
+	b.WriteString("| lane | what was done | requests | without an answer | jobs acknowledged | handed out | ended | refused as stale | lost | wrong | histories (operations) | violations | time |\n")
+	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	var sum tally
+	var took time.Duration
+	line := func(name, what string, c tally, took time.Duration) {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d (%d) | %d | %v |\n", name, what, c.Requests, c.NoAnswer,
+			c.Jobs, c.Claimed, c.Ended, c.Stale, c.Lost, c.Wrong, c.Checked, c.Operations, c.Violations, took.Round(time.Second))
+	}
+	for _, r := range rows {
+		line(r.lane, r.what, r.tally, r.took)
+		sum.add(r.tally)
+		took += r.took
+	}
+	line("all", fmt.Sprintf("the server died %d times", sum.Deaths), sum, took)
+	fmt.Fprintf(&b, "\n%s, seed %d. Undecided histories: %d.\n", time.Now().Format(time.DateOnly), *seed, sum.Undecided)
+	t.Log("\n" + b.String())
+	if *full {
+		report.Write(t, "crash", b.String())
+	}
+}
