@@ -38,6 +38,13 @@ func (l *lane) readOnly(rounds int, prepare func(*stage)) {
 	for round := range rounds {
 		acked := c.acked.Load()
 		l.wait(s, "there is load", 20*time.Second, func() bool { return c.acked.Load() > acked+20 })
+		if round%4 == 2 { // in the middle of one of the store's flushes, where Pebble can neither go on nor back
+			f.ReadOnlyAt("MANIFEST")
+			select {
+			case <-s.server.Done():
+			case <-time.After(l.between(6*time.Second, 7*time.Second)): // it flushes each 5 s
+			}
+		}
 		f.SetReadOnly(true)
 		hold := l.between(time.Second, 2*time.Second)
 		if round%2 == 1 {
@@ -75,7 +82,7 @@ func (l *lane) readOnly(rounds int, prepare func(*stage)) {
 				l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
 			}
 		}
-		l.resumes(s, c, "read-only file system")
+		l.resumes(s, c, "read-only file system", "cannot go on")
 		if round%3 == 2 {
 			f.Cut(l.rng.Uint64())
 			l.must(s, s.kill())

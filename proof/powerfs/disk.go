@@ -17,6 +17,7 @@ const keptVersions = 3
 type node struct {
 	id    uint64
 	dir   bool
+	made  string // the name it was created with
 	mode  uint32 // permissions
 	mtime time.Time
 

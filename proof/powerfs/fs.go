@@ -21,8 +21,9 @@ type FS struct {
 	lastFh   uint64
 	off      bool // the power is
 	readOnly bool
-	failing  int // syncs that will fail
-	failed   int // syncs that did fail
+	trap     string // prefix of a file's name: the next write to such a file finds the file system read-only
+	failing  int    // syncs that will fail
+	failed   int    // syncs that did fail
 	syncs    int
 	cuts     int
 	dropped  Lost
@@ -141,7 +142,7 @@ func (f *FS) cut(seed uint64) {
 	}
 	f.disk.cut(rand.New(rand.NewPCG(seed, 0)))
 	f.handles = map[uint64]*handle{}
-	f.failing, f.readOnly = 0, false
+	f.failing, f.readOnly, f.trap = 0, false, ""
 }
 
 // PowerOn has requests answered again after a Cut.
@@ -155,7 +156,14 @@ func (f *FS) PowerOn() {
 func (f *FS) SetReadOnly(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.readOnly = on
+	f.readOnly, f.trap = on, ""
+}
+
+// ReadOnlyAt has the file system turn read-only at the next write to a file that was created with a name that begins so.
+func (f *FS) ReadOnlyAt(prefix string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trap = prefix
 }
 
 // SetSize says how many bytes there are in all, files that exist included; 0: as many as memory has.

@@ -296,6 +296,14 @@ func TestReadOnly(t *testing.T) {
 	if _, err := file.Write([]byte("y")); err != nil {
 		t.Errorf("write once it is over: %v", err)
 	}
+	f.ReadOnlyAt("trap")
+	must(t, os.WriteFile(path, []byte("z"), 0o644))
+	if err := os.WriteFile(filepath.Join(dir, "trap-1"), []byte("z"), 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("write to a file that turns it read-only: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("z"), 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("write after it: %v", err)
+	}
 }
 
 func TestNoSpace(t *testing.T) {

@@ -3,6 +3,7 @@ package powerfs
 import (
 	"maps"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -254,6 +255,7 @@ func (r *raw) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return fuse.Status(syscall.EEXIST) // the kernel had looked it up
 	}
 	n := r.f.disk.newNode(false, in.Mode)
+	n.made = name
 	if status := r.add(dir, name, n, &out.EntryOut); !status.Ok() {
 		return status
 	}
@@ -293,6 +295,10 @@ func (r *raw) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	defer r.end()
 	if !status.Ok() {
 		return 0, status
+	}
+	if r.f.trap != "" && strings.HasPrefix(h.node.made, r.f.trap) {
+		r.f.readOnly, r.f.trap = true, ""
+		return 0, fuse.EROFS
 	}
 	at := int64(in.Offset)
 	if h.flags&syscall.O_APPEND != 0 {
