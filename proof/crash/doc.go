@@ -1,3 +1,51 @@
 // Package crash tries the real server binary: killed, frozen, on a full and on a read-only disk, and through power cuts, always under
-// load. What its users were told is recorded, and must be true in the end.
+// load. What its users asked and were told is recorded, and in the end must be true. `make crash` runs all of it, `make test` a little.
+//
+// # The lanes
+//
+//   - Kills: SIGKILL at any moment, one in four while the server starts.
+//   - PowerCuts: the data lie on proof/powerfs. The power goes at a random time, or at the n-th write, sync or change of a name from a
+//     random time on; also in the very first start, and again during the start after a cut. Now and then syncs fail with EIO: under load,
+//     and at a start (which must then say why it ends; what it could not sync is cut off before the next).
+//   - PowerCutsSmall: the same with a server whose segments (24 KiB), volumes (150 KiB) and memtables (128 KiB) are so small that it
+//     begins new ones, flushes, and removes old volumes, all the time. The binary has no flags for these sizes; this test's own program
+//     serves, made of the same packages as the binary, which checks the data afterwards.
+//   - Stops: SIGSTOP for longer than the leases. Whoever held jobs must still hold them after SIGCONT. Shorter stops, and kills of a
+//     stopped server, in between.
+//   - FullDisk: somebody else's file fills a small tmpfs, first to the reserve (creates are refused with 507, the rest goes on, creates come
+//     back by themselves), then to the last block, and what the server gives up as well. When there is space again it serves; if it was
+//     started on the full disk it serves or says why not.
+//   - ReadOnly: the file system answers every write and sync with EROFS, as after an error that made the kernel remount it (a remount
+//     by hand is refused while files are open for writing). Writes are refused with 503 and reads go on. Caught in the middle of a write
+//     of Pebble's manifest the server ends with exit code 1 and the reason; a restart then serves.
+//
+// Every data directory ends the same way: all jobs are worked off, and each that was acknowledged or seen is read back over HTTP
+// and held against what was posted, byte by byte; jobs are counted; `daybook check` and `daybook journal verify` find nothing.
+//
+// # The load
+//
+// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some hundred kilobytes a body, with delays and with few or many
+// attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end jobs one by one, in lists and by
+// claim, with every outcome, in a request of their own or together with the next claim, give back, come too late, die, and repeat what got no
+// answer, sometimes what did. Readers look at jobs meanwhile.
+//
+// # The model
+//
+// Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is there an order, in
+// agreement with the times at which requests began and ended, in which every answer is right? In the model a job is active under one
+// claim at most; only that claim ends it, tickles it or gives it back; the same outcome may be told twice, another is refused; an ended job
+// stays as it is; attempts grow by one with each claim and end at max_attempts; a delay keeps a job back. A lease may run out only
+// where the server was up, in one life, for the lease's whole length since the last renewal: each start, and each stop by SIGSTOP, renews
+// it. A request without an answer happened or not, but not after the end of the server it was sent to. A claim without an answer may have
+// taken any job; it shows as a jump of run_attempts. TestHistories shows that histories that must not be are found out.
+//
+// # What is not covered
+//
+//   - A claim without an answer is only assumed where a job's history makes no sense otherwise, and then any such claim of that time may
+//     explain it. That a lease runs out in time, and the order in which jobs are handed out, are not checked here (the drain must end).
+//   - Which jobs a tickle of a whole claim missed is not told by the API, so a tickle that renewed only some proves nothing.
+//   - Cancel, redrive, keys and purging are not in the load. Neither are bodies of megabytes: at a cut most files are small.
+//   - On a full disk the store cannot be driven so far that its memtables fill and Pebble blocks, as creates are refused long before.
+//   - The order of the processes' steps is the kernel's: a seed repeats the plan, not the run.
+//   - What a power cut can do is powerfs's model. Disks that lose what they said was written are not in it.
 package crash
