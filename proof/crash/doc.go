@@ -24,7 +24,7 @@
 //
 // # The load
 //
-// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some hundred kilobytes a body, with delays and with few or many
+// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some megabytes a body, with delays and with few or many
 // attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end jobs one by one, in lists and by
 // claim, with every outcome, in a request of their own or together with the next claim, give back, come too late, die, and repeat what got no
 // answer, sometimes what did. Readers look at jobs meanwhile.
@@ -44,7 +44,7 @@
 //   - A claim without an answer is only assumed where a job's history makes no sense otherwise, and then any such claim of that time may
 //     explain it. That a lease runs out in time, and the order in which jobs are handed out, are not checked here (the drain must end).
 //   - Which jobs a tickle of a whole claim missed is not told by the API, so a tickle that renewed only some proves nothing.
-//   - Cancel, redrive, keys and purging are not in the load. Neither are bodies of megabytes: at a cut most files are small.
+//   - Cancel, redrive, keys and purging are not in the load. Data directories are small: some dozen megabytes.
 //   - On a full disk the store cannot be driven so far that its memtables fill and Pebble blocks, as creates are refused long before.
 //   - The order of the processes' steps is the kernel's: a seed repeats the plan, not the run.
 //   - What a power cut can do is powerfs's model. Disks that lose what they said was written are not in it.
