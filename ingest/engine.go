@@ -60,6 +60,7 @@ type Engine struct {
 	overloaded atomic.Uint64
 	committing atomic.Int64 // when the running commit began, unix ns; 0: none runs
 	failing    atomic.Int64 // when the store's failing was last said, unix ns
+	damaged    atomic.Int64 // when its damage was
 	diskFree   atomic.Uint64
 	diskLow    atomic.Bool
 
@@ -101,6 +102,9 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Store.Fatalf = func(format string, args ...any) { o.Fatal("store: " + fmt.Sprintf(format, args...)) }
 	}
 	o.Store.Flushed = func() { signal(e.flushed) }
+	if o.Store.Damaged == nil {
+		o.Store.Damaged = e.storeDamaged
+	}
 	if o.Store.Failing == nil {
 		o.Store.Failing = e.storeFailing
 	}
@@ -188,8 +192,19 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	e.refuse(ErrClosed)
 	e.lot.close()
 	parts.Wait()
-	return errors.Join(journalErr, applyErr)
+	if err := errors.Join(journalErr, applyErr); err != nil {
+		return err
+	}
+	// The cursor on disk is the one witness of the journal's end that does not lie in the journal: with it, a start after this stop
+	// notices whatever has become of the last records. It also has nothing to replay.
+	if err := e.store.FlushWithin(stopFlush); err != nil {
+		e.log.Warn("cannot flush the store; the next start replays more", "error", err)
+	}
+	return nil
 }
+
+// stopFlush bounds the flush at a stop: on a full disk it would never end.
+const stopFlush = 5 * time.Second
 
 // begin journals what a start owes: the level of this program, and a full lease to everyone who could not tickle meanwhile.
 func (e *Engine) begin(ctx context.Context) error {
@@ -250,6 +265,13 @@ func (e *Engine) storeFailing(err error) {
 		e.log.Error("the store cannot write; trying again", "error", err)
 	}
 	time.Sleep(slowFailing)
+}
+
+// storeDamaged says now and then that the store is damaged. Whoever reads what is gets the error.
+func (e *Engine) storeDamaged(err error) {
+	if last := e.damaged.Load(); time.Since(time.Unix(0, last)) > sayFailing && e.damaged.CompareAndSwap(last, time.Now().UnixNano()) {
+		e.log.Error("the store is damaged", "error", err)
+	}
 }
 
 const (

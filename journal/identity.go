@@ -32,7 +32,8 @@ func readIdentity(dir string) (string, error) {
 	}
 	m := identityForm.FindSubmatch(b)
 	if m == nil {
-		return "", fmt.Errorf("read identity: %s is not of the form %q", name, "daybook-journal v=1 uuid=…")
+		return "", fmt.Errorf("%w: %s is not of the form %q; next step: restore that file from a copy, or write it again with the uuid that the store of this journal names when it is started with another",
+			ErrForeign, name, "daybook-journal v=1 uuid=…")
 	}
 	return string(m[1]), nil
 }

@@ -182,8 +182,8 @@ func decide(f *finding) *tailCase {
 // refusal is the error of a refused start, or what a reader that met damage returns.
 func (c *tailCase) refusal(f *finding) error {
 	if c.verdict == Refuse && f.kind == clean || f.byCursor < f.first-1 {
-		return fmt.Errorf("%w: its cursor is %d, the journal holds %d to %d (%s); next step: %s",
-			ErrCursor, f.byCursor, f.first, f.seq-1, c.evidence, c.next)
+		return fmt.Errorf("%w: its cursor is %d, the journal holds %d to %d, up to file %s, offset %d (%s); next step: %s",
+			ErrCursor, f.byCursor, f.first, f.seq-1, f.file, f.offset, c.evidence, c.next)
 	}
 	e := &CorruptError{File: f.file, Offset: f.offset, Seq: f.seq, Case: c.name, Verdict: c.verdict, Next: c.next}
 	e.Reason = f.reason

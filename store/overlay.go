@@ -1,8 +1,6 @@
 package store
 
 import (
-	"fmt"
-
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidwall/btree"
 )
@@ -144,7 +142,6 @@ type Error struct {
 	Err error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("store: %s: %v", e.Op, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
 // fail unwinds to the nearest catch with an *Error. Apply touches the database in so many places, none of which could go on,

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -89,7 +90,7 @@ func TestFailBecomesAnError(t *testing.T) {
 		fail("look", errShortRow)
 		return nil
 	}()
-	if err == nil || err.Error() != "store: look: a row is shorter than its form" {
+	if !errors.Is(err, ErrDamaged) || err.Error() != "store: look: a row is shorter than its form; "+nextRebuild {
 		t.Errorf("%v", err)
 	}
 	defer func() {

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
@@ -277,6 +280,26 @@ func (s *Store) Flush() error {
 		return &Error{"flush", err}
 	}
 	return nil
+}
+
+// FlushWithin is FlushWait that gives up after d, as on a full disk, where a flush does not fail but waits.
+func (s *Store) FlushWithin(d time.Duration) error {
+	if !s.readers.enter() {
+		return ErrClosed
+	}
+	defer s.readers.leave()
+	done, err := s.db.AsyncFlush()
+	if err != nil {
+		return &Error{"flush", err}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return &Error{"flush", fmt.Errorf("not done within %v", d)}
+	}
 }
 
 // FlushWait has Pebble write what it holds in memory and waits for it.

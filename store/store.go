@@ -32,6 +32,8 @@ type Options struct {
 	// Failing, where given, is told of each write that Pebble failed to do in the background. Pebble tries again at once, and holds a lock
 	// meanwhile: returning late slows that down.
 	Failing func(err error)
+	// Damaged, where given, is told of each block that is not what was written, when it is met.
+	Damaged func(err error)
 	// FS replaces the file system in tests.
 	FS vfs.FS
 	// MemtableBytes and CacheBytes replace the sizes below in tests.
@@ -188,16 +190,24 @@ func Open(dir string, o Options) (_ *Store, err error) {
 				o.Flushed()
 			}
 		},
+		// By default it would end the process. Whoever reads the block gets an error; here it is only said, once by each.
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			if o.Damaged != nil {
+				o.Damaged(&Error{"read", i.Details})
+			}
+		},
 		BackgroundError: func(err error) {
 			if o.Failing != nil {
 				o.Failing(err)
 			}
 		},
 	}
-	s.db, err = pebble.Open(dir, options)
+	if err = checkMark(options.FS, dir); err == nil {
+		s.db, err = pebble.Open(dir, options)
+	}
 	if err != nil {
 		s.cache.Unref()
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, openError(dir, err)
 	}
 	defer func() {
 		if err != nil {

@@ -67,7 +67,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errProblems):
 		return exitProblems
 	case isCorrupt && corrupt != nil,
-		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal),
+		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged),
 		errors.Is(err, journal.ErrVersion), errors.Is(err, store.ErrNewerFormat):
 		return exitCorrupt
 	}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// flushedDir returns a directory with a store that holds one batch in a table.
+func flushedDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
+	mustCommit(t, s)
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestDamagedTable(t *testing.T) {
+	dir := flushedDir(t)
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatal(tables, err)
+	}
+	data, err := os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 { // in the blocks of data, which lie in front
+		data[i] ^= 1
+	}
+	if err := os.WriteFile(tables[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) {
+		if !errors.Is(err, ErrDamaged) {
+			t.Error(err)
+		}
+		told++
+	}})
+	if err == nil {
+		_, err = s.Job(job.NewID(startAt, 1, 0))
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), nextRebuild) || told == 0 {
+		t.Errorf("told %d times, and %v", told, err)
+	}
+}
+
+// TestMissingMark: without the mark Pebble would begin anew and remove the tables of a store that is only a file away from whole.
+func TestMissingMark(t *testing.T) {
+	dir := flushedDir(t)
+	marks, err := filepath.Glob(filepath.Join(dir, markPrefix+"manifest.*"))
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	if err := os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), nextRebuild) {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, Options{Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Applied() != 1 {
+		t.Errorf("applied %d", s.Applied())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
