@@ -1,0 +1,289 @@
+package corruption
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/proof/report"
+)
+
+var (
+	full   = flag.Bool("full", false, "every case; otherwise a sample")
+	sample = flag.Int("sample", 1500, "how many cases a sample has")
+	only   = flag.String("only", "", "only cases whose name contains this")
+)
+
+// maxCase is how long a case may take; most take some milliseconds.
+const maxCase = 30 * time.Second
+
+// memory returns a directory in memory where the machine has one.
+func memory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "daybook-corruption-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// tally counts verdicts by kind of file and of damage.
+type tally struct {
+	mu    sync.Mutex
+	cells map[[2]string]map[verdict]int
+	said  map[string]int // failures by what they said
+	done  int
+}
+
+func (y *tally) add(t *testing.T, d *damage, v verdict, detail string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.done++
+	cell := [2]string{fileKind(d.file), d.kind}
+	if y.cells[cell] == nil {
+		y.cells[cell] = map[verdict]int{}
+	}
+	y.cells[cell][v]++
+	if v.bad() {
+		kind := fmt.Sprint(v, cell)
+		if y.said[kind]++; y.said[kind] <= 3 {
+			t.Errorf("%s: %s: %s", v, d, detail[:min(len(detail), 1000)])
+		}
+	}
+}
+
+// TestMatrix damages everything in every way, and looks what a start makes of it.
+func TestMatrix(t *testing.T) {
+	dir := memory(t)
+	all, err := fixtures(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []damage
+	for _, f := range all {
+		size := 0
+		for _, data := range f.files {
+			size += len(data)
+		}
+		t.Logf("fixture %s: %s; %d files, %d bytes, %d jobs", f.name, f.about, len(f.files), size, len(f.jobs))
+		cases = append(cases, f.damages()...)
+	}
+	if *only != "" {
+		cases = slices.DeleteFunc(cases, func(d damage) bool { return !strings.Contains(d.String(), *only) })
+	}
+	total := len(cases)
+	if !*full && *only == "" {
+		cases = pick(cases, *sample)
+	}
+	t.Logf("%d of %d cases", len(cases), total)
+
+	y := &tally{cells: map[[2]string]map[verdict]int{}, said: map[string]int{}}
+	began := time.Now()
+	var next sync.Mutex
+	at := 0
+	var workers sync.WaitGroup
+	for n := range 4 * runtime.GOMAXPROCS(0) { // a case waits more than it works
+		workers.Go(func() {
+			for {
+				next.Lock()
+				i := at
+				at++
+				next.Unlock()
+				if i >= len(cases) {
+					return
+				}
+				d := &cases[i]
+				v, detail := bounded(d, filepath.Join(dir, fmt.Sprintf("case-%d-%d", n, i)), openReal)
+				y.add(t, d, v, detail)
+				if *full && i%5000 == 0 {
+					fmt.Printf("%d of %d cases, %v\n", i, len(cases), time.Since(began).Round(time.Second))
+				}
+			}
+		})
+	}
+	workers.Wait()
+	text := y.table(all, time.Since(began))
+	t.Log("\n" + text)
+	if *full {
+		report.Write(t, "corruption", text)
+	}
+}
+
+// pick returns about n of the cases: of the bits and bytes some, evenly, and everything else; with -short a tenth of all.
+func pick(cases []damage, n int) (picked []damage) {
+	var many []damage
+	for _, d := range cases {
+		if d.kind == "flip a bit" || d.kind == "cut at a byte" {
+			many = append(many, d)
+		} else {
+			picked = append(picked, d)
+		}
+	}
+	for i := range n {
+		picked = append(picked, many[i*len(many)/n])
+	}
+	if testing.Short() {
+		for i := range len(picked) / 10 {
+			picked[i] = picked[10*i]
+		}
+		picked = picked[:len(picked)/10]
+	}
+	return picked
+}
+
+// bounded tries a case within maxCase.
+func bounded(d *damage, dir string, start opener) (verdict, string) {
+	type result struct {
+		v      verdict
+		detail string
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, detail := try(d, dir, start)
+		done <- result{v, detail}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.detail
+	case <-time.After(maxCase):
+		return hung, fmt.Sprintf("no answer within %v", maxCase)
+	}
+}
+
+func (y *tally) table(all []*fixture, took time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Last full run: %s, %d cases in %v.\n\n", time.Now().Format(time.DateOnly), y.done, took.Round(time.Second))
+	b.WriteString("| file | damage | cases |")
+	for _, v := range verdicts {
+		fmt.Fprintf(&b, " %s |", strings.ToLower(string(v)))
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", 1+len(verdicts)) + "\n")
+	sums := map[verdict]int{}
+	cells := slices.SortedFunc(maps.Keys(y.cells), func(a, b [2]string) int {
+		if c := strings.Compare(a[0], b[0]); c != 0 {
+			return c
+		}
+		return slices.Index(kinds, a[1]) - slices.Index(kinds, b[1])
+	})
+	for _, cell := range cells {
+		n := 0
+		line := ""
+		for _, v := range verdicts {
+			n += y.cells[cell][v]
+			sums[v] += y.cells[cell][v]
+			line += fmt.Sprintf(" %d |", y.cells[cell][v])
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d |%s\n", cell[0], cell[1], n, line)
+	}
+	fmt.Fprintf(&b, "| all | | %d |", y.done)
+	for _, v := range verdicts {
+		fmt.Fprintf(&b, " %d |", sums[v])
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// liar is a server that says something else than the real one.
+type liar struct {
+	server
+	tell func(*state) (*state, error)
+}
+
+func (l liar) see(f *fixture) (*state, error) {
+	s, err := l.server.see(f)
+	if err != nil {
+		return s, err
+	}
+	return l.tell(s)
+}
+
+type helpless struct{}
+
+func (helpless) Error() string { return "something is wrong" }
+
+// TestVerdicts: the matrix can fail. A server that loses, alters, panics or hangs, and a refusal that does not help, are told as such.
+func TestVerdicts(t *testing.T) {
+	dir := memory(t)
+	all, err := fixtures(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := all[0]
+	d := &damage{fixture: f, kind: "append", file: "lock", at: 1} // harms nothing
+	lying := func(tell func(*state) (*state, error)) opener {
+		return func(o ingest.Options) (server, error) {
+			s, err := openReal(o)
+			if err != nil {
+				return nil, err
+			}
+			return liar{s, tell}, nil
+		}
+	}
+	for name, tt := range map[string]struct {
+		start opener
+		want  verdict
+	}{
+		"the real one": {openReal, intact},
+		"a lost job": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[3]] = "not found"
+			return s, nil
+		}), lost},
+		"another payload": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[0]] = strings.Replace(s.docs[f.jobs[0]], "one", "One", 1)
+			return s, nil
+		}), lost},
+		"an error and a lost job": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[3]] = "not found"
+			return s, helpless{}
+		}), lost},
+		"an error that does not help": {lying(func(s *state) (*state, error) { return s, helpless{} }), unclear},
+		"a start that does not help":  {func(ingest.Options) (server, error) { return nil, helpless{} }, unclear},
+		"a panic":                     {func(ingest.Options) (server, error) { panic("at the disco") }, panicked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if v, detail := bounded(d, filepath.Join(dir, "verdict"), tt.start); v != tt.want {
+				t.Errorf("%s (%s), want %s", v, detail, tt.want)
+			}
+		})
+	}
+	// And the window: a server that has lost the last records is excused only where the store's cursor does not prove them.
+	for _, f := range all {
+		want, before := window, all[0].shorter[len(all[0].shorter)-1]
+		if f.name == "stopped" {
+			if want = lost; len(f.shorter) > 0 {
+				t.Errorf("after a clean stop %d records may be missing", len(f.shorter))
+			}
+		} else {
+			before = f.shorter[len(f.shorter)-1]
+		}
+		// All that is missing is cut off, and so is its proof.
+		from := f.places[len(f.places)-max(len(f.shorter), 1)]
+		d := &damage{fixture: f, kind: "cut at a byte", file: from.file, at: from.from}
+		if f.name == "alone" {
+			d = &damage{fixture: f, kind: "delete", file: "journal"}
+		}
+		v, detail := bounded(d, filepath.Join(dir, "verdict"), func(o ingest.Options) (server, error) {
+			o.Dir = filepath.Join(dir, "other")
+			s, err := openReal(o)
+			if err != nil {
+				return nil, err
+			}
+			return liar{s, func(*state) (*state, error) { return before, nil }}, nil
+		})
+		if v != want {
+			t.Errorf("%s without its last records is %s (%s), want %s", f.name, v, detail, want)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "other")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

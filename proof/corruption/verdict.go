@@ -1,0 +1,118 @@
+package corruption
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/daybookq/daybook/ingest"
+)
+
+// verdict is how a case ended.
+type verdict string
+
+const (
+	intact        verdict = "intact"          // everything shows as before
+	refused       verdict = "refused"         // the start names the file and the next step
+	refusedOnRead verdict = "refused on read" // so does an answer, and what else is read is right
+	window        verdict = "window"          // the last records are gone, with everything that could prove them
+	lost          verdict = "LOST"            // something acknowledged is gone or altered, and nobody says so
+	unclear       verdict = "UNCLEAR"         // a refusal that does not help
+	panicked      verdict = "PANIC"
+	hung          verdict = "HANG"
+)
+
+var verdicts = []verdict{intact, refused, refusedOnRead, window, lost, unclear, panicked, hung}
+
+func (v verdict) bad() bool { return v == lost || v == unclear || v == panicked || v == hung }
+
+// opener starts a server; tests of this package put liars in its place.
+type opener func(ingest.Options) (server, error)
+
+// server is what is looked at.
+type server interface {
+	see(f *fixture) (*state, error)
+	check() error
+	stop() error
+}
+
+type real struct{ *running }
+
+func (r real) see(f *fixture) (*state, error) { return r.running.see(f.jobs) }
+
+func (r real) check() error {
+	first := ""
+	problems, err := r.Store().Check(func(p string) bool { first = p; return false })
+	if err == nil && problems > 0 {
+		err = fmt.Errorf("%d problems, such as %s", problems, first)
+	}
+	return err
+}
+
+func openReal(o ingest.Options) (server, error) {
+	r, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	return real{r}, nil
+}
+
+// try starts a server on the damaged files, in dir, and says what came of it.
+func try(d *damage, dir string, start opener) (v verdict, detail string) {
+	defer func() {
+		if p := recover(); p != nil {
+			v, detail = panicked, fmt.Sprint(p)
+		}
+	}()
+	files, changed := d.apply()
+	if !changed {
+		return intact, "nothing changed"
+	}
+	damaged := &fixture{files: files}
+	if err := damaged.write(dir); err != nil {
+		return unclear, err.Error()
+	}
+	defer os.RemoveAll(dir)
+	s, err := start(engineOptions(dir, 1<<30))
+	if err != nil {
+		return refusal(err, refused), err.Error()
+	}
+	got, readErr := s.see(d.fixture)
+	if readErr == nil {
+		readErr = s.check()
+	}
+	stopErr := s.stop()
+	if readErr != nil {
+		if diff := got.difference(d.fixture.want); diff != "" {
+			return lost, diff
+		}
+		return refusal(readErr, refusedOnRead), readErr.Error()
+	}
+	if errors.Is(stopErr, errPanicked) {
+		return panicked, stopErr.Error()
+	}
+	diff := got.difference(d.fixture.want)
+	switch {
+	case diff == "":
+		return intact, ""
+	case strings.HasPrefix(d.file, "journal"):
+		if n := d.missable(); n > 0 && n <= len(d.fixture.shorter) && got.difference(d.fixture.shorter[n-1]) == "" {
+			return window, ""
+		}
+	}
+	return lost, diff
+}
+
+// refusal looks whether an error helps: it names a file or the directory of the part, and the next step.
+func refusal(err error, as verdict) verdict {
+	text := err.Error()
+	switch {
+	case errors.Is(err, errPanicked):
+		return panicked
+	case !strings.Contains(text, "next step: "),
+		!strings.Contains(text, "/journal") && !strings.Contains(text, "/store"):
+		return unclear
+	}
+	return as
+}
