@@ -67,14 +67,19 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (unsynced powerfs.Lost)
 				l.must(s, s.launch())
 				cut(80 * time.Millisecond)
 			}
-			if l.rng.IntN(20) == 0 { // a start on a disk that fails says so; what it could not sync is not trusted, so it is cut off
+			if l.rng.IntN(12) == 0 { // a start on a disk that fails says so; the next must not trust what that one could not sync
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
 					if words := s.said.String(); !strings.Contains(words, "input/output error") {
 						l.Fatalf("a start on a failing disk ended without saying why:\n%s", words)
 					}
+					f.FailSyncs(0)
 				}
-				cut(time.Millisecond)
+				if l.rng.IntN(2) == 0 {
+					cut(time.Millisecond)
+				} else {
+					l.must(s, s.kill())
+				}
 			}
 			l.must(s, s.start())
 			if l.rng.IntN(10) == 0 { // under load it goes on, or ends and says so

@@ -6,7 +6,7 @@
 //   - Kills: SIGKILL at any moment, one in four while the server starts.
 //   - PowerCuts: the data lie on proof/powerfs. The power goes at a random time, or at the n-th write, sync or change of a name from a
 //     random time on; also in the very first start, and again during the start after a cut. Now and then syncs fail with EIO: under load,
-//     and at a start (which must then say why it ends; what it could not sync is cut off before the next).
+//     and at a start, which must then say why it ends.
 //   - PowerCutsSmall: the same with a server whose segments (24 KiB), volumes (150 KiB) and memtables (128 KiB) are so small that it
 //     begins new ones, flushes, and removes old volumes, all the time. The binary has no flags for these sizes; this test's own program
 //     serves, made of the same packages as the binary, which checks the data afterwards.

@@ -21,7 +21,7 @@ type user struct {
 	queue string
 	http  *http.Client
 
-	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end, and a read is then answered 500.
+	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end. What needs them is answered 500.
 	badDisk bool
 }
 
@@ -43,9 +43,9 @@ type reply struct {
 	}
 }
 
-// open reports that it cannot be known whether the request was carried out.
+// open reports that it cannot be known what became of the request; "stored" says that it was taken, not what was decided.
 func (r *reply) open() bool {
-	return r.status == 0 || r.status >= 400 && r.problem.Outcome == "unknown"
+	return r.status == 0 || r.status >= 400 && (r.problem.Outcome == "unknown" || r.problem.Outcome == "stored")
 }
 
 func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
@@ -84,7 +84,7 @@ func (u *user) send(ctx context.Context, method, path, contentType string, body 
 		switch r.status {
 		case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInternalServerError,
 			http.StatusForbidden, http.StatusMethodNotAllowed:
-			failedRead := u.badDisk && r.status == http.StatusInternalServerError && method == http.MethodGet
+			failedRead := u.badDisk && r.status == http.StatusInternalServerError
 			if r.problem.Code != "job_not_active" && !failedRead {
 				u.h.problem("%s %s: %d %s: %s", method, path, r.status, r.problem.Code, r.problem.Detail)
 			}
