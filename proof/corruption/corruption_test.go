@@ -42,12 +42,18 @@ type tally struct {
 	cells map[[2]string]map[verdict]int
 	said  map[string]int // failures by what they said
 	done  int
+
+	slowest time.Duration
+	slow    string // the case that took it
 }
 
-func (y *tally) add(t *testing.T, d *damage, v verdict, detail string) {
+func (y *tally) add(t *testing.T, d *damage, v verdict, detail string, took time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.done++
+	if took > y.slowest {
+		y.slowest, y.slow = took, d.String()
+	}
 	cell := [2]string{fileKind(d.file), d.kind}
 	if y.cells[cell] == nil {
 		y.cells[cell] = map[verdict]int{}
@@ -102,8 +108,9 @@ func TestMatrix(t *testing.T) {
 					return
 				}
 				d := &cases[i]
+				start := time.Now()
 				v, detail := bounded(d, filepath.Join(dir, fmt.Sprintf("case-%d-%d", n, i)), openReal)
-				y.add(t, d, v, detail)
+				y.add(t, d, v, detail, time.Since(start))
 				if *full && i%5000 == 0 {
 					fmt.Printf("%d of %d cases, %v\n", i, len(cases), time.Since(began).Round(time.Second))
 				}
@@ -161,7 +168,8 @@ func bounded(d *damage, dir string, start opener) (verdict, string) {
 
 func (y *tally) table(all []*fixture, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Last full run: %s, %d cases in %v.\n\n", time.Now().Format(time.DateOnly), y.done, took.Round(time.Second))
+	fmt.Fprintf(&b, "Last full run: %s, %d cases in %v; the slowest took %v (%s).\n\n", time.Now().Format(time.DateOnly), y.done,
+		took.Round(time.Second), y.slowest.Round(time.Millisecond), y.slow)
 	b.WriteString("| file | damage | cases |")
 	for _, v := range verdicts {
 		fmt.Fprintf(&b, " %s |", strings.ToLower(string(v)))
