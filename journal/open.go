@@ -94,6 +94,8 @@ func (j *Journal) identify(volumes int) (string, error) {
 			ErrCursor, j.o.Applied, j.o.Dir, nextPair)
 	case uuid == "":
 		return createIdentity(&j.o.Hooks, j.o.Dir)
+	case volumes == 0: // whoever made it may have been ended before its name was durable, and no volume may outlive it
+		return uuid, j.o.Hooks.syncPath(j.o.Dir)
 	}
 	return uuid, nil
 }

@@ -263,3 +263,31 @@ func recordsOf(m image) (out []Record) {
 	}
 	return out
 }
+
+// TestIdentityBeforeVolumes: an identity whose maker was ended before its name was durable is made so before the first volume, which must
+// not outlive it.
+func TestIdentityBeforeVolumes(t *testing.T) {
+	dir := t.TempDir()
+	fail := true
+	o := Options{Dir: dir}
+	synced := false
+	o.Hooks.SyncFile = func(f *os.File) error {
+		if f.Name() == dir {
+			if fail {
+				return errDisk
+			}
+			if _, err := os.Stat(filepath.Join(dir, seqName(1))); err != nil {
+				synced = true
+			}
+		}
+		return f.Sync()
+	}
+	if _, err := Open(o); !errors.Is(err, errDisk) {
+		t.Fatal(err)
+	}
+	fail = false
+	mustOpen(t, o)
+	if !synced {
+		t.Error("the first volume was made before the name of the identity was durable")
+	}
+}

@@ -54,8 +54,8 @@ func (e *Error) Error() string {
 	return text + "; " + nextRebuild
 }
 
-// checkMark refuses a directory that has a manifest and no mark that points to one. Pebble would take it for a new store, and remove
-// the tables that no new store knows.
+// checkMark refuses a directory that has tables and no mark that points to a manifest. Pebble would take it for a new store, and remove
+// the tables that no new store knows. A manifest alone is what a first open leaves that was cut short.
 func checkMark(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func checkMark(fs vfs.FS, dir string) error {
 	}
 	tables, mark := "", false
 	for _, name := range names {
-		if strings.HasPrefix(name, "MANIFEST-") || strings.HasSuffix(name, ".sst") {
+		if strings.HasSuffix(name, ".sst") {
 			tables = name
 		}
 		mark = mark || strings.HasPrefix(name, markPrefix+"manifest.")

@@ -211,7 +211,8 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 			if whole && u.done[[2]job.ID{t.Claim, id}] {
 				continue // it is not lost, and not held either
 			}
-			if whole && u.maybeEnded(id, t.Claim) {
+			// Of what a claim holds no more the answer lists what still has a document; after its lease a job may have failed and be purged.
+			if whole && (u.maybeEnded(id, t.Claim) || r.At >= u.of(id).deadline) {
 				unsure++
 				continue
 			}
