@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -139,7 +140,7 @@ func TestSimulation(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("%v: %+v", took.Round(time.Second), total)
-	report.Write(t, "sim", table(total, *from, took))
+	report.Write(t, "sim", table(total, *from, took, time.Duration(spent.Load())))
 }
 
 // playAll plays the seeds first to last in a process for each processor.
@@ -181,6 +182,9 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 	return total, failed
 }
 
+// spent is the processor time of workers that ended, ns.
+var spent atomic.Int64
+
 // stuck is how long a seed may take; most take a tenth of a second.
 const stuck = 2 * time.Minute
 
@@ -221,16 +225,19 @@ func work(which string, each func(result)) (at uint64, err error) {
 			rest = append(rest, line)
 		}
 	}
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	spent.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
+	if err != nil {
 		text := trouble.String() + strings.Join(rest, "\n")
 		return at, fmt.Errorf("the worker ended in it: %w\n%s", err, text[:min(len(text), 4000)])
 	}
 	return at, nil
 }
 
-func table(f Figures, from uint64, took time.Duration) string {
+func table(f Figures, from uint64, took, cpu time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Last full run: %s, seeds %d to %d, %v.\n\n", time.Now().Format(time.DateOnly), from, from+uint64(f.Seeds)-1, took.Round(time.Second))
+	fmt.Fprintf(&b, "Last full run: %s, seeds %d to %d, in %v (%v of processor time on %d cores).\n\n", time.Now().Format(time.DateOnly), from,
+		from+uint64(f.Seeds)-1, took.Round(time.Second), cpu.Round(time.Second), runtime.NumCPU())
 	fmt.Fprintf(&b, "| what | how many |\n|---|---|\n")
 	for _, row := range []struct {
 		name string
