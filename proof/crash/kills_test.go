@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -32,5 +33,5 @@ func TestKills(t *testing.T) {
 		l.finish(s)
 		l.progress("%d of %d kills, %d jobs, %d operations checked", killed, *kills, l.tally.Jobs, l.tally.Operations)
 	}
-	l.report("kills")
+	l.report(fmt.Sprint(*kills, " kills by SIGKILL"))
 }
