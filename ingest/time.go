@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -23,7 +25,10 @@ const (
 // keepTime proposes what time brings: ticks when something is due, and a grace when runners could not tickle for a while, because the
 // process stood still or the journal did not take what they told. A grace goes before the next tick.
 func (e *Engine) keepTime(ctx context.Context) {
-	k := timekeeper{e: e}
+	k := timekeeper{e: e, began: time.Now()}
+	var watch sync.WaitGroup
+	watch.Go(func() { k.watch(ctx) })
+	defer watch.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -47,6 +52,26 @@ type timekeeper struct {
 	more   bool      // it left something due
 	down   time.Time // since when the journal does not take what it is given; zero when it does
 	owed   bool      // a grace
+
+	// Of watch, which runs beside: when it last ran, and how often it found that the process had stood still.
+	began time.Time
+	beat  atomic.Int64 // ns after began, by the monotonic clock
+	stood atomic.Int64
+}
+
+// watch notices that the process stood still, also while keepTime waits for a tick: a disk that stalls keeps a tick waiting, but not this.
+func (k *timekeeper) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause(ctx, maxSleep)
+		if now := time.Since(k.began); now-time.Duration(k.beat.Swap(int64(now))) > maxSleep+late {
+			k.stood.Add(1)
+		}
+	}
+}
+
+// stoodSince reports whether the process has stood still since watch had found that n times.
+func (k *timekeeper) stoodSince(n int64) bool {
+	return k.stood.Load() != n || time.Since(k.began)-time.Duration(k.beat.Load()) > maxSleep+late
 }
 
 // sleep returns for how long there is nothing to do.
@@ -62,9 +87,12 @@ func (k *timekeeper) sleep() time.Duration {
 func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	e := k.e
 	asOf, now := e.journal.Now(), time.Now()
-	if now.Sub(awake) > late {
+	switch over := now.Sub(awake); {
+	case over > late:
 		k.owed = true
-		e.log.Warn("the process stood still; all leases begin anew", "for", now.Sub(awake))
+		e.log.Warn("the process stood still; all leases begin anew", "for", over)
+	case over > 0: // perhaps it stood; what runners told meanwhile is not applied yet, so nothing is due because of this time
+		asOf -= over.Milliseconds()
 	}
 	if e.journal.Health() != nil {
 		if k.down.IsZero() {
@@ -94,12 +122,14 @@ func (k *timekeeper) skip(now time.Time) { k.ticked, k.more = now, false }
 
 // tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
-	began := time.Now()
+	began, stood := time.Now(), k.stood.Load()
 	k.e.ticks.Add(1)
 	_, _, err := k.e.decide(ctx, job.Tick{AsOf: asOf})
 	k.ticked = time.Now()
-	k.more = err == nil && k.e.untilDue() == 0
-	if k.ticked.Sub(began) > late { // stopped, or a disk that did not answer: nobody else was heard either
+	took := k.ticked.Sub(began)
+	// What runners told while the disk stalled stands in the journal before the next tick, if that leaves them the time to.
+	k.more = err == nil && k.e.untilDue() == 0 && took < tickEvery
+	if took > late && k.stoodSince(stood) {
 		k.owed = true
 	}
 	if err != nil && ctx.Err() == nil {

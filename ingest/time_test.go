@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/wal"
+
 	"github.com/daybookq/daybook/job"
 )
 
@@ -167,6 +169,70 @@ func TestStoodStill(t *testing.T) {
 				t.Errorf("stopped for %v: %d graces, not %d", c.stopped, got, c.graces)
 			}
 		}
+	})
+}
+
+// TestOversleep: time that the process may have stood still costs nobody a lease before what runners told meanwhile is applied.
+func TestOversleep(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		ctx := t.Context()
+		c := lines(1)
+		c.Groups[0].LeaseMs = 3_600_000 // the running timekeeper does not interfere
+		if _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := timekeeper{e: e, began: time.Now()}
+		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
+		e.refuse(ErrNotReady) // the running one waits, this one is asked by hand
+		time.Sleep(time.Until(deadline) + 200*time.Millisecond)
+		e.state.Store(&stateNote{})
+		k.turn(ctx, time.Now().Add(-400*time.Millisecond)) // it should have been awake before the lease was over
+		if doc := status(t, e, jobs[0].ID); doc.Status != job.Active {
+			t.Fatalf("after an oversleep: %+v", doc)
+		}
+	})
+}
+
+// TestSlowDisk: a disk that stalls again and again does not keep the jobs of a dead runner from coming back.
+func TestSlowDisk(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		slow := false
+		o := Options{Dir: dir}
+		o.Journal.Hooks.Sync = func(l *wal.Log) error {
+			if slow {
+				time.Sleep(600 * time.Millisecond)
+			}
+			return l.Sync()
+		}
+		e, stop := startWith(t, o)
+		ctx := t.Context()
+		slow = true
+		c := lines(1)
+		c.Groups[0].LeaseMs = 3000
+		if _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 { // something else becomes due each second
+			later := lines(1)
+			later.Groups[0].Type, later.Groups[0].RunAt = "later", e.Now()+int64(i)*1000
+			if _, err := e.Create(ctx, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if doc := status(t, e, jobs[0].ID); doc.Status != job.Pending {
+			t.Errorf("nine seconds after the claim: %+v, %d graces", doc, e.graces.Load())
+		}
+		stop()
 	})
 }
 
