@@ -212,7 +212,7 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 				continue // it is not lost, and not held either
 			}
 			// Of what a claim holds no more the answer lists what still has a document; after its lease a job may have failed and be purged.
-			if whole && (u.maybeEnded(id, t.Claim) || r.At >= u.of(id).deadline) {
+			if l := u.of(id); whole && (u.maybeEnded(id, t.Claim) || r.At >= l.deadline && l.attempts >= l.max) {
 				unsure++
 				continue
 			}

@@ -234,6 +234,6 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	}
 	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of its last attempt
 	// was over.
-	ended := l.status.Terminal() || u.anyMaybe(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts || u.a.lostClaims > 0
+	ended := l.status.Terminal() || u.anyMaybe(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
 	return ended && now >= b.id.At()+g.RetentionMs
 }

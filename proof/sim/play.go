@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -39,6 +40,7 @@ func (w *world) live(n int, p plan) error {
 		return err
 	}
 	if s.ready() {
+		s.renewed()
 		err = s.look(true)
 	}
 	if err == nil && !s.isGone() {
@@ -53,15 +55,36 @@ func (w *world) live(n int, p plan) error {
 	return errors.Join(err, s.bury(), w.failed())
 }
 
-// ready waits until the server serves, and reports whether it does.
+// ready waits until the server serves, and reports whether it does. One whose disk always fails never does; its life ends as planned.
 func (s *server) ready() bool {
-	for !s.isGone() {
+	for began := time.Now(); !s.isGone(); {
 		if s.engine.Ready() == nil {
 			return true
 		}
-		time.Sleep(time.Millisecond)
+		if time.Sleep(time.Millisecond); time.Since(began) > time.Minute {
+			if s.injected() == 0 {
+				s.w.violation(fmt.Errorf("life %d: not ready after a minute: %w", s.number, s.engine.Ready()))
+			}
+			s.end(killed)
+		}
 	}
 	return false
+}
+
+// renewed notes that the start has given all leases that still ran when the life before ended their full length again, from when the
+// server was opened.
+func (s *server) renewed() {
+	a, ended := s.w.account, s.w.endedAt.Load()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.note(ingest.Receipt{Seq: s.engine.Store().Applied(), At: s.openedAt}, fmt.Sprintf("start %d", s.number), func(u *audit) error {
+		for _, l := range u.jobs {
+			if !l.free && l.deadline > ended {
+				l.deadline = max(l.deadline, s.openedAt+l.leaseMs)
+			}
+		}
+		return nil
+	})
 }
 
 // serve lets users at the server until the plan says that it is over, and looks at everything once in between.
@@ -174,6 +197,22 @@ func (a *account) tags() []string {
 	return tags
 }
 
+// unfinished returns a job that is not at its end.
+func (s *server) unfinished() (doc job.Job) {
+	a := s.w.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, tag := range a.tags() {
+		for line := range a.batches[tag].payloads {
+			doc, err := s.engine.Store().Job(a.batches[tag].id.WithLine(line))
+			if err == nil && !doc.Status.Terminal() {
+				return doc
+			}
+		}
+	}
+	return doc
+}
+
 // finish has all work done on a machine in which nothing fails any more: everything that was acknowledged comes to its end.
 func (s *server) finish() error {
 	ctx := context.Background()
@@ -219,7 +258,7 @@ func (s *server) finish() error {
 		}
 	}
 	if counts := s.engine.Store().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
-		return fmt.Errorf("work that nobody can have: %v", counts)
+		return fmt.Errorf("work that nobody can have: %v, such as %+v, at %d with %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
 	}
 	return s.look(true)
 }

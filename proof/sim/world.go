@@ -34,6 +34,7 @@ type world struct {
 	shape  journal.Options // sizes
 	retain int64
 
+	endedAt atomic.Int64 // journal time at the end of the last life that was up, ms
 	wall    atomic.Int64 // how far the wall clock is from true time, ns
 	account *account
 	book    *book
@@ -103,6 +104,7 @@ type server struct {
 	cancel context.CancelFunc
 	ran    chan error
 
+	openedAt int64 // journal time, ms
 	stopping atomic.Bool
 
 	mu           sync.Mutex
@@ -136,8 +138,8 @@ type plan struct {
 
 func (w *world) plan(calm bool) plan {
 	p := plan{after: time.Duration(200+w.random.IntN(pick(w.random, 1000, 6000))) * time.Millisecond, slow: w.random.IntN(4) == 0}
-	if calm {
-		p.after = time.Hour
+	if calm { // a disk that stalls all the time renews all leases all the time
+		p.after, p.slow = time.Hour, false
 		return p
 	}
 	p.ending = pick(w.random, stopped, killed, powerLost, powerLost, powerLost)
@@ -181,7 +183,7 @@ func (w *world) start(number int, p plan) (*server, error) {
 		s.ran <- nil
 		return nil, s.bury()
 	}
-	s.engine = engine
+	s.engine, s.openedAt = engine, engine.Now()
 	s.mu.Lock()
 	s.up = true
 	s.mu.Unlock()
@@ -240,6 +242,9 @@ func (s *server) end(how ending) {
 	}
 	s.ended = true
 	w := s.w
+	if s.up {
+		w.endedAt.Store(s.engine.Now())
+	}
 	var err error
 	root := filepath.Join(w.base, fmt.Sprintf("life-%d", s.number+1))
 	random := rand.New(rand.NewPCG(w.seed, 2000+uint64(s.number)))
