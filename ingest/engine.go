@@ -109,7 +109,8 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Store.Failing = e.storeFailing
 	}
 
-	// The journal judges its tail by the store's cursor, so the store comes first; the lock keeps both to one process.
+	// The journal judges its tail by the store's cursor, so that is read first. The store is opened when the journal has accepted it and no
+	// sooner: that removes what an older state of it does not name. The lock keeps both to one process.
 	if e.lock, err = Lock(o.Dir); err != nil {
 		return nil, err
 	}
@@ -118,16 +119,29 @@ func Open(o Options) (_ *Engine, err error) {
 			err = errors.Join(fmt.Errorf("open data directory %s: %w", o.Dir, err), e.close())
 		}
 	}()
-	if e.store, err = store.Open(StoreDir(o.Dir), o.Store); err != nil {
+	peeked, err := store.Peek(StoreDir(o.Dir), o.Store)
+	if err != nil {
 		return nil, err
 	}
 	o.Journal.Dir = JournalDir(o.Dir)
-	o.Journal.Applied, o.Journal.StoreJournal = e.store.Applied(), e.store.Journal()
+	o.Journal.Applied, o.Journal.StoreJournal = peeked.Applied, peeked.Journal
 	o.Journal.AllowClockAhead = o.AllowClockAhead
 	o.Journal.Logger = o.Logger
 	o.Journal.Deliver = e.over.put
 	if e.journal, err = journal.Open(o.Journal); err != nil {
+		if errors.Is(err, journal.ErrCursor) && peeked.Torn != "" {
+			err = fmt.Errorf("%w; the store is older than it was, perhaps: %s", err, peeked.Torn)
+		}
 		return nil, err
+	}
+	if e.store, err = store.Open(StoreDir(o.Dir), o.Store); err != nil {
+		return nil, err
+	}
+	if e.store.Applied() != peeked.Applied {
+		return nil, fmt.Errorf("the store's cursor was %d, and is %d now that it is open", peeked.Applied, e.store.Applied())
+	}
+	if peeked.Torn != "" {
+		e.log.Warn("the store's manifest breaks off; what it misses is in the journal", "applied", peeked.Applied, "reason", peeked.Torn)
 	}
 	if err := e.store.Adopt(e.journal.UUID()); err != nil {
 		return nil, err

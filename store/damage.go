@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // ErrDamaged: a file of the store is not what was written, or is not there. What could be read is right all the same: every block has a
@@ -15,7 +17,7 @@ import (
 var ErrDamaged = errors.New("the store is damaged")
 
 // nextRebuild is the operator's next step.
-const nextRebuild = "next step: stop the server and run `daybook rebuild`, which makes the store anew from the journal and keeps this one; where the journal no longer begins at 1 it wants a backup of the store as --base"
+const nextRebuild = "next step: stop the server and put that file back from a copy, or run `daybook rebuild`, which makes the store anew from the journal and keeps this one; where the journal no longer begins at 1 it wants a backup of the store as --base"
 
 // shutOut tells what has nothing to do with damage: the reason is in the way, and is said already.
 func shutOut(err error) bool {
@@ -30,9 +32,12 @@ func shutOut(err error) bool {
 }
 
 // openError is what an open that failed is told as.
-func openError(dir string, err error) error {
+func openError(files vfs.FS, dir string, err error) error {
 	if shutOut(err) {
 		return fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if torn := tornManifest(files, dir); torn != "" {
+		err = fmt.Errorf("%w; %s", err, torn)
 	}
 	return fmt.Errorf("open store: %w: directory %s: %w; %s", ErrDamaged, dir, err, nextRebuild)
 }
@@ -70,6 +75,14 @@ func checkMark(fs vfs.FS, dir string) error {
 	}
 	if tables != "" && !mark {
 		return fmt.Errorf("it holds %s, and no file %smanifest.* that says which manifest is in force", tables, markPrefix)
+	}
+	return nil
+}
+
+// known refuses what a newer version of the program wrote.
+func (m *meta) known() error {
+	if m.version > formatVersion || m.level > job.Level {
+		return fmt.Errorf("open store: format %d, level %d: %w", m.version, m.level, ErrNewerFormat)
 	}
 	return nil
 }

@@ -193,12 +193,12 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		// By default it would end the process. Whoever reads the block gets an error; here it is only said, once by each.
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			if o.Damaged != nil {
-				o.Damaged(&Error{"read", i.Details})
+				o.Damaged(&Error{"read", fmt.Errorf("file %s: %w", i.Path, i.Details)})
 			}
 		},
 		BackgroundError: func(err error) {
 			if o.Failing != nil {
-				o.Failing(err)
+				o.Failing(&Error{"write in the background", err})
 			}
 		},
 	}
@@ -207,7 +207,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	if err != nil {
 		s.cache.Unref()
-		return nil, openError(dir, err)
+		return nil, openError(options.FS, dir, err)
 	}
 	defer func() {
 		if err != nil {
@@ -230,8 +230,8 @@ func (s *Store) load(o Options) (err error) {
 	if value := s.o.get(metaKey); value != nil {
 		s.meta = decodeMeta(value)
 	}
-	if s.meta.version > formatVersion || s.meta.level > job.Level {
-		return fmt.Errorf("open store: format %d, level %d: %w", s.meta.version, s.meta.level, ErrNewerFormat)
+	if err := s.meta.known(); err != nil {
+		return err
 	}
 	if s.meta.journal == "" {
 		s.meta.journal = o.Journal

@@ -1,0 +1,90 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestOlderStore: a store whose manifest has lost its end is an older one. Where the journal reaches back to it, it is made up; where it
+// does not, the start is refused, and the tables are all still there for a manifest that is put back.
+func TestOlderStore(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		name := "a journal from the beginning"
+		if cut {
+			name = "a journal that was cut"
+		}
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			small := Options{Dir: dir, JournalRetain: 1 << 30, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
+			e, stop := startWith(t, small)
+			for range 20 {
+				last, err := e.Create(t.Context(), lines(100))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.catchUp(t.Context(), last.Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := e.store.FlushWait(); err != nil {
+				t.Fatal(err)
+			}
+			if cut {
+				e.cut(0)
+			}
+			killed := t.TempDir()
+			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			dir, small.Dir = killed, killed
+			manifests, err := filepath.Glob(filepath.Join(StoreDir(dir), "MANIFEST-*"))
+			if err != nil || len(manifests) != 1 {
+				t.Fatal(manifests, err)
+			}
+			whole, err := os.ReadFile(manifests[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The first record, which makes an empty store, ends at 39; a bit of the second is flipped.
+			damaged := bytes.Clone(whole)
+			damaged[50] ^= 1
+			if err := os.WriteFile(manifests[0], damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := store.Peek(StoreDir(dir), store.Options{}); err != nil || p.Applied != 0 || p.Torn == "" {
+				t.Fatalf("the store is not an older one: %+v, %v", p, err)
+			}
+			var log bytes.Buffer
+			again := small
+			again.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			if cut {
+				for range 2 {
+					_, err := Open(again)
+					if !errors.Is(err, journal.ErrCursor) || !strings.Contains(err.Error(), manifests[0]+", cannot be read from offset 39") {
+						t.Fatal(err)
+					}
+				}
+				if err := os.WriteFile(manifests[0], whole, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e, stop = startWith(t, again)
+			if totals := e.store.Totals(); totals.Counts.Total() != 2000 {
+				t.Errorf("%d jobs of 2000", totals.Counts.Total())
+			}
+			stop()
+			if said := strings.Contains(log.String(), "breaks off"); said == cut {
+				t.Errorf("it said %s", log.String())
+			}
+		})
+	}
+}

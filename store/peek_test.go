@@ -1,0 +1,97 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// listing is the names and contents of a directory's files.
+func listing(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(data)
+	}
+	return files
+}
+
+// TestPeek: what a store says of itself is read without touching it, above all where its manifest has lost its end and Pebble, once open
+// for writing, removes the tables that the rest does not name.
+func TestPeek(t *testing.T) {
+	if p, err := Peek(filepath.Join(t.TempDir(), "none"), Options{}); err != nil || p != (Peeked{}) {
+		t.Errorf("of no store: %+v, %v", p, err)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Peek(dir, Options{}); err == nil { // it is locked
+		t.Errorf("of a store in use: %+v", p)
+	}
+	manifest := filepath.Join(dir, "MANIFEST-000001")
+	empty, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
+	mustCommit(t, s)
+	if err := s.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		bytes   int
+		journal string
+		applied uint64
+		torn    bool
+	}{
+		"whole":                 {len(whole), testJournal, 1, false},
+		"a record short":        {len(empty), "", 0, false},
+		"within a record":       {len(empty) + 5, "", 0, true},
+		"all but its last byte": {len(whole) - 1, "", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(manifest, whole[:tt.bytes], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := listing(t, dir)
+			p, err := Peek(dir, Options{})
+			if err != nil || p.Journal != tt.journal || p.Applied != tt.applied || strings.Contains(p.Torn, manifest) != tt.torn {
+				t.Errorf("%+v, %v", p, err)
+			}
+			after := listing(t, dir)
+			for file, data := range before {
+				if after[file] != data {
+					t.Errorf("%s was changed", file)
+				}
+			}
+			if len(after) != len(before) {
+				t.Errorf("%d files became %d", len(before), len(after))
+			}
+		})
+	}
+	if err := os.WriteFile(manifest, whole[:3], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Peek(dir, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), manifest+", cannot be read from offset 0") {
+		t.Errorf("of a manifest without a record: %v", err)
+	}
+}
