@@ -92,8 +92,9 @@ func archive(h *Hooks, from, to string) error {
 	if err := makeDir(h, filepath.Dir(to)); err != nil {
 		return err
 	}
-	// An earlier attempt, or a process that was killed, may have made it and not come to this.
-	if err := h.syncPath(filepath.Dir(filepath.Dir(to))); err != nil {
+	// An earlier attempt, or a process that was killed, may have made it and not come to this. A directory above that may not be read
+	// cannot be fsynced; it was not we who made what is in it.
+	if err := h.syncPath(filepath.Dir(filepath.Dir(to))); err != nil && !errors.Is(err, os.ErrPermission) {
 		return err
 	}
 	err := os.Rename(from, to)

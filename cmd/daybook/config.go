@@ -121,8 +121,8 @@ func lineOf(text []byte, key string) string {
 	return ":"
 }
 
-// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file, and notes in
-// from where each flag has its value.
+// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file, and notes where
+// each has its value from.
 func fromConfig(flags *pflag.FlagSet, path string) error {
 	if path == "" {
 		return nil

@@ -12,8 +12,9 @@
 //
 // A server is started on it, everything is read, and the store checked (verdict.go):
 //
-//	intact           every job, its outcome and the queues show as before: the damage was in what was not needed, or in what is made again
-//	refused          the start fails, and its error names the file (or the directory that misses one), the place in it, and the next step
+//	intact           every job with its payload, status, outcome, attempts and claim, and the queues show as before: the damage was in what was not needed, or in what is made again
+//	refused          the start fails, and its error names the next step and the file with the place in it (of the store, whose files Pebble
+//	                 reads, the directory and what Pebble says of the file)
 //	refused on read  it starts, a read is answered with such an error, and everything else that is read is right
 //	window           the last records are gone together with everything that could prove that they were there
 //
