@@ -66,7 +66,7 @@ func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took tim
 	switch {
 	case c.Path() == "/readyz": // a probe asks until it likes the answer
 		level = zerolog.DebugLevel
-	case p != nil && p.code == "internal":
+	case p != nil && p.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
 	case status >= http.StatusInternalServerError:
 		level = zerolog.WarnLevel

@@ -113,6 +113,7 @@ var known = []struct {
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},
+	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},
 }
 
 // problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is an

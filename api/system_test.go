@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 func TestWatching(t *testing.T) {
@@ -192,6 +193,7 @@ func TestEngineErrors(t *testing.T) {
 		{ingest.ErrStale, 503, "not_ready", "not_stored"},
 		{ingest.ErrTooLarge, 413, "body_too_large", "not_stored"},
 		{fmt.Errorf("%w: broken", ingest.ErrApply), 500, "internal", "stored"},
+		{fmt.Errorf("%w: file x.sst; next step: restore it", store.ErrDamaged), 500, "store_damaged", "unknown"},
 		{errors.New("a secret"), 500, "internal", "unknown"},
 		{errors.Join(ingest.ErrUnknown, context.Canceled), 499, "client_gone", "unknown"},
 		{errors.Join(ingest.ErrNotStored, context.Canceled), 499, "client_gone", "not_stored"},
