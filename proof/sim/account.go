@@ -80,7 +80,6 @@ type batch struct {
 type maybe struct {
 	ended map[job.ID]bool // by which claims; the zero claim is nobody's
 	unget bool
-	lease bool // shortened
 }
 
 func (a *account) maybeOf(id job.ID) *maybe {

@@ -41,10 +41,9 @@ type world struct {
 	runners []*runner
 	posted  int
 
-	log  func(format string, args ...any)
-	hash uint64 // of the log, to tell whether two runs were the same
-	mu   sync.Mutex
-	bad  error // the first violation
+	log func(format string, args ...any)
+	mu  sync.Mutex
+	bad error // the first violation
 }
 
 // newWorld makes the world of a seed in the directory base.
