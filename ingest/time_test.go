@@ -187,7 +187,7 @@ func TestOversleep(t *testing.T) {
 		}
 		k := timekeeper{e: e, began: time.Now()}
 		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
-		e.refuse(ErrNotReady) // the running one waits, this one is asked by hand
+		e.refuse(ErrNotReady)                                       // the running one waits, this one is asked by hand
 		time.Sleep(time.Until(deadline) + 200_300*time.Microsecond) // a moment at which the running one does not wake
 		e.state.Store(&stateNote{})
 		k.turn(ctx, time.Now().Add(-400*time.Millisecond)) // it should have been awake before the lease was over
