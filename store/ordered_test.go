@@ -2,6 +2,7 @@ package store
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -35,10 +36,13 @@ func cutWhileOpening(t *testing.T, base *vfs.MemFS, applied uint64) {
 	for at := 1; ; at++ {
 		for range 20 {
 			fs := base.CrashClone(vfs.CrashCloneCfg{})
+			var mu sync.Mutex // Pebble removes obsolete files on a goroutine of its own
 			var left *vfs.MemFS
 			n := 0
 			s := mustOpenIn(t, errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+					mu.Lock()
+					defer mu.Unlock()
 					if n++; n == at {
 						left = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random})
 					}
