@@ -17,7 +17,7 @@ type Command interface {
 
 // Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a record
 // leads to the same state whichever binary applies it.
-const Level = 1
+const Level = 2
 
 // Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not fit their
 // fields are errors. The command may share memory with fields and body.
@@ -39,6 +39,18 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		body = nil
 	case "pause", "resume":
 		cmd = decodePause(&r, verb == "pause")
+	case "cancel":
+		cmd = decodeMove(&r, Cancel)
+	case "redrive":
+		cmd = decodeMove(&r, Redrive)
+	case "run":
+		cmd = decodeMove(&r, Run)
+	case "delete":
+		cmd = decodeMove(&r, Delete)
+	case "patch":
+		cmd = decodePatch(&r)
+	case "stop", "start":
+		cmd = decodeBare(&r, Switch{Stopped: verb == "stop"})
 	case "tick":
 		cmd = decodeTick(&r)
 	case "grace":
@@ -70,6 +82,8 @@ type Claim struct {
 	Clients, Types []string
 	LeaseMs        int64 // 0: the lease the jobs were created with
 	MaxBytes       int64 // of payload; at least one job is handed out however long
+	Strategy       Strategy
+	Once           Once
 }
 
 func (Claim) Verb() string { return "claim" }
@@ -82,6 +96,10 @@ func (c Claim) Encode() (fieldText, body []byte) {
 	f.texts("types", c.Types)
 	f.int("lease_ms", c.LeaseMs)
 	f.int("max_bytes", c.MaxBytes)
+	if c.Strategy != Oldest {
+		f.text("strategy", c.Strategy.String())
+	}
+	f.once(&c.Once)
 	return f, nil
 }
 
@@ -101,10 +119,18 @@ func decodeClaim(r *fieldReader) Command {
 			c.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
 		case "max_bytes":
 			c.MaxBytes = r.int(key, raw, 1, MaxClaimBytes)
+		case "strategy":
+			var err error
+			if c.Strategy, err = ParseStrategy(raw); err != nil {
+				r.fail(err)
+			}
 		default:
-			r.unknown(key)
+			if !r.once(&c.Once, key, raw) {
+				r.unknown(key)
+			}
 		}
 	}
+	r.whole(&c.Once)
 	if c.Runner == "" || c.Max == 0 || c.MaxBytes == 0 {
 		r.fail(fmt.Errorf("runner, max or max_bytes is missing"))
 	}

@@ -23,6 +23,11 @@ func commands() map[string]Command {
 	second.Lines, second.Kind = 1, JSON
 	wasi := usual
 	wasi.Lines, wasi.Kind = 1, WASI
+	full := usual
+	full.ExpiresAt, full.TimeoutMs, full.Traceparent = 1670273700000, 60_000, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	full.Meta = mustMeta(map[string]string{"size": "4", "colour": "deep, red=yes", "empty": ""})
+	once := Once{Scope: "claim r1", Key: "k 1", Digest: Digest{1, 2, 0xff}}
+	zero, seven, now := 0, 7, int64(0)
 	return map[string]Command{
 		"create":         &Create{Groups: []Group{usual}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n")},
 		"create-len":     &Create{Groups: []Group{second}, Frame: LenFrame, Longest: 9, Payloads: []byte("9\n{\"a\":\n1}\n\n")},
@@ -51,7 +56,31 @@ func commands() map[string]Command {
 		"grace":      Grace{},
 		"mark":       Mark{},
 		"level":      SetLevel{Level: 1},
+
+		"create-all": &Create{Groups: []Group{full}, Unique: []UniqueKey{{0, "order 7"}, {1, "a=b,c"}}, Once: once, Frame: LineFrame, Longest: 1,
+			Payloads: []byte("a\nb\n")},
+		"create-unique-groups": &Create{Groups: []Group{usual, second}, Unique: []UniqueKey{{2, "k"}}, Frame: LineFrame, Longest: 13,
+			Payloads: []byte("first payload\nsecond one\n{}\n")},
+		"claim-fair":    Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Fair, Once: once},
+		"claim-random":  Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Random},
+		"cancel":        Move{Op: Cancel, Job: at(1)},
+		"cancel-batch":  Move{Op: Cancel, Batch: at(0)},
+		"redrive-queue": Move{Op: Redrive, Client: "acme", Type: "resize", Status: Failed},
+		"run":           Move{Op: Run, Job: at(1)},
+		"delete-queue":  Move{Op: Delete, Client: "acme", Type: "resize", Status: Active},
+		"patch":         Patch{Job: at(1), Priority: &zero, RunAt: &now, MaxAttempts: &seven},
+		"patch-one":     Patch{Job: at(1), MaxAttempts: &seven},
+		"stop":          Switch{Stopped: true},
+		"start":         Switch{},
 	}
+}
+
+func mustMeta(m map[string]string) Meta {
+	meta, err := NewMeta(m)
+	if err != nil {
+		panic(err)
+	}
+	return meta
 }
 
 func TestGolden(t *testing.T) {
@@ -103,7 +132,7 @@ func TestDecodeRefuses(t *testing.T) {
 	const group = "client=a type=x kind=text max_attempts=3 lease_ms=1000"
 	for name, test := range map[string]struct{ verb, fields, body, want string }{
 		"no verb":                       {"", "", "", "unknown verb"},
-		"an unknown verb":               {"cancel", "", "", "unknown verb"},
+		"an unknown verb":               {"conquer", "", "", "unknown verb"},
 		"an unknown field":              {"claim", "runner=r max=1 max_bytes=1 wait_ms=5", "", `unknown field "wait_ms"`},
 		"a field twice":                 {"claim", "runner=r max=1 max_bytes=1 max=2", "", "twice"},
 		"a body for a claim":            {"claim", "runner=r max=1 max_bytes=1", "x", "unexpected body of 1 bytes"},
@@ -140,6 +169,30 @@ func TestDecodeRefuses(t *testing.T) {
 		"a tick with a field":           {"tick", "n=1", "", "unknown field"},
 		"a mark with a body":            {"mark", "", "\n", "unexpected body"},
 		"no level":                      {"level", "", "", "level is missing"},
+		"a cancel of nothing":           {"cancel", "", "", "one job, or one batch"},
+		"a cancel of two things":        {"cancel", "id=" + id + " batch=" + id, "", "one job, or one batch"},
+		"a cancel of half a queue":      {"cancel", "client=a", "", "one job, or one batch"},
+		"a cancel of what has ended":    {"cancel", "batch=" + id + " status=failed", "", "does not take"},
+		"a cancel of one in a status":   {"cancel", "id=" + id + " status=pending", "", "does not take"},
+		"a delete in no status":         {"delete", "batch=" + id + " status=purged", "", "is none of"},
+		"a patch of nothing":            {"patch", "id=" + id, "", "what to change"},
+		"a patch of no job":             {"patch", "priority=1", "", "what to change"},
+		"a stop with a field":           {"stop", "client=a", "", "unknown field"},
+		"an unknown strategy":           {"claim", "runner=r max=1 max_bytes=1 strategy=best", "", "none of oldest"},
+		"a key without a scope":         {"claim", "runner=r max=1 max_bytes=1 key=k digest=" + strings.Repeat("00", 16), "", "go together"},
+		"a digest that is short":        {"claim", "runner=r max=1 max_bytes=1 key=k scope=s digest=00", "", "not a digest"},
+		"a digest in upper case":        {"claim", "runner=r max=1 max_bytes=1 key=k scope=s digest=" + strings.Repeat("AA", 16), "", "not a digest"},
+		"unique keys out of order":      {"create", "n=2 unique=2 frame=none " + group, "line=1 key=a\nline=0 key=b\n", "behind the one before"},
+		"a unique key of no line":       {"create", "n=1 unique=1 frame=none " + group, "line=1 key=a\n", "behind the one before"},
+		"a unique key of nothing":       {"create", "n=1 unique=1 frame=none " + group, "line=0\n", "no key"},
+		"a unique key too few":          {"create", "n=1 unique=1 frame=none " + group, "", "is missing"},
+		"an unknown field beside one":   {"create", "n=1 unique=1 frame=none " + group, "line=0 key=a x=1\n", "unknown field"},
+		"meta in another order":         {"create", "n=1 frame=none meta=b=1,a=2 " + group, "", "canonical"},
+		"meta of one name twice":        {"create", "n=1 frame=none meta=a=1,a=2 " + group, "", "canonical"},
+		"meta with a raw escape":        {"create", "n=1 frame=none meta=a=%41 " + group, "", "name=value"},
+		"meta without a value":          {"create", "n=1 frame=none meta=a " + group, "", "name=value"},
+		"meta of a bad name":            {"create", "n=1 frame=none meta=a/b=1 " + group, "", "may hold only"},
+		"no traceparent":                {"create", "n=1 frame=none traceparent=00-00-00-00 " + group, "", "version 00"},
 		"a create of nothing":           {"create", "frame=line " + group, "", "is missing"},
 		"no client":                     {"create", "n=1 frame=none type=x kind=text max_attempts=3 lease_ms=1000", "", "is missing"},
 		"an unknown frame":              {"create", "n=1 frame=box " + group, "x\n", "none of none, line, len"},

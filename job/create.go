@@ -18,6 +18,16 @@ type Group struct {
 	Backoff      Backoff
 	LeaseMs      int64
 	RetentionMs  int64
+	ExpiresAt    int64 // unix ms by which a job must have been started; 0: never
+	TimeoutMs    int64 // how long a run may last; 0: as long as it is tickled
+	Traceparent  string
+	Meta         Meta
+}
+
+// UniqueKey is the key of one line: its queue has one unfinished job with it at most, and a create that would make another makes none.
+type UniqueKey struct {
+	Line int
+	Key  string
 }
 
 // Create makes a batch of jobs: the lines of its groups, in their order, with their payloads in one framed body.
@@ -26,9 +36,12 @@ type Group struct {
 //
 //	n=2 frame=line longest=13 client=acme type=resize kind=text priority=4 max_attempts=3 backoff=1000:2000:3600000 lease_ms=300000 retention_ms=1209600000
 //
-// With more, the header says `groups=k` instead, and the body begins with k such lines (`n=… client=…`).
+// With more, the header says `groups=k` instead, and the body begins with k such lines (`n=… client=…`). With `unique=k`, k lines follow
+// (`line=… key=…`), in order.
 type Create struct {
 	Groups []Group
+	Unique []UniqueKey // in the order of the lines, MaxUniqueKeys at most
+	Once   Once
 	Frame  Frame
 	// Longest is the length of the longest payload, so that a claim knows without looking that many fit.
 	Longest  int
@@ -51,17 +64,29 @@ func (c *Create) Encode() (fieldText, body []byte) {
 	f.int("n", int64(c.Lines()))
 	f.text("frame", c.Frame.String())
 	f.int("longest", int64(c.Longest))
+	f.int("unique", int64(len(c.Unique)))
+	f.once(&c.Once)
 	if len(c.Groups) == 1 {
 		f.group(&c.Groups[0])
-		return f, c.Payloads
+	} else {
+		f.int("groups", int64(len(c.Groups)))
+		for i := range c.Groups {
+			line := fields(body)
+			line = append(line, "n="...)
+			line = strconv.AppendInt(line, int64(c.Groups[i].Lines), 10)
+			line.group(&c.Groups[i])
+			body = append(line, '\n')
+		}
 	}
-	f.int("groups", int64(len(c.Groups)))
-	for i := range c.Groups {
-		line := fields(body)
-		line = append(line, "n="...)
-		line = strconv.AppendInt(line, int64(c.Groups[i].Lines), 10)
-		line.group(&c.Groups[i])
-		body = append(line, '\n')
+	for _, u := range c.Unique {
+		var line fields
+		line.key("line")
+		line = strconv.AppendInt(line, int64(u.Line), 10)
+		line.text("key", u.Key)
+		body = append(append(body, line...), '\n')
+	}
+	if len(body) == 0 {
+		return f, c.Payloads
 	}
 	return f, append(body, c.Payloads...)
 }
@@ -79,6 +104,13 @@ func (f *fields) group(g *Group) {
 	}
 	f.int("lease_ms", g.LeaseMs)
 	f.int("retention_ms", g.RetentionMs)
+	f.int("expires_at", g.ExpiresAt)
+	f.int("timeout_ms", g.TimeoutMs)
+	f.text("traceparent", g.Traceparent)
+	if g.Meta != "" { // it is in its text form already
+		f.key("meta")
+		*f = append(*f, g.Meta...)
+	}
 }
 
 // group reads one attribute of a group.
@@ -112,15 +144,28 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 		g.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
 	case "retention_ms":
 		g.RetentionMs = r.int(key, raw, 0, MaxDelayMs)
+	case "expires_at":
+		g.ExpiresAt = r.int(key, raw, 1, MaxTimeMs)
+	case "timeout_ms":
+		g.TimeoutMs = r.int(key, raw, MinTimeoutMs, MaxTimeoutMs)
+	case "traceparent":
+		g.Traceparent = raw
+		if err := CheckTraceparent(raw); err != nil {
+			r.fail(err)
+		}
+	case "meta":
+		if g.Meta, err = parseMeta(raw); err != nil {
+			r.fail(err)
+		}
 	default:
 		r.unknown(key)
 	}
 }
 
-func decodeCreate(r *fieldReader, body []byte) (Command, error) {
+func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 	c := &Create{Groups: make([]Group, 1)}
 	first := &c.Groups[0]
-	n, groups := 0, 0
+	n, groups, unique := 0, 0, 0
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
 		case "n":
@@ -135,10 +180,15 @@ func decodeCreate(r *fieldReader, body []byte) (Command, error) {
 			c.Longest = int(r.int(key, raw, 0, MaxPayloadBytes))
 		case "groups":
 			groups = int(r.int(key, raw, 2, MaxGroups))
+		case "unique":
+			unique = int(r.int(key, raw, 1, MaxUniqueKeys))
 		default:
-			r.group(first, key, raw)
+			if !r.once(&c.Once, key, raw) {
+				r.group(first, key, raw)
+			}
 		}
 	}
+	r.whole(&c.Once)
 	first.Lines = n
 	if groups > 0 {
 		if *first != (Group{Lines: n}) {
@@ -164,6 +214,9 @@ func decodeCreate(r *fieldReader, body []byte) (Command, error) {
 			}
 		}
 	}
+	if c.Unique, body, err = decodeUnique(body, unique, n); err != nil {
+		return nil, err
+	}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if g.Lines == 0 || g.Client == "" || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
@@ -178,6 +231,37 @@ func decodeCreate(r *fieldReader, body []byte) (Command, error) {
 	}
 	c.Payloads = body
 	return c, nil
+}
+
+// decodeUnique reads the keys of k of n lines from the beginning of body.
+func decodeUnique(body []byte, k, n int) (unique []UniqueKey, rest []byte, err error) {
+	for i := range k {
+		line, rest, ok := bytes.Cut(body, []byte("\n"))
+		if !ok {
+			return nil, nil, fmt.Errorf("unique key %d is missing", i)
+		}
+		body = rest
+		u := UniqueKey{Line: -1}
+		r := fieldReader{rest: string(line)}
+		for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+			switch key {
+			case "line":
+				u.Line = int(r.int(key, raw, 0, MaxLines-1))
+			case "key":
+				u.Key = r.bounded(key, raw, MaxKeyBytes)
+			default:
+				r.unknown(key)
+			}
+		}
+		if r.err == nil && (u.Key == "" || u.Line < 0 || u.Line >= n || i > 0 && u.Line <= unique[i-1].Line) {
+			r.fail(fmt.Errorf("no key, or its line is not one of %d behind the one before", n))
+		}
+		if r.err != nil {
+			return nil, nil, fmt.Errorf("unique key %d: %w", i, r.err)
+		}
+		unique = append(unique, u)
+	}
+	return unique, body, nil
 }
 
 // CheckPayloads walks the framed body, so that a create which does not hold what it says is refused before it is journaled.

@@ -110,7 +110,7 @@ type fieldReader struct {
 }
 
 // maxFields is more than any form has.
-const maxFields = 20
+const maxFields = 24
 
 // next yields the next pair with its raw value; ok is false at the end and after an error.
 func (r *fieldReader) next() (key, raw string, ok bool) {
@@ -181,6 +181,14 @@ func (r *fieldReader) names(key, raw string) []string {
 		parts[i] = r.name(key, p)
 	}
 	return parts
+}
+
+func (r *fieldReader) status(key, raw string) Status {
+	s, err := ParseStatus(raw)
+	if err != nil {
+		r.fail(fmt.Errorf("field %s: %w", key, err))
+	}
+	return s
 }
 
 func (r *fieldReader) int(key, raw string, lo, hi int64) int64 {

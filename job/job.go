@@ -24,13 +24,21 @@ type Job struct {
 	Claim  ID
 
 	RunAttempts, MaxAttempts int
+	Redrives                 int // how often it was made to begin anew
 	LeaseMs                  int64
+	TimeoutMs                int64 // how long a run may last, however often it is tickled
 
 	RunAt       int64
 	CreatedAt   int64
 	UpdatedAt   int64
 	CompletedAt int64
 	DeadlineAt  int64 // of an active job: when it counts as abandoned unless it is tickled
+	ExpiresAt   int64 // when it is cancelled unless it has been started by then
+	Why         Why   // of an ended job
+
+	UniqueKey   string
+	Traceparent string
+	Meta        Meta
 }
 
 // Counts is a number of jobs for each status.

@@ -51,6 +51,28 @@ const (
 	MaxAttempts = 1_000
 	// MaxPriority is served first; 0 last.
 	MaxPriority = 9
+	// MaxMeta entries, with names and values of so many bytes, go with a job: labels, not contents. They stand in every record of a
+	// create and in its batch's row.
+	MaxMeta           = 16
+	MaxMetaNameBytes  = 64
+	MaxMetaValueBytes = 256
+	// MinTimeoutMs and MaxTimeoutMs bound timeout_ms, like a lease.
+	MinTimeoutMs = MinLeaseMs
+	MaxTimeoutMs = MaxLeaseMs
+	// MaxKeyBytes bounds a unique_key and an Idempotency-Key, which are stored.
+	MaxKeyBytes = 256
+	// MaxScopeBytes bounds what a key is looked up within: a route and a client or runner.
+	MaxScopeBytes = 16 + MaxRunnerBytes
+	// MaxUniqueKeys bounds the unique keys of one create, each of which takes rows of its own.
+	MaxUniqueKeys = 1000
+	// KeyLifeMs is for how long a repeated request gets the answer of the first.
+	KeyLifeMs = 24 * 3_600_000
+	// MaxKeys is soft, like MaxQueues: a request whose key would be one more is refused. A gigabyte and a half of rows.
+	MaxKeys = 10_000_000
+	// MaxSweeps may be under way at once: each tick advances all of them.
+	MaxSweeps = 100
+	// SweepLifeMs is how long a sweep can be asked about after its end.
+	SweepLifeMs = 24 * 3_600_000
 	// MaxHistory attempts are kept per job, the newest ones.
 	MaxHistory = 20
 	// MaxDelayMs bounds delay_ms, retention_ms and backoffs to a hundred years, so that no sum of times can overflow.

@@ -39,6 +39,25 @@ func TestCheckText(t *testing.T) {
 	}
 }
 
+func metaOf(n, nameBytes, valueBytes int) string {
+	pairs := make([]string, n)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf("%s%02d=%s", strings.Repeat("n", nameBytes-2), i, strings.Repeat("v", valueBytes))
+	}
+	return strings.Join(pairs, ",")
+}
+
+func keyLines(n int) (body string) {
+	for i := range n {
+		body += fmt.Sprintf("line=%d key=k\n", i)
+	}
+	return body
+}
+
+func onceOf(scopeBytes, keyBytes int) string {
+	return " scope=" + strings.Repeat("s", scopeBytes) + " key=" + strings.Repeat("k", keyBytes) + " digest=" + strings.Repeat("00", 16)
+}
+
 // TestLimits decodes each bounded value at its limit and one past it.
 func TestLimits(t *testing.T) {
 	id := NewID(1, 2, 0).String()
@@ -132,6 +151,24 @@ func TestLimits(t *testing.T) {
 			{"groups too many", "create", fmt.Sprintf("n=%d frame=none groups=%d", MaxGroups+1, MaxGroups+1), strings.Repeat(without(create, "frame")+"\n", MaxGroups+1), false},
 			{"groups of too many lines", "create", fmt.Sprintf("n=%d frame=none groups=2", MaxLines), strings.Repeat(strings.Replace(without(create, "frame"), "n=1", fmt.Sprintf("n=%d", MaxLines), 1)+"\n", 2), false},
 		},
+		number("create", create, "expires_at", "", 1, MaxTimeMs),
+		number("create", create, "timeout_ms", "", MinTimeoutMs, MaxTimeoutMs),
+		{
+			{"meta most", "create", create + " meta=" + metaOf(MaxMeta, MaxMetaNameBytes, MaxMetaValueBytes), "", true},
+			{"meta too many", "create", create + " meta=" + metaOf(MaxMeta+1, 3, 1), "", false},
+			{"meta name too long", "create", create + " meta=" + metaOf(1, MaxMetaNameBytes+1, 1), "", false},
+			{"meta value too long", "create", create + " meta=" + metaOf(1, 3, MaxMetaValueBytes+1), "", false},
+			{"unique key longest", "create", create + " unique=1", "line=0 key=" + strings.Repeat("k", MaxKeyBytes) + "\n", true},
+			{"unique key too long", "create", create + " unique=1", "line=0 key=" + strings.Repeat("k", MaxKeyBytes+1) + "\n", false},
+			{"unique keys most", "create", strings.Replace(create, "n=1", "n=1001", 1) + fmt.Sprintf(" unique=%d", MaxUniqueKeys), keyLines(MaxUniqueKeys), true},
+			{"unique keys too many", "create", strings.Replace(create, "n=1", "n=1001", 1) + fmt.Sprintf(" unique=%d", MaxUniqueKeys+1), keyLines(MaxUniqueKeys + 1), false},
+			{"key longest", "create", create + onceOf(MaxScopeBytes, MaxKeyBytes), "", true},
+			{"key too long", "create", create + onceOf(MaxScopeBytes, MaxKeyBytes+1), "", false},
+			{"scope too long", "create", create + onceOf(MaxScopeBytes+1, MaxKeyBytes), "", false},
+		},
+		number("patch", "id="+id, "priority", "", 0, MaxPriority),
+		number("patch", "id="+id, "run_at", "", 0, MaxTimeMs),
+		number("patch", "id="+id, "max_attempts", "", 1, MaxAttempts),
 		number("level", "", "level", "", 1, 1<<31-1),
 	} {
 		cases = append(cases, more...)

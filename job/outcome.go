@@ -29,16 +29,19 @@ func (r *Result) Empty() bool {
 // Same reports whether a repeated outcome is the one that was stored, so that repeating it is no error.
 func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && o.ExitCode == exitCode }
 
-// Why an attempt ended without success.
+// Why a run, or a job, ended.
 type Why uint8
 
-// An attempt ends because its runner said so, or because nobody tickled it within its lease.
+// It ends because its runner said so; because nobody tickled it within its lease, or it ran beyond its time-out; because somebody
+// cancelled it; or because it was not started by its expires_at.
 const (
 	Told Why = iota + 1
 	Abandoned
+	Asked
+	Expired
 )
 
-var whyNames = [...]string{"", "told", "abandoned"}
+var whyNames = [...]string{"", "told", "abandoned", "cancelled", "expired"}
 
 func (w Why) String() string { return whyNames[w] }
 

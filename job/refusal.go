@@ -20,10 +20,33 @@ const (
 	QueueNotFound
 	// TooManyQueues: the create would make a queue past MaxQueues.
 	TooManyQueues
+	// BatchNotFound: no such batch, or all of it is purged.
+	BatchNotFound
+	// SweepNotFound: no such sweep, or it ended long ago.
+	SweepNotFound
+	// ClaimNotFound: no job names that claim (any more).
+	ClaimNotFound
+	// WasCancelled: the job was cancelled, while the claim held it or before.
+	WasCancelled
+	// IsActive: the job is active, and the request wants a waiting one.
+	IsActive
+	// HasEnded: the job has ended.
+	HasEnded
+	// HasNotEnded: the job has not ended.
+	HasNotEnded
+	// KeyHeld: another unfinished job of the queue has the job's unique key.
+	KeyHeld
+	// AttemptsUsed: the job has been claimed as often as the request would allow.
+	AttemptsUsed
+	// KeyReused: the idempotency key belongs to another request.
+	KeyReused
+	// TooManySweeps: MaxSweeps are under way.
+	TooManySweeps
 )
 
 var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_lost", "outcome_differs", "runner_differs",
-	"queue_not_found", "too_many_queues"}
+	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
+	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps"}
 
 var refusalTexts = [...]string{
 	"",
@@ -34,6 +57,17 @@ var refusalTexts = [...]string{
 	"the job is held by another runner",
 	"no job of this client and type was ever created",
 	"the server holds as many queues as it may",
+	"no such batch, or all of it has been purged",
+	"no such sweep, or it ended more than a day ago",
+	"no job names this claim any more",
+	"the job has been cancelled",
+	"the job is active",
+	"the job has ended",
+	"the job has not ended",
+	"another unfinished job of the queue has this job's unique key",
+	"the job has been claimed as often already",
+	"the idempotency key was used for another request",
+	"as many sweeps are under way as may",
 }
 
 // Code returns the stable code.

@@ -31,6 +31,19 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
+// ParseStatus parses a status that a job document can show.
+func ParseStatus(name string) (Status, error) {
+	for _, s := range Statuses {
+		if statusNames[s] == name {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("status %q is none of deferred, pending, active, completed, failed, cancelled", name)
+}
+
+// Waits reports whether the job waits to be handed out.
+func (s Status) Waits() bool { return s == Deferred || s == Pending }
+
 // Terminal reports whether nothing but a redrive or a purge can follow.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 

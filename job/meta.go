@@ -1,0 +1,114 @@
+package job
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Meta is a small map from names to texts that travels with a job, in its canonical text form: pairs name=value in the order of their
+// names, joined by commas, values escaped as in a record's header. Equal maps are equal strings, so that a group of jobs compares.
+//
+//	colour=deep%20red,size=4
+type Meta string
+
+// NewMeta returns the canonical form of a map, or what is wrong with it.
+func NewMeta(m map[string]string) (Meta, error) {
+	if len(m) > MaxMeta {
+		return "", fmt.Errorf("meta has at most %d entries, not %d", MaxMeta, len(m))
+	}
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b []byte
+	for i, name := range names {
+		if err := checkMeta(name, m[name]); err != nil {
+			return "", err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, name...), '=')
+		b = appendEscaped(b, m[name])
+	}
+	return Meta(b), nil
+}
+
+func checkMeta(name, value string) error {
+	if name == "" || len(name) > MaxMetaNameBytes {
+		return fmt.Errorf("a name in meta must have 1 to %d bytes, not %d", MaxMetaNameBytes, len(name))
+	}
+	for i := range len(name) {
+		if !nameByte[name[i]] {
+			return fmt.Errorf("a name in meta may hold only letters, digits and . _ : - (byte %d is %q)", i, name[i])
+		}
+	}
+	return CheckText("meta."+name, value, 0, MaxMetaValueBytes)
+}
+
+// parseMeta reads the canonical form and no other.
+func parseMeta(text string) (Meta, error) {
+	m := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, raw, ok := strings.Cut(pair, "=")
+		value, err := unescape(raw)
+		if !ok || err != nil {
+			return "", fmt.Errorf("meta %q is not name=value", pair)
+		}
+		m[name] = value
+	}
+	meta, err := NewMeta(m)
+	if err == nil && string(meta) != text {
+		err = fmt.Errorf("meta %q is not in its canonical form", text)
+	}
+	return meta, err
+}
+
+// All yields the pairs in the order of their names.
+func (m Meta) All() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for rest := string(m); rest != ""; {
+			var pair string
+			pair, rest, _ = strings.Cut(rest, ",")
+			name, raw, _ := strings.Cut(pair, "=")
+			value, err := unescape(raw)
+			if err != nil {
+				panic(fmt.Sprintf("job: meta %q was not checked: %v", string(m), err))
+			}
+			if !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the value of a name.
+func (m Meta) Get(name string) (value string, ok bool) {
+	for n, v := range m.All() {
+		if n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// CheckTraceparent says what is wrong with a traceparent, or nil. Its form is that of W3C Trace Context, version 00:
+//
+//	00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+func CheckTraceparent(text string) error {
+	const zeroTrace, zeroParent = "00000000000000000000000000000000", "0000000000000000"
+	ok := len(text) == traceparentBytes && text[2] == '-' && text[35] == '-' && text[52] == '-' && text[:2] == "00" &&
+		text[3:35] != zeroTrace && text[36:52] != zeroParent
+	for i := range len(text) {
+		ok = ok && (text[i] == '-' && (i == 2 || i == 35 || i == 52) || hexDigit[text[i]] <= 0xf)
+	}
+	if !ok {
+		return fmt.Errorf("traceparent must be of version 00 of W3C Trace Context, 55 characters: 00-<32 hex>-<16 hex>-<2 hex>")
+	}
+	return nil
+}
+
+const traceparentBytes = 55
