@@ -46,7 +46,7 @@ var errEnough = errors.New("enough problems")
 type checker struct {
 	v        view
 	meta     meta
-	indexes  func(b *batch, g *group, sp *span) [2]string
+	indexes  func(b *batch, g *group, sp *span) [3]string
 	queues   map[uint32]*recount
 	claims   map[uint64]*claimCount
 	rows     map[byte]int64 // index rows that must be there, by table
@@ -476,7 +476,7 @@ func (c *checker) claimed(cl *claim, held map[string]*runner) {
 		}
 	}
 	if cl.held > 0 {
-		c.must(holdKey(cl.runner, cl.seq))
+		c.must(holdKey(holdTable, cl.runner, cl.seq))
 		if held[cl.runner] == nil {
 			held[cl.runner] = &runner{name: cl.runner}
 		}

@@ -83,7 +83,7 @@ func plainClaim(runner string, n int) job.Claim {
 
 // richStore has rows of every table and kind.
 func richStore(t testing.TB) *Store {
-	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, tickRows: 400}})
+	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, commandRows: 400, claimRows: 400, shelfBlock: 3, sweepRows: 60}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)

@@ -84,5 +84,8 @@ func (m *meta) known() error {
 	if m.version > formatVersion || m.level > job.Level {
 		return fmt.Errorf("open store: format %d, level %d: %w", m.version, m.level, ErrNewerFormat)
 	}
+	if m.version < formatVersion {
+		return fmt.Errorf("open store: format %d, where this program knows %d: %w", m.version, formatVersion, ErrOlderFormat)
+	}
 	return nil
 }

@@ -43,12 +43,15 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 			doc := h.b.document(&h.sp, line)
 			doc.Client, doc.Type = h.client, h.typ
 			doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
-			doc.DeadlineAt = c.Claim.At() + c.LeaseMs
+			doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)
 			doc.Payload = payload
 			docs = append(docs, doc)
 		})
-		// A line that was never claimed before has no history, and results and progress are of other claims.
-		if h.details && h.sp.attempts > 1 && len(docs) > start {
+		if h.b.unique && len(docs) > start {
+			addKeys(open(), h.b, docs[start:])
+		}
+		// A line that is claimed for the first time has no history, and results and progress are of other claims.
+		if h.details && (h.sp.attempts > 1 || h.sp.redrives > 0) && len(docs) > start {
 			addDetails(open(), h.b, docs[start:])
 			for i := range docs[start:] {
 				shorten(&docs[start+i])

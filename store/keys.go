@@ -26,11 +26,17 @@ const (
 	runnerTable   = 'W'
 	holdTable     = 'w'
 	effectTable   = 'E'
+	uniqueTable   = 'U'
+	lineKeyTable  = 'K'
+	onceTable     = 'I'
+	noticeTable   = 'x'
+	sweepTable    = 'Y'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, spanTable, detailTable, readyTable, listTable,
-	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable}
+	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
+	noticeTable, sweepTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -46,6 +52,10 @@ const (
 	overrideTimer = 3 // claim, seq, line
 	purgeTimer    = 4 // seq, last line of a terminal span
 	effectTimer   = 5 // seq before which effects go
+	expireTimer   = 6 // seq, last line of a waiting span that must be started by then
+	timeoutTimer  = 7 // seq, last line of an active span that runs too long
+	sweepTimer    = 8 // sweep that goes on, or is to be forgotten
+	onceTimer     = 9 // generation of idempotency keys
 )
 
 type keyBuilder []byte
@@ -153,6 +163,9 @@ func readyKey(queue uint32, priority uint32, class byte, order, seq uint64, last
 // readyRank is the part of a ready key by which jobs of different queues compare: priority, class, order, seq, last line.
 func readyRank(key string) string { return key[5:] }
 
+// priorityOfRank is the part of a rank that orders by priority.
+func priorityOfRank(rank string) string { return rank[:4] }
+
 func splitReadyKey(key string) (queue uint32, priority uint32, class byte, seq uint64, last uint32) {
 	return u32At(key, 1), ^u32At(key, 5), key[9], u64At(key, 18), u32At(key, 26)
 }
@@ -174,7 +187,7 @@ func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 	k.u8(kind)
 	k.u64(a)
 	switch kind {
-	case runAtTimer, purgeTimer:
+	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 		k.u32(line)
 	case overrideTimer:
 		k.u64(b)
@@ -187,7 +200,7 @@ func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 func splitTimerKey(key string) (at int64, kind byte, a, b uint64, line uint32) {
 	at, kind, a = int64(u64At(key, 1)), key[9], u64At(key, 10)
 	switch kind {
-	case runAtTimer, purgeTimer:
+	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 		line = u32At(key, 18)
 	case overrideTimer:
 		b, line = u64At(key, 18), u32At(key, 26)
@@ -217,9 +230,42 @@ func runnerKey(table byte, runner string) string {
 	return string(k)
 }
 
-func holdKey(runner string, claim uint64) string {
-	k := keyBuilder(runnerKey(holdTable, runner))
+// holdKey is for rows of a runner's claims: those that hold something, and those of which something was cancelled.
+func holdKey(table byte, runner string, claim uint64) string {
+	k := keyBuilder(runnerKey(table, runner))
 	k.u64(claim)
+	return string(k)
+}
+
+// claimOfHold is the claim at the end of a holdKey.
+func claimOfHold(key string) uint64 { return u64At(key, len(key)-8) }
+
+// uniqueKey is the hint which job of a queue has a unique key.
+func uniqueKey(queue uint32, key string) string {
+	k := make(keyBuilder, 0, 5+len(key))
+	k.u8(uniqueTable)
+	k.u32(queue)
+	k = append(k, key...)
+	return string(k)
+}
+
+// onceKey puts the generation first, so that one range holds it. The length of the scope keeps it apart from the key.
+func onceKey(generation uint32, scope, key string) string {
+	k := make(keyBuilder, 0, 7+len(scope)+len(key))
+	k.u8(onceTable)
+	k.u32(generation)
+	k.u8(byte(len(scope) >> 8))
+	k.u8(byte(len(scope)))
+	k = append(k, scope...)
+	k = append(k, key...)
+	return string(k)
+}
+
+// generationKey is what the keys of a generation begin with.
+func generationKey(generation uint32) string {
+	k := make(keyBuilder, 0, 5)
+	k.u8(onceTable)
+	k.u32(generation)
 	return string(k)
 }
 
@@ -235,10 +281,14 @@ func wellFormed(key string) bool {
 		return len(key) == 1
 	case queueTable:
 		return len(key) == 5
-	case batchTable, countsTable, claimTable, leaseTable, effectTable:
+	case batchTable, countsTable, claimTable, leaseTable, effectTable, sweepTable:
 		return len(key) == 9
-	case spanTable:
+	case spanTable, lineKeyTable:
 		return len(key) == 13
+	case uniqueTable:
+		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
+	case onceTable:
+		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
 	case detailTable:
 		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
 	case pageTable:
@@ -254,16 +304,16 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, effectTimer:
+		case claimTimer, effectTimer, sweepTimer, onceTimer:
 			return len(key) == 18
-		case runAtTimer, purgeTimer:
+		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22
 		case overrideTimer:
 			return len(key) == 30
 		}
 	case runnerTable:
 		return len(key) > 2 && len(key) == 2+int(key[1])
-	case holdTable:
+	case holdTable, noticeTable:
 		return len(key) > 10 && len(key) == 10+int(key[1])
 	}
 	return false

@@ -49,7 +49,7 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 		if got := runnerOfKey(runnerKey(runnerTable, name)); got != name {
 			t.Errorf("runnerKey %q: %q", name, got)
 		}
-		if key := holdKey(name, 812); runnerOfKey(key) != name || u64At(key, len(key)-8) != 812 {
+		if key := holdKey(holdTable, name, 812); runnerOfKey(key) != name || u64At(key, len(key)-8) != 812 {
 			t.Errorf("holdKey %q: %x", name, key)
 		}
 	}
@@ -76,7 +76,7 @@ func TestKeysSort(t *testing.T) {
 			timerKey(6, purgeTimer, 1, 0, 0), timerKey(256, runAtTimer, 0, 0, 0),
 		},
 		"no runner's rows begin with another's": {
-			holdKey("r", 1), holdKey("r", math.MaxUint64), after(runnerKey(holdTable, "r")), holdKey("r1", 0), holdKey("r\xff", 0),
+			holdKey(holdTable, "r", 1), holdKey(holdTable, "r", math.MaxUint64), after(runnerKey(holdTable, "r")), holdKey(holdTable, "r1", 0), holdKey(holdTable, "r\xff", 0),
 		},
 	} {
 		if !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {

@@ -16,6 +16,8 @@ type overlay struct {
 	// cuts are ranges deleted since the last commit. They lie below rows: a row written later into a cut range lives.
 	cuts  []keyRange
 	bytes int // of keys and values in rows, to bound a commit
+	// writes counts what was set and deleted, also when it replaced what was written before, to bound a command.
+	writes int
 }
 
 type overlayRow struct {
@@ -27,11 +29,13 @@ type keyRange struct{ from, to string } // to is not included
 
 func (o *overlay) set(key string, value []byte) {
 	o.bytes += len(key) + len(value)
+	o.writes++
 	o.rows.Set(key, overlayRow{value: value})
 }
 
 func (o *overlay) del(key string) {
 	o.bytes += len(key)
+	o.writes++
 	o.rows.Set(key, overlayRow{deleted: true})
 }
 
@@ -103,6 +107,39 @@ func (o *overlay) scan(from, to string, visit func(key string, value []byte) boo
 				return
 			}
 			ok = it.Next()
+		}
+	}
+	fail("scan", it.Error())
+}
+
+// scanDown is scan in the opposite order, from the last row before to.
+func (o *overlay) scanDown(from, to string, visit func(key string, value []byte) bool) {
+	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
+	fail("scan", err)
+	defer func() { fail("scan", it.Close()) }()
+	rows := o.rows.Iter()
+	more := false
+	if rows.Seek(to) {
+		more = rows.Prev()
+	} else {
+		more = rows.Last()
+	}
+	more = more && rows.Key() >= from
+	for ok := it.Last(); ok || more; {
+		switch {
+		case more && (!ok || rows.Key() >= string(it.Key())):
+			if ok && rows.Key() == string(it.Key()) {
+				ok = it.Prev()
+			}
+			if row := rows.Value(); !row.deleted && !visit(rows.Key(), row.value) {
+				return
+			}
+			more = rows.Prev() && rows.Key() >= from
+		default:
+			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+				return
+			}
+			ok = it.Prev()
 		}
 	}
 	fail("scan", it.Error())

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -79,6 +80,9 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, do
 			return true
 		})
 	}
+	if b.unique {
+		addKeys(v, b, found)
+	}
 	s.addClaims(v, b, found)
 	if b.details {
 		addDetails(v, b, found)
@@ -91,10 +95,11 @@ func (b *batch) document(sp *span, line uint32) job.Job {
 	g := b.group(line)
 	doc := job.Job{
 		ID: job.NewID(b.at, b.seq, int(line)), Batch: job.NewID(b.at, b.seq, 0),
-		Status: sp.status, Priority: int(g.priority), Kind: g.kind,
+		Status: sp.status, Priority: int(sp.priorityIn(g)), Kind: g.kind,
 		Code: sp.code, ExitCode: int(sp.exitCode), Progress: -1,
-		RunAttempts: int(sp.attempts), MaxAttempts: g.maxAttempts, LeaseMs: g.leaseMs,
-		RunAt: g.runAt, CreatedAt: b.at, UpdatedAt: sp.updatedAt,
+		RunAttempts: int(sp.attempts), MaxAttempts: sp.maxAttemptsIn(g), Redrives: int(sp.redrives), LeaseMs: g.leaseMs, TimeoutMs: g.timeoutMs,
+		RunAt: g.runAt, CreatedAt: b.at, UpdatedAt: sp.updatedAt, ExpiresAt: g.expiresAt, Why: sp.why,
+		Traceparent: g.traceparent, Meta: g.meta,
 	}
 	if doc.Code == job.Unget { // as if it had never been claimed
 		doc.Code = job.NoCode
@@ -106,6 +111,14 @@ func (b *batch) document(sp *span, line uint32) job.Job {
 		doc.CompletedAt = sp.at
 	}
 	return doc
+}
+
+// deadline returns when an active job counts as abandoned: when its lease ends, or its time-out.
+func (sp *span) deadline(lease int64) int64 {
+	if sp.at > 0 {
+		return min(sp.at, lease)
+	}
+	return lease
 }
 
 // addClaims adds what the claims of the lines tell. A waiting line shows none, though its state may remember one.
@@ -142,8 +155,17 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
 				t = o.under(c)
 			}
 		}
-		doc.DeadlineAt, doc.LeaseMs = t.deadline(r, graceAt), t.leaseMs
+		doc.DeadlineAt, doc.LeaseMs = sp.deadline(t.deadline(r, graceAt)), t.leaseMs
 		doc.UpdatedAt = max(doc.UpdatedAt, t.tickledAt, r.tickledAt)
+	}
+}
+
+// addKeys adds the unique keys of jobs of a batch.
+func addKeys(r rows, b *batch, docs []job.Job) {
+	for _, u := range keysOf(r, b, uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())) {
+		if at, ok := slices.BinarySearchFunc(docs, u.Line, func(doc job.Job, line int) int { return doc.ID.Line() - line }); ok {
+			docs[at].UniqueKey = u.Key
+		}
 	}
 }
 

@@ -19,7 +19,12 @@ type queue struct {
 	counts      job.Counts
 	lanes       []*lane // in order of service
 	head        string  // ready key of the span next in line; "" when none is pending
-	rank        string  // under which the queue stands in the ready sets; "" when it does not
+	tail        string  // ready key of the span that Newest takes from, when that is kept
+	// Under which the queue stands in the indexes; "" when it does not.
+	rank, tailRank string
+	// Its place in each of the decks it is in, and what they count of it.
+	dealt   [numDecks]int
+	weights []weight
 	// On the lists of that name in the Store.
 	dirty, moved, readied bool
 }
@@ -30,6 +35,8 @@ type lane struct {
 	class    byte
 	pending  int64 // jobs
 	window   window
+	tail     *window // from the end, when Newest is in use
+	shelf    *shelf  // when Random has drawn from here
 }
 
 func compareLanes(a, b *lane) int {
@@ -41,10 +48,53 @@ func (q *queue) lane(priority uint32, class byte) *lane {
 	want := &lane{priority: priority, class: class}
 	at, found := slices.BinarySearchFunc(q.lanes, want, compareLanes)
 	if !found {
-		want.window = newWindow(q.windows, after(laneKey(q.id, priority, class)))
+		from := laneKey(q.id, priority, class)
+		want.window = newWindow(q.windows, from, after(from))
 		q.lanes = slices.Insert(q.lanes, at, want)
 	}
 	return q.lanes[at]
+}
+
+// insert and remove tell that the lane has a span more, or less.
+func (l *lane) insert(key string) {
+	l.window.insert(key)
+	if l.tail != nil {
+		l.tail.insert(key)
+	}
+}
+
+func (l *lane) remove(key string) {
+	l.window.remove(key)
+	if l.tail != nil {
+		l.tail.remove(key)
+	}
+}
+
+// first returns the ready key of the span next in line.
+func (q *queue) first(o *overlay) string {
+	for _, l := range q.lanes {
+		if key := l.window.first(o); key != "" {
+			return key
+		}
+	}
+	return ""
+}
+
+// last returns the ready key of the span that Newest takes from: of the highest priority, the one that became pending last.
+func (q *queue) last(o *overlay) (key string) {
+	for i, l := range q.lanes {
+		if key != "" && l.priority != q.lanes[i-1].priority {
+			break
+		}
+		if l.tail == nil {
+			w := downWindow(q.windows, l.window.from, l.window.to)
+			l.tail = &w
+		}
+		if k := l.tail.first(o); k != "" { // the lane of those that came back stands before that of fresh ones
+			key = k
+		}
+	}
+	return key
 }
 
 func (q *queue) encode() []byte {
@@ -79,17 +129,17 @@ func decodeQueue(id uint32, value []byte, windows *windows) *queue {
 
 type queueName struct{ client, typ string }
 
-// queues finds queues by name and number, and the one whose head is next in line.
+// queues finds queues by name and number, and the one that a claim takes from next.
 type queues struct {
 	byID   []*queue // number n stands at n-1
 	byName map[queueName]*queue
 	names  *queueSet // by client and type
 
-	// The queues that have something to hand out, ordered by the rank of their heads, as a whole, by client and by type, so that
-	// a hundred thousand queues cost a claim no more than ten.
-	ready    *queueSet
-	byClient map[string]*queueSet
-	byType   map[string]*queueSet
+	// The queues that have something to hand out, as the strategies look for them. Those but the first are made when first wanted.
+	heads *index // by the rank of what is next in line
+	tails *index // by the rank of what became pending last
+	turns *index // by priority of the head, client and type
+	decks *decks
 }
 
 type queueSet = btree.BTreeG[*queue]
@@ -98,29 +148,97 @@ func newQueueSet(less func(a, b *queue) bool) *queueSet {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: 16})
 }
 
-func lessRank(a, b *queue) bool { return a.rank < b.rank }
-
 func lessName(a, b *queue) bool { return a.client < b.client || a.client == b.client && a.typ < b.typ }
 
-func newQueues() queues {
-	return queues{
-		byName:   map[queueName]*queue{},
-		names:    newQueueSet(lessName),
-		ready:    newQueueSet(lessRank),
-		byClient: map[string]*queueSet{},
-		byType:   map[string]*queueSet{},
+// lessRank puts the queue first whose head is next in line.
+func lessRank(a, b *queue) bool { return a.rank < b.rank }
+
+// lessTail puts the queue first that has the newest job of the highest priority.
+func lessTail(a, b *queue) bool {
+	if p, o := priorityOfRank(a.tailRank), priorityOfRank(b.tailRank); p != o {
+		return p < o
 	}
+	return a.tailRank > b.tailRank
+}
+
+// lessTurn puts the queues of the highest priority first, by name.
+func lessTurn(a, b *queue) bool {
+	if p, o := priorityOfRank(a.rank), priorityOfRank(b.rank); p != o {
+		return p < o
+	}
+	return lessName(a, b)
+}
+
+// index orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than ten.
+type index struct {
+	less             func(a, b *queue) bool
+	all              *queueSet
+	byClient, byType map[string]*queueSet
+}
+
+func newIndex(less func(a, b *queue) bool) *index {
+	return &index{less: less, all: newQueueSet(less), byClient: map[string]*queueSet{}, byType: map[string]*queueSet{}}
+}
+
+func (x *index) insert(q *queue) {
+	x.all.Set(q)
+	for _, sets := range [...]struct {
+		of   map[string]*queueSet
+		name string
+	}{{x.byClient, q.client}, {x.byType, q.typ}} {
+		set := sets.of[sets.name]
+		if set == nil {
+			set = newQueueSet(x.less)
+			sets.of[sets.name] = set
+		}
+		set.Set(q)
+	}
+}
+
+func (x *index) remove(q *queue) {
+	x.all.Delete(q)
+	x.byClient[q.client].Delete(q)
+	x.byType[q.typ].Delete(q)
+}
+
+func newQueues() queues {
+	return queues{byName: map[queueName]*queue{}, names: newQueueSet(lessName), heads: newIndex(lessRank)}
 }
 
 func (qs *queues) add(q *queue) {
 	qs.byID = append(qs.byID, q)
 	qs.byName[queueName{q.client, q.typ}] = q
 	qs.names.Set(q)
-	if qs.byClient[q.client] == nil {
-		qs.byClient[q.client] = newQueueSet(lessRank)
+	if qs.decks != nil {
+		qs.decks.add(q)
 	}
-	if qs.byType[q.typ] == nil {
-		qs.byType[q.typ] = newQueueSet(lessRank)
+}
+
+// serve makes what a strategy looks for queues by, unless it is there.
+func (qs *queues) serve(strategy job.Strategy, o *overlay) {
+	switch {
+	case strategy == job.Newest && qs.tails == nil:
+		qs.tails = newIndex(lessTail)
+		for _, q := range qs.byID {
+			if q.rank != "" {
+				q.tail = q.last(o)
+				q.tailRank = readyRank(q.tail)
+				qs.tails.insert(q)
+			}
+		}
+	case strategy == job.Fair && qs.turns == nil:
+		qs.turns = newIndex(lessTurn)
+		for _, q := range qs.byID {
+			if q.rank != "" {
+				qs.turns.insert(q)
+			}
+		}
+	case strategy == job.Random && qs.decks == nil:
+		qs.decks = newDecks()
+		for _, q := range qs.byID {
+			qs.decks.add(q)
+			qs.decks.weigh(q)
+		}
 	}
 }
 
@@ -142,32 +260,36 @@ func (qs *queues) page(client, afterClient, afterType string, limit int) (page [
 	return page
 }
 
-// place puts q where its head belongs among the ready queues.
+// place puts q where it belongs among the ready queues.
 func (qs *queues) place(q *queue, o *overlay) {
-	q.head = ""
-	for _, l := range q.lanes {
-		if q.head = l.window.first(o); q.head != "" {
-			break
-		}
-	}
-	rank := ""
+	q.head = q.first(o)
+	rank, tailRank := "", ""
 	if q.head != "" && !q.paused {
 		rank = readyRank(q.head)
 	}
-	if rank == q.rank {
-		return
+	if qs.tails != nil && rank != "" {
+		q.tail = q.last(o)
+		tailRank = readyRank(q.tail)
 	}
-	sets := [...]*queueSet{qs.ready, qs.byClient[q.client], qs.byType[q.typ]}
-	if q.rank != "" {
-		for _, set := range sets {
-			set.Delete(q)
+	if rank != q.rank || tailRank != q.tailRank {
+		indexes := [...]*index{qs.heads, qs.tails, qs.turns}
+		if q.rank != "" {
+			for _, x := range indexes {
+				if x != nil {
+					x.remove(q)
+				}
+			}
+		}
+		if q.rank, q.tailRank = rank, tailRank; rank != "" {
+			for _, x := range indexes {
+				if x != nil {
+					x.insert(q)
+				}
+			}
 		}
 	}
-	q.rank = rank
-	if rank != "" {
-		for _, set := range sets {
-			set.Set(q)
-		}
+	if qs.decks != nil {
+		qs.decks.weigh(q)
 	}
 }
 
@@ -191,32 +313,28 @@ func (qs *queues) choice(clients, types []string) choice {
 	return c
 }
 
-// next returns the ready queue of a choice whose head is next in line, or nil.
-func (qs *queues) next(c choice) *queue {
-	var best *queue
+// best returns the first ready queue of a choice in the order of an index, or nil.
+func (qs *queues) best(x *index, c choice) (best *queue) {
 	better := func(q *queue) {
-		if q != nil && q.rank != "" && (best == nil || q.rank < best.rank) {
+		if q != nil && q.rank != "" && (best == nil || x.less(q, best)) {
 			best = q
+		}
+	}
+	minOf := func(sets map[string]*queueSet, names []string) {
+		for _, name := range names {
+			if set := sets[name]; set != nil {
+				q, _ := set.Min()
+				better(q)
+			}
 		}
 	}
 	switch {
 	case len(c.clients) == 0 && len(c.types) == 0:
-		q, _ := qs.ready.Min()
-		return q
+		best, _ = x.all.Min()
 	case len(c.types) == 0:
-		for _, client := range c.clients {
-			if set := qs.byClient[client]; set != nil {
-				q, _ := set.Min()
-				better(q)
-			}
-		}
+		minOf(x.byClient, c.clients)
 	case len(c.clients) == 0:
-		for _, typ := range c.types {
-			if set := qs.byType[typ]; set != nil {
-				q, _ := set.Min()
-				better(q)
-			}
-		}
+		minOf(x.byType, c.types)
 	default:
 		for _, q := range c.pairs {
 			better(q)

@@ -5,11 +5,29 @@ import "github.com/daybookq/daybook/job"
 // Result is what Apply decided about one command: one of the types below, or nil for commands that nobody waits for.
 type Result any
 
-// Claimed is the result of a claim. Without runs nothing was there to hand out.
+// Made is the result of a create with keys, which is decided when it is applied. Refusal is KeyReused, or Granted.
+type Made struct {
+	Batch    job.ID
+	Lines    int
+	Existing []Existing // lines that made no job, in their order
+	Replayed bool       // it had been carried out before under its idempotency key: all this tells of then
+	Group    job.Group  // of the first line
+	Refusal  job.Refusal
+}
+
+// Existing is a line that made no job, because an unfinished one has its unique key.
+type Existing struct {
+	Line int
+	Job  job.ID
+}
+
+// Claimed is the result of a claim. Without runs nothing was there to hand out. Refusal is KeyReused, or Granted.
 type Claimed struct {
-	Claim   job.ID
-	LeaseMs int64
-	Runs    []Run
+	Claim    job.ID
+	LeaseMs  int64
+	Runs     []Run
+	Replayed bool // it had been carried out before under its idempotency key: what it handed out then, held or not
+	Refusal  job.Refusal
 
 	runner   string
 	handouts []handout
@@ -60,6 +78,35 @@ type Tickled struct {
 
 // Paused is the result of a pause or resume.
 type Paused struct{ Refusal job.Refusal }
+
+// Moved is the result of an operation on one job: its new status, or why not. Status is that of the last moment of a deleted job.
+type Moved struct {
+	Status  job.Status
+	Refusal job.Refusal
+}
+
+// Swept is the result of an operation on many jobs: how many it moved, how many it had to leave as they are (their unique key is held by
+// another job) and, unless that was all, the sweep that goes on. Refusal is BatchNotFound, QueueNotFound or TooManySweeps.
+type Swept struct {
+	Sweep          job.ID
+	Moved, Skipped int64
+	Refusal        job.Refusal
+}
+
+// Switched is the result of a stop or start.
+type Switched struct{ Stopped bool }
+
+// Sweep is the document of a sweep.
+type Sweep struct {
+	ID             job.ID
+	Op             job.Op
+	Batch          job.ID // or
+	Client, Type   string
+	Status         job.Status // 0: any that Op takes
+	Moved, Skipped int64
+	CreatedAt      int64
+	FinishedAt     int64 // 0: it goes on
+}
 
 // Batch is the document of a batch.
 type Batch struct {

@@ -11,7 +11,7 @@ import (
 // as a whole has a version in the meta row.
 
 // formatVersion is the version of keys and values. A store of a newer one is refused.
-const formatVersion = 1
+const formatVersion = 2
 
 // meta is the one row that says how far the store has come.
 type meta struct {
@@ -22,6 +22,10 @@ type meta struct {
 	level     int
 	graceAt   int64 // leases run from here at the earliest
 	nextQueue uint32
+	stopped   bool   // no job is handed out
+	served    string // the client that a fair claim served last
+	// keys counts the idempotency keys of each generation, oldest first.
+	keys []keyGeneration
 	// effectHour is the hour (at / hourMs) of the last effects row; a new hour gets a timer that will drop what came before.
 	effectHour int64
 }
@@ -35,16 +39,39 @@ type span struct {
 
 // state is what the jobs of a span share.
 type state struct {
+	kept
 	status   job.Status
 	class    byte // of a waiting span: back or fresh
 	code     job.Code
 	exitCode uint16
+	why      job.Why // of a terminal span
 	attempts uint32
 	order    uint64 // of a waiting fresh span: the seq that made it wait
 	// claim is the seq of the claim that holds the span or, when it is not active, that ended its last run; 0: none.
 	claim     uint64
 	updatedAt int64
-	at        int64 // run_at of a deferred span, completed_at of a terminal one; else 0
+	at        int64 // run_at of a deferred span, end of the time-out of an active one, completed_at of a terminal one; else 0
+}
+
+// kept is the part of a state that stays when jobs move on.
+type kept struct {
+	priority    uint32 // what a patch made of the group's, and 1; 0: the group's
+	maxAttempts uint32 // what a patch made of the group's; 0: the group's
+	redrives    uint32
+}
+
+func (k *kept) priorityIn(g *group) uint32 {
+	if k.priority > 0 {
+		return k.priority - 1
+	}
+	return g.priority
+}
+
+func (k *kept) maxAttemptsIn(g *group) int {
+	if k.maxAttempts > 0 {
+		return int(k.maxAttempts)
+	}
+	return g.maxAttempts
 }
 
 // Classes of waiting jobs. Those that came back are served before fresh ones and keep the order of their ids.
@@ -61,6 +88,7 @@ type batch struct {
 	frame   job.Frame
 	longest int
 	groups  []group
+	unique  bool // whether lines have unique keys
 	batchCounts
 	dirty bool // on the Store's list of that name
 	gone  bool // purged as a whole
@@ -83,6 +111,10 @@ type group struct {
 	backoff     job.Backoff
 	leaseMs     int64
 	retentionMs int64
+	expiresAt   int64
+	timeoutMs   int64
+	traceparent string
+	meta        job.Meta
 }
 
 // claim is the fixed part of a claim and, in lease, what changes.
@@ -110,6 +142,8 @@ type lease struct {
 	held      int   // active lines
 	refs      int   // lines whose state names the claim
 	overrides int   // lines with a lease of their own
+	// cancelledAt is when lines that it held were last cancelled, for as long as a tickle of all that the runner holds should say so.
+	cancelledAt int64
 }
 
 // override is the lease of one job that was tickled by itself.
@@ -149,6 +183,14 @@ const (
 	abandoned
 	due
 	purged
+	cancelled
+	expired
+	timedOut
+	redriven
+	started // by request, before its time
+	patched
+	deleted
+	graced // its time-out was put off
 )
 
 // encoder appends varints.
@@ -212,6 +254,11 @@ func (d *decoder) count(least int) int {
 
 func (d *decoder) text() string { return string(d.bytes()) }
 
+func decodeID(d *decoder) (id job.ID) {
+	copy(id[:], d.bytes())
+	return id
+}
+
 func (m *meta) encode() []byte {
 	var e encoder
 	e.uint(uint64(m.version))
@@ -222,6 +269,13 @@ func (m *meta) encode() []byte {
 	e.int(m.graceAt)
 	e.uint(uint64(m.nextQueue))
 	e.int(m.effectHour)
+	e.bool(m.stopped)
+	e.text(m.served)
+	e.uint(uint64(len(m.keys)))
+	for _, g := range m.keys {
+		e.uint(uint64(g.number))
+		e.uint(g.keys)
+	}
 	return e
 }
 
@@ -235,6 +289,15 @@ func decodeMeta(value []byte) (m meta) {
 	m.graceAt = d.int()
 	m.nextQueue = uint32(d.uint())
 	m.effectHour = d.int()
+	if m.version != formatVersion {
+		return m // whoever opens it sees to that
+	}
+	m.stopped = d.bool()
+	m.served = d.text()
+	m.keys = make([]keyGeneration, d.count(2))
+	for i := range m.keys {
+		m.keys[i] = keyGeneration{uint32(d.uint()), d.uint()}
+	}
 	return m
 }
 
@@ -246,6 +309,10 @@ func (s *span) encode() []byte {
 	e.uint(uint64(s.class))
 	e.uint(uint64(s.code))
 	e.uint(uint64(s.exitCode))
+	e.uint(uint64(s.why))
+	e.uint(uint64(s.kept.priority))
+	e.uint(uint64(s.kept.maxAttempts))
+	e.uint(uint64(s.kept.redrives))
 	e.uint(uint64(s.attempts))
 	e.uint(s.order)
 	e.uint(s.claim)
@@ -261,6 +328,8 @@ func decodeSpan(last uint32, value []byte) (s span) {
 	s.class = byte(d.uint())
 	s.code = job.Code(d.uint())
 	s.exitCode = uint16(d.uint())
+	s.why = job.Why(d.uint())
+	s.kept = kept{uint32(d.uint()), uint32(d.uint()), uint32(d.uint())}
 	s.attempts = uint32(d.uint())
 	s.order = d.uint()
 	s.claim = d.uint()
@@ -275,43 +344,54 @@ func (b *batch) encode() []byte {
 	e.uint(uint64(b.lines))
 	e.uint(uint64(b.frame))
 	e.uint(uint64(b.longest))
+	e.bool(b.unique)
 	e.uint(uint64(len(b.groups)))
 	for i := range b.groups {
 		g := &b.groups[i]
-		e.uint(uint64(g.last))
-		e.uint(uint64(g.queue))
-		e.uint(uint64(g.kind))
-		e.uint(uint64(g.priority))
-		e.int(g.runAt)
-		e.uint(uint64(g.maxAttempts))
-		e.int(g.backoff.InitialMs)
-		e.int(g.backoff.FactorMilli)
-		e.int(g.backoff.MaxMs)
-		e.int(g.leaseMs)
-		e.int(g.retentionMs)
+		g.encode(&e)
 	}
 	return e
 }
 
+// encode leaves out first, which follows from the group before.
+func (g *group) encode(e *encoder) {
+	e.uint(uint64(g.last))
+	e.uint(uint64(g.queue))
+	e.uint(uint64(g.kind))
+	e.uint(uint64(g.priority))
+	e.int(g.runAt)
+	e.uint(uint64(g.maxAttempts))
+	e.int(g.backoff.InitialMs)
+	e.int(g.backoff.FactorMilli)
+	e.int(g.backoff.MaxMs)
+	e.int(g.leaseMs)
+	e.int(g.retentionMs)
+	e.int(g.expiresAt)
+	e.int(g.timeoutMs)
+	e.text(g.traceparent)
+	e.text(string(g.meta))
+}
+
+// groupBytes is the least that a group takes.
+const groupBytes = 15
+
+func decodeGroup(d *decoder) group {
+	return group{
+		last: uint32(d.uint()), queue: uint32(d.uint()), kind: job.Kind(d.uint()), priority: uint32(d.uint()), runAt: d.int(),
+		maxAttempts: int(d.uint()), backoff: job.Backoff{InitialMs: d.int(), FactorMilli: d.int(), MaxMs: d.int()},
+		leaseMs: d.int(), retentionMs: d.int(), expiresAt: d.int(), timeoutMs: d.int(), traceparent: d.text(), meta: job.Meta(d.text()),
+	}
+}
+
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := decoder(value)
-	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint())}
-	b.groups = make([]group, d.count(11))
+	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool()}
+	b.groups = make([]group, d.count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {
-		g := &b.groups[i]
-		g.first, g.last = first, uint32(d.uint())
-		g.queue = uint32(d.uint())
-		g.kind = job.Kind(d.uint())
-		g.priority = uint32(d.uint())
-		g.runAt = d.int()
-		g.maxAttempts = int(d.uint())
-		g.backoff.InitialMs = d.int()
-		g.backoff.FactorMilli = d.int()
-		g.backoff.MaxMs = d.int()
-		g.leaseMs = d.int()
-		g.retentionMs = d.int()
-		first = g.last + 1
+		b.groups[i] = decodeGroup(&d)
+		b.groups[i].first = first
+		first = b.groups[i].last + 1
 	}
 	return b
 }
@@ -390,6 +470,7 @@ func (l *lease) encode() []byte {
 	e.uint(uint64(l.held))
 	e.uint(uint64(l.refs))
 	e.uint(uint64(l.overrides))
+	e.int(l.cancelledAt)
 	return e
 }
 
@@ -400,6 +481,7 @@ func decodeLease(value []byte) (l lease) {
 	l.held = int(d.uint())
 	l.refs = int(d.uint())
 	l.overrides = int(d.uint())
+	l.cancelledAt = d.int()
 	return l
 }
 

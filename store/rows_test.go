@@ -19,7 +19,7 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := meta{version: 1, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222}
+	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222}
 	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
 		updatedAt: startAt, at: job.MaxTimeMs}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
@@ -146,7 +146,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, tickRows: 99}})
+			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, commandRows: 99, claimRows: 99, shelfBlock: 3, sweepRows: 60}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

@@ -50,8 +50,9 @@ func (s *Store) spanAt(seq uint64, line uint32) span {
 	return sp
 }
 
-// indexes returns the keys of the index rows that a span must have.
-func (s *Store) indexes(b *batch, g *group, sp *span) (keys [2]string) {
+// indexes returns the keys of the index rows that a span must have: by status, in its place in line or for what time brings it, and for
+// the time by which it must have been started.
+func (s *Store) indexes(b *batch, g *group, sp *span) (keys [3]string) {
 	if sp.status == job.Purged {
 		return keys
 	}
@@ -62,21 +63,32 @@ func (s *Store) indexes(b *batch, g *group, sp *span) (keys [2]string) {
 		if sp.class == back {
 			order = b.seq
 		}
-		keys[1] = readyKey(g.queue, g.priority, sp.class, order, b.seq, sp.last)
+		keys[1] = readyKey(g.queue, sp.priorityIn(g), sp.class, order, b.seq, sp.last)
 	case sp.status == job.Deferred:
 		keys[1] = timerKey(sp.at, runAtTimer, b.seq, 0, sp.last)
+	case sp.status == job.Active && sp.at > 0:
+		keys[1] = timerKey(sp.at, timeoutTimer, b.seq, 0, sp.last)
 	case sp.status.Terminal():
 		keys[1] = timerKey(sp.at+g.retentionMs, purgeTimer, b.seq, 0, sp.last)
+	}
+	if expires(g, &sp.state) {
+		keys[2] = timerKey(g.expiresAt, expireTimer, b.seq, 0, sp.last)
 	}
 	return keys
 }
 
-// addSpan writes the first state of a group's lines.
-func (s *Store) addSpan(b *batch, g *group, st state) {
-	sp := span{g.first, g.last, st}
+// expires reports whether jobs must be started by their group's expiresAt: once they have been, or were made to begin anew, they need not.
+func expires(g *group, st *state) bool {
+	return g.expiresAt > 0 && st.status.Waits() && st.attempts == 0 && st.redrives == 0
+}
+
+// addSpan writes the first state of lines first … last.
+func (s *Store) addSpan(b *batch, g *group, first, last uint32, st state) {
+	sp := span{first, last, st}
 	s.putSpan(b, g, sp)
+	s.shelve(b, g, &sp, 1)
 	for _, key := range s.indexes(b, g, &sp) {
-		s.putIndex(g, sp.class, key)
+		s.putIndex(g, key)
 	}
 	s.count(b, g, state{}, st, sp.first, sp.last, created)
 }
@@ -108,6 +120,7 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 
 	for i := range olds {
 		o := &olds[i]
+		s.shelve(b, g, o, -1)
 		heir := findLast(news, o.last)
 		if heir == nil {
 			s.o.del(lineKey(spanTable, b.seq, o.last))
@@ -115,16 +128,17 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 		}
 		if heir == nil || heir.state != o.state {
 			for _, key := range s.indexes(b, g, o) {
-				s.dropIndex(g, o.class, key)
+				s.dropIndex(g, key)
 			}
 		}
 	}
 	for i := range news {
 		n := &news[i]
 		s.putSpan(b, g, *n)
+		s.shelve(b, g, n, 1)
 		if o := findLast(olds, n.last); o == nil || o.state != n.state {
 			for _, key := range s.indexes(b, g, n) {
-				s.putIndex(g, n.class, key)
+				s.putIndex(g, key)
 			}
 		}
 	}
@@ -149,7 +163,7 @@ func (s *Store) putSpan(b *batch, g *group, sp span) {
 	s.spans.Set(cachedSpan{b.seq, sp})
 }
 
-func (s *Store) putIndex(g *group, class byte, key string) {
+func (s *Store) putIndex(g *group, key string) {
 	if key == "" {
 		return
 	}
@@ -157,14 +171,15 @@ func (s *Store) putIndex(g *group, class byte, key string) {
 	switch key[0] {
 	case readyTable:
 		q := s.queues.byID[g.queue-1]
-		q.lane(g.priority, class).window.insert(key)
+		_, priority, class, _, _ := splitReadyKey(key)
+		q.lane(priority, class).insert(key)
 		s.queueMoved(q)
 	case timerTable:
 		s.timers.insert(key)
 	}
 }
 
-func (s *Store) dropIndex(g *group, class byte, key string) {
+func (s *Store) dropIndex(g *group, key string) {
 	if key == "" {
 		return
 	}
@@ -172,7 +187,8 @@ func (s *Store) dropIndex(g *group, class byte, key string) {
 	switch key[0] {
 	case readyTable:
 		q := s.queues.byID[g.queue-1]
-		q.lane(g.priority, class).window.remove(key)
+		_, priority, class, _, _ := splitReadyKey(key)
+		q.lane(priority, class).remove(key)
 		s.queueMoved(q)
 	case timerTable:
 		s.timers.remove(key)
@@ -200,11 +216,17 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 		counts[next.status] += n
 	}
 	if old.status == job.Pending {
-		q.lane(g.priority, old.class).pending -= n
+		q.lane(old.priorityIn(g), old.class).pending -= n
+		if s.queues.decks != nil {
+			s.queueMoved(q)
+		}
 	}
 	if next.status == job.Pending {
-		q.lane(g.priority, next.class).pending += n
+		q.lane(next.priorityIn(g), next.class).pending += n
 		s.gained(q)
+		if s.queues.decks != nil {
+			s.queueMoved(q)
+		}
 	}
 	s.touch(&b.dirty, b)
 	s.touch(&q.dirty, q)
@@ -227,6 +249,9 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 		if next.claim != 0 {
 			s.claim(next.claim).refs += int(n)
 		}
+	}
+	if old.status == next.status && why == graced {
+		return
 	}
 	if last := len(s.effects) - 1; last >= 0 {
 		e := &s.effects[last]

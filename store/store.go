@@ -60,6 +60,8 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
 	ErrNewerFormat = errors.New("the data was written by a newer version of the program")
+	// ErrOlderFormat: a version of the program wrote the store that came before its first release.
+	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
 )
 
 // Store keeps the state and its indexes. One goroutine applies; any may query.
@@ -77,9 +79,10 @@ type Store struct {
 	queues   queues
 	timers   window
 	windows  *windows
-	seed     uint64 // of the jitter: from the journal's UUID
-	pending  bool   // whether commands were applied since the last commit
-	broken   error  // why neither Apply nor Commit can go on: the overlay may hold half a command
+	running  []*sweep // those that have not ended, by seq
+	seed     uint64   // of the jitter: from the journal's UUID
+	pending  bool     // whether commands were applied since the last commit
+	broken   error    // why neither Apply nor Commit can go on: the overlay may hold half a command
 
 	// Caches of rows, by key. All may be dropped after a commit: what they answer never depends on what they hold. Spans are
 	// written through; of the others the commit writes those in dirty.
@@ -107,9 +110,12 @@ type Store struct {
 
 // Totals are sums over all queues.
 type Totals struct {
-	Counts job.Counts
-	Queues int
-	Level  int
+	Counts  job.Counts
+	Queues  int
+	Level   int
+	Keys    uint64 // idempotency keys
+	Sweeps  int    // that are under way
+	Stopped bool   // by the switch
 }
 
 type cachedSpan struct {
@@ -129,22 +135,31 @@ type bounds struct {
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
 	// single job's read is cheap. Invariant: part of the level, since it decides which rows there are.
 	pageBytes int
-	// tickRows bounds the rows that one tick writes; see tick. Invariant: part of the level.
-	tickRows int
+	// shelfBlock is how many spans a block of a shelf has at most.
+	shelfBlock int
+	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many small spans.
+	// Invariant: part of the level.
+	commandRows, claimRows int
+	// sweepRows bounds the step of a sweep within a tick, so that claims behind it hardly wait. Invariant: part of the level.
+	sweepRows int
 }
 
 var standardBounds = bounds{
 	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
-	pageBytes: 64 << 10,
-	tickRows:  4000,
+	pageBytes:   64 << 10,
+	shelfBlock:  512,
+	commandRows: 4000, claimRows: 4000,
+	sweepRows: 1000,
 }
 
 var smallBounds = bounds{
 	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	pageBytes: 100,
-	tickRows:  30,
+	pageBytes:   100,
+	shelfBlock:  2,
+	commandRows: 30, claimRows: 100,
+	sweepRows: 20,
 }
 
 // Open opens the store in dir, or makes it.
@@ -250,6 +265,12 @@ func (s *Store) load(o Options) (err error) {
 			s.counts[status] += n
 		}
 	}
+	s.o.scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
+		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
+			s.running = append(s.running, w)
+		}
+		return true
+	})
 	s.timers = storedWindow(s.windows, string(timerTable), string(timerTable+1))
 	return nil
 }
@@ -327,7 +348,7 @@ func (s *Store) Totals() Totals { return *s.totals.Load() }
 func (s *Store) Available(clients, types []string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.queues.next(s.queues.choice(clients, types)) != nil
+	return !s.meta.stopped && s.queues.best(s.queues.heads, s.queues.choice(clients, types)) != nil
 }
 
 // QueueExists reports whether a queue was made, and how many there are.
@@ -347,7 +368,7 @@ type Readied struct {
 // goroutine's to call.
 func (s *Store) TakeReadied() (names []Readied) {
 	for _, q := range s.readied {
-		if !q.paused && q.counts[job.Pending] > 0 {
+		if !q.paused && !s.meta.stopped && q.counts[job.Pending] > 0 {
 			names = append(names, Readied{q.client, q.typ, q.counts[job.Pending]})
 		}
 	}
@@ -437,7 +458,8 @@ func (s *Store) publish() {
 		due, _, _, _, _ = splitTimerKey(key)
 	}
 	s.nextDue.Store(due)
-	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level})
+	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level,
+		Keys: s.meta.numKeys(), Sweeps: len(s.running), Stopped: s.meta.stopped})
 }
 
 func (s *Store) dropSpans() {
@@ -463,6 +485,9 @@ func (s *Store) trimCaches() {
 		for _, q := range s.queues.byID {
 			for _, l := range q.lanes {
 				l.window.shrink(s.bounds.minWindow)
+				if l.tail != nil {
+					l.tail.shrink(s.bounds.minWindow)
+				}
 			}
 		}
 		s.timers.shrink(s.bounds.minWindow)

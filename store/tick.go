@@ -5,7 +5,7 @@ import (
 )
 
 // tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick stops when those it moved and
-// the details it wrote come to bounds.tickRows, so that a hundred thousand leases that run out together do not hold up the claims
+// the details it wrote come to bounds.commandRows, so that a hundred thousand leases that run out together do not hold up the claims
 // and completions behind them. What is left is still due, and the next tick goes on there: the timer rows are the position, and
 // none other is kept.
 const tickSpanRows = 8
@@ -17,7 +17,8 @@ func (s *Store) tick(t job.Tick) {
 	if t.AsOf > 0 {
 		s.due = min(s.due, t.AsOf)
 	}
-	for budget := s.bounds.tickRows; budget > 0; {
+	sweeps := s.bounds.sweepRows
+	for budget := s.bounds.commandRows; budget > 0; {
 		key := s.timers.first(&s.o)
 		if key == "" {
 			return
@@ -38,6 +39,23 @@ func (s *Store) tick(t job.Tick) {
 		case purgeTimer:
 			batch, sp := s.batch(a), s.spanAt(a, line)
 			s.purge(batch, sp, sp.first, sp.last)
+			budget -= tickSpanRows
+		case expireTimer:
+			s.expireSpan(s.batch(a), s.spanAt(a, line))
+			budget -= tickSpanRows
+		case timeoutTimer:
+			n := s.timeOut(a, line)
+			budget -= tickSpanRows + n
+		case sweepTimer:
+			if sweeps <= 0 {
+				return // the rest is for the next tick
+			}
+			n := s.sweepOn(a, min(budget, sweeps))
+			sweeps -= n
+			budget -= n
+		case onceTimer:
+			s.forgetGeneration(uint32(a))
+			s.dropTimer(key)
 			budget -= tickSpanRows
 		case effectTimer:
 			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
@@ -74,7 +92,7 @@ func (s *Store) expire(seq uint64, budget int) (rows int) {
 		})
 	}
 	for i, r := range parts {
-		s.abandon(r)
+		s.abandon(r, abandoned, abandonedText)
 		rows += tickSpanRows + r.Lines() // a line has its history
 		if rows >= budget && i < len(parts)-1 {
 			return rows
@@ -113,34 +131,73 @@ func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 		s.o.set(key, o.encode())
 		return
 	}
-	s.abandon(Run{seq, line, line})
+	s.abandon(Run{seq, line, line}, abandoned, abandonedText)
+}
+
+// timeOut abandons active lines that have run too long, and returns their number. Where runners could not tell anything for a while, they
+// have the time of a lease to.
+func (s *Store) timeOut(seq uint64, last uint32) int {
+	b, sp := s.batch(seq), s.spanAt(seq, last)
+	g := b.group(last)
+	if grace := s.meta.graceAt + g.leaseMs; s.meta.graceAt > sp.updatedAt && grace > s.due {
+		next := sp.state
+		next.at = grace
+		s.move(b, sp, sp.first, sp.last, next, graced)
+		return 0
+	}
+	s.abandon(Run{seq, sp.first, sp.last}, timedOut, timedOutText)
+	return int(sp.last-sp.first) + 1
+}
+
+// expireSpan ends waiting lines that should have been started by now.
+func (s *Store) expireSpan(b *batch, sp span) {
+	g := b.group(sp.first)
+	s.move(b, sp, sp.first, sp.last, state{kept: sp.kept, status: job.Cancelled, why: job.Expired, updatedAt: s.now, at: s.now}, expired)
+	s.retire(b, g, sp.first, sp.last, job.Cancelled)
 }
 
 // abandonedText is the error that the history shows for a run that nobody ended.
 const abandonedText = "nobody tickled it within its lease"
 
+// timedOutText is that of a run that went on too long.
+const timedOutText = "it ran longer than its timeout_ms"
+
 // abandon takes active lines, which lie in one span, from their claim.
-func (s *Store) abandon(r Run) {
+func (s *Store) abandon(r Run, why reason, text string) {
 	b, sp := s.batch(r.Batch), s.spanAt(r.Batch, r.First)
 	g := b.group(r.First)
-	to := job.NextAbandoned(int(sp.attempts), g.maxAttempts)
-	next := state{status: to, class: back, attempts: sp.attempts, updatedAt: s.now}
+	to := job.NextAbandoned(int(sp.attempts), sp.maxAttemptsIn(g))
+	next := state{kept: sp.kept, status: to, class: back, attempts: sp.attempts, updatedAt: s.now}
 	if to.Terminal() {
-		next.at = s.now
+		next.at, next.why = s.now, job.Abandoned
 	}
-	s.remember(b, r.First, r.Last, sp.attempts, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: abandonedText, Why: job.Abandoned})
-	s.move(b, sp, r.First, r.Last, next, abandoned)
+	s.remember(b, r.First, r.Last, &sp.state, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: text, Why: job.Abandoned})
+	s.move(b, sp, r.First, r.Last, next, why)
 	s.retire(b, g, r.First, r.Last, to)
+	s.overtaken(b, r.First, r.Last, to)
 }
 
 // purge forgets terminal lines of sp: they become a hole in their batch. Pages go when all of their lines have gone, the batch
 // when all of its have.
 func (s *Store) purge(b *batch, sp span, first, last uint32) {
-	s.move(b, sp, first, last, state{status: job.Purged}, purged)
+	s.forgetJobs(b, sp, first, last, purged)
+}
+
+// forgetJobs makes lines of sp a hole in their batch, whatever they were.
+func (s *Store) forgetJobs(b *batch, sp span, first, last uint32, why reason) {
+	if b.unique {
+		s.dropKeys(b, first, last)
+	}
+	s.move(b, sp, first, last, state{status: job.Purged}, why)
 	if b.details {
 		s.dropDetails(b, first, last)
 	}
 	s.dropPages(b, first, last)
+	s.dropGone(b)
+}
+
+// dropGone forgets a batch of which nothing is left.
+func (s *Store) dropGone(b *batch) {
 	if b.counts[job.Purged] == int64(b.lines) {
 		for _, g := range b.groups { // each is one span by now, which nobody counts any more
 			s.o.del(lineKey(spanTable, b.seq, g.last))

@@ -1,18 +1,24 @@
 package store
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// window remembers the first live keys of a range, so that taking from its front does not walk over the tombstones of what was
-// taken before: an LSM tree keeps deleted keys until compaction, and a seek to the front of a queue would pass them all.
+// window remembers the first live keys of a range, or the last ones when it looks down from the end, so that taking from there does not
+// walk over the tombstones of what was taken before: an LSM tree keeps deleted keys until compaction, and a seek to the front of a queue
+// would pass them all.
 //
-// Invariant: keys holds, in order, every live key of the range that is below bound, or every live key when all is set.
+// Invariant: keys holds, in the order in which they are taken, every live key of the range that comes before bound, or every live key
+// when all is set.
 type window struct {
-	keys  []string
-	bound string
-	all   bool
-	to    string // the range ends before this key
-	size  int    // how many keys the next refill takes
-	of    *windows
+	keys     []string
+	bound    string
+	all      bool
+	down     bool
+	from, to string // the range; to is not in it
+	size     int    // how many keys the next refill takes
+	of       *windows
 }
 
 // windows is what all windows of a store share: their sizes, and a budget.
@@ -23,24 +29,37 @@ type windows struct {
 }
 
 // newWindow is for a range that holds no key yet.
-func newWindow(of *windows, to string) window {
-	return window{all: true, to: to, size: of.minWindow, of: of}
+func newWindow(of *windows, from, to string) window {
+	return window{all: true, from: from, to: to, size: of.minWindow, of: of}
 }
 
 // storedWindow is for a range of the database that has not been looked at: from … to (not included).
 func storedWindow(of *windows, from, to string) window {
-	return window{bound: from, to: to, size: of.minWindow, of: of}
+	return window{bound: from, from: from, to: to, size: of.minWindow, of: of}
 }
 
-// insert tells that key has come to life. It may be below everything else.
+// downWindow is storedWindow from the end of the range.
+func downWindow(of *windows, from, to string) window {
+	return window{bound: to, down: true, from: from, to: to, size: of.minWindow, of: of}
+}
+
+// compare orders keys as they are taken.
+func (w *window) compare(a, b string) int {
+	if w.down {
+		return strings.Compare(b, a)
+	}
+	return strings.Compare(a, b)
+}
+
+// insert tells that key has come to life. It may come before everything else.
 func (w *window) insert(key string) {
-	if !w.all && key >= w.bound {
+	if !w.all && w.compare(key, w.bound) >= 0 {
 		return
 	}
-	if n := len(w.keys); n > 0 && w.keys[n-1] < key {
+	if n := len(w.keys); n > 0 && w.compare(w.keys[n-1], key) < 0 {
 		w.keys = append(w.keys, key)
 	} else {
-		at, found := slices.BinarySearch(w.keys, key)
+		at, found := slices.BinarySearchFunc(w.keys, key, w.compare)
 		if found {
 			return
 		}
@@ -66,7 +85,7 @@ func (w *window) remove(key string) {
 	if len(w.keys) > 0 && w.keys[0] == key {
 		w.keys = w.keys[1:]
 		w.of.keys--
-	} else if at, found := slices.BinarySearch(w.keys, key); found {
+	} else if at, found := slices.BinarySearchFunc(w.keys, key, w.compare); found {
 		w.keys = slices.Delete(w.keys, at, at+1)
 		w.of.keys--
 	}
@@ -86,14 +105,23 @@ func (w *window) first(o *overlay) string {
 func (w *window) refill(o *overlay) {
 	w.keys = make([]string, 0, w.size+1)
 	w.all = true
-	o.scan(w.bound, w.to, func(key string, _ []byte) bool {
+	take := func(key string, _ []byte) bool {
 		if len(w.keys) == w.size {
 			w.bound, w.all = key, false
 			return false
 		}
 		w.keys = append(w.keys, key)
 		return true
-	})
+	}
+	if w.down { // bound is the end of the range, or a key that belongs to what is not known
+		to := w.bound
+		if to != w.to {
+			to += "\x00"
+		}
+		o.scanDown(w.from, to, take)
+	} else {
+		o.scan(w.bound, w.to, take)
+	}
 	w.of.keys += len(w.keys)
 	w.size = min(2*w.size, w.of.maxWindow)
 }

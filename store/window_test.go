@@ -14,7 +14,11 @@ func TestWindowIsASortedSet(t *testing.T) {
 		s := mustOpen(t, Options{})
 		o := &s.o
 		size := &windows{bounds: &bounds{minWindow: 1 + random.IntN(2), maxWindow: 2 + random.IntN(8)}}
-		w := newWindow(size, "U")
+		down := seed%2 == 0
+		w := newWindow(size, "T", "U")
+		if down {
+			w = downWindow(size, "T", "U")
+		}
 		var model []string
 		has := func(key string) (int, bool) { return slices.BinarySearch(model, key) }
 		for range 600 {
@@ -30,19 +34,27 @@ func TestWindowIsASortedSet(t *testing.T) {
 				w.remove(key)
 				model = slices.Delete(model, at, at+1)
 			case n < 9 && len(model) > 0: // as a claim takes from the front
-				key = model[0]
+				front := 0
+				if down {
+					front = len(model) - 1
+				}
+				key = model[front]
 				o.del(key)
 				w.remove(key)
-				model = model[1:]
+				model = slices.Delete(model, front, front+1)
 			case n == 9 && random.IntN(20) == 0: // as after a restart
 				size.keys = 0
-				w = storedWindow(size, "T", "U")
+				if w = storedWindow(size, "T", "U"); down {
+					w = downWindow(size, "T", "U")
+				}
 			case n == 9 && random.IntN(5) == 0: // as when all windows hold too much
 				w.shrink(size.minWindow)
 			}
 			want := ""
 			if len(model) > 0 {
-				want = model[0]
+				if want = model[0]; down {
+					want = model[len(model)-1]
+				}
 			}
 			if got := w.first(o); got != want {
 				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, want)
@@ -50,12 +62,20 @@ func TestWindowIsASortedSet(t *testing.T) {
 			if len(w.keys) > size.maxWindow || len(w.keys) != size.keys {
 				t.Fatalf("seed %d: the window holds %d keys of %d, and counts %d", seed, len(w.keys), size.maxWindow, size.keys)
 			}
-			// Invariant: keys holds, in order, every live key below bound, or every live key when all is set.
-			upto := len(model)
-			if !w.all {
-				upto, _ = has(w.bound)
+			// Invariant: keys holds, in order, every live key before bound, or every live key when all is set.
+			known := model
+			if at, there := has(w.bound); !w.all && down {
+				if there {
+					at++
+				}
+				known = model[at:]
+			} else if !w.all {
+				known = model[:at]
 			}
-			if !slices.Equal(w.keys, model[:upto]) {
+			if known = slices.Clone(known); down {
+				slices.Reverse(known)
+			}
+			if !slices.Equal(w.keys, known) {
 				t.Fatalf("seed %d: keys %q below %q (all %v), the set has %q", seed, w.keys, w.bound, w.all, model)
 			}
 		}

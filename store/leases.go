@@ -99,7 +99,7 @@ func (s *Store) openClaim(c *claim) {
 	s.claims[c.seq] = c
 	s.hold(c.runner, 1, 0)
 	s.o.set(seqKey(claimTable, c.seq), c.encode())
-	s.o.set(holdKey(c.runner, c.seq), nil)
+	s.o.set(holdKey(holdTable, c.runner, c.seq), nil)
 	s.retime(c, c.tickledAt+c.leaseMs)
 	s.touch(&c.dirty, c)
 }
@@ -201,13 +201,14 @@ func (s *Store) settle() {
 		if c.held == 0 && !c.closed {
 			c.closed = true
 			s.retime(c, 0)
-			s.o.del(holdKey(c.runner, c.seq))
+			s.o.del(holdKey(holdTable, c.runner, c.seq))
 			if r := s.hold(c.runner, -1, 0); r.claims == 0 {
 				s.o.del(runnerKey(runnerTable, r.name))
 				delete(s.runners, r.name)
 			}
 		}
 		if c.refs == 0 {
+			s.unnotice(c)
 			s.o.del(seqKey(claimTable, c.seq))
 			s.o.del(seqKey(leaseTable, c.seq))
 			delete(s.claims, c.seq)

@@ -1,0 +1,281 @@
+package store
+
+import (
+	"math"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// claiming is a claim while its jobs are being picked.
+type claiming struct {
+	s      *Store
+	cmd    *job.Claim
+	c      *claim
+	result *Claimed
+	choice choice
+	left   int // jobs
+	room   payloadRoom
+	begun  bool
+	rows   int // what the overlay's count of writes may reach before it ends
+}
+
+func (s *Store) applyClaim(cmd job.Claim) *Claimed {
+	if cmd.Once.Given() {
+		if done, ok := s.findOnce(&s.o, &cmd.Once, s.now); ok {
+			return s.claimedBefore(s.findClaim(done.seq), done, &cmd.Once)
+		}
+	}
+	if s.meta.stopped {
+		return &Claimed{}
+	}
+	c := &claim{seq: s.seq, at: s.now, runner: cmd.Runner}
+	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
+	s.claims[c.seq] = c
+	t := claiming{
+		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: job.NewID(c.at, c.seq, 0), runner: c.runner},
+		choice: s.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
+		rows: s.o.writes + s.bounds.claimRows,
+	}
+	s.queues.serve(cmd.Strategy, &s.o)
+	switch cmd.Strategy {
+	case job.Oldest:
+		for t.takeHead(s.queues.best(s.queues.heads, t.choice), math.MaxInt) {
+		}
+	case job.Newest:
+		for t.takeTail(s.queues.best(s.queues.tails, t.choice)) {
+		}
+	case job.Random:
+		t.drawAll()
+	case job.Fair:
+		t.serveInTurn()
+	}
+	if len(c.runs) == 0 {
+		delete(s.claims, c.seq)
+		return &Claimed{}
+	}
+	s.openClaim(c)
+	t.result.LeaseMs, t.result.Runs = c.leaseMs, c.runs
+	if cmd.Once.Given() {
+		s.rememberOnce(&cmd.Once, &done{seq: s.seq, at: s.now})
+	}
+	return t.result
+}
+
+// takeHead takes up to n jobs from the head of a queue, and reports whether the claim may go on. Nil is an empty choice.
+func (t *claiming) takeHead(q *queue, n int) bool {
+	if q == nil {
+		return false
+	}
+	_, _, _, seq, last := splitReadyKey(q.head)
+	sp := t.s.spanAt(seq, last)
+	return t.take(q, seq, sp, sp.first, n, false)
+}
+
+// takeTail takes jobs from the end of a queue.
+func (t *claiming) takeTail(q *queue) bool {
+	if q == nil {
+		return false
+	}
+	_, _, _, seq, last := splitReadyKey(q.tail)
+	sp := t.s.spanAt(seq, last)
+	first := sp.first
+	if n := uint32(t.left); sp.last-sp.first >= n {
+		first = sp.last - n + 1
+	}
+	return t.take(q, seq, sp, first, math.MaxInt, true)
+}
+
+// drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws again.
+func (t *claiming) drawAll() {
+	s := t.s
+	for draw := uint64(0); ; draw++ {
+		q, l, place := s.queues.decks.draw(t.choice, mix(s.seed, s.seq, draw, math.MaxUint32))
+		if q == nil {
+			return
+		}
+		for l.pending > 0 {
+			if place >= l.pending {
+				place = 0
+			}
+			seq, last, before := s.locate(l, place)
+			sp := s.spanAt(seq, last)
+			if !t.take(q, seq, sp, sp.first+uint32(before), math.MaxInt, false) {
+				return
+			}
+		}
+	}
+}
+
+// serveInTurn gives each client with jobs of the highest priority its turn, beginning after the one that was served last. Whole rounds
+// are taken at once: who gets ten turns gets ten jobs, which touches fewer spans than one job ten times.
+func (t *claiming) serveInTurn() {
+	s := t.s
+	for t.left > 0 {
+		first := s.queues.best(s.queues.heads, t.choice)
+		if first == nil {
+			return
+		}
+		priority := priorityOfRank(first.rank)
+		clients := s.queues.inTurn(t.choice, priority, s.meta.served, t.left)
+		turns := t.left / len(clients)
+		for _, client := range clients {
+			s.meta.served = client
+			own := s.queues.choice([]string{client}, t.choice.types)
+			for want := turns; want > 0; {
+				q := s.queues.best(s.queues.heads, own)
+				if q == nil || priorityOfRank(q.rank) != priority {
+					break
+				}
+				had := t.left
+				if !t.takeHead(q, want) {
+					return
+				}
+				want -= had - t.left
+			}
+		}
+	}
+}
+
+// inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it.
+func (qs *queues) inTurn(c choice, priority, last string, n int) (clients []string) {
+	sets := []*queueSet{qs.turns.all}
+	switch {
+	case len(c.clients) > 0: // few, and by name
+		names := slices.Clone(c.clients)
+		slices.Sort(names)
+		names = slices.Compact(names)
+		at, found := slices.BinarySearch(names, last)
+		if found {
+			at++
+		}
+		for _, name := range append(names[at:len(names):len(names)], names[:at]...) {
+			q := qs.best(qs.heads, qs.choice([]string{name}, c.types))
+			if q != nil && priorityOfRank(q.rank) == priority && len(clients) < n {
+				clients = append(clients, name)
+			}
+		}
+		return clients
+	case len(c.types) > 0:
+		sets = sets[:0]
+		for _, typ := range c.types {
+			if set := qs.turns.byType[typ]; set != nil {
+				sets = append(sets, set)
+			}
+		}
+	}
+	next := func(after string) (client string, ok bool) {
+		from := &queue{rank: priority, client: after, typ: "\xff"} // no type is greater
+		for _, set := range sets {
+			set.Ascend(from, func(q *queue) bool {
+				if priorityOfRank(q.rank) == priority && (!ok || q.client < client) {
+					client, ok = q.client, true
+				}
+				return false
+			})
+		}
+		return client, ok
+	}
+	for client, ok := next(last); ok && len(clients) < n; client, ok = next(client) {
+		clients = append(clients, client)
+	}
+	for client, ok := next(""); ok && client <= last && len(clients) < n; client, ok = next(client) {
+		clients = append(clients, client)
+	}
+	return clients
+}
+
+// take hands out lines of the pending span sp of a batch, from first on, or as many as fit before its end when they are taken from there.
+// It takes n at most, and reports whether the claim may go on. Lines that should have been started by now end instead.
+func (t *claiming) take(q *queue, seq uint64, sp span, first uint32, n int, fromEnd bool) (more bool) {
+	s, c := t.s, t.c
+	if t.begun && s.o.writes >= t.rows {
+		return false
+	}
+	t.begun = true
+	b := s.batch(seq)
+	g := b.group(first)
+	if expires(g, &sp.state) && g.expiresAt <= s.now {
+		s.expireSpan(b, sp)
+		s.queues.place(q, &s.o)
+		return true
+	}
+	if c.leaseMs == 0 {
+		c.leaseMs = g.leaseMs
+	} else if t.cmd.LeaseMs == 0 && c.leaseMs != g.leaseMs {
+		return false // a claim has one lease
+	}
+	n = min(n, t.left, int(sp.last-first)+1)
+	fit := t.room.take(s, b, first, n, len(c.runs) == 0, fromEnd)
+	if fit == 0 {
+		return false
+	}
+	if fromEnd {
+		first = sp.last - uint32(fit) + 1
+	}
+	end := first + uint32(fit) - 1
+	next := state{kept: sp.kept, status: job.Active, attempts: sp.attempts + 1, claim: c.seq, updatedAt: s.now}
+	if g.timeoutMs > 0 {
+		next.at = s.now + g.timeoutMs
+	}
+	t.result.handouts = append(t.result.handouts, handout{b, span{first, end, next}, q.client, q.typ, b.details})
+	s.move(b, sp, first, end, next, claimed)
+	if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == seq && c.runs[prev].Last+1 == first {
+		c.runs[prev].Last = end
+	} else {
+		c.runs = append(c.runs, Run{seq, first, end})
+	}
+	t.left -= fit
+	s.queues.place(q, &s.o) // its head is another now
+	return t.left > 0
+}
+
+// payloadRoom counts the payload bytes of a claim against its limit. As long as even the longest payloads would fit nothing is
+// looked up; then what has been taken is measured once, and all that follows.
+type payloadRoom struct {
+	limit int64
+	bound int64 // no more than this has been taken
+	taken []Run // while bound is all that is known
+	exact bool
+}
+
+// take returns how many of n lines, from first on or from the last of them back, still fit. One line always does when it is the first of
+// all.
+func (p *payloadRoom) take(s *Store, b *batch, first uint32, n int, one, fromEnd bool) int {
+	last := first + uint32(n) - 1
+	if !p.exact {
+		if bound := p.bound + int64(n)*int64(b.longest); bound <= p.limit {
+			p.bound = bound
+			p.taken = append(p.taken, Run{b.seq, first, last})
+			return n
+		}
+		p.exact, p.bound = true, 0
+		for _, r := range p.taken {
+			eachPayload(&s.o, s.batch(r.Batch), r.First, r.Last, func(_ uint32, payload []byte) bool {
+				p.bound += int64(len(payload))
+				return true
+			})
+		}
+	}
+	fit := 0
+	fits := func(size int64) bool {
+		if p.bound+size <= p.limit || one && fit == 0 {
+			p.bound += size
+			fit++
+			return true
+		}
+		return false
+	}
+	if !fromEnd {
+		eachPayload(&s.o, b, first, last, func(_ uint32, payload []byte) bool { return fits(int64(len(payload))) })
+		return fit
+	}
+	sizes := make([]int64, 0, n)
+	eachPayload(&s.o, b, first, last, func(_ uint32, payload []byte) bool {
+		sizes = append(sizes, int64(len(payload)))
+		return true
+	})
+	for i := n - 1; i >= 0 && fits(sizes[i]); i-- {
+	}
+	return fit
+}
