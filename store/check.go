@@ -17,6 +17,7 @@ import (
 //   - the counters of batches, queues and lanes equal recounts;
 //   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
 //     too late, and only leases of held lines exist;
+//   - unique keys are held by those who have them, idempotency keys are counted, and each sweep has its timer;
 //   - payload pages tile what is not purged, and details belong to lines that are not.
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
@@ -117,12 +118,15 @@ func (c *checker) run() {
 	c.orphans()
 	c.leases()
 	c.names()
+	c.uniques()
+	c.onces()
+	c.sweeps()
 	c.table(timerTable, func(key string, _ []byte) {
 		if _, kind, _, _, _ := splitTimerKey(key); kind == effectTimer {
 			c.rows[timerTable]++
 		}
 	})
-	for _, table := range []byte{listTable, readyTable, timerTable, holdTable} {
+	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {
@@ -260,7 +264,7 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	q := c.queue(g.queue)
 	q.counts[sp.status] += n
 	if sp.status == job.Pending {
-		q.lanes[[2]uint32{g.priority, uint32(sp.class)}] += n
+		q.lanes[[2]uint32{sp.priorityIn(g), uint32(sp.class)}] += n
 	}
 	for _, key := range c.indexes(b, g, sp) {
 		c.must(key)
@@ -277,8 +281,8 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	if sp.status == job.Purged && sp.state != (state{status: job.Purged}) {
 		c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.state)
 	}
-	if int(sp.attempts) > g.maxAttempts {
-		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.attempts, g.maxAttempts)
+	if most := sp.maxAttemptsIn(g); int(sp.attempts) > most {
+		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.attempts, most)
 	}
 }
 
@@ -466,6 +470,9 @@ func (c *checker) claimed(cl *claim, held map[string]*runner) {
 	}
 	if handedOut != want.refs {
 		c.problem("claim %d is named by %d lines, and handed out %d of them", cl.seq, want.refs, handedOut)
+	}
+	if cl.cancelledAt != 0 {
+		c.must(holdKey(noticeTable, cl.runner, cl.seq))
 	}
 	if cl.timerAt != 0 {
 		c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))

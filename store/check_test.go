@@ -83,7 +83,7 @@ func plainClaim(runner string, n int) job.Claim {
 
 // richStore has rows of every table and kind.
 func richStore(t testing.TB) *Store {
-	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, commandRows: 400, claimRows: 400, shelfBlock: 3, sweepRows: 60}})
+	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, commandRows: 60, claimRows: 400, shelfBlock: 3, sweepRows: 60}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)
@@ -105,6 +105,23 @@ func richStore(t testing.TB) *Store {
 		{ID: jobID(0, 1, 4), Code: job.Fail, ExitCode: 400, DelayMs: -1, Error: "bad"},
 	}})
 	mustApply(t, s, 8, 1060, job.Tickle{IDs: []job.ID{jobID(0, 1, 5)}, Step: "half way", Progress: 500_000})
+	keyed := plainCreate("a", "x", 3, 9)
+	keyed.Groups[0].ExpiresAt, keyed.Groups[0].TimeoutMs = startAt+90_000, 5000
+	keyed.Unique = []job.UniqueKey{{Line: 1, Key: "k"}, {Line: 2, Key: "k"}}
+	keyed.Once = job.Once{Scope: "create a", Key: "1"}
+	mustApply(t, s, 9, 1070, keyed)
+	timed := plainClaim("r3", 10)
+	timed.Once = job.Once{Scope: "claim r3", Key: "1"}
+	mustApply(t, s, 10, 1080, timed)
+	mustApply(t, s, 11, 1090, job.Move{Op: job.Cancel, Job: jobID(1070, 9, 0)})
+	for seq := range uint64(12) {
+		mustApply(t, s, 12+seq, 1100, plainCreate("c", "z", 1, 3))
+	}
+	mustApply(t, s, 24, 1110, job.Move{Op: job.Cancel, Client: "c", Type: "z"})
+	another := plainCreate("a", "x", 2, 9)
+	another.Groups[0].ExpiresAt = startAt + 90_000
+	another.Unique = []job.UniqueKey{{Line: 1, Key: "k2"}}
+	mustApply(t, s, 25, 1120, another)
 	mustCommit(t, s)
 	have := map[string]bool{}
 	for _, row := range dump(s) {
@@ -117,7 +134,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T5 C c O W w E") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T5 T6 T7 T8 T9 C c O W w E U K I x Y") {
 		// Progress and results of purged lines are gone; a result is made below when there is none.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
@@ -290,8 +307,8 @@ func TestCheckNames(t *testing.T) {
 		{"detail of purged line", "line 0 has details", storedRow{detailKey(1, 0, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"detail of no line", "line 12 has details", storedRow{detailKey(1, 12, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"detail of unknown kind", "unknown kind 9", storedRow{detailKey(1, 5, 9), nil}, false},
-		{"detail of no batch", "belongs to no batch", storedRow{detailKey(9, 0, progressDetail), encodeProgress(3, "", 0)}, false},
-		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 9, 0), active.value}, false},
+		{"detail of no batch", "belongs to no batch", storedRow{detailKey(99, 0, progressDetail), encodeProgress(3, "", 0)}, false},
+		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
 		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&lease{}).encode()}, false},
 		{"claim row gone", "is named by lines and has no row", claimRow, true},
@@ -308,7 +325,7 @@ func TestCheckNames(t *testing.T) {
 		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
 		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
 		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
-		{"next queue", "the next number is", storedRow{metaKey, (&meta{version: formatVersion, cursor: 8, nextQueue: 9}).encode()}, false},
+		{"next queue", "the next number is", storedRow{metaKey, (&meta{version: formatVersion, cursor: 25, nextQueue: 9}).encode()}, false},
 		{"no table", "is of no table", storedRow{"Z", nil}, false},
 		{"batch", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), []byte{1, 2}}, false},
 		{"batch lines", "are not those of its", storedRow{seqKey(batchTable, 1), func() []byte {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
@@ -154,10 +155,7 @@ func (d *decks) hands(c choice) (hands []hand) {
 	default:
 		pairs := slices.Clone(c.pairs)
 		slices.SortFunc(pairs, func(a, b *queue) int {
-			if lessName(a, b) {
-				return -1
-			}
-			return int(a.id) - int(b.id) // equal only to itself
+			return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.typ, b.typ))
 		})
 		for _, q := range slices.Compact(pairs) {
 			hands = append(hands, hand{queue: q})

@@ -20,6 +20,34 @@ type model struct {
 	queues  map[queueName]*modelQueue
 	claims  map[job.ID]*modelClaim
 	runners map[string]*modelRunner
+	order   []*modelQueue // as they were made
+	keys    map[queueName]map[string]*modelJob
+	once    map[[2]string]modelOnce
+	sweeps  []*modelSweep
+	served  string
+	stopped bool
+}
+
+// modelOnce is what was done under an idempotency key.
+type modelOnce struct {
+	digest job.Digest
+	at     int64
+	made   *Made
+	claim  *modelClaim
+}
+
+// modelSweep is a sweep that is under way, or was.
+type modelSweep struct {
+	id    job.ID
+	move  job.Move
+	moved int64
+	ended bool // the store has it no longer under way
+}
+
+// event is what a command did to a job beside what it was asked for, or of what it was asked for: a share that is no promise.
+type event struct {
+	id  job.ID
+	why reason
 }
 
 type modelBatch struct {
@@ -39,9 +67,10 @@ type modelJob struct {
 	id      job.ID
 	batch   *modelBatch
 	queue   *modelQueue
-	group   int // number in its batch
-	attr    job.Group
+	group   int       // number in its batch
+	attr    job.Group // with what patches made of it
 	payload []byte
+	key     string
 
 	status   job.Status
 	cameBack bool
@@ -55,6 +84,10 @@ type modelJob struct {
 	claim    *modelClaim // that holds it or ended its last run
 	tickle   modelTickle // of an active job
 	history  []job.Attempt
+	redrives int
+	why      job.Why
+	timeout  int64  // of an active job; 0: none
+	asked    uint64 // the seq of the last redrive, run or patch of this very job
 
 	result        job.Result
 	resultClaim   *modelClaim
@@ -70,10 +103,11 @@ type modelTickle struct {
 }
 
 type modelClaim struct {
-	id     job.ID
-	runner string
-	lease  int64
-	handed []*modelJob
+	id          job.ID
+	runner      string
+	lease       int64
+	handed      []*modelJob
+	cancelledAt int64 // when something of it was cancelled; 0: never, or told for long enough
 }
 
 // modelRunner is what a runner told of all that it holds. It is forgotten when it holds nothing.
@@ -86,16 +120,18 @@ type modelRunner struct {
 
 func newModel(seed uint64) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}}
+		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]modelOnce{}}
 }
 
-// apply carries out one command. A tick does, of all that is due, what did says; the rest is left to the next.
-func (m *model) apply(seq uint64, at int64, cmd job.Command, did func(*modelJob) bool) Result {
+// apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is everything.
+func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.forgetRunners()
 	switch cmd := cmd.(type) {
 	case *job.Create:
-		m.create(cmd)
+		if made := m.create(cmd); made != nil {
+			return made
+		}
 	case job.Claim:
 		return m.applyClaim(cmd)
 	case job.Tickle:
@@ -110,15 +146,41 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, did func(*modelJob)
 		q.readied = q.readied || q.paused && !cmd.Paused
 		q.paused = cmd.Paused
 		return &Paused{}
+	case job.Switch:
+		for _, q := range m.queues {
+			q.readied = q.readied || m.stopped && !cmd.Stopped
+		}
+		m.stopped = cmd.Stopped
+		return &Switched{Stopped: cmd.Stopped}
+	case job.Move:
+		if cmd.Job.IsZero() {
+			return m.startSweep(cmd, events)
+		}
+		return m.moveOne(cmd)
+	case job.Patch:
+		return m.patch(cmd)
 	case job.Tick:
-		m.tick(did)
+		m.tick(events)
 	case job.Grace:
 		m.graceAt = m.at
 	}
 	return nil
 }
 
-func (m *model) create(c *job.Create) {
+func (m *model) create(c *job.Create) *Made {
+	if o, ok := m.doneOnce(&c.Once); ok {
+		if o.digest != c.Once.Digest {
+			return &Made{Refusal: job.KeyReused}
+		}
+		again := *o.made
+		again.Replayed, again.Group.Lines = true, 0
+		return &again
+	}
+	made := &Made{Batch: job.NewID(m.at, m.seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
+	unique := map[int]string{}
+	for _, u := range c.Unique {
+		unique[u.Line] = u.Key
+	}
 	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), at: m.at}
 	m.batches = append(m.batches, b)
 	body := c.Payloads
@@ -126,6 +188,8 @@ func (m *model) create(c *job.Create) {
 		name := queueName{g.Client, g.Type}
 		if m.queues[name] == nil {
 			m.queues[name] = &modelQueue{name: name, createdAt: m.at}
+			m.order = append(m.order, m.queues[name])
+			m.keys[name] = map[string]*modelJob{}
 		}
 		for range g.Lines {
 			j := &modelJob{id: b.id.WithLine(len(b.lines)), batch: b, queue: m.queues[name], group: i, attr: g, progress: -1}
@@ -135,6 +199,14 @@ func (m *model) create(c *job.Create) {
 			}
 			b.lines = append(b.lines, j)
 			m.jobs[j.id] = j
+			if key := unique[j.id.Line()]; key != "" {
+				if holder := m.keys[name][key]; holder.unfinished() {
+					j.status = job.Purged
+					made.Existing = append(made.Existing, Existing{j.id.Line(), holder.id})
+					continue
+				}
+				j.key, m.keys[name][key] = key, j
+			}
 			if g.RunAt > m.at {
 				j.status, j.runAt, j.movedAt = job.Deferred, g.RunAt, m.at
 			} else {
@@ -142,11 +214,27 @@ func (m *model) create(c *job.Create) {
 			}
 		}
 	}
+	m.dropGone(b)
+	if c.Once.Given() {
+		m.once[[2]string{c.Once.Scope, c.Once.Key}] = modelOnce{digest: c.Once.Digest, at: m.at, made: made}
+	} else if len(c.Unique) == 0 {
+		return nil
+	}
+	return made
+}
+
+func (m *model) doneOnce(o *job.Once) (done modelOnce, ok bool) {
+	done, ok = m.once[[2]string{o.Scope, o.Key}]
+	return done, ok && o.Given() && done.at+job.KeyLifeMs > m.at
+}
+
+func (j *modelJob) unfinished() bool {
+	return j != nil && (j.status.Waits() || j.status == job.Active)
 }
 
 // makePending puts a job in line: a fresh one behind all that became pending before.
 func (m *model) makePending(j *modelJob) {
-	j.status, j.movedAt, j.order = job.Pending, m.at, m.seq
+	j.status, j.movedAt, j.order, j.runAt = job.Pending, m.at, m.seq, 0
 	j.queue.readied = true
 }
 
@@ -173,41 +261,6 @@ func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
 		return cmp.Compare(a.order, b.order)
 	})
 	return line
-}
-
-func (m *model) applyClaim(cmd job.Claim) Result {
-	c := &modelClaim{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, lease: cmd.LeaseMs}
-	bytes := int64(0)
-	for _, j := range m.line(cmd.Clients, cmd.Types, false) {
-		if c.lease == 0 {
-			c.lease = j.attr.LeaseMs
-		}
-		bytes += int64(len(j.payload))
-		if len(c.handed) == cmd.Max || len(c.handed) > 0 && (bytes > cmd.MaxBytes || cmd.LeaseMs == 0 && j.attr.LeaseMs != c.lease) {
-			break
-		}
-		c.handed = append(c.handed, j)
-	}
-	if len(c.handed) == 0 {
-		return &Claimed{}
-	}
-	m.claims[c.id] = c
-	if m.runners[c.runner] == nil {
-		m.runners[c.runner] = &modelRunner{}
-	}
-	result := &Claimed{Claim: c.id, LeaseMs: c.lease}
-	for _, j := range c.handed {
-		j.status, j.claim, j.movedAt, j.code, j.exitCode = job.Active, c, m.at, job.NoCode, 0
-		j.attempts++
-		j.tickle = modelTickle{m.seq, m.at, c.lease}
-		run := Run{j.batch.id.Seq(), uint32(j.id.Line()), uint32(j.id.Line())}
-		if last := len(result.Runs) - 1; last >= 0 && result.Runs[last].Batch == run.Batch && result.Runs[last].Last+1 == run.First {
-			result.Runs[last].Last++
-		} else {
-			result.Runs = append(result.Runs, run)
-		}
-	}
-	return result
 }
 
 func (c *modelClaim) holds(j *modelJob) bool { return j.status == job.Active && j.claim == c }
@@ -239,7 +292,11 @@ func (m *model) find(id job.ID) *modelJob {
 
 func (m *model) admit(j *modelJob, claim job.ID, runner string) job.Refusal {
 	switch {
-	case !claim.IsZero() && (m.known(claim) == nil || !m.known(claim).holds(j)):
+	case !claim.IsZero() && (m.known(claim) == nil || j.claim != m.known(claim)):
+		return job.ClaimLost
+	case j.status == job.Cancelled:
+		return job.WasCancelled
+	case !claim.IsZero() && j.status != job.Active:
 		return job.ClaimLost
 	case j.status != job.Active:
 		return job.NotActive
@@ -268,10 +325,17 @@ func (m *model) applyTickle(t job.Tickle) Result {
 				result.Held++
 			} else if j.claim != c && j.status != job.Purged {
 				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.ClaimLost})
+			} else if j.status == job.Cancelled {
+				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
 			}
 		}
 		if result.Held == 0 {
 			result.Refusal = job.ClaimLost
+			for _, l := range result.Lost {
+				if l.Refusal == job.WasCancelled {
+					result.Refusal = job.WasCancelled
+				}
+			}
 		}
 		return result
 	}
@@ -281,8 +345,9 @@ func (m *model) applyTickle(t job.Tickle) Result {
 			held += len(c.held())
 		}
 	}
+	lost := m.notices(t.Runner)
 	if held == 0 {
-		return &Tickled{Refusal: job.ClaimLost}
+		return &Tickled{Refusal: job.ClaimLost, Lost: lost}
 	}
 	r := m.runners[t.Runner]
 	r.at = m.at
@@ -291,7 +356,30 @@ func (m *model) applyTickle(t job.Tickle) Result {
 	} else {
 		r.until, r.untilSeq = max(r.until, m.at+t.LeaseMs), m.seq
 	}
-	return &Tickled{Held: held}
+	return &Tickled{Held: held, Lost: lost}
+}
+
+// notices tells a runner what of its claims was cancelled lately.
+func (m *model) notices(runner string) (lost []JobResult) {
+	var claims []*modelClaim
+	for id, c := range m.claims {
+		if c.runner == runner && m.known(id) != nil && c.cancelledAt != 0 {
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.id.Seq(), b.id.Seq()) })
+	for _, c := range claims {
+		if c.cancelledAt+noticeMs < m.at {
+			c.cancelledAt = 0
+			continue
+		}
+		for _, j := range c.handed {
+			if j.claim == c && j.status == job.Cancelled {
+				lost = append(lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
+			}
+		}
+	}
+	return lost
 }
 
 func (m *model) tickleJobs(t job.Tickle) Result {
@@ -343,6 +431,9 @@ func (m *model) deadline(j *modelJob) int64 {
 	if r.untilSeq > j.tickle.seq {
 		at = max(at, r.until)
 	}
+	if j.timeout != 0 {
+		at = min(at, j.timeout)
+	}
 	return at
 }
 
@@ -380,6 +471,10 @@ func (m *model) complete(cmd job.Complete) Result {
 		result.Refusal = job.RunnerDiffers
 		return result
 	}
+	cancelled := false
+	for _, j := range c.handed {
+		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
+	}
 	// One jitter goes to a stretch of neighbours that are alike.
 	for i := 0; i < len(c.handed); i++ {
 		j := c.handed[i]
@@ -397,14 +492,17 @@ func (m *model) complete(cmd job.Complete) Result {
 		}
 	}
 	if result.All == 0 && len(cmd.Outcomes) == 0 {
-		result.Refusal = job.ClaimLost
+		if result.Refusal = job.ClaimLost; cancelled {
+			result.Refusal = job.WasCancelled
+		}
 	}
 	return result
 }
 
 // neighbours reports whether b, which is active under the same claim as a, follows it in the same span.
 func neighbours(a, b *modelJob) bool {
-	return a.batch == b.batch && a.group == b.group && a.id.Line()+1 == b.id.Line() && a.attempts == b.attempts
+	return a.batch == b.batch && a.group == b.group && a.id.Line()+1 == b.id.Line() && a.attempts == b.attempts &&
+		a.attr.Priority == b.attr.Priority && a.attr.MaxAttempts == b.attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
 }
 
 func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
@@ -433,6 +531,9 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 // shown is the status that an outcome led to: of a job that is not kept, the one it had when it went.
 func (j *modelJob) shown() job.Status {
 	if j.status == job.Purged {
+		if j.code == job.NoCode {
+			return job.Cancelled
+		}
 		if j.code == job.OK {
 			return job.Completed
 		}
@@ -442,7 +543,9 @@ func (j *modelJob) shown() job.Status {
 }
 
 func (m *model) end(jobs []*modelJob, o *job.Outcome) {
+	defer m.overtake(jobs)
 	for _, j := range jobs {
+		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget {
 			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Told})
@@ -452,15 +555,15 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		}
 		switch {
 		case o.Code == job.OK:
-			m.terminal(j, job.Completed)
+			m.terminal(j, job.Completed, job.Told)
 		case o.Code == job.Fail:
-			m.terminal(j, job.Failed)
+			m.terminal(j, job.Failed, job.Told)
 		case o.Code == job.Unget:
 			j.attempts--
 			j.cameBack = true
 			m.makePending(j)
 		case j.attempts >= j.attr.MaxAttempts:
-			m.terminal(j, job.Failed)
+			m.terminal(j, job.Failed, job.Told)
 		default:
 			delay := o.DelayMs
 			if delay < 0 {
@@ -484,8 +587,8 @@ func (m *model) remember(j *modelJob, a job.Attempt) {
 	}
 }
 
-func (m *model) terminal(j *modelJob, to job.Status) {
-	j.status, j.endedAt = to, m.at
+func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
+	j.status, j.endedAt, j.movedAt, j.why, j.timeout, j.runAt = to, m.at, m.at, why, 0, 0
 	if j.attr.RetentionMs == 0 {
 		m.purge(j)
 	}
@@ -494,19 +597,35 @@ func (m *model) terminal(j *modelJob, to job.Status) {
 // purge forgets a job, and a batch when all of its jobs are gone.
 func (m *model) purge(j *modelJob) {
 	j.status, j.claim = job.Purged, nil
-	if !slices.ContainsFunc(j.batch.lines, func(j *modelJob) bool { return j.status != job.Purged }) {
-		m.batches = slices.DeleteFunc(m.batches, func(b *modelBatch) bool { return b == j.batch })
-		for _, j := range j.batch.lines {
+	m.dropGone(j.batch)
+}
+
+func (m *model) dropGone(b *modelBatch) {
+	if !slices.ContainsFunc(b.lines, func(j *modelJob) bool { return j.status != job.Purged }) {
+		m.batches = slices.DeleteFunc(m.batches, func(other *modelBatch) bool { return b == other })
+		for _, j := range b.lines {
 			delete(m.jobs, j.id)
 		}
 	}
 }
 
+// expiry returns by when a job must have been started; 0: it need not.
+func (j *modelJob) expiry() int64 {
+	if j.status.Waits() && j.attempts == 0 && j.redrives == 0 {
+		return j.attr.ExpiresAt
+	}
+	return 0
+}
+
 // due returns when time will do something to j; 0 for never.
 func (m *model) due(j *modelJob) int64 {
 	switch {
+	case j.status == job.Deferred && j.expiry() != 0:
+		return min(j.runAt, j.expiry())
 	case j.status == job.Deferred:
 		return j.runAt
+	case j.status == job.Pending:
+		return j.expiry()
 	case j.status == job.Active:
 		return m.deadline(j)
 	case j.status.Terminal():
@@ -522,34 +641,12 @@ func (m *model) nextDue() (next int64) {
 			next = due
 		}
 	}
+	for _, w := range m.sweeps {
+		if !w.ended && len(m.targets(w)) > 0 {
+			return m.at
+		}
+	}
 	return next
-}
-
-func (m *model) tick(did func(*modelJob) bool) {
-	var all []*modelJob
-	for _, b := range m.batches {
-		for _, j := range b.lines {
-			if due := m.due(j); due != 0 && due <= m.at && did(j) {
-				all = append(all, j)
-			}
-		}
-	}
-	for _, j := range all {
-		switch {
-		case j.status == job.Deferred:
-			m.makePending(j)
-		case j.status == job.Active:
-			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: abandonedText, Why: job.Abandoned})
-			j.claim, j.cameBack, j.movedAt = nil, true, m.at
-			if j.attempts >= j.attr.MaxAttempts {
-				m.terminal(j, job.Failed)
-			} else {
-				m.makePending(j)
-			}
-		default:
-			m.purge(j)
-		}
-	}
 }
 
 // document is what a user sees of a job.
@@ -559,6 +656,11 @@ func (m *model) document(j *modelJob) job.Job {
 		Kind: j.attr.Kind, Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
 		RunAttempts: j.attempts, MaxAttempts: j.attr.MaxAttempts, LeaseMs: j.attr.LeaseMs,
 		RunAt: j.attr.RunAt, CreatedAt: j.batch.at, UpdatedAt: j.movedAt,
+		Redrives: j.redrives, TimeoutMs: j.attr.TimeoutMs, ExpiresAt: j.attr.ExpiresAt, UniqueKey: j.key,
+		Traceparent: j.attr.Traceparent, Meta: j.attr.Meta,
+	}
+	if j.status.Terminal() {
+		doc.Why = j.why
 	}
 	if j.code == job.Unget {
 		doc.Code = job.NoCode
@@ -621,7 +723,7 @@ func (m *model) queueDocuments() (docs []Queue) {
 func (m *model) takeReadied() (names []Readied) {
 	for _, doc := range m.queueDocuments() {
 		q := m.queues[queueName{doc.Client, doc.Type}]
-		if q.readied && !q.paused && doc.Counts[job.Pending] > 0 {
+		if q.readied && !q.paused && !m.stopped && doc.Counts[job.Pending] > 0 {
 			names = append(names, Readied{doc.Client, doc.Type, doc.Counts[job.Pending]})
 		}
 		q.readied = false

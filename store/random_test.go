@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -215,19 +216,47 @@ func (p *player) apply(st step) error {
 		return fmt.Errorf("apply: %w", err)
 	}
 	if c, ok := got.(*Claimed); ok {
-		p.handed, got = append(p.handed, handedOut{claimed: c}), told(c)
+		if !c.Replayed {
+			p.handed = append(p.handed, handedOut{claimed: c})
+		}
+		got = told(c)
 	}
 	p.log, p.results = append(p.log, st), append(p.results, got)
-	did := func(*modelJob) bool { return true }
-	if _, tick := cmd.(job.Tick); tick {
-		if did, err = p.watchTick(st); err != nil {
+	events := []event{}
+	switch cmd := cmd.(type) {
+	case job.Tick:
+		if events, err = p.watchTick(st); err != nil {
 			return err
 		}
+	case job.Move:
+		if cmd.Job.IsZero() {
+			if events, _, err = p.events(st.seq); err != nil {
+				return err
+			}
+		}
 	}
-	if want := p.m.apply(st.seq, st.at, cmd, did); !reflect.DeepEqual(got, want) {
+	want := p.m.apply(st.seq, st.at, cmd, events)
+	if c, ok := want.(*Claimed); ok {
+		want = p.m.inOrderOf(told(c), got.(*Claimed))
+	}
+	if w, ok := want.(*Swept); ok && w.Refusal == job.Granted {
+		if err := w.fits(got.(*Swept), cmd.(job.Move)); err != nil {
+			return err
+		}
+		want = got
+	}
+	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
-	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil {
+	for _, w := range p.m.sweeps {
+		if !w.ended && !slices.ContainsFunc(p.s.running, func(r *sweep) bool { return r.seq == w.id.Seq() }) {
+			if left := p.m.targets(w); len(left) > 0 {
+				return fmt.Errorf("sweep %v %+v has ended, and not taken %v", w.id, w.move, left)
+			}
+			w.ended = true
+		}
+	}
+	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this very command
 		p.handed[n-1].want = map[job.ID]job.Job{}
 		for _, c := range p.m.claims {
 			if c.id == p.handed[n-1].claimed.Claim {
@@ -238,7 +267,7 @@ func (p *player) apply(st step) error {
 		}
 	}
 	for _, names := range [][2][]string{{}, {{"a"}, nil}, {nil, {"x", "y"}}, {{"b", "c"}, {"x"}}} {
-		if got, want := p.s.Available(names[0], names[1]), len(p.m.line(names[0], names[1], false)) > 0; got != want {
+		if got, want := p.s.Available(names[0], names[1]), len(p.m.line(names[0], names[1], false)) > 0 && !p.m.stopped; got != want {
 			return fmt.Errorf("available for %v is %v, the model has %v", names, got, want)
 		}
 	}
@@ -250,30 +279,83 @@ func (p *player) apply(st step) error {
 	return nil
 }
 
-// watchTick says which jobs a tick reached. A tick does a share of what is due, in order of time, and which share is no promise:
-// so the store is asked.
-func (p *player) watchTick(st step) (did func(*modelJob) bool, err error) {
-	if err := p.s.Commit(); err != nil {
-		return nil, err
+// fits says how what a sweep's first step did differs from what the model has: whether the step noticed that it was the last is no promise.
+func (want *Swept) fits(got *Swept, move job.Move) error {
+	switch {
+	case got.Moved != want.Moved, got.Skipped != 0 && move.Op != job.Redrive, got.Refusal != job.Granted, want.Sweep != got.Sweep && !want.Sweep.IsZero():
+		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
-	moved := map[job.ID]bool{}
-	entries, err := p.effects(st.seq)
+	return nil
+}
+
+// inOrderOf has a claim of the model hold its jobs in the order in which the store handed them out, if they are the same jobs.
+func (m *model) inOrderOf(want, got *Claimed) *Claimed {
+	sorted := func(runs []Run) (joined []Run) {
+		runs = slices.Clone(runs)
+		slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.First, b.First)) })
+		for _, r := range runs {
+			if last := len(joined) - 1; last >= 0 && joined[last].Batch == r.Batch && joined[last].Last+1 == r.First {
+				joined[last].Last = r.Last
+			} else {
+				joined = append(joined, r)
+			}
+		}
+		return joined
+	}
+	c := m.claims[want.Claim]
+	if c == nil || c.id.Seq() != m.seq || !slices.Equal(sorted(want.Runs), sorted(got.Runs)) {
+		return want
+	}
+	c.handed = c.handed[:0]
+	for _, r := range got.Runs {
+		b := m.batchOf(r.Batch)
+		c.handed = append(c.handed, b.lines[r.First:r.Last+1]...)
+	}
+	want.Runs = got.Runs
+	return want
+}
+
+// events returns what a command did to jobs by its effects, and these.
+func (p *player) events(seq uint64) (events []event, effects []effect, err error) {
+	if err := p.s.Commit(); err != nil {
+		return nil, nil, err
+	}
+	if effects, err = p.effects(seq); err != nil {
+		return nil, nil, err
+	}
+	events = []event{}
+	for _, e := range effects {
+		b := p.m.batchOf(e.run.Batch)
+		for line := e.run.First; b != nil && line <= e.run.Last; line++ {
+			events = append(events, event{b.id.WithLine(int(line)), e.reason})
+		}
+	}
+	return events, effects, nil
+}
+
+// watchTick says what a tick did. A tick does a share of what is due, in order of time, and which share is no promise: so the store is
+// asked.
+func (p *player) watchTick(st step) ([]event, error) {
+	events, entries, err := p.events(st.seq)
 	if err != nil {
 		return nil, err
 	}
+	moved := map[job.ID]reason{}
+	for _, e := range events {
+		if moved[e.id] == 0 {
+			moved[e.id] = e.why
+		}
+	}
 	cost, largest, gone := 0, 0, map[Run]bool{}
 	for _, e := range entries {
-		for line := e.run.First; line <= e.run.Last; line++ {
-			if b := p.m.batchOf(e.run.Batch); b != nil {
-				moved[b.id.WithLine(int(line))] = true
-			}
-		}
-		if e.reason == purged && gone[e.run] {
-			continue // abandoned for good and not to be kept
+		if gone[e.run] && e.reason == purged || sweepReasons[e.reason] != 0 {
+			continue // abandoned for good and not to be kept; and a sweep has a bound of its own
 		}
 		cost += tickSpanRows
-		if e.reason == abandoned {
+		if e.reason == abandoned || e.reason == timedOut || e.reason == expired {
 			gone[e.run] = true
+		}
+		if e.reason == abandoned || e.reason == timedOut {
 			cost += e.run.Lines()
 			largest = max(largest, e.run.Lines())
 		}
@@ -286,21 +368,21 @@ func (p *player) watchTick(st step) (did func(*modelJob) bool, err error) {
 	for _, status := range []job.Status{job.Deferred, job.Completed} {
 		latest, earliest := int64(0), int64(0)
 		for id, j := range p.m.jobs {
-			due := p.m.due(j)
-			if due == 0 || due > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
+			when := p.m.due(j)
+			if when == 0 || when > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
 				continue
 			}
-			if moved[id] {
-				latest = max(latest, due)
-			} else if earliest == 0 || due < earliest {
-				earliest = due
+			if why := moved[id]; why == due || why == expired || why == purged {
+				latest = max(latest, when)
+			} else if why == 0 && (earliest == 0 || when < earliest) {
+				earliest = when
 			}
 		}
 		if earliest != 0 && earliest < latest {
 			return nil, fmt.Errorf("a tick did what was due at %d before what was due at %d", latest, earliest)
 		}
 	}
-	return func(j *modelJob) bool { return moved[j.id] }, nil
+	return events, nil
 }
 
 func (m *model) batchOf(seq uint64) *modelBatch {
@@ -478,7 +560,13 @@ type handedOut struct {
 }
 
 // told returns the part of a claim's result that everybody sees.
-func told(c *Claimed) *Claimed { return &Claimed{Claim: c.Claim, LeaseMs: c.LeaseMs, Runs: c.Runs} }
+func told(c *Claimed) *Claimed {
+	t := &Claimed{Claim: c.Claim, LeaseMs: c.LeaseMs, Runs: c.Runs, Replayed: c.Replayed, Refusal: c.Refusal}
+	if t.Replayed { // its lease may have been tickled to another
+		t.LeaseMs = 0
+	}
+	return t
+}
 
 // compareHandedOut reads what claims handed out since the last look: as of the claim, less what has been purged since.
 func (p *player) compareHandedOut() error {
@@ -491,6 +579,9 @@ func (p *player) compareHandedOut() error {
 			want, ok := h.want[doc.ID]
 			if !ok {
 				return fmt.Errorf("%v handed out %v, which it did not", h.claimed.Claim, doc.ID)
+			}
+			if _, err := p.s.Job(doc.ID); errors.Is(err, job.NotFound) { // its key went with it
+				want.UniqueKey = doc.UniqueKey
 			}
 			// What was told in the same run since then may show already.
 			doc.Attempts, want.Attempts, doc.Error, want.Error = nil, nil, "", ""
@@ -634,7 +725,7 @@ func (g *generator) steps() (steps []step) {
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
-		result := g.m.apply(st.seq, st.at, st.cmd, func(*modelJob) bool { return true })
+		result := g.m.apply(st.seq, st.at, st.cmd, nil)
 		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
 		}
@@ -662,7 +753,11 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(100); {
+	switch n := g.IntN(120); {
+	case n >= 118:
+		return job.Switch{Stopped: g.some(40)}
+	case n >= 100:
+		return g.move()
 	case n < 16:
 		return g.create()
 	case n < 42:
@@ -716,7 +811,59 @@ func (g *generator) create() job.Command {
 			c.Payloads = c.Frame.Append(c.Payloads, payload)
 		}
 	}
+	if g.some(25) {
+		for line := range c.Lines() {
+			if g.some(60) {
+				c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: oneOf(g, "k1", "k2", "k3", "k 4", "k5", "k6")})
+			}
+		}
+	}
+	g.once(&c.Once)
 	return c
+}
+
+// once gives some commands one of a few keys.
+func (g *generator) once(o *job.Once) {
+	if g.some(15) {
+		*o = job.Once{Scope: oneOf(g, "s", "t u"), Key: oneOf(g, "1", "2", "3"), Digest: job.Digest{byte(g.IntN(8) / 7)}}
+	}
+}
+
+// move makes an operator's command.
+func (g *generator) move() job.Command {
+	ids := g.someJobs(g.anyClaim(), 1)
+	if len(ids) == 0 {
+		ids = []job.ID{job.NewID(g.at, 3, 0)}
+	}
+	if g.some(30) {
+		p := job.Patch{Job: ids[0]}
+		if g.some(50) {
+			n := oneOf(g, 0, 4, 9)
+			p.Priority = &n
+		}
+		if g.some(50) {
+			n := oneOf(g, 1, 2, 3, 30)
+			p.MaxAttempts = &n
+		}
+		if at := oneOf(g, 0, g.at, g.at+1, g.at+2000); g.some(40) || p.Priority == nil && p.MaxAttempts == nil {
+			p.RunAt = &at
+		}
+		return p
+	}
+	m := job.Move{Op: oneOf(g, job.Cancel, job.Cancel, job.Redrive, job.Redrive, job.Redrive, job.Run, job.Delete)}
+	if g.some(55) || m.Op == job.Run {
+		m.Job = ids[0]
+		return m
+	}
+	if takes := m.Op.Takes(); g.some(50) {
+		m.Status = takes[g.IntN(len(takes))]
+	}
+	if g.some(50) {
+		m.Batch = ids[0].WithLine(0)
+		return m
+	}
+	m.Client, m.Type = oneOf(g, "a", "b"), oneOf(g, "x", "y")
+	return m
 }
 
 func (g *generator) group() job.Group {
@@ -728,6 +875,15 @@ func (g *generator) group() job.Group {
 	}
 	if g.some(25) {
 		group.RunAt = g.at + oneOf[int64](g, -1, 0, 1, 700, 3000)
+	}
+	if g.some(25) {
+		group.ExpiresAt = g.at + oneOf[int64](g, 1, 600, 4000, 100_000)
+	}
+	if g.some(25) {
+		group.TimeoutMs = oneOf[int64](g, 1000, 3000, 70_000)
+	}
+	if g.some(15) {
+		group.Meta, group.Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	}
 	return group
 }
@@ -754,6 +910,10 @@ func (g *generator) claim() job.Command {
 	}
 	if g.some(25) {
 		c.MaxBytes = oneOf[int64](g, 1, 10, 25, 100)
+	}
+	c.Strategy = oneOf(g, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	if g.once(&c.Once); c.Once.Given() {
+		c.Once.Scope = "claim " + c.Once.Scope
 	}
 	return c
 }

@@ -19,21 +19,27 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222}
+	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222,
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}}
 	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
-		updatedAt: startAt, at: job.MaxTimeMs}}
+		updatedAt: startAt, at: job.MaxTimeMs, why: job.Expired, kept: kept{priority: 10, maxAttempts: 7, redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
 		{first: 0, last: 4, queue: 1, kind: job.WASI, priority: 9, runAt: startAt, maxAttempts: 1000, backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
-			leaseMs: 5, retentionMs: job.MaxDelayMs},
+			leaseMs: 5, retentionMs: job.MaxDelayMs, expiresAt: job.MaxTimeMs, timeoutMs: 1, traceparent: "00-", meta: "a=b"},
 		{first: 5, last: 8, queue: math.MaxUint32},
-	}}
+	}, unique: true}
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}}
-	l := lease{tickled: tickled{9, startAt, 1000}, timerAt: 5, held: 1000, refs: 1001, overrides: 3}
+	l := lease{tickled: tickled{9, startAt, 1000}, timerAt: 5, held: 1000, refs: 1001, overrides: 3, cancelledAt: startAt}
 	o := override{tickled: tickled{9, startAt, 1000}, timerAt: 5}
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, plainAt: 5, until: 6, untilSeq: 7}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Told}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
+	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], existing: []madeBy{{3, jobID(1, 2, 3)}}}
+	made.group.first = 0
+	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, existing: []madeBy{}}
+	ofBatch := &sweep{seq: 9, at: startAt, op: job.Cancel, batch: jobID(1, 2, 0), status: job.Active, nextLine: 77, moved: 1 << 40, skipped: 1}
+	ofQueue := &sweep{seq: 9, at: startAt, op: job.Delete, queue: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
 	type told struct {
 		claim    uint64
 		result   job.Result
@@ -52,6 +58,10 @@ func rowForms() map[string]struct {
 		"claim":    {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
 		"lease":    {l, l.encode(), func(b []byte) any { return decodeLease(b) }},
 		"override": {o, o.encode(), func(b []byte) any { return decodeOverride(b) }},
+		"done":     {made, made.encode(), func(b []byte) any { return decodeDone(b) }},
+		"taken":    {took, took.encode(), func(b []byte) any { return decodeDone(b) }},
+		"sweep":    {ofBatch, ofBatch.encode(), func(b []byte) any { return decodeSweep(9, b) }},
+		"sweep 2":  {ofQueue, ofQueue.encode(), func(b []byte) any { return decodeSweep(9, b) }},
 		"runner":   {r, r.encode(), func(b []byte) any { return decodeRunner("r1", b) }},
 		"attempt":  {attempt, encodeAttempt(&attempt), func(b []byte) any { return decodeAttempt(b) }},
 		"result": {told{claim: 7, result: result}, encodeResult(7, &result), func(b []byte) any {

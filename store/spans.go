@@ -231,10 +231,9 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 	s.touch(&b.dirty, b)
 	s.touch(&q.dirty, q)
 
-	if old.status == job.Active {
+	if stays := old.status == next.status && old.claim == next.claim; !stays && old.status == job.Active {
 		s.unhold(old.claim, b.seq, first, last)
-	}
-	if next.status == job.Active {
+	} else if !stays && next.status == job.Active {
 		c := s.claim(next.claim)
 		c.held += int(n)
 		s.hold(c.runner, 0, int(n))
@@ -249,9 +248,6 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 		if next.claim != 0 {
 			s.claim(next.claim).refs += int(n)
 		}
-	}
-	if old.status == next.status && why == graced {
-		return
 	}
 	if last := len(s.effects) - 1; last >= 0 {
 		e := &s.effects[last]

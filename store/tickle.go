@@ -154,8 +154,10 @@ func (s *Store) unnotice(c *claim) {
 // maxNotices bounds the claims that one tickle tells of.
 const maxNotices = 1000
 
-// notices returns what of a runner's claims was cancelled lately. It is told for as long as a lease of the claim: who tickles in time
-// hears it twice or more, so that an answer may get lost; and who completes such a job is told in any case.
+// noticeMs is how long that goes on: most tickles come much more often, so that an answer may get lost.
+const noticeMs = hourMs
+
+// notices returns what of a runner's claims was cancelled lately. Who does not tickle meanwhile is told when it completes the job.
 func (s *Store) notices(name string) (lost []JobResult) {
 	prefix := runnerKey(noticeTable, name)
 	var seqs []uint64
@@ -167,7 +169,7 @@ func (s *Store) notices(name string) (lost []JobResult) {
 	})
 	for _, seq := range seqs {
 		c := s.claim(seq)
-		if c.cancelledAt+c.leaseMs < s.now {
+		if c.cancelledAt+noticeMs < s.now {
 			s.unnotice(c)
 			continue
 		}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+)
+
+// uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and every hint names a
+// line with that key.
+func (c *checker) uniques() {
+	type held struct {
+		seq  uint64
+		line uint32
+		key  string
+	}
+	var keys []held
+	c.table(lineKeyTable, func(key string, value []byte) {
+		keys = append(keys, held{seqOfKey(key), lineOfKey(key), string(value)})
+	})
+	hints := map[string]bool{}
+	for _, k := range keys {
+		c.guard(func() {
+			b := readBatch(c.v, k.seq)
+			sp, ok := readSpan(c.v, k.seq, k.line)
+			switch {
+			case b == nil || !ok || sp.status == job.Purged:
+				c.problem("line %d of batch %d has a unique key, and is purged or none", k.line, k.seq)
+				return
+			case !b.unique:
+				c.problem("batch %d has unique keys that it does not know of", k.seq)
+			case k.key == "":
+				c.problem("line %d of batch %d has an empty unique key", k.line, k.seq)
+			}
+			hint := uniqueKey(b.group(k.line).queue, k.key)
+			value := c.v.get(hint)
+			if value == nil {
+				if !sp.status.Terminal() {
+					c.problem("line %d of batch %d does not hold its unique key", k.line, k.seq)
+				}
+				return
+			}
+			if seq, line := decodeLine(value); seq == k.seq && line == k.line {
+				hints[hint] = true
+			} else if !sp.status.Terminal() {
+				c.problem("the unique key of line %d of batch %d is held by line %d of batch %d", k.line, k.seq, line, seq)
+			}
+		}, "unique key of line %d of batch %d", k.line, k.seq)
+	}
+	c.table(uniqueTable, func(key string, _ []byte) {
+		if !hints[key] {
+			c.problem("row %x names a job that has not that key", key)
+		}
+	})
+}
+
+// onces checks the idempotency keys against the counts of their generations, each of which has its timer.
+func (c *checker) onces() {
+	counts := map[uint32]uint64{}
+	c.table(onceTable, func(key string, value []byte) {
+		decodeDone(value)
+		counts[u32At(key, 1)]++
+	})
+	for _, g := range c.meta.keys {
+		if counts[g.number] != g.keys {
+			c.problem("generation %d counts %d keys, and has %d", g.number, g.keys, counts[g.number])
+		}
+		delete(counts, g.number)
+		c.must(timerKey(generationEnd(g.number), onceTimer, uint64(g.number), 0, 0))
+	}
+	for number, n := range counts {
+		c.problem("%d keys are of generation %d, which is not there", n, number)
+	}
+}
+
+// sweeps checks that each sweep has exactly one timer.
+func (c *checker) sweeps() {
+	timers := map[uint64]int{}
+	c.table(timerTable, func(key string, _ []byte) {
+		if _, kind, seq, _, _ := splitTimerKey(key); kind == sweepTimer {
+			timers[seq]++
+		}
+	})
+	c.table(sweepTable, func(key string, value []byte) {
+		seq := seqOfKey(key)
+		w := decodeSweep(seq, value)
+		if timers[seq] != 1 {
+			c.problem("sweep %d has %d timers", seq, timers[seq])
+		}
+		c.rows[timerTable] += int64(timers[seq])
+		if w.op == 0 || w.op > job.Delete || w.batch.IsZero() == (w.queue == 0) {
+			c.problem("sweep %d does %d to queue %d, batch %v", seq, w.op, w.queue, w.batch)
+		}
+		if seq > c.meta.cursor {
+			c.problem("row %x lies beyond the cursor %d", key, c.meta.cursor)
+		}
+	})
+}

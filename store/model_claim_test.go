@@ -1,0 +1,270 @@
+package store
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// applyClaim hands out jobs one by one, as the strategy has them.
+func (m *model) applyClaim(cmd job.Claim) Result {
+	if o, ok := m.doneOnce(&cmd.Once); ok {
+		if o.digest != cmd.Once.Digest {
+			return &Claimed{Refusal: job.KeyReused}
+		}
+		again := &Claimed{Claim: job.NewID(o.at, o.claim.id.Seq(), 0), Replayed: true}
+		if c := m.known(o.claim.id); c != nil {
+			again.LeaseMs, again.Runs = m.leaseOf(c), runsOf(c.handed)
+		}
+		return again
+	}
+	if m.stopped {
+		return &Claimed{}
+	}
+	c := &modelClaim{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, lease: cmd.LeaseMs}
+	t := modelTaking{m: m, cmd: &cmd, c: c}
+	switch cmd.Strategy {
+	case job.Oldest:
+		for t.take(first(m.line(cmd.Clients, cmd.Types, false))) {
+		}
+	case job.Newest:
+		for t.take(first(newest(m.line(cmd.Clients, cmd.Types, false)))) {
+		}
+	case job.Random:
+		t.draw()
+	case job.Fair:
+		t.serve()
+	}
+	if len(c.handed) == 0 {
+		return &Claimed{}
+	}
+	m.claims[c.id] = c
+	if m.runners[c.runner] == nil {
+		m.runners[c.runner] = &modelRunner{}
+	}
+	if cmd.Once.Given() {
+		m.once[[2]string{cmd.Once.Scope, cmd.Once.Key}] = modelOnce{digest: cmd.Once.Digest, at: m.at, claim: c}
+	}
+	return &Claimed{Claim: c.id, LeaseMs: c.lease, Runs: runsOf(c.handed)}
+}
+
+// runsOf joins neighbours in the order of jobs.
+func runsOf(jobs []*modelJob) (runs []Run) {
+	for _, j := range jobs {
+		run := Run{j.id.Seq(), uint32(j.id.Line()), uint32(j.id.Line())}
+		if last := len(runs) - 1; last >= 0 && runs[last].Batch == run.Batch && runs[last].Last+1 == run.First {
+			runs[last].Last++
+		} else {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// leaseOf is the lease that the claim as a whole was tickled with last.
+func (m *model) leaseOf(c *modelClaim) int64 { return c.lease }
+
+func first(line []*modelJob) *modelJob {
+	if len(line) == 0 {
+		return nil
+	}
+	return line[0]
+}
+
+// newest sorts a line for Newest: by priority, then fresh ones, those that became pending last first, then those that came back.
+func newest(line []*modelJob) []*modelJob {
+	slices.SortFunc(line, func(a, b *modelJob) int {
+		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
+			return c
+		}
+		if a.cameBack != b.cameBack {
+			return map[bool]int{true: 1, false: -1}[a.cameBack]
+		}
+		if !a.cameBack && a.order != b.order {
+			return cmp.Compare(b.order, a.order)
+		}
+		return cmp.Or(cmp.Compare(b.id.Seq(), a.id.Seq()), cmp.Compare(b.id.Line(), a.id.Line()))
+	})
+	return line
+}
+
+// modelTaking is a claim while it takes jobs.
+type modelTaking struct {
+	m     *model
+	cmd   *job.Claim
+	c     *modelClaim
+	bytes int64
+}
+
+// take hands out a job, or ends it with all that stand with it when it should have been started by now. It reports whether to go on.
+func (t *modelTaking) take(j *modelJob) bool {
+	if j == nil {
+		return false
+	}
+	m, c := t.m, t.c
+	if x := j.expiry(); x != 0 && x <= m.at {
+		for _, j := range m.alike(j) {
+			m.expire(j)
+		}
+		return true
+	}
+	if c.lease == 0 {
+		c.lease = j.attr.LeaseMs
+	}
+	bytes := t.bytes + int64(len(j.payload))
+	if len(c.handed) > 0 && (bytes > t.cmd.MaxBytes || t.cmd.LeaseMs == 0 && j.attr.LeaseMs != c.lease) {
+		return false
+	}
+	t.bytes = bytes
+	c.handed = append(c.handed, j)
+	j.status, j.claim, j.movedAt, j.code, j.exitCode, j.timeout = job.Active, c, m.at, job.NoCode, 0, 0
+	if j.attr.TimeoutMs > 0 {
+		j.timeout = m.at + j.attr.TimeoutMs
+	}
+	j.attempts++
+	j.tickle = modelTickle{m.seq, m.at, c.lease}
+	return len(c.handed) < t.cmd.Max
+}
+
+// alike returns the stretch of lines around a waiting job that are like it in everything but their bytes.
+func (m *model) alike(j *modelJob) []*modelJob {
+	lines := j.batch.lines
+	same := func(k *modelJob) bool {
+		return k.group == j.group && k.status == j.status && k.cameBack == j.cameBack && (k.order == j.order || j.cameBack || j.status == job.Deferred) &&
+			k.runAt == j.runAt && k.code == j.code && k.exitCode == j.exitCode && k.attempts == j.attempts && k.movedAt == j.movedAt && k.claim == j.claim &&
+			k.attr.Priority == j.attr.Priority && k.attr.MaxAttempts == j.attr.MaxAttempts && k.redrives == j.redrives
+	}
+	from, to := j.id.Line(), j.id.Line()
+	for from > 0 && same(lines[from-1]) {
+		from--
+	}
+	for to+1 < len(lines) && same(lines[to+1]) {
+		to++
+	}
+	return slices.Clone(lines[from : to+1])
+}
+
+// highest leaves of a line those of the highest priority.
+func highest(line []*modelJob) []*modelJob {
+	for i, j := range line {
+		if j.attr.Priority != line[0].attr.Priority {
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// draw takes a random job and those behind it in its lane, and again.
+func (t *modelTaking) draw() {
+	m := t.m
+	for draw := uint64(0); ; draw++ {
+		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
+		if len(line) == 0 {
+			return
+		}
+		var deck []*modelJob
+		for _, q := range m.hands(t.cmd.Clients, t.cmd.Types) {
+			for _, j := range line { // those that came back stand first
+				if j.queue == q {
+					deck = append(deck, j)
+				}
+			}
+		}
+		drawn := deck[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(deck))]
+		lane := func() (lane []*modelJob) {
+			for _, j := range m.line([]string{drawn.attr.Client}, []string{drawn.attr.Type}, false) {
+				if j.attr.Priority == line[0].attr.Priority && j.cameBack == drawn.cameBack {
+					lane = append(lane, j)
+				}
+			}
+			return lane
+		}
+		place := slices.Index(lane(), drawn)
+		back := drawn.cameBack
+		for {
+			drawn.cameBack = back
+			rest := lane()
+			if len(rest) == 0 {
+				break
+			}
+			if place >= len(rest) {
+				place = 0
+			}
+			if !t.take(rest[place]) {
+				return
+			}
+		}
+	}
+}
+
+// hands returns the queues in the order in which a draw counts them.
+func (m *model) hands(clients, types []string) (queues []*modelQueue) {
+	sorted := func(names []string) []string {
+		names = slices.Clone(names)
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	of := func(match func(q *modelQueue) bool) {
+		for _, q := range m.order {
+			if match(q) {
+				queues = append(queues, q)
+			}
+		}
+	}
+	switch {
+	case len(clients) == 0 && len(types) == 0:
+		return m.order
+	case len(types) == 0:
+		for _, name := range sorted(clients) {
+			of(func(q *modelQueue) bool { return q.name.client == name })
+		}
+	case len(clients) == 0:
+		for _, name := range sorted(types) {
+			of(func(q *modelQueue) bool { return q.name.typ == name })
+		}
+	default:
+		for _, client := range sorted(clients) {
+			for _, typ := range sorted(types) {
+				of(func(q *modelQueue) bool { return q.name == queueName{client, typ} })
+			}
+		}
+	}
+	return queues
+}
+
+// serve gives clients their turns, whole rounds at once.
+func (t *modelTaking) serve() {
+	m := t.m
+	for left := t.cmd.Max; left > 0; left = t.cmd.Max - len(t.c.handed) {
+		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
+		if len(line) == 0 {
+			return
+		}
+		var names []string
+		for _, j := range line {
+			names = append(names, j.attr.Client)
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		slices.SortStableFunc(names, func(a, b string) int { // those up to the last one served come last
+			return map[bool]int{true: 1}[a <= m.served] - map[bool]int{true: 1}[b <= m.served]
+		})
+		names = names[:min(left, len(names))]
+		turns := left / len(names)
+		priority := line[0].attr.Priority
+		for _, name := range names {
+			m.served = name
+			for had := len(t.c.handed); len(t.c.handed)-had < turns; {
+				own := highest(m.line([]string{name}, t.cmd.Types, false))
+				if len(own) == 0 || own[0].attr.Priority != priority {
+					break
+				}
+				if !t.take(own[0]) {
+					return
+				}
+			}
+		}
+	}
+}

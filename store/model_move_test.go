@@ -1,0 +1,322 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func (m *model) moveOne(cmd job.Move) Result {
+	j := m.find(cmd.Job)
+	if j == nil {
+		return &Moved{Refusal: job.NotFound}
+	}
+	switch cmd.Op {
+	case job.Cancel:
+		switch {
+		case j.status == job.Cancelled:
+			return &Moved{Status: job.Cancelled}
+		case j.status.Terminal():
+			return &Moved{Refusal: job.HasEnded}
+		}
+		m.cancel(j)
+		return &Moved{Status: job.Cancelled}
+	case job.Redrive:
+		if !j.status.Terminal() {
+			return &Moved{Refusal: job.HasNotEnded}
+		}
+		if m.keyHeld(j) {
+			return &Moved{Refusal: job.KeyHeld}
+		}
+		m.redrive(j)
+		j.asked = m.seq
+	case job.Run:
+		switch {
+		case j.status == job.Active:
+			return &Moved{Refusal: job.IsActive}
+		case j.status.Terminal():
+			return &Moved{Refusal: job.HasEnded}
+		case j.status == job.Deferred:
+			m.makePending(j)
+			j.asked = m.seq
+		}
+	case job.Delete:
+		was := j.status
+		m.purge(j)
+		return &Moved{Status: was}
+	}
+	return &Moved{Status: job.Pending}
+}
+
+func (m *model) cancel(j *modelJob) {
+	if j.status == job.Active {
+		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: cancelledText, Why: job.Asked})
+		j.claim.cancelledAt = m.at
+	} else {
+		j.claim = nil
+	}
+	j.code, j.exitCode = job.NoCode, 0
+	m.terminal(j, job.Cancelled, job.Asked)
+}
+
+func (m *model) expire(j *modelJob) {
+	j.claim, j.code, j.exitCode = nil, job.NoCode, 0
+	m.terminal(j, job.Cancelled, job.Expired)
+}
+
+// keyHeld reports whether another unfinished job has the job's unique key.
+func (m *model) keyHeld(j *modelJob) bool {
+	return j.key != "" && m.keys[j.queue.name][j.key].unfinished()
+}
+
+func (m *model) redrive(j *modelJob) {
+	if j.key != "" {
+		m.keys[j.queue.name][j.key] = j
+	}
+	j.redrives++
+	j.attempts, j.claim, j.code, j.exitCode, j.cameBack = 0, nil, job.NoCode, 0, false
+	m.makePending(j)
+}
+
+func (m *model) patch(p job.Patch) Result {
+	j := m.find(p.Job)
+	switch {
+	case j == nil:
+		return &Moved{Refusal: job.NotFound}
+	case j.status == job.Active:
+		return &Moved{Refusal: job.IsActive}
+	case j.status.Terminal():
+		return &Moved{Refusal: job.HasEnded}
+	case p.MaxAttempts != nil && *p.MaxAttempts <= j.attempts:
+		return &Moved{Refusal: job.AttemptsUsed}
+	}
+	was := *j
+	if p.Priority != nil {
+		j.attr.Priority = *p.Priority
+	}
+	if p.MaxAttempts != nil {
+		j.attr.MaxAttempts = *p.MaxAttempts
+	}
+	runAt := j.runAt
+	if p.RunAt != nil {
+		runAt = *p.RunAt
+	}
+	j.asked = m.seq
+	switch order := j.order; {
+	case runAt > m.at:
+		j.status, j.runAt, j.movedAt = job.Deferred, runAt, m.at
+	case j.status == job.Pending && j.movedAt == m.at && j.attr == was.attr: // nothing happens
+	case j.status == job.Pending: // it keeps its place
+		m.makePending(j)
+		j.order = order
+	default:
+		m.makePending(j)
+	}
+	return &Moved{Status: j.status}
+}
+
+// takes reports whether a sweep is to take a job, as it is.
+func (m *model) takes(w *modelSweep, j *modelJob) bool {
+	seq := w.id.Seq()
+	if w.move.Batch.IsZero() {
+		if (j.queue.name != queueName{w.move.Client, w.move.Type}) || j.id.Seq() >= seq {
+			return false
+		}
+	} else if j.batch.id != w.move.Batch {
+		return false
+	}
+	if w.move.Status == 0 {
+		if !slices.Contains(w.move.Op.Takes(), j.status) {
+			return false
+		}
+	} else if j.status != w.move.Status {
+		return false
+	}
+	return w.thorough() || j.movedAt <= w.id.At()
+}
+
+func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
+
+// targets returns what a sweep must still take: not what cannot be redriven, nor what somebody has asked for since, nor what moved in the
+// millisecond of its beginning, before or after.
+func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
+	for _, b := range m.batches {
+		for _, j := range b.lines {
+			if m.takes(w, j) && j.asked <= w.id.Seq() && (w.thorough() || j.movedAt < w.id.At()) && !(w.move.Op == job.Redrive && m.keyHeld(j)) {
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	return jobs
+}
+
+func (m *model) sweepOne(w *modelSweep, j *modelJob) {
+	switch w.move.Op {
+	case job.Cancel:
+		m.cancel(j)
+	case job.Redrive:
+		m.redrive(j)
+		j.asked = m.seq
+	case job.Delete:
+		j.code = job.NoCode
+		m.purge(j)
+	}
+	w.moved++
+}
+
+func (m *model) startSweep(move job.Move, events []event) Result {
+	w := &modelSweep{id: job.NewID(m.at, m.seq, 0), move: move}
+	if move.Batch.IsZero() {
+		if m.queues[queueName{move.Client, move.Type}] == nil {
+			return &Swept{Refusal: job.QueueNotFound}
+		}
+	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.id == move.Batch }) {
+		return &Swept{Refusal: job.BatchNotFound}
+	}
+	if events == nil {
+		for jobs := m.targets(w); len(jobs) > 0; jobs = m.targets(w) {
+			m.sweepOne(w, jobs[0])
+		}
+		return &Swept{Moved: w.moved}
+	}
+	// Which of two with one key is redriven is a matter of order.
+	for _, e := range events {
+		if j := m.jobs[e.id]; j != nil && sweepReasons[e.why] == move.Op {
+			if !m.takes(w, j) {
+				panic(fmt.Sprintf("%v was swept, and is not what %v takes", j, move))
+			}
+			m.sweepOne(w, j)
+		}
+	}
+	result := &Swept{Moved: w.moved}
+	if len(m.targets(w)) > 0 {
+		result.Sweep = w.id
+	}
+	m.sweeps = append(m.sweeps, w)
+	return result
+}
+
+var sweepReasons = map[reason]job.Op{cancelled: job.Cancel, redriven: job.Redrive, deleted: job.Delete}
+
+// sweeping returns a sweep that may take a job.
+func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
+	for _, w := range m.sweeps {
+		if !w.ended && w.move.Op == op && m.takes(w, j) {
+			return w
+		}
+	}
+	return nil
+}
+
+// overtake has thorough sweeps of queues that are under way take jobs that came back.
+func (m *model) overtake(jobs []*modelJob) {
+	for _, j := range jobs {
+		for _, w := range m.sweeps {
+			if j.status.Waits() && w.thorough() && w.move.Batch.IsZero() && !w.ended && m.takes(w, j) {
+				m.sweepOne(w, j)
+				break
+			}
+		}
+	}
+}
+
+// tick does, of all that is due, what events say, in their order; nil is all of it.
+func (m *model) tick(events []event) {
+	if events == nil {
+		events = m.allDue()
+	}
+	for _, e := range events {
+		j := m.jobs[e.id]
+		if j == nil && (e.why == purged || sweepReasons[e.why] != 0) {
+			continue // the last of a batch: gone as it ended
+		}
+		legal := false
+		switch e.why {
+		case due:
+			if legal = j.status == job.Deferred && j.runAt <= m.at; legal {
+				m.makePending(j)
+			}
+		case expired:
+			if legal = j.expiry() != 0 && j.expiry() <= m.at; legal {
+				m.expire(j)
+			}
+		case abandoned, timedOut:
+			text := abandonedText
+			if e.why == timedOut {
+				text = timedOutText
+				legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && !m.graced(j)
+			} else {
+				legal = j.status == job.Active && m.deadline(j) <= m.at
+			}
+			if legal {
+				m.abandon(j, text)
+			}
+		case purged:
+			if j.status == job.Purged { // it went as it ended
+				continue
+			}
+			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
+				m.purge(j)
+			}
+		case graced:
+			if legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && m.graced(j); legal {
+				j.timeout = m.graceAt + j.attr.LeaseMs
+			}
+		case cancelled, redriven, deleted:
+			if j.status == job.Purged || e.why == cancelled && j.status == job.Cancelled || e.why == deleted && j.status == job.Purged {
+				continue // overtaken, or gone as it ended
+			}
+			w := m.sweeping(j, sweepReasons[e.why])
+			if legal = w != nil; legal {
+				m.sweepOne(w, j)
+			}
+		}
+		if !legal {
+			panic(fmt.Sprintf("a tick at %d did %d to %v, due at %d", m.at, e.why, j, m.due(j)))
+		}
+	}
+}
+
+// graced reports whether a job's time-out is put off because runners could not tell anything.
+func (m *model) graced(j *modelJob) bool {
+	return m.graceAt > j.movedAt && m.graceAt+j.attr.LeaseMs > m.at
+}
+
+func (m *model) abandon(j *modelJob, text string) {
+	m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: text, Why: job.Abandoned})
+	j.claim, j.cameBack, j.movedAt, j.timeout = nil, true, m.at, 0
+	if j.attempts >= j.attr.MaxAttempts {
+		m.terminal(j, job.Failed, job.Abandoned)
+		return
+	}
+	m.makePending(j)
+	m.overtake([]*modelJob{j})
+}
+
+// allDue are the events of a tick that does everything, one of each job.
+func (m *model) allDue() (events []event) {
+	for _, b := range m.batches {
+		for _, j := range b.lines {
+			at := m.due(j)
+			if at == 0 || at > m.at {
+				continue
+			}
+			why := purged
+			switch {
+			case j.status == job.Deferred && j.runAt <= m.at:
+				why = due
+			case j.status.Waits():
+				why = expired
+			case j.status == job.Active && j.timeout == at && m.graced(j):
+				why = graced
+			case j.status == job.Active && j.timeout == at:
+				why = timedOut
+			case j.status == job.Active:
+				why = abandoned
+			}
+			events = append(events, event{j.id, why})
+		}
+	}
+	return events
+}
