@@ -256,3 +256,96 @@ func BenchmarkShattered(b *testing.B) {
 	}
 	n.perSecond(jobs)
 }
+
+// BenchmarkStrategies claims single jobs, from ten or a hundred thousand queues of one job each or from one queue of as many batches, by each
+// strategy.
+func BenchmarkStrategies(b *testing.B) {
+	const jobs = 100_000
+	for _, queues := range []int{1, 10, jobs} {
+		for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+			b.Run(fmt.Sprintf("queues=%d/%v", queues, strategy), func(b *testing.B) {
+				n := newBench(b)
+				create := func(i int) *job.Create {
+					return benchCreate(fmt.Sprintf("c%d", i%queues/10), fmt.Sprintf("t%d", i%queues%10), 1)
+				}
+				for i := range jobs {
+					n.apply(create(i))
+				}
+				n.commit()
+				claim := plainClaim("r1", 1)
+				claim.Strategy = strategy
+				began := time.Now()
+				n.apply(claim) // makes what the strategy looks for queues by
+				b.ReportMetric(float64(time.Since(began).Nanoseconds()), "first-ns/claim")
+				var times claimTimes
+				for i := 0; b.Loop(); i++ {
+					began := time.Now()
+					c := n.apply(claim).(*Claimed)
+					times = append(times, time.Since(began))
+					if c.Jobs() != 1 {
+						b.Fatalf("a claim got %d jobs", c.Jobs())
+					}
+					n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					n.apply(create(i))
+				}
+				times.report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkSweep cancels, redrives and deletes a million jobs, in batches of a thousand or of one, while claims of another queue go on; p99
+// and max are of a claim with the tick that it may have had to wait for.
+func BenchmarkSweep(b *testing.B) {
+	const jobs = 1_000_000
+	for _, lines := range []int{1000, 1} {
+		for _, move := range []job.Move{
+			{}, // none, to compare with
+			{Op: job.Cancel, Client: "a", Type: "x"},
+			{Op: job.Redrive, Client: "a", Type: "x", Status: job.Cancelled},
+			{Op: job.Delete, Client: "a", Type: "x"},
+		} {
+			b.Run(fmt.Sprintf("lines=%d/%v", lines, move.Op), func(b *testing.B) {
+				n := newBench(b)
+				c, other := benchCreate("a", "x", lines), benchCreate("b", "y", 1000)
+				for range jobs / lines {
+					n.apply(c)
+				}
+				if move.Op == job.Redrive {
+					n.apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
+					for n.commit(); n.s.Totals().Sweeps > 0; n.commit() {
+						n.apply(job.Tick{})
+					}
+				}
+				claim := plainClaim("r1", 100)
+				claim.Clients = []string{"b"}
+				var times claimTimes
+				steps, swept := 0, time.Duration(0)
+				for b.Loop() {
+					if move.Op != 0 {
+						n.apply(move)
+					}
+					for n.commit(); n.s.Totals().Sweeps > 0 || move.Op == 0 && steps < 3000; n.commit() {
+						if steps%10 == 0 {
+							n.apply(other)
+						}
+						began := time.Now()
+						if move.Op != 0 {
+							n.apply(job.Tick{})
+						}
+						steps++
+						swept += time.Since(began)
+						got := n.apply(claim).(*Claimed)
+						times = append(times, time.Since(began))
+						n.apply(job.Complete{Claim: got.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					}
+				}
+				b.ReportMetric(swept.Seconds(), "s-in-ticks")
+				b.ReportMetric(float64(steps), "ticks")
+				if len(times) > 0 {
+					times.report(b)
+				}
+			})
+		}
+	}
+}

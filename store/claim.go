@@ -68,7 +68,7 @@ func (t *claiming) takeHead(q *queue, n int) bool {
 		return false
 	}
 	_, _, _, seq, last := splitReadyKey(q.head)
-	sp := t.s.spanAt(seq, last)
+	sp := t.s.spanEnding(seq, last)
 	return t.take(q, seq, sp, sp.first, n, false)
 }
 
@@ -78,7 +78,7 @@ func (t *claiming) takeTail(q *queue) bool {
 		return false
 	}
 	_, _, _, seq, last := splitReadyKey(q.tail)
-	sp := t.s.spanAt(seq, last)
+	sp := t.s.spanEnding(seq, last)
 	first := sp.first
 	if n := uint32(t.left); sp.last-sp.first >= n {
 		first = sp.last - n + 1
@@ -99,7 +99,7 @@ func (t *claiming) drawAll() {
 				place = 0
 			}
 			seq, last, before := s.locate(l, place)
-			sp := s.spanAt(seq, last)
+			sp := s.spanEnding(seq, last)
 			if !t.take(q, seq, sp, sp.first+uint32(before), math.MaxInt, false) {
 				return
 			}

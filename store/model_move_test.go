@@ -138,12 +138,12 @@ func (m *model) takes(w *modelSweep, j *modelJob) bool {
 
 func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
 
-// targets returns what a sweep must still take: not what cannot be redriven, nor what somebody has asked for since, nor what moved in the
-// millisecond of its beginning, before or after.
+// targets returns what a sweep must still take: not what has a unique key, which another job may have held when it was to be redriven,
+// nor what somebody has asked for since, nor what moved in the millisecond of its beginning, before or after.
 func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
-			if m.takes(w, j) && j.asked <= w.id.Seq() && (w.thorough() || j.movedAt < w.id.At()) && !(w.move.Op == job.Redrive && m.keyHeld(j)) {
+			if m.takes(w, j) && j.asked <= w.id.Seq() && (w.thorough() || j.movedAt < w.id.At()) && !(w.move.Op == job.Redrive && j.key != "") {
 				jobs = append(jobs, j)
 			}
 		}

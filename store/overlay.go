@@ -85,6 +85,26 @@ func (o *overlay) get(key string) []byte {
 	return value
 }
 
+// getAll calls visit with the rows of some keys, which ascend, as far as they are there. The value is valid during the visit.
+func (o *overlay) getAll(keys []string, visit func(key string, value []byte)) {
+	if len(keys) == 0 {
+		return
+	}
+	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(keys[0]), UpperBound: []byte(keys[len(keys)-1] + "\x00")})
+	fail("read", err)
+	defer func() { fail("read", it.Close()) }()
+	for _, key := range keys {
+		if row, ok := o.rows.Get(key); ok {
+			if !row.deleted {
+				visit(key, row.value)
+			}
+		} else if !o.isCut(key) && it.SeekGE([]byte(key)) && string(it.Key()) == key {
+			visit(key, it.Value())
+		}
+	}
+	fail("read", it.Error())
+}
+
 // scan calls visit with the live rows from … to (not included), in order, until it returns false. visit must not write.
 func (o *overlay) scan(from, to string, visit func(key string, value []byte) bool) {
 	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})

@@ -50,6 +50,20 @@ func (s *Store) spanAt(seq uint64, line uint32) span {
 	return sp
 }
 
+// spanEnding is spanAt for a line that is known to be the last of its span, as index rows tell: a plain look where the other seeks.
+func (s *Store) spanEnding(seq uint64, last uint32) span {
+	if found, ok := s.spans.Get(cachedSpan{seq: seq, span: span{last: last}}); ok {
+		return found.span
+	}
+	value := s.o.get(lineKey(spanTable, seq, last))
+	if value == nil {
+		fail("find span", fmt.Errorf("none ends at line %d of batch %d", last, seq))
+	}
+	sp := decodeSpan(last, value)
+	s.spans.Set(cachedSpan{seq, sp})
+	return sp
+}
+
 // indexes returns the keys of the index rows that a span must have: by status, in its place in line or for what time brings it, and for
 // the time by which it must have been started.
 func (s *Store) indexes(b *batch, g *group, sp *span) (keys [3]string) {

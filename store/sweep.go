@@ -143,22 +143,19 @@ func (s *Store) stepQueue(w *sweep, end *int) {
 		w.finishedAt = s.now
 		return
 	}
-	type place struct {
-		seq  uint64
-		last uint32
-	}
 	status := statuses[w.turn]
 	var found []place
 	s.o.scan(listKey(w.queue, status, w.nextBatch, w.nextLine), listKey(w.queue, status, w.seq, 0), func(key string, _ []byte) bool {
 		found = append(found, place{u64At(key, 6), u32At(key, 14)})
 		return len(found) < sweepChunk
 	})
+	s.prefetch(found)
 	for _, at := range found {
 		if s.o.writes >= *end {
 			return
 		}
 		w.nextBatch, w.nextLine = at.seq, at.last+1
-		if sp := s.spanAt(at.seq, at.last); sp.status == status {
+		if sp := s.spanEnding(at.seq, at.last); sp.status == status {
 			s.sweepLines(w, s.batch(at.seq), sp, sp.first, sp.last)
 		}
 		*end--
@@ -166,6 +163,39 @@ func (s *Store) stepQueue(w *sweep, end *int) {
 	if *end--; len(found) < sweepChunk {
 		w.turn, w.nextBatch, w.nextLine = w.turn+1, 0, 0
 	}
+}
+
+// place is where a span ends.
+type place struct {
+	seq  uint64
+	last uint32
+}
+
+// prefetch reads spans and their batches into the caches, in their order, which takes a tenth of the time that reading each alone does.
+func (s *Store) prefetch(places []place) {
+	var batches, counts, spans []string
+	seen := uint64(0)
+	for _, p := range places {
+		if s.batches[p.seq] == nil && p.seq != seen {
+			seen = p.seq
+			batches, counts = append(batches, seqKey(batchTable, p.seq)), append(counts, seqKey(countsTable, p.seq))
+		}
+		if _, ok := s.spans.Get(cachedSpan{seq: p.seq, span: span{last: p.last}}); !ok {
+			spans = append(spans, lineKey(spanTable, p.seq, p.last))
+		}
+	}
+	s.o.getAll(batches, func(key string, value []byte) {
+		b := decodeBatch(seqOfKey(key), value)
+		s.batches[b.seq] = b
+	})
+	s.o.getAll(counts, func(key string, value []byte) {
+		if b := s.batches[seqOfKey(key)]; b != nil {
+			b.batchCounts = decodeBatchCounts(value)
+		}
+	})
+	s.o.getAll(spans, func(key string, value []byte) {
+		s.spans.Set(cachedSpan{seqOfKey(key), decodeSpan(lineOfKey(key), value)})
+	})
 }
 
 // thorough reports whether the sweep is to take every job that was there when it was asked for, whatever becomes of it meanwhile. One

@@ -37,11 +37,11 @@ func (s *Store) tick(t job.Tick) {
 			s.expireLine(a, b, line)
 			budget -= tickSpanRows
 		case purgeTimer:
-			batch, sp := s.batch(a), s.spanAt(a, line)
+			batch, sp := s.batch(a), s.spanEnding(a, line)
 			s.purge(batch, sp, sp.first, sp.last)
 			budget -= tickSpanRows
 		case expireTimer:
-			s.expireSpan(s.batch(a), s.spanAt(a, line))
+			s.expireSpan(s.batch(a), s.spanEnding(a, line))
 			budget -= tickSpanRows
 		case timeoutTimer:
 			n := s.timeOut(a, line)
@@ -67,7 +67,7 @@ func (s *Store) tick(t job.Tick) {
 
 // promote makes a deferred span pending.
 func (s *Store) promote(seq uint64, line uint32) {
-	b, sp := s.batch(seq), s.spanAt(seq, line)
+	b, sp := s.batch(seq), s.spanEnding(seq, line)
 	next := sp.state
 	next.status, next.at, next.updatedAt = job.Pending, 0, s.now
 	if next.class == fresh {
@@ -137,7 +137,7 @@ func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 // timeOut abandons active lines that have run too long, and returns their number. Where runners could not tell anything for a while, they
 // have the time of a lease to.
 func (s *Store) timeOut(seq uint64, last uint32) int {
-	b, sp := s.batch(seq), s.spanAt(seq, last)
+	b, sp := s.batch(seq), s.spanEnding(seq, last)
 	g := b.group(last)
 	if grace := s.meta.graceAt + g.leaseMs; s.meta.graceAt > sp.updatedAt && grace > s.due {
 		next := sp.state
