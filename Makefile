@@ -47,6 +47,9 @@ bench-parts: ## benchmarks of the journal, the store and the engine alone
 scale: build ## ten million pending jobs: memory, claim latency, restart; about five minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=1 $(GO) test -count=1 -v -run TestScale -timeout 30m ./bench
 
+sweeps: build ## cancel, redrive and delete ten million jobs beside claims of another queue; SWEEPS=n for fewer; about ten minutes
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench
+
 PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 90m
 
 sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/reliability.md
@@ -68,4 +71,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test check vuln demo bench bench-parts scale sim corruption crash fuzz clean
+.PHONY: help build run test check vuln demo bench bench-parts scale sweeps sim corruption crash fuzz clean

@@ -183,6 +183,13 @@ func (l *Latencies) Time(f func() error) error {
 	return nil
 }
 
+// Len returns how many durations were collected.
+func (l *Latencies) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
 // Quantile returns the q-quantile (0 … 1) of what was collected; 0 without any.
 func (l *Latencies) Quantile(q float64) time.Duration {
 	l.mu.Lock()

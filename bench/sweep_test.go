@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What must hold of claims while ten million jobs are moved (docs/performance.md).
+const (
+	sweepJobs        = 10_000_000
+	maxSweepP99Ratio = 2
+	sweepRunners     = 4
+	quietClaims      = 20_000
+)
+
+// TestSweeps cancels, redrives and deletes ten million jobs, in batches that are one state each and then in ones of which every job is a
+// state by itself, while runners work off another queue. It takes minutes and gigabytes, so it runs only when asked.
+func TestSweeps(t *testing.T) {
+	jobs := sweepJobs
+	switch asked := os.Getenv("DAYBOOK_SWEEPS"); asked {
+	case "":
+		t.Skip("ten million jobs take some minutes: make sweeps")
+	default:
+		if n, err := strconv.Atoi(asked); err == nil && n >= 1000 {
+			jobs = n
+		}
+	}
+	for _, kind := range []struct {
+		name string
+		kind string
+		body []byte
+	}{
+		{"a thousand jobs a state", "text/plain", Lines(1000, 100)},
+		{"each job a state", "application/json", shattered(1000)},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			l := NewLoad(serve(t).URL(), 16)
+			defer l.Close()
+			path := "/jobs/create"
+			if kind.kind == "text/plain" {
+				path = "/swept/job/default/add"
+			}
+			start := time.Now()
+			post(t, l, path, kind.kind, kind.body, jobs/1000)
+			t.Logf("posted %d jobs in %v", jobs, time.Since(start).Round(time.Second))
+
+			quiet := &Latencies{}
+			work(t, l, quiet, func() bool { return quiet.Len() >= quietClaims })
+			logTimes(t, "nothing else to do", quiet)
+			for _, op := range []struct{ name, method, path string }{
+				{"cancel", http.MethodPost, "/queues/swept/default/cancel"},
+				{"redrive", http.MethodPost, "/queues/swept/default/redrive?status=cancelled"},
+				{"delete", http.MethodDelete, "/queues/swept/default/jobs?status=all"},
+			} {
+				times, start := &Latencies{}, time.Now()
+				place := l.sweep(t, op.method, op.path)
+				var doc struct {
+					Moved int64 `json:"moved"`
+					Done  bool  `json:"done"`
+				}
+				next := time.Now()
+				work(t, l, times, func() bool {
+					if place == "" || doc.Done {
+						return true
+					}
+					if time.Now().After(next) {
+						next = time.Now().Add(100 * time.Millisecond)
+						l.get(t, place, &doc)
+					}
+					return doc.Done
+				})
+				t.Logf("%s of %d jobs took %v", op.name, doc.Moved, time.Since(start).Round(10*time.Millisecond))
+				logTimes(t, fmt.Sprintf("a %s under way (%d claims)", op.name, times.Len()), times)
+				if place != "" && doc.Moved != int64(jobs) {
+					t.Errorf("%s moved %d jobs, not %d", op.name, doc.Moved, jobs)
+				}
+				// Fewer claims than these have no 99th percentile to speak of.
+				if ratio := float64(times.Quantile(0.99)) / float64(quiet.Quantile(0.99)); times.Len() >= 1000 && ratio > maxSweepP99Ratio {
+					t.Errorf("claim p99 grew by a factor of %.2f during a %s, more than %d", ratio, op.name, maxSweepP99Ratio)
+				}
+			}
+		})
+	}
+}
+
+// shattered is a JSON body of n jobs, neighbours of which differ in priority: each is a group, and a state, by itself.
+func shattered(n int) []byte {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"client":"swept","priority":%d,"payload":"%s"}`, 4+i%2, Lines(1, 50)[:50])
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+// post sends a body n times.
+func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
+	t.Helper()
+	var group sync.WaitGroup
+	left := make(chan struct{}, n)
+	for range n {
+		left <- struct{}{}
+	}
+	close(left)
+	for range 8 {
+		group.Go(func() {
+			for range left {
+				for busy := true; busy; {
+					err := l.post(context.Background(), path, kind, body, func(status int, answer []byte) error {
+						if busy = status == http.StatusTooManyRequests; busy { // which asks to come back
+							time.Sleep(100 * time.Millisecond)
+							return nil
+						}
+						return expect(http.StatusCreated)(status, answer)
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// work has runners claim single jobs of another queue and complete them, until done.
+func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
+	t.Helper()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	body := Lines(1000, 100)
+	for range sweepRunners {
+		group.Go(func() {
+			for n := 0; ; n++ {
+				mu.Lock()
+				over := done()
+				mu.Unlock()
+				if over || t.Failed() {
+					return
+				}
+				var err error
+				if n%1000 == 0 {
+					err = l.Add(context.Background(), body)
+				}
+				claim := ""
+				if err == nil {
+					err = times.Time(func() (err error) {
+						return l.post(context.Background(), "/jobs/claim", "application/json", []byte(`{"runner_id":"load","max":1,"clients":["default"]}`),
+							func(status int, answer []byte) error { claim = claimID(answer); return expect(http.StatusOK)(status, answer) })
+					})
+				}
+				if err == nil {
+					err = l.Complete(context.Background(), claim)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// sweep asks for a sweep and returns where to read how it goes; "" when it is done.
+func (l *Load) sweep(t *testing.T, method, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, l.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := l.HTTP.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusAccepted {
+		t.Fatalf("%s: status %d", path, answer.StatusCode)
+	}
+	return answer.Header.Get("Location")
+}
+
+func (l *Load) get(t *testing.T, path string, into any) {
+	t.Helper()
+	answer, err := l.HTTP.Get(l.URL + path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		t.Error(err)
+	}
+}
