@@ -159,7 +159,10 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 				if err == nil {
 					err = times.Time(func() (err error) {
 						return l.post(context.Background(), "/jobs/claim", "application/json", []byte(`{"runner_id":"load","max":1,"clients":["default"]}`),
-							func(status int, answer []byte) error { claim = claimID(answer); return expect(http.StatusOK)(status, answer) })
+							func(status int, answer []byte) error {
+								claim = claimID(answer)
+								return expect(http.StatusOK)(status, answer)
+							})
 					})
 				}
 				if err == nil {
