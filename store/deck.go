@@ -296,13 +296,11 @@ func (s *Store) locate(l *lane, place int64) (seq uint64, last uint32, before in
 	}
 	place -= start
 	found := false
-	s.o.scan(f.blocks[at].from, f.end(at, l), func(key string, _ []byte) bool {
-		_, _, _, seq, last = splitReadyKey(key)
-		n := s.linesOf(seq, last)
-		if found = place < n; found {
-			before = place
+	s.eachPending(f.blocks[at].from, f.end(at, l), func(_ string, p pending) bool {
+		if found = place < p.lines; found {
+			seq, last, before = p.seq, p.last, place
 		}
-		place -= n
+		place -= p.lines
 		return !found
 	})
 	if !found {
@@ -321,15 +319,14 @@ func (f *shelf) end(at int, l *lane) string {
 // blocks cuts a block into ones of half the size they may have.
 func (s *Store) blocks(l *lane, at int) (blocks []block) {
 	from := l.shelf.blocks[at].from
-	s.o.scan(from, l.shelf.end(at, l), func(key string, _ []byte) bool {
+	s.eachPending(from, l.shelf.end(at, l), func(key string, p pending) bool {
 		if n := len(blocks); n == 0 {
 			blocks = append(blocks, block{from: from})
 		} else if blocks[n-1].spans >= max(1, s.bounds.shelfBlock/2) {
 			blocks = append(blocks, block{from: key})
 		}
-		_, _, _, seq, last := splitReadyKey(key)
 		b := &blocks[len(blocks)-1]
-		b.jobs, b.spans = b.jobs+s.linesOf(seq, last), b.spans+1
+		b.jobs, b.spans = b.jobs+p.lines, b.spans+1
 		return true
 	})
 	if len(blocks) == 0 {
@@ -338,12 +335,46 @@ func (s *Store) blocks(l *lane, at int) (blocks []block) {
 	return blocks
 }
 
-// linesOf returns the number of lines of the span that ends at last. It leaves the cache of spans alone, which a walk would flood.
-func (s *Store) linesOf(seq uint64, last uint32) int64 {
-	value := s.o.get(lineKey(spanTable, seq, last))
-	if value == nil {
-		fail("find span", errShortRow)
+// pending is a span that waits in a lane.
+type pending struct {
+	place
+	lines int64
+}
+
+// pendingChunk is how many spans are looked up at once.
+const pendingChunk = 256
+
+// eachPending calls visit with the spans that the ready rows from … to (not included) tell of, until it returns false. It leaves the cache
+// of spans alone, which a walk would flood.
+func (s *Store) eachPending(from, to string, visit func(key string, p pending) bool) {
+	for more := true; more; {
+		var keys, spans []string
+		next := ""
+		s.o.scan(from, to, func(key string, _ []byte) bool {
+			if len(keys) == pendingChunk {
+				next = key
+				return false
+			}
+			_, _, _, seq, last := splitReadyKey(key)
+			keys, spans = append(keys, key), append(spans, lineKey(spanTable, seq, last))
+			return true
+		})
+		lines := make(map[string]int64, len(keys))
+		slices.Sort(spans)
+		s.o.getAll(spans, func(key string, value []byte) {
+			sp := decodeSpan(lineOfKey(key), value)
+			lines[key] = int64(sp.last-sp.first) + 1
+		})
+		for _, key := range keys {
+			_, _, _, seq, last := splitReadyKey(key)
+			n := lines[lineKey(spanTable, seq, last)]
+			if n == 0 {
+				fail("find span", errShortRow)
+			}
+			if !visit(key, pending{place{seq, last}, n}) {
+				return
+			}
+		}
+		from, more = next, next != ""
 	}
-	sp := decodeSpan(last, value)
-	return int64(sp.last-sp.first) + 1
 }
