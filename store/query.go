@@ -20,7 +20,7 @@ func (s *Store) Job(id job.ID) (doc job.Job, err error) {
 	if b == nil || line >= b.lines || job.NewID(b.at, b.seq, int(line)) != id {
 		return job.Job{}, job.NotFound
 	}
-	docs := s.documents(v, b, line, line, 0, nil)
+	docs := s.documents(v, b, line, line, 0, Everything, nil)
 	if len(docs) == 0 {
 		return job.Job{}, job.NotFound
 	}
@@ -34,14 +34,14 @@ func (s *Store) Held(claim job.ID, runs []Run) (docs []job.Job, err error) {
 	defer v.close()
 	for _, r := range runs {
 		if b := readBatch(v, r.Batch); b != nil {
-			docs = s.documents(v, b, r.First, r.Last, claim.Seq(), docs)
+			docs = s.documents(v, b, r.First, r.Last, claim.Seq(), Everything, docs)
 		}
 	}
 	return docs, nil
 }
 
 // documents appends the documents of lines first … last of b to docs; with a claim, of those that it holds. Purged lines have none.
-func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, docs []job.Job) []job.Job {
+func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, parts Parts, docs []job.Job) []job.Job {
 	start := len(docs)
 	var names map[uint32]queueName
 	eachSpan(v, b.seq, first, last, func(sp span) bool {
@@ -69,24 +69,7 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, do
 		}
 		found[i].Client, found[i].Type = name.client, name.typ
 	}
-	for at := 0; at < len(found); { // stretch by stretch, since purged lines between them may have no page
-		line, n := found[at].ID.Line(), 1
-		for at+n < len(found) && found[at+n].ID.Line() == line+n {
-			n++
-		}
-		eachPayload(v, b, uint32(line), uint32(line+n-1), func(_ uint32, payload []byte) bool {
-			found[at].Payload = append([]byte{}, payload...)
-			at++
-			return true
-		})
-	}
-	if b.unique {
-		addKeys(v, b, found)
-	}
-	s.addClaims(v, b, found)
-	if b.details {
-		addDetails(v, b, found)
-	}
+	s.fill(v, b, found, parts, unbounded, len(found))
 	return docs
 }
 

@@ -493,7 +493,7 @@ func (p *player) compare() (err error) {
 		if stored == nil {
 			return fmt.Errorf("batch %v is missing", b.id)
 		}
-		docs := s.documents(v, stored, 0, stored.lines-1, 0, nil)
+		docs := s.documents(v, stored, 0, stored.lines-1, 0, Everything, nil)
 		for k, j := range b.lines {
 			counts[j.status]++
 			if j.status == job.Purged {

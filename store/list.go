@@ -1,0 +1,380 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Filter says which jobs a list shows: those whose documents have what its fields name; the zero value of one stands for all.
+type Filter struct {
+	Status       job.Status
+	Client, Type string
+	Meta         map[string]string // pairs that a job's meta has, among others
+	Runner       string            // of an active or ended job
+	Claim        job.ID            // likewise
+	// CreatedAfter is included, CreatedBefore is not; unix ms.
+	CreatedAfter, CreatedBefore int64
+	After                       job.ID // the list begins behind this id, which need not be a job's
+	Limit                       int    // of documents, at least 1
+	Parts                       Parts  // of the documents
+
+	rows  int   // in tests instead of maxListRows
+	bytes int64 // in tests instead of maxListBytes
+}
+
+// A page is what one request may cost. It ends early past one of these, and the next one goes on from there.
+const (
+	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: some ten milliseconds.
+	maxListRows = 10_000
+	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document in any case.
+	maxListBytes = job.MaxClaimBytes
+
+	// spanWindow, keyWindow and batchWindow are how many rows are read ahead, since one iterator reads everything.
+	spanWindow  = 64
+	keyWindow   = 64
+	batchWindow = 256
+	// unfilledDocuments are completed together at most, so that a page that is cut short has not read much more than it shows.
+	unfilledDocuments = 256
+	// maxLists bounds the lists by queue and status that are merged, and maxListQueues the queues that are looked through for them with
+	// Apply held up. Past them the batches are walked.
+	maxLists      = 64
+	maxListQueues = 1000
+	// maxRunnerClaims bounds the claims whose runs are sorted into order. Past it the runner's jobs are sought like any others.
+	maxRunnerClaims = 1000
+)
+
+// List returns a page of the jobs that f names, in order of ids, all as of one moment, and the id that the next page begins after: zero
+// at the end of the list. A page may hold fewer documents than the limit, or none, though more follow: see maxListRows.
+func (s *Store) List(f Filter) (docs []job.Job, next job.ID, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	l := lister{
+		s: s, v: v, f: f, rows: cmp.Or(f.rows, maxListRows), room: cmp.Or(f.bytes, maxListBytes),
+		queues: map[uint32]queueName{}, claims: map[uint64]string{},
+	}
+	if !l.begin() {
+		return nil, job.ID{}, nil
+	}
+	atEnd := l.walk()
+	l.fill()
+	switch {
+	case l.full || l.cut:
+		next = l.docs[len(l.docs)-1].ID
+	case !atEnd:
+		next = l.last
+	}
+	return l.docs, next, nil
+}
+
+// position is where a line stands among all.
+type position struct {
+	seq  uint64
+	line uint32
+}
+
+func comparePositions(a, b position) int {
+	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.line, b.line))
+}
+
+// lister makes one page.
+type lister struct {
+	s    *Store
+	v    view
+	f    Filter
+	from position // the first that is looked at
+
+	rows   int   // that may still be looked at
+	room   int64 // for payloads and details
+	docs   []job.Job
+	filled int    // of docs
+	b      *batch // of the docs that are not filled
+	last   job.ID // everything up to it has been looked at; zero at first
+	full   bool   // there are as many docs as wanted, and another one follows
+	cut    bool   // there was no room for more docs
+
+	queues map[uint32]queueName
+	claims map[uint64]string // their runners
+	spans  []span
+}
+
+// walk looks at what may match, in order, the shortest way that the filter allows; it reports whether it came to the end.
+func (l *lister) walk() (atEnd bool) {
+	if !l.f.Claim.IsZero() {
+		return l.walkRuns(l.claimRuns())
+	}
+	if l.f.Runner != "" && l.f.Status == job.Active {
+		if runs, ok := l.runnerRuns(); ok {
+			return l.walkRuns(runs)
+		}
+	}
+	if l.f.Status != 0 || l.f.Client != "" || l.f.Type != "" {
+		if cursors, ok := l.cursors(); ok {
+			return l.walkLists(cursors)
+		}
+	}
+	return l.walkBatches()
+}
+
+// group reports whether the jobs of a group may match: all that the filter says about what they were created with.
+func (l *lister) group(g *group) bool {
+	name := l.queue(g.queue)
+	if l.f.Client != "" && l.f.Client != name.client || l.f.Type != "" && l.f.Type != name.typ {
+		return false
+	}
+	for key, want := range l.f.Meta {
+		if value, ok := g.meta.Get(key); !ok || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// span reports whether the jobs of a span match: all that the filter says about their state.
+func (l *lister) span(sp *span) bool {
+	if sp.status == job.Purged || l.f.Status != 0 && sp.status != l.f.Status {
+		return false
+	}
+	if l.f.Claim.IsZero() && l.f.Runner == "" {
+		return true
+	}
+	if sp.status != job.Active && !sp.status.Terminal() || sp.claim == 0 { // as documents show it: see addClaims
+		return false
+	}
+	return (l.f.Claim.IsZero() || sp.claim == l.f.Claim.Seq()) && (l.f.Runner == "" || l.runner(sp.claim) == l.f.Runner)
+}
+
+func (l *lister) queue(id uint32) queueName {
+	name, ok := l.queues[id]
+	if !ok {
+		name = l.s.queueName(id)
+		l.queues[id] = name
+	}
+	return name
+}
+
+func (l *lister) runner(claim uint64) string {
+	name, ok := l.claims[claim]
+	if !ok {
+		if c := readClaim(l.v, claim); c != nil {
+			name = c.runner
+		}
+		l.claims[claim] = name
+		l.rows--
+	}
+	return name
+}
+
+// goOn notes that everything up to a line has been looked at, and reports whether more may be.
+func (l *lister) goOn(b *batch, line uint32) bool {
+	l.last = job.NewID(b.at, b.seq, int(line))
+	return l.rows > 0
+}
+
+// tooLate reports whether b, and so all that follows, was created too late for the list.
+func (l *lister) tooLate(b *batch) bool { return l.f.CreatedBefore != 0 && b.at >= l.f.CreatedBefore }
+
+// take looks at a span, or a part of one, whose group matches, and reports whether to go on.
+func (l *lister) take(b *batch, sp span) bool {
+	l.rows--
+	if b.seq == l.from.seq {
+		sp.first = max(sp.first, l.from.line)
+	}
+	if l.span(&sp) && sp.first <= sp.last {
+		if l.b != nil && l.b.seq != b.seq && !l.fill() {
+			return false
+		}
+		l.b = b
+		name := l.queue(b.group(sp.first).queue)
+		for line := sp.first; line <= sp.last; line++ {
+			if len(l.docs) == l.f.Limit {
+				l.full = true
+				return false
+			}
+			if len(l.docs)-l.filled == unfilledDocuments && !l.fill() {
+				return false
+			}
+			doc := b.document(&sp, line)
+			doc.Client, doc.Type = name.client, name.typ
+			l.docs = append(l.docs, doc)
+		}
+	}
+	return l.goOn(b, sp.last)
+}
+
+// fill completes the documents; when there is no room for all of them it drops the rest, and the page is at its end.
+func (l *lister) fill() bool {
+	rest := l.docs[l.filled:]
+	if len(rest) == 0 {
+		return true
+	}
+	least := 0
+	if l.filled == 0 {
+		least = 1
+	}
+	n, used := l.s.fill(l.v, l.b, rest, l.f.Parts, l.room, least)
+	l.room -= used
+	l.filled += n
+	l.docs = l.docs[:l.filled]
+	l.cut = n < len(rest)
+	return !l.cut
+}
+
+// takeLines looks at lines first … last of a batch, which lie in groups that match.
+func (l *lister) takeLines(b *batch, first, last uint32) bool {
+	if b.seq == l.from.seq {
+		first = max(first, l.from.line)
+	}
+	for first <= last {
+		l.spans = l.spans[:0]
+		eachSpan(l.v, b.seq, first, last, func(sp span) bool {
+			l.spans = append(l.spans, sp)
+			return len(l.spans) < spanWindow
+		})
+		if len(l.spans) == 0 {
+			break
+		}
+		for _, sp := range l.spans {
+			sp.first, sp.last = max(sp.first, first), min(sp.last, last)
+			if !l.take(b, sp) {
+				return false
+			}
+			first = sp.last + 1
+		}
+	}
+	return true
+}
+
+// walkBatches looks at all batches, and at the spans of those that may hold a job of the list.
+func (l *lister) walkBatches() (atEnd bool) {
+	for from := l.from.seq; ; {
+		batches := l.batches(from)
+		if len(batches) == 0 {
+			return true
+		}
+		for _, b := range batches {
+			l.rows--
+			if l.tooLate(b) {
+				return true
+			}
+			from = b.seq + 1
+			if b.seq == l.from.seq && b.lines <= l.from.line {
+				continue // the page before came to its end
+			}
+			if l.f.Status == 0 && b.counts.Total() > 0 || b.counts[l.f.Status] > 0 {
+				for i := range b.groups {
+					if g := &b.groups[i]; l.group(g) && !l.takeLines(b, g.first, g.last) {
+						return false
+					}
+				}
+			}
+			if !l.goOn(b, b.lines-1) {
+				return false
+			}
+		}
+	}
+}
+
+// batches reads the next batches from a seq on.
+func (l *lister) batches(from uint64) (list []*batch) {
+	const maxBytes = 256 << 10 // a batch may have a thousand groups
+	bytes := 0
+	most := min(batchWindow, max(l.rows, 1))
+	l.v.scan(seqKey(batchTable, from), string(batchTable+1), func(key string, value []byte) bool {
+		list = append(list, decodeBatch(seqOfKey(key), value))
+		bytes += len(value)
+		return len(list) < most && bytes < maxBytes
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	at := 0
+	l.v.scan(seqKey(countsTable, list[0].seq), after(seqKey(countsTable, list[len(list)-1].seq)), func(key string, value []byte) bool {
+		for at < len(list) && list[at].seq < seqOfKey(key) {
+			at++
+		}
+		if at < len(list) && list[at].seq == seqOfKey(key) {
+			list[at].batchCounts = decodeBatchCounts(value)
+		}
+		return at < len(list)
+	})
+	return list
+}
+
+// walkRuns looks at runs, which are in order and do not overlap.
+func (l *lister) walkRuns(runs []Run) (atEnd bool) {
+	var b *batch
+	for _, r := range runs {
+		if comparePositions(position{r.Batch, r.Last}, l.from) < 0 {
+			continue
+		}
+		if b == nil || b.seq != r.Batch {
+			if b = readBatch(l.v, r.Batch); b == nil { // purged
+				continue
+			}
+			l.rows--
+		}
+		if l.tooLate(b) {
+			return true
+		}
+		// A claim's run may reach over several groups.
+		for first := r.First; first <= r.Last; {
+			g := b.group(first)
+			last := min(r.Last, g.last)
+			if l.group(g) && !l.takeLines(b, first, last) {
+				return false
+			}
+			first = last + 1
+		}
+		if !l.goOn(b, r.Last) {
+			return false
+		}
+	}
+	return true
+}
+
+// claimRuns are what the claim of the filter handed out.
+func (l *lister) claimRuns() []Run {
+	c := readClaim(l.v, l.f.Claim.Seq())
+	if c == nil || job.NewID(c.at, c.seq, 0) != l.f.Claim {
+		return nil
+	}
+	return sortRuns(c.runs)
+}
+
+// runnerRuns are what the open claims of the filter's runner handed out; not ok when there are too many of them.
+func (l *lister) runnerRuns() (runs []Run, ok bool) {
+	r := readRunner(l.v, l.f.Runner)
+	if r.claims > maxRunnerClaims {
+		return nil, false
+	}
+	var claims []uint64
+	prefix := runnerKey(holdTable, l.f.Runner)
+	l.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+		claims = append(claims, claimOfHold(key))
+		return true
+	})
+	for _, seq := range claims {
+		if c := readClaim(l.v, seq); c != nil {
+			runs = append(runs, c.runs...)
+		}
+	}
+	return sortRuns(runs), true
+}
+
+// sortRuns puts runs in order and makes one of those that overlap: a claim may have handed out again what another had given back.
+func sortRuns(runs []Run) []Run {
+	runs = slices.Clone(runs)
+	slices.SortFunc(runs, func(a, b Run) int { return comparePositions(position{a.Batch, a.First}, position{b.Batch, b.First}) })
+	merged := runs[:0]
+	for _, r := range runs {
+		if n := len(merged) - 1; n >= 0 && merged[n].Batch == r.Batch && r.First <= merged[n].Last+1 {
+			merged[n].Last = max(merged[n].Last, r.Last)
+		} else {
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}

@@ -1,0 +1,436 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestListRandom plays random commands to a store and the model, and compares lists with a plain walk over the model's documents.
+func TestListRandom(t *testing.T) {
+	seeds := seedsOr(*seedsFlag, 150, 30)
+	first := uint64(1)
+	if *seedFlag != 0 {
+		first, seeds = *seedFlag, *seedFlag
+	}
+	for seed := first; seed <= seeds; seed++ {
+		if err := listSeed(seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func listSeed(seed uint64) (err error) {
+	g := newGenerator(seed)
+	steps := g.steps()
+	g.options.FS = vfs.NewMem()
+	p := &player{options: g.options}
+	if p.s, err = Open("store", p.options); err != nil {
+		return err
+	}
+	p.m = newModel(p.s.seed)
+	defer func() { err = errors.Join(err, p.s.Close()) }()
+	for i, st := range steps {
+		if err := p.step(st); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+		if i != len(steps)-1 && !g.some(12) {
+			continue
+		}
+		if err := p.commit(); err != nil {
+			return err
+		}
+		for range 20 {
+			f := g.filter(p.m)
+			if err := p.compareList(f, g); err != nil {
+				return fmt.Errorf("after step %d: list %+v: %w", i, f, err)
+			}
+		}
+		if err := errors.Join(p.compareClaims(), p.compareRunners(g), p.compareWaiting(g)); err != nil {
+			return fmt.Errorf("after step %d: %w", i, err)
+		}
+	}
+	return p.check()
+}
+
+// filter makes a filter over the generator's small universe, of times and ids of jobs that are or were there.
+func (g *generator) filter(m *model) (f Filter) {
+	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), Everything
+	f.rows, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf[int64](g, 0, 1, 10, 60)
+	if g.some(50) {
+		f.Status = oneOf(g, job.Statuses...)
+	}
+	if g.some(30) {
+		f.Client = oneOf(g, "a", "b", "c")
+	}
+	if g.some(30) {
+		f.Type = oneOf(g, "x", "y", "z")
+	}
+	if g.some(15) {
+		f.Runner = g.anyRunner()
+	}
+	if g.some(15) {
+		f.Claim = g.anyClaim()
+	}
+	anyTime := func() int64 {
+		if len(m.batches) == 0 {
+			return startAt
+		}
+		return m.batches[g.IntN(len(m.batches))].at + g.Int64N(3) - 1
+	}
+	if g.some(15) {
+		f.CreatedAfter = anyTime()
+	}
+	if g.some(15) {
+		f.CreatedBefore = anyTime()
+	}
+	if g.some(15) && len(m.batches) > 0 {
+		if f.After = m.batches[g.IntN(len(m.batches))].id.WithLine(g.IntN(6)); g.some(40) { // of no batch, perhaps
+			f.After = job.NewID(f.After.At()+g.Int64N(3)-1, uint64(max(1, int(f.After.Seq())+g.IntN(5)-2)), f.After.Line())
+		}
+	}
+	return f
+}
+
+// matches is what docs/api.md says of the parameters of a list.
+func (f *Filter) matches(doc *job.Job) bool {
+	return (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || doc.Client == f.Client) && (f.Type == "" || doc.Type == f.Type) &&
+		(f.Runner == "" || doc.Runner == f.Runner) && (f.Claim.IsZero() || doc.Claim == f.Claim) &&
+		doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && slices.Compare(doc.ID[:], f.After[:]) > 0
+}
+
+func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
+	var want []job.Job
+	for _, b := range p.m.batches {
+		for _, j := range b.lines {
+			if j.status == job.Purged {
+				continue
+			}
+			if doc := p.m.document(j); f.matches(&doc) {
+				want = append(want, doc)
+			}
+		}
+	}
+	for pages := 0; ; pages++ {
+		docs, next, err := p.s.List(f)
+		if err != nil {
+			return err
+		}
+		if len(docs) > f.Limit {
+			return fmt.Errorf("page %d has %d documents", pages, len(docs))
+		}
+		bytes := int64(0)
+		for i := range docs {
+			if len(want) == 0 {
+				return fmt.Errorf("page %d has %v, which the model has not", pages, docs[i].ID)
+			}
+			if err := sameJob(docs[i], want[0]); err != nil {
+				return fmt.Errorf("page %d, job %v (%v): %w", pages, docs[i].ID, want[0].ID, err)
+			}
+			bytes += int64(len(docs[i].Payload) + len(docs[i].Output))
+			if f.bytes != 0 && i > 0 && bytes > f.bytes {
+				return fmt.Errorf("page %d has %d bytes", pages, bytes)
+			}
+			want = want[1:]
+		}
+		if next.IsZero() {
+			break
+		}
+		if slices.Compare(next[:], f.After[:]) <= 0 || len(docs) > 0 && slices.Compare(next[:], docs[len(docs)-1].ID[:]) < 0 {
+			return fmt.Errorf("page %d goes on after %v", pages, next)
+		}
+		if f.rows == 0 && f.bytes == 0 && len(docs) < f.Limit {
+			return fmt.Errorf("page %d ends early, with %d documents", pages, len(docs))
+		}
+		f.After = next
+		f.Limit = 1 + r.IntN(2*f.Limit)
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("the list ends before %v", want[0].ID)
+	}
+	return nil
+}
+
+func (p *player) compareClaims() error {
+	for _, c := range p.m.claims {
+		doc, jobs, err := p.s.ClaimDocument(c.id, Everything)
+		if p.m.known(c.id) == nil {
+			if !errors.Is(err, job.NotFound) {
+				return fmt.Errorf("claim %v, which no job names, is there: %v", c.id, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("claim %v: %w", c.id, err)
+		}
+		held := c.held()
+		if doc.ID != c.id || doc.Runner != c.runner || doc.CreatedAt != c.id.At() || doc.HandedOut != len(c.handed) || doc.Held != len(held) || len(jobs) != len(held) ||
+			(doc.DeadlineAt != 0) != (len(held) > 0) {
+			return fmt.Errorf("claim %+v with %d jobs, the model has %+v, which holds %d", doc, len(jobs), c, len(held))
+		}
+		for i, j := range held {
+			want := p.m.document(j)
+			shorten(&want)
+			if err := sameJob(jobs[i], want); err != nil {
+				return fmt.Errorf("job %v of claim %v: %w", j, c.id, err)
+			}
+		}
+		// What holds all of its jobs alike has their deadline.
+		if len(held) == 1 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
+			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.deadline(held[0]))
+		}
+		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.id.Seq(), 0), 0); !errors.Is(err, job.NotFound) {
+			return fmt.Errorf("a claim of another time: %+v, %v, %v", doc, jobs, err)
+		}
+	}
+	return nil
+}
+
+func (p *player) compareRunners(g *generator) error {
+	type held struct {
+		claims, jobs int
+		seen         int64
+	}
+	want := map[string]*held{}
+	for _, c := range p.m.claims {
+		jobs := c.held()
+		if len(jobs) == 0 {
+			continue
+		}
+		h := want[c.runner]
+		if h == nil {
+			h = &held{seen: p.m.runners[c.runner].at}
+			want[c.runner] = h
+		}
+		h.claims++
+		h.jobs += len(jobs)
+		for _, j := range jobs {
+			h.seen = max(h.seen, j.tickle.at)
+		}
+	}
+	after := ""
+	for limit := 1 + g.IntN(3); ; {
+		list, more, err := p.s.Runners(after, limit)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			h := want[r.Name]
+			if h == nil || h.claims != r.Claims || h.jobs != r.Held || len(r.Open) != min(r.Claims, maxOpenClaims) || r.LastSeenAt < h.seen {
+				return fmt.Errorf("runner %+v, the model has %+v", r, h)
+			}
+			jobs := 0
+			for i, c := range r.Open {
+				if c.Runner != r.Name || c.Held == 0 || c.DeadlineAt == 0 || i > 0 && c.ID.Seq() >= r.Open[i-1].ID.Seq() {
+					return fmt.Errorf("runner %q has the claim %+v", r.Name, c)
+				}
+				jobs += c.Held
+			}
+			if len(r.Open) == r.Claims && jobs != r.Held {
+				return fmt.Errorf("claims of runner %+v hold %d", r, jobs)
+			}
+			delete(want, r.Name)
+			after = r.Name
+		}
+		if !more {
+			break
+		}
+		if len(list) != limit {
+			return fmt.Errorf("a page of %d runners has %d, and more follow", limit, len(list))
+		}
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("runners end before %v", want)
+	}
+	return nil
+}
+
+func (p *player) compareWaiting(g *generator) error {
+	client := oneOf(g, "", "", "a", "b", "c")
+	var names []string
+	if client != "" {
+		names = []string{client}
+	}
+	want := map[string]int64{}
+	for _, j := range p.m.line(names, nil, false) {
+		want[j.attr.Type]++
+	}
+	after := ""
+	for {
+		types, more := p.s.WaitingTypes(client, after, 1)
+		for _, w := range types {
+			if w.Type <= after || want[w.Type] != w.Waiting {
+				return fmt.Errorf("after %q of client %q waits %+v, the model has %v", after, client, w, want)
+			}
+			delete(want, w.Type)
+			after = w.Type
+		}
+		if !more {
+			break
+		}
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("of client %q waits %v too", client, want)
+	}
+	return nil
+}
+
+func mustList(t testing.TB, s *Store, f Filter) (docs []job.Job, next job.ID) {
+	t.Helper()
+	docs, next, err := s.List(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return docs, next
+}
+
+// TestListPlans: what a filter allows is found without walking past what it does not.
+func TestListPlans(t *testing.T) {
+	s := mustOpen(t, Options{})
+	seq := uint64(1)
+	for ; seq <= 300; seq++ {
+		c := plainCreate("a", fmt.Sprintf("x%d", seq%3), 2, 1)
+		if seq == 290 {
+			c = plainCreate("b", "y", 5, 1)
+		}
+		mustApply(t, s, seq, int64(seq), c)
+	}
+	claimed := mustApply(t, s, seq, 400, job.Claim{Runner: "r", Clients: []string{"b"}, Max: 3, MaxBytes: job.MaxClaimBytes}).(*Claimed)
+	mustApply(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
+	mustCommit(t, s)
+	for name, c := range map[string]struct {
+		f    Filter
+		rows int // that are enough
+		want int
+	}{
+		"client, type and status": {Filter{Client: "b", Type: "y", Status: job.Pending}, 3, 2},
+		"client":                  {Filter{Client: "b"}, 10, 5},
+		"status":                  {Filter{Status: job.Completed}, 3, 1},
+		"claim":                   {Filter{Claim: claimed.Claim}, 6, 3},
+		"runner's active":         {Filter{Runner: "r", Status: job.Active}, 8, 2},
+		"created":                 {Filter{CreatedAfter: startAt + 290, CreatedBefore: startAt + 291}, 8, 5},
+		"no such queue":           {Filter{Client: "b", Type: "z"}, 1, 0},
+		"no such claim":           {Filter{Claim: jobID(5, 5, 0)}, 1, 0},
+		"nothing so late":         {Filter{CreatedAfter: startAt + 301}, 1, 0},
+	} {
+		c.f.Limit, c.f.rows = 100, c.rows
+		if docs, next := mustList(t, s, c.f); len(docs) != c.want || !next.IsZero() {
+			t.Errorf("%s: %d jobs, next %v", name, len(docs), next)
+		}
+	}
+}
+
+// TestListPageBounds: a page ends at its limit, at its bytes and at its rows, and says where the next begins.
+func TestListPageBounds(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 100))
+	mustApply(t, s, 2, 1, plainClaim("r", 10))
+	outcomes := job.Complete{}
+	for line := range 10 {
+		outcomes.Outcomes = append(outcomes.Outcomes, job.Outcome{ID: jobID(0, 1, line), Code: job.OK, ExitCode: 200, DelayMs: -1,
+			Result: job.Result{OutputKind: job.Bytes, Output: make([]byte, 1000)}})
+	}
+	mustApply(t, s, 3, 2, outcomes)
+	mustCommit(t, s)
+	page := func(f Filter) string {
+		docs, next := mustList(t, s, f)
+		if len(docs) > 0 && docs[0].Payload == nil != (f.Parts&Payloads == 0) || len(docs) > 0 && docs[0].Output == nil != (f.Parts&Details == 0) {
+			t.Errorf("parts %b: %+v", f.Parts, docs[0])
+		}
+		if next.IsZero() {
+			return fmt.Sprint(len(docs), " end")
+		}
+		return fmt.Sprint(len(docs), " ", next.Line())
+	}
+	for name, c := range map[string]struct {
+		f    Filter
+		want string
+	}{
+		"limit":                       {Filter{Limit: 9}, "9 8"},
+		"exactly the limit":           {Filter{Limit: 10}, "10 end"},
+		"one of the limit":            {Filter{Limit: 1, After: jobID(0, 1, 8)}, "1 end"},
+		"payloads":                    {Filter{Limit: 20, Parts: Payloads, bytes: 300}, "3 2"},
+		"a byte less":                 {Filter{Limit: 20, Parts: Payloads, bytes: 299}, "2 1"},
+		"a document in any case":      {Filter{Limit: 20, Parts: Payloads, bytes: 1}, "1 0"},
+		"details count, too":          {Filter{Limit: 20, Parts: Everything, bytes: 2500}, "2 1"},
+		"details alone":               {Filter{Limit: 20, Parts: Details, bytes: 2500}, "2 1"},
+		"nothing that is counted":     {Filter{Limit: 20, bytes: 1}, "10 end"},
+		"rows without a match":        {Filter{Limit: 20, Runner: "other", rows: 1}, "0 9"},
+		"and then the end":            {Filter{Limit: 20, Runner: "other", rows: 1, After: jobID(0, 1, 9)}, "0 end"},
+		"behind everything":           {Filter{Limit: 20, After: jobID(5, 9, 0)}, "0 end"},
+		"at the last line of all ids": {Filter{Limit: 20, After: jobID(0, 1, job.MaxLines-1)}, "0 end"},
+	} {
+		if got := page(c.f); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestRunnersOfManyClaims: at most a hundred claims are shown, the newest.
+func TestRunnersOfManyClaims(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 1))
+	seq := uint64(2)
+	for range maxOpenClaims {
+		mustApply(t, s, seq, int64(seq), plainClaim("full", 1))
+		mustApply(t, s, seq+1, int64(seq), plainClaim("over", 1))
+		seq += 2
+	}
+	mustApply(t, s, seq, int64(seq), plainClaim("over", 2))
+	mustApply(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*maxOpenClaims)}, Progress: -1})
+	mustCommit(t, s)
+	list, more, err := s.Runners("", 10)
+	if err != nil || more || len(list) != 2 {
+		t.Fatalf("%d runners, %v, %v", len(list), more, err)
+	}
+	full, over := list[0], list[1]
+	if len(full.Open) != maxOpenClaims || full.Claims != maxOpenClaims || full.LastSeenAt != startAt+2*maxOpenClaims {
+		t.Errorf("%q: %d of %d claims, last seen %d", full.Name, len(full.Open), full.Claims, full.LastSeenAt-startAt)
+	}
+	if len(over.Open) != maxOpenClaims || over.Claims != maxOpenClaims+1 || over.Held != maxOpenClaims+2 || over.Open[0].Held != 2 || over.LastSeenAt != startAt+900 {
+		t.Errorf("%q: %d of %d claims, %d held, last seen %d", over.Name, len(over.Open), over.Claims, over.Held, over.LastSeenAt-startAt)
+	}
+	if got, _ := mustList(t, s, Filter{Runner: "over", Status: job.Active, Limit: 1000}); len(got) != maxOpenClaims+2 {
+		t.Errorf("%d active jobs of a runner", len(got))
+	}
+	if _, more, _ := s.Runners("", 1); !more {
+		t.Error("no more after the first of two")
+	}
+}
+
+// BenchmarkList is a page of a hundred jobs out of a hundred thousand batches.
+func BenchmarkList(b *testing.B) {
+	s := mustOpen(b, Options{})
+	for seq := uint64(1); seq <= 100_000; seq++ {
+		mustApply(b, s, seq, int64(seq), plainCreate(fmt.Sprintf("c%d", seq%100), "x", 10, 100))
+		if seq%1000 == 0 {
+			mustCommit(b, s)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, c := range []struct {
+		name string
+		f    Filter
+	}{
+		{"all", Filter{}},
+		{"queue", Filter{Client: "c7", Type: "x", Status: job.Pending}},
+		{"client", Filter{Client: "c7"}},
+		{"walk", Filter{Type: "x"}},
+		{"empty", Filter{Status: job.Failed}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			c.f.Limit, c.f.Parts = 100, Everything
+			for b.Loop() {
+				at := r.Int64N(100_000)
+				c.f.After = jobID(at, uint64(at), 3)
+				mustList(b, s, c.f)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it is tickled, but
+// for jobs that have a lease of their own; 0 when it holds nothing.
+type Claim struct {
+	ID         job.ID
+	Runner     string
+	CreatedAt  int64
+	LeaseMs    int64
+	TickledAt  int64 // when it was made, or the last tickle that reached all it holds
+	DeadlineAt int64
+	HandedOut  int // jobs
+	Held       int
+}
+
+func (c *claim) document(r *runner, graceAt int64) Claim {
+	doc := Claim{
+		ID: job.NewID(c.at, c.seq, 0), Runner: c.runner, CreatedAt: c.at, LeaseMs: c.leaseMs, TickledAt: c.tickledAt,
+		HandedOut: c.lines(), Held: c.held,
+	}
+	if c.held > 0 {
+		doc.TickledAt = max(doc.TickledAt, r.tickledAt)
+		doc.DeadlineAt = c.deadline(r, graceAt)
+	}
+	return doc
+}
+
+// claimStretch is how many held jobs are read together, since what each has of a history is only shortened afterwards.
+const claimStretch = 50
+
+// ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a claim shows;
+// job.NotFound when there is none, or no job names it any more.
+func (s *Store) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	c := readClaim(v, id.Seq())
+	if c == nil || c.refs == 0 || job.NewID(c.at, c.seq, 0) != id {
+		return Claim{}, nil, job.NotFound
+	}
+	doc = c.document(readRunner(v, c.runner), decodeMeta(v.get(metaKey)).graceAt)
+	if c.held == 0 {
+		return doc, nil, nil
+	}
+	for _, r := range c.runs {
+		b := readBatch(v, r.Batch)
+		if b == nil {
+			continue
+		}
+		for ; r.First <= r.Last; r.First += claimStretch {
+			start := len(jobs)
+			jobs = s.documents(v, b, r.First, min(r.Last, r.First+claimStretch-1), c.seq, parts, jobs)
+			for i := range jobs[start:] {
+				shorten(&jobs[start+i])
+			}
+		}
+	}
+	return doc, jobs, nil
+}
+
+// Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at most.
+type Runner struct {
+	Name         string
+	Claims, Held int
+	Open         []Claim
+	// LastSeenAt is the newest time at which it made one of the claims in Open or tickled: them, a job of theirs, or all it holds.
+	LastSeenAt int64
+}
+
+const (
+	// maxOpenClaims bounds the claims that are shown of one runner.
+	maxOpenClaims = 100
+	// maxRunnerRows bounds the claims and leases of single jobs that a page of runners looks at, but for its last runner.
+	maxRunnerRows = 10_000
+)
+
+// Runners returns up to limit runners that hold something, in order of the lengths of their names and then of the names, after the one
+// given, and whether more follow. A page with very many claims ends before its limit.
+func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	from := string(runnerTable)
+	if afterName != "" {
+		from = runnerKey(runnerTable, afterName) + "\x00"
+	}
+	var found []*runner
+	v.scan(from, string(runnerTable+1), func(key string, value []byte) bool {
+		found = append(found, decodeRunner(runnerOfKey(key), value))
+		return len(found) <= limit
+	})
+	if len(found) == 0 {
+		return nil, false, nil
+	}
+	graceAt := decodeMeta(v.get(metaKey)).graceAt
+	rows := maxRunnerRows
+	for i, r := range found {
+		if i == limit || rows <= 0 {
+			return list, true, nil
+		}
+		doc := Runner{Name: r.name, Claims: r.claims, Held: r.held, LastSeenAt: r.tickledAt}
+		for _, seq := range v.openClaims(r.name, maxOpenClaims) {
+			c := readClaim(v, seq)
+			if c == nil {
+				continue
+			}
+			rows--
+			open := c.document(r, graceAt)
+			doc.Open = append(doc.Open, open)
+			doc.LastSeenAt = max(doc.LastSeenAt, open.TickledAt)
+			if c.overrides > 0 {
+				prefix := seqKey(overrideTable, seq)
+				v.scan(prefix, after(prefix), func(_ string, value []byte) bool {
+					o := decodeOverride(value)
+					doc.LastSeenAt = max(doc.LastSeenAt, o.tickledAt)
+					rows--
+					return true
+				})
+			}
+		}
+		list = append(list, doc)
+	}
+	return list, false, nil
+}
+
+// openClaims returns the newest claims of a runner that hold something, the newest first.
+func (v view) openClaims(name string, most int) (seqs []uint64) {
+	prefix := runnerKey(holdTable, name)
+	for ok := v.it.SeekLT([]byte(after(prefix))); ok && len(seqs) < most; ok = v.it.Prev() {
+		key := string(v.it.Key())
+		if key < prefix {
+			break
+		}
+		seqs = append(seqs, u64At(key, len(prefix)))
+	}
+	fail("scan", v.it.Error())
+	return seqs
+}
+
+// WaitingType is a type that has pending jobs in queues that are not paused, and how many.
+type WaitingType struct {
+	Type    string
+	Waiting int64
+}
+
+// waitingQueues is how many queues are looked at with Apply held up.
+const waitingQueues = 4096
+
+// WaitingTypes returns up to limit types after the one given that have pending jobs which a claim would find, in order, of one client
+// or, with "", of all, and whether more follow. The queues are looked at some at a time, so that they need not be of one moment.
+func (s *Store) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool) {
+	waiting := map[string]int64{}
+	afterQueue := queueName{}
+	for {
+		s.mu.RLock()
+		page := s.queues.page(client, afterQueue.client, afterQueue.typ, waitingQueues)
+		for _, q := range page {
+			if n := q.counts[job.Pending]; n > 0 && !q.paused && q.typ > afterType {
+				waiting[q.typ] += n
+			}
+		}
+		s.mu.RUnlock()
+		if len(page) < waitingQueues {
+			break
+		}
+		afterQueue = queueName{page[len(page)-1].client, page[len(page)-1].typ}
+	}
+	for typ, n := range waiting {
+		types = append(types, WaitingType{typ, n})
+	}
+	slices.SortFunc(types, func(a, b WaitingType) int { return cmp.Compare(a.Type, b.Type) })
+	if more = len(types) > limit; more {
+		types = types[:limit]
+	}
+	return types, more
+}
