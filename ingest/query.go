@@ -67,5 +67,38 @@ func (e *Engine) Queues(ctx context.Context, minSeq uint64, client, afterClient,
 	return e.store.Queues(client, afterClient, afterType, limit)
 }
 
+// List returns a page of jobs and the id that the next page begins after, like Job; see store.Store.List.
+func (e *Engine) List(ctx context.Context, minSeq uint64, f store.Filter) ([]job.Job, job.ID, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return nil, job.ID{}, err
+	}
+	return e.store.List(f)
+}
+
+// ClaimDocument returns the document of a claim and those of the jobs it holds, like Job; job.ClaimNotFound when no job names it.
+func (e *Engine) ClaimDocument(ctx context.Context, minSeq uint64, id job.ID, parts store.Parts) (store.Claim, []job.Job, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return store.Claim{}, nil, err
+	}
+	return e.store.ClaimDocument(id, parts)
+}
+
+// Runners returns a page of the runners that hold something, and whether more follow, like Job; see store.Store.Runners.
+func (e *Engine) Runners(ctx context.Context, minSeq uint64, after string, limit int) ([]store.Runner, bool, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return nil, false, err
+	}
+	return e.store.Runners(after, limit)
+}
+
+// WaitingTypes returns a page of the types that have jobs to hand out, and whether more follow, like Job; see store.Store.WaitingTypes.
+func (e *Engine) WaitingTypes(ctx context.Context, minSeq uint64, client, after string, limit int) ([]store.WaitingType, bool, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return nil, false, err
+	}
+	types, more := e.store.WaitingTypes(client, after, limit)
+	return types, more, nil
+}
+
 // Now returns the journal's time, unix ms, by which leases and ages are measured.
 func (e *Engine) Now() int64 { return e.journal.Now() }

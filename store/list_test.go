@@ -161,7 +161,7 @@ func (p *player) compareClaims() error {
 	for _, c := range p.m.claims {
 		doc, jobs, err := p.s.ClaimDocument(c.id, Everything)
 		if p.m.known(c.id) == nil {
-			if !errors.Is(err, job.NotFound) {
+			if !errors.Is(err, job.ClaimNotFound) {
 				return fmt.Errorf("claim %v, which no job names, is there: %v", c.id, err)
 			}
 			continue
@@ -185,7 +185,7 @@ func (p *player) compareClaims() error {
 		if len(held) == 1 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
 			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.deadline(held[0]))
 		}
-		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.id.Seq(), 0), 0); !errors.Is(err, job.NotFound) {
+		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.id.Seq(), 0), 0); !errors.Is(err, job.ClaimNotFound) {
 			return fmt.Errorf("a claim of another time: %+v, %v, %v", doc, jobs, err)
 		}
 	}
@@ -298,6 +298,7 @@ func TestListPlans(t *testing.T) {
 		c := plainCreate("a", fmt.Sprintf("x%d", seq%3), 2, 1)
 		if seq == 290 {
 			c = plainCreate("b", "y", 5, 1)
+			c.Groups[0].Meta = "colour=red,size=4"
 		}
 		mustApply(t, s, seq, int64(seq), c)
 	}
@@ -315,6 +316,9 @@ func TestListPlans(t *testing.T) {
 		"claim":                   {Filter{Claim: claimed.Claim}, 6, 3},
 		"runner's active":         {Filter{Runner: "r", Status: job.Active}, 8, 2},
 		"created":                 {Filter{CreatedAfter: startAt + 290, CreatedBefore: startAt + 291}, 8, 5},
+		"meta":                    {Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "red"}}, 10, 5},
+		"another meta":            {Filter{Client: "b", Meta: map[string]string{"size": "4", "colour": "blue"}}, 10, 0},
+		"more meta":               {Filter{Client: "b", Meta: map[string]string{"size": "4", "shape": ""}}, 10, 0},
 		"no such queue":           {Filter{Client: "b", Type: "z"}, 1, 0},
 		"no such claim":           {Filter{Claim: jobID(5, 5, 0)}, 1, 0},
 		"nothing so late":         {Filter{CreatedAfter: startAt + 301}, 1, 0},

@@ -36,14 +36,14 @@ func (c *claim) document(r *runner, graceAt int64) Claim {
 const claimStretch = 50
 
 // ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a claim shows;
-// job.NotFound when there is none, or no job names it any more.
+// job.ClaimNotFound when no job names it (any more).
 func (s *Store) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
 	c := readClaim(v, id.Seq())
 	if c == nil || c.refs == 0 || job.NewID(c.at, c.seq, 0) != id {
-		return Claim{}, nil, job.NotFound
+		return Claim{}, nil, job.ClaimNotFound
 	}
 	doc = c.document(readRunner(v, c.runner), decodeMeta(v.get(metaKey)).graceAt)
 	if c.held == 0 {
