@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
@@ -15,8 +16,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The documents of the API are appended field by field, in the order of docs/api.md: an answer to a claim holds up to a thousand
-// jobs, and reflection would cost more than everything else that happens to them.
+// The documents of the API are appended value by value, in the order of docs/api.md; those of jobs are made in fields.go.
 
 // form says how documents are put together.
 type form bool
@@ -29,163 +29,17 @@ const (
 // jobTextBytes is about what a job document takes beside its payload, to size buffers by.
 const jobTextBytes = 800
 
-// appendJob appends the document of a job.
-func appendJob(b []byte, j *job.Job, f form) []byte {
-	b = append(b, `{"job_id":"`...)
-	b = j.ID.AppendText(b)
-	b = appendJobHead(b, j)
-	b = appendPayload(b, j, f)
-	return appendJobTail(b, j, f)
-}
-
-// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and payload alone;
-// what surrounds those is then copied from the document before, which takes a quarter of the time.
-type jobs struct {
-	last          *job.Job
-	head, headEnd int // where in the answer the shared parts of the last document lie
-	tail, tailEnd int
-}
-
-func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
-	b = append(b, `{"job_id":"`...)
-	b = j.ID.AppendText(b)
-	if e.last != nil && alike(e.last, j) {
-		b = append(b, b[e.head:e.headEnd]...)
-		b = appendPayload(b, j, f)
-		return append(b, b[e.tail:e.tailEnd]...)
-	}
-	e.last, e.head = j, len(b)
-	b = appendJobHead(b, j)
-	e.headEnd = len(b)
-	b = appendPayload(b, j, f)
-	e.tail = len(b)
-	b = appendJobTail(b, j, f)
-	e.tailEnd = len(b)
-	return b
-}
-
-// alike reports whether the documents of two jobs differ in id and payload at most.
-func alike(a, b *job.Job) bool {
-	return a.Batch == b.Batch && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Claim == b.Claim && a.DeadlineAt == b.DeadlineAt &&
-		a.Status == b.Status && a.Priority == b.Priority && a.RunAttempts == b.RunAttempts && a.MaxAttempts == b.MaxAttempts && a.LeaseMs == b.LeaseMs &&
-		a.RunAt == b.RunAt && a.CompletedAt == b.CompletedAt && a.Code == b.Code && a.ExitCode == b.ExitCode && a.Progress == b.Progress &&
-		a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
-		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
-}
-
-func appendJobHead(b []byte, j *job.Job) []byte {
-	b = append(b, `","batch_id":"`...)
-	b = j.Batch.AppendText(b)
-	b = append(b, `","client":"`...)
-	b = append(b, j.Client...) // names need no escape
-	b = append(b, `","type":"`...)
-	b = append(b, j.Type...)
-	b = append(b, `","status":"`...)
-	b = append(b, j.Status.String()...)
-	b = append(b, `","priority":`...)
-	return strconv.AppendInt(b, int64(j.Priority), 10)
-}
-
-func appendJobTail(b []byte, j *job.Job, f form) []byte {
-	b = appendResult(b, &j.Result, f)
-	b = appendCode(b, j.Code)
-	b = append(b, `,"exit_code":`...)
-	b = appendNumber(b, int64(j.ExitCode))
-	b = append(b, `,"process_exit":`...)
-	b = appendOptional(b, j.ProcessExit)
-	b = append(b, `,"error":`...)
-	b = appendTextOrNull(b, j.Error)
-	b = append(b, `,"attempts":[`...)
-	for i := range j.Attempts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendAttempt(b, &j.Attempts[i])
-	}
-	b = append(b, `],"step":`...)
-	b = appendTextOrNull(b, j.Step)
-	b = append(b, `,"progress":`...)
-	b = appendProgress(b, j.Progress)
-	b = append(b, `,"runner_id":`...)
-	b = appendTextOrNull(b, j.Runner)
-	b = append(b, `,"claim_id":`...)
-	b = appendID(b, j.Claim)
-	b = append(b, `,"run_attempts":`...)
-	b = strconv.AppendInt(b, int64(j.RunAttempts), 10)
-	b = append(b, `,"max_attempts":`...)
-	b = strconv.AppendInt(b, int64(j.MaxAttempts), 10)
-	b = append(b, `,"lease_ms":`...)
-	b = strconv.AppendInt(b, j.LeaseMs, 10)
-	b = append(b, `,"run_at":`...)
-	b = appendNumber(b, j.RunAt)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, j.CreatedAt, 10)
-	b = append(b, `,"updated_at":`...)
-	b = strconv.AppendInt(b, j.UpdatedAt, 10)
-	b = append(b, `,"completed_at":`...)
-	b = appendNumber(b, j.CompletedAt)
-	b = append(b, `,"deadline_at":`...)
-	b = appendNumber(b, j.DeadlineAt)
-	return append(b, '}')
-}
-
-// appendGone appends what is still known of a job that was purged right after the change which is being answered.
-func appendGone(b []byte, id job.ID, status job.Status) []byte {
-	b = append(b, `{"job_id":"`...)
-	b = id.AppendText(b)
-	b = append(b, `","batch_id":"`...)
-	b = id.WithLine(0).AppendText(b)
-	b = append(b, `","client":null,"type":null,"status":"`...)
-	b = append(b, status.String()...)
-	return append(b, `","priority":null,"payload":null,"payload_b64":null,"binary_addr":null,"input_addr":null,`+
-		`"output_addr":null,"output":null,"output_b64":null,"code":null,"exit_code":null,"process_exit":null,"error":null,`+
-		`"attempts":[],"step":null,"progress":null,"runner_id":null,"claim_id":null,"run_attempts":null,"max_attempts":null,`+
-		`"lease_ms":null,"run_at":null,"created_at":null,"updated_at":null,"completed_at":null,"deadline_at":null}`...)
-}
-
-func appendPayload(b []byte, j *job.Job, f form) []byte {
-	if j.Kind == job.WASI {
-		if binary, input, err := job.ParseWASI(j.Payload); err == nil {
-			b = append(b, `,"payload":null,"payload_b64":null,"binary_addr":`...)
-			b = appendText(b, binary)
-			b = append(b, `,"input_addr":`...)
-			return appendTextOrNull(b, input)
-		}
-	}
-	b = append(b, `,"payload":`...)
-	b = appendContent(b, j.Kind, j.Payload, `,"payload_b64":`, f)
-	return append(b, `,"binary_addr":null,"input_addr":null`...)
-}
-
-func appendResult(b []byte, r *job.Result, f form) []byte {
-	if r.Empty() {
-		return append(b, `,"output_addr":null,"output":null,"output_b64":null`...)
-	}
-	b = append(b, `,"output_addr":`...)
-	b = appendTextOrNull(b, r.OutputAddr)
-	b = append(b, `,"output":`...)
-	return appendContent(b, r.OutputKind, r.Output, `,"output_b64":`, f)
-}
-
-// appendContent appends a payload or output: a value, the name of its base64 sibling, and that one's value. One of the values is
-// null, or both are.
-func appendContent(b []byte, kind job.Kind, content []byte, base64Name string, f form) []byte {
+// appendValue appends a payload or output as a value: null where there is none, or where it stands in its base64 sibling.
+func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	switch kind {
-	case job.Nothing:
-		b = append(b, "null"...)
-		b = append(b, base64Name...)
-		return append(b, "null"...)
 	case job.Text:
 		if isPlain(content) {
 			b = append(b, '"')
 			b = append(b, content...)
-			b = append(b, '"')
-			b = append(b, base64Name...)
-			return append(b, "null"...)
+			return append(b, '"')
 		}
 		if quoted, err := jsontext.AppendQuote(b, content); err == nil {
-			b = append(quoted, base64Name...)
-			return append(b, "null"...)
+			return quoted
 		}
 	case job.JSON:
 		at := len(b)
@@ -198,11 +52,21 @@ func appendContent(b []byte, kind job.Kind, content []byte, base64Name string, f
 				}
 			}
 		}
-		b = append(b, base64Name...)
+		return b
+	}
+	return append(b, "null"...)
+}
+
+// appendB64 appends the base64 of a payload or output that has no other form: bytes, and text that is not UTF-8.
+func appendB64(b []byte, kind job.Kind, content []byte) []byte {
+	shown := kind == job.Nothing || kind == job.JSON || kind == job.Text && utf8.Valid(content)
+	if kind == job.WASI {
+		_, _, err := job.ParseWASI(content)
+		shown = err == nil
+	}
+	if shown {
 		return append(b, "null"...)
 	}
-	b = append(b, "null"...)
-	b = append(b, base64Name...)
 	b = append(b, '"')
 	b = base64.StdEncoding.AppendEncode(b, content)
 	return append(b, '"')
@@ -234,7 +98,8 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	b = strconv.AppendInt(b, a.At, 10)
 	b = append(b, `,"runner_id":`...)
 	b = appendTextOrNull(b, a.Runner)
-	b = appendCode(b, a.Code)
+	b = append(b, `,"code":`...)
+	b = appendTextOrNull(b, a.Code.String())
 	b = append(b, `,"exit_code":`...)
 	b = appendNumber(b, int64(a.ExitCode))
 	b = append(b, `,"error":`...)
@@ -242,11 +107,6 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	b = append(b, `,"why":"`...)
 	b = append(b, a.Why.String()...)
 	return append(b, `"}`...)
-}
-
-func appendCode(b []byte, c job.Code) []byte {
-	b = append(b, `,"code":`...)
-	return appendTextOrNull(b, c.String())
 }
 
 // appendText appends a JSON string. Texts were checked when they came in; should one not be UTF-8 all the same, what is broken shows

@@ -39,6 +39,13 @@ func TestJobDocument(t *testing.T) {
 	start := strings.Index(doc, `{"job_id":"…","batch_id"`)
 	end := strings.Index(doc[start:], "\n```")
 	fields := fmt.Sprint(documentFields(t, doc[start:start+end]))
+	var names []string
+	for _, f := range jobFields {
+		names = append(names, f.name)
+	}
+	if got := fmt.Sprint(names); got != fields {
+		t.Errorf("the table has the fields\n%s, documented are\n%s", got, fields)
+	}
 	exit := int64(-1)
 	full := job.Job{
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Priority: 9, Kind: job.Text, Payload: []byte("p"),
@@ -162,7 +169,8 @@ func FuzzContent(f *testing.F) {
 // FuzzRequests: no bytes make the decoders panic, and whatever is refused is a problem.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"payload":{"a":[1]},"delay_ms":5}`, `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","code":"ok"}]}`,
-		`{"claim_id":"` + unknownID + `","code":"ok","except":[]}`, `{"job_ids":[null]}`, "{\"outcomes\":[{}]}\n{}"} {
+		`{"claim_id":"` + unknownID + `","code":"ok","except":[]}`, `{"job_ids":[null]}`, "{\"outcomes\":[{}]}\n{}",
+		"status=active&client=a&type=b&created_after=1&limit=5&after=" + unknownID, "fields=status,output&meta.k=v&runner_id=r"} {
 		f.Add([]byte(seed))
 	}
 	s := &Server{engine: idle{}, reserved: map[string]bool{}}

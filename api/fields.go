@@ -1,0 +1,272 @@
+package api
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// A job document is the fields of one table, in the order of docs/api.md, which a test compares with it. Documents are appended field by
+// field: an answer to a claim holds up to a thousand jobs, and reflection would cost more than everything else that happens to them.
+
+// field is one of a job document: its name, what of the store it is made from, and how its value is appended.
+type field struct {
+	name   string
+	parts  store.Parts
+	append func(b []byte, j *job.Job, f form) []byte
+	comma  string // `,"name":`
+}
+
+var jobFields = table([]field{
+	{name: "job_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.ID) }},
+	{name: "batch_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.Batch) }},
+	{name: "client", append: func(b []byte, j *job.Job, _ form) []byte { return appendName(b, j.Client) }},
+	{name: "type", append: func(b []byte, j *job.Job, _ form) []byte { return appendName(b, j.Type) }},
+	{name: "status", append: func(b []byte, j *job.Job, _ form) []byte { return appendName(b, j.Status.String()) }},
+	{name: "priority", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.Priority), 10) }},
+	{name: "payload", parts: store.Payloads, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.Kind, j.Payload, f) }},
+	{name: "payload_b64", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.Kind, j.Payload) }},
+	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddr(b, j, false) }},
+	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddr(b, j, true) }},
+	{name: "output_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
+	{name: "output", parts: store.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
+	{name: "output_b64", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
+	{name: "code", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Code.String()) }},
+	{name: "exit_code", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, int64(j.ExitCode)) }},
+	{name: "process_exit", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendOptional(b, j.ProcessExit) }},
+	{name: "error", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Error) }},
+	{name: "attempts", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAttempts(b, j.Attempts) }},
+	{name: "step", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Step) }},
+	{name: "progress", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendProgress(b, j.Progress) }},
+	{name: "runner_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Runner) }},
+	{name: "claim_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.Claim) }},
+	{name: "run_attempts", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.RunAttempts), 10) }},
+	{name: "max_attempts", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.MaxAttempts), 10) }},
+	{name: "lease_ms", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.LeaseMs, 10) }},
+	{name: "run_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.RunAt) }},
+	{name: "created_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.CreatedAt, 10) }},
+	{name: "updated_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.UpdatedAt, 10) }},
+	{name: "completed_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.CompletedAt) }},
+	{name: "deadline_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.DeadlineAt) }},
+})
+
+func table(fields []field) []field {
+	for i := range fields {
+		fields[i].comma = `,"` + fields[i].name + `":`
+	}
+	return fields
+}
+
+// The fields between head and tail are those that differ among jobs which are otherwise alike, beside the id. plainBefore and plainBehind
+// are what stands there around a text that needs no escape, as most payloads are.
+var (
+	jobHead, jobOwn, jobTail = cutFields("payload", "output_addr")
+	plainBefore, plainBehind = plainText()
+)
+
+func plainText() (before, behind string) {
+	const text = "text"
+	before, behind, _ = strings.Cut(string(appendFields(nil, jobOwn, &job.Job{Kind: job.Text, Payload: []byte(text)}, inJSON)), text)
+	return before, behind
+}
+
+func appendOwn(b []byte, j *job.Job, f form) []byte {
+	if j.Kind == job.Text && isPlain(j.Payload) {
+		b = append(b, plainBefore...)
+		b = append(b, j.Payload...)
+		return append(b, plainBehind...)
+	}
+	return appendFields(b, jobOwn, j, f)
+}
+
+func cutFields(own, tail string) (head, middle, end []field) {
+	at := func(name string) int {
+		for i := range jobFields {
+			if jobFields[i].name == name {
+				return i
+			}
+		}
+		panic("no field " + name)
+	}
+	return jobFields[1:at(own)], jobFields[at(own):at(tail)], jobFields[at(tail):]
+}
+
+func appendFields(b []byte, fields []field, j *job.Job, f form) []byte {
+	for i := range fields {
+		b = append(b, fields[i].comma...)
+		b = fields[i].append(b, j, f)
+	}
+	return b
+}
+
+// appendJob appends the document of a job.
+func appendJob(b []byte, j *job.Job, f form) []byte { return appendSelected(b, jobFields[1:], j, f) }
+
+// appendSelected appends the id and some fields.
+func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
+	b = append(b, `{"job_id":"`...)
+	b = j.ID.AppendText(b)
+	b = append(b, '"')
+	b = appendFields(b, fields, j, f)
+	return append(b, '}')
+}
+
+// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and payload alone;
+// what surrounds those is then copied from the document before, which takes a fraction of the time.
+type jobs struct {
+	last          *job.Job
+	head, headEnd int // where in the answer the shared parts of the last document lie
+	tail, tailEnd int
+}
+
+func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
+	b = append(b, `{"job_id":"`...)
+	b = j.ID.AppendText(b)
+	if e.last != nil && alike(e.last, j) {
+		b = append(b, b[e.head:e.headEnd]...)
+		b = appendOwn(b, j, f)
+		return append(b, b[e.tail:e.tailEnd]...)
+	}
+	e.last, e.head = j, len(b)
+	b = append(b, '"')
+	b = appendFields(b, jobHead, j, f)
+	e.headEnd = len(b)
+	b = appendFields(b, jobOwn, j, f)
+	e.tail = len(b)
+	b = appendFields(b, jobTail, j, f)
+	b = append(b, '}')
+	e.tailEnd = len(b)
+	return b
+}
+
+// alike reports whether the documents of two jobs differ in id and payload at most.
+func alike(a, b *job.Job) bool {
+	return a.Batch == b.Batch && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Claim == b.Claim && a.DeadlineAt == b.DeadlineAt &&
+		a.Status == b.Status && a.Priority == b.Priority && a.RunAttempts == b.RunAttempts && a.MaxAttempts == b.MaxAttempts && a.LeaseMs == b.LeaseMs &&
+		a.RunAt == b.RunAt && a.CompletedAt == b.CompletedAt && a.Code == b.Code && a.ExitCode == b.ExitCode && a.Progress == b.Progress &&
+		a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
+		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
+}
+
+// appendGone appends what is still known of a job that was purged right after the change which is being answered.
+func appendGone(b []byte, id job.ID, status job.Status) []byte {
+	known := job.Job{ID: id, Batch: id.WithLine(0), Status: status}
+	b = append(b, '{')
+	for i := range jobFields {
+		if comma := jobFields[i].comma; i == 0 {
+			b = append(b, comma[1:]...)
+		} else {
+			b = append(b, comma...)
+		}
+		switch jobFields[i].name {
+		case "job_id", "batch_id", "status", "attempts":
+			b = jobFields[i].append(b, &known, inJSON)
+		default:
+			b = append(b, "null"...)
+		}
+	}
+	return append(b, '}')
+}
+
+// selection is the fields that a request asks for, beside the id; the zero value is all of them.
+type selection struct {
+	some   bool
+	fields []field
+}
+
+// selectFields reads the parameter fields: names of the table, each once, in any order.
+func selectFields(text string) (s selection, err error) {
+	const parameter = "fields"
+	s.some = true
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(text, ",") {
+		if wanted[name] {
+			return s, badRequest(parameter, fmt.Sprintf("fields names %s twice", shortened(name)))
+		}
+		if len(wanted) == len(jobFields) {
+			return s, badRequest(parameter, "fields names more than a job document has")
+		}
+		wanted[name] = true
+	}
+	for i := range jobFields {
+		if f := &jobFields[i]; wanted[f.name] {
+			if delete(wanted, f.name); i > 0 {
+				s.fields = append(s.fields, *f)
+			}
+		}
+	}
+	for name := range wanted {
+		return s, badRequest(parameter, fmt.Sprintf("fields names %q, which a job document does not have", shortened(name)))
+	}
+	return s, nil
+}
+
+// parts are what of the store the selection is made from.
+func (s *selection) parts() (parts store.Parts) {
+	if !s.some {
+		return store.Everything
+	}
+	for i := range s.fields {
+		parts |= s.fields[i].parts
+	}
+	return parts
+}
+
+// appendJobs appends a list of documents.
+func (s *selection) appendJobs(b []byte, list []job.Job) []byte {
+	var documents jobs
+	b = append(b, '[')
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if s.some {
+			b = appendSelected(b, s.fields, &list[i], inJSON)
+		} else {
+			b = documents.append(b, &list[i], inJSON)
+		}
+	}
+	return append(b, ']')
+}
+
+// appendJob appends one document.
+func (s *selection) appendJob(b []byte, j *job.Job) []byte {
+	if s.some {
+		return appendSelected(b, s.fields, j, inJSON)
+	}
+	return appendJob(b, j, inJSON)
+}
+
+// appendName appends a text that needs no escape.
+func appendName(b []byte, name string) []byte {
+	b = append(b, '"')
+	b = append(b, name...)
+	return append(b, '"')
+}
+
+// appendAddr appends an address of a WASI payload: the binary's or the input's.
+func appendAddr(b []byte, j *job.Job, ofInput bool) []byte {
+	if j.Kind == job.WASI {
+		if binary, input, err := job.ParseWASI(j.Payload); err == nil {
+			if ofInput {
+				return appendTextOrNull(b, input)
+			}
+			return appendText(b, binary)
+		}
+	}
+	return append(b, "null"...)
+}
+
+func appendAttempts(b []byte, attempts []job.Attempt) []byte {
+	b = append(b, '[')
+	for i := range attempts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendAttempt(b, &attempts[i])
+	}
+	return append(b, ']')
+}
