@@ -215,6 +215,10 @@ func FuzzRequests(f *testing.F) {
 		check(t, err)
 		_, err = queuesQuery(string(text))
 		check(t, err)
+		_, _, err = listQuery(string(text))
+		check(t, err)
+		_, err = onlyFields(string(text))
+		check(t, err)
 	})
 }
 

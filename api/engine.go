@@ -22,6 +22,10 @@ type Engine interface {
 	Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error)
 	Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error)
 	Queues(ctx context.Context, minSeq uint64, client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)
+	List(ctx context.Context, minSeq uint64, f store.Filter) (jobs []job.Job, next job.ID, err error)
+	ClaimDocument(ctx context.Context, minSeq uint64, id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
+	Runners(ctx context.Context, minSeq uint64, after string, limit int) (runners []store.Runner, more bool, err error)
+	WaitingTypes(ctx context.Context, minSeq uint64, client, after string, limit int) (types []store.WaitingType, more bool, err error)
 
 	// These never wait. Now is the journal's time, unix ms, by which jobs are stamped.
 	Now() int64

@@ -45,11 +45,11 @@ func TestGuard(t *testing.T) {
 		r.get("/queues/caf\u00e9/x").refused(http.StatusBadRequest, "bad_request")
 	})
 	t.Run("routes", func(t *testing.T) {
-		for _, path := range []string{"/", "/nope", "/jobs", "/jobs/", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
+		for _, path := range []string{"/", "/nope", "/jobs/", "/claims", "/runners/r", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
 			r.get(path).refused(http.StatusNotFound, "route_not_found")
 		}
 		for path, allow := range map[string]string{
-			"/jobs/create": "POST", "/jobs/claim": "POST", "/add": "POST", "/ping": "GET", "/queues": "GET", "/jobs/tickle": "POST",
+			"/jobs/create": "POST", "/jobs/claim": "POST", "/add": "POST", "/ping": "GET", "/queues": "GET", "/jobs": "GET", "/runners": "GET", "/jobs/tickle": "POST",
 			"/jobs/" + unknownID: "GET", "/queues/a/b": "GET", "/queues/a/b/pause": "POST", "/a/job/b/add": "POST",
 		} {
 			a := r.do(http.MethodDelete, path, nil)

@@ -18,6 +18,10 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	fields, err := onlyFields(c.Request().URL.RawQuery)
+	if err != nil {
+		return err
+	}
 	minSeq, err := minSeq(c)
 	if err != nil {
 		return err
@@ -26,7 +30,11 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerJob(c, http.StatusOK, &j)
+	at := buffer()
+	b := append(fields.appendJob(*at, &j), '\n')
+	err = answerTagged(c, b, b)
+	putBuffer(at, b)
+	return err
 }
 
 // batch answers GET /batches/{id}.
@@ -46,7 +54,8 @@ func (s *Server) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, mimeJSON, append(appendBatch(nil, &batch), '\n'))
+	b := append(appendBatch(nil, &batch), '\n')
+	return answerTagged(c, b, b)
 }
 
 // answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.

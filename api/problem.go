@@ -77,7 +77,7 @@ func refused(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound:
+	case job.NotFound, job.QueueNotFound, job.ClaimNotFound:
 		status = http.StatusNotFound
 	case job.NotActive:
 		status = http.StatusBadRequest

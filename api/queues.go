@@ -1,18 +1,17 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
-// queues answers GET /queues, in order of client and type, page by page.
+// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have something to hand out.
 func (s *Server) queues(c echo.Context) error {
 	q, err := queuesQuery(c.Request().URL.RawQuery)
 	if err != nil {
@@ -22,28 +21,69 @@ func (s *Server) queues(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if q.waiting {
+		return s.waitingTypes(c, minSeq, &q)
+	}
 	list, more, err := s.engine.Queues(c.Request().Context(), minSeq, q.client, q.afterClient, q.afterType, q.limit)
 	if err != nil {
 		return err
 	}
+	next := "null"
+	if more && len(list) > 0 {
+		last := &list[len(list)-1]
+		next = `"` + last.Client + "/" + last.Type + `"`
+	}
 	now := s.engine.Now()
 	at := buffer()
-	b := append(*at, `{"queues":[`...)
+	b := appendQueues(*at, list, next, func(*store.Queue) int64 { return now })
+	err = answerTagged(c, b, appendQueues(nil, list, next, ageless))
+	putBuffer(at, b)
+	return err
+}
+
+func appendQueues(b []byte, list []store.Queue, next string, now func(*store.Queue) int64) []byte {
+	b = append(b, `{"queues":[`...)
 	for i := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendQueue(b, &list[i], now)
+		b = appendQueue(b, &list[i], now(&list[i]))
+	}
+	b = append(b, `],"next":`...)
+	b = append(b, next...)
+	return append(b, "}\n"...)
+}
+
+// ageless is a time at which the age of a queue's oldest job says since when it waits: tags are made from documents of that time, since
+// the age alone, which changes by itself, is no news.
+func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
+
+// waitingTypes answers GET /queues?waiting=true: what a new runner of some type would find.
+func (s *Server) waitingTypes(c echo.Context, minSeq uint64, q *queuesRequest) error {
+	list, more, err := s.engine.WaitingTypes(c.Request().Context(), minSeq, q.client, q.afterType, q.limit)
+	if err != nil {
+		return err
+	}
+	at := buffer()
+	b := append(*at, `{"types":[`...)
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"type":`...)
+		b = appendName(b, list[i].Type)
+		b = append(b, `,"waiting":`...)
+		b = strconv.AppendInt(b, list[i].Waiting, 10)
+		b = append(b, '}')
 	}
 	b = append(b, `],"next":`...)
 	if more && len(list) > 0 {
-		last := &list[len(list)-1]
-		b = appendText(b, last.Client+"/"+last.Type)
+		b = appendName(b, list[len(list)-1].Type)
 	} else {
 		b = append(b, "null"...)
 	}
 	b = append(b, "}\n"...)
-	err = answer(c, http.StatusOK, mimeJSON, b)
+	err = answerTagged(c, b, b)
 	putBuffer(at, b)
 	return err
 }
@@ -51,41 +91,41 @@ func (s *Server) queues(c echo.Context) error {
 type queuesRequest struct {
 	client, afterClient, afterType string
 	limit                          int
+	waiting                        bool
 }
 
 func queuesQuery(rawQuery string) (q queuesRequest, err error) {
 	q.limit = job.MaxPage
-	values, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		return q, badRequest("", "the query cannot be read: "+shortened(err.Error()))
-	}
-	for key, list := range values {
-		key = shortened(key)
-		if len(list) > 1 {
-			return q, badRequest(key, fmt.Sprintf("%s is there twice", key))
-		}
-		value := list[0]
+	after, isAfter := "", false
+	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
 		switch key {
 		case "limit":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 1 || n > job.MaxPage {
-				return q, badRequest(key, fmt.Sprintf("limit must be 1 to %d, not %q", job.MaxPage, shortened(value)))
-			}
-			q.limit = n
+			q.limit, err = pageLimit(key, value)
 		case "client":
-			if err := job.CheckName(key, value); err != nil {
-				return q, badField(key, err)
-			}
-			q.client = value
+			q.client, err = value, badField(key, job.CheckName(key, value))
 		case "after":
-			var slash bool
-			q.afterClient, q.afterType, slash = strings.Cut(value, "/")
-			if !slash || job.CheckName(key, q.afterClient) != nil || job.CheckName(key, q.afterType) != nil {
-				return q, badRequest(key, "after must be client/type, as next gives it")
+			after, isAfter = value, true
+		case "waiting":
+			if q.waiting = value == "true"; !q.waiting && value != "false" {
+				err = badRequest(key, "waiting must be true or false")
 			}
 		default:
-			return q, badRequest(key, fmt.Sprintf("parameter %s is not known here", key))
+			return false, nil
 		}
+		return true, err
+	})
+	if err != nil || !isAfter {
+		return q, err
+	}
+	const field = "after"
+	if q.waiting {
+		q.afterType = after
+		return q, badField(field, job.CheckName(field, after))
+	}
+	var slash bool
+	q.afterClient, q.afterType, slash = strings.Cut(after, "/")
+	if !slash || job.CheckName(field, q.afterClient) != nil || job.CheckName(field, q.afterType) != nil {
+		return q, badRequest(field, "after must be client/type, as next gives it")
 	}
 	return q, nil
 }
@@ -100,7 +140,11 @@ func (s *Server) queue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerQueue(c, minSeq, client, typ)
+	q, err := s.engine.Queue(c.Request().Context(), minSeq, client, typ)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, append(appendQueue(nil, &q, s.engine.Now()), '\n'), appendQueue(nil, &q, ageless(&q)))
 }
 
 func (s *Server) answerQueue(c echo.Context, minSeq uint64, client, typ string) error {

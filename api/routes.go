@@ -23,8 +23,11 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/add", s.add, hot},
 		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot},
 
+		{http.MethodGet, "/jobs", s.list, !hot},
 		{http.MethodGet, "/jobs/:id", s.job, hot},
 		{http.MethodGet, "/batches/:id", s.batch, hot},
+		{http.MethodGet, "/claims/:id", s.claimDocument, !hot},
+		{http.MethodGet, "/runners", s.runners, !hot},
 
 		{http.MethodPost, "/jobs/claim", s.claim, hot},
 		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot},

@@ -1,0 +1,282 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+func (s *picky) List(_ context.Context, _ uint64, f store.Filter) ([]job.Job, job.ID, error) {
+	if f.Limit < 1 || f.Limit > job.MaxPage || f.CreatedAfter < 0 || f.CreatedBefore < 0 || f.Status == job.Purged {
+		s.t.Errorf("a list of %+v", f)
+	}
+	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
+}
+
+func (s *picky) ClaimDocument(_ context.Context, _ uint64, id job.ID, _ store.Parts) (store.Claim, []job.Job, error) {
+	return store.Claim{ID: id}, []job.Job{{ID: id, Status: job.Active}}, nil
+}
+
+func (s *picky) Runners(_ context.Context, _ uint64, after string, limit int) ([]store.Runner, bool, error) {
+	if limit < 1 || limit > job.MaxPage || len(after) > job.MaxRunnerBytes {
+		s.t.Errorf("a page of %d runners after %q", limit, after)
+	}
+	return []store.Runner{{Name: after + "r"}}, true, nil
+}
+
+func (s *picky) WaitingTypes(_ context.Context, _ uint64, _, _ string, limit int) ([]store.WaitingType, bool, error) {
+	if limit < 1 || limit > job.MaxPage {
+		s.t.Errorf("a page of %d types", limit)
+	}
+	return []store.WaitingType{{Type: "x", Waiting: 3}}, true, nil
+}
+
+// listed returns the ids of a page, shortened to their lines, and what next is.
+func (r *rig) listed(query string) string {
+	r.Helper()
+	o := r.get("/jobs" + query).object(http.StatusOK)
+	var lines []string
+	for _, id := range ids(o) {
+		parsed, err := job.ParseID(id)
+		if err != nil {
+			r.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprint(parsed.Line()))
+	}
+	text := strings.Join(lines, " ")
+	if next, ok := o["next"].(string); ok {
+		parsed, err := job.ParseID(next)
+		if err != nil {
+			r.Fatal(err)
+		}
+		text += fmt.Sprint(" next ", parsed.Line())
+	}
+	return text
+}
+
+func TestList(t *testing.T) {
+	r := start(t)
+	want(t, r.get("/jobs").object(http.StatusOK), "jobs", "[]", "next", nil)
+	batch := r.add("/a/job/x/add", "0\n1\n2\n3\n4\n5\n").object(http.StatusCreated)
+	first, err := job.ParseID(batch["first_id"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := r.post("/jobs/claim", `{"runner_id":"r\u00e9","max":3}`).object(http.StatusOK)["claim_id"].(string)
+	r.post("/jobs/"+first.String()+"/complete", `{"code":"ok","output":"done"}`).object(http.StatusOK)
+	for query, want := range map[string]string{
+		"": "0 1 2 3 4 5", "?limit=1000": "0 1 2 3 4 5", "?limit=4": "0 1 2 3 next 3", "?limit=6": "0 1 2 3 4 5",
+		"?after=" + first.WithLine(3).String(): "4 5", "?limit=1&after=" + first.String(): "1 next 1",
+		"?status=pending": "3 4 5", "?status=completed": "0", "?status=active": "1 2", "?status=failed": "", "?status=active&limit=1": "1 next 1",
+		"?client=a": "0 1 2 3 4 5", "?client=b": "", "?client=a&type=x&status=pending": "3 4 5", "?type=x": "0 1 2 3 4 5", "?type=y": "",
+		"?runner_id=r%C3%A9": "0 1 2", "?runner_id=r%C3%A9&status=active": "1 2", "?runner_id=s": "",
+		"?claim_id=" + claim: "0 1 2", "?claim_id=" + claim + "&status=completed": "0", "?claim_id=" + unknownID: "",
+		fmt.Sprint("?created_after=", first.At()): "0 1 2 3 4 5", fmt.Sprint("?created_after=", first.At()+1): "",
+		fmt.Sprint("?created_before=", first.At()): "", fmt.Sprint("?created_before=", first.At()+1): "0 1 2 3 4 5",
+		"?meta.colour=red": "",
+	} {
+		if got := r.listed(query); got != want {
+			t.Errorf("GET /jobs%s: %s, want %s", query, got, want)
+		}
+	}
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit", "limit=": "limit", "limit=+1": "limit", "limit=1&limit=2": "limit",
+		"status=purged": "status", "status=": "status", "status=Pending": "status", "client=": "client", "client=a%20b": "client", "type=..": "type",
+		"client=" + repeat('a', 129): "client", "runner_id=": "runner_id", "runner_id=" + repeat('a', 129): "runner_id", "runner_id=%ff": "runner_id",
+		"created_after=-1": "created_after", "created_after=253402300800000": "created_after", "created_before=0": "created_before", "created_before=1.5": "created_before",
+		"fields=": "fields", "fields=job_id,": "fields", "fields=colour": "fields", "fields=status,status": "fields", "fields=Status": "fields",
+		"meta.=x": "meta.", "meta.a%20b=x": "meta.a b", "meta.k=" + repeat('v', 257): "meta.k", "meta=x": "meta", "colour=red": "colour", "%zz": "",
+	} {
+		r.get("/jobs?" + query).wrong(field)
+	}
+	r.get("/jobs?limit=1000&created_after=253402300799999&created_before=253402300799999&client=" + repeat('a', 128) + "&runner_id=" + repeat('r', 128)).object(http.StatusOK)
+	for _, field := range []string{"after", "claim_id"} {
+		want(t, r.get("/jobs?"+field+"=x").refused(http.StatusBadRequest, "bad_id"), "field", field)
+	}
+	r.get("/jobs", "Daybook-Min-Seq", "x").wrong("Daybook-Min-Seq")
+}
+
+func TestListPagesOfPayloads(t *testing.T) {
+	r := start(t)
+	for range 5 {
+		r.add("/add", repeat('x', 3<<20)+"\n").object(http.StatusCreated)
+	}
+	o := r.get("/jobs").object(http.StatusOK)
+	if n := len(o["jobs"].([]any)); n != 2 || o["next"] == nil {
+		t.Errorf("a page of %d jobs of 3 MiB, next %v", n, o["next"])
+	}
+	o = r.get("/jobs?fields=status").object(http.StatusOK)
+	if n := len(o["jobs"].([]any)); n != 5 || o["next"] != nil {
+		t.Errorf("without payloads a page of %d, next %v", n, o["next"])
+	}
+}
+
+func TestFields(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"payload":{"a":1},"type":"x"}`).object(http.StatusCreated)["job_id"].(string)
+	claim := r.post("/jobs/claim", `{"runner_id":"r","max":1}`).object(http.StatusOK)["claim_id"].(string)
+	for path, want := range map[string]string{
+		"/jobs/" + id + "?fields=type,payload,job_id": `{"job_id":"` + id + `","type":"x","payload":{"a":1}}` + "\n",
+		"/jobs/" + id + "?fields=payload_b64,status":  `{"job_id":"` + id + `","status":"active","payload_b64":null}` + "\n",
+		"/jobs?fields=job_id":                         `{"jobs":[{"job_id":"` + id + `"}],"next":null}` + "\n",
+		"/jobs?fields=error,run_attempts":             `{"jobs":[{"job_id":"` + id + `","error":null,"run_attempts":1}],"next":null}` + "\n",
+	} {
+		if got := r.get(path); got.status != http.StatusOK || got.body != want {
+			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)
+		}
+	}
+	if got := r.get("/claims/" + claim + "?fields=type"); !strings.HasSuffix(got.body, `"held":1,"jobs":[{"job_id":"`+id+`","type":"x"}]}`+"\n") {
+		t.Errorf("claim: %s", got.body)
+	}
+	var all []string
+	for _, f := range jobFields {
+		all = append(all, f.name)
+	}
+	whole := r.get("/jobs/" + id).body
+	if got := r.get("/jobs/" + id + "?fields=" + strings.Join(all, ",")).body; got != whole {
+		t.Errorf("all fields: %s, want %s", got, whole)
+	}
+	slices.Reverse(all)
+	if got := r.get("/jobs/" + id + "?fields=" + strings.Join(all, ",")).body; got != whole {
+		t.Errorf("in the order of the request: %s", got)
+	}
+	for _, path := range []string{"/jobs/" + id, "/claims/" + claim} {
+		r.get(path + "?fields=status,colour").wrong("fields")
+		r.get(path + "?limit=1").wrong("limit")
+		r.get(path + "?fields=status&fields=type").wrong("fields")
+	}
+}
+
+// TestPartsOfFields: what is not read of the store is what no selected field shows.
+func TestPartsOfFields(t *testing.T) {
+	r := start(t)
+	r.post("/jobs/create", `{"payload":"p","max_attempts":2}`).object(http.StatusCreated)
+	id := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)["job_id"].(string)
+	r.post("/jobs/"+id+"/complete", `{"code":"retry","error":"no","delay_ms":0}`).object(http.StatusOK)
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	r.post("/jobs/"+id+"/tickle", `{"step":"s","progress":0.5}`).object(http.StatusOK)
+	r.post("/jobs/"+id+"/complete", `{"code":"failed","output":[1],"output_addr":"there","process_exit":3,"error":"never"}`).object(http.StatusOK)
+	whole := r.get("/jobs/" + id).object(http.StatusOK)
+	for _, f := range jobFields {
+		o := r.get("/jobs?fields=" + f.name).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
+		want(t, o, f.name, whole[f.name])
+	}
+}
+
+func TestRunnersAndClaims(t *testing.T) {
+	r := start(t)
+	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]", "next", nil)
+	r.add("/add?lease_ms=60000", "0\n1\n2\n3\n4\n5\n").object(http.StatusCreated)
+	claimed := map[string]string{}
+	for _, name := range []string{"a", "b", "long", "a"} {
+		claimed[name] = r.post("/jobs/claim", `{"runner_id":"`+name+`","max":1}`).object(http.StatusOK)["claim_id"].(string)
+	}
+	page := func(query string) (names []string, next any, list []any) {
+		o := r.get("/runners" + query).object(http.StatusOK)
+		for _, one := range o["runners"].([]any) {
+			names = append(names, one.(map[string]any)["runner_id"].(string))
+		}
+		return names, o["next"], o["runners"].([]any)
+	}
+	for query, want := range map[string]string{"": "[a b long] <nil>", "?limit=2": "[a b] b", "?limit=2&after=b": "[long] <nil>", "?after=zzzzzz": "[] <nil>", "?after=aa": "[long] <nil>"} {
+		if names, next, _ := page(query); fmt.Sprint(names, " ", next) != want {
+			t.Errorf("/runners%s: %v %v, want %s", query, names, next, want)
+		}
+	}
+	_, _, list := page("")
+	a := list[0].(map[string]any)
+	claims := a["claims"].([]any)
+	want(t, a, "held", 2, "claim_count", 2)
+	if len(claims) != 2 {
+		t.Fatalf("%v", a)
+	}
+	newest := claims[0].(map[string]any)
+	want(t, newest, "claim_id", claimed["a"], "held", 1, "tickled_at", newest["claimed_at"])
+	want(t, a, "last_seen_at", newest["claimed_at"])
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "after=": "after", "after=" + repeat('r', 129): "after", "client=a": "client"} {
+		r.get("/runners?" + query).wrong(field)
+	}
+
+	id := claimed["long"]
+	o := r.get("/claims/" + id).object(http.StatusOK)
+	want(t, o, "claim_id", id, "runner_id", "long", "lease_ms", 60000, "handed_out", 1, "held", 1, "tickled_at", o["created_at"])
+	held := o["jobs"].([]any)[0].(map[string]any)
+	want(t, held, "status", "active", "claim_id", id, "deadline_at", o["deadline_at"], "payload", "2")
+	r.post("/jobs/complete", `{"claim_id":"`+id+`","code":"ok"}`).object(http.StatusOK)
+	want(t, r.get("/claims/"+id).object(http.StatusOK), "held", 0, "jobs", "[]", "deadline_at", nil, "handed_out", 1)
+	if names, _, _ := page(""); fmt.Sprint(names) != "[a b]" {
+		t.Errorf("runners %v, of which one holds nothing any more", names)
+	}
+	r.post("/jobs/"+held["job_id"].(string)+"/release", `{"how":"unget"}`).refused(http.StatusBadRequest, "job_not_active")
+	r.get("/claims/"+unknownID).refused(http.StatusNotFound, "claim_not_found")
+	r.get("/claims/x").refused(http.StatusBadRequest, "bad_id")
+}
+
+func TestWaitingTypes(t *testing.T) {
+	r := start(t)
+	want(t, r.get("/queues?waiting=true").object(http.StatusOK), "types", "[]", "next", nil)
+	for _, path := range []string{"/a/job/x/add", "/b/job/x/add", "/b/job/y/add", "/c/job/z/add"} {
+		r.add(path, "1\n2\n").object(http.StatusCreated)
+	}
+	r.do(http.MethodPost, "/queues/c/z/pause", nil).object(http.StatusOK)
+	r.post("/jobs/claim", `{"runner_id":"r","clients":["a"]}`).object(http.StatusOK)
+	for query, want := range map[string]string{
+		"": `{"types":[{"type":"x","waiting":3},{"type":"y","waiting":2}],"next":null}`, "&client=a": `{"types":[{"type":"x","waiting":1}],"next":null}`,
+		"&limit=1": `{"types":[{"type":"x","waiting":3}],"next":"x"}`, "&limit=1&after=x": `{"types":[{"type":"y","waiting":2}],"next":null}`,
+		"&client=none": `{"types":[],"next":null}`,
+	} {
+		if got := r.get("/queues?waiting=true" + query); strings.TrimSpace(got.body) != want {
+			t.Errorf("%s: %s, want %s", query, got.body, want)
+		}
+	}
+	if o := r.get("/queues?waiting=false").object(http.StatusOK); len(o["queues"].([]any)) != 4 {
+		t.Errorf("%v", o)
+	}
+	for query, field := range map[string]string{"waiting=1": "waiting", "waiting=": "waiting", "waiting=true&after=a/b": "after", "waiting=true&limit=1001": "limit"} {
+		r.get("/queues?" + query).wrong(field)
+	}
+}
+
+func TestETags(t *testing.T) {
+	r := start(t)
+	batch := r.add("/a/job/x/add", "1\n"+repeat('2', 2000)+"\n").object(http.StatusCreated)
+	id := batch["first_id"].(string)
+	paths := []string{"/jobs/" + id, "/jobs/" + batch["last_id"].(string), "/batches/" + batch["batch_id"].(string), "/queues/a/x", "/queues", "/queues?waiting=true"}
+	tags := map[string]string{}
+	for _, path := range paths {
+		a := r.get(path)
+		tag := a.header.Get("ETag")
+		tags[path] = tag
+		if a.status != http.StatusOK || !strings.HasPrefix(tag, `W/"`) || a.header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: %d with the tag %q", path, a.status, tag)
+		}
+		if other := r.get(path, "Accept-Encoding", "identity").header.Get("ETag"); other != tag {
+			t.Errorf("%s: the tag %s became %s", path, tag, other)
+		}
+		for _, header := range []string{tag, strings.TrimPrefix(tag, "W/"), `"x", ` + tag, `W/"y",` + tag + `,"z"`, "*"} {
+			b := r.get(path, "If-None-Match", header)
+			if b.status != http.StatusNotModified || b.body != "" || b.header.Get("ETag") != tag || b.header.Get("Content-Length") != "" {
+				t.Errorf("%s with %s: %d %q %v", path, header, b.status, b.body, b.header)
+			}
+		}
+		for _, header := range []string{`"x"`, "", `W/""`, strings.Trim(tag, `W/"`)} {
+			r.get(path, "If-None-Match", header).wantStatus(http.StatusOK)
+		}
+	}
+	if a, b := r.get(paths[0]+"?fields=status"), tags[paths[0]]; a.header.Get("ETag") == b {
+		t.Error("some fields have the tag of all")
+	}
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	for i, path := range paths {
+		if status := r.get(path, "If-None-Match", tags[path]).status; status == http.StatusOK != (i != 1) {
+			t.Errorf("%s after a change: %d", path, status)
+		}
+	}
+	r.get("/jobs/"+unknownID, "If-None-Match", "*").refused(http.StatusNotFound, "job_not_found")
+}

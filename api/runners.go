@@ -1,0 +1,128 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// runners answers GET /runners: who holds what.
+func (s *Server) runners(c echo.Context) error {
+	after, limit := "", defaultPage
+	err := readQuery(c.Request().URL.RawQuery, func(key, value string) (known bool, err error) {
+		switch key {
+		case "after":
+			after, err = value, badField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
+		case "limit":
+			limit, err = pageLimit(key, value)
+		default:
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	minSeq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	list, more, err := s.engine.Runners(c.Request().Context(), minSeq, after, limit)
+	if err != nil {
+		return err
+	}
+	at := buffer()
+	b := append(*at, `{"runners":[`...)
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRunner(b, &list[i])
+	}
+	b = append(b, `],"next":`...)
+	if more && len(list) > 0 {
+		b = appendText(b, list[len(list)-1].Name)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, "}\n"...)
+	err = answer(c, http.StatusOK, mimeJSON, b)
+	putBuffer(at, b)
+	return err
+}
+
+func appendRunner(b []byte, r *store.Runner) []byte {
+	b = append(b, `{"runner_id":`...)
+	b = appendText(b, r.Name)
+	b = append(b, `,"held":`...)
+	b = strconv.AppendInt(b, int64(r.Held), 10)
+	b = append(b, `,"claims":[`...)
+	for i := range r.Open {
+		claim := &r.Open[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"claim_id":`...)
+		b = appendID(b, claim.ID)
+		b = append(b, `,"held":`...)
+		b = strconv.AppendInt(b, int64(claim.Held), 10)
+		b = append(b, `,"claimed_at":`...)
+		b = strconv.AppendInt(b, claim.CreatedAt, 10)
+		b = append(b, `,"tickled_at":`...)
+		b = strconv.AppendInt(b, claim.TickledAt, 10)
+		b = append(b, `,"deadline_at":`...)
+		b = appendNumber(b, claim.DeadlineAt)
+		b = append(b, '}')
+	}
+	b = append(b, `],"claim_count":`...)
+	b = strconv.AppendInt(b, int64(r.Claims), 10)
+	b = append(b, `,"last_seen_at":`...)
+	b = strconv.AppendInt(b, r.LastSeenAt, 10)
+	return append(b, '}')
+}
+
+// claimDocument answers GET /claims/{id}.
+func (s *Server) claimDocument(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	fields, err := onlyFields(c.Request().URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	minSeq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	claim, list, err := s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
+	if err != nil {
+		return err
+	}
+	at := buffer()
+	b := append(*at, `{"claim_id":`...)
+	b = appendID(b, claim.ID)
+	b = append(b, `,"runner_id":`...)
+	b = appendText(b, claim.Runner)
+	b = append(b, `,"created_at":`...)
+	b = strconv.AppendInt(b, claim.CreatedAt, 10)
+	b = append(b, `,"lease_ms":`...)
+	b = strconv.AppendInt(b, claim.LeaseMs, 10)
+	b = append(b, `,"tickled_at":`...)
+	b = strconv.AppendInt(b, claim.TickledAt, 10)
+	b = append(b, `,"deadline_at":`...)
+	b = appendNumber(b, claim.DeadlineAt)
+	b = append(b, `,"handed_out":`...)
+	b = strconv.AppendInt(b, int64(claim.HandedOut), 10)
+	b = append(b, `,"held":`...)
+	b = strconv.AppendInt(b, int64(claim.Held), 10)
+	b = append(b, `,"jobs":`...)
+	b = append(fields.appendJobs(b, list), "}\n"...)
+	err = answer(c, http.StatusOK, mimeJSON, b)
+	putBuffer(at, b)
+	return err
+}
