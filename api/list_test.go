@@ -1,12 +1,17 @@
 package api
 
 import (
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -279,4 +284,83 @@ func TestETags(t *testing.T) {
 		}
 	}
 	r.get("/jobs/"+unknownID, "If-None-Match", "*").refused(http.StatusNotFound, "job_not_found")
+}
+
+// raw asks without a transport that undoes gzip.
+func (r *rig) encoded(method, path, body, accept string) (status int, header http.Header, text []byte) {
+	r.Helper()
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", accept)
+	req.Header.Set("Content-Type", mimeJSON)
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err = io.ReadAll(res.Body); err != nil {
+		r.Fatal(err)
+	}
+	return res.StatusCode, res.Header, text
+}
+
+func TestCompression(t *testing.T) {
+	var log strings.Builder
+	r := start(t, func(o *Options) { o.Log = zerolog.New(&log) })
+	// Payloads whose documents have 1023 and 1024 bytes.
+	bare := len(r.post("/jobs/create", `{"payload":"x"}`).body) - 1
+	var paths []string
+	for _, size := range []int{minCompressedBytes - 1, minCompressedBytes, 50_000} {
+		o := r.post("/jobs/create", `{"payload":"`+repeat('x', size-bare)+`"}`).object(http.StatusCreated)
+		paths = append(paths, "/jobs/"+o["job_id"].(string))
+	}
+	for i, path := range paths {
+		_, _, plain := r.encoded(http.MethodGet, path, "", "identity")
+		_, header, text := r.encoded(http.MethodGet, path, "", "gzip")
+		zipped := header.Get("Content-Encoding") == "gzip"
+		if zipped != (i > 0) || header.Get("Vary") != "Accept-Encoding" || !strings.HasPrefix(header.Get("ETag"), "W/") {
+			t.Errorf("%d bytes: %v", len(plain), header)
+		}
+		if !zipped {
+			if string(text) != string(plain) || header.Get("Content-Length") != fmt.Sprint(len(plain)) {
+				t.Errorf("%d bytes became %d: %v", len(plain), len(text), header)
+			}
+			continue
+		}
+		z, err := gzip.NewReader(strings.NewReader(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := io.ReadAll(z); err != nil || string(again) != string(plain) || len(text) >= len(plain) {
+			t.Errorf("%d bytes became %d, and %d again: %v", len(plain), len(text), len(again), err)
+		}
+	}
+	for name, accept := range map[string]string{"nothing": "", "not gzip": "br, zstd", "never gzip": "gzip;q=0"} {
+		if _, header, _ := r.encoded(http.MethodGet, paths[2], "", accept); header.Get("Content-Encoding") != "" {
+			t.Errorf("%s accepted: %v", name, header)
+		}
+	}
+	if status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip"); status != http.StatusBadRequest || header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("a refusal: %d %v", status, header)
+	}
+	if _, header, text := r.encoded(http.MethodGet, "/metrics", "", "gzip"); header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("metrics: %v", header)
+	} else if z, err := gzip.NewReader(strings.NewReader(string(text))); err != nil {
+		t.Error(err)
+	} else if page, err := io.ReadAll(z); err != nil || !strings.HasPrefix(string(page), "# HELP") {
+		t.Errorf("metrics are compressed twice: %q, %v", page[:20], err)
+	}
+	if status, header, _ := r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip"); status != http.StatusOK || header.Get("Content-Encoding") != "" || header.Get("Content-Length") == "" {
+		t.Errorf("a claim: %d %v", status, header)
+	}
+	_, _, sent := r.encoded(http.MethodGet, "/jobs", "", "gzip")
+	r.stop()
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	var last map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	want(t, last, "route", "/jobs", "status", 200, "bytes_out", len(sent))
 }

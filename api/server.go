@@ -64,7 +64,11 @@ func New(o Options) (*Server, error) {
 	s.reserved, s.literal, s.metrics = reservedNames(routes), literalPaths(routes), newMetrics(s, routes)
 	s.echo.Use(s.around)
 	for _, r := range routes {
-		s.echo.Add(r.method, r.path, r.handle)
+		handle := r.handle
+		if r.method == http.MethodGet {
+			handle = compressed(handle)
+		}
+		s.echo.Add(r.method, r.path, handle)
 	}
 	return s, nil
 }

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/gzip"
+	"github.com/labstack/echo/v4"
+)
+
+// minCompressedBytes is what a packet carries anyway.
+const minCompressedBytes = 1 << 10
+
+var zip = func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressedBytes), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
+	if err != nil {
+		panic("options of gzhttp: " + err.Error())
+	}
+	return wrap
+}()
+
+// compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's transport asks for gzip
+// unless it is told not to, and a runner's claims should not pay for that.
+func compressed(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		w := c.Response()
+		sent := &sentBytes{ResponseWriter: w.Writer}
+		defer func() {
+			w.Writer = sent.ResponseWriter // a refusal, which is short, goes out as it is
+			w.Size = sent.n
+		}()
+		zip(http.HandlerFunc(func(z http.ResponseWriter, _ *http.Request) {
+			w.Writer = z
+			err = next(c)
+		})).ServeHTTP(sent, c.Request())
+		return err
+	}
+}
+
+// sentBytes counts what goes out, for the access log.
+type sentBytes struct {
+	http.ResponseWriter
+	n int64
+}
+
+func (s *sentBytes) Write(b []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(b)
+	s.n += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (s *sentBytes) Unwrap() http.ResponseWriter { return s.ResponseWriter }
