@@ -286,7 +286,7 @@ func TestETags(t *testing.T) {
 	r.get("/jobs/"+unknownID, "If-None-Match", "*").refused(http.StatusNotFound, "job_not_found")
 }
 
-// raw asks without a transport that undoes gzip.
+// encoded asks without a transport that undoes gzip.
 func (r *rig) encoded(method, path, body, accept string) (status int, header http.Header, text []byte) {
 	r.Helper()
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))

@@ -64,13 +64,11 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err := decode(a, &doc); err != nil {
 		return nil, err
 	}
-	claim := &Claim{ID: doc.ID, LeaseMs: doc.LeaseMs, Jobs: make([]*Job, len(doc.Jobs)), received: a.at}
-	for i := range doc.Jobs {
-		if claim.Jobs[i], err = doc.Jobs[i].job(); err != nil {
-			return nil, a.unreadable(err)
-		}
+	jobs, err := jobsOf(a, doc.Jobs)
+	if err != nil {
+		return nil, err
 	}
-	return claim, nil
+	return &Claim{ID: doc.ID, LeaseMs: doc.LeaseMs, Jobs: jobs, received: a.at}, nil
 }
 
 // TickleOptions go with a tickle. The zero value extends the lease by what it is.

@@ -9,7 +9,7 @@ import (
 // What errors.Is can tell apart.
 var (
 	ErrBadRequest       = errors.New("the request is malformed")
-	ErrNotFound         = errors.New("no such job, batch or queue")
+	ErrNotFound         = errors.New("no such job, batch, queue or claim")
 	ErrNotActive        = errors.New("the job is not active")
 	ErrClaimLost        = errors.New("the claim does not hold the job any more")
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
@@ -39,7 +39,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Cod
 
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
-	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound,
+	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
 	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
 	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden,

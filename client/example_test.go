@@ -157,6 +157,79 @@ func ExampleClient_Queues() {
 	// Output: acme resize 2 true
 }
 
+func ExampleClient_Jobs() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{Type: "greet"}))
+	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1"}))
+	must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no such file"}))
+
+	// Fields leaves out what is not needed; without it each job has its whole document.
+	for job, err := range c.Jobs(ctx, client.JobsQuery{Type: "greet", Status: "failed", Fields: []string{"status", "error"}}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(job.ID == claim.Jobs[0].ID, job.Status, job.Error, job.Type)
+	}
+	// Output: true failed no such file
+}
+
+func ExampleClient_Runners() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{}))
+	must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 2}))
+	for runner, err := range c.Runners(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(runner.ID, runner.Held, runner.ClaimCount)
+	}
+	// Output: r1 2 1
+}
+
+func ExampleClient_ClaimInfo() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))
+	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 2}))
+	must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{}))
+
+	info, err := c.ClaimInfo(ctx, claim.ID, "payload")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(info.RunnerID, "holds", info.Held, "of", info.HandedOut)
+	for _, job := range info.Jobs {
+		fmt.Println(string(job.Payload))
+	}
+	// Output:
+	// r1 holds 1 of 2
+	// two
+}
+
+func ExampleClient_WaitingTypes() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{Client: "acme", Type: "resize"}))
+	must(c.AddLines(ctx, []byte("three\n"), client.AddOptions{Type: "resize"}))
+	for waiting, err := range c.WaitingTypes(ctx, "") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(waiting.Type, waiting.Waiting)
+	}
+	// Output: resize 3
+}
+
 func ExampleWorker() {
 	c, stop := server()
 	defer stop()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 type call struct {
 	method, route string // with {id} for a job's
 	id            string
+	query         url.Values
 	text          []byte
 	body          map[string]any
 	at            time.Time
@@ -45,7 +47,7 @@ type fake struct {
 }
 
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
-	c := call{method: r.Method, route: r.URL.Path, at: time.Now()}
+	c := call{method: r.Method, route: r.URL.Path, query: r.URL.Query(), at: time.Now()}
 	if parts := strings.Split(r.URL.Path, "/"); len(parts) == 4 && parts[1] == "jobs" {
 		c.route, c.id = "/jobs/{id}/"+parts[3], parts[2]
 	}

@@ -45,39 +45,18 @@ func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
 // Queues yields all queues in the order of client and type, page by page; of one client or, with "", of all. An error ends it.
 // Pages are repeated when the answer is lost.
 func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, error] {
-	return func(yield func(Queue, error) bool) {
-		after := ""
-		for {
-			r := get("/queues")
-			r.query = url.Values{}
-			if client != "" {
-				r.query.Set("client", client)
-			}
-			if after != "" {
-				r.query.Set("after", after)
-			}
-			var page struct {
-				Queues []Queue `json:"queues"`
-				Next   string  `json:"next"`
-			}
-			a, err := c.do(ctx, r)
-			if err == nil {
-				err = decode(a, &page)
-			}
-			if err != nil {
-				yield(Queue{}, err)
-				return
-			}
-			for _, q := range page.Queues {
-				if !yield(q, nil) {
-					return
-				}
-			}
-			if after = page.Next; after == "" {
-				return
-			}
-		}
+	r := get("/queues")
+	if client != "" {
+		r.query = url.Values{"client": {client}}
 	}
+	return pages(ctx, c, r, func(a answer) (list []Queue, next string, err error) {
+		var page struct {
+			Queues []Queue `json:"queues"`
+			Next   string  `json:"next"`
+		}
+		err = decode(a, &page)
+		return page.Queues, page.Next, err
+	})
 }
 
 // Queue returns the document of a queue. ErrNotFound when no job of that client and type was ever created.

@@ -1,0 +1,211 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// JobsQuery says which jobs a list shows; what is not said stands for all.
+type JobsQuery struct {
+	Status, Client, Type string
+	Meta                 map[string]string // pairs that a job's meta has
+	RunnerID, ClaimID    string            // of who holds an active job, or ended the last run of an ended one
+	// CreatedAfter is included, CreatedBefore is not; unix ms.
+	CreatedAfter, CreatedBefore int64
+	After                       string // an id: the list begins behind it
+	PageSize                    int    // 1 … 1000; 0: the server's choice
+	// Fields leaves only these fields of the documents, by their names on the wire, and the id; nil: all. The server does not read what
+	// none of them needs.
+	Fields []string
+}
+
+func (q *JobsQuery) values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{
+		"status": q.Status, "client": q.Client, "type": q.Type, "runner_id": q.RunnerID, "claim_id": q.ClaimID, "after": q.After,
+		"fields": strings.Join(q.Fields, ","),
+	} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, n := range map[string]int64{"created_after": q.CreatedAfter, "created_before": q.CreatedBefore, "limit": int64(q.PageSize)} {
+		if n != 0 {
+			v.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	for key, value := range q.Meta {
+		v.Set("meta."+key, value)
+	}
+	return v
+}
+
+// Jobs yields the jobs that a query names, in order of ids, page by page. A page is of one moment; the list as a whole is not. An error
+// ends it. Pages are repeated when the answer is lost.
+func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
+	r := get("/jobs")
+	r.query = q.values()
+	return pages(ctx, c, r, func(a answer) (list []*Job, next string, err error) {
+		var page struct {
+			Jobs []jobDocument `json:"jobs"`
+			Next string        `json:"next"`
+		}
+		if err := decode(a, &page); err != nil {
+			return nil, "", err
+		}
+		list, err = jobsOf(a, page.Jobs)
+		return list, page.Next, err
+	})
+}
+
+func jobsOf(a answer, documents []jobDocument) ([]*Job, error) {
+	list := make([]*Job, len(documents))
+	for i := range documents {
+		var err error
+		if list[i], err = documents[i].job(); err != nil {
+			return nil, a.unreadable(err)
+		}
+	}
+	return list, nil
+}
+
+// pages yields what the pages of a list hold, each of which tells where the next begins.
+func pages[T any](ctx context.Context, c *Client, r request, read func(a answer) (list []T, next string, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		r := r // the sequence may be gone through again
+		for {
+			a, err := c.do(ctx, r)
+			var list []T
+			var next string
+			if err == nil {
+				list, next, err = read(a)
+			}
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, one := range list {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			query := url.Values{"after": {next}}
+			for name, values := range r.query {
+				if name != "after" {
+					query[name] = values
+				}
+			}
+			r.query = query
+		}
+	}
+}
+
+// Runner is what a runner holds.
+type Runner struct {
+	ID         string      `json:"runner_id"`
+	Held       int64       `json:"held"`   // jobs
+	Claims     []OpenClaim `json:"claims"` // the newest that hold something, the newest first, 100 at most
+	ClaimCount int64       `json:"claim_count"`
+	LastSeenAt int64       `json:"last_seen_at"` // when it last claimed or tickled, as far as these claims tell; unix ms
+}
+
+// OpenClaim is a claim that holds jobs. Times are unix ms.
+type OpenClaim struct {
+	ID         string `json:"claim_id"`
+	Held       int64  `json:"held"`
+	ClaimedAt  int64  `json:"claimed_at"`
+	TickledAt  int64  `json:"tickled_at"`
+	DeadlineAt int64  `json:"deadline_at"` // when what it holds counts as abandoned unless it is tickled
+}
+
+// Runners yields who holds jobs, page by page. An error ends it. Pages are repeated when the answer is lost.
+func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
+	return pages(ctx, c, get("/runners"), func(a answer) (list []Runner, next string, err error) {
+		var page struct {
+			Runners []Runner `json:"runners"`
+			Next    string   `json:"next"`
+		}
+		err = decode(a, &page)
+		return page.Runners, page.Next, err
+	})
+}
+
+// ClaimInfo is the document of a claim. Times are unix ms; DeadlineAt is 0 when it holds nothing.
+type ClaimInfo struct {
+	ID         string
+	RunnerID   string
+	CreatedAt  int64
+	LeaseMs    int64
+	TickledAt  int64
+	DeadlineAt int64
+	HandedOut  int64
+	Held       int64
+	Jobs       []*Job // that it holds
+}
+
+// ClaimInfo returns the document of a claim, with those of the jobs it holds: all of their fields, or only the ones named. ErrNotFound when
+// no job names the claim (any more). Repeated when the answer is lost.
+func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string) (*ClaimInfo, error) {
+	path, err := idPath("/claims/", claimID, "")
+	if err != nil {
+		return nil, err
+	}
+	r := get(path)
+	if len(fields) > 0 {
+		r.query = url.Values{"fields": {strings.Join(fields, ",")}}
+	}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		ID         string        `json:"claim_id"`
+		RunnerID   string        `json:"runner_id"`
+		CreatedAt  int64         `json:"created_at"`
+		LeaseMs    int64         `json:"lease_ms"`
+		TickledAt  int64         `json:"tickled_at"`
+		DeadlineAt int64         `json:"deadline_at"`
+		HandedOut  int64         `json:"handed_out"`
+		Held       int64         `json:"held"`
+		Jobs       []jobDocument `json:"jobs"`
+	}
+	if err := decode(a, &doc); err != nil {
+		return nil, err
+	}
+	jobs, err := jobsOf(a, doc.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	return &ClaimInfo{doc.ID, doc.RunnerID, doc.CreatedAt, doc.LeaseMs, doc.TickledAt, doc.DeadlineAt, doc.HandedOut, doc.Held, jobs}, nil
+}
+
+// WaitingType is a type of which jobs are pending in queues that are not paused.
+type WaitingType struct {
+	Type    string `json:"type"`
+	Waiting int64  `json:"waiting"` // jobs
+}
+
+// WaitingTypes yields the types that a runner would find something of, in order, page by page; of one client or, with "", of all. An error
+// ends it. Pages are repeated when the answer is lost.
+func (c *Client) WaitingTypes(ctx context.Context, client string) iter.Seq2[WaitingType, error] {
+	r := get("/queues")
+	r.query = url.Values{"waiting": {"true"}}
+	if client != "" {
+		r.query.Set("client", client)
+	}
+	return pages(ctx, c, r, func(a answer) (list []WaitingType, next string, err error) {
+		var page struct {
+			Types []WaitingType `json:"types"`
+			Next  string        `json:"next"`
+		}
+		err = decode(a, &page)
+		return page.Types, page.Next, err
+	})
+}

@@ -1,0 +1,116 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// A page without jobs is not the end of the list, and a sequence may be gone through again.
+func TestJobsPages(t *testing.T) {
+	f := inTurn(reply{status: 200, body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":%q}`, testID(0), testID(0))},
+		reply{status: 200, body: fmt.Sprintf(`{"jobs":[],"next":%q}`, testID(5))},
+		reply{status: 200, body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":null}`, testID(6))})
+	jobs := f.client(client.Options{}).Jobs(t.Context(), client.JobsQuery{Status: "failed", After: testID(9)})
+	var ids []string
+	for j, err := range jobs {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, j.ID)
+	}
+	if len(f.calls) != 3 || fmt.Sprint(ids) != fmt.Sprint([]string{testID(0), testID(6)}) {
+		t.Errorf("%v after %d requests", ids, len(f.calls))
+	}
+	for i, after := range []string{testID(9), testID(0), testID(5)} {
+		if q := f.calls[i].query; q.Get("after") != after || q.Get("status") != "failed" || len(q) != 2 {
+			t.Errorf("page %d was asked for with %v", i, q)
+		}
+	}
+	for range jobs {
+	}
+	if q := f.calls[3].query; q.Get("after") != testID(9) {
+		t.Errorf("again from %v", q)
+	}
+}
+
+func TestJobsErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply reply
+		want  error
+	}{
+		"a refusal":   {problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
+		"not JSON":    {reply{status: 200, body: "<html>"}, client.ErrUnexpectedAnswer},
+		"a bad field": {reply{status: 200, body: `{"jobs":[{"payload_b64":"?"}]}`}, client.ErrUnexpectedAnswer},
+	} {
+		n := 0
+		for j, err := range inTurn(c.reply).client(client.Options{}).Jobs(t.Context(), client.JobsQuery{}) {
+			if n++; j != nil || !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, %v", name, j, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %d times", name, n)
+		}
+	}
+	if _, err := client.New("http://fake", client.Options{}).ClaimInfo(t.Context(), "../jobs"); !errors.Is(err, client.ErrBadRequest) {
+		t.Error(err)
+	}
+}
+
+// TestJobsQuery: every field of a query reaches the server as the parameter it stands for.
+func TestJobsQuery(t *testing.T) {
+	s := daybooktest.Start(t)
+	ctx := t.Context()
+	added, err := s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", 25)), client.AddOptions{Client: "a", Type: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r \u00e9&", Max: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Client.Job(ctx, added.JobIDs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		q    client.JobsQuery
+		want int
+	}{
+		"all": {client.JobsQuery{}, 25}, "small pages": {client.JobsQuery{PageSize: 2}, 25}, "status": {client.JobsQuery{Status: "pending"}, 20},
+		"client": {client.JobsQuery{Client: "c"}, 0}, "type": {client.JobsQuery{Type: "b"}, 25}, "runner": {client.JobsQuery{RunnerID: "r \u00e9&"}, 5},
+		"claim": {client.JobsQuery{ClaimID: claim.ID}, 5}, "after": {client.JobsQuery{After: added.JobIDs[9], PageSize: 4}, 15},
+		"created after": {client.JobsQuery{CreatedAfter: first.CreatedAt + 1}, 0}, "created before": {client.JobsQuery{CreatedBefore: first.CreatedAt}, 0},
+		"meta": {client.JobsQuery{Meta: map[string]string{"k": "v w"}}, 0},
+	} {
+		n := 0
+		for _, err := range s.Client.Jobs(ctx, c.q) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			n++
+		}
+		if n != c.want {
+			t.Errorf("%s: %d jobs, want %d", name, n, c.want)
+		}
+	}
+	for j, err := range s.Client.Jobs(ctx, client.JobsQuery{Fields: []string{"payload"}, PageSize: 1}) {
+		if err != nil || string(j.Payload) != "x" || j.Status != "" || j.ID != added.JobIDs[0] {
+			t.Errorf("%+v, %v", j, err)
+		}
+		break
+	}
+	for _, err := range s.Client.Jobs(ctx, client.JobsQuery{PageSize: 1001}) {
+		if !errors.Is(err, client.ErrBadRequest) {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Client.ClaimInfo(ctx, testID(1)); !errors.Is(err, client.ErrNotFound) {
+		t.Error(err)
+	}
+}
