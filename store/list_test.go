@@ -78,6 +78,9 @@ func (g *generator) filter(m *model) (f Filter) {
 	if g.some(15) {
 		f.Claim = g.anyClaim()
 	}
+	if g.some(15) {
+		f.Meta = oneOf(g, map[string]string{"a": "1"}, map[string]string{"b": "x y", "a": "1"}, map[string]string{"a": "2"})
+	}
 	anyTime := func() int64 {
 		if len(m.batches) == 0 {
 			return startAt
@@ -100,6 +103,11 @@ func (g *generator) filter(m *model) (f Filter) {
 
 // matches is what docs/api.md says of the parameters of a list.
 func (f *Filter) matches(doc *job.Job) bool {
+	for key, want := range f.Meta {
+		if value, ok := doc.Meta.Get(key); !ok || value != want {
+			return false
+		}
+	}
 	return (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || doc.Client == f.Client) && (f.Type == "" || doc.Type == f.Type) &&
 		(f.Runner == "" || doc.Runner == f.Runner) && (f.Claim.IsZero() || doc.Claim == f.Claim) &&
 		doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && slices.Compare(doc.ID[:], f.After[:]) > 0
@@ -181,8 +189,8 @@ func (p *player) compareClaims() error {
 				return fmt.Errorf("job %v of claim %v: %w", j, c.id, err)
 			}
 		}
-		// What holds all of its jobs alike has their deadline.
-		if len(held) == 1 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
+		// A job without a lease or time-out of its own has the claim's deadline.
+		if len(held) == 1 && held[0].attr.TimeoutMs == 0 && p.m.deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
 			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.deadline(held[0]))
 		}
 		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.id.Seq(), 0), 0); !errors.Is(err, job.ClaimNotFound) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it is tickled, but
-// for jobs that have a lease of their own; 0 when it holds nothing.
+// for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
 type Claim struct {
 	ID         job.ID
 	Runner     string
@@ -138,7 +138,7 @@ func (v view) openClaims(name string, most int) (seqs []uint64) {
 		if key < prefix {
 			break
 		}
-		seqs = append(seqs, u64At(key, len(prefix)))
+		seqs = append(seqs, claimOfHold(key))
 	}
 	fail("scan", v.it.Error())
 	return seqs
