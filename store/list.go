@@ -26,7 +26,8 @@ type Filter struct {
 
 // A page is what one request may cost. It ends early past one of these, and the next one goes on from there.
 const (
-	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: some ten milliseconds.
+	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few milliseconds,
+	// or a hundred where each is of a claim of its own that must be read for its runner.
 	maxListRows = 10_000
 	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document in any case.
 	maxListBytes = job.MaxClaimBytes
