@@ -45,12 +45,19 @@ var jobFields = table([]field{
 	{name: "claim_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.Claim) }},
 	{name: "run_attempts", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.RunAttempts), 10) }},
 	{name: "max_attempts", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.MaxAttempts), 10) }},
+	{name: "redrives", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.Redrives), 10) }},
 	{name: "lease_ms", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.LeaseMs, 10) }},
 	{name: "run_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.RunAt) }},
 	{name: "created_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.CreatedAt, 10) }},
 	{name: "updated_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.UpdatedAt, 10) }},
 	{name: "completed_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.CompletedAt) }},
 	{name: "deadline_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.DeadlineAt) }},
+	{name: "expires_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.ExpiresAt) }},
+	{name: "timeout_ms", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.TimeoutMs) }},
+	{name: "why", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Why.String()) }},
+	{name: "unique_key", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.UniqueKey) }},
+	{name: "traceparent", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Traceparent) }},
+	{name: "meta", append: func(b []byte, j *job.Job, _ form) []byte { return appendMeta(b, j.Meta) }},
 })
 
 func table(fields []field) []field {
@@ -147,7 +154,8 @@ func alike(a, b *job.Job) bool {
 	return a.Batch == b.Batch && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Claim == b.Claim && a.DeadlineAt == b.DeadlineAt &&
 		a.Status == b.Status && a.Priority == b.Priority && a.RunAttempts == b.RunAttempts && a.MaxAttempts == b.MaxAttempts && a.LeaseMs == b.LeaseMs &&
 		a.RunAt == b.RunAt && a.CompletedAt == b.CompletedAt && a.Code == b.Code && a.ExitCode == b.ExitCode && a.Progress == b.Progress &&
-		a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
+		a.Redrives == b.Redrives && a.ExpiresAt == b.ExpiresAt && a.TimeoutMs == b.TimeoutMs && a.Why == b.Why && a.UniqueKey == b.UniqueKey &&
+		a.Traceparent == b.Traceparent && a.Meta == b.Meta && a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
 		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
 }
 
@@ -162,7 +170,7 @@ func appendGone(b []byte, id job.ID, status job.Status) []byte {
 			b = append(b, comma...)
 		}
 		switch jobFields[i].name {
-		case "job_id", "batch_id", "status", "attempts":
+		case "job_id", "batch_id", "status", "attempts", "meta":
 			b = jobFields[i].append(b, &known, inJSON)
 		default:
 			b = append(b, "null"...)
@@ -258,6 +266,20 @@ func appendAddr(b []byte, j *job.Job, ofInput bool) []byte {
 		}
 	}
 	return append(b, "null"...)
+}
+
+func appendMeta(b []byte, meta job.Meta) []byte {
+	b = append(b, '{')
+	first := true
+	for name, value := range meta.All() {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(appendName(b, name), ':')
+		b = appendText(b, value)
+	}
+	return append(b, '}')
 }
 
 func appendAttempts(b []byte, attempts []job.Attempt) []byte {
