@@ -37,7 +37,8 @@ func (s *Server) addToQueue(c echo.Context) error {
 // addLines is the fast lane: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
 // nothing happens but the search for its newline.
 func (s *Server) addLines(c echo.Context, a *attributes) error {
-	g, err := s.group(a)
+	a.traced(c)
+	g, err := s.group(a, s.engine.Now())
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,10 @@ func (s *Server) addLines(c echo.Context, a *attributes) error {
 		return err
 	}
 	defer body.release()
+	key, err := once(c, "add", g.Client, body.bytes) // which TrimLines may change
+	if err != nil {
+		return err
+	}
 	lines, n, longest := job.TrimLines(body.bytes)
 	if longest > job.MaxPayloadBytes {
 		return payloadTooLarge(longest)
@@ -54,13 +59,14 @@ func (s *Server) addLines(c echo.Context, a *attributes) error {
 		return answerAdded(c, ingest.Receipt{}, 0)
 	}
 	g.Lines, g.Kind = n, job.Text
-	receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
-		Groups: []job.Group{g}, Frame: job.LineFrame, Longest: longest, Payloads: lines,
+	made, receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
+		Groups: []job.Group{g}, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines,
 	})
 	if err != nil {
 		return err
 	}
 	setSeq(c, receipt.Seq)
+	setReplayed(c, made.Replayed)
 	return answerAdded(c, receipt, n)
 }
 

@@ -221,9 +221,10 @@ type stub struct {
 	ready  func() error
 }
 
-func (s *stub) Create(ctx context.Context, c *job.Create) (ingest.Receipt, error) {
+func (s *stub) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
 	if s.create != nil {
-		return s.create(c)
+		receipt, err := s.create(c)
+		return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 	}
 	return s.Engine.Create(ctx, c)
 }

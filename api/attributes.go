@@ -2,8 +2,10 @@ package api
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -45,6 +47,11 @@ type attributes struct {
 	Backoff     backoff `json:"backoff"`
 	LeaseMs     *int64  `json:"lease_ms"`
 	RetentionMs *int64  `json:"retention_ms"`
+	ExpiresAt   *int64  `json:"expires_at"`
+	TimeoutMs   *int64  `json:"timeout_ms"`
+	Traceparent *string `json:"traceparent"`
+
+	Meta map[string]string `json:"meta"`
 }
 
 type backoff struct {
@@ -53,8 +60,15 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
+// traced gives jobs whose creator names no trace that of the request, where it has a valid one.
+func (a *attributes) traced(c echo.Context) {
+	if values := c.Request().Header["Traceparent"]; a.Traceparent == nil && len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
+		a.Traceparent = &values[0]
+	}
+}
+
 // group makes the attributes of jobs created now, with every default filled in: the applier has no configuration.
-func (s *Server) group(a *attributes) (job.Group, error) {
+func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	g := job.Group{
 		Client: job.DefaultName, Type: job.DefaultName, Priority: job.DefaultPriority,
 		MaxAttempts: s.defaults.MaxAttempts, LeaseMs: s.defaults.LeaseMs, RetentionMs: s.defaults.RetentionMs, Backoff: s.defaults.Backoff,
@@ -64,6 +78,8 @@ func (s *Server) group(a *attributes) (job.Group, error) {
 	set(&g.RunAt, a.RunAt)
 	set(&g.LeaseMs, a.LeaseMs)
 	set(&g.RetentionMs, a.RetentionMs)
+	set(&g.ExpiresAt, a.ExpiresAt)
+	set(&g.TimeoutMs, a.TimeoutMs)
 	set(&g.Backoff.InitialMs, a.Backoff.InitialMs)
 	set(&g.Backoff.FactorMilli, a.Backoff.FactorMilli)
 	set(&g.Backoff.MaxMs, a.Backoff.MaxMs)
@@ -96,8 +112,26 @@ func (s *Server) group(a *attributes) (job.Group, error) {
 			return g, badField("delay_ms", err)
 		}
 		if *a.DelayMs > 0 {
-			g.RunAt = s.engine.Now() + *a.DelayMs
+			g.RunAt = now + *a.DelayMs
 		}
+	}
+	if a.Traceparent != nil {
+		if err := job.CheckTraceparent(*a.Traceparent); err != nil {
+			return g, badField("traceparent", err)
+		}
+		g.Traceparent = *a.Traceparent
+	}
+	var err error
+	if g.Meta, err = job.NewMeta(a.Meta); err != nil {
+		return g, badField("meta", err)
+	}
+	if g.TimeoutMs != 0 {
+		if err := job.CheckRange("timeout_ms", g.TimeoutMs, job.MinTimeoutMs, job.MaxTimeoutMs); err != nil {
+			return g, badField("timeout_ms", err)
+		}
+	}
+	if g.ExpiresAt != 0 && g.ExpiresAt <= g.RunAt {
+		return g, badRequest("expires_at", "expires_at must be after run_at")
 	}
 	return g, checkGroup(&g)
 }
@@ -115,6 +149,7 @@ func checkGroup(g *job.Group) error {
 		n, lo, hi int64
 	}{
 		{"run_at", g.RunAt, 0, job.MaxTimeMs},
+		{"expires_at", g.ExpiresAt, 0, job.MaxTimeMs},
 		{"max_attempts", int64(g.MaxAttempts), 1, job.MaxAttempts},
 		{"lease_ms", g.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs},
 		{"retention_ms", g.RetentionMs, 0, job.MaxDelayMs},
@@ -132,37 +167,29 @@ func checkGroup(g *job.Group) error {
 // queryAttributes reads attributes from the query of the fast lane. names says which parameters name the queue; they are not
 // there when the path does.
 func queryAttributes(rawQuery string, named bool) (a attributes, err error) {
-	if rawQuery == "" {
-		return a, nil
-	}
-	values, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		return a, badRequest("", "the query cannot be read: "+shortened(err.Error()))
-	}
-	for key, list := range values {
-		if len(list) > 1 {
-			return a, badRequest(shortened(key), fmt.Sprintf("%s is there twice", shortened(key)))
-		}
-		value := list[0]
-		if !named {
-			switch key {
-			case "client":
-				a.Client = &value
-				continue
-			case "jobtype":
-				a.Type = &value
-				continue
+	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
+		switch name, meta := strings.CutPrefix(key, "meta."); {
+		case meta:
+			if a.Meta == nil {
+				a.Meta = map[string]string{}
 			}
+			a.Meta[name] = value
+		case key == "traceparent":
+			a.Traceparent = &value
+		case key == "client" && !named:
+			a.Client = &value
+		case key == "jobtype" && !named:
+			a.Type = &value
+		default:
+			to := a.number(key)
+			if to == nil {
+				return false, nil
+			}
+			*to, err = wholeNumber(key, value)
 		}
-		to := a.number(key)
-		if to == nil {
-			return a, badRequest(shortened(key), fmt.Sprintf("parameter %s is not known here", shortened(key)))
-		}
-		if *to, err = wholeNumber(key, value); err != nil {
-			return a, err
-		}
-	}
-	return a, nil
+		return true, err
+	})
+	return a, err
 }
 
 // number is where the query parameter of that name goes, or nil.
@@ -186,6 +213,10 @@ func (a *attributes) number(key string) **int64 {
 		return &a.LeaseMs
 	case "retention_ms":
 		return &a.RetentionMs
+	case "expires_at":
+		return &a.ExpiresAt
+	case "timeout_ms":
+		return &a.TimeoutMs
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type claimRequest struct {
 	LeaseMs  *int64         `json:"lease_ms"`
 	WaitMs   *int64         `json:"wait_ms"`
 	MaxBytes *int64         `json:"max_bytes"`
+	Strategy jsontext.Value `json:"strategy"`
 	Complete jsontext.Value `json:"complete"`
 }
 
@@ -47,6 +48,11 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 	if err := checkNames("types", r.Types); err != nil {
 		return cmd, 0, err
 	}
+	if !absent(r.Strategy) {
+		if cmd.Strategy, err = strategy(r.Strategy); err != nil {
+			return cmd, 0, err
+		}
+	}
 	if r.LeaseMs != nil {
 		if err := job.CheckRange("lease_ms", *r.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
 			return cmd, 0, badField("lease_ms", err)
@@ -66,6 +72,31 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 		wait = time.Duration(*r.WaitMs) * time.Millisecond
 	}
 	return cmd, wait, nil
+}
+
+// strategy reads a strategy: its name, or an object with its name.
+func strategy(v jsontext.Value) (job.Strategy, error) {
+	const field = "strategy"
+	var name string
+	if v.Kind() == jsontext.KindBeginObject {
+		var object struct {
+			Name *string `json:"name"`
+		}
+		if err := decodeValue(field, v, &object); err != nil {
+			return 0, err
+		}
+		if object.Name == nil {
+			return 0, badRequest(field+".name", "strategy.name is missing")
+		}
+		name = *object.Name
+	} else if err := decodeValue(field, v, &name); err != nil {
+		return 0, err
+	}
+	s, err := job.ParseStrategy(name)
+	if err != nil {
+		return 0, badRequest(field, fmt.Sprintf("strategy %q is none of oldest, newest, random, fair", shortened(name)))
+	}
+	return s, nil
 }
 
 func checkNames(field string, names []string) error {
@@ -112,12 +143,15 @@ func (s *Server) claim(c echo.Context) error {
 		return err
 	}
 	var r claimRequest
-	err = decodeObject(body.bytes, &r)
-	body.release() // now, since a claim may wait for a minute
-	if err != nil {
+	if err = decodeObject(body.bytes, &r); err != nil {
+		body.release()
 		return err
 	}
 	cmd, wait, err := r.command()
+	if err == nil {
+		cmd.Once, err = once(c, "claim", cmd.Runner, body.bytes)
+	}
+	body.release() // now, since a claim may wait for a minute
 	if err != nil {
 		return err
 	}
@@ -141,6 +175,7 @@ func (s *Server) claim(c echo.Context) error {
 		setSeq(c, seq)
 	}
 
+	setReplayed(c, claimed.Replayed)
 	at := buffer()
 	b := append(*at, `{"results":`...)
 	b = appendJobResults(b, ended.Results)
@@ -173,7 +208,8 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 	if seq > 0 {
 		setSeq(c, seq)
 	}
-	if len(jobs) == 0 {
+	setReplayed(c, claimed.Replayed)
+	if len(jobs) == 0 && (single || claimed.Claim.IsZero()) {
 		return c.NoContent(http.StatusNoContent)
 	}
 	if single {
@@ -215,12 +251,12 @@ func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *stor
 		b = append(make([]byte, 0, size), b...)
 	}
 	b = append(b, `"claim_id":`...)
-	if len(list) == 0 {
+	if claimed.Claim.IsZero() {
 		b = append(b, `null,"lease_ms":null`...)
 	} else {
 		b = appendID(b, claimed.Claim)
 		b = append(b, `,"lease_ms":`...)
-		b = strconv.AppendInt(b, claimed.LeaseMs, 10)
+		b = appendNumber(b, claimed.LeaseMs)
 	}
 	if f == inLines {
 		b = append(b, "}\n"...)
@@ -248,7 +284,7 @@ func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() er
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
 	failed := write()
-	if failed == nil && !gone || claimed.Claim.IsZero() {
+	if failed == nil && !gone || claimed.Claim.IsZero() || claimed.Keyed { // who has a key may come back with it
 		return failed
 	}
 	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{

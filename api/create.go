@@ -8,58 +8,119 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
-// createRequest is the body of POST /jobs/create.
+// createRequest is a job as POST /jobs/create takes it: alone, in an array, or as a line.
 type createRequest struct {
 	attributes
 	Payload    jsontext.Value `json:"payload"`
 	PayloadB64 *[]byte        `json:"payload_b64"`
 	BinaryAddr *string        `json:"binary_addr"`
 	InputAddr  *string        `json:"input_addr"`
+	UniqueKey  *string        `json:"unique_key"`
 }
 
-// create answers POST /jobs/create: one job, whose document is a function of the request and the receipt, so that nobody waits for the
-// applier.
+// create answers POST /jobs/create: an object is one job, an array or lines are many.
 func (s *Server) create(c echo.Context) error {
-	body, err := s.readJSON(c, s.bulk, false)
+	body, err := s.readJSON(c, s.bulk, true)
 	if err != nil {
 		return err
 	}
 	defer body.release()
+	if isNDJSON(c.Request()) {
+		return s.createMany(c, body.bytes, itemLines)
+	}
+	if first := bytes.TrimLeft(body.bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {
+		return s.createMany(c, body.bytes, itemArray)
+	}
+	return s.createOne(c, body.bytes)
+}
+
+// createOne makes one job. Without keys its document is a function of the request and the receipt, so that nobody waits for the applier.
+func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
-	if err := decodeObject(body.bytes, &r); err != nil {
+	if err := decodeObject(body, &r); err != nil {
 		return err
 	}
-	g, err := s.group(&r.attributes)
+	r.traced(c)
+	g, payload, err := s.newJob(&r, s.engine.Now())
 	if err != nil {
-		return err
-	}
-	var payload []byte
-	if g.Kind, payload, err = r.payload(); err != nil {
 		return err
 	}
 	g.Lines = 1
 	cmd := &job.Create{Groups: []job.Group{g}, Frame: frameOf(g.Kind, payload), Longest: len(payload)}
 	cmd.Payloads = cmd.Frame.Append(nil, payload)
-
-	receipt, err := s.engine.Create(c.Request().Context(), cmd)
+	unique := ""
+	if r.UniqueKey != nil {
+		unique = *r.UniqueKey
+		cmd.Unique = []job.UniqueKey{{Key: unique}}
+	}
+	if cmd.Once, err = once(c, "create", g.Client, body); err != nil {
+		return err
+	}
+	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
-	id := job.NewID(receipt.At, receipt.Seq, 0)
+	setSeq(c, receipt.Seq)
+	setReplayed(c, made.Replayed)
+	if len(made.Existing) > 0 {
+		return s.answerExisting(c, receipt, made.Existing[0].Job)
+	}
+	g = made.Group // of a repeat: as it was made
+	id := made.Batch
 	j := job.Job{
 		ID: id, Batch: id, Client: g.Client, Type: g.Type, Status: job.Pending, Priority: g.Priority,
 		Kind: g.Kind, Payload: payload, Progress: -1,
 		MaxAttempts: g.MaxAttempts, LeaseMs: g.LeaseMs, RunAt: g.RunAt, CreatedAt: receipt.At, UpdatedAt: receipt.At,
+		ExpiresAt: g.ExpiresAt, TimeoutMs: g.TimeoutMs, Traceparent: g.Traceparent, Meta: g.Meta, UniqueKey: unique,
 	}
 	if g.RunAt > receipt.At {
 		j.Status = job.Deferred
 	}
-	setSeq(c, receipt.Seq)
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
-	return answerJob(c, http.StatusCreated, &j)
+	if unique == "" {
+		return answerJob(c, http.StatusCreated, &j)
+	}
+	return answer(c, http.StatusCreated, mimeJSON, endExisting(appendJob(nil, &j, inJSON), false))
+}
+
+// answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's document.
+func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
+	j, err := s.engine.Job(c.Request().Context(), r.Seq, id)
+	var b []byte
+	switch {
+	case err == job.NotFound: // it has ended since, and is not kept
+		b = appendGone(nil, id, job.Completed)
+	case err != nil:
+		return after(err)
+	default:
+		b = appendJob(nil, &j, inJSON)
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
+	return answer(c, http.StatusOK, mimeJSON, endExisting(b, true))
+}
+
+// endExisting adds the last field of an answer to a create with a unique key.
+func endExisting(document []byte, existing bool) []byte {
+	return fmt.Appendf(document[:len(document)-1], ",\"existing\":%t}\n", existing)
+}
+
+// newJob returns the group of a single job, without its lines, and the stored form of its payload.
+func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byte, err error) {
+	if g, err = s.group(&r.attributes, now); err != nil {
+		return g, nil, err
+	}
+	if g.Kind, payload, err = r.payload(); err != nil {
+		return g, nil, err
+	}
+	if r.UniqueKey != nil {
+		err = badField("unique_key", job.CheckText("unique_key", *r.UniqueKey, 1, job.MaxKeyBytes))
+	}
+	return g, payload, err
 }
 
 // payload returns the stored form of the payload.
@@ -114,4 +175,42 @@ func frameOf(kind job.Kind, payload []byte) job.Frame {
 		return job.LenFrame
 	}
 	return job.LineFrame
+}
+
+// position is a job of a bulk create.
+type position struct {
+	refused *problem // nil: it is a line of the batch
+}
+
+// appendPositions appends what became of each position.
+func appendPositions(b []byte, positions []position, made *store.Made) []byte {
+	b = append(b, `,"results":[`...)
+	line, existing := 0, made.Existing
+	for i, p := range positions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if p.refused != nil {
+			b = append(b, `{"job_id":null,"code":`...)
+			b = appendText(b, p.refused.code)
+			b = append(b, `,"detail":`...)
+			b = appendText(b, p.refused.detail)
+			if p.refused.field != "" {
+				b = append(b, `,"field":`...)
+				b = appendText(b, p.refused.field)
+			}
+			b = append(b, '}')
+			continue
+		}
+		id, is := made.Batch.WithLine(line), false
+		if len(existing) > 0 && existing[0].Line == line {
+			id, is = existing[0].Job, true
+			existing = existing[1:]
+		}
+		line++
+		b = append(b, `{"job_id":`...)
+		b = appendID(b, id)
+		b = fmt.Appendf(b, `,"existing":%t}`, is)
+	}
+	return append(b, ']')
 }

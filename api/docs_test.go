@@ -39,11 +39,11 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true,
 		"forbidden_host": true, "forbidden_origin": true, codeBadRequest: true, codeBadID: true, codeUnsupported: true,
-		job.ClaimNotFound.Code(): true, routeNotFound().code: true, methodNotAllowed("").code: true}
+		"quit_disabled": true, "forbidden_peer": true, routeNotFound().code: true, methodNotAllowed("").code: true}
 	for _, k := range known {
 		all[k.code] = true
 	}
-	for r := job.NotFound; r <= job.TooManyQueues; r++ {
+	for r := job.NotFound; r <= job.TooManySweeps; r++ {
 		all[r.Code()] = true
 	}
 	return all

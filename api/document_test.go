@@ -187,7 +187,7 @@ func FuzzRequests(f *testing.F) {
 		var create createRequest
 		err := decodeObject(text, &create)
 		if err == nil {
-			if _, err = s.group(&create.attributes); err == nil {
+			if _, err = s.group(&create.attributes, 1); err == nil {
 				_, _, err = create.payload()
 			}
 		}

@@ -12,11 +12,17 @@ import (
 // Engine is what the API needs of the running queue; *ingest.Engine is it. Reads wait until the state includes what was synced
 // when they were called, and at least minSeq.
 type Engine interface {
-	Create(ctx context.Context, c *job.Create) (ingest.Receipt, error)
+	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
 	Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error)
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
 	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)
+	Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error)
+	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)
+	Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error)
+	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
+	Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error)
+	Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error)
 
 	Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error)
 	Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error)

@@ -35,13 +35,45 @@ func (s *picky) take(cmd job.Command) {
 
 var fuzzReceipt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
-func (s *picky) Create(_ context.Context, c *job.Create) (ingest.Receipt, error) {
+func (s *picky) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
 	s.take(c)
 	if err := c.CheckPayloads(); err != nil {
 		s.t.Errorf("a create whose payloads are not what it says: %v", err)
 	}
 	s.created = c
-	return fuzzReceipt, nil
+	made := store.Made{Batch: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
+	if n := len(c.Unique); n > 0 {
+		made.Existing = []store.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
+	}
+	return made, fuzzReceipt, nil
+}
+
+func (s *picky) Move(_ context.Context, m job.Move) (store.Moved, ingest.Receipt, error) {
+	s.take(m)
+	return store.Moved{Status: job.Pending}, fuzzReceipt, nil
+}
+
+func (s *picky) MoveAll(_ context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+	s.take(m)
+	return store.Swept{Moved: 3}, fuzzReceipt, nil
+}
+
+func (s *picky) Patch(_ context.Context, p job.Patch) (store.Moved, ingest.Receipt, error) {
+	s.take(p)
+	return store.Moved{Status: job.Pending}, fuzzReceipt, nil
+}
+
+func (s *picky) Switch(_ context.Context, w job.Switch) (store.Switched, ingest.Receipt, error) {
+	s.take(w)
+	return store.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
+}
+
+func (s *picky) Sweep(_ context.Context, _ uint64, id job.ID) (store.Sweep, error) {
+	return store.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
+}
+
+func (s *picky) Sweeps(context.Context, uint64) ([]store.Sweep, error) {
+	return make([]store.Sweep, 2), nil
 }
 
 func (s *picky) Claim(_ context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
@@ -107,19 +139,22 @@ func FuzzRoutes(f *testing.F) {
 			`{"job_ids":["` + id + `"],"lease_ms":5000}`, `{"outcomes":[{"job_id":"` + id + `","code":"retry","delay_ms":1,"error":"why"}]}`,
 			`{"job_id":"` + id + `","code":"ok"}` + "\n" + `{"job_id":"` + id + `","code":"failed","exit_code":404}` + "\n",
 		} {
-			f.Add(uint8(n), uint8(i), false, "", id, "resize", []byte(body))
+			f.Add(uint8(n), uint8(i), false, "", id, "resize", "", []byte(body))
 		}
-		f.Add(uint8(n), uint8(2), true, "client=a&jobtype=b&priority=3&lease_ms=2000&max_attempts=4&delay_ms=7&limit=5&after=a/b", "acme", "resize", []byte("a\n\n\nb"))
+		f.Add(uint8(n), uint8(2), true, "client=a&jobtype=b&priority=3&lease_ms=2000&max_attempts=4&delay_ms=7&limit=5&after=a/b", "acme", "resize", "", []byte("a\n\n\nb"))
+		f.Add(uint8(n), uint8(0), false, "status=failed", id, "resize", "results=each", []byte(`[{"unique_key":"k","meta":{"a":"b"}},{"payload":"two\nlines","priority":99},{}]`))
+		f.Add(uint8(n), uint8(1), false, "status=all", id, "resize", "results=each", []byte(`{"expires_at":5,"timeout_ms":1000}`+"\n\nnot json\n"))
+		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"fair"},"priority":3}`))
 	}
 	for n := range uint8(3) { // lanes of creates: streams that are cut off, doubled, or none
 		gz := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\x54\x48\xe2\x02\x04\x00\x00\xff\xff"
 		for _, body := range []string{gz, gz + gz, gz[:9], "not gzip\n"} {
-			f.Add(n, uint8(130), true, "", "acme", "resize", []byte(body))
+			f.Add(n, uint8(130), true, "", "acme", "resize", "", []byte(body))
 		}
 	}
-	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second string, body []byte) {
+	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := New(Options{Engine: engine, Quit: func() {}, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +187,12 @@ func FuzzRoutes(f *testing.F) {
 			Method: r.method, URL: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "127.0.0.1", RemoteAddr: "127.0.0.1:5",
 			Header: http.Header{}, Body: http.NoBody, RequestURI: target.RequestURI(),
 		}
-		if r.method == http.MethodPost {
+		if r.method != http.MethodGet {
+			if len(key) > 0 {
+				req.Header.Set("Idempotency-Key", key)
+				req.Header.Set("Prefer", key)
+				req.Header.Set("Traceparent", key)
+			}
 			req.Body, req.ContentLength = readCloser{bytes.NewReader(sent)}, int64(len(sent))
 			req.Header.Set("Content-Type", types[int(contentType)%len(types)])
 			if zipped {

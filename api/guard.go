@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -32,8 +33,8 @@ func (s *Server) guard(c echo.Context) error {
 	if strings.IndexByte(r.URL.EscapedPath(), '%') >= 0 {
 		return badRequest("", "a path holds no % escapes and no bytes that want one")
 	}
-	if method, ok := s.literal[r.URL.Path]; ok && method != r.Method && r.Method != http.MethodOptions {
-		return methodNotAllowed(method)
+	if methods, ok := s.literal[r.URL.Path]; ok && !slices.Contains(methods, r.Method) && r.Method != http.MethodOptions {
+		return methodNotAllowed(strings.Join(methods, ", "))
 	}
 	return nil
 }

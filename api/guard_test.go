@@ -52,7 +52,7 @@ func TestGuard(t *testing.T) {
 			"/jobs/create": "POST", "/jobs/claim": "POST", "/add": "POST", "/ping": "GET", "/queues": "GET", "/jobs": "GET", "/runners": "GET", "/jobs/tickle": "POST",
 			"/jobs/" + unknownID: "GET", "/queues/a/b": "GET", "/queues/a/b/pause": "POST", "/a/job/b/add": "POST",
 		} {
-			a := r.do(http.MethodDelete, path, nil)
+			a := r.do(http.MethodPut, path, nil)
 			a.refused(http.StatusMethodNotAllowed, "method_not_allowed")
 			if got := a.header.Get("Allow"); !strings.Contains(got, allow) {
 				t.Errorf("%s: Allow %q, want %s", path, got, allow)

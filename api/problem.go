@@ -33,6 +33,7 @@ type problem struct {
 	fate   fate   // empty: not stored
 	allow  string // of a 405
 	lost   []store.JobResult
+	whole  bool // refuses a body as a whole, though its positions stand for themselves
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -77,11 +78,13 @@ func refused(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.ClaimNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound:
 		status = http.StatusNotFound
 	case job.NotActive:
 		status = http.StatusBadRequest
-	case job.TooManyQueues:
+	case job.KeyReused:
+		status = http.StatusUnprocessableEntity
+	case job.TooManyQueues, job.TooManySweeps:
 		status = http.StatusTooManyRequests
 	}
 	return &problem{status: status, code: r.Code(), detail: r.Error()}
@@ -110,6 +113,7 @@ var known = []struct {
 	{ingest.ErrStale, http.StatusServiceUnavailable, "not_ready", notStored},
 	{ingest.ErrOverloaded, http.StatusTooManyRequests, codeOverloaded, notStored},
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
+	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", notStored},
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},

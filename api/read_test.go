@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // lines returns n bytes of lines of 100 bytes.
@@ -175,8 +176,8 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 // idle is an engine that takes every create and has nothing to hand out.
 type idle struct{ Engine }
 
-func (idle) Create(context.Context, *job.Create) (ingest.Receipt, error) {
-	return ingest.Receipt{Seq: 1, At: 1}, nil
+func (idle) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+	return store.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
 }
 func (idle) Now() int64 { return 1 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // route is a line of the API. A hot route is called so often that its successes are logged at debug level only.
@@ -36,10 +38,32 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/jobs/:id/complete", s.complete, hot},
 		{http.MethodPost, "/jobs/:id/release", s.release, hot},
 
+		{http.MethodPost, "/jobs/:id/cancel", s.move(job.Cancel), !hot},
+		{http.MethodPost, "/jobs/:id/redrive", s.move(job.Redrive), !hot},
+		{http.MethodPost, "/jobs/:id/run", s.move(job.Run), !hot},
+		{http.MethodPatch, "/jobs/:id", s.patch, !hot},
+		{http.MethodDelete, "/jobs/:id", s.remove, !hot},
+		{http.MethodPost, "/batches/:id/cancel", s.moveBatch(job.Cancel), !hot},
+		{http.MethodPost, "/batches/:id/redrive", s.moveBatch(job.Redrive), !hot},
+		{http.MethodDelete, "/batches/:id", s.moveBatch(job.Delete), !hot},
+		{http.MethodPost, "/queues/:client/:type/cancel", s.moveQueue(job.Cancel), !hot},
+		{http.MethodPost, "/queues/:client/:type/redrive", s.moveQueue(job.Redrive), !hot},
+		{http.MethodDelete, "/queues/:client/:type/jobs", s.moveQueue(job.Delete), !hot},
+		{http.MethodGet, "/sweeps", s.sweeps, !hot},
+		{http.MethodGet, "/sweeps/:id", s.sweep, !hot},
+
 		{http.MethodGet, "/queues", s.queues, !hot},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot},
 		{http.MethodPost, "/queues/:client/:type/pause", s.pause, !hot},
 		{http.MethodPost, "/queues/:client/:type/resume", s.resume, !hot},
+
+		// As miniq has them: a browser, or anything that can only get, may use them too.
+		{http.MethodPost, "/start", s.setStopped(false), !hot},
+		{http.MethodGet, "/start", s.setStopped(false), !hot},
+		{http.MethodPost, "/stop", s.setStopped(true), !hot},
+		{http.MethodGet, "/stop", s.setStopped(true), !hot},
+		{http.MethodPost, "/quit", s.quit, !hot},
+		{http.MethodGet, "/quit", s.quit, !hot},
 
 		{http.MethodGet, "/ping", s.ping, hot},
 		{http.MethodGet, "/healthz", s.healthz, hot},
@@ -50,13 +74,13 @@ func (s *Server) routes() []route {
 	}
 }
 
-// literalPaths returns the one method of each path without a parameter. The router prefers a parameter to a literal path of
+// literalPaths returns the methods of each path without a parameter. The router prefers a parameter to a literal path of
 // another method, so that it would take GET /jobs/create for a job with the id "create"; the guard answers 405.
-func literalPaths(routes []route) map[string]string {
-	paths := map[string]string{}
+func literalPaths(routes []route) map[string][]string {
+	paths := map[string][]string{}
 	for _, r := range routes {
 		if !strings.Contains(r.path, ":") {
-			paths[r.path] = r.method
+			paths[r.path] = append(paths[r.path], r.method)
 		}
 	}
 	return paths

@@ -23,6 +23,8 @@ type Options struct {
 	Hosts []string
 	Log   zerolog.Logger
 	Build Version
+	// Quit ends the process gracefully, as /quit asks; nil: nobody may ask.
+	Quit func()
 }
 
 // Server answers the HTTP API.
@@ -31,11 +33,12 @@ type Server struct {
 	defaults Defaults
 	log      zerolog.Logger
 	build    Version
+	quitting func()
 
 	echo     *echo.Echo
 	hosts    map[string]bool
-	reserved map[string]bool   // client names that would hide a route
-	literal  map[string]string // method of each path without parameters
+	reserved map[string]bool     // client names that would hide a route
+	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
 
 	bulk, control *budget
@@ -56,7 +59,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, echo: echo.New(), hosts: hosts,
+		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())

@@ -13,10 +13,27 @@ import (
 // what it holds.
 //
 // A claim that can find nothing is not journaled. One that was journaled in vain, because others were faster, waits for the rest
-// of its time. When ctx ends, whatever was handed out meanwhile is given back at once.
+// of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key: repeated,
+// it returns what is still held under it. The refusal of a key is an error (job.KeyReused).
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
+	}
+	if c.Once.Given() {
+		land, err := e.flights.board(ctx, &c.Once)
+		if err != nil {
+			return store.Claimed{}, nil, Receipt{}, err
+		}
+		defer land()
+		if err := e.catchUp(ctx, 0); err != nil {
+			return store.Claimed{}, nil, Receipt{}, errors.Join(ErrNotStored, err)
+		}
+		if before, err := e.store.ClaimedBefore(&c.Once, e.Now()); err != nil || before != nil {
+			return e.claimedBefore(before, err)
+		}
+		if err := e.mayRemember(); err != nil {
+			return store.Claimed{}, nil, Receipt{}, err
+		}
 	}
 	var over <-chan time.Time
 	var wake wakeup
@@ -30,6 +47,9 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 			claimed, receipt, err := decideAs[store.Claimed](ctx, e, c)
 			if err != nil {
 				return store.Claimed{}, nil, Receipt{}, err
+			}
+			if claimed.Replayed || claimed.Refusal != job.Granted {
+				return e.claimedBefore(&claimed, nil)
 			}
 			if len(claimed.Runs) > 0 {
 				jobs, err := e.held(ctx, &claimed)
@@ -49,6 +69,18 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 			return store.Claimed{}, nil, Receipt{}, err
 		}
 	}
+}
+
+// claimedBefore is the answer to a repeated claim: what is still held of what it handed out the first time.
+func (e *Engine) claimedBefore(c *store.Claimed, err error) (store.Claimed, []job.Job, Receipt, error) {
+	switch {
+	case err != nil:
+		return store.Claimed{}, nil, Receipt{}, err
+	case c.Refusal != job.Granted:
+		return store.Claimed{}, nil, Receipt{}, c.Refusal
+	}
+	jobs, err := e.store.Held(c.Claim, c.Runs)
+	return *c, jobs, receiptOf(c.Claim), err
 }
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.

@@ -19,7 +19,7 @@ func TestCut(t *testing.T) {
 	var last Receipt
 	for range 100 {
 		var err error
-		if last, err = e.Create(t.Context(), lines(100)); err != nil {
+		if _, last, err = e.Create(t.Context(), lines(100)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestCut(t *testing.T) {
 	if flushed := e.Stats().Flushed; first == 1 || first > flushed+1 || flushed < last.Seq {
 		t.Errorf("after a cut the journal begins at %d, and %d is flushed", first, flushed)
 	}
-	if _, err := e.Create(t.Context(), lines(7)); err != nil {
+	if _, _, err := e.Create(t.Context(), lines(7)); err != nil {
 		t.Fatal(err)
 	}
 	stop()

@@ -17,7 +17,7 @@ func TestDiskReserve(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(gib)
 	e, _ := startWith(t, Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
-	if _, err := e.Create(ctx, lines(2)); err != nil {
+	if _, _, err := e.Create(ctx, lines(2)); err != nil {
 		t.Fatal(err)
 	}
 	set := func(bytes uint64) {
@@ -25,7 +25,7 @@ func TestDiskReserve(t *testing.T) {
 		e.lookAtDisk()
 	}
 	set(diskReserve - 1)
-	if _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
+	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("create below the reserve: %v", err)
 	}
 	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
@@ -42,11 +42,11 @@ func TestDiskReserve(t *testing.T) {
 		t.Errorf("small output below the reserve: %v", err)
 	}
 	set(diskReserve)
-	if _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
+	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("create just above the reserve, which was not left by its margin: %v", err)
 	}
 	set(3 * gib)
-	if _, err := e.Create(ctx, lines(1)); err != nil {
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
 		t.Errorf("create with space: %v", err)
 	}
 	if info, err := os.Stat(e.disk.ballast()); err != nil || info.Size() != diskReserve/ballastShare {

@@ -44,6 +44,7 @@ type Engine struct {
 	journal *journal.Journal
 	over    *handover
 	lot     *lot
+	flights *flights
 	disk    *disk
 
 	state   atomic.Pointer[stateNote]
@@ -91,7 +92,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Statfs = statfs
 	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), lot: newLot(), disk: &disk{data: o.Dir, statfs: o.Statfs},
+		o: o, log: o.Logger, over: newHandover(), lot: newLot(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs},
 		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)

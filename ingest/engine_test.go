@@ -75,7 +75,7 @@ func claimOf(n int) job.Claim { return job.Claim{Runner: "r1", Max: n, MaxBytes:
 func TestLifecycleOverRestarts(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := start(t, dir)
-	receipt, err := e.Create(ctx, lines(1000))
+	_, receipt, err := e.Create(ctx, lines(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestParkedClaim(t *testing.T) {
 	for e.lot.size() == 0 {
 		time.Sleep(time.Millisecond) // for the other goroutine; there is nothing to wait on
 	}
-	if _, err := e.Create(ctx, lines(3)); err != nil {
+	if _, _, err := e.Create(ctx, lines(3)); err != nil {
 		t.Fatal(err)
 	}
 	if n := <-got; n != 3 {
@@ -146,7 +146,7 @@ func BenchmarkEngine(b *testing.B) {
 			b.SetParallelism(callers)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := e.Create(b.Context(), lines(1000)); err != nil {
+					if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
 						b.Error(err)
 					}
 				}
@@ -156,7 +156,7 @@ func BenchmarkEngine(b *testing.B) {
 		b.Run(fmt.Sprintf("claim100complete100/callers=%d", callers), func(b *testing.B) {
 			e, _ := start(b, b.TempDir())
 			for n := 0; n < b.N; n += 10 {
-				if _, err := e.Create(b.Context(), lines(1000)); err != nil {
+				if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -24,6 +24,8 @@ var (
 	ErrOverloaded = errors.New("ingestion lags behind; try again shortly")
 	// ErrTooManyQueues: the create would make a queue past job.MaxQueues.
 	ErrTooManyQueues = errors.New("the server holds as many queues as it may")
+	// ErrTooManyKeys: as many idempotency keys are alive as may; nothing was taken.
+	ErrTooManyKeys = errors.New("as many idempotency keys are alive as may")
 	// ErrTooManyParked: job.MaxParkedClaims claims wait already.
 	ErrTooManyParked = errors.New("as many claims wait as may")
 	// ErrStale: the state did not catch up with the journal in time for a read.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
 )
 
 var (
@@ -112,6 +113,10 @@ func writeGolden(t *testing.T) {
 		}
 		now += 100
 	}
+	created := func(_ store.Made, r Receipt, err error) {
+		t.Helper()
+		do(r, err)
+	}
 	decide := func(cmd job.Command) (result any) {
 		t.Helper()
 		result, receipt, err := e.decide(ctx, cmd)
@@ -123,7 +128,7 @@ func writeGolden(t *testing.T) {
 		do(receipt, err)
 		return claimed.Claim
 	}
-	do(e.Create(ctx, lines(8)))
+	created(e.Create(ctx, lines(8)))
 	groups := lines(2)
 	second := groups.Groups[0]
 	second.Lines, second.Client, second.Priority, second.RunAt = 2, "acme", 9, now+3_600_000
@@ -132,15 +137,15 @@ func writeGolden(t *testing.T) {
 	for _, payload := range []string{"one\nline", "two", "", "{\"n\":\"4\"}"} {
 		groups.Payloads = groups.Frame.Append(groups.Payloads, []byte(payload))
 	}
-	do(e.Create(ctx, groups))
+	created(e.Create(ctx, groups))
 	wasi := lines(1)
 	wasi.Groups[0].Kind, wasi.Groups[0].RetentionMs = job.WASI, 0
 	wasi.Payloads = append(job.AppendWASI(nil, "sha256-3liqNz2EfPx2", "sha256 with space"), '\n')
 	wasi.Longest = len(wasi.Payloads) - 1
-	do(e.Create(ctx, wasi))
+	created(e.Create(ctx, wasi))
 	none := lines(3)
 	none.Groups[0].Kind, none.Frame, none.Payloads, none.Longest = job.Nothing, job.NoFrame, nil, 0
-	do(e.Create(ctx, none))
+	created(e.Create(ctx, none))
 
 	first := claim(5)
 	decide(job.Tickle{Claim: first, Progress: -1})

@@ -26,7 +26,7 @@ func TestOlderStore(t *testing.T) {
 			small := Options{Dir: dir, JournalRetain: 1 << 30, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
 			e, stop := startWith(t, small)
 			for range 20 {
-				last, err := e.Create(t.Context(), lines(100))
+				_, last, err := e.Create(t.Context(), lines(100))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -66,42 +66,92 @@ func answerApplied(r *journal.Record, result store.Result, err error) (nobody bo
 	return w.left.Swap(true)
 }
 
-// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. The command and its
-// payloads belong to the engine from the call on.
+// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. One with unique keys, or an
+// idempotency key, is answered when it was applied, which decides about those. The command and its payloads belong to the engine from the
+// call on.
 //
-// When ctx ends first the outcome is unknown, and the error says so.
-func (e *Engine) Create(ctx context.Context, c *job.Create) (Receipt, error) {
+// When ctx ends first the outcome is unknown, and the error says so. The refusal of a key is an error too (job.KeyReused).
+func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if err := e.accepting(); err != nil {
-		return Receipt{}, err
+		return store.Made{}, Receipt{}, err
 	}
-	if e.diskLow.Load() {
-		return Receipt{}, ErrDiskFull
-	}
-	if e.over.lag() > maxLag {
-		e.overloaded.Add(1)
-		return Receipt{}, ErrOverloaded
-	}
-	for i := range c.Groups {
-		if exists, n := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type); !exists && n >= job.MaxQueues {
-			return Receipt{}, ErrTooManyQueues
+	if c.Once.Given() {
+		land, err := e.flights.board(ctx, &c.Once)
+		if err != nil {
+			return store.Made{}, Receipt{}, err
 		}
+		defer land()
+		if err := e.catchUp(ctx, 0); err != nil {
+			return store.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
+		}
+		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
+			return answerMade(made, Receipt{}, err)
+		}
+		if err := e.mayRemember(); err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+	}
+	if err := e.mayCreate(c); err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	if c.Once.Given() || len(c.Unique) > 0 {
+		result, receipt, err := e.decide(ctx, c)
+		if err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+		return answerMade(result.(*store.Made), receipt, nil)
 	}
 	w := &waiter{synced: make(chan answer, 1)}
 	if err := e.propose(ctx, journal.Bulk, c, w); err != nil {
-		return Receipt{}, err
+		return store.Made{}, Receipt{}, err
 	}
 	select {
 	case a := <-w.synced:
-		return a.receipt, a.err
+		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
 	case <-ctx.Done():
-		return Receipt{}, errors.Join(ErrUnknown, ctx.Err())
+		return store.Made{}, Receipt{}, errors.Join(ErrUnknown, ctx.Err())
 	}
+}
+
+// mayCreate refuses what Apply, which must accept it, could not.
+func (e *Engine) mayCreate(c *job.Create) error {
+	if e.diskLow.Load() {
+		return ErrDiskFull
+	}
+	if e.over.lag() > maxLag {
+		e.overloaded.Add(1)
+		return ErrOverloaded
+	}
+	for i := range c.Groups {
+		if exists, n := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type); !exists && n >= job.MaxQueues {
+			return ErrTooManyQueues
+		}
+	}
+	return nil
+}
+
+// answerMade is the answer to a create that was decided, now or before.
+func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, error) {
+	switch {
+	case err != nil:
+		return store.Made{}, Receipt{}, err
+	case made.Refusal != job.Granted:
+		return store.Made{}, Receipt{}, made.Refusal
+	case made.Replayed:
+		r = receiptOf(made.Batch)
+	}
+	return *made, r, nil
 }
 
 // laneOf returns the lane of a command: what is large waits for its turn behind what is small.
 func laneOf(cmd job.Command) journal.Lane {
-	if c, ok := cmd.(job.Complete); ok && bulky(&c) {
+	switch c := cmd.(type) {
+	case *job.Create:
 		return journal.Bulk
+	case job.Complete:
+		if bulky(&c) {
+			return journal.Bulk
+		}
 	}
 	return journal.Control
 }
@@ -128,7 +178,7 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 // giveBack has jobs ungot that were handed to a caller who had hung up.
 func (e *Engine) giveBack(result store.Result) {
 	c, ok := result.(*store.Claimed)
-	if !ok || len(c.Runs) == 0 {
+	if !ok || len(c.Runs) == 0 || c.Keyed { // who has a key may come back with it
 		return
 	}
 	e.strayMu.Lock()

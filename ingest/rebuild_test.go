@@ -28,7 +28,7 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 				if random.IntN(5) == 0 {
 					g.RunAt = e.Now() + random.Int64N(50)
 				}
-				if _, err := e.Create(ctx, c); err != nil {
+				if _, _, err := e.Create(ctx, c); err != nil {
 					t.Error(err)
 				}
 			}
@@ -156,7 +156,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	dir := t.TempDir()
 	e, stop := start(t, dir)
-	if _, err := e.Create(t.Context(), lines(3)); err != nil {
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
 		t.Fatal(err)
 	}
 	stop()

@@ -17,6 +17,10 @@ type Stats struct {
 	Queues int              `json:"queues"`
 	Parked int              `json:"parked_claims"`
 
+	Stopped bool   `json:"stopped"` // by the switch: no job is handed out
+	Sweeps  int    `json:"sweeps"`  // under way
+	Keys    uint64 `json:"idempotency_keys"`
+
 	Now           int64 `json:"now"` // journal time, unix ms
 	ClockOffsetMs int64 `json:"clock_offset_ms"`
 	NextDue       int64 `json:"next_due_at"` // 0: never
@@ -71,6 +75,7 @@ func (e *Engine) Stats() Stats {
 		Appended: max(j.Appended, j.Synced), Synced: j.Synced, Applied: applied, Flushed: flushed,
 		LagCommands: j.Synced - min(applied, j.Synced), LagBytes: e.over.lag(),
 		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: e.lot.size(),
+		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys,
 		Now: e.journal.Now(), ClockOffsetMs: j.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
 		Journal: JournalStats{
 			UUID: j.UUID, First: j.First, Volumes: j.Volumes, Bytes: j.Bytes, Records: j.Records, Groups: j.Groups, Syncs: j.Syncs,

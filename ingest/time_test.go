@@ -34,7 +34,7 @@ func status(t *testing.T, e *Engine, id job.ID) job.Job {
 func TestAbandonedAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, err := e.Create(ctx, lines(2)); err != nil {
+		if _, _, err := e.Create(ctx, lines(2)); err != nil {
 			t.Fatal(err)
 		}
 		for attempt := 1; attempt <= 3; attempt++ {
@@ -75,7 +75,7 @@ func TestDeferredRunsAtItsTime(t *testing.T) {
 		ctx := t.Context()
 		c := lines(1)
 		c.Groups[0].RunAt = e.Now() + 3_600_000
-		if _, err := e.Create(ctx, c); err != nil {
+		if _, _, err := e.Create(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -95,7 +95,7 @@ func TestDeferredRunsAtItsTime(t *testing.T) {
 func TestRetryWaitsForItsBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, err := e.Create(ctx, lines(1)); err != nil {
+		if _, _, err := e.Create(ctx, lines(1)); err != nil {
 			t.Fatal(err)
 		}
 		claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
@@ -121,7 +121,7 @@ func TestRetryWaitsForItsBackoff(t *testing.T) {
 // TestClaimOfTheDead: what is handed to a caller who has hung up goes back at once, without its lease running out.
 func TestClaimOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
-		if _, err := e.Create(t.Context(), lines(1)); err != nil {
+		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
 			t.Fatal(err)
 		}
 		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
@@ -149,7 +149,7 @@ func TestClaimOfTheDead(t *testing.T) {
 func TestStoodStill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, err := e.Create(ctx, lines(1)); err != nil {
+		if _, _, err := e.Create(ctx, lines(1)); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
@@ -178,7 +178,7 @@ func TestOversleep(t *testing.T) {
 		ctx := t.Context()
 		c := lines(1)
 		c.Groups[0].LeaseMs = 3_600_000 // the running timekeeper does not interfere
-		if _, err := e.Create(ctx, c); err != nil {
+		if _, _, err := e.Create(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
@@ -214,7 +214,7 @@ func TestSlowDisk(t *testing.T) {
 		slow = true
 		c := lines(1)
 		c.Groups[0].LeaseMs = 3000
-		if _, err := e.Create(ctx, c); err != nil {
+		if _, _, err := e.Create(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
@@ -224,7 +224,7 @@ func TestSlowDisk(t *testing.T) {
 		for i := range 10 { // something else becomes due each second
 			later := lines(1)
 			later.Groups[0].Type, later.Groups[0].RunAt = "later", e.Now()+int64(i)*1000
-			if _, err := e.Create(ctx, later); err != nil {
+			if _, _, err := e.Create(ctx, later); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,7 +244,7 @@ func TestReadiness(t *testing.T) {
 	if err := e.Ready(); !errors.Is(err, ErrNotReady) {
 		t.Errorf("ready before Run: %v", err)
 	}
-	if _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrNotReady) {
+	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrNotReady) {
 		t.Errorf("create before Run: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,7 +252,7 @@ func TestReadiness(t *testing.T) {
 	if err := e.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrClosed) {
+	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrClosed) {
 		t.Errorf("create after Run: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			a, b, c := park(t, e, nil, nil), park(t, e, nil, []string{"q2"}), park(t, e, nil, []string{"q1"})
 			both := lines(2)
 			both.Groups = []job.Group{typed(1, "q1", 4), typed(1, "q2", 9)}
-			if _, err := e.Create(t.Context(), both); err != nil {
+			if _, _, err := e.Create(t.Context(), both); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -71,7 +71,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			b := park(t, e, []string{"ca"}, []string{"other"})
 			one := lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
-			if _, err := e.Create(t.Context(), one); err != nil {
+			if _, _, err := e.Create(t.Context(), one); err != nil {
 				t.Fatal(err)
 			}
 			if n := <-b; n != 1 {
@@ -79,7 +79,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			}
 			one = lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ch", "cb"
-			if _, err := e.Create(t.Context(), one); err != nil {
+			if _, _, err := e.Create(t.Context(), one); err != nil {
 				t.Fatal(err)
 			}
 			if n := <-a; n != 1 {
@@ -90,7 +90,7 @@ func TestWakesAreNotLost(t *testing.T) {
 	t.Run("a caller who hangs up", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *Engine) {
 			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
-			if _, err := e.Create(t.Context(), lines(1)); err != nil {
+			if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
 				t.Fatal(err)
 			}
 			if n := <-first; n != 1 {
@@ -106,7 +106,7 @@ func TestWakesAreNotLost(t *testing.T) {
 // TestStandstill: time in which nobody could tickle abandons nobody, however busy the timer is.
 func TestStandstill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
-		if _, err := e.Create(t.Context(), lines(1)); err != nil {
+		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
 			t.Fatal(err)
 		}
 		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)

@@ -56,7 +56,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	}
 	s.openClaim(c)
 	t.result.LeaseMs, t.result.Runs = c.leaseMs, c.runs
-	if cmd.Once.Given() {
+	if t.result.Keyed = cmd.Once.Given(); t.result.Keyed {
 		s.rememberOnce(&cmd.Once, &done{seq: s.seq, at: s.now})
 	}
 	return t.result

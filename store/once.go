@@ -114,7 +114,7 @@ func (s *Store) claimedBefore(c *claim, d *done, o *job.Once) *Claimed {
 	if d.digest != o.Digest {
 		return &Claimed{Refusal: job.KeyReused}
 	}
-	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Replayed: true}
+	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Keyed: true, Replayed: true}
 	if c != nil {
 		result.LeaseMs, result.Runs, result.runner = c.leaseMs, c.runs, c.runner
 	}

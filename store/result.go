@@ -26,7 +26,8 @@ type Claimed struct {
 	Claim    job.ID
 	LeaseMs  int64
 	Runs     []Run
-	Replayed bool // it had been carried out before under its idempotency key: what it handed out then, held or not
+	Keyed    bool // it has an idempotency key, so that its caller may come back for an answer that got lost
+	Replayed bool // it had been carried out before under its key: what it handed out then, held or not
 	Refusal  job.Refusal
 
 	runner   string

@@ -37,6 +37,7 @@ type serveFlags struct {
 	clockAhead    bool
 	pprof         string
 	drain         durationFlag
+	noQuit        bool
 	config        string
 	printConfig   bool
 }
@@ -55,8 +56,8 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain to end. A second signal ends it at once,
-as SIGKILL would; what was acknowledged is safe either way.
+		Long: `Run the server until SIGTERM, SIGINT or a request to /quit from this machine, which stop it gracefully: requests under way get up to --drain to
+end. A second signal ends it at once, as SIGKILL would; what was acknowledged is safe either way.
 
 The address it listens on is printed as "listening on http://…" and written to the file "address" in the data directory until a clean stop. It is up before it
 is ready: while the journal is replayed, /readyz says so.
@@ -92,6 +93,7 @@ Requests must name a loopback address or the address they came in by as their Ho
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
 	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
+	flags.BoolVar(&f.noQuit, "no-quit", false, "do not end on a request to /quit, which only this machine may make anyway")
 	flags.StringVar(&f.config, "config", "", "TOML file with settings, named like these flags")
 	flags.BoolVar(&f.printConfig, "print-config", false, "print the settings in force, as a configuration file, and end")
 	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
@@ -152,6 +154,11 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 
 	ctx, stop := untilSignal(cmd.Context(), log)
 	defer stop()
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	if !f.noQuit {
+		options.Quit = quit
+	}
 
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {

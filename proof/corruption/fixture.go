@@ -237,7 +237,7 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 			c.Longest = max(c.Longest, len(p))
 		}
 	}
-	receipt, err := r.Create(context.Background(), c)
+	_, receipt, err := r.Create(context.Background(), c)
 	for i := range payloads {
 		f.jobs = append(f.jobs, job.NewID(receipt.At, receipt.Seq, i))
 	}

@@ -99,7 +99,7 @@ func (s *server) produce(id int) {
 		create.Payloads = append([]byte(nil), b.create.Payloads...)
 		create.Groups = append([]job.Group(nil), b.create.Groups...)
 		err := u.ask(func(ctx context.Context) (err error) {
-			receipt, err = s.engine.Create(ctx, &create)
+			_, receipt, err = s.engine.Create(ctx, &create)
 			return err
 		})
 		fate := unknown

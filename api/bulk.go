@@ -1,0 +1,222 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// eachItem calls take with the JSON text of each item of a body, and how people would name its place.
+type eachItem func(body []byte, take func(place string, text []byte) error) error
+
+// itemArray takes the elements of a JSON array.
+func itemArray(body []byte, take func(place string, text []byte) error) error {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body))
+	unreadable := func(err error) error {
+		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			return badRequest("", fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+		}
+		return badRequest("", "the body is not valid JSON: "+shortened(err.Error()))
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return unreadable(err)
+	}
+	for i := 0; d.PeekKind() != jsontext.KindEndArray; i++ {
+		text, err := d.ReadValue()
+		if err != nil {
+			return unreadable(err)
+		}
+		if err := take(item("jobs", i), text); err != nil {
+			return err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return unreadable(err)
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return badRequest("", "the body goes on behind the list")
+	}
+	return nil
+}
+
+// itemLines takes the lines that are not empty.
+func itemLines(body []byte, take func(place string, text []byte) error) error {
+	for number := 1; len(body) > 0; number++ {
+		var line []byte
+		line, body, _ = bytes.Cut(body, []byte("\n"))
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if err := take("line "+strconv.Itoa(number), line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bulk gathers jobs for one create. Consecutive ones with equal attributes are a group.
+type bulk struct {
+	cmd       job.Create
+	raw       []byte // payloads, one after another
+	ends      []int  // where in raw each ends
+	newline   bool   // in a payload
+	payloads  bool   // whether any job has one
+	positions []position
+}
+
+// createMany answers POST /jobs/create with several jobs: all of them or none, or, as the client prefers, each that can be.
+func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
+	each := prefersEach(c.Request())
+	now := s.engine.Now()
+	var b bulk
+	err := items(body, func(place string, text []byte) error {
+		err := b.add(c, s, text, now)
+		p, ok := errors.AsType[*problem](err)
+		switch {
+		case err == nil:
+			b.positions = append(b.positions, position{})
+		case each && ok && !p.whole:
+			b.positions = append(b.positions, position{p})
+		case strings.HasPrefix(place, "line"):
+			at := *problemOf(err)
+			at.detail = place + ": " + at.detail
+			return &at
+		default:
+			return inside(place, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if each {
+		c.Response().Header().Set("Preference-Applied", "results=each")
+	}
+	var made store.Made
+	var receipt ingest.Receipt
+	if cmd := b.command(); len(b.ends) > 0 {
+		if cmd.Once, err = once(c, "create", cmd.Groups[0].Client, body); err != nil {
+			return err
+		}
+		if made, receipt, err = s.engine.Create(c.Request().Context(), cmd); err != nil {
+			return err
+		}
+		setSeq(c, receipt.Seq)
+		setReplayed(c, made.Replayed)
+	}
+	return answerMany(c, &b, &made, each)
+}
+
+// add takes the next job.
+func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
+	var r createRequest
+	if err := decodeObject(text, &r); err != nil {
+		return err
+	}
+	r.traced(c)
+	g, payload, err := s.newJob(&r, now)
+	if err != nil {
+		return err
+	}
+	line := len(b.ends)
+	if r.UniqueKey != nil {
+		if len(b.cmd.Unique) == job.MaxUniqueKeys {
+			return tooMany("unique_key", fmt.Sprintf("one body has at most %d unique keys", job.MaxUniqueKeys))
+		}
+		b.cmd.Unique = append(b.cmd.Unique, job.UniqueKey{Line: line, Key: *r.UniqueKey})
+	}
+	if n := len(b.cmd.Groups); n > 0 && b.cmd.Groups[n-1] == withLines(g, b.cmd.Groups[n-1].Lines) {
+		b.cmd.Groups[n-1].Lines++
+	} else if n == job.MaxGroups {
+		return tooMany("", fmt.Sprintf("attributes change more than %d times from job to job: sort the jobs by them, or post fewer at once", job.MaxGroups))
+	} else {
+		b.cmd.Groups = append(b.cmd.Groups, withLines(g, 1))
+	}
+	b.raw = append(b.raw, payload...)
+	b.ends = append(b.ends, len(b.raw))
+	b.cmd.Longest = max(b.cmd.Longest, len(payload))
+	b.newline = b.newline || bytes.IndexByte(payload, '\n') >= 0
+	b.payloads = b.payloads || g.Kind != job.Nothing
+	return nil
+}
+
+// tooMany refuses a body as a whole, even where each position would stand for itself.
+func tooMany(field, detail string) *problem {
+	p := badRequest(field, detail)
+	p.whole = true
+	return p
+}
+
+func withLines(g job.Group, lines int) job.Group {
+	g.Lines = lines
+	return g
+}
+
+// command frames the payloads, all in one way.
+func (b *bulk) command() *job.Create {
+	cmd := b.cmd
+	switch {
+	case !b.payloads:
+		cmd.Frame = job.NoFrame
+		return &cmd
+	case b.newline:
+		cmd.Frame = job.LenFrame
+	default:
+		cmd.Frame = job.LineFrame
+	}
+	start := 0
+	cmd.Payloads = make([]byte, 0, len(b.raw)+8*len(b.ends))
+	for _, end := range b.ends {
+		cmd.Payloads = cmd.Frame.Append(cmd.Payloads, b.raw[start:end])
+		start = end
+	}
+	return &cmd
+}
+
+func answerMany(c echo.Context, bulk *bulk, made *store.Made, each bool) error {
+	at := buffer()
+	b := append(*at, `{"batch_id":`...)
+	var first, last job.ID
+	if n := len(bulk.ends); n > 0 {
+		first, last = made.Batch, made.Batch.WithLine(n-1)
+	}
+	b = appendID(b, first)
+	b = append(b, `,"count":`...)
+	b = strconv.AppendInt(b, int64(len(bulk.ends)-len(made.Existing)), 10)
+	b = append(b, `,"first_id":`...)
+	b = appendID(b, first)
+	b = append(b, `,"last_id":`...)
+	b = appendID(b, last)
+	if each || len(bulk.cmd.Unique) > 0 {
+		b = appendPositions(b, bulk.positions, made)
+	}
+	b = append(b, "}\n"...)
+	err := answer(c, http.StatusCreated, mimeJSON, b)
+	putBuffer(at, b)
+	return err
+}
+
+// prefersEach reports whether the client wants one result per position (RFC 7240).
+func prefersEach(r *http.Request) bool {
+	for _, header := range r.Header["Prefer"] {
+		for preference := range strings.SplitSeq(header, ",") {
+			preference, _, _ = strings.Cut(preference, ";")
+			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+			if strings.EqualFold(strings.TrimSpace(name), "results") && strings.Trim(strings.TrimSpace(value), `"`) == "each" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func TestCreateArray(t *testing.T) {
+	r := start(t)
+	o := r.post("/jobs/create", ` [{"payload":"one"},{"payload":{"a":"two"}},{"payload":"three\nlines","priority":9},{}]`).object(http.StatusCreated)
+	want(t, o, "count", 4)
+	if _, there := o["results"]; there {
+		t.Errorf("results that nobody asked for: %v", o)
+	}
+	batch, first, last := o["batch_id"].(string), o["first_id"].(string), o["last_id"].(string)
+	id, err := job.ParseID(last)
+	if err != nil || batch != first || id.Line() != 3 {
+		t.Errorf("batch %s from %s to %s", batch, first, last)
+	}
+	for line, payload := range []string{`"one"`, `{"a":"two"}`, `"three\nlines"`, `null`} {
+		a := r.get("/jobs/" + id.WithLine(line).String())
+		if !strings.Contains(a.body, `"payload":`+payload) {
+			t.Errorf("line %d: %s", line, a.body)
+		}
+	}
+	want(t, r.get("/jobs/"+id.WithLine(2).String()).object(http.StatusOK), "priority", 9)
+
+	lines := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{\"payload\":1}\n\n{\"payload\":2}"), "Content-Type", mimeNDJSON).object(http.StatusCreated)
+	want(t, lines, "count", 2)
+	for _, nothing := range []string{"[]", " [ ] "} {
+		want(t, r.post("/jobs/create", nothing).object(http.StatusCreated), "count", 0, "batch_id", nil, "first_id", nil, "last_id", nil)
+	}
+	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", mimeNDJSON).object(http.StatusCreated), "count", 0)
+}
+
+// TestCreateArrayRefuses: nothing is made of a body in which one position is wrong, and the problem names it.
+func TestCreateArrayRefuses(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct{ name, body, field string }{
+		{"a field of one", `[{},{"priority":10}]`, "jobs[1].priority"},
+		{"an unknown field", `[{},{},{"x":1}]`, "jobs[2].x"},
+		{"not an object", `[{},5]`, "jobs[1]"},
+		{"cut off", `[{},{"a"`, ""},
+		{"a comma too many", `[{},]`, ""},
+		{"text behind", `[{}] x`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := r.post("/jobs/create", c.body).refused(http.StatusBadRequest, "bad_request")
+			if got := fmt.Sprint(o["field"]); c.field != "" && got != c.field && !strings.Contains(fmt.Sprint(o["detail"]), c.field) {
+				t.Errorf("%v", o)
+			}
+		})
+	}
+	o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}\n{\"priority\":10}\n"), "Content-Type", mimeNDJSON).wrong("priority")
+	if !strings.HasPrefix(o["detail"].(string), "line 2: ") {
+		t.Errorf("%v", o)
+	}
+	for name, many := range map[string]struct {
+		n      int
+		item   func(i int) string
+		status int
+	}{
+		"keys":          {job.MaxUniqueKeys, func(i int) string { return fmt.Sprintf(`{"unique_key":"%d"}`, i) }, 201},
+		"a key more":    {job.MaxUniqueKeys + 1, func(i int) string { return fmt.Sprintf(`{"unique_key":"%d"}`, i) }, 400},
+		"groups":        {job.MaxGroups, func(i int) string { return fmt.Sprintf(`{"priority":%d}`, i%2) }, 201},
+		"a group more":  {job.MaxGroups + 1, func(i int) string { return fmt.Sprintf(`{"priority":%d}`, i%2) }, 400},
+		"many of equal": {5000, func(int) string { return `{"payload":"x","meta":{"a":"b"}}` }, 201},
+	} {
+		items := make([]string, many.n)
+		for i := range items {
+			items[i] = many.item(i)
+		}
+		for _, prefer := range []string{"", "results=each"} {
+			if a := r.post("/jobs/create", "["+strings.Join(items, ",")+"]", "Prefer", prefer); a.status != many.status {
+				t.Errorf("%s, %q: %d %.200s", name, prefer, a.status, a.body)
+			}
+			if strings.HasPrefix(name, "key") { // the second time they are held
+				r.do(http.MethodDelete, "/queues/default/default/jobs?status=all", nil)
+			}
+		}
+	}
+}
+
+func TestResultsEach(t *testing.T) {
+	r := start(t)
+	body := `[{"payload":"a","unique_key":"k"},{"priority":-1},{"payload":"b","unique_key":"k"},{"payload":"c"}]`
+	a := r.post("/jobs/create", body, "Prefer", `respond-async, Results="each"; x=1`)
+	o := a.object(http.StatusCreated)
+	if got := a.header.Get("Preference-Applied"); got != "results=each" {
+		t.Errorf("Preference-Applied %q", got)
+	}
+	want(t, o, "count", 2)
+	results := o["results"].([]any)
+	if len(results) != 4 {
+		t.Fatalf("%v", results)
+	}
+	at := func(i int) map[string]any { return results[i].(map[string]any) }
+	want(t, at(0), "job_id", o["first_id"], "existing", false)
+	want(t, at(1), "job_id", nil, "code", "bad_request", "field", "priority")
+	want(t, at(2), "job_id", o["first_id"], "existing", true)
+	want(t, at(3), "job_id", o["last_id"], "existing", false)
+	want(t, r.get("/batches/"+o["batch_id"].(string)).object(http.StatusOK), "count", 3, "purged", 1)
+
+	// Without the preference the wrong position refuses all; without a wrong position the key shows all the same.
+	r.post("/jobs/create", body).refused(http.StatusBadRequest, "bad_request")
+	again := r.post("/jobs/create", `[{"payload":"d","unique_key":"k"}]`).object(http.StatusCreated)
+	want(t, again, "count", 0)
+	want(t, again["results"].([]any)[0].(map[string]any), "job_id", o["first_id"], "existing", true)
+	r.get("/batches/"+again["batch_id"].(string)).refused(http.StatusNotFound, "batch_not_found")
+}
+
+func TestUniqueKey(t *testing.T) {
+	r := start(t)
+	first := r.post("/jobs/create", `{"payload":"one","unique_key":"order 7"}`).object(http.StatusCreated)
+	want(t, first, "existing", false, "unique_key", "order 7", "payload", "one")
+	second := r.post("/jobs/create", `{"payload":"two","unique_key":"order 7"}`).object(http.StatusOK)
+	want(t, second, "existing", true, "job_id", first["job_id"], "payload", "one")
+	want(t, r.post("/jobs/create", `{"unique_key":"order 7","type":"other"}`).object(http.StatusCreated), "existing", false)
+	// Every end frees it.
+	for _, end := range []string{"complete", "fail", "cancel", "delete"} {
+		id := r.post("/jobs/create", `{"unique_key":"order 7"}`).object(http.StatusOK)["job_id"].(string)
+		switch end {
+		case "cancel":
+			r.post("/jobs/"+id+"/cancel", "").object(http.StatusOK)
+		case "delete":
+			if a := r.do(http.MethodDelete, "/jobs/"+id, nil); a.status != http.StatusNoContent {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		default:
+			r.post("/jobs/claim", `{"runner_id":"r","types":["default"]}`).object(http.StatusOK)
+			status := map[string]string{"complete": "completed", "fail": "failed"}[end]
+			r.post("/jobs/"+id+"/complete", `{"status":"`+status+`"}`).object(http.StatusOK)
+		}
+		want(t, r.post("/jobs/create", `{"unique_key":"order 7"}`).object(http.StatusCreated), "existing", false)
+	}
+	r.post("/jobs/create", `{"unique_key":""}`).wrong("unique_key")
+	r.post("/jobs/create", `{"unique_key":"`+strings.Repeat("k", job.MaxKeyBytes)+`"}`).object(http.StatusCreated)
+	r.post("/jobs/create", `{"unique_key":"`+strings.Repeat("k", job.MaxKeyBytes+1)+`"}`).wrong("unique_key")
+}
+
+func TestAttributesOfLife(t *testing.T) {
+	r := start(t)
+	const trace, other = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+	o := r.post("/jobs/create", `{"expires_at":253402300799999,"timeout_ms":1000,"meta":{"b":"2","a":"ü=,"},"traceparent":"`+trace+`"}`, "traceparent", other).object(http.StatusCreated)
+	want(t, o, "expires_at", 253402300799999, "timeout_ms", 1000, "meta", "map[a:ü=, b:2]", "traceparent", trace, "why", nil, "redrives", 0)
+	want(t, r.get("/jobs/"+o["job_id"].(string)).object(http.StatusOK), "expires_at", 253402300799999, "timeout_ms", 1000, "meta", "map[a:ü=, b:2]", "traceparent", trace)
+	want(t, r.post("/jobs/create", `{}`, "traceparent", other).object(http.StatusCreated), "traceparent", other, "meta", "map[]")
+	want(t, r.post("/jobs/create", `{}`, "traceparent", "nonsense").object(http.StatusCreated), "traceparent", nil)
+	lane := r.add("/add?expires_at=253402300799999&timeout_ms=86400000&meta.k=v&traceparent="+trace, "x\n").object(http.StatusCreated)
+	want(t, r.get("/jobs/"+lane["first_id"].(string)).object(http.StatusOK), "timeout_ms", 86400000, "meta", "map[k:v]", "traceparent", trace)
+	claimed := r.post("/jobs/claim", `{"runner_id":"r","max":9}`).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
+	want(t, claimed, "traceparent", trace, "meta", "map[a:ü=, b:2]")
+	if n := len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)); n != 1 {
+		t.Errorf("%d jobs have a of meta", n)
+	}
+	long := strings.Repeat("v", job.MaxMetaValueBytes)
+	for _, c := range []struct{ body, field string }{
+		{`{"timeout_ms":999}`, "timeout_ms"}, {`{"timeout_ms":86400001}`, "timeout_ms"}, {`{"expires_at":-1}`, "expires_at"},
+		{`{"expires_at":5,"run_at":5}`, "expires_at"}, {`{"meta":{"a b":"c"}}`, "meta"}, {`{"meta":{"a":5}}`, "meta.a"}, {`{"meta":{"a":"` + long + `x"}}`, "meta"},
+		{`{"traceparent":"x"}`, "traceparent"}, {`{"meta":{` + metaPairs(job.MaxMeta+1) + `}}`, "meta"},
+	} {
+		r.post("/jobs/create", c.body).wrong(c.field)
+	}
+	r.post("/jobs/create", `{"meta":{`+metaPairs(job.MaxMeta-1)+`,"a":"`+long+`"},"timeout_ms":0}`).object(http.StatusCreated)
+	r.add("/add?meta.=v", "x\n").wrong("meta")
+}
+
+func metaPairs(n int) string {
+	pairs := make([]string, n)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf(`"k%d":""`, i)
+	}
+	return strings.Join(pairs, ",")
+}

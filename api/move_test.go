@@ -1,0 +1,182 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func (r *rig) delete(path string) reply { r.Helper(); return r.do(http.MethodDelete, path, nil) }
+
+func (r *rig) patch(path, body string) reply {
+	r.Helper()
+	return r.do(http.MethodPatch, path, strings.NewReader(body), "Content-Type", "application/json")
+}
+
+func (r *rig) make(body string) string {
+	r.Helper()
+	return r.post("/jobs/create", body).object(http.StatusCreated)["job_id"].(string)
+}
+
+func TestMoveOne(t *testing.T) {
+	r := start(t)
+	waiting, deferred, active, ended := r.make(`{"type":"w"}`), r.make(`{"delay_ms":600000}`), r.make(`{"type":"a"}`), r.make(`{"type":"e"}`)
+	claim := r.post("/jobs/claim", `{"runner_id":"r","types":["a"]}`).object(http.StatusOK)["claim_id"].(string)
+	r.post("/jobs/claim", `{"runner_id":"r","types":["e"]}`).object(http.StatusOK)
+	r.post("/jobs/"+ended+"/complete", `{"status":"completed"}`).object(http.StatusOK)
+
+	want(t, r.post("/jobs/"+deferred+"/run", "").object(http.StatusOK), "status", "pending")
+	want(t, r.post("/jobs/"+waiting+"/run", "{}").object(http.StatusOK), "status", "pending")
+	r.post("/jobs/"+active+"/run", "").refused(http.StatusConflict, "job_active")
+	r.post("/jobs/"+ended+"/run", "").refused(http.StatusConflict, "job_ended")
+	r.post("/jobs/"+ended+"/cancel", "").refused(http.StatusConflict, "job_ended")
+	r.post("/jobs/"+active+"/redrive", "").refused(http.StatusConflict, "job_not_ended")
+	r.post("/jobs/"+active+"/cancel", `{"x":1}`).wrong("x")
+	for _, verb := range []string{"cancel", "redrive", "run"} {
+		r.post("/jobs/"+unknownID+"/"+verb, "").refused(http.StatusNotFound, "job_not_found")
+		r.post("/jobs/5/"+verb, "").refused(http.StatusBadRequest, "bad_id")
+	}
+
+	o := r.post("/jobs/"+active+"/cancel", "").object(http.StatusOK)
+	want(t, o, "status", "cancelled", "why", "cancelled", "claim_id", claim, "code", nil)
+	if attempts := o["attempts"].([]any); len(attempts) != 1 {
+		t.Errorf("%v", attempts)
+	} else {
+		want(t, attempts[0].(map[string]any), "why", "cancelled", "runner_id", "r", "code", nil)
+	}
+	want(t, r.post("/jobs/"+active+"/cancel", "").object(http.StatusOK), "status", "cancelled")
+	r.post("/jobs/"+active+"/tickle", `{"claim_id":"`+claim+`"}`).refused(http.StatusConflict, "cancelled")
+	r.post("/jobs/"+active+"/complete", `{"claim_id":"`+claim+`","status":"completed"}`).refused(http.StatusConflict, "cancelled")
+	r.post("/jobs/"+active+"/complete", `{"status":"completed"}`).refused(http.StatusConflict, "cancelled")
+	lost := r.post("/jobs/tickle", `{"claim_id":"`+claim+`"}`).refused(http.StatusConflict, "cancelled")["lost"].([]any)
+	want(t, lost[0].(map[string]any), "job_id", active, "code", "cancelled")
+
+	o = r.post("/jobs/"+active+"/redrive", "").object(http.StatusOK)
+	want(t, o, "status", "pending", "run_attempts", 0, "redrives", 1, "claim_id", nil, "why", nil)
+	r.post("/jobs/"+active+"/complete", `{"claim_id":"`+claim+`","status":"completed"}`).refused(http.StatusConflict, "claim_lost")
+
+	if a := r.delete("/jobs/" + active); a.status != http.StatusNoContent || a.header.Get("Daybook-Seq") == "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.delete("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
+	r.get("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
+
+	// A job whose key somebody else has by now stays as it is.
+	keyed := r.make(`{"type":"k","unique_key":"k"}`)
+	r.post("/jobs/"+keyed+"/cancel", "").object(http.StatusOK)
+	r.make(`{"type":"k","unique_key":"k"}`)
+	r.post("/jobs/"+keyed+"/redrive", "").refused(http.StatusConflict, "key_held")
+}
+
+func TestPatch(t *testing.T) {
+	r := start(t)
+	id := r.make(`{"payload":"late"}`)
+	other := r.make(`{"payload":"early","priority":5}`)
+	want(t, r.patch("/jobs/"+id, `{"priority":9,"max_attempts":7}`).object(http.StatusOK), "priority", 9, "max_attempts", 7, "status", "pending")
+	want(t, r.patch("/jobs/"+other, `{"run_at":253402300799999}`).object(http.StatusOK), "status", "deferred", "run_at", 253402300799999)
+	want(t, r.patch("/jobs/"+other, `{"run_at":0}`).object(http.StatusOK), "status", "pending")
+	got := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	want(t, got, "job_id", id, "priority", 9, "max_attempts", 7)
+	r.patch("/jobs/"+id, `{"priority":1}`).refused(http.StatusConflict, "job_active")
+	r.post("/jobs/"+id+"/complete", `{"code":"retry","delay_ms":0}`).object(http.StatusOK)
+	r.patch("/jobs/"+id, `{"max_attempts":1}`).refused(http.StatusConflict, "attempts_used")
+	want(t, r.patch("/jobs/"+id, `{"max_attempts":2}`).object(http.StatusOK), "max_attempts", 2, "run_attempts", 1)
+	r.post("/jobs/"+id+"/cancel", "").object(http.StatusOK)
+	r.patch("/jobs/"+id, `{"priority":1}`).refused(http.StatusConflict, "job_ended")
+	r.patch("/jobs/"+unknownID, `{"priority":1}`).refused(http.StatusNotFound, "job_not_found")
+	for body, field := range map[string]string{`{}`: "", `{"priority":10}`: "priority", `{"priority":-1}`: "priority", `{"run_at":-1}`: "run_at", `{"run_at":253402300800000}`: "run_at",
+		`{"max_attempts":0}`: "max_attempts", `{"max_attempts":1001}`: "max_attempts", `{"payload":"x"}`: "payload"} {
+		r.patch("/jobs/"+other, body).wrong(field)
+	}
+}
+
+func TestMoveMany(t *testing.T) {
+	r := start(t)
+	batch := r.add("/acme/job/x/add", strings.Repeat("x\n", 10)).object(http.StatusCreated)["batch_id"].(string)
+	o := r.post("/batches/"+batch+"/cancel", "").object(http.StatusOK)
+	want(t, o, "sweep_id", nil, "operation", "cancel", "batch_id", batch, "client", nil, "type", nil, "status", nil, "moved", 10, "skipped", 0, "done", true)
+	want(t, r.post("/queues/acme/x/redrive", "").object(http.StatusOK), "moved", 0, "status", "failed", "client", "acme", "type", "x")
+	want(t, r.post("/batches/"+batch+"/redrive?status=cancelled", "").object(http.StatusOK), "moved", 10, "status", "cancelled")
+	want(t, r.post("/queues/acme/x/cancel?status=pending", "").object(http.StatusOK), "moved", 10)
+	want(t, r.delete("/queues/acme/x/jobs?status=pending").object(http.StatusOK), "moved", 0)
+	want(t, r.delete("/queues/acme/x/jobs?status=all").object(http.StatusOK), "moved", 10)
+	r.delete("/batches/"+batch).refused(http.StatusNotFound, "batch_not_found")
+	r.post("/queues/acme/none/cancel", "").refused(http.StatusNotFound, "queue_not_found")
+	r.delete("/queues/acme/x/jobs").wrong("status")
+	for path, field := range map[string]string{"/queues/acme/x/cancel?status=failed": "status", "/queues/acme/x/redrive?status=pending": "status", "/queues/acme/x/redrive?status=all": "status",
+		"/batches/" + batch + "/cancel?x=1": "x", "/batches/" + batch + "/cancel?status=pending&status=active": "status"} {
+		r.post(path, "").wrong(field)
+	}
+	r.get("/sweeps/"+unknownID).refused(http.StatusNotFound, "sweep_not_found")
+	r.get("/sweeps?x=1").wrong("x")
+	want(t, r.get("/sweeps").object(http.StatusOK), "sweeps", "[]")
+}
+
+// TestSweep moves more than one command does: the answer tells where to read how far it is.
+func TestSweep(t *testing.T) {
+	r := start(t)
+	const jobs = 3000
+	items := make([]string, 1000)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"client":"acme","type":"x","priority":%d}`, i%2)
+	}
+	for range jobs / len(items) {
+		r.post("/jobs/create", "["+strings.Join(items, ",")+"]").object(http.StatusCreated)
+	}
+	a := r.post("/queues/acme/x/cancel", "")
+	o := a.object(http.StatusAccepted)
+	place := a.header.Get("Location")
+	if place != "/sweeps/"+o["sweep_id"].(string) {
+		t.Fatalf("Location %q of %v", place, o)
+	}
+	want(t, o, "done", false, "operation", "cancel", "finished_at", nil)
+	for o["done"] != true {
+		o = r.get(place).object(http.StatusOK)
+	}
+	want(t, o, "moved", jobs, "skipped", 0, "client", "acme", "type", "x", "status", nil, "batch_id", nil)
+	if list := r.get("/sweeps").object(http.StatusOK)["sweeps"].([]any); len(list) != 1 {
+		t.Errorf("%v", list)
+	}
+	counts := r.get("/queues/acme/x").object(http.StatusOK)["counts"].(map[string]any)
+	want(t, counts, "cancelled", jobs, "pending", 0)
+}
+
+func TestSwitches(t *testing.T) {
+	quits := make(chan bool, 1)
+	r := start(t, func(o *Options) { o.Quit = func() { quits <- true } })
+	r.add("/add", "a\n")
+	want(t, r.get("/stop").object(http.StatusOK), "stopped", true)
+	if a := r.post("/jobs/claim", `{"runner_id":"r"}`); a.status != http.StatusNoContent {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	want(t, r.get("/stats").object(http.StatusOK), "stopped", true)
+	want(t, r.post("/start", "").object(http.StatusOK), "stopped", false)
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	for _, path := range []string{"/start", "/stop", "/quit"} {
+		for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 200, "same-origin": 200} {
+			if a := r.get(path, "Sec-Fetch-Site", site); a.status != status {
+				t.Errorf("%s from %s: %d %s", path, site, a.status, a.body)
+			}
+			if path == "/quit" && status == 200 {
+				<-quits
+			}
+		}
+		r.do(http.MethodPut, path, nil).refused(http.StatusMethodNotAllowed, "method_not_allowed")
+	}
+	if a := r.post("/quit", ""); a.status != http.StatusOK || a.body != "Quit.\n" || !<-quits {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, remote := range []string{"192.0.2.1:5", "[2001:db8::1]:5", "", "localhost:5"} {
+		req := httptest.NewRequest(http.MethodPost, "/quit", nil)
+		req.Host, req.RemoteAddr = "127.0.0.1", remote
+		req.Header.Set("X-Forwarded-For", "127.0.0.1")
+		w := httptest.NewRecorder()
+		r.server.Handler().ServeHTTP(patient{w}, req)
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "forbidden_peer") {
+			t.Errorf("from %q: %d %s", remote, w.Code, w.Body)
+		}
+	}
+	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
+}

@@ -1,0 +1,44 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// Move applies an operation to one job.
+func (e *Engine) Move(ctx context.Context, m job.Move) (store.Moved, Receipt, error) {
+	return decideAs[store.Moved](ctx, e, m)
+}
+
+// MoveAll applies an operation to the jobs of a batch or queue; what one command does not do a sweep goes on with.
+func (e *Engine) MoveAll(ctx context.Context, m job.Move) (store.Swept, Receipt, error) {
+	return decideAs[store.Swept](ctx, e, m)
+}
+
+// Patch changes attributes of a waiting job.
+func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, error) {
+	return decideAs[store.Moved](ctx, e, p)
+}
+
+// Switch stops or starts handing out jobs altogether.
+func (e *Engine) Switch(ctx context.Context, s job.Switch) (store.Switched, Receipt, error) {
+	return decideAs[store.Switched](ctx, e, s)
+}
+
+// Sweep returns the document of a sweep, like Job; job.SweepNotFound when there is none.
+func (e *Engine) Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return store.Sweep{}, err
+	}
+	return e.store.Sweep(id)
+}
+
+// Sweeps returns the documents of all sweeps that are under way or ended lately, like Job.
+func (e *Engine) Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return nil, err
+	}
+	return e.store.Sweeps()
+}
