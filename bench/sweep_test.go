@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -141,6 +142,7 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 	t.Helper()
 	var mu sync.Mutex
 	var group sync.WaitGroup
+	var failed atomic.Bool
 	body := Lines(1000, 100)
 	for range sweepRunners {
 		group.Go(func() {
@@ -148,7 +150,7 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 				mu.Lock()
 				over := done()
 				mu.Unlock()
-				if over || t.Failed() {
+				if over || failed.Load() {
 					return
 				}
 				var err error
@@ -169,8 +171,8 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 					err = l.Complete(context.Background(), claim)
 				}
 				if err != nil {
+					failed.Store(true)
 					t.Error(err)
-					return
 				}
 			}
 		})

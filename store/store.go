@@ -91,6 +91,7 @@ type Store struct {
 	runners map[string]*runner
 	spans   *btree.BTreeG[cachedSpan]
 	dirty   []dirtyRow
+	page    pageBounds // of a page that lines were purged of lately: pages never change
 
 	// Of the command being applied.
 	seq     uint64
@@ -116,6 +117,11 @@ type Totals struct {
 	Keys    uint64 // idempotency keys
 	Sweeps  int    // that are under way
 	Stopped bool   // by the switch
+}
+
+type pageBounds struct {
+	batch       uint64
+	first, last uint32
 }
 
 type cachedSpan struct {
@@ -150,7 +156,7 @@ var standardBounds = bounds{
 	pageBytes:   64 << 10,
 	shelfBlock:  512,
 	commandRows: 4000, claimRows: 4000,
-	sweepRows: 1000,
+	sweepRows: 200,
 }
 
 var smallBounds = bounds{
@@ -159,7 +165,7 @@ var smallBounds = bounds{
 	pageBytes:   100,
 	shelfBlock:  2,
 	commandRows: 30, claimRows: 100,
-	sweepRows: 20,
+	sweepRows: 200,
 }
 
 // Open opens the store in dir, or makes it.

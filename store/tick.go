@@ -238,6 +238,10 @@ func (s *Store) dropDetails(b *batch, first, last uint32) {
 
 // dropPages deletes the pages that reach into first … last and have no line left.
 func (s *Store) dropPages(b *batch, first, last uint32) {
+	// Lines mostly go in order, so those behind are looked at first: one is enough to keep a page, and which page it is is known.
+	if p := s.page; p.batch == b.seq && p.first <= first && last <= p.last && s.live(b.seq, last+1, p.last) {
+		return
+	}
 	var pages []string
 	s.o.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
 		_, pageFirst := splitPageKey(key)
@@ -249,14 +253,21 @@ func (s *Store) dropPages(b *batch, first, last uint32) {
 	})
 	for _, key := range pages {
 		pageLast, pageFirst := splitPageKey(key)
-		live := false
-		for line := pageFirst; line <= pageLast && !live; {
-			sp := s.spanAt(b.seq, line)
-			live = sp.status != job.Purged
-			line = sp.last + 1
-		}
-		if !live {
+		s.page = pageBounds{b.seq, pageFirst, pageLast}
+		if !s.live(b.seq, last+1, pageLast) && (first <= pageFirst || !s.live(b.seq, pageFirst, first-1)) {
 			s.o.del(key)
 		}
 	}
+}
+
+// live reports whether any of the lines from … to has not been purged.
+func (s *Store) live(seq uint64, from, to uint32) bool {
+	for line := from; line <= to; {
+		sp := s.spanAt(seq, line)
+		if sp.status != job.Purged {
+			return true
+		}
+		line = sp.last + 1
+	}
+	return false
 }
