@@ -24,6 +24,8 @@ type AddOptions struct {
 	Type   string
 	Attributes
 
+	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it.
+	Key string
 	// BodyBytes bounds one post of Add; 0 stands for 1 MiB, and 4 MiB is the most.
 	BodyBytes int
 	// InFlight is how many posts of Add are under way at once; 0 stands for 4.
@@ -103,13 +105,20 @@ func (o *AddOptions) query() url.Values {
 	}
 	number("lease_ms", o.LeaseMs)
 	optional("retention_ms", o.RetentionMs)
+	number("expires_at", o.ExpiresAt)
+	number("timeout_ms", o.TimeoutMs)
+	text("traceparent", o.Traceparent)
+	for name, value := range o.Meta {
+		q.Set("meta."+name, value)
+	}
 	return q
 }
 
 // AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all or none. It is
-// answered when they are on disk. What does not prove that nothing was stored is ErrUnknown, as with Create.
+// answered when they are on disk. Without a key, what does not prove that nothing was stored is ErrUnknown, as with Create.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
-	a, err := c.do(ctx, request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText})
+	a, err := c.do(ctx, request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText,
+		key: o.Key, repeatable: o.Key != ""})
 	if err != nil {
 		return Added{}, err
 	}
@@ -241,7 +250,11 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 		return ctx.Err()
 	}
 	a.posts.Go(func() {
-		added, err := a.c.AddLines(a.posting, body, a.o)
+		o := a.o
+		if o.Key != "" {
+			o.Key = fmt.Sprintf("%s/%d+%d", o.Key, offset, len(body))
+		}
+		added, err := a.c.AddLines(a.posting, body, o)
 		a.finish(b, added, err)
 		<-a.room
 	})

@@ -17,6 +17,9 @@ type ClaimRequest struct {
 	LeaseMs        int64         // 0: what the jobs were created with
 	Wait           time.Duration // for a first job, at most a minute
 	MaxBytes       int64         // of payload, but for one job; 0 stands for 8 MiB, the most
+	Strategy       string        // oldest, newest, random or fair; "" stands for oldest
+	// Key is an idempotency key: see NewKey. A repeated claim returns what is still held under it.
+	Key string
 }
 
 // Claim is what was handed out: jobs that are active now under one id and one lease.
@@ -36,22 +39,23 @@ type claimBody struct {
 	LeaseMs  int64    `json:"lease_ms,omitzero"`
 	WaitMs   int64    `json:"wait_ms,omitzero"`
 	MaxBytes int64    `json:"max_bytes,omitzero"`
+	Strategy string   `json:"strategy,omitzero"`
 }
 
-// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again; what the
-// lost one handed out comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
+// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key
+// it returns what the lost one handed out, and without one that comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
 // came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = maxClaimBytes // what this client can surely read, whatever a server hands out unasked
 	}
 	r, err := post("/jobs/claim", claimBody{
-		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes,
+		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy,
 	}, true)
 	if err != nil {
 		return nil, err
 	}
-	r.wait = q.Wait
+	r.wait, r.key = q.Wait, q.Key
 	a, err := c.do(ctx, r)
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err

@@ -105,6 +105,8 @@ type request struct {
 	body         []byte
 	contentType  string
 	minSeq       uint64
+	key          string // Idempotency-Key
+	prefer       string
 	// repeatable says that doing it twice is the same as doing it once.
 	repeatable bool
 	wait       time.Duration // that it asks the server for before the answer

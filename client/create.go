@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"unicode/utf8"
 
@@ -20,6 +21,11 @@ type NewJob struct {
 	BinaryAddr string
 	InputAddr  string
 
+	// UniqueKey is held by the job while it is unfinished: a queue has one such job at most, and creating another makes none.
+	UniqueKey string
+	// Key is an idempotency key of Create: see NewKey.
+	Key string
+
 	Attributes
 }
 
@@ -32,7 +38,16 @@ type Attributes struct {
 	Backoff     *Backoff
 	LeaseMs     int64
 	RetentionMs *int64 // 0: gone at once
+	ExpiresAt   int64  // unix ms: when a job is cancelled that has not been started; 0: never
+	TimeoutMs   int64  // how long a run may last however often it is tickled; 0: no limit
+	Meta        map[string]string
+	Traceparent string // W3C Trace Context, version 00
 }
+
+// NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost, and carried out once:
+// the server keeps the answer for a day. It is not used by itself: with a key a create is answered when it was applied, not as soon as it is
+// on disk.
+func NewKey() string { return rand.Text() }
 
 // Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at most MaxMs.
 type Backoff struct {
@@ -65,29 +80,42 @@ type createBody struct {
 	Backoff     *Backoff       `json:"backoff,omitzero"`
 	LeaseMs     int64          `json:"lease_ms,omitzero"`
 	RetentionMs *int64         `json:"retention_ms,omitzero"`
+
+	ExpiresAt   int64             `json:"expires_at,omitzero"`
+	TimeoutMs   int64             `json:"timeout_ms,omitzero"`
+	Meta        map[string]string `json:"meta,omitempty"`
+	Traceparent string            `json:"traceparent,omitzero"`
+	UniqueKey   string            `json:"unique_key,omitzero"`
 }
 
-// Create creates one job and returns its document. It is answered when the job is on disk. It is repeated only when it is proven that nothing
-// was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
+// Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with Existing set. It is answered
+// when the job is on disk. Without a Key it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
 // the job again may make it twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
-	b := createBody{
-		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, RunAt: j.RunAt, DelayMs: j.DelayMs,
-		Priority: j.Priority, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, LeaseMs: j.LeaseMs, RetentionMs: j.RetentionMs,
-	}
-	var err error
-	if b.Payload, b.PayloadB64, err = wireContent(j.Kind, j.Payload); err != nil {
-		return nil, err
-	}
-	r, err := post("/jobs/create", b, false)
+	b, err := j.body()
 	if err != nil {
 		return nil, err
 	}
+	r, err := post("/jobs/create", b, j.Key != "")
+	if err != nil {
+		return nil, err
+	}
+	r.key = j.Key
 	a, err := c.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return decodeJob(a)
+}
+
+func (j *NewJob) body() (b createBody, err error) {
+	b = createBody{
+		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, RunAt: j.RunAt, DelayMs: j.DelayMs,
+		Priority: j.Priority, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, LeaseMs: j.LeaseMs, RetentionMs: j.RetentionMs,
+		ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Meta: j.Meta, Traceparent: j.Traceparent, UniqueKey: j.UniqueKey,
+	}
+	b.Payload, b.PayloadB64, err = wireContent(j.Kind, j.Payload)
+	return b, err
 }
 
 // wireContent is the inverse of content. What has no kind gets one, so that nothing is dropped.

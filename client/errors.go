@@ -14,6 +14,10 @@ var (
 	ErrClaimLost        = errors.New("the claim does not hold the job any more")
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
 	ErrRunnerDiffers    = errors.New("the job is held by another runner")
+	ErrCancelled        = errors.New("the job has been cancelled")
+	ErrConflict         = errors.New("the state of the job does not allow it")
+	ErrKeyHeld          = errors.New("another unfinished job has the unique key")
+	ErrKeyReused        = errors.New("the idempotency key was used for another request")
 	ErrTooLarge         = errors.New("the request is larger than the server takes")
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server takes no more for now")
@@ -40,10 +44,12 @@ func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Cod
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
+	"sweep_not_found": ErrNotFound, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
+	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
 	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
-	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden,
-	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "disk_full": ErrOverloaded,
+	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden, "forbidden_peer": ErrForbidden, "quit_disabled": ErrForbidden,
+	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "too_many_keys": ErrOverloaded, "too_many_sweeps": ErrOverloaded, "disk_full": ErrOverloaded,
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
 }
 

@@ -67,6 +67,100 @@ func ExampleClient_Create() {
 	// Output: greet pending hello 0
 }
 
+func ExampleClient_CreateMany() {
+	c, stop := server()
+	defer stop()
+	first, again := client.TextJob("bill", "order 7"), client.TextJob("bill", "order 7, once more")
+	first.UniqueKey, again.UniqueKey = "order 7", "order 7"
+
+	created, err := c.CreateMany(context.Background(), []client.NewJob{first, again}, client.CreateOptions{Key: client.NewKey()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range created.Results {
+		fmt.Println(r.JobID == created.FirstID, r.Existing)
+	}
+	// Output:
+	// true false
+	// true true
+}
+
+func ExampleClient_CancelQueue() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	if _, err := c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{Client: "acme", Type: "resize"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	sweep, err := c.CancelQueue(ctx, "acme", "resize", "")
+	if err == nil {
+		sweep, err = c.WaitSweep(ctx, sweep, nil)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(sweep.Moved, sweep.Done)
+	// Output: 3 true
+}
+
+func ExampleClient_Redrive() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	job, err := c.Create(ctx, client.TextJob("resize", "cat.png"))
+	if err == nil {
+		_, err = c.Cancel(ctx, job.ID)
+	}
+	if err == nil {
+		job, err = c.Redrive(ctx, job.ID)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(job.Status, job.Redrives)
+	// Output: pending 1
+}
+
+func ExampleClient_Patch() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	job, err := c.Create(ctx, client.TextJob("resize", "cat.png"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	urgent := 9
+	if job, err = c.Patch(ctx, job.ID, client.Patch{Priority: &urgent}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(job.Priority, job.Status)
+	// Output: 9 pending
+}
+
+func ExampleClient_Stop() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+	if _, err := c.AddLines(ctx, []byte("one\n"), client.AddOptions{}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := c.Stop(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "runner 1"})
+	fmt.Println(claim, err)
+	// Output: <nil> <nil>
+}
+
 func ExampleClient_Add() {
 	c, stop := server()
 	defer stop()

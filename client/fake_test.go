@@ -25,6 +25,7 @@ type call struct {
 	query         url.Values
 	text          []byte
 	body          map[string]any
+	header        http.Header
 	at            time.Time
 }
 
@@ -47,7 +48,7 @@ type fake struct {
 }
 
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
-	c := call{method: r.Method, route: r.URL.Path, query: r.URL.Query(), at: time.Now()}
+	c := call{method: r.Method, route: r.URL.Path, query: r.URL.Query(), header: r.Header, at: time.Now()}
 	if parts := strings.Split(r.URL.Path, "/"); len(parts) == 4 && parts[1] == "jobs" {
 		c.route, c.id = "/jobs/{id}/"+parts[3], parts[2]
 	}

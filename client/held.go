@@ -83,8 +83,11 @@ func (c *heldClaim) tickle(received time.Time) {
 			lost.Reset(time.Until(asked.Add(c.lease)))
 			c.lose(held.Lost)
 			continue
-		case errors.Is(err, ErrClaimLost):
+		case errors.Is(err, ErrClaimLost), errors.Is(err, ErrCancelled):
 			// It holds nothing: what has been reported meanwhile has ended, and the rest is lost.
+			if refused := (*Error)(nil); errors.As(err, &refused) {
+				c.lose(refused.Lost)
+			}
 			c.loseAll()
 			return
 		case starting(err):
@@ -103,7 +106,9 @@ func (c *heldClaim) lose(lost []Lost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range lost {
-		if t := c.held[l.JobID]; t != nil {
+		if t := c.held[l.JobID]; t != nil && l.Code == "cancelled" {
+			t.lose(errCancelledRun)
+		} else if t != nil {
 			t.lose(ErrLeaseLost)
 		}
 	}

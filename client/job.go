@@ -63,9 +63,19 @@ type Job struct {
 	UpdatedAt   int64 `json:"updated_at"`
 	CompletedAt int64 `json:"completed_at"`
 	DeadlineAt  int64 `json:"deadline_at"` // when an active job counts as abandoned unless it is tickled
+	ExpiresAt   int64 `json:"expires_at"`  // when it is cancelled unless it has been started
+
+	TimeoutMs   int64             `json:"timeout_ms"`
+	Why         string            `json:"why"`      // an ended job ended: told, abandoned, cancelled or expired
+	Redrives    int               `json:"redrives"` // how often it was made to begin anew
+	UniqueKey   string            `json:"unique_key"`
+	Traceparent string            `json:"traceparent"`
+	Meta        map[string]string `json:"meta"`
+	// Existing is set in the answer to a create that made no job: the unfinished job with its unique key.
+	Existing bool `json:"existing"`
 }
 
-// Attempt is a run that did not succeed. Why is told or abandoned.
+// Attempt is a run that did not succeed. Why is told, abandoned or cancelled.
 type Attempt struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`

@@ -113,6 +113,9 @@ type Stats struct {
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
 	Ready    bool             `json:"ready"`
+	Stopped  bool             `json:"stopped"` // by Stop
+	Sweeps   int              `json:"sweeps"`  // under way
+	Keys     uint64           `json:"idempotency_keys"`
 	Text     []byte           `json:"-"`
 }
 

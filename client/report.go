@@ -166,9 +166,10 @@ func (c *heldClaim) giveBack(tasks []*task) {
 	ungets.Wait()
 }
 
-// lostJob reports whether err says that the job is not held any more: by a claim that has lost it, or since it has ended and is gone.
+// lostJob reports whether err says that the job is not held any more: by a claim that has lost it, or since it was cancelled, or has ended
+// and is gone.
 func lostJob(err error) bool {
-	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrNotFound)
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrCancelled)
 }
 
 // tell says that the run of a job has ended and is reported or, with an error, that it is not.

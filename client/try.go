@@ -68,6 +68,12 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	if r.minSeq > 0 {
 		req.Header.Set("Daybook-Min-Seq", strconv.FormatUint(r.minSeq, 10))
 	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
+	}
+	if r.prefer != "" {
+		req.Header.Set("Prefer", r.prefer)
+	}
 	broken := func(err error, sent bool) error {
 		if context.Cause(ctx) == errSilent {
 			err = errSilent // the transport's own words are "context canceled"

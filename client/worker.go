@@ -20,7 +20,8 @@ import (
 // Handler does a job. A nil error reports the outcome, whose zero value is ok; an error is reported as outcome error, which runs
 // again after the job's backoff, unless it is made by Fail or RetryAfter.
 //
-// Its context ends when the lease is lost (cause ErrLeaseLost: another runner may have the job by now, and nothing is reported) or
+// Its context ends when the lease is lost (cause ErrLeaseLost: another runner may have the job by now, and nothing is reported; it is
+// ErrCancelled as well when somebody cancelled the job) or
 // when the worker has drained for too long (cause ErrDraining: the job is given back as if it had never been claimed, unless the handler
 // ends it without an error). It must return then: Run waits for it.
 //
@@ -32,6 +33,8 @@ var (
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrDraining is why it ends when the worker stops and the handler took longer than DrainTimeout.
 	ErrDraining = errors.New("the worker is stopping")
+
+	errCancelledRun = fmt.Errorf("%w: %w", ErrLeaseLost, ErrCancelled)
 )
 
 // Worker is a runner: it claims jobs, has a handler do them, tickles them meanwhile, and reports their outcomes. Client and Handler must
@@ -43,6 +46,7 @@ type Worker struct {
 	RunnerID string   // "" stands for the host's name, the process and a random number
 	Clients  []string // whose jobs; empty: everybody's
 	Types    []string // which jobs; empty: all
+	Strategy string   // which first: oldest, newest, random or fair; "" stands for oldest
 	// Concurrency is how many handlers run at once; 0 stands for 1.
 	Concurrency int
 	// Batch bounds the jobs of one claim, up to 1000; 0 stands for Concurrency.
@@ -233,9 +237,18 @@ func (r *running) want() int {
 // claim claims once, until claimCtx ends. While that fails it waits, longer each time, until ctx ends.
 func (r *running) claim(ctx, claimCtx context.Context, want int) claimed {
 	asked := time.Now()
-	got, err := r.Client.Claim(claimCtx, ClaimRequest{
+	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: want, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: r.Wait,
-	})
+		Strategy: r.Strategy, Key: NewKey(),
+	}
+	got, err := r.Client.Claim(claimCtx, q)
+	if err != nil && ctx.Err() != nil {
+		// It was broken off, and the server waits for whoever has the key. What it handed out all the same is asked for once more, to be
+		// given back; when it handed out nothing it waits, and is broken off again.
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastClaim)
+		got, err = r.Client.single(lastClaim).Claim(once, q)
+		cancel()
+	}
 	if err != nil {
 		switch {
 		case ctx.Err() != nil:
