@@ -118,6 +118,13 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 			req.Header.Add(headers[i], headers[i+1])
 		}
 	}
+	var sent bytes.Buffer
+	if req.Body != nil {
+		req.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(req.Body, &sent), req.Body}
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		r.Fatalf("%s %s: %v", method, path, err)
@@ -127,7 +134,11 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	if err != nil {
 		r.Fatalf("%s %s: %v", method, path, err)
 	}
-	return reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
+	a := reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
+	if err := describedOf(r.T).holds(req, sent.Bytes(), a); err != nil {
+		r.Errorf("%s %s is not as openapi.yaml has it: %.1500v", method, path, err)
+	}
+	return a
 }
 
 func (r *rig) get(path string, headers ...string) reply {

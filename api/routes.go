@@ -71,6 +71,10 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/version", s.version, !hot},
 		{http.MethodGet, "/stats", s.stats, hot},
 		{http.MethodGet, "/metrics", s.metricsPage, hot},
+
+		{http.MethodGet, "/openapi.yaml", s.openapi, !hot},
+		{http.MethodGet, "/docs", s.docs, !hot},
+		{http.MethodGet, "/docs/:file", s.docsFile, !hot},
 	}
 }
 

@@ -1,0 +1,243 @@
+package api
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// described is the API's description, as the tests hold every answer against it.
+var described = sync.OnceValues(func() (d description, err error) {
+	loader := openapi3.NewLoader()
+	if d.doc, err = loader.LoadFromData(openapiText); err != nil {
+		return d, err
+	}
+	if err = d.doc.Validate(context.Background()); err != nil {
+		return d, err
+	}
+	openapi3filter.RegisterBodyDecoder(mimeNDJSON, decodeLines)
+	for _, kind := range []string{"application/yaml", "text/html", "text/css", "text/javascript", "image/png"} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
+	}
+	d.router, err = gorillamux.NewRouter(d.doc)
+	return d, err
+})
+
+type description struct {
+	doc    *openapi3.T
+	router routers.Router
+}
+
+// decodeLines reads NDJSON as a list.
+func decodeLines(r io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+	list := []any{}
+	d := json.NewDecoder(r)
+	for {
+		var v any
+		switch err := d.Decode(&v); err {
+		case nil:
+			list = append(list, v)
+		case io.EOF:
+			return list, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// holds checks an answer against the description, and a request that was taken.
+func (d description) holds(req *http.Request, sent []byte, answer reply) error {
+	if req.Method == http.MethodOptions || answer.status == statusClientGone {
+		return nil // the router's own; and what nobody is there to read
+	}
+	route, params, err := d.router.FindRoute(req)
+	if err != nil { // no such route, and the answer says so
+		if answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden || answer.status == http.StatusBadRequest {
+			return nil
+		}
+		return fmt.Errorf("%d of a route that is not described: %w", answer.status, err)
+	}
+	input := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{IncludeResponseStatus: true}}
+	if answer.status < 300 && req.Header.Get("Content-Encoding") == "" {
+		again := *input
+		again.Request = req.Clone(req.Context())
+		again.Request.Body = io.NopCloser(bytes.NewReader(sent))
+		again.Options = &openapi3filter.Options{ExcludeRequestBody: strings.HasSuffix(route.Path, "/add") || len(sent) == 0 || prefersEach(req)}
+		if err := openapi3filter.ValidateRequest(req.Context(), &again); err != nil {
+			return fmt.Errorf("a request that was taken: %w", err)
+		}
+	}
+	body, header := []byte(answer.body), answer.header
+	if header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		if body, err = io.ReadAll(z); err != nil {
+			return err
+		}
+	}
+	if answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden { // the guard's, on any route
+		return nil
+	}
+	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: answer.status, Header: header, Body: io.NopCloser(bytes.NewReader(body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+	if err != nil {
+		return fmt.Errorf("the answer: %w", err)
+	}
+	return nil
+}
+
+func describedOf(t *testing.T) description {
+	t.Helper()
+	d, err := described()
+	if err != nil {
+		t.Fatalf("openapi.yaml: %v", err)
+	}
+	return d
+}
+
+// TestDescribedRoutes: every route of the server is described, and nothing else.
+func TestDescribedRoutes(t *testing.T) {
+	d := describedOf(t)
+	if d.doc.OpenAPI != "3.1.0" {
+		t.Errorf("version %s", d.doc.OpenAPI)
+	}
+	there, told := map[string]bool{}, map[string]bool{}
+	param := regexp.MustCompile(`:(\w+)`)
+	for _, r := range (&Server{}).routes() {
+		there[r.method+" "+param.ReplaceAllString(r.path, "{$1}")] = true
+	}
+	operations := map[string]bool{}
+	for path, item := range d.doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			told[method+" "+path] = true
+			if operations[op.OperationID] || op.OperationID == "" || op.Summary == "" {
+				t.Errorf("%s %s: operationId %q, summary %q", method, path, op.OperationID, op.Summary)
+			}
+			operations[op.OperationID] = true
+		}
+	}
+	for route := range there {
+		if !told[route] {
+			t.Errorf("%s is not described", route)
+		}
+	}
+	for route := range told {
+		if !there[route] {
+			t.Errorf("%s is described, and not there", route)
+		}
+	}
+}
+
+// TestDescribedCodes: the codes of problems are those of the server.
+func TestDescribedCodes(t *testing.T) {
+	d := describedOf(t)
+	told := map[string]bool{}
+	for _, code := range d.doc.Components.Schemas["Problem"].Value.Properties["code"].Value.Enum {
+		told[code.(string)] = true
+	}
+	if want := codes(); !maps.Equal(told, want) {
+		t.Errorf("described %v\nserver %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// TestDescribedLimits: the bounds of fields are those of package job.
+func TestDescribedLimits(t *testing.T) {
+	d := describedOf(t)
+	property := func(schema, name string) *openapi3.Schema {
+		s := d.doc.Components.Schemas[schema]
+		if s == nil || s.Value.Properties[name] == nil {
+			t.Fatalf("%s.%s is not described", schema, name)
+		}
+		return s.Value.Properties[name].Value
+	}
+	for _, c := range []struct {
+		schema, name string
+		lo, hi       int64
+	}{
+		{"NewJob", "priority", 0, job.MaxPriority}, {"NewJob", "run_at", 0, job.MaxTimeMs}, {"NewJob", "delay_ms", 0, job.MaxDelayMs}, {"NewJob", "max_attempts", 1, job.MaxAttempts},
+		{"NewJob", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"NewJob", "retention_ms", 0, job.MaxDelayMs}, {"NewJob", "expires_at", 0, job.MaxTimeMs}, {"NewJob", "timeout_ms", 0, job.MaxTimeoutMs},
+		{"Backoff", "initial_ms", 0, job.MaxDelayMs}, {"Backoff", "factor_milli", 1000, job.MaxFactorMilli}, {"Backoff", "max_ms", 0, job.MaxDelayMs},
+		{"ClaimRequest", "max", 1, job.MaxClaimJobs}, {"ClaimRequest", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"ClaimRequest", "wait_ms", 0, job.MaxWaitMs}, {"ClaimRequest", "max_bytes", 1, job.MaxClaimBytes},
+		{"Tickle", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"Completion", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
+	} {
+		p := property(c.schema, c.name)
+		if p.Min == nil || p.Max == nil || int64(*p.Min) != c.lo || int64(*p.Max) != c.hi {
+			t.Errorf("%s.%s: %v to %v, want %d to %d", c.schema, c.name, p.Min, p.Max, c.lo, c.hi)
+		}
+	}
+	for _, c := range []struct {
+		schema, name string
+		lo, hi       uint64
+	}{
+		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"Completion", "error", 0, job.MaxErrorBytes}, {"Completion", "output_addr", 0, job.MaxAddrBytes},
+		{"Tickle", "step", 0, job.MaxStepBytes},
+	} {
+		p := property(c.schema, c.name)
+		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {
+			t.Errorf("%s.%s: %d to %v, want %d to %d", c.schema, c.name, p.MinLength, p.MaxLength, c.lo, c.hi)
+		}
+	}
+	for name, hi := range map[string]uint64{"Name": job.MaxNameBytes, "RunnerId": job.MaxRunnerBytes} {
+		if p := d.doc.Components.Schemas[name].Value; p.MaxLength == nil || *p.MaxLength != hi {
+			t.Errorf("%s: %v, want %d", name, p.MaxLength, hi)
+		}
+	}
+	if p := d.doc.Components.Schemas["Meta"].Value; p.MaxProps == nil || *p.MaxProps != job.MaxMeta {
+		t.Errorf("Meta: %v", p.MaxProps)
+	}
+}
+
+// TestDocsPage: the page and all that it names come from this server, and nothing else is let in.
+func TestDocsPage(t *testing.T) {
+	r := start(t)
+	if a := r.get("/openapi.yaml"); a.status != http.StatusOK || a.body != string(openapiText) || a.header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("%d %v %.100s", a.status, a.header, a.body)
+	}
+	page := r.get("/docs", "Sec-Fetch-Site", "none")
+	if policy := page.header.Get("Content-Security-Policy"); page.status != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'self';") {
+		t.Errorf("%d %v", page.status, page.header)
+	}
+	if strings.Contains(page.body, "http:") || strings.Contains(page.body, "https:") || strings.Contains(page.body, "<script>") {
+		t.Errorf("the page names another server, or has a script of its own: %s", page.body)
+	}
+	files := regexp.MustCompile(`(?:src|href)="(/docs/[^"]+)"`).FindAllStringSubmatch(page.body, -1)
+	if len(files) < 4 {
+		t.Fatalf("%v", files)
+	}
+	for _, f := range files {
+		plain := r.get(f[1], "Sec-Fetch-Site", "same-origin", "Accept-Encoding", "identity")
+		zipped := r.get(f[1], "Accept-Encoding", "gzip")
+		for _, a := range []reply{plain, zipped} {
+			if a.status != http.StatusOK || a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Content-Type") == "" || len(a.body) < 100 {
+				t.Errorf("%s: %d %v, %d bytes", f[1], a.status, a.header, len(a.body))
+			}
+		}
+		if plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: Content-Encoding %q that nobody takes", f[1], plain.header.Get("Content-Encoding"))
+		}
+	}
+	for _, path := range []string{"/docs/", "/docs/index.html", "/docs/..", "/docs/swagger-ui-bundle.js.gz", "/docs/x/y"} {
+		r.get(path).refused(http.StatusNotFound, "route_not_found")
+	}
+}
