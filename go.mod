@@ -17,9 +17,12 @@ require (
 )
 
 require (
+	github.com/cockroachdb/datadriven v1.0.3
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/swaggest/swgui v1.8.5
 )
+
+require github.com/pmezard/go-difflib v1.0.0 // indirect
 
 require (
 	github.com/getkin/kin-openapi v0.152.0

@@ -217,6 +217,34 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 	}
 }
 
+// TestSweepsAreBounded: at the limit one more is refused, and taken when another has ended.
+func TestSweepsAreBounded(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	seq := uint64(0)
+	apply := func(cmd job.Command) Result { seq++; return mustApply(t, s, seq, 0, cmd) }
+	for q := range job.MaxSweeps + 1 {
+		for range 10 {
+			apply(plainCreate("a", fmt.Sprintf("t%d", q), 1, 1))
+		}
+	}
+	for q := range job.MaxSweeps {
+		if w := apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", q)}).(*Swept); w.Sweep.IsZero() || w.Refusal != job.Granted {
+			t.Fatalf("sweep %d: %+v", q, w)
+		}
+	}
+	one := job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", job.MaxSweeps)}
+	if w := apply(one).(*Swept); w.Refusal != job.TooManySweeps || w.Moved != 0 {
+		t.Errorf("one too many: %+v", w)
+	}
+	for len(s.running) == job.MaxSweeps {
+		apply(job.Tick{})
+	}
+	if w := apply(one).(*Swept); w.Refusal != job.Granted {
+		t.Errorf("when one has ended: %+v", w)
+	}
+	mustCommit(t, s)
+}
+
 // TestCancelledIsTold: the runner of a job that was cancelled hears of it by whatever it tells next.
 func TestCancelledIsTold(t *testing.T) {
 	s := mustOpen(t, Options{})

@@ -1,0 +1,369 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/rs/zerolog"
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/journal"
+)
+
+// TestScenarios plays the scripts of testdata/scenarios: requests to a whole server on a clock of its own, and the answers they must get.
+// testdata/scenarios/README.md tells how they are written; -rewrite has their answers written anew.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("../testdata/scenarios/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios, %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := &scenario{t: t, dir: dir, began: time.Now(), names: map[string]string{}, waiting: map[string]chan string{}, free: 1 << 40}
+				s.up()
+				datadriven.RunTest(t, file, s.step)
+				s.down(true)
+				problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+					t.Errorf("check: %s", problem)
+					return true
+				})
+				if err != nil || problems > 0 {
+					t.Errorf("check: %d problems, %v", problems, err)
+				}
+			})
+		})
+	}
+}
+
+// scenario is a server under a script.
+type scenario struct {
+	t       *testing.T
+	dir     string
+	began   time.Time
+	names   map[string]string // of ids, by their text
+	ids     []string          // in order of appearance
+	waiting map[string]chan string
+
+	engine *ingest.Engine
+	server *Server
+	cancel context.CancelFunc
+	ended  chan error
+	quit   bool
+
+	free   uint64 // of the disk, bytes
+	broken error  // of every write of the journal
+}
+
+// up starts the server on the data that is there.
+func (s *scenario) up() {
+	engine, err := ingest.Open(ingest.Options{
+		Dir: s.dir,
+		// Time is the bubble's; the journal stamps by it.
+		Journal: journal.Options{Wall: time.Now, Hooks: journal.Hooks{
+			Sync:     func(l *wal.Log) error { return cmp.Or(s.broken, l.Sync()) },
+			SyncFile: func(f *os.File) error { return cmp.Or(s.broken, f.Sync()) },
+		}},
+		Statfs:  func(string) (free, total uint64, err error) { return s.free, 1 << 40, nil },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.engine = engine
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	s.ended = make(chan error, 1)
+	go func() { s.ended <- engine.Run(ctx) }()
+	if s.server, err = New(Options{Engine: engine, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
+		s.t.Fatal(err)
+	}
+	for engine.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	synctest.Wait()
+}
+
+// down ends the server.
+func (s *scenario) down(clean bool) {
+	s.server.drain()
+	s.cancel()
+	if err := <-s.ended; err != nil && clean {
+		s.t.Fatal(err)
+	}
+}
+
+// step carries out one step of a script and returns what it has to show.
+func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "request":
+		return <-s.request(d)
+	case "async":
+		s.waiting[d.CmdArgs[0].Key] = s.request(d)
+		synctest.Wait()
+		return ""
+	case "await":
+		select {
+		case answer := <-s.waiting[d.CmdArgs[0].Key]:
+			return answer
+		case <-time.After(time.Hour):
+			return "still waiting\n"
+		}
+	case "sleep":
+		for _, arg := range d.CmdArgs {
+			length, err := time.ParseDuration(arg.Key)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			time.Sleep(length)
+			synctest.Wait()
+		}
+		return ""
+	case "restart": // after so long a time
+		s.down(true)
+		for _, arg := range d.CmdArgs {
+			length, err := time.ParseDuration(arg.Key)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			time.Sleep(length)
+		}
+		s.up()
+		return ""
+	case "disk":
+		switch d.CmdArgs[0].Key {
+		case "full":
+			s.free = 0
+		case "fails":
+			s.broken = syscall.EIO
+		case "ok":
+			s.free, s.broken = 1<<40, nil
+		}
+		time.Sleep(10 * time.Second) // it is looked at now and then
+		synctest.Wait()
+		return ""
+	}
+	d.Fatalf(t, "unknown step %q", d.Cmd)
+	return ""
+}
+
+// request sends what a step says: a line with method and path, header lines, and a body behind the first line that begins with none of
+// them. The header lines that the answer shall show stand as arguments of the step.
+func (s *scenario) request(d *datadriven.TestData) chan string {
+	input := s.withIDs(d.Input)
+	first, rest, _ := strings.Cut(input, "\n")
+	method, path, _ := strings.Cut(first, " ")
+	header := http.Header{}
+	for {
+		line, behind, _ := strings.Cut(rest, "\n")
+		name, value, ok := strings.Cut(line, ": ")
+		if !ok || !headerName.MatchString(name) {
+			break
+		}
+		header.Add(name, value)
+		rest = behind
+	}
+	body := strings.TrimPrefix(rest, "\n")
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Host, req.RemoteAddr, req.Header = "127.0.0.1:1717", "127.0.0.1:5", header
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if body != "" && header.Get("Content-Type") == "" {
+		header.Set("Content-Type", mimeJSON)
+	}
+	if body == "" {
+		req.Body, req.ContentLength = http.NoBody, 0
+	}
+	answer := make(chan string, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		s.server.Handler().ServeHTTP(patient{w}, req)
+		answer <- s.shown(d, req, []byte(body), w)
+	}()
+	return answer
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
+
+// shown is an answer as a transcript has it: its status, the headers that were asked for, and its body, with names for ids and times from
+// the beginning.
+func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
+	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
+	if err := describedOf(s.t).holds(req, sent, a); err != nil {
+		s.t.Errorf("%s: %s is not as openapi.yaml has it: %.1000v", d.Pos, a.what, err)
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%d\n", w.Code)
+	names := []string{"Location", "Retry-After", "Allow", headerReplayed}
+	for _, arg := range d.CmdArgs {
+		names = append(names, arg.Key)
+	}
+	for _, name := range names {
+		if value := w.Header().Get(name); value != "" {
+			fmt.Fprintf(&out, "%s: %s\n", name, s.withNames(value))
+		}
+	}
+	for text := bytes.TrimSpace(w.Body.Bytes()); len(text) > 0; {
+		var line []byte
+		line, text, _ = bytes.Cut(text, []byte("\n"))
+		fmt.Fprintln(&out, s.line(line))
+	}
+	return out.String()
+}
+
+// line shows one line of a body: of a JSON object its fields, less those that say nothing.
+func (s *scenario) line(text []byte) string {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return s.withNames(string(text))
+	}
+	return s.value("", v)
+}
+
+// quiet are fields of a job that a transcript leaves out while they have these values.
+var quiet = map[string]string{"client": `"default"`, "type": `"default"`, "priority": "4", "max_attempts": "3", "lease_ms": "300000", "redrives": "0", "run_attempts": "0",
+	"attempts": "[]", "meta": "{}", "title": "*", "batch_id": "*", "updated_at": "*", "detail": "*"}
+
+// value shows a JSON value in one line, fields in alphabetical order but for the id, which comes first.
+func (s *scenario) value(name string, v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		_, isJob := v["run_attempts"]
+		_, isProblem := v["outcome"]
+		var fields []string
+		for key := range v {
+			fields = append(fields, key)
+		}
+		slices.SortFunc(fields, func(a, b string) int {
+			if (a == "job_id") != (b == "job_id") {
+				return map[bool]int{true: -1, false: 1}[a == "job_id"]
+			}
+			return strings.Compare(a, b)
+		})
+		var shown []string
+		for _, key := range fields {
+			text := s.value(key, v[key])
+			if (isJob || isProblem) && (v[key] == nil || quiet[key] == "*" || quiet[key] == text || isProblem && (key == "type" || key == "status")) {
+				continue
+			}
+			shown = append(shown, key+":"+text)
+		}
+		return "{" + strings.Join(shown, " ") + "}"
+	case []any:
+		var shown []string
+		for _, item := range v {
+			shown = append(shown, s.value("", item))
+		}
+		return "[" + strings.Join(shown, " ") + "]"
+	case json.Number:
+		if strings.HasSuffix(name, "_age_ms") { // it depends on the millisecond
+			return "…"
+		}
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		if err == nil && (strings.HasSuffix(name, "_at") || name == "at") && n > 1e11 || err == nil && n == s.began.UnixMilli() {
+			return s.moment(n)
+		}
+		return string(v)
+	case string:
+		text, err := json.Marshal(s.withNames(v))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text))
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// moment shows a time as seconds from the beginning. What the server does takes no time on this clock but for its timers, which may come
+// some milliseconds late: the last digits say nothing.
+func (s *scenario) moment(ms int64) string {
+	const grain = 100
+	since := ms - s.began.UnixMilli()
+	since = (since + grain/2) / grain * grain
+	return fmt.Sprintf("t+%gs", float64(since)/1000)
+}
+
+var idText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// withNames puts names in the place of ids: of each command that made one a letter, and the line.
+func (s *scenario) withNames(text string) string {
+	return idText.ReplaceAllStringFunc(text, func(id string) string {
+		if s.names[id] == "" {
+			s.ids = append(s.ids, id)
+			s.names[id] = fmt.Sprintf("<id%d>", len(s.ids))
+		}
+		return s.names[id]
+	})
+}
+
+// withIDs is the inverse, and puts times in the place of t+… .
+func (s *scenario) withIDs(text string) string {
+	text = regexp.MustCompile(`<id(\d+)>`).ReplaceAllStringFunc(text, func(name string) string {
+		n, err := strconv.Atoi(name[3 : len(name)-1])
+		if err != nil || n < 1 || n > len(s.ids) {
+			s.t.Fatalf("%s names no id that was shown", name)
+		}
+		return s.ids[n-1]
+	})
+	return regexp.MustCompile(`<t\+(\w+)>`).ReplaceAllStringFunc(text, func(moment string) string {
+		length, err := time.ParseDuration(moment[3 : len(moment)-1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return strconv.FormatInt(s.began.Add(length).UnixMilli(), 10)
+	})
+}
+
+// TestScenariosShowEveryCode: each code that docs/api.md lists is in some transcript, or cannot be provoked by a script.
+func TestScenariosShowEveryCode(t *testing.T) {
+	exempt := map[string]string{
+		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
+		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys",
+		"too_many_sweeps": "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",
+		"body_too_slow": "a connection is wanted: TestSlowBody", "payload_too_large": "megabytes of transcript: TestCreateLimits", "body_too_large": "the same: TestBodyLimit",
+		"shutting_down": "a stop ends the script's server", "not_ready": "a script begins when the server is ready: the system tests",
+		"quit_disabled": "the script's server ends by request: TestSwitches", "forbidden_peer": "a script is on this machine: TestSwitches",
+	}
+	var all strings.Builder
+	files, err := filepath.Glob("../testdata/scenarios/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all.WriteString(readDoc(t, "../testdata/scenarios/"+filepath.Base(file)))
+	}
+	for code := range codes() {
+		shown := strings.Contains(all.String(), `code:"`+code+`"`)
+		if shown == (exempt[code] != "") {
+			t.Errorf("code %s: shown %v, exempt because: %s", code, shown, exempt[code])
+		}
+	}
+	if len(files) == 0 {
+		t.Error(errors.New("no scenarios"))
+	}
+}
