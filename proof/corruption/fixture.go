@@ -259,6 +259,16 @@ func (f *fixture) work(r *running) error {
 	}
 	soon := group
 	soon.Lines, soon.Type, soon.RunAt = 1, "later", r.Now()+20
+	full := group
+	full.Lines, full.Type, full.ExpiresAt, full.TimeoutMs = 4, "moved", job.MaxTimeMs, job.MaxTimeoutMs
+	full.Meta, full.Traceparent = "colour=red", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	first := 0 // of these, in f.jobs
+	move := func(op job.Op, line int) func() error {
+		return func() error {
+			_, _, err := r.Move(ctx, job.Move{Op: op, Job: f.jobs[first+line]})
+			return err
+		}
+	}
 	var claimed store.Claimed
 	var docs []job.Job
 	steps := []func() error{
@@ -297,6 +307,25 @@ func (f *fixture) work(r *running) error {
 			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize", Paused: true})
 			return err
 		},
+		func() error {
+			first = len(f.jobs)
+			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{full}, Unique: []job.UniqueKey{{Line: 1, Key: "order 7"}},
+				Once: job.Once{Scope: "create acme", Key: "k"}}, "to be cancelled", "to be patched", "to be deleted", "to be swept")
+		},
+		move(job.Cancel, 0), move(job.Redrive, 0), move(job.Cancel, 0),
+		func() error {
+			priority, runAt := 7, int64(job.MaxTimeMs)
+			_, _, err := r.Patch(ctx, job.Patch{Job: f.jobs[first+1], Priority: &priority, RunAt: &runAt})
+			return err
+		},
+		move(job.Run, 1), move(job.Delete, 2),
+		func() error {
+			f.jobs = append(f.jobs[:first+2], f.jobs[first+3:]...)
+			_, _, err := r.MoveAll(ctx, job.Move{Op: job.Cancel, Client: full.Client, Type: full.Type, Status: job.Pending})
+			return err
+		},
+		func() error { _, _, err := r.Switch(ctx, job.Switch{Stopped: true}); return err },
+		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
 		func() error { return r.Store().FlushWait() },
 		func() error {
 			time.Sleep(20 * time.Millisecond) // the cut follows the flush, and tells nobody

@@ -18,11 +18,16 @@ type account struct {
 	mu      sync.Mutex
 	batches map[string]*batch // by tag
 	events  []event
-	maybe   map[job.ID]*maybe     // what may have happened to a job, its request having no answer
-	unsure  map[[2]string]bool    // queues whose pause or resume has no answer
-	ended   []job.ID              // whose terminal status was answered
-	end     map[job.ID]job.Status // of those
-	figures Figures
+	maybe   map[job.ID]*maybe  // what may have happened to a job, its request having no answer
+	unsure  map[[2]string]bool // queues whose pause or resume has no answer
+	// Whether a stop or start has none; and what operators asked to be redriven, or moved as a whole: jobs, batches, or (zero) queues.
+	unsureSwitch bool
+	askedFor     map[job.ID]bool
+	movedBatches map[job.ID]bool       // those of which operators move jobs
+	repeats      []*batch              // creates with a key whose answer was lost
+	ended        []job.ID              // whose terminal status was answered
+	end          map[job.ID]job.Status // of those
+	figures      Figures
 
 	lostClaims int // whose answer nobody has
 }
@@ -52,7 +57,7 @@ func (f *Figures) Add(other Figures) {
 
 func newAccount() *account {
 	return &account{
-		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, unsure: map[[2]string]bool{}, end: map[job.ID]job.Status{},
+		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, unsure: map[[2]string]bool{}, end: map[job.ID]job.Status{}, askedFor: map[job.ID]bool{}, movedBatches: map[job.ID]bool{},
 	}
 }
 
@@ -72,8 +77,10 @@ type batch struct {
 	payloads []string
 	groups   []*job.Group // by line
 	fate     fate
-	id       job.ID // when stored
-	journal  uint64 // where the journal has it; 0: not seen there
+	id       job.ID       // when stored
+	journal  uint64       // where the journal has it; 0: not seen there
+	moved    bool         // operators may move it
+	holes    map[int]bool // lines that made no job, since another has their key
 }
 
 // maybe is what may have happened to a job.
@@ -110,12 +117,22 @@ func tagOf(payload []byte) string {
 }
 
 // created notes the answer to a create.
-func (a *account) created(b *batch, r ingest.Receipt, f fate) {
+func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b.fate = f
+	if b.fate == stored {
+		return // a repeat, of which another answer came first
+	}
+	if b.fate = f; f == unknown && b.create.Once.Given() {
+		a.repeats = append(a.repeats, b)
+	}
 	if f == stored {
+		b.holes = map[int]bool{}
+		for _, x := range made.Existing {
+			b.holes[x.Line] = true
+		}
 		b.id = job.NewID(r.At, r.Seq, 0)
+		a.movedBatches[b.id] = b.moved
 		a.figures.Creates++
 		a.figures.Jobs += len(b.payloads)
 	}
@@ -129,13 +146,17 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		return nil
 	}
 	a.figures.Claims++
-	if len(docs) != answer.Jobs() || len(docs) > c.Max {
+	if len(docs) != answer.Jobs() && !answer.Replayed || len(docs) > c.Max {
 		return fmt.Errorf("a claim of %d answers %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
 	}
 	for i := range docs {
 		doc := &docs[i]
-		if _, err := a.match(doc); err != nil {
+		b, err := a.match(doc)
+		if err != nil {
 			return err
+		}
+		if b.moved {
+			a.movedBatches[doc.Batch] = true
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
 			return fmt.Errorf("claim %v of %s hands out %+v", answer.Claim, c.Runner, *doc)
@@ -148,6 +169,13 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	a.note(r, fmt.Sprintf("claim %v by %s of %d jobs", answer.Claim, c.Runner, len(docs)), func(u *audit) error {
 		held := map[job.ID]bool{}
 		for i := range docs {
+			if a.movedBatches[docs[i].Batch] {
+				u.movedClaims[answer.Claim] = true
+				if err := u.handedOutMoved(r, &docs[i]); err != nil {
+					return err
+				}
+				continue
+			}
 			if err := u.handOut(r, &docs[i]); err != nil {
 				return err
 			}
@@ -176,6 +204,9 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 		return nil, fmt.Errorf("job %v has payload %q, posted was %q", doc.ID, doc.Payload, b.payloads[line])
 	}
 	g := b.groups[line]
+	if b.moved {
+		return b, nil
+	}
 	if doc.Client != g.Client || doc.Type != g.Type || doc.Priority != g.Priority || doc.Kind != g.Kind || doc.MaxAttempts != g.MaxAttempts {
 		return nil, fmt.Errorf("job %v is %+v, posted was %+v", doc.ID, *doc, *g)
 	}
@@ -191,6 +222,9 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 		lost[l.ID] = true
 	}
 	a.note(r, fmt.Sprintf("tickle of %v holds %d", t.Claim, answer.Held), func(u *audit) error {
+		if u.movedClaims[t.Claim] {
+			return nil
+		}
 		named := map[job.ID]bool{}
 		for _, id := range t.IDs {
 			named[id] = true
@@ -239,11 +273,14 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		if result.ID != c.Outcomes[i].ID {
 			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
 		}
-		if result.Refusal == job.Granted && result.Status.Terminal() {
+		if result.Refusal == job.Granted && result.Status.Terminal() && !a.movedBatches[result.ID.WithLine(0)] {
 			a.remember(result.ID, result.Status)
 		}
 	}
 	a.note(r, fmt.Sprintf("complete of %v: %d outcomes, all %v", c.Claim, len(c.Outcomes), c.All != nil), func(u *audit) error {
+		if u.movedClaims[c.Claim] {
+			return nil
+		}
 		named := map[job.ID]bool{}
 		for i, result := range answer.Results {
 			named[result.ID] = true

@@ -19,6 +19,10 @@ type audit struct {
 	claims map[job.ID]map[job.ID]bool // what each claim was handed
 	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
 	paused map[[2]string]bool
+
+	stopped     bool              // all handing out
+	cancelled   map[job.ID]uint64 // where a cancel of the job was answered
+	movedClaims map[job.ID]bool   // those of jobs that operators move
 }
 
 // life is what the answers up to some seq tell of one job.
@@ -51,7 +55,8 @@ func (u *audit) of(id job.ID) *story {
 
 // audit goes through all that was answered.
 func (a *account) audit() (*audit, error) {
-	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{}}
+	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
+		cancelled: map[job.ID]uint64{}, movedClaims: map[job.ID]bool{}}
 	for _, e := range a.inOrder() {
 		if err := e.hold(u); err != nil {
 			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
@@ -70,6 +75,8 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 	l := u.of(doc.ID)
 	m := u.a.maybe[doc.ID]
 	switch {
+	case u.stopped && !u.a.unsureSwitch:
+		return fmt.Errorf("job %v is handed out while all are stopped", doc.ID)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
 	case !l.free && !u.maybeEnded(doc.ID, l.holder) && r.At < l.deadline:
@@ -199,7 +206,8 @@ func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int
 
 // look holds a document against the answers.
 func (u *audit) look(doc *job.Job) error {
-	if _, err := u.a.match(doc); err != nil {
+	b, err := u.a.match(doc)
+	if err != nil || b.moved {
 		return err
 	}
 	l := u.of(doc.ID)
@@ -227,6 +235,9 @@ func (u *audit) anyMaybe(id job.ID) bool {
 
 // mayBePurged reports whether a job may have no document any more.
 func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
+	if b.moved || b.holes[line] {
+		return true
+	}
 	l := u.of(b.id.WithLine(line))
 	g := b.groups[line]
 	if l.status.Terminal() && !u.anyMaybe(b.id.WithLine(line)) {

@@ -108,6 +108,8 @@ func (a *account) journaled(r *journal.Record) error {
 	switch {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
+	case b.journal != 0 && c.Once.Given():
+		return nil // a repeat that was journaled again: Apply knows it by its key, and no job of it is ever seen
 	case b.journal != 0:
 		return fmt.Errorf("create %q is in the journal twice, as %d and %d", b.tag, b.journal, r.Seq)
 	case b.fate == rejected:

@@ -228,14 +228,22 @@ func (s *server) finish() error {
 			}
 		}
 	}
+	if _, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
+		return fmt.Errorf("start: %w", err)
+	} else {
+		a.thrown(receipt, false)
+	}
 	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
-	idle := 0
-	for idle < 120 {
+	idle, turn := 0, 0
+	for idle < 240 {
 		counts := s.engine.Store().Totals().Counts
 		if counts[job.Deferred]+counts[job.Pending]+counts[job.Active] == 0 {
 			break
 		}
-		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes}
+		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes, Types: []string{"resize", "mail"}}
+		if turn++; turn%2 == 0 {
+			c.Types = []string{movedType}
+		}
 		claimed, docs, receipt, err := s.engine.Claim(ctx, c, 500*time.Millisecond)
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)

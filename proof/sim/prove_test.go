@@ -49,7 +49,7 @@ func tell(t *testing.T) *told {
 	g := job.Group{Lines: 2, Client: "c", Type: "t", Kind: job.Text, MaxAttempts: 2, LeaseMs: 1000, RetentionMs: 1000}
 	b.groups = []*job.Group{&g, &g}
 	s.a.batches[b.tag] = b
-	s.a.created(b, ingest.Receipt{Seq: 1, At: 1000}, stored)
+	s.a.created(b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored)
 	for i := range s.jobs {
 		s.jobs[i] = job.Job{ID: b.id.WithLine(i), Batch: b.id, Client: "c", Type: "t", Kind: job.Text, MaxAttempts: 2, LeaseMs: 1000, Payload: []byte(b.payloads[i])}
 	}

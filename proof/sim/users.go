@@ -90,16 +90,20 @@ func (u *user) unexpected(what string, err error) {
 func (s *server) produce(id int) {
 	u := s.user(id)
 	for u.rest(200 * time.Millisecond) {
-		b := u.batch()
-		s.w.account.mu.Lock()
-		s.w.account.batches[b.tag] = b
-		s.w.account.mu.Unlock()
+		b := u.repeated()
+		if b == nil {
+			b = u.batch()
+			s.w.account.mu.Lock()
+			s.w.account.batches[b.tag] = b
+			s.w.account.mu.Unlock()
+		}
+		var made store.Made
 		var receipt ingest.Receipt
 		create := b.create // the engine takes the command for itself
 		create.Payloads = append([]byte(nil), b.create.Payloads...)
 		create.Groups = append([]job.Group(nil), b.create.Groups...)
 		err := u.ask(func(ctx context.Context) (err error) {
-			_, receipt, err = s.engine.Create(ctx, &create)
+			made, receipt, err = s.engine.Create(ctx, &create)
 			return err
 		})
 		fate := unknown
@@ -109,9 +113,22 @@ func (s *server) produce(id int) {
 			fate = rejected
 		}
 		u.unexpected("create", err)
-		s.w.account.created(b, receipt, fate)
+		s.w.account.created(b, made, receipt, fate)
 		s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
 	}
+}
+
+// repeated returns a create whose answer was lost, to be asked for again under its key; or nil.
+func (u *user) repeated() *batch {
+	a := u.w.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.repeats) == 0 || u.random.IntN(2) == 0 {
+		return nil
+	}
+	b := a.repeats[0]
+	a.repeats = a.repeats[1:]
+	return b
 }
 
 // batch makes up a create.
@@ -132,6 +149,12 @@ func (u *user) batch() *batch {
 			g.RunAt = u.s.engine.Now() + int64(u.random.IntN(3000))
 		}
 		b.create.Groups = append(b.create.Groups, g)
+	}
+	if u.random.IntN(4) == 0 {
+		u.moved(b)
+	}
+	if u.random.IntN(3) == 0 {
+		b.create.Once = job.Once{Scope: "create", Key: b.tag}
 	}
 	for i := range b.create.Groups {
 		for range b.create.Groups[i].Lines {
@@ -163,8 +186,9 @@ func (u *user) text() string {
 
 // runner claims, works, tickles and completes; or dies and forgets; or falls asleep and comes back late. It outlives servers.
 type runner struct {
-	name string
-	held []hold
+	name   string
+	held   []hold
+	claims int // that it made with a key
 }
 
 // hold is a claim as its runner remembers it.
@@ -194,8 +218,18 @@ func (s *server) run(id int, r *runner) {
 
 func (u *user) claim(r *runner) {
 	c := job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
-	if u.random.IntN(3) == 0 {
+	switch u.random.IntN(6) {
+	case 0, 1:
 		c.Types = []string{pick(u.random, "resize", "mail")}
+	case 2:
+		c.Types = []string{movedType}
+	default:
+		c.Types = []string{"resize", "mail"}
+	}
+	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	if u.random.IntN(3) == 0 {
+		r.claims++
+		c.Once = job.Once{Scope: "claim " + r.name, Key: fmt.Sprint(r.claims)}
 	}
 	if u.random.IntN(5) == 0 {
 		c.Clients = []string{pick(u.random, "acme", "default")}
@@ -214,6 +248,13 @@ func (u *user) claim(r *runner) {
 		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
 		return err
 	})
+	if err != nil && !notStored(err) && c.Once.Given() { // it asks again, under the same key
+		u.s.log("%s claims, and asks again: %v", r.name, err)
+		err = u.ask(func(ctx context.Context) (err error) {
+			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+			return err
+		})
+	}
 	u.unexpected("claim", err)
 	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
@@ -356,7 +397,11 @@ func (u *user) complete(r *runner) {
 func (s *server) operate(id int) {
 	u := s.user(id)
 	for u.rest(400 * time.Millisecond) {
-		switch u.random.IntN(12) {
+		switch u.random.IntN(20) {
+		case 5, 6, 7, 8, 9, 10:
+			u.move()
+		case 11:
+			u.throw()
 		case 2, 3, 4:
 			if err := s.engine.Store().Flush(); err != nil {
 				u.unexpected("flush", err)
