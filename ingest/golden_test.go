@@ -17,17 +17,30 @@ import (
 
 var (
 	rewrite    = flag.Bool("rewrite", false, "write anew what the golden journals lead to, as when documents have new fields")
-	newJournal = flag.Bool("new-journal", false, "write the golden journal of this version anew")
+	newJournal = flag.String("new-journal", "", "write a golden journal anew: its folder's name")
 )
 
-// golden holds a journal per format version, written once and kept for ever, and the documents that it leads to.
-const golden = "../testdata/journal-v1"
+// goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they were written.
+var goldens = map[string]func(g *goldenMaker){
+	"journal-v1":       (*goldenMaker).lives,
+	"journal-v1-moves": (*goldenMaker).moves, // of level 2
+}
 
 // TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is written now.
 func TestGoldenJournal(t *testing.T) {
-	if *newJournal {
-		writeGolden(t)
+	for name, play := range goldens {
+		t.Run(name, func(t *testing.T) {
+			golden := filepath.Join("../testdata", name)
+			if *newJournal == name {
+				writeGolden(t, golden, play)
+			}
+			replayGolden(t, golden, *rewrite || *newJournal == name)
+		})
 	}
+}
+
+// replayGolden replays a journal and compares what it leads to with what it led to before.
+func replayGolden(t *testing.T, golden string, rewrite bool) {
 	dir := t.TempDir()
 	if err := os.CopyFS(JournalDir(dir), os.DirFS(filepath.Join(golden, "journal"))); err != nil {
 		t.Fatal(err)
@@ -72,7 +85,7 @@ func TestGoldenJournal(t *testing.T) {
 	}
 	fmt.Fprintf(&got, "digest %x %v\n", sum, rows)
 	path := filepath.Join(golden, "state.txt")
-	if *rewrite || *newJournal {
+	if rewrite {
 		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -89,49 +102,110 @@ func TestGoldenJournal(t *testing.T) {
 	}
 }
 
-// writeGolden makes a small journal in which every verb stands, on a clock of its own.
-func writeGolden(t *testing.T) {
+// goldenMaker is an engine on a clock of its own.
+type goldenMaker struct {
+	*testing.T
+	e   *Engine
+	ctx context.Context
+	now int64
+}
+
+// writeGolden makes a small journal.
+func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
 	t.Helper()
 	if err := os.RemoveAll(golden); err != nil {
 		t.Fatal(err)
 	}
-	now := int64(1_670_273_606_123)
+	g := &goldenMaker{T: t, now: 1_670_273_606_123}
 	dir := t.TempDir()
-	e, err := Open(Options{Dir: dir, Journal: journal.Options{Clock: func() int64 { return now }}})
-	if err != nil {
+	var err error
+	if g.e, err = Open(Options{Dir: dir, Journal: journal.Options{Clock: func() int64 { return g.now }}}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	var cancel context.CancelFunc
+	g.ctx, cancel = context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- e.Run(ctx) }()
-	for e.Ready() != nil {
+	go func() { ended <- g.e.Run(g.ctx) }()
+	for g.e.Ready() != nil {
 	}
-	do := func(_ Receipt, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		now += 100
+	play(g)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
-	created := func(_ store.Made, r Receipt, err error) {
-		t.Helper()
-		do(r, err)
+	if err := os.CopyFS(filepath.Join(golden, "journal"), os.DirFS(JournalDir(dir))); err != nil {
+		t.Fatal(err)
 	}
-	decide := func(cmd job.Command) (result any) {
-		t.Helper()
-		result, receipt, err := e.decide(ctx, cmd)
-		do(receipt, err)
-		return result
+}
+
+func (g *goldenMaker) do(_ Receipt, err error) {
+	g.Helper()
+	if err != nil {
+		g.Fatal(err)
 	}
-	claim := func(n int) job.ID {
-		claimed, _, receipt, err := e.Claim(ctx, claimOf(n), 0)
-		do(receipt, err)
-		return claimed.Claim
+	g.now += 100
+}
+
+func (g *goldenMaker) created(made store.Made, r Receipt, err error) job.ID {
+	g.Helper()
+	g.do(r, err)
+	return made.Batch
+}
+
+func (g *goldenMaker) decide(cmd job.Command) (result any) {
+	g.Helper()
+	result, receipt, err := g.e.decide(g.ctx, cmd)
+	g.do(receipt, err)
+	return result
+}
+
+func (g *goldenMaker) claim(n int) job.ID {
+	g.Helper()
+	claimed, _, receipt, err := g.e.Claim(g.ctx, claimOf(n), 0)
+	g.do(receipt, err)
+	return claimed.Claim
+}
+
+// moves does what level 2 brought.
+func (g *goldenMaker) moves() {
+	full := lines(4)
+	full.Groups[0].ExpiresAt, full.Groups[0].TimeoutMs = g.now+5000, 2000
+	full.Groups[0].Meta, full.Groups[0].Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	full.Unique = []job.UniqueKey{{Line: 1, Key: "k"}, {Line: 2, Key: "k"}}
+	full.Once = job.Once{Scope: "create default", Key: "1", Digest: job.Digest{1}}
+	first := g.created(g.e.Create(g.ctx, full))
+	g.created(g.e.Create(g.ctx, lines(6)))
+	for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair, job.Oldest} {
+		c := claimOf(1)
+		c.Strategy = strategy
+		c.Once = job.Once{Scope: "claim r1", Key: strategy.String(), Digest: job.Digest{2}}
+		_, _, receipt, err := g.e.Claim(g.ctx, c, 0)
+		g.do(receipt, err)
 	}
+	priority, attempts, later := 9, 7, g.now+60_000
+	for line := range 4 {
+		g.decide(job.Move{Op: job.Cancel, Job: first.WithLine(line)})
+	}
+	g.decide(job.Move{Op: job.Redrive, Job: first})
+	g.decide(job.Patch{Job: first, Priority: &priority, MaxAttempts: &attempts, RunAt: &later})
+	g.decide(job.Move{Op: job.Run, Job: first})
+	g.decide(job.Move{Op: job.Delete, Job: first.WithLine(3)})
+	g.decide(job.Switch{Stopped: true})
+	g.decide(job.Switch{})
+	g.now += 10_000 // what was not started has expired, what runs has run too long
+	g.decide(job.Tick{})
+	g.decide(job.Move{Op: job.Redrive, Client: "default", Type: "default", Status: job.Cancelled})
+	g.decide(job.Move{Op: job.Cancel, Batch: first})
+}
+
+// lives does what level 1 knew.
+func (g *goldenMaker) lives() {
+	t, e, ctx := g.T, g.e, g.ctx
+	created, decide, claim := g.created, g.decide, g.claim
 	created(e.Create(ctx, lines(8)))
 	groups := lines(2)
 	second := groups.Groups[0]
-	second.Lines, second.Client, second.Priority, second.RunAt = 2, "acme", 9, now+3_600_000
+	second.Lines, second.Client, second.Priority, second.RunAt = 2, "acme", 9, g.now+3_600_000
 	groups.Groups = append(groups.Groups, second)
 	groups.Frame, groups.Payloads, groups.Longest = job.LenFrame, nil, 9
 	for _, payload := range []string{"one\nline", "two", "", "{\"n\":\"4\"}"} {
@@ -168,7 +242,7 @@ func writeGolden(t *testing.T) {
 		{ID: batch.WithLine(3), Code: job.Retry, ExitCode: 100, DelayMs: 0},
 		{ID: batch.WithLine(4), Code: job.Unget, DelayMs: -1},
 	}})
-	now += 200_000
+	g.now += 200_000
 	decide(job.Tick{})
 	second2 := claim(4)
 	decide(job.Grace{})
@@ -177,11 +251,4 @@ func writeGolden(t *testing.T) {
 	decide(job.Pause{Client: "acme", Type: "default"})
 	all := claim(1000)
 	decide(job.Complete{Claim: all, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(golden, "journal"), os.DirFS(JournalDir(dir))); err != nil {
-		t.Fatal(err)
-	}
 }
