@@ -70,6 +70,8 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
+		// Else net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
+		req.GetBody = nil
 	}
 	if r.prefer != "" {
 		req.Header.Set("Prefer", r.prefer)

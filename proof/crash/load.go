@@ -110,6 +110,10 @@ func (c *crowd) produce(i int) {
 		} else {
 			p.form = form(rng.IntN(int(forms)))
 		}
+		if p.form == asArray {
+			p.lines = 1 + rng.IntN(c.l.lines)
+		}
+		p.keyed = rng.IntN(3) == 0
 		if rng.IntN(8) == 0 {
 			p.delayMs = int64(rng.IntN(400))
 		}
@@ -194,6 +198,7 @@ func (c *crowd) run(i int, drain bool) {
 		if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
 			w.leaseMs = 1200
 		}
+		w.strategy = []string{"", "", "newest", "random", "fair"}[rng.IntN(5)]
 		if drain {
 			w.max = 500
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"strings"
 
@@ -20,6 +21,7 @@ const (
 	asText              // one job, a JSON string
 	asValue             // one job, any JSON value
 	asBytes             // one job, base64
+	asArray             // a JSON array of texts
 	forms
 )
 
@@ -32,6 +34,7 @@ type post struct {
 	maxAttempts int32
 	leaseMs     int64
 	delayMs     int64
+	keyed       bool // with an idempotency key: repeated until it is answered
 
 	// Guarded by the history's lock.
 	call, ret    int64
@@ -66,7 +69,7 @@ func (p *post) payload(line int) []byte {
 	}
 	text := append([]byte(head), filler...)
 	switch p.form {
-	case asText:
+	case asText, asArray:
 		return bytes.ToValidUTF8(text, nil)
 	case asValue:
 		var b bytes.Buffer
@@ -102,6 +105,18 @@ func (p *post) request(queue string) (path, contentType string, body []byte) {
 	fields := map[string]any{"type": queue, "lease_ms": p.leaseMs, "max_attempts": p.maxAttempts}
 	if p.delayMs > 0 {
 		fields["delay_ms"] = p.delayMs
+	}
+	if p.form == asArray {
+		list := make([]map[string]any, p.lines)
+		for line := range list {
+			list[line] = maps.Clone(fields)
+			list[line]["payload"] = string(p.payload(line))
+		}
+		body, err := json.Marshal(list)
+		if err != nil {
+			panic(err)
+		}
+		return "/jobs/create", "application/json", body
 	}
 	switch payload := p.payload(0); p.form {
 	case asText:

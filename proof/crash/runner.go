@@ -23,8 +23,10 @@ type wish struct {
 	max     int   // 0: a single job
 	leaseMs int64 // 0: the jobs' own
 	waitMs  int
-	ends    *grant // ends all of it first
-	with    outcome
+
+	strategy string
+	ends     *grant // ends all of it first
+	with     outcome
 }
 
 const minLeaseMs = 1000
@@ -34,6 +36,9 @@ func (u *user) claim(ctx context.Context, w wish) (*grant, *reply, error) {
 	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue}, "wait_ms": w.waitMs}
 	if w.max > 0 {
 		fields["max"] = w.max
+	}
+	if w.strategy != "" {
+		fields["strategy"] = w.strategy
 	}
 	if w.leaseMs > 0 {
 		fields["lease_ms"] = w.leaseMs

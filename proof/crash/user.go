@@ -55,12 +55,21 @@ var errNotSent = errors.New("not sent")
 
 // send sends a request. The error is errNotSent, or that of ctx; a request that got no answer is a reply without a status.
 func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
+	return u.sendOnce(ctx, method, path, contentType, "", body)
+}
+
+// sendOnce is send with an idempotency key.
+func (u *user) sendOnce(ctx context.Context, method, path, contentType, key string, body []byte) (*reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+		req.GetBody = nil // else the transport would repeat it by itself, and a refused connection would no longer mean that nothing was sent
 	}
 	r := &reply{call: u.h.now()}
 	answer, err := u.http.Do(req)
@@ -100,7 +109,23 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	u.h.posts[p.tag] = p
 	p.call, p.ret = u.h.now(), never
 	u.h.mu.Unlock()
-	r, err := u.send(ctx, http.MethodPost, path, contentType, body)
+	key := ""
+	if p.keyed {
+		key = p.tag
+	}
+	r, err := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
+	// With a key it is asked for again: whatever became of the first one, it must have happened once.
+	for err == nil && r.open() && p.keyed && ctx.Err() == nil {
+		pause(ctx, untilBack)
+		again, sent := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
+		if sent == nil && !again.open() && !again.ok() && (again.status == http.StatusServiceUnavailable || again.status == http.StatusTooManyRequests || again.status == http.StatusInsufficientStorage) {
+			continue // it takes none now; the first one is as unknown as before
+		}
+		if sent == nil {
+			again.call = r.call
+			r = again
+		}
+	}
 	switch {
 	case err != nil || !r.open() && !r.ok():
 		u.h.mu.Lock()
@@ -126,7 +151,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	if err := json.Unmarshal(r.body, &receipt); err != nil || r.status != http.StatusCreated {
 		u.h.problem("post %s: %d, %.200q, %v", p.tag, r.status, r.body, err)
 	}
-	if p.form == asLines && (receipt.Count != p.lines || receipt.FirstID != receipt.BatchID || receipt.LastID != receipt.BatchID.WithLine(p.lines-1)) {
+	if (p.form == asLines || p.form == asArray) && (receipt.Count != p.lines || receipt.FirstID != receipt.BatchID || receipt.LastID != receipt.BatchID.WithLine(p.lines-1)) {
 		u.h.problem("post %s of %d lines was acknowledged as %.200q", p.tag, p.lines, r.body)
 	}
 	u.h.receipt(p, r.call, r.ret, receipt.BatchID)
