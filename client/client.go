@@ -131,9 +131,17 @@ func get(path string) request { return request{method: http.MethodGet, path: pat
 // do makes a request, again and again while that is safe and has a prospect.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	give := time.Now().Add(c.o.RetryFor)
+	lost := false // an answer: something may be stored
 	for attempt := 0; ; attempt++ {
 		a, err := c.once(ctx, r)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			return a, nil
+		}
+		if lost {
+			err = afterLost(err)
+		}
+		lost = errors.Is(err, ErrUnknown)
+		if ctx.Err() != nil {
 			return a, err
 		}
 		if c.lease > 0 && starting(err) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,5 +183,38 @@ func TestCodesHaveSentinels(t *testing.T) {
 	}
 	if codes < 20 {
 		t.Errorf("found %d codes in the document", codes)
+	}
+}
+
+// What a repeat was told speaks of the repeat. The request as a whole may be stored, once the answer of an earlier try was lost.
+func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
+	lost := lostAnswer
+	for name, c := range map[string]struct {
+		last    reply
+		unknown bool
+		is      error
+	}{
+		"nobody listens":                {refusedConnection, true, syscall.ECONNREFUSED},
+		"the server stops":              {problem(503, "shutting_down", "not_stored"), true, client.ErrUnknown},
+		"the server takes no more":      {problem(429, "overloaded", "not_stored"), true, client.ErrOverloaded},
+		"the disk is full":              {problem(507, "disk_full", "not_stored"), true, client.ErrOverloaded},
+		"the key was used for another":  {problem(422, "key_reused", "not_stored"), false, client.ErrKeyReused},
+		"the answer was lost once more": {lost, true, client.ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := client.TextJob("t", "x")
+				j.Key = client.NewKey()
+				f := inTurn(lost, c.last)
+				_, err := f.client(client.Options{RetryFor: 200 * time.Millisecond}).Create(t.Context(), j)
+				if len(f.calls) < 2 || errors.Is(err, client.ErrUnknown) != c.unknown || errors.Is(err, client.ErrUnavailable) || !errors.Is(err, c.is) {
+					t.Errorf("after %d tries: %v", len(f.calls), err)
+				}
+				var refused *client.Error
+				if errors.As(err, &refused) != (c.last.err == nil) {
+					t.Errorf("%v is the server's refusal %v", err, refused)
+				}
+			})
+		})
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"syscall"
@@ -32,6 +33,25 @@ func retryWait(err error, repeatable, stubborn bool, attempt int) (wait time.Dur
 		again = repeatable && !errors.Is(err, ErrUnexpectedAnswer)
 	}
 	return max(backoff(attempt), asked), again
+}
+
+// lostError is the error of a request that was repeated since an answer was lost. The last try met err, which speaks of that try
+// alone: what became of the first is unknown whatever it says.
+type lostError struct{ err error }
+
+func (l *lostError) Error() string      { return fmt.Sprintf("an answer was lost, and then: %v", l.err) }
+func (l *lostError) As(target any) bool { return errors.As(l.err, target) }
+func (l *lostError) Is(target error) bool {
+	return target == ErrUnknown || target != ErrUnavailable && errors.Is(l.err, target)
+}
+
+// afterLost returns what err, of a repeat, says of the request as a whole: that nothing was stored is true of the repeat alone.
+func afterLost(err error) error {
+	var refused *Error
+	if errors.Is(err, ErrUnavailable) || errors.As(err, &refused) && refused.Outcome == "not_stored" && passing(refused.Status, true, true) {
+		return &lostError{err}
+	}
+	return err
 }
 
 // passing reports whether a status tells of something that may be over soon.

@@ -80,6 +80,7 @@ type batch struct {
 	id       job.ID       // when stored
 	journal  uint64       // where the journal has it; 0: not seen there
 	moved    bool         // operators may move it
+	lost     bool         // an answer was lost: this may be stored whatever a repeat of it is told
 	holes    map[int]bool // lines that made no job, since another has their key
 }
 
@@ -123,7 +124,11 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) {
 	if b.fate == stored {
 		return // a repeat, of which another answer came first
 	}
+	if b.lost && f == rejected {
+		f = unknown // that nothing was stored is said of the repeat; what became of the one before is as unknown as it was
+	}
 	if b.fate = f; f == unknown && b.create.Once.Given() {
+		b.lost = true
 		a.repeats = append(a.repeats, b)
 	}
 	if f == stored {
