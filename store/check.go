@@ -202,16 +202,6 @@ func (c *checker) must(key string) {
 }
 
 func (c *checker) batch(b *batch) {
-	for i := range b.groups {
-		if g := &b.groups[i]; g.first > g.last || g.last >= b.lines {
-			c.problem("batch %d: group %d has lines %d-%d of %d", b.seq, i, g.first, g.last, b.lines)
-			return
-		}
-	}
-	if n := len(b.groups); n == 0 || b.groups[n-1].last != b.lines-1 {
-		c.problem("batch %d: %d lines are not those of its %d groups", b.seq, b.lines, n)
-		return
-	}
 	c.details(b)
 	var counts job.Counts
 	next, groupAt := uint32(0), 0
@@ -383,7 +373,7 @@ func decodeDetail(kind byte, value []byte) {
 	case progressDetail:
 		decodeProgress(value)
 	default:
-		fail("decode", fmt.Errorf("detail of unknown kind %d", kind))
+		contradict("decode", "detail of unknown kind %d", kind)
 	}
 }
 

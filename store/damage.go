@@ -44,7 +44,7 @@ func openError(files vfs.FS, dir string, err error) error {
 
 // Is reports an error of reading what is damaged as ErrDamaged.
 func (e *Error) Is(target error) bool {
-	return target == ErrDamaged && (pebble.IsCorruptionError(e.Err) || errors.Is(e.Err, errShortRow))
+	return target == ErrDamaged && (pebble.IsCorruptionError(e.Err) || errors.Is(e.Err, errShortRow) || errors.Is(e.Err, errContradiction))
 }
 
 // Error says what failed; of damage, in which file, and what to do.

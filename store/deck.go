@@ -369,7 +369,7 @@ func (s *Store) eachPending(from, to string, visit func(key string, p pending) b
 			_, _, _, seq, last := splitReadyKey(key)
 			n := lines[lineKey(spanTable, seq, last)]
 			if n == 0 {
-				fail("find span", errShortRow)
+				contradict("find span", "none ends at line %d of batch %d", last, seq)
 			}
 			if !visit(key, pending{place{seq, last}, n}) {
 				return

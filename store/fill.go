@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/daybookq/daybook/job"
@@ -82,7 +81,7 @@ func fillPayloads(v view, b *batch, docs []job.Job, sizes []int64, room int64, l
 			return true
 		})
 		if n < to && !full {
-			fail("read payload", fmt.Errorf("line %d of batch %d is in no page", docs[n].ID.Line(), b.seq))
+			contradict("read payload", "line %d of batch %d is in no page", docs[n].ID.Line(), b.seq)
 		}
 		return !full
 	})

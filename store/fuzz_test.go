@@ -20,6 +20,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeResult(v) },
 	func(v []byte) { decodeProgress(v) },
 	func(v []byte) { decodeQueue(1, v, &windows{bounds: &standardBounds}) },
+	func(v []byte) { decodeDone(v) },
+	func(v []byte) { decodeSweep(1, v) },
 }
 
 // FuzzRows: whatever bytes a row has, reading it ends in a value or in the error of damage, which catch hands to the caller; never in a

@@ -146,11 +146,11 @@ func (p *pageCache) each(open func() view, b *batch, first, last uint32, visit f
 			continue
 		}
 		rest, err := b.frame.Skip(page.framed, int(line-page.first))
-		fail("read payload", err)
+		framed(err)
 		for ; line <= min(page.last, last); line++ {
 			var payload []byte
 			payload, rest, err = b.frame.Next(rest)
-			fail("read payload", err)
+			framed(err)
 			visit(line, payload)
 		}
 	}

@@ -1,16 +1,12 @@
 package store
 
-import (
-	"fmt"
-
-	"github.com/daybookq/daybook/job"
-)
+import "github.com/daybookq/daybook/job"
 
 // claim returns the claim of a seq that a line names. It must exist: a claim's rows live as long as a line names it.
 func (s *Store) claim(seq uint64) *claim {
 	c := s.findClaim(seq)
 	if c == nil {
-		fail("find claim", fmt.Errorf("claim %d is named by a line and has no row", seq))
+		contradict("find claim", "claim %d is named by a line and has no row", seq)
 	}
 	return c
 }

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"fmt"
-
-	"github.com/daybookq/daybook/job"
-)
+import "github.com/daybookq/daybook/job"
 
 // begin finds where the list begins; false when nothing lies there. Ids are in order of time, seq and line, and the times of batches
 // never decrease with their seqs: so the place of an id that names no batch, or none any more, is found by halving.
@@ -160,7 +156,7 @@ func (l *lister) walkLists(cursors []*cursor) (atEnd bool) {
 		from = position{at.seq, at.line + 1}
 		if b == nil || b.seq != at.seq {
 			if b = readBatch(l.v, at.seq); b == nil {
-				fail("list", fmt.Errorf("batch %d is in a list and has no row", at.seq))
+				contradict("list", "batch %d is in a list and has no row", at.seq)
 			}
 			l.rows--
 		}
@@ -169,7 +165,7 @@ func (l *lister) walkLists(cursors []*cursor) (atEnd bool) {
 		}
 		sp, ok := readSpan(l.v, at.seq, at.line)
 		if !ok {
-			fail("list", fmt.Errorf("line %d of batch %d is in a list and in no span", at.line, at.seq))
+			contradict("list", "line %d of batch %d is in a list and in no span", at.line, at.seq)
 		}
 		if !l.group(b.group(at.line)) {
 			l.rows--

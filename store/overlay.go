@@ -1,6 +1,9 @@
 package store
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidwall/btree"
 )
@@ -207,6 +210,14 @@ func fail(op string, err error) {
 	if err != nil {
 		panic(&Error{Op: op, Err: err})
 	}
+}
+
+// errContradiction: what one row says cannot be, by another or by itself.
+var errContradiction = errors.New("rows contradict each other")
+
+// contradict is fail for rows that cannot be so together: damage, as ErrDamaged tells.
+func contradict(op, format string, args ...any) {
+	fail(op, fmt.Errorf("%w: %s", errContradiction, fmt.Sprintf(format, args...)))
 }
 
 // catch turns a fail into the error of the function that deferred it.

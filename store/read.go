@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"fmt"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -193,14 +192,14 @@ func eachPayload(r rows, b *batch, first, last uint32, visit func(line uint32, p
 	r.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, page []byte) bool {
 		pageLast, pageFirst := splitPageKey(key)
 		if pageFirst > line {
-			fail("read payload", fmt.Errorf("line %d of batch %d is in no page", line, b.seq))
+			contradict("read payload", "line %d of batch %d is in no page", line, b.seq)
 		}
 		page, err := b.frame.Skip(page, int(line-pageFirst))
-		fail("read payload", err)
+		framed(err)
 		for ; line <= min(pageLast, last); line++ {
 			var payload []byte
 			payload, page, err = b.frame.Next(page)
-			fail("read payload", err)
+			framed(err)
 			if !visit(line, payload) {
 				line = last
 				return false
@@ -208,4 +207,11 @@ func eachPayload(r rows, b *batch, first, last uint32, visit func(line uint32, p
 		}
 		return line <= last
 	})
+}
+
+// framed fails when a page does not hold the payloads that its key promises.
+func framed(err error) {
+	if err != nil {
+		contradict("read payload", "%v", err)
+	}
 }

@@ -317,6 +317,7 @@ func decodeGroup(d *decoder) group {
 	}
 }
 
+// decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := decoder(value)
 	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool()}
@@ -324,8 +325,15 @@ func decodeBatch(seq uint64, value []byte) *batch {
 	first := uint32(0)
 	for i := range b.groups {
 		b.groups[i] = decodeGroup(&d)
-		b.groups[i].first = first
-		first = b.groups[i].last + 1
+		g := &b.groups[i]
+		g.first = first
+		if g.first > g.last || g.last >= b.lines {
+			contradict("decode", "group %d has lines %d-%d of %d", i, g.first, g.last, b.lines)
+		}
+		first = g.last + 1
+	}
+	if first != b.lines || first == 0 {
+		contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
 	}
 	return b
 }

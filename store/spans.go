@@ -44,7 +44,7 @@ func (s *Store) spanAt(seq uint64, line uint32) span {
 	}
 	sp, ok := readSpan(&s.o, seq, line)
 	if !ok {
-		fail("find span", fmt.Errorf("line %d of batch %d is in none", line, seq))
+		contradict("find span", "line %d of batch %d is in none", line, seq)
 	}
 	s.spans.Set(cachedSpan{seq, sp})
 	return sp
@@ -57,7 +57,7 @@ func (s *Store) spanEnding(seq uint64, last uint32) span {
 	}
 	value := s.o.get(lineKey(spanTable, seq, last))
 	if value == nil {
-		fail("find span", fmt.Errorf("none ends at line %d of batch %d", last, seq))
+		contradict("find span", "none ends at line %d of batch %d", last, seq)
 	}
 	sp := decodeSpan(last, value)
 	s.spans.Set(cachedSpan{seq, sp})
