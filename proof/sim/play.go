@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // play lets a world's server live a few times, looks at everything after each start and before each end that is not a crash, and at
@@ -148,7 +150,28 @@ func (s *server) look(all bool) error {
 	return nil
 }
 
-// reread reads every job that was acknowledged, or some of them.
+// list returns the documents of all jobs.
+func (s *server) list() (map[job.ID]job.Job, error) {
+	docs := map[job.ID]job.Job{}
+	for f := (store.Filter{Limit: 1000, Parts: store.Everything}); ; {
+		page, next, err := s.engine.Store().List(f)
+		if err != nil {
+			return nil, fmt.Errorf("list: %w", err)
+		}
+		for _, doc := range page {
+			if bytes.Compare(doc.ID[:], f.After[:]) <= 0 {
+				return nil, fmt.Errorf("list: job %v comes behind %v", doc.ID, f.After)
+			}
+			docs[doc.ID], f.After = doc, doc.ID
+		}
+		if next.IsZero() {
+			return docs, nil
+		}
+		f.After = next
+	}
+}
+
+// reread reads every job that was acknowledged, from the list of all and some by their ids; or only some by their ids.
 func (s *server) reread(all bool) error {
 	a := s.w.account
 	a.mu.Lock()
@@ -156,6 +179,12 @@ func (s *server) reread(all bool) error {
 	u, err := a.audit()
 	if err != nil {
 		return err
+	}
+	listed := map[job.ID]job.Job{}
+	if all {
+		if listed, err = s.list(); err != nil {
+			return err
+		}
 	}
 	st, now := s.engine.Store(), s.engine.Now()
 	for _, tag := range a.tags() {
@@ -167,10 +196,13 @@ func (s *server) reread(all bool) error {
 			return fmt.Errorf("create %s was acknowledged as batch %v and is not in the journal", tag, b.id)
 		}
 		for line := range b.payloads {
-			if !all && s.w.random.IntN(4) > 0 {
+			doc, err := listed[b.id.WithLine(line)], error(nil)
+			switch some := s.w.random.IntN(4) == 0; {
+			case some, all && doc.ID.IsZero():
+				doc, err = st.Job(b.id.WithLine(line))
+			case !all:
 				continue
 			}
-			doc, err := st.Job(b.id.WithLine(line))
 			if errors.Is(err, job.NotFound) && u.mayBePurged(b, line, now) {
 				continue
 			}
