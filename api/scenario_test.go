@@ -83,7 +83,7 @@ func (s *scenario) up() {
 			Sync:     func(l *wal.Log) error { return cmp.Or(s.broken, l.Sync()) },
 			SyncFile: func(f *os.File) error { return cmp.Or(s.broken, f.Sync()) },
 		}},
-		Statfs:  func(string) (free, total uint64, err error) { return s.free, 1 << 40, nil },
+		Statfs: func(string) (free, total uint64, err error) { return s.free, 1 << 40, nil },
 	})
 	if err != nil {
 		s.t.Fatal(err)
