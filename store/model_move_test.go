@@ -26,11 +26,13 @@ func (m *model) moveOne(cmd job.Move) Result {
 		if !j.status.Terminal() {
 			return &Moved{Refusal: job.HasNotEnded}
 		}
+		if m.doomed(j) {
+			return &Moved{Refusal: job.NotFound}
+		}
 		if m.keyHeld(j) {
 			return &Moved{Refusal: job.KeyHeld}
 		}
 		m.redrive(j)
-		j.asked = m.seq
 	case job.Run:
 		switch {
 		case j.status == job.Active:
@@ -39,7 +41,6 @@ func (m *model) moveOne(cmd job.Move) Result {
 			return &Moved{Refusal: job.HasEnded}
 		case j.status == job.Deferred:
 			m.makePending(j)
-			j.asked = m.seq
 		}
 	case job.Delete:
 		was := j.status
@@ -75,6 +76,7 @@ func (m *model) redrive(j *modelJob) {
 		m.keys[j.queue.name][j.key] = j
 	}
 	j.redrives++
+	j.redriven = m.seq
 	j.attempts, j.claim, j.code, j.exitCode, j.cameBack = 0, nil, job.NoCode, 0, false
 	m.makePending(j)
 }
@@ -82,7 +84,7 @@ func (m *model) redrive(j *modelJob) {
 func (m *model) patch(p job.Patch) Result {
 	j := m.find(p.Job)
 	switch {
-	case j == nil:
+	case j == nil, m.doomed(j):
 		return &Moved{Refusal: job.NotFound}
 	case j.status == job.Active:
 		return &Moved{Refusal: job.IsActive}
@@ -102,7 +104,6 @@ func (m *model) patch(p job.Patch) Result {
 	if p.RunAt != nil {
 		runAt = *p.RunAt
 	}
-	j.asked = m.seq
 	switch order := j.order; {
 	case runAt > m.at:
 		j.status, j.runAt, j.movedAt = job.Deferred, runAt, m.at
@@ -113,18 +114,41 @@ func (m *model) patch(p job.Patch) Result {
 	default:
 		m.makePending(j)
 	}
+	if m.overtake([]*modelJob{j}); !j.status.Waits() {
+		return &Moved{Status: job.Cancelled} // and gone, maybe
+	}
 	return &Moved{Status: j.status}
+}
+
+// covers reports whether a job was there when the sweep was asked for.
+func (w *modelSweep) covers(j *modelJob) bool {
+	if w.move.Batch.IsZero() {
+		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.id.Seq() < w.id.Seq()
+	}
+	return j.batch.id == w.move.Batch
+}
+
+// doomed reports whether a delete of everything is still to take a job.
+func (m *model) doomed(j *modelJob) bool {
+	return slices.ContainsFunc(m.sweeps, func(w *modelSweep) bool {
+		return !w.ended && w.move.Op == job.Delete && w.thorough() && w.covers(j)
+	})
+}
+
+// outdoes reports whether a redrive is to leave a job to the other sweep.
+func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
+	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.id.Seq() > redrive.id.Seq())
 }
 
 // takes reports whether a sweep is to take a job, as it is.
 func (m *model) takes(w *modelSweep, j *modelJob) bool {
-	seq := w.id.Seq()
-	if w.move.Batch.IsZero() {
-		if (j.queue.name != queueName{w.move.Client, w.move.Type}) || j.id.Seq() >= seq {
+	if !w.covers(j) {
+		return false
+	}
+	for _, other := range m.sweeps { // one that has nothing more to take may have ended, or be about to
+		if !other.ended && other.outdoes(w, j) && len(m.targets(other)) > 0 {
 			return false
 		}
-	} else if j.batch.id != w.move.Batch {
-		return false
 	}
 	if w.move.Status == 0 {
 		if !slices.Contains(w.move.Op.Takes(), j.status) {
@@ -139,16 +163,28 @@ func (m *model) takes(w *modelSweep, j *modelJob) bool {
 func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
 
 // targets returns what a sweep must still take: not what has a unique key, which another job may have held when it was to be redriven,
-// nor what somebody has asked for since, nor what moved in the millisecond of its beginning, before or after.
+// nor what it may have passed before it was redriven, nor what moved in the millisecond of its beginning, before or after.
 func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
-			if m.takes(w, j) && j.asked <= w.id.Seq() && (w.thorough() || j.movedAt < w.id.At()) && !(w.move.Op == job.Redrive && j.key != "") {
+			if m.mustTake(w, j) {
 				jobs = append(jobs, j)
 			}
 		}
 	}
 	return jobs
+}
+
+func (m *model) mustTake(w *modelSweep, j *modelJob) bool {
+	switch {
+	case !m.takes(w, j):
+		return false
+	case w.thorough():
+		return w.move.Op == job.Delete || j.redriven <= w.id.Seq()
+	case w.move.Op == job.Redrive && j.key != "":
+		return false
+	}
+	return j.movedAt < w.id.At() && !slices.ContainsFunc(m.sweeps, func(other *modelSweep) bool { return other.outdoes(w, j) })
 }
 
 func (m *model) sweepOne(w *modelSweep, j *modelJob) {
@@ -157,7 +193,6 @@ func (m *model) sweepOne(w *modelSweep, j *modelJob) {
 		m.cancel(j)
 	case job.Redrive:
 		m.redrive(j)
-		j.asked = m.seq
 	case job.Delete:
 		j.code = job.NoCode
 		m.purge(j)

@@ -87,7 +87,7 @@ type modelJob struct {
 	redrives int
 	why      job.Why
 	timeout  int64  // of an active job; 0: none
-	asked    uint64 // the seq of the last redrive, run or patch of this very job
+	redriven uint64 // the seq of the last redrive
 
 	result        job.Result
 	resultClaim   *modelClaim

@@ -20,8 +20,11 @@ func (s *Store) moveOne(m job.Move) *Moved {
 		s.cancel(b, sp, line, line)
 		return &Moved{Status: job.Cancelled}
 	case job.Redrive:
-		if !sp.status.Terminal() {
+		switch {
+		case !sp.status.Terminal():
 			return &Moved{Refusal: job.HasNotEnded}
+		case s.doomed(b, line):
+			return &Moved{Refusal: job.NotFound}
 		}
 		if s.redrive(b, line, line) > 0 {
 			return &Moved{Refusal: job.KeyHeld}
@@ -105,8 +108,9 @@ func (s *Store) wait(b *batch, sp span, line uint32, next state, runAt int64, wh
 // patch changes attributes of a waiting job.
 func (s *Store) patch(p job.Patch) *Moved {
 	b, sp := s.find(p.Job)
+	line := uint32(p.Job.Line())
 	switch {
-	case b == nil:
+	case b == nil, s.doomed(b, line):
 		return &Moved{Refusal: job.NotFound}
 	case sp.status == job.Active:
 		return &Moved{Refusal: job.IsActive}
@@ -115,7 +119,6 @@ func (s *Store) patch(p job.Patch) *Moved {
 	case p.MaxAttempts != nil && *p.MaxAttempts <= int(sp.attempts):
 		return &Moved{Refusal: job.AttemptsUsed}
 	}
-	line := uint32(p.Job.Line())
 	g := b.group(line)
 	next, runAt := sp.state, sp.at
 	if p.Priority != nil {
@@ -132,5 +135,5 @@ func (s *Store) patch(p job.Patch) *Moved {
 		runAt = *p.RunAt
 	}
 	s.wait(b, sp, line, next, runAt, patched)
-	return &Moved{Status: s.spanAt(b.seq, line).status}
+	return &Moved{Status: s.overtaken(b, line, line, s.spanAt(b.seq, line).status)}
 }

@@ -202,9 +202,30 @@ func (s *Store) prefetch(places []place) {
 // that is not leaves alone what has moved since.
 func (w *sweep) thorough() bool { return w.status == 0 && w.op != job.Redrive }
 
+// covers reports whether a line was there when the sweep was asked for.
+func (w *sweep) covers(b *batch, line uint32) bool {
+	if w.batch.IsZero() {
+		return b.group(line).queue == w.queue && b.seq < w.seq
+	}
+	return b.seq == w.batch.Seq()
+}
+
+// doomed reports whether a delete of everything is still to take a line.
+func (s *Store) doomed(b *batch, line uint32) bool {
+	return slices.ContainsFunc(s.running, func(w *sweep) bool { return w.op == job.Delete && w.thorough() && w.covers(b, line) })
+}
+
+// outdone reports whether a redrive is to leave a line alone because everything is to be deleted, or because cancelling everything was
+// asked for later. Else the line would come to wait behind the back of the other sweep, and stay.
+func (s *Store) outdone(w *sweep, b *batch, line uint32) bool {
+	return slices.ContainsFunc(s.running, func(other *sweep) bool {
+		return other.thorough() && other.covers(b, line) && (other.op == job.Delete || other.seq > w.seq)
+	})
+}
+
 // sweepLines applies the operation to lines of sp, which are in a status that the sweep takes.
 func (s *Store) sweepLines(w *sweep, b *batch, sp span, first, last uint32) {
-	if !w.thorough() && sp.updatedAt > w.at {
+	if !w.thorough() && sp.updatedAt > w.at || w.op == job.Redrive && s.outdone(w, b, first) {
 		return
 	}
 	n := int64(last-first) + 1
@@ -221,15 +242,15 @@ func (s *Store) sweepLines(w *sweep, b *batch, sp span, first, last uint32) {
 	w.moved += n
 }
 
-// overtaken sweeps lines that came back from a run while a thorough sweep of their queue is under way: it may have passed them. It
+// overtaken sweeps lines that came back, from a run or by a patch, while a thorough sweep of their queue is under way: it may have passed
+// them. It
 // reports the status that they have now.
 func (s *Store) overtaken(b *batch, first, last uint32, status job.Status) job.Status {
 	if len(s.running) == 0 || !status.Waits() {
 		return status
 	}
-	queue := b.group(first).queue
 	for _, w := range s.running {
-		if w.queue == queue && w.thorough() && b.seq < w.seq {
+		if w.batch.IsZero() && w.thorough() && w.covers(b, first) {
 			s.each(b.seq, first, last, func(sp span, first, last uint32) {
 				s.sweepLines(w, b, sp, first, last)
 			})
