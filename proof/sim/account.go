@@ -249,8 +249,9 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 			if whole && u.done[[2]job.ID{t.Claim, id}] {
 				continue // it is not lost, and not held either
 			}
-			// Of what a claim holds no more the answer lists what still has a document; after its lease a job may have failed and be purged.
-			if l := u.of(id); whole && (u.maybeEnded(id, t.Claim) || r.At >= l.deadline && l.attempts >= l.max) {
+			// Of what a claim holds no more the answer lists what still has a document: a job may have failed at the end of its last lease,
+			// or ended under another claim, and be purged since.
+			if l := u.of(id); whole && (u.anyMaybe(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
 				unsure++
 				continue
 			}
