@@ -48,10 +48,11 @@ func (e *Engine) keepTime(ctx context.Context) {
 // timekeeper is the state of keepTime.
 type timekeeper struct {
 	e      *Engine
-	ticked time.Time // when the last tick was done, or could not be
-	more   bool      // it left something due
-	down   time.Time // since when the journal does not take what it is given; zero when it does
-	owed   bool      // a grace
+	ticked time.Time     // when the last tick was done, or could not be
+	rest   time.Duration // from then to the next
+	seq    uint64        // of the last tick
+	down   time.Time     // since when the journal does not take what it is given; zero when it does
+	owed   bool          // a grace
 
 	// Of watch, which runs beside: when it last ran, and how often it found that the process had stood still.
 	began time.Time
@@ -76,11 +77,7 @@ func (k *timekeeper) stoodSince(n int64) bool {
 
 // sleep returns for how long there is nothing to do.
 func (k *timekeeper) sleep() time.Duration {
-	d := k.e.untilDue()
-	if !k.more {
-		d = max(d, tickEvery-time.Since(k.ticked))
-	}
-	return min(d, maxSleep)
+	return min(max(k.e.untilDue(), k.rest-time.Since(k.ticked)), maxSleep)
 }
 
 // turn does what there is to do, after a sleep that should have ended at awake or before.
@@ -112,23 +109,32 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 		k.skip(now)
 		return
 	}
-	if e.untilDue() == 0 && (k.more || time.Since(k.ticked) >= tickEvery) {
+	if e.untilDue() == 0 && time.Since(k.ticked) >= k.rest {
 		k.tick(ctx, asOf)
 	}
 }
 
 // skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.
-func (k *timekeeper) skip(now time.Time) { k.ticked, k.more = now, false }
+func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
-// tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood.
+// tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood. One
+// that leaves something due is followed by the next at once; or, where others want something of the server meanwhile, after as long as it
+// took itself: half the time is theirs, however much there is to sweep or to purge.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	began, stood := time.Now(), k.stood.Load()
 	k.e.ticks.Add(1)
-	_, _, err := k.e.decide(ctx, job.Tick{AsOf: asOf})
+	_, receipt, err := k.e.decide(ctx, job.Tick{AsOf: asOf})
 	k.ticked = time.Now()
 	took := k.ticked.Sub(began)
-	// What runners told while the disk stalled stands in the journal before the next tick, if that leaves them the time to.
-	k.more = err == nil && k.e.untilDue() == 0 && took < tickEvery
+	switch {
+	case err != nil || k.e.untilDue() > 0 || took >= tickEvery:
+		k.rest = tickEvery // what runners told while the disk stalled stands in the journal before the next tick
+	case receipt.Seq > k.seq+1:
+		k.rest = took
+	default:
+		k.rest = 0
+	}
+	k.seq = max(k.seq, receipt.Seq)
 	if took > late && k.stoodSince(stood) {
 		k.owed = true
 	}

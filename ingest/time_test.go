@@ -236,6 +236,63 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
+// TestSweepRests: a sweep goes on without a pause while nobody else wants anything, and leaves others half the time when they do.
+func TestSweepRests(t *testing.T) {
+	const sync = time.Millisecond
+	step := map[bool]time.Duration{} // how long a tick takes, with the rest after it, while others are there or not
+	for _, busy := range []bool{false, true} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			o := Options{Dir: dir}
+			o.Journal.Hooks.Sync = func(l *wal.Log) error {
+				time.Sleep(sync)
+				return l.Sync()
+			}
+			e, stop := startWith(t, o)
+			defer stop()
+			c := lines(1000)
+			group := c.Groups[0]
+			c.Groups = nil
+			for i := range 1000 { // each job is a state by itself
+				group.Lines, group.Priority = 1, i%2
+				c.Groups = append(c.Groups, group)
+			}
+			for range 6 {
+				again := *c
+				if _, _, err := e.Create(t.Context(), &again); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if busy {
+				for range 2 {
+					go func() {
+						for ctx.Err() == nil {
+							e.Tickle(ctx, job.Tickle{Runner: "r1", Progress: -1})
+						}
+					}()
+				}
+			}
+			began, ticks := time.Now(), e.ticks.Load()
+			if _, _, err := e.MoveAll(t.Context(), job.Move{Op: job.Cancel, Client: group.Client, Type: group.Type}); err != nil {
+				t.Fatal(err)
+			}
+			for e.store.Totals().Sweeps > 0 {
+				time.Sleep(sync)
+			}
+			n := e.ticks.Load() - ticks
+			if n < 100 {
+				t.Fatalf("only %d ticks", n)
+			}
+			step[busy] = time.Since(began) / time.Duration(n)
+		})
+	}
+	if step[false] > 3*sync/2 || step[true] < 3*step[false]/2 {
+		t.Errorf("a step takes %v, and beside others %v", step[false], step[true])
+	}
+}
+
 func TestReadiness(t *testing.T) {
 	e, err := Open(Options{Dir: t.TempDir()})
 	if err != nil {
