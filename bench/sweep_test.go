@@ -20,6 +20,8 @@ const (
 	maxSweepP99Ratio = 2
 	sweepRunners     = 4
 	quietClaims      = 20_000
+	sweepClaims      = 5000
+	maxSweepRounds   = 8
 )
 
 // TestSweeps cancels, redrives and deletes ten million jobs, in batches that are one state each and then in ones of which every job is a
@@ -49,46 +51,66 @@ func TestSweeps(t *testing.T) {
 			if kind.kind == "text/plain" {
 				path = "/swept/job/default/add"
 			}
-			start := time.Now()
 			post(t, l, path, kind.kind, kind.body, jobs/1000)
-			t.Logf("posted %d jobs in %v", jobs, time.Since(start).Round(time.Second))
-
 			quiet := &Latencies{}
 			work(t, l, quiet, func() bool { return quiet.Len() >= quietClaims })
 			logTimes(t, "nothing else to do", quiet)
-			for _, op := range []struct{ name, method, path string }{
-				{"cancel", http.MethodPost, "/queues/swept/default/cancel"},
-				{"redrive", http.MethodPost, "/queues/swept/default/redrive?status=cancelled"},
-				{"delete", http.MethodDelete, "/queues/swept/default/jobs?status=all"},
-			} {
-				times, start := &Latencies{}, time.Now()
-				place := l.sweep(t, op.method, op.path)
-				var doc struct {
-					Moved int64 `json:"moved"`
-					Done  bool  `json:"done"`
+
+			ops := []*sweepOp{
+				{name: "cancel", method: http.MethodPost, path: "/queues/swept/default/cancel"},
+				{name: "redrive", method: http.MethodPost, path: "/queues/swept/default/redrive?status=cancelled"},
+				{name: "delete", method: http.MethodDelete, path: "/queues/swept/default/jobs?status=all"},
+			}
+			for round := 1; ; round++ { // until there are claims enough beside each to speak of a 99th percentile
+				enough := true
+				for _, op := range ops {
+					op.run(t, l, jobs)
+					enough = enough && op.times.Len() >= sweepClaims
 				}
-				next := time.Now()
-				work(t, l, times, func() bool {
-					if place == "" || doc.Done {
-						return true
-					}
-					if time.Now().After(next) {
-						next = time.Now().Add(100 * time.Millisecond)
-						l.get(t, place, &doc)
-					}
-					return doc.Done
-				})
-				t.Logf("%s of %d jobs took %v", op.name, doc.Moved, time.Since(start).Round(10*time.Millisecond))
-				logTimes(t, fmt.Sprintf("a %s under way (%d claims)", op.name, times.Len()), times)
-				if place != "" && doc.Moved != int64(jobs) {
-					t.Errorf("%s moved %d jobs, not %d", op.name, doc.Moved, jobs)
+				if enough || round == maxSweepRounds {
+					break
 				}
-				// Fewer claims than these have no 99th percentile to speak of.
-				if ratio := float64(times.Quantile(0.99)) / float64(quiet.Quantile(0.99)); times.Len() >= 1000 && ratio > maxSweepP99Ratio {
+				post(t, l, path, kind.kind, kind.body, jobs/1000)
+			}
+			for _, op := range ops {
+				logTimes(t, fmt.Sprintf("a %s under way (%d claims)", op.name, op.times.Len()), &op.times)
+				if ratio := float64(op.times.Quantile(0.99)) / float64(quiet.Quantile(0.99)); op.times.Len() >= 1000 && ratio > maxSweepP99Ratio {
 					t.Errorf("claim p99 grew by a factor of %.2f during a %s, more than %d", ratio, op.name, maxSweepP99Ratio)
 				}
 			}
 		})
+	}
+}
+
+// sweepOp is something that is done to all jobs of a queue, and the times that claims of another took meanwhile.
+type sweepOp struct {
+	name, method, path string
+	times              Latencies
+}
+
+// run has it done to jobs jobs, and runners work until it is.
+func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
+	t.Helper()
+	start := time.Now()
+	place := l.sweep(t, op.method, op.path)
+	var doc struct {
+		Moved int64 `json:"moved"`
+		Done  bool  `json:"done"`
+	}
+	next := time.Now()
+	work(t, l, &op.times, func() bool {
+		if place == "" || doc.Done {
+			return true
+		}
+		if time.Now().After(next) {
+			next = time.Now().Add(100 * time.Millisecond)
+			l.get(t, place, &doc)
+		}
+		return doc.Done
+	})
+	t.Logf("%s of %d jobs took %v", op.name, doc.Moved, time.Since(start).Round(10*time.Millisecond))
+	if place != "" && doc.Moved != int64(jobs) {
+		t.Errorf("%s moved %d jobs, not %d", op.name, doc.Moved, jobs)
 	}
 }
 

@@ -700,7 +700,7 @@ func newGenerator(seed uint64) *generator {
 	g.options.bounds = &bounds{
 		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
-		pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 4000), claimRows: 1 << 30,
+		pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
 		shelfBlock: oneOf(g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000),
 	}
 	g.length = 20 + g.IntN(100)

@@ -155,7 +155,7 @@ var standardBounds = bounds{
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 	pageBytes:   64 << 10,
 	shelfBlock:  512,
-	commandRows: 4000, claimRows: 4000,
+	commandRows: 1000, claimRows: 4000,
 	sweepRows: 200,
 }
 
