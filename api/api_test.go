@@ -262,7 +262,10 @@ func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 // waiting is an engine whose claims wait in vain.
 type waiting struct{ Engine }
 
-func (waiting) Claim(ctx context.Context, _ job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (waiting) ClaimAfter(ctx context.Context, _ job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	if err := first(); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -22,7 +22,8 @@ type eachItem func(body []byte, take func(place string, text []byte) error) erro
 
 // itemArray takes the elements of a JSON array.
 func itemArray(body []byte, take func(place string, text []byte) error) error {
-	d := jsontext.NewDecoder(bytes.NewBuffer(body))
+	// What is within an element is for the element to be refused for.
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	unreadable := func(err error) error {
 		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 			return badRequest("", fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
@@ -82,6 +83,11 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	var b bulk
 	err := items(body, func(place string, text []byte) error {
 		err := b.add(c, s, text, now)
+		if each || len(b.cmd.Unique) > 0 { // each position has a result
+			if len(b.positions) >= job.MaxResults {
+				err = tooMany("", fmt.Sprintf("a body of which each position has a result has at most %d", job.MaxResults))
+			}
+		}
 		p, ok := errors.AsType[*problem](err)
 		switch {
 		case err == nil:
@@ -139,7 +145,7 @@ func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	if n := len(b.cmd.Groups); n > 0 && b.cmd.Groups[n-1] == withLines(g, b.cmd.Groups[n-1].Lines) {
 		b.cmd.Groups[n-1].Lines++
 	} else if n == job.MaxGroups {
-		return tooMany("", fmt.Sprintf("attributes change more than %d times from job to job: sort the jobs by them, or post fewer at once", job.MaxGroups))
+		return tooMany("", fmt.Sprintf("attributes, or kinds of payload, make more than %d groups of neighbours with the same: sort the jobs by them, or post fewer at once", job.MaxGroups))
 	} else {
 		b.cmd.Groups = append(b.cmd.Groups, withLines(g, 1))
 	}

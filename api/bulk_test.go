@@ -176,3 +176,30 @@ func metaPairs(n int) string {
 	}
 	return strings.Join(pairs, ",")
 }
+
+// TestResultsAreBounded: what is answered one by one has a limit of its own, since a few bytes of a body make some hundred of an answer.
+func TestResultsAreBounded(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct{ name, first, rest, prefer string }{
+		{"each", "{}\n", "{}\n", "results=each"},
+		{"each of what is refused", "1\n", "1\n", "results=each"},
+		{"a unique key", `{"unique_key":"k"}` + "\n", "{}\n", ""},
+		{"a unique key at the end", "{}\n", "{}\n", "last"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			post := func(n int) reply {
+				body := c.first + strings.Repeat(c.rest, n-1)
+				prefer := c.prefer
+				if prefer == "last" {
+					body, prefer = strings.Repeat(c.rest, n-1)+`{"unique_key":"l"}`+"\n", ""
+				}
+				return r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), "Content-Type", "application/x-ndjson", "Prefer", prefer)
+			}
+			o := post(job.MaxResults).object(http.StatusCreated)
+			if n := len(o["results"].([]any)); n != job.MaxResults {
+				t.Errorf("%d results", n)
+			}
+			post(job.MaxResults+1).refused(http.StatusBadRequest, "bad_request")
+		})
+	}
+}

@@ -163,13 +163,16 @@ func (s *Server) claim(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	ended, seq, err := s.end(ctx, &done)
-	if err != nil {
+	var ended store.Ended
+	var seq uint64
+	reported := false
+	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, func() (err error) {
+		ended, seq, err = s.end(ctx, &done)
+		reported = err == nil
 		return err
-	}
-	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait)
-	if claimErr != nil && ctx.Err() != nil {
-		return claimErr // nobody is there to read the results
+	})
+	if claimErr != nil && (!reported || ctx.Err() != nil) {
+		return claimErr // there are no results, or nobody is there to read them
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
 		setSeq(c, seq)
@@ -179,7 +182,7 @@ func (s *Server) claim(c echo.Context) error {
 	at := buffer()
 	b := append(*at, `{"results":`...)
 	b = appendJobResults(b, ended.Results)
-	if done.all {
+	if done.all && reported {
 		b = append(b, `,"ended":`...)
 		b = strconv.AppendInt(b, int64(ended.All), 10)
 		if ended.Refusal != job.Granted {
@@ -201,7 +204,7 @@ func (s *Server) claim(c echo.Context) error {
 
 // claimOnly answers a claim that reports nothing.
 func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
-	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait)
+	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, func() error { return nil })
 	if err != nil {
 		return err
 	}
@@ -219,8 +222,8 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 	return s.answerClaim(c, at, append(*at, '{'), &claimed, jobs)
 }
 
-// hand makes the claim. A server that drains ends its wait.
-func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration) (store.Claimed, []job.Job, uint64, error) {
+// hand makes the claim, after what it reports first. A server that drains ends its wait.
+func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -228,7 +231,7 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration) (s
 		defer stop()
 		ctx = waiting
 	}
-	claimed, jobs, receipt, err := s.engine.Claim(ctx, cmd, wait)
+	claimed, jobs, receipt, err := s.engine.ClaimAfter(ctx, cmd, wait, first)
 	if err != nil && context.Cause(ctx) == errShuttingDown {
 		err = errShuttingDown
 	}

@@ -183,8 +183,8 @@ type late struct {
 	gone func()
 }
 
-func (l *late) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	claimed, jobs, receipt, err := l.Engine.Claim(context.WithoutCancel(ctx), c, wait)
+func (l *late) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	claimed, jobs, receipt, err := l.Engine.ClaimAfter(context.WithoutCancel(ctx), c, wait, first)
 	l.gone()
 	<-ctx.Done()
 	return claimed, jobs, receipt, err

@@ -13,7 +13,7 @@ import (
 // when they were called, and at least minSeq.
 type Engine interface {
 	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
-	Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error)
+	ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error)
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
 	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)

@@ -76,7 +76,10 @@ func (s *picky) Sweeps(context.Context, uint64) ([]store.Sweep, error) {
 	return make([]store.Sweep, 2), nil
 }
 
-func (s *picky) Claim(_ context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (s *picky) ClaimAfter(_ context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	if err := first(); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
 	s.take(c)
 	if wait < 0 || wait > job.MaxWaitMs*time.Millisecond {
 		s.t.Errorf("a claim waits %v", wait)

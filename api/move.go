@@ -134,6 +134,9 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	named := ""
 	err := readQuery(c.Request().URL.RawQuery, func(key, value string) (bool, error) {
 		named = value
+		if key == parameter && value == "" { // a script's variable without a value, maybe: it must not mean all
+			return true, badRequest(parameter, "status is there without a value")
+		}
 		return key == parameter, nil
 	})
 	if err != nil {

@@ -16,10 +16,16 @@ import (
 // of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key: repeated,
 // it returns what is still held under it. The refusal of a key is an error (job.KeyReused).
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
+	return e.ClaimAfter(ctx, c, wait, func() error { return nil })
+}
+
+// ClaimAfter is Claim for a request that does something else first, unless it is the repetition of one that did.
+func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
 	}
 	if c.Once.Given() {
+		began := time.Now()
 		land, err := e.flights.board(ctx, &c.Once)
 		if err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
@@ -34,6 +40,10 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 		if err := e.mayRemember(); err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
+		wait -= time.Since(began) // for another request with the key
+	}
+	if err := first(); err != nil {
+		return store.Claimed{}, nil, Receipt{}, err
 	}
 	var over <-chan time.Time
 	var wake wakeup

@@ -36,6 +36,8 @@ const (
 	MaxClaimNames = 100
 	// MaxOutcomes bounds the outcomes in one complete command; longer requests become several commands.
 	MaxOutcomes = 1000
+	// MaxResults bounds the positions of a create that is answered with a result for each.
+	MaxResults = 10_000
 	// MaxTickleIDs bounds the jobs of one tickle command.
 	MaxTickleIDs = 1000
 	// MaxGroups bounds the groups of one batch: a create of ever-changing attributes is a list of single jobs.

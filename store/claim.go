@@ -120,7 +120,6 @@ func (t *claiming) serveInTurn() {
 		clients := s.queues.inTurn(t.choice, priority, s.meta.served, t.left)
 		turns := t.left / len(clients)
 		for _, client := range clients {
-			s.meta.served = client
 			own := s.queues.choice([]string{client}, t.choice.types)
 			for want := turns; want > 0; {
 				q := s.queues.best(s.queues.heads, own)
@@ -128,7 +127,11 @@ func (t *claiming) serveInTurn() {
 					break
 				}
 				had := t.left
-				if !t.takeHead(q, want) {
+				more := t.takeHead(q, want)
+				if t.left < had { // who gets nothing, since the claim ends there, is the first next time
+					s.meta.served = client
+				}
+				if !more {
 					return
 				}
 				want -= had - t.left

@@ -255,13 +255,17 @@ func (t *modelTaking) serve() {
 		turns := left / len(names)
 		priority := line[0].attr.Priority
 		for _, name := range names {
-			m.served = name
 			for had := len(t.c.handed); len(t.c.handed)-had < turns; {
 				own := highest(m.line([]string{name}, t.cmd.Types, false))
 				if len(own) == 0 || own[0].attr.Priority != priority {
 					break
 				}
-				if !t.take(own[0]) {
+				before := len(t.c.handed)
+				more := t.take(own[0])
+				if len(t.c.handed) > before {
+					m.served = name
+				}
+				if !more {
 					return
 				}
 			}
