@@ -47,7 +47,7 @@ bench-parts: ## benchmarks of the journal, the store and the engine alone
 scale: build ## ten million pending jobs: memory, claim latency, restart; about five minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=1 $(GO) test -count=1 -v -run TestScale -timeout 30m ./bench
 
-sweeps: build ## cancel, redrive and delete ten million jobs beside claims of another queue; SWEEPS=n for fewer; about ten minutes
+sweeps: build ## cancel, redrive and delete ten million jobs beside claims of another queue; SWEEPS=n for fewer; about an hour, a million six minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench
 
 PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 90m
