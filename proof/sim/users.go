@@ -248,7 +248,8 @@ func (u *user) claim(r *runner) {
 		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
 		return err
 	})
-	if err != nil && !notStored(err) && c.Once.Given() { // it asks again, under the same key
+	lost := err != nil && !notStored(err)
+	if lost && c.Once.Given() { // it asks again, under the same key; when that is refused, the first may have been carried out all the same
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.ask(func(ctx context.Context) (err error) {
 			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
@@ -258,7 +259,7 @@ func (u *user) claim(r *runner) {
 	u.unexpected("claim", err)
 	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
-		if !notStored(err) {
+		if lost || !notStored(err) {
 			u.w.account.mu.Lock()
 			u.w.account.lostClaims++
 			u.w.account.mu.Unlock()
