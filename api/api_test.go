@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,6 +105,25 @@ type reply struct {
 	body   string
 }
 
+// sentBody keeps what a request has sent of its body. The transport may still be sending when the answer is there.
+type sentBody struct {
+	mu   sync.Mutex
+	sent []byte
+}
+
+func (s *sentBody) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, p...)
+	return len(p), nil
+}
+
+func (s *sentBody) bytes() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.sent)
+}
+
 // do sends a request; headers are pairs of name and value.
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
@@ -118,7 +138,7 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 			req.Header.Add(headers[i], headers[i+1])
 		}
 	}
-	var sent bytes.Buffer
+	var sent sentBody
 	if req.Body != nil {
 		req.Body = struct {
 			io.Reader
@@ -135,7 +155,7 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 		r.Fatalf("%s %s: %v", method, path, err)
 	}
 	a := reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
-	if err := describedOf(r.T).holds(req, sent.Bytes(), a); err != nil {
+	if err := describedOf(r.T).holds(req, sent.bytes(), a); err != nil {
 		r.Errorf("%s %s is not as openapi.yaml has it: %.1500v", method, path, err)
 	}
 	return a

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -70,8 +71,15 @@ type scenario struct {
 	ended  chan error
 	quit   bool
 
+	disk   sync.Mutex
 	free   uint64 // of the disk, bytes
 	broken error  // of every write of the journal
+}
+
+func (s *scenario) failure() error {
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	return s.broken
 }
 
 // up starts the server on the data that is there.
@@ -80,10 +88,14 @@ func (s *scenario) up() {
 		Dir: s.dir,
 		// Time is the bubble's; the journal stamps by it.
 		Journal: journal.Options{Wall: time.Now, Hooks: journal.Hooks{
-			Sync:     func(l *wal.Log) error { return cmp.Or(s.broken, l.Sync()) },
-			SyncFile: func(f *os.File) error { return cmp.Or(s.broken, f.Sync()) },
+			Sync:     func(l *wal.Log) error { return cmp.Or(s.failure(), l.Sync()) },
+			SyncFile: func(f *os.File) error { return cmp.Or(s.failure(), f.Sync()) },
 		}},
-		Statfs: func(string) (free, total uint64, err error) { return s.free, 1 << 40, nil },
+		Statfs: func(string) (free, total uint64, err error) {
+			s.disk.Lock()
+			defer s.disk.Unlock()
+			return s.free, 1 << 40, nil
+		},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -149,6 +161,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		s.up()
 		return ""
 	case "disk":
+		s.disk.Lock()
 		switch d.CmdArgs[0].Key {
 		case "full":
 			s.free = 0
@@ -157,6 +170,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		case "ok":
 			s.free, s.broken = 1<<40, nil
 		}
+		s.disk.Unlock()
 		time.Sleep(10 * time.Second) // it is looked at now and then
 		synctest.Wait()
 		return ""
@@ -194,10 +208,11 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 		req.Body, req.ContentLength = http.NoBody, 0
 	}
 	answer := make(chan string, 1)
+	step := *d // which the reader goes on to use while a request waits
 	go func() {
 		w := httptest.NewRecorder()
 		s.server.Handler().ServeHTTP(patient{w}, req)
-		answer <- s.shown(d, req, []byte(body), w)
+		answer <- s.shown(&step, req, []byte(body), w)
 	}()
 	return answer
 }
