@@ -119,7 +119,7 @@ func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
 // tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood. One
 // that leaves something due is followed by the next at once. But where others want something of the server meanwhile, half the time is
-// theirs, however much is due; and while a sweep is under way, for which nobody waits, two thirds.
+// theirs, however much is due; and while a sweep is under way, for which nobody waits, three quarters.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	began, stood := time.Now(), k.stood.Load()
 	k.e.ticks.Add(1)
@@ -130,7 +130,7 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	case err != nil || k.e.untilDue() > 0 || took >= tickEvery:
 		k.rest = tickEvery // what runners told while the disk stalled stands in the journal before the next tick
 	case receipt.Seq > k.seq+1 && k.e.store.Totals().Sweeps > 0:
-		k.rest = 2 * took
+		k.rest = 3 * took
 	case receipt.Seq > k.seq+1:
 		k.rest = took
 	default:
