@@ -188,19 +188,6 @@ func sweepOf(m job.Move, swept store.Swept, r ingest.Receipt) *store.Sweep {
 	return doc
 }
 
-// noBody reads a body that has nothing to say: none, or {}.
-func (s *Server) noBody(c echo.Context) error {
-	body, err := s.readJSON(c, s.control, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
-	if len(body.bytes) > 0 {
-		return decodeObject(body.bytes, &struct{}{})
-	}
-	return nil
-}
-
 // sweep answers GET /sweeps/{id}.
 func (s *Server) sweep(c echo.Context) error {
 	id, err := pathID(c)

@@ -164,15 +164,8 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readJSON(c, s.control, false)
-	if err != nil {
+	if err := s.noBody(c); err != nil {
 		return err
-	}
-	defer body.release()
-	if len(body.bytes) > 0 {
-		if err := decodeObject(body.bytes, &struct{}{}); err != nil {
-			return err
-		}
 	}
 	result, receipt, err := s.engine.Pause(c.Request().Context(), job.Pause{Client: client, Type: typ, Paused: paused})
 	if err != nil {

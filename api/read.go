@@ -77,6 +77,19 @@ func (s *Server) readJSON(c echo.Context, lane *budget, ndjson bool) (body, erro
 	return s.read(c, lane, true)
 }
 
+// noBody reads a body that has nothing to say: none, or {}.
+func (s *Server) noBody(c echo.Context) error {
+	body, err := s.readJSON(c, s.control, false)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	if len(body.bytes) > 0 {
+		return decodeObject(body.bytes, &struct{}{})
+	}
+	return nil
+}
+
 func (s *Server) read(c echo.Context, lane *budget, pool bool) (b body, err error) {
 	b.budget = lane
 	r := c.Request()

@@ -123,6 +123,18 @@ func (s *scenario) down(clean bool) {
 	}
 }
 
+// pass lets the time of the bubble pass that a step names.
+func pass(t *testing.T, d *datadriven.TestData) {
+	for _, arg := range d.CmdArgs {
+		length, err := time.ParseDuration(arg.Key)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		time.Sleep(length)
+		synctest.Wait()
+	}
+}
+
 // step carries out one step of a script and returns what it has to show.
 func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
@@ -140,24 +152,11 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			return "still waiting\n"
 		}
 	case "sleep":
-		for _, arg := range d.CmdArgs {
-			length, err := time.ParseDuration(arg.Key)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			time.Sleep(length)
-			synctest.Wait()
-		}
+		pass(t, d)
 		return ""
 	case "restart": // after so long a time
 		s.down(true)
-		for _, arg := range d.CmdArgs {
-			length, err := time.ParseDuration(arg.Key)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			time.Sleep(length)
-		}
+		pass(t, d)
 		s.up()
 		return ""
 	case "disk":

@@ -243,8 +243,7 @@ func (s *Store) sweepLines(w *sweep, b *batch, sp span, first, last uint32) {
 }
 
 // overtaken sweeps lines that came back, from a run or by a patch, while a thorough sweep of their queue is under way: it may have passed
-// them. It
-// reports the status that they have now.
+// them. It reports the status that they have now.
 func (s *Store) overtaken(b *batch, first, last uint32, status job.Status) job.Status {
 	if len(s.running) == 0 || !status.Waits() {
 		return status
