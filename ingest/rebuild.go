@@ -100,7 +100,7 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 // Check opens the store of a data directory that nobody serves, brings it up to its journal in memory, and reports what does not hold;
 // see store.Check. Neither is changed on disk beyond what a start would do.
 func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
-	e, err := Open(Options{Dir: data})
+	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // nothing is stamped
 	if err != nil {
 		return 0, err
 	}

@@ -168,7 +168,9 @@ func (e *Engine) untilDue() time.Duration {
 	if at == 0 {
 		return maxSleep
 	}
-	return min(max(time.Duration(at-e.journal.Now())*time.Millisecond, 0), maxSleep)
+	// Bounded before it becomes a time.Duration: a job may be due in the year 9999, which is more nanoseconds than 64 bits count.
+	left := min(max(at-e.journal.Now(), 0), maxSleep.Milliseconds())
+	return time.Duration(left) * time.Millisecond
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/tidwall/wal"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 )
 
 // bubble runs a test with an engine in fake time, so that leases run out without anybody waiting for them.
@@ -319,5 +321,43 @@ func TestOneProcessAtATime(t *testing.T) {
 	start(t, dir)
 	if _, err := Open(Options{Dir: dir}); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second open: %v", err)
+	}
+}
+
+// TestFarTimersDoNotTick: a timer further away than a time.Duration can tell is not due, and causes no ticks.
+func TestFarTimersDoNotTick(t *testing.T) {
+	fields := map[string]func(g *job.Group){
+		"run_at":     func(g *job.Group) { g.RunAt = job.MaxTimeMs },
+		"expires_at": func(g *job.Group) { g.ExpiresAt = job.MaxTimeMs },
+		"both":       func(g *job.Group) { g.RunAt, g.ExpiresAt = job.MaxTimeMs, job.MaxTimeMs },
+	}
+	for name, set := range fields {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				var ahead atomic.Int64
+				e, stop := startWith(t, Options{Dir: dir, AllowClockAhead: true, Journal: journal.Options{
+					Clock: func() int64 { return time.Now().UnixMilli() + ahead.Load() },
+				}})
+				c := lines(1)
+				set(&c.Groups[0])
+				if _, _, err := e.Create(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 { // in weeks, whatever else had a timer has been dealt with
+					ahead.Add(15 * 86_400_000)
+					time.Sleep(time.Minute)
+				}
+				before := e.ticks.Load()
+				time.Sleep(time.Minute)
+				if ticks := e.ticks.Load() - before; ticks > 0 {
+					t.Errorf("%d ticks in a minute in which nothing was due", ticks)
+				}
+				if due := e.untilDue(); due <= 0 || due > maxSleep {
+					t.Errorf("the next timer is due in %v", due)
+				}
+				stop()
+			})
+		})
 	}
 }

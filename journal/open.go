@@ -172,9 +172,9 @@ func (j *Journal) startClock(last int64) error {
 	if j.o.Clock != nil {
 		wall = j.o.Clock()
 	}
-	if ahead := time.Duration(last-wall) * time.Millisecond; ahead > MaxClockAhead && !j.o.AllowClockAhead {
-		return fmt.Errorf("%w: the last record is %s ahead; next step: set the wall clock right, or start with the flag that allows it",
-			ErrClockAhead, ahead.Round(time.Second))
+	if ahead := last - wall; ahead > MaxClockAhead.Milliseconds() && !j.o.AllowClockAhead {
+		return fmt.Errorf("%w: the last record is of %s, %d hours ahead; next step: set the wall clock right, or start with the flag that allows it",
+			ErrClockAhead, time.UnixMilli(last).UTC().Format(time.RFC3339), ahead/time.Hour.Milliseconds())
 	}
 	if j.o.Clock == nil {
 		j.clock = clock
