@@ -275,7 +275,7 @@ func (s *Store) shelve(b *batch, g *group, sp *span, sign int) {
 		return
 	}
 	priority := sp.priorityIn(g)
-	if l := s.queues.byID[g.queue-1].lane(priority, sp.class); l.shelf != nil {
+	if l := s.queues.byID[g.queue].lane(priority, sp.class); l.shelf != nil {
 		l.shelf.note(s.indexes(b, g, sp)[1], int64(sign)*int64(sp.last-sp.first+1), sign)
 	}
 }

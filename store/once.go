@@ -127,7 +127,7 @@ func (s *Store) madeBefore(d *done, o *job.Once) *Made {
 		return &Made{Refusal: job.KeyReused}
 	}
 	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Lines: int(d.lines), Replayed: true}
-	q := s.queues.byID[d.group.queue-1]
+	q := s.queues.byID[d.group.queue]
 	made.Group = d.group.of(q.client, q.typ)
 	for _, x := range d.existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})

@@ -190,7 +190,7 @@ func addDetails(v view, b *batch, docs []job.Job) {
 func (s *Store) queueName(id uint32) queueName {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	q := s.queues.byID[id-1]
+	q := s.queues.byID[id]
 	return queueName{q.client, q.typ}
 }
 

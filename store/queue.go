@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -131,7 +132,7 @@ type queueName struct{ client, typ string }
 
 // queues finds queues by name and number, and the one that a claim takes from next.
 type queues struct {
-	byID   []*queue // number n stands at n-1
+	byID   map[uint32]*queue
 	byName map[queueName]*queue
 	names  *queueSet // by client and type
 
@@ -202,11 +203,11 @@ func (x *index) remove(q *queue) {
 }
 
 func newQueues() queues {
-	return queues{byName: map[queueName]*queue{}, names: newQueueSet(lessName), heads: newIndex(lessRank)}
+	return queues{byID: map[uint32]*queue{}, byName: map[queueName]*queue{}, names: newQueueSet(lessName), heads: newIndex(lessRank)}
 }
 
 func (qs *queues) add(q *queue) {
-	qs.byID = append(qs.byID, q)
+	qs.byID[q.id] = q
 	qs.byName[queueName{q.client, q.typ}] = q
 	qs.names.Set(q)
 	if qs.decks != nil {
@@ -235,9 +236,9 @@ func (qs *queues) serve(strategy job.Strategy, o *overlay) {
 		}
 	case strategy == job.Random && qs.decks == nil:
 		qs.decks = newDecks()
-		for _, q := range qs.byID {
-			qs.decks.add(q)
-			qs.decks.weigh(q)
+		for _, id := range slices.Sorted(maps.Keys(qs.byID)) { // the order decides which job a draw finds
+			qs.decks.add(qs.byID[id])
+			qs.decks.weigh(qs.byID[id])
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (s *Store) putIndex(g *group, key string) {
 	s.o.set(key, nil)
 	switch key[0] {
 	case readyTable:
-		q := s.queues.byID[g.queue-1]
+		q := s.queues.byID[g.queue]
 		_, priority, class, _, _ := splitReadyKey(key)
 		q.lane(priority, class).insert(key)
 		s.queueMoved(q)
@@ -200,7 +200,7 @@ func (s *Store) dropIndex(g *group, key string) {
 	s.o.del(key)
 	switch key[0] {
 	case readyTable:
-		q := s.queues.byID[g.queue-1]
+		q := s.queues.byID[g.queue]
 		_, priority, class, _, _ := splitReadyKey(key)
 		q.lane(priority, class).remove(key)
 		s.queueMoved(q)
@@ -222,7 +222,7 @@ func (s *Store) queueMoved(q *queue) {
 // count moves the counters of everything that counts lines.
 func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, why reason) {
 	n := int64(last-first) + 1
-	q := s.queues.byID[g.queue-1]
+	q := s.queues.byID[g.queue]
 	for _, counts := range [...]*job.Counts{&b.counts, &q.counts, &s.counts} {
 		if old.status != 0 {
 			counts[old.status] -= n

@@ -203,7 +203,7 @@ func (s *Store) dropGone(b *batch) {
 			s.o.del(lineKey(spanTable, b.seq, g.last))
 			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
 			n := int64(g.last-g.first) + 1
-			q := s.queues.byID[g.queue-1]
+			q := s.queues.byID[g.queue]
 			q.counts[job.Purged] -= n
 			s.counts[job.Purged] -= n
 			s.touch(&q.dirty, q)
