@@ -78,7 +78,7 @@ type event struct {
 	outcome   outcome
 	kind      kind
 	answer    answer
-	status    status // as told; nowhere: not told
+	status    status // of looked: as read; of ended: as decided together with the outcome; nowhere: not told
 }
 
 const never = math.MaxInt64
@@ -248,7 +248,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case !again:
 			return nil
 		}
-		if told && e.status != nowhere && e.status != s.status {
+		if told && e.status != nowhere && !slices.ContainsFunc(m.silent(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil
 		}
 		return []state{s}

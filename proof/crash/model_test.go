@@ -22,8 +22,11 @@ func at(when int64, k kind, a answer, more ...func(*event)) event {
 
 func by(claim int32) func(*event)      { return func(e *event) { e.claim = claim } }
 func told(attempts int32) func(*event) { return func(e *event) { e.attempts = attempts } }
-func is(s status) func(*event)         { return func(e *event) { e.status = s } }
-func until(when int64) func(*event)    { return func(e *event) { e.ret = when * ms } }
+func within(from, to int64) func(*event) {
+	return func(e *event) { e.call, e.ret = from*ms, to*ms }
+}
+func is(s status) func(*event)      { return func(e *event) { e.status = s } }
+func until(when int64) func(*event) { return func(e *event) { e.ret = when * ms } }
 
 func with(code string) func(*event) {
 	return func(e *event) { e.outcome = outcome{code: code} }
@@ -100,6 +103,17 @@ func TestHistories(t *testing.T) {
 		}},
 		"another outcome accepted": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, ended, done, by(1), with("failed")),
+		}},
+		"a document that is read after another claim has completed the retried job": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(92, 2, 2), at(105, endedAll, done, by(2), with("ok")),
+			at(0, ended, done, by(1), with("retry"), is(pending), within(87, 114)), at(0, looked, done, is(completed), told(2), within(87, 114)),
+			at(116, endedAll, done, by(1), with("ok")), at(189, looked, done, is(completed), told(2)),
+		}},
+		"a document after a retry that shows an end nobody made": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry")), at(20, looked, done, is(completed), told(1)),
+		}},
+		"a document after a completion that shows the job waiting again": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, looked, done, is(pending), told(1)),
 		}},
 		"a claim without an answer shows in the attempts": {legal: true, events: []event{create, claimedAt(2000, 2, 2)},
 			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},

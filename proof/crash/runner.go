@@ -169,25 +169,31 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply,
 	if e.answer == absent {
 		e.kind = looked
 	}
-	if e.answer == done {
-		var d document
-		if err := json.Unmarshal(r.body, &d); err != nil {
-			u.h.problem("complete %s: %.200q: %v", id, r.body, err)
-		} else if e.status, err = parseStatus(d.Status); err != nil {
-			u.h.problem("complete %s: %v", id, err)
-		}
-		e.status = atAnswer(e.status)
-	}
 	u.h.add(id, e)
+	if e.answer == done {
+		u.readAfter(id, r)
+	}
 	return r, nil
 }
 
-// atAnswer is a status that a document told after the change had been made: only a final one cannot have changed since.
-func atAnswer(s status) status {
-	if s == completed || s == failed {
-		return s
+// readAfter notes the document in the answer to a change of one job. The server reads it after the change has been applied, so by then others
+// may have changed the job as well: it is an observation of its own, made at some moment of the request, and says nothing of the change.
+func (u *user) readAfter(id job.ID, r *reply) {
+	var d document
+	if err := json.Unmarshal(r.body, &d); err != nil {
+		u.h.problem("the document of %s after a change: %.200q: %v", id, r.body, err)
+		return
 	}
-	return nowhere
+	s, err := parseStatus(d.Status)
+	if err != nil {
+		u.h.problem("the document of %s after a change: %v", id, err)
+		return
+	}
+	e := event{call: r.call, ret: r.ret, kind: looked, attempts: d.RunAttempts, status: s}
+	if d.ClaimID != nil && s == active {
+		e.claim = u.h.known(*d.ClaimID)
+	}
+	u.h.add(id, e)
 }
 
 // endEach tells an outcome of each job of a grant in one request.
@@ -231,10 +237,8 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 			case result.Code == "job_not_found":
 				e.answer, e.kind = absent, looked
 			case result.Status != nil:
-				if s, err := parseStatus(*result.Status); err != nil {
+				if e.status, err = parseStatus(*result.Status); err != nil { // Apply decided it together with the outcome, unlike a document
 					u.h.problem("complete %s: %v", id, err)
-				} else {
-					e.status = atAnswer(s)
 				}
 			}
 		}
@@ -273,6 +277,9 @@ func (u *user) giveBack(ctx context.Context, g *grant, id job.ID) (*reply, error
 	}
 	if a, ok := verdict(r); ok {
 		u.h.add(id, event{call: r.call, ret: r.ret, kind: given, answer: a, claim: g.n, attempts: -1})
+		if a == done {
+			u.readAfter(id, r)
+		}
 	}
 	return r, nil
 }
