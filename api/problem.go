@@ -115,6 +115,7 @@ var known = []struct {
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
 	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", notStored},
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", notStored},
+	{ingest.ErrMalformed, http.StatusBadRequest, codeBadRequest, notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},
 	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},

@@ -191,6 +191,7 @@ func TestEngineErrors(t *testing.T) {
 		{ingest.ErrClosed, 503, "shutting_down", "not_stored"},
 		{ingest.ErrNotReady, 503, "not_ready", "not_stored"},
 		{ingest.ErrStale, 503, "not_ready", "not_stored"},
+		{fmt.Errorf("%w: payload 3", ingest.ErrMalformed), 400, "bad_request", "not_stored"},
 		{ingest.ErrTooLarge, 413, "body_too_large", "not_stored"},
 		{fmt.Errorf("%w: broken", ingest.ErrApply), 500, "internal", "stored"},
 		{fmt.Errorf("%w: file x.sst; next step: restore it", store.ErrDamaged), 500, "store_damaged", "unknown"},

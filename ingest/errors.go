@@ -14,6 +14,8 @@ var (
 	ErrUnknown = journal.ErrUnknown
 	// ErrWritesFailed: the journal cannot write until it is repaired; nothing was taken. Reads go on.
 	ErrWritesFailed = journal.ErrFailed
+	// ErrMalformed: the command contradicts itself, so that it could not be applied; nothing was taken.
+	ErrMalformed = errors.New("the command is malformed")
 	// ErrTooLarge: the command is larger than a record may be.
 	ErrTooLarge = journal.ErrTooLarge
 	// ErrClosed: the engine is stopping; nothing was taken.

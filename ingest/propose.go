@@ -36,7 +36,7 @@ func (e *Engine) propose(ctx context.Context, lane journal.Lane, cmd job.Command
 	fields, body := cmd.Encode()
 	// What is journaled must be readable for ever: a command that its own decoder refuses would stop this start and every later one.
 	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
-		return fmt.Errorf("propose: %w", err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
 	p.Done = func(seq uint64, at int64, err error) {
@@ -74,6 +74,11 @@ func answerApplied(r *journal.Record, result store.Result, err error) (nobody bo
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Made{}, Receipt{}, err
+	}
+	// A create is acknowledged before it is applied. One whose payloads are not those that it announces would stop the applier, and every
+	// later start as well.
+	if err := c.CheckPayloads(); err != nil {
+		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
 	}
 	if c.Once.Given() {
 		land, err := e.flights.board(ctx, &c.Once)

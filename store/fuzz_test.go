@@ -50,3 +50,48 @@ func FuzzRows(f *testing.F) {
 		}
 	})
 }
+
+// FuzzApply: a command that its decoder accepts (and, of a create, whose payloads are what it announces) is applied without an error, and
+// leaves a store that checks. A command is acknowledged or journaled before it is applied, so there is no other moment to refuse it.
+func FuzzApply(f *testing.F) {
+	priority, attempts, runAt := 9, 7, int64(0)
+	made := plainCreate("a", "x", 3, 5)
+	made.Unique = []job.UniqueKey{{Line: 1, Key: "k"}}
+	for _, cmd := range []job.Command{
+		plainCreate("a", "y", 2, 0), made, plainClaim("r", 2), job.Claim{Runner: "q", Max: 9, MaxBytes: 1, Strategy: job.Random},
+		job.Tickle{Claim: jobID(2, 3, 0), Progress: -1}, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Step: "s", Progress: 5},
+		job.Tickle{Runner: "r", LeaseMs: job.MaxLeaseMs, Progress: -1},
+		job.Complete{Claim: jobID(2, 3, 0), All: &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1}},
+		job.Complete{Outcomes: []job.Outcome{{ID: jobID(0, 1, 1), Code: job.Error, ExitCode: 500, DelayMs: job.MaxDelayMs, Error: "e"}}},
+		job.Pause{Client: "a", Type: "x", Paused: true}, job.Switch{Stopped: true},
+		job.Move{Op: job.Cancel, Job: jobID(0, 1, 2)}, job.Move{Op: job.Delete, Batch: jobID(1, 2, 0)}, job.Move{Op: job.Redrive, Client: "a", Type: "x"},
+		job.Patch{Job: jobID(1, 2, 1), Priority: &priority, MaxAttempts: &attempts, RunAt: &runAt},
+		job.Tick{AsOf: startAt + 5}, job.Tick{}, job.Grace{}, job.SetLevel{Level: job.Level},
+	} {
+		fields, body := cmd.Encode()
+		f.Add(cmd.Verb(), string(fields), body, int64(10))
+	}
+	f.Fuzz(func(t *testing.T, verb, fields string, body []byte, at int64) {
+		cmd, err := job.Decode(verb, []byte(fields), body)
+		if err != nil {
+			return
+		}
+		if c, ok := cmd.(*job.Create); ok && c.CheckPayloads() != nil {
+			return
+		}
+		if level, ok := cmd.(job.SetLevel); ok && level.Level > job.Level {
+			return
+		}
+		s := mustOpen(t, Options{Small: true})
+		keyed := plainCreate("a", "x", 4, 5)
+		keyed.Unique = []job.UniqueKey{{Line: 2, Key: "k"}}
+		mustApply(t, s, 1, 0, keyed)
+		mustApply(t, s, 2, 1, plainCreate("a", "x", 4, 5))
+		mustApply(t, s, 3, 2, plainClaim("r", 3))
+		mustCommit(t, s)
+		at = min(max(at, 0), job.MaxTimeMs-startAt)
+		mustApply(t, s, 4, at, cmd)
+		mustApply(t, s, 5, at, job.Tick{})
+		mustCommit(t, s) // mustOpen checks at the end
+	})
+}

@@ -1,0 +1,49 @@
+package ingest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestMalformedCommandsAreRefusedBeforeTheJournal: what Apply cannot carry out is never journaled, whoever proposes it. Otherwise the engine
+// would stop, and so would each later start.
+func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
+	creates := map[string]func(c *job.Create){
+		"fewer payloads than lines":   func(c *job.Create) { c.Frame, c.Payloads, c.Longest = job.LenFrame, []byte("2\nab\n"), 2 },
+		"more payloads than lines":    func(c *job.Create) { c.Payloads = append(c.Payloads, "one more\n"...) },
+		"another frame":               func(c *job.Create) { c.Frame = job.LenFrame },
+		"payloads without a frame":    func(c *job.Create) { c.Frame = job.NoFrame },
+		"no last newline":             func(c *job.Create) { c.Payloads = c.Payloads[:len(c.Payloads)-1] },
+		"a wrong longest payload":     func(c *job.Create) { c.Longest++ },
+		"no group":                    func(c *job.Create) { c.Groups = nil },
+		"a group without lines":       func(c *job.Create) { c.Groups = append(c.Groups, job.Group{Client: "a", Type: "b"}) },
+		"a client that is no name":    func(c *job.Create) { c.Groups[0].Client = "a b" },
+		"a unique key past the lines": func(c *job.Create) { c.Unique = []job.UniqueKey{{Line: 3, Key: "k"}} },
+	}
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	for name, spoil := range creates {
+		t.Run(name, func(t *testing.T) {
+			c := lines(3)
+			spoil(c)
+			if _, _, err := e.Create(t.Context(), c); !errors.Is(err, ErrMalformed) {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+	t.Run("a claim of no jobs", func(t *testing.T) {
+		if _, _, err := e.decide(t.Context(), job.Claim{Runner: "r", MaxBytes: 1}); !errors.Is(err, ErrMalformed) {
+			t.Errorf("refused with %v", err)
+		}
+	})
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	e, _ = start(t, dir)
+	if counts := e.Stats().Jobs; counts["pending"] != 3 {
+		t.Errorf("after a restart: %v", counts)
+	}
+}
