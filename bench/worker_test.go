@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and by turns with a loop that claims and completes and
+// decodes nothing. Both meet the same server in the same minutes, so that their ratio says what the Worker costs whatever else the
+// machine does.
+func BenchmarkWorker(b *testing.B) {
+	for _, c := range []struct {
+		name         string
+		callers, max int // of the loop
+		batches      int // of 1000 jobs a turn
+		worker       client.Worker
+	}{
+		{"16Handlers/Batch100", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100}},
+		{"16Handlers/Batch1000", 16, 1000, 80, client.Worker{Concurrency: 16, Batch: 1000}},
+		{"64Handlers/Batch1", 64, 1, 4, client.Worker{Concurrency: 64, Batch: 1}},
+		{"Defaults", 1, 1, 1, client.Worker{}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := serve(b)
+			l := NewLoad(s.URL(), c.callers)
+			defer l.Close()
+			jobs := c.batches * 1000
+			var loop, worker time.Duration
+			// The first turn of each opens connections and warms both sides up.
+			drainInLoop(b, l, c.callers, c.max, jobs)
+			drainWithWorker(b, l, s.URL(), c.worker, jobs)
+			before, err := l.Stats(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			var syncs uint64
+			for b.Loop() {
+				worker += drainWithWorker(b, l, s.URL(), c.worker, jobs)
+				after, err := l.Stats(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				syncs += after.Journal.Syncs - before.Journal.Syncs
+				loop += drainInLoop(b, l, c.callers, c.max, jobs)
+				if before, err = l.Stats(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			drained := float64(b.N * jobs)
+			b.ReportMetric(drained/worker.Seconds(), "jobs/s")
+			b.ReportMetric(drained/loop.Seconds(), "loop-jobs/s")
+			b.ReportMetric(loop.Seconds()/worker.Seconds(), "of-loop")
+			b.ReportMetric(float64(syncs)/drained, "fsyncs/job")
+		})
+	}
+}
+
+// drainInLoop fills the queue, and has callers claim and complete until all of it is done. It returns how long that took.
+func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
+	b.Helper()
+	fill(b, l, jobs/1000)
+	var left atomic.Int64
+	left.Store(int64(jobs / size))
+	began := time.Now()
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				claim, _, err := l.Claim(b.Context(), size)
+				if err == nil && claim == "" {
+					err = errDry
+				}
+				if err == nil {
+					err = l.Complete(b.Context(), claim)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return time.Since(began)
+}
+
+// drainWithWorker fills the queue, and runs a worker until all of it has been done and reported. It returns how long that took.
+func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs int) time.Duration {
+	b.Helper()
+	fill(b, l, jobs/1000)
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	var left atomic.Int64
+	left.Store(int64(jobs))
+	var ended time.Time
+	w.Client = client.New(url, client.Options{})
+	w.Handler = func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }
+	w.OnEvent = func(e client.Event) {
+		if e.Job == nil {
+			return
+		}
+		if e.Err != nil {
+			b.Error(e.Err)
+		}
+		if left.Add(-1) == 0 {
+			ended = time.Now()
+			stop()
+		}
+	}
+	began := time.Now()
+	if err := w.Run(ctx); err != nil {
+		b.Error(err)
+	}
+	if left.Load() != 0 {
+		b.Errorf("%d jobs were not reported", left.Load())
+	}
+	return ended.Sub(began)
+}
