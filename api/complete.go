@@ -155,20 +155,17 @@ func (s *Server) completeMany(c echo.Context) error {
 }
 
 // end carries out a completion and returns the results of all its commands together, with the position of the last one. A command
-// that fails after others were applied leaves the whole unknown: repeating it tells.
+// that fails after others were applied leaves the whole unknown: repeating it shows what became of it.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
-	for _, cmd := range done.commands {
-		ended, receipt, err := s.engine.Complete(ctx, cmd)
-		if err != nil {
-			if n := len(all.Results); n > 0 {
-				p := *problemOf(err)
-				p.fate, p.detail = unknown, fmt.Sprintf("the first %d outcomes were applied, then: %s", n, p.detail)
-				return all, seq, &p
-			}
-			return all, seq, err
-		}
-		all.Results = append(all.Results, ended.Results...)
-		all.All, all.Refusal, seq = ended.All, ended.Refusal, receipt.Seq
+	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
+	for i := range ended {
+		all.Results = append(all.Results, ended[i].Results...)
+		all.All, all.Refusal = ended[i].All, ended[i].Refusal
 	}
-	return all, seq, nil
+	if n := len(all.Results); err != nil && n > 0 {
+		p := *problemOf(err)
+		p.fate, p.detail = unknown, fmt.Sprintf("the first %d outcomes were applied, then: %s", n, p.detail)
+		err = &p
+	}
+	return all, receipt.Seq, err
 }

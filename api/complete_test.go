@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -249,16 +250,11 @@ func TestCompleteMany(t *testing.T) {
 }
 
 // breaks fails at the second complete.
-type breaks struct {
-	Engine
-	calls int
-}
+type breaks struct{ Engine }
 
-func (b *breaks) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
-	if b.calls++; b.calls == 2 {
-		return store.Ended{}, ingest.Receipt{}, ingest.ErrNotStored
-	}
-	return b.Engine.Complete(ctx, c)
+func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+	ended, receipt, err := b.Engine.CompleteInOrder(ctx, commands[:1])
+	return ended, receipt, errors.Join(err, ingest.ErrNotStored)
 }
 
 func TestCompleteBreaksInTheMiddle(t *testing.T) {

@@ -16,6 +16,7 @@ type Engine interface {
 	ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error)
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
 	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)
 	Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error)
 	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)

@@ -102,6 +102,17 @@ func (s *picky) Complete(_ context.Context, c job.Complete) (ended store.Ended, 
 	return ended, fuzzReceipt, nil
 }
 
+func (s *picky) CompleteInOrder(ctx context.Context, commands []job.Complete) (all []store.Ended, _ ingest.Receipt, _ error) {
+	for _, c := range commands {
+		ended, _, err := s.Complete(ctx, c)
+		if err != nil {
+			return all, fuzzReceipt, err
+		}
+		all = append(all, ended)
+	}
+	return all, fuzzReceipt, nil
+}
+
 func (s *picky) Pause(_ context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
 	s.take(p)
 	return store.Paused{}, fuzzReceipt, nil

@@ -139,6 +139,40 @@ func TestParkedClaim(t *testing.T) {
 	}
 }
 
+// A runner reports what it did under many claims in one request. Each claim is a command of its own; they are on disk together.
+func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
+	const claims = 200
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(t.Context(), lines(claims)); err != nil {
+		t.Fatal(err)
+	}
+	var commands []job.Complete
+	for range claims {
+		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(1), 0)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		ok := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
+		commands = append(commands, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok}})
+	}
+	before := e.Stats().Journal.Syncs
+	ended, last, err := e.CompleteInOrder(t.Context(), commands)
+	if err != nil || len(ended) != claims {
+		t.Fatalf("%d of %d were carried out, %v", len(ended), claims, err)
+	}
+	for i := range ended {
+		if r := ended[i].Results; len(r) != 1 || r[0].ID != commands[i].Outcomes[0].ID || r[0].Status != job.Completed {
+			t.Errorf("result %d: %+v", i, r)
+		}
+	}
+	if last.Seq != e.Stats().Synced {
+		t.Errorf("the receipt is of %d, and the last command is %d", last.Seq, e.Stats().Synced)
+	}
+	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
+		t.Errorf("%d commands took %d fsyncs", claims, syncs)
+	}
+}
+
 func BenchmarkEngine(b *testing.B) {
 	for _, callers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("create1000/callers=%d", callers), func(b *testing.B) {

@@ -167,6 +167,11 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 	if err := e.propose(ctx, laneOf(cmd), cmd, w); err != nil {
 		return nil, Receipt{}, err
 	}
+	return e.decision(ctx, w)
+}
+
+// decision waits for what Apply decided about a command that was proposed.
+func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	select {
 	case a := <-w.applied:
 		return a.result, a.receipt, a.err
@@ -224,6 +229,38 @@ func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Rec
 		return store.Ended{}, Receipt{}, ErrDiskFull
 	}
 	return decideAs[store.Ended](ctx, e, c)
+}
+
+// CompleteInOrder carries out several completions. All are proposed before the first is waited for, so that they share fsyncs: a runner
+// reports the jobs of many claims in one request, and each claim is a command. It returns the results of those before the first failure,
+// and the receipt of the last of them. Whether a later one was carried out is then unknown.
+func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
+	if err := e.accepting(); err != nil {
+		return nil, Receipt{}, err
+	}
+	var proposed []*waiter
+	for _, c := range commands {
+		if e.diskLow.Load() && bulky(&c) {
+			err = ErrDiskFull
+			break
+		}
+		w := &waiter{applied: make(chan answer, 1)}
+		if err = e.propose(ctx, laneOf(c), c, w); err != nil {
+			break
+		}
+		proposed = append(proposed, w)
+	}
+	for i, w := range proposed {
+		result, receipt, failed := e.decision(ctx, w)
+		if failed != nil {
+			if i < len(proposed)-1 {
+				failed = errors.Join(ErrUnknown, failed) // those after it may be carried out
+			}
+			return ended, last, failed
+		}
+		ended, last = append(ended, *result.(*store.Ended)), receipt
+	}
+	return ended, last, err
 }
 
 // Pause stops or resumes handing out the jobs of a queue.
