@@ -73,7 +73,7 @@ func TestReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.get("/jobs/"+job.NewID(parsed.At()+1, parsed.Seq(), 0).String()).refused(http.StatusNotFound, "job_not_found")
+		r.get("/jobs/"+job.NewID(parsed.At()+1, uint64(parsed.LowSeq()), 0).String()).refused(http.StatusNotFound, "job_not_found")
 		r.get("/jobs/"+parsed.WithLine(2).String()).refused(http.StatusNotFound, "job_not_found")
 	})
 	t.Run("batch", func(t *testing.T) {

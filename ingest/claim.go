@@ -89,8 +89,8 @@ func (e *Engine) claimedBefore(c *store.Claimed, err error) (store.Claimed, []jo
 	case c.Refusal != job.Granted:
 		return store.Claimed{}, nil, Receipt{}, c.Refusal
 	}
-	jobs, err := e.store.Held(c.Claim, c.Runs)
-	return *c, jobs, receiptOf(c.Claim), err
+	jobs, err := e.store.Held(c)
+	return *c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}, err
 }
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.

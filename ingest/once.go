@@ -53,6 +53,3 @@ func (e *Engine) mayRemember() error {
 	}
 	return nil
 }
-
-// receiptOf is the receipt of what was done before, which its id tells.
-func receiptOf(id job.ID) Receipt { return Receipt{Seq: id.Seq(), At: id.At()} }

@@ -112,7 +112,7 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 	}
 	select {
 	case a := <-w.synced:
-		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
 	case <-ctx.Done():
 		return store.Made{}, Receipt{}, errors.Join(ErrUnknown, ctx.Err())
 	}
@@ -143,7 +143,7 @@ func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, er
 	case made.Refusal != job.Granted:
 		return store.Made{}, Receipt{}, made.Refusal
 	case made.Replayed:
-		r = receiptOf(made.Batch)
+		r = Receipt{Seq: made.Seq, At: made.Batch.At()}
 	}
 	return *made, r, nil
 }

@@ -11,7 +11,8 @@ import (
 //
 //	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
 //
-// Ids compare as bytes in order of creation. A batch and a claim have the id of their command with line 0.
+// Ids compare as bytes in order of creation, except within the one millisecond in every 2^40 commands in which the low bits of seq begin
+// again at 0. A batch and a claim have the id of their command with line 0.
 type ID [16]byte
 
 const (
@@ -21,6 +22,19 @@ const (
 	lineMask = 1<<lineBits - 1
 	atMask   = 1<<48 - 1
 )
+
+// LowSeq is the part of a seq that an id carries. It addresses nothing by itself: the store adds the epoch, which it knows from the time
+// in the id.
+type LowSeq uint64
+
+// EpochOf returns the part of a seq that an id does not carry.
+func EpochOf(seq uint64) uint64 { return seq >> seqBits }
+
+// In returns the seq with these low bits in an epoch.
+func (low LowSeq) In(epoch uint64) uint64 { return epoch<<seqBits | uint64(low) }
+
+// Late reports whether low lies in the second half of its epoch.
+func (low LowSeq) Late() bool { return low > seqMask/2 }
 
 // ErrBadID is returned for text that is not an id of this layout.
 var ErrBadID = errors.New("id is not a version 7 UUID of this server's layout")
@@ -36,14 +50,14 @@ func NewID(at int64, seq uint64, line int) ID {
 // At returns the unix time in milliseconds of the command that made id.
 func (id ID) At() int64 { return int64(binary.BigEndian.Uint64(id[0:]) >> 16) }
 
-// Seq returns the low 40 bits of the seq of the command that made id.
-func (id ID) Seq() uint64 { return binary.BigEndian.Uint64(id[8:]) >> lineBits & seqMask }
+// LowSeq returns the low 40 bits of the seq of the command that made id.
+func (id ID) LowSeq() LowSeq { return LowSeq(binary.BigEndian.Uint64(id[8:]) >> lineBits & seqMask) }
 
 // Line returns the line of the job in its batch; 0 for the id of a batch or a claim.
 func (id ID) Line() int { return int(binary.BigEndian.Uint64(id[8:]) & lineMask) }
 
 // WithLine returns the id of another line of the same batch.
-func (id ID) WithLine(line int) ID { return NewID(id.At(), id.Seq(), line) }
+func (id ID) WithLine(line int) ID { return NewID(id.At(), uint64(id.LowSeq()), line) }
 
 // IsZero reports whether id is the zero value, which addresses nothing.
 func (id ID) IsZero() bool { return id == ID{} }

@@ -26,14 +26,14 @@ func TestID(t *testing.T) {
 		if id.String() != test.want {
 			t.Errorf("id of %d, %d, %d is %s, want %s", test.at, test.seq, test.line, id, test.want)
 		}
-		if id.At() != test.at || id.Seq() != test.seq || id.Line() != test.line {
-			t.Errorf("%s: at %d seq %d line %d, want %d, %d, %d", id, id.At(), id.Seq(), id.Line(), test.at, test.seq, test.line)
+		if id.At() != test.at || uint64(id.LowSeq()) != test.seq || id.Line() != test.line {
+			t.Errorf("%s: at %d seq %d line %d, want %d, %d, %d", id, id.At(), id.LowSeq(), id.Line(), test.at, test.seq, test.line)
 		}
 		back, err := ParseID(id.String())
 		if err != nil || back != id {
 			t.Errorf("parse %s: %v, %v", id, back, err)
 		}
-		if first := id.WithLine(0); first.Line() != 0 || first.Seq() != id.Seq() || first.At() != id.At() {
+		if first := id.WithLine(0); first.Line() != 0 || first.LowSeq() != id.LowSeq() || first.At() != id.At() {
 			t.Errorf("%s with line 0 is %s", id, first)
 		}
 	}
@@ -111,8 +111,8 @@ func FuzzParseID(f *testing.F) {
 		if id.String() != text {
 			t.Fatalf("%q parses to %s", text, id)
 		}
-		if again := NewID(id.At(), id.Seq(), id.Line()); again != id {
-			t.Fatalf("%s is made of %d, %d, %d, which make %s", id, id.At(), id.Seq(), id.Line(), again)
+		if again := NewID(id.At(), uint64(id.LowSeq()), id.Line()); again != id {
+			t.Fatalf("%s is made of %d, %d, %d, which make %s", id, id.At(), id.LowSeq(), id.Line(), again)
 		}
 	})
 }

@@ -21,6 +21,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	defer func() { s.broken = err }()
 	defer catch(&err)
 	s.seq, s.now = seq, max(at, s.meta.at)
+	s.beginEpoch()
 	switch cmd := cmd.(type) {
 	case *job.Create:
 		if made := s.create(cmd); made != nil {
@@ -126,7 +127,7 @@ func (s *Store) create(c *job.Create) *Made {
 	if len(c.Unique) == 0 && !c.Once.Given() {
 		return nil
 	}
-	made := &Made{Batch: job.NewID(b.at, b.seq, 0), Lines: int(b.lines)}
+	made := &Made{Batch: b.id(), Seq: b.seq, Lines: int(b.lines)}
 	for _, x := range existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})
 	}
@@ -198,9 +199,9 @@ func (s *Store) pause(p job.Pause) *Paused {
 
 // find returns the batch and the span of a job, or a nil batch when there is no such job.
 func (s *Store) find(id job.ID) (*batch, span) {
-	b := s.batch(id.Seq())
+	b := s.batchOf(id)
 	line := uint32(id.Line())
-	if b == nil || line >= b.lines || job.NewID(b.at, b.seq, int(line)) != id {
+	if b == nil || line >= b.lines {
 		return nil, span{}
 	}
 	sp := s.spanAt(b.seq, line)

@@ -133,6 +133,14 @@ func (c *checker) run() {
 			c.problem("table %c has %d rows, and %d belong to something", table, n, c.rows[table])
 		}
 	}
+	if want, got := job.EpochOf(c.meta.cursor), c.meta.epoch(); want != got {
+		c.problem("the newest epoch is %d, and the cursor %d lies in epoch %d", got, c.meta.cursor, want)
+	}
+	for i, e := range c.meta.epochs {
+		if e.at > c.meta.at || i > 0 && (e.number <= c.meta.epochs[i-1].number || e.at < c.meta.epochs[i-1].at) {
+			c.problem("epoch %d began at %d: not after the one before it, or beyond the store's time %d", e.number, e.at, c.meta.at)
+		}
+	}
 	for _, table := range []byte{effectTable, batchTable, claimTable} {
 		c.table(table, func(key string, _ []byte) {
 			if seqOfKey(key) > c.meta.cursor {

@@ -33,7 +33,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
 	s.claims[c.seq] = c
 	t := claiming{
-		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: job.NewID(c.at, c.seq, 0), runner: c.runner},
+		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: c.id(), Seq: c.seq, runner: c.runner},
 		choice: s.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
 		rows: s.o.writes + s.bounds.claimRows,
 	}

@@ -21,7 +21,7 @@
 //
 // One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or page.
 //
-//	M                                                  meta: format, journal, cursor, time, level
+//	M                                                  meta: format, journal, cursor, time, level, epochs
 //	Q queue:4                                          a queue: client, type, paused, counts by status, pending by lane
 //	B seq:8                                            a batch: time, lines, frame, groups
 //	b seq:8                                            its counts by status

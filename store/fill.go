@@ -13,6 +13,7 @@ type Parts uint8
 const (
 	Payloads Parts = 1 << iota
 	Details
+	Brief // in place of Details, what a claim shows of them
 
 	Everything = Payloads | Details
 )
@@ -36,13 +37,17 @@ func (s *Store) fill(v view, b *batch, docs []job.Job, parts Parts, room int64, 
 		n++
 	}
 	docs = docs[:n]
-	s.addClaims(v, b, docs)
+	claims := s.addClaims(v, b, docs)
 	eachStretch(docs, func(from, to int) bool {
 		if b.unique {
 			addKeys(v, b, docs[from:to])
 		}
-		if parts&Details != 0 && b.details {
-			addDetails(v, b, docs[from:to])
+		switch {
+		case !b.details:
+		case parts&Details != 0:
+			addDetails(v, b, docs[from:to], claims[from:to])
+		case parts&Brief != 0:
+			addBrief(v, b, docs[from:to], claims[from:to])
 		}
 		return true
 	})

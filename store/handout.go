@@ -1,7 +1,6 @@
 package store
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -52,29 +51,11 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 		}
 		// A line that is claimed for the first time has no history, and results and progress are of other claims.
 		if h.details && (h.sp.attempts > 1 || h.sp.redrives > 0) && len(docs) > start {
-			addDetails(open(), h.b, docs[start:])
-			for i := range docs[start:] {
-				shorten(&docs[start+i])
-			}
+			addBrief(open(), h.b, docs[start:], make([]uint64, len(docs)-start))
 		}
 	}
 	return docs, nil
 }
-
-// shorten leaves of a job's history what its next runner may want, so that a claim of a thousand jobs that failed with long errors stays
-// bounded: the newest attempt, with the beginning of its error. The job's own document has all.
-func shorten(doc *job.Job) {
-	if n := len(doc.Attempts); n > 0 {
-		newest := doc.Attempts[n-1]
-		if len(newest.Error) > maxHandedError {
-			newest.Error = strings.ToValidUTF8(newest.Error[:maxHandedError], "")
-		}
-		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
-	}
-}
-
-// maxHandedError bounds the error text that goes with a job to its next runner.
-const maxHandedError = 1 << 10
 
 // pageCache holds pages of payloads that were claimed from lately: the next claim usually takes the lines that follow. Pages never
 // change, so what it holds is never wrong; when it is full it is dropped as a whole.

@@ -25,11 +25,13 @@ func (s *Store) findClaim(seq uint64) *claim {
 
 // claimByID returns the claim with an id, or nil.
 func (s *Store) claimByID(id job.ID) *claim {
-	c := s.findClaim(id.Seq())
-	if c == nil || c.refs == 0 || job.NewID(c.at, c.seq, 0) != id {
-		return nil
+	seqs := s.seqs(id)
+	for _, seq := range seqs.all() {
+		if c := s.findClaim(seq); c != nil && c.refs > 0 && c.id() == id {
+			return c
+		}
 	}
-	return c
+	return nil
 }
 
 func (s *Store) runner(name string) *runner {

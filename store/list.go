@@ -82,10 +82,11 @@ func comparePositions(a, b position) int {
 
 // lister makes one page.
 type lister struct {
-	s    *Store
-	v    view
-	f    Filter
-	from position // the first that is looked at
+	s     *Store
+	v     view
+	f     Filter
+	from  position // the first that is looked at
+	claim uint64   // the seq of the filter's claim
 
 	rows   int   // that may still be looked at
 	room   int64 // for payloads and details
@@ -144,7 +145,7 @@ func (l *lister) span(sp *span) bool {
 	if sp.status != job.Active && !sp.status.Terminal() || sp.claim == 0 { // as documents show it: see addClaims
 		return false
 	}
-	return (l.f.Claim.IsZero() || sp.claim == l.f.Claim.Seq()) && (l.f.Runner == "" || l.runner(sp.claim) == l.f.Runner)
+	return (l.f.Claim.IsZero() || sp.claim == l.claim) && (l.f.Runner == "" || l.runner(sp.claim) == l.f.Runner)
 }
 
 func (l *lister) queue(id uint32) queueName {
@@ -338,10 +339,11 @@ func (l *lister) walkRuns(runs []Run) (atEnd bool) {
 
 // claimRuns are what the claim of the filter handed out.
 func (l *lister) claimRuns() []Run {
-	c := readClaim(l.v, l.f.Claim.Seq())
-	if c == nil || job.NewID(c.at, c.seq, 0) != l.f.Claim {
+	c := l.s.readClaimOf(l.v, l.f.Claim)
+	if c == nil {
 		return nil
 	}
+	l.claim = c.seq
 	return sortRuns(c.runs)
 }
 

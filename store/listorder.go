@@ -5,19 +5,22 @@ import "github.com/daybookq/daybook/job"
 // begin finds where the list begins; false when nothing lies there. Ids are in order of time, seq and line, and the times of batches
 // never decrease with their seqs: so the place of an id that names no batch, or none any more, is found by halving.
 func (l *lister) begin() bool {
-	at, from := l.f.After.At(), position{l.f.After.Seq(), uint32(l.f.After.Line()) + 1}
-	if l.f.After.IsZero() {
-		from = position{}
-	}
-	if l.f.CreatedAfter > at {
-		at, from = l.f.CreatedAfter, position{}
-	}
-	if at == 0 {
+	at := l.f.After.At()
+	var from position
+	switch {
+	case l.f.CreatedAfter > at:
+		at = l.f.CreatedAfter
+	case l.f.After.IsZero():
 		return true
-	}
-	if value := l.v.get(seqKey(batchTable, from.seq)); value != nil && batchAt(value) == at {
-		l.from = from
-		return true
+	default:
+		seqs := l.s.seqs(l.f.After)
+		from = position{seqs.seqs[0], uint32(l.f.After.Line()) + 1}
+		for _, seq := range seqs.all() {
+			if value := l.v.get(seqKey(batchTable, seq)); value != nil && batchAt(value) == at {
+				l.from = position{seq, from.line}
+				return true
+			}
+		}
 	}
 	first, firstAt, ok := l.v.firstBatch(at)
 	if firstAt == at && from.seq > first { // behind some batches of that millisecond, and before all later ones

@@ -14,7 +14,7 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 		if o.digest != cmd.Once.Digest {
 			return &Claimed{Refusal: job.KeyReused}
 		}
-		again := &Claimed{Claim: job.NewID(o.at, o.claim.id.Seq(), 0), Replayed: true}
+		again := &Claimed{Claim: o.claim.id, Seq: o.claim.seq, Replayed: true}
 		if c := m.known(o.claim.id); c != nil {
 			again.LeaseMs, again.Runs = m.leaseOf(c), runsOf(c.handed)
 		}
@@ -23,7 +23,7 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	if m.stopped {
 		return &Claimed{}
 	}
-	c := &modelClaim{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, lease: cmd.LeaseMs}
+	c := &modelClaim{id: job.NewID(m.at, m.seq, 0), seq: m.seq, runner: cmd.Runner, lease: cmd.LeaseMs}
 	t := modelTaking{m: m, cmd: &cmd, c: c}
 	switch cmd.Strategy {
 	case job.Oldest:
@@ -47,13 +47,13 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	if cmd.Once.Given() {
 		m.once[[2]string{cmd.Once.Scope, cmd.Once.Key}] = modelOnce{digest: cmd.Once.Digest, at: m.at, claim: c}
 	}
-	return &Claimed{Claim: c.id, LeaseMs: c.lease, Runs: runsOf(c.handed)}
+	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
 }
 
 // runsOf joins neighbours in the order of jobs.
 func runsOf(jobs []*modelJob) (runs []Run) {
 	for _, j := range jobs {
-		run := Run{j.id.Seq(), uint32(j.id.Line()), uint32(j.id.Line())}
+		run := Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
 		if last := len(runs) - 1; last >= 0 && runs[last].Batch == run.Batch && runs[last].Last+1 == run.First {
 			runs[last].Last++
 		} else {
@@ -85,7 +85,7 @@ func newest(line []*modelJob) []*modelJob {
 		if !a.cameBack && a.order != b.order {
 			return cmp.Compare(b.order, a.order)
 		}
-		return cmp.Or(cmp.Compare(b.id.Seq(), a.id.Seq()), cmp.Compare(b.id.Line(), a.id.Line()))
+		return cmp.Or(cmp.Compare(b.batch.seq, a.batch.seq), cmp.Compare(b.id.Line(), a.id.Line()))
 	})
 	return line
 }

@@ -123,7 +123,7 @@ func (m *model) patch(p job.Patch) Result {
 // covers reports whether a job was there when the sweep was asked for.
 func (w *modelSweep) covers(j *modelJob) bool {
 	if w.move.Batch.IsZero() {
-		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.id.Seq() < w.id.Seq()
+		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.batch.seq < w.seq
 	}
 	return j.batch.id == w.move.Batch
 }
@@ -137,7 +137,7 @@ func (m *model) doomed(j *modelJob) bool {
 
 // outdoes reports whether a redrive is to leave a job to the other sweep.
 func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
-	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.id.Seq() > redrive.id.Seq())
+	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.seq > redrive.seq)
 }
 
 // takes reports whether a sweep is to take a job, as it is.
@@ -180,7 +180,7 @@ func (m *model) mustTake(w *modelSweep, j *modelJob) bool {
 	case !m.takes(w, j):
 		return false
 	case w.thorough():
-		return w.move.Op == job.Delete || j.redriven <= w.id.Seq()
+		return w.move.Op == job.Delete || j.redriven <= w.seq
 	case w.move.Op == job.Redrive && j.key != "":
 		return false
 	}
@@ -201,7 +201,7 @@ func (m *model) sweepOne(w *modelSweep, j *modelJob) {
 }
 
 func (m *model) startSweep(move job.Move, events []event) Result {
-	w := &modelSweep{id: job.NewID(m.at, m.seq, 0), move: move}
+	w := &modelSweep{id: job.NewID(m.at, m.seq, 0), seq: m.seq, move: move}
 	if move.Batch.IsZero() {
 		if m.queues[queueName{move.Client, move.Type}] == nil {
 			return &Swept{Refusal: job.QueueNotFound}

@@ -39,6 +39,7 @@ type modelOnce struct {
 // modelSweep is a sweep that is under way, or was.
 type modelSweep struct {
 	id    job.ID
+	seq   uint64
 	move  job.Move
 	moved int64
 	ended bool // the store has it no longer under way
@@ -52,6 +53,7 @@ type event struct {
 
 type modelBatch struct {
 	id    job.ID
+	seq   uint64
 	at    int64
 	lines []*modelJob
 }
@@ -104,6 +106,7 @@ type modelTickle struct {
 
 type modelClaim struct {
 	id          job.ID
+	seq         uint64
 	runner      string
 	lease       int64
 	handed      []*modelJob
@@ -176,12 +179,12 @@ func (m *model) create(c *job.Create) *Made {
 		again.Replayed, again.Group.Lines = true, 0
 		return &again
 	}
-	made := &Made{Batch: job.NewID(m.at, m.seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
+	made := &Made{Batch: job.NewID(m.at, m.seq, 0), Seq: m.seq, Lines: c.Lines(), Group: c.Groups[0]}
 	unique := map[int]string{}
 	for _, u := range c.Unique {
 		unique[u.Line] = u.Key
 	}
-	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), at: m.at}
+	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at}
 	m.batches = append(m.batches, b)
 	body := c.Payloads
 	for i, g := range c.Groups {
@@ -367,7 +370,7 @@ func (m *model) notices(runner string) (lost []JobResult) {
 			claims = append(claims, c)
 		}
 	}
-	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.id.Seq(), b.id.Seq()) })
+	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.seq, b.seq) })
 	for _, c := range claims {
 		if c.cancelledAt+noticeMs < m.at {
 			c.cancelledAt = 0
@@ -568,7 +571,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 			delay := o.DelayMs
 			if delay < 0 {
 				first := jobs[0].id
-				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, first.Seq(), uint32(first.Line())))
+				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, j.batch.seq, uint32(first.Line())))
 			}
 			j.cameBack = true
 			if delay == 0 {
@@ -732,5 +735,5 @@ func (m *model) takeReadied() (names []Readied) {
 }
 
 func (j *modelJob) String() string {
-	return fmt.Sprintf("%d/%d %v", j.batch.id.Seq(), j.id.Line(), j.status)
+	return fmt.Sprintf("%d/%d %v", j.batch.seq, j.id.Line(), j.status)
 }

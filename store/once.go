@@ -114,7 +114,7 @@ func (s *Store) claimedBefore(c *claim, d *done, o *job.Once) *Claimed {
 	if d.digest != o.Digest {
 		return &Claimed{Refusal: job.KeyReused}
 	}
-	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Keyed: true, Replayed: true}
+	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Seq: d.seq, Keyed: true, Replayed: true}
 	if c != nil {
 		result.LeaseMs, result.Runs, result.runner = c.leaseMs, c.runs, c.runner
 	}
@@ -126,7 +126,7 @@ func (s *Store) madeBefore(d *done, o *job.Once) *Made {
 	if d.digest != o.Digest {
 		return &Made{Refusal: job.KeyReused}
 	}
-	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Lines: int(d.lines), Replayed: true}
+	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Seq: d.seq, Lines: int(d.lines), Replayed: true}
 	q := s.queues.byID[d.group.queue]
 	made.Group = d.group.of(q.client, q.typ)
 	for _, x := range d.existing {

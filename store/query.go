@@ -16,8 +16,8 @@ func (s *Store) Job(id job.ID) (doc job.Job, err error) {
 	v := s.view()
 	defer v.close()
 	line := uint32(id.Line())
-	b := readBatch(v, id.Seq())
-	if b == nil || line >= b.lines || job.NewID(b.at, b.seq, int(line)) != id {
+	b := s.readBatchOf(v, id)
+	if b == nil || line >= b.lines {
 		return job.Job{}, job.NotFound
 	}
 	docs := s.documents(v, b, line, line, 0, Everything, nil)
@@ -27,17 +27,22 @@ func (s *Store) Job(id job.ID) (doc job.Job, err error) {
 	return docs[0], nil
 }
 
-// Held returns the documents of the jobs in runs that the claim still holds.
-func (s *Store) Held(claim job.ID, runs []Run) (docs []job.Job, err error) {
+// Held returns the documents of the jobs that a claim still holds of what it handed out, as a claim shows them.
+func (s *Store) Held(c *Claimed) (docs []job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
+	return s.heldDocuments(v, c.Seq, c.Runs, Payloads|Brief), nil
+}
+
+// heldDocuments returns the documents of the jobs in runs that a claim holds.
+func (s *Store) heldDocuments(v view, claim uint64, runs []Run, parts Parts) (docs []job.Job) {
 	for _, r := range runs {
 		if b := readBatch(v, r.Batch); b != nil {
-			docs = s.documents(v, b, r.First, r.Last, claim.Seq(), Everything, docs)
+			docs = s.documents(v, b, r.First, r.Last, claim, parts, docs)
 		}
 	}
-	return docs, nil
+	return docs
 }
 
 // documents appends the documents of lines first … last of b to docs; with a claim, of those that it holds. Purged lines have none.
@@ -104,8 +109,10 @@ func (sp *span) deadline(lease int64) int64 {
 	return lease
 }
 
-// addClaims adds what the claims of the lines tell. A waiting line shows none, though its state may remember one.
-func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
+// addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though its state may
+// remember one.
+func (s *Store) addClaims(v view, b *batch, docs []job.Job) (claims []uint64) {
+	claims = make([]uint64, len(docs))
 	var c *claim
 	var r *runner
 	var graceAt int64
@@ -127,7 +134,8 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
 			r = readRunner(v, c.runner)
 			graceAt = decodeMeta(v.get(metaKey)).graceAt
 		}
-		doc.Claim, doc.Runner = job.NewID(c.at, c.seq, 0), c.runner
+		claims[i] = c.seq
+		doc.Claim, doc.Runner = c.id(), c.runner
 		if doc.Status != job.Active {
 			continue
 		}
@@ -141,6 +149,7 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) {
 		doc.DeadlineAt, doc.LeaseMs = sp.deadline(t.deadline(r, graceAt)), t.leaseMs
 		doc.UpdatedAt = max(doc.UpdatedAt, t.tickledAt, r.tickledAt)
 	}
+	return claims
 }
 
 // addKeys adds the unique keys of jobs of a batch.
@@ -152,8 +161,8 @@ func addKeys(r rows, b *batch, docs []job.Job) {
 	}
 }
 
-// addDetails adds what is kept for single lines.
-func addDetails(v view, b *batch, docs []job.Job) {
+// addDetails adds all that is kept for single lines, whose claims are given.
+func addDetails(v view, b *batch, docs []job.Job, claims []uint64) {
 	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
 	at := 0
 	v.scan(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0), func(key string, value []byte) bool {
@@ -175,17 +184,41 @@ func addDetails(v view, b *batch, docs []job.Job) {
 				doc.Error = doc.Attempts[len(doc.Attempts)-1].Error
 			}
 		case resultDetail:
-			if claim, result := decodeResult(value); !doc.Claim.IsZero() && claim == doc.Claim.Seq() {
+			if claim, result := decodeResult(value); claims[at] != 0 && claim == claims[at] {
 				doc.Result = result
 			}
 		case progressDetail:
-			if claim, step, progress := decodeProgress(value); !doc.Claim.IsZero() && claim == doc.Claim.Seq() {
+			if claim, step, progress := decodeProgress(value); claims[at] != 0 && claim == claims[at] {
 				doc.Step, doc.Progress = step, progress
 			}
 		}
 		return true
 	})
 }
+
+// addBrief adds, of what is kept for single lines, what their next runner needs: the newest attempt with the beginning of its error, step
+// and progress. Nothing else is read, since a job may have megabytes of history, and what holds a claim has no output yet.
+func addBrief(v view, b *batch, docs []job.Job, claims []uint64) {
+	for i := range docs {
+		doc := &docs[i]
+		line := uint32(doc.ID.Line())
+		if value := v.newest(detailKey(b.seq, line, historyDetail)); value != nil {
+			newest := decodeAttemptBrief(value, maxHandedError)
+			doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
+		}
+		if claims[i] == 0 {
+			continue
+		}
+		if value := v.get(detailKey(b.seq, line, progressDetail)); value != nil {
+			if claim, step, progress := decodeProgress(value); claim == claims[i] {
+				doc.Step, doc.Progress = step, progress
+			}
+		}
+	}
+}
+
+// maxHandedError bounds the error text that goes with a job to its next runner.
+const maxHandedError = 1 << 10
 
 func (s *Store) queueName(id uint32) queueName {
 	s.mu.RLock()
@@ -199,8 +232,8 @@ func (s *Store) Batch(id job.ID) (_ Batch, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
-	b := readBatch(v, id.Seq())
-	if b == nil || job.NewID(b.at, b.seq, 0) != id {
+	b := s.readBatchOf(v, id)
+	if b == nil || b.id() != id {
 		return Batch{}, job.NotFound
 	}
 	return Batch{ID: id, CreatedAt: b.at, Lines: int(b.lines), Counts: b.counts}, nil

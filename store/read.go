@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -85,6 +86,15 @@ func (g *gate) close() {
 func (v view) get(key string) []byte {
 	if v.it.SeekGE([]byte(key)) && string(v.it.Key()) == key {
 		return append([]byte{}, v.it.Value()...) // not nil, though it be empty
+	}
+	fail("read", v.it.Error())
+	return nil
+}
+
+// newest returns the value of the last key that begins with prefix, or nil. It is valid until the view is used again.
+func (v view) newest(prefix string) []byte {
+	if v.it.SeekLT([]byte(after(prefix))) && strings.HasPrefix(string(v.it.Key()), prefix) {
+		return v.it.Value()
 	}
 	fail("read", v.it.Error())
 	return nil

@@ -8,6 +8,7 @@ type Result any
 // Made is the result of a create with keys, which is decided when it is applied. Refusal is KeyReused, or Granted.
 type Made struct {
 	Batch    job.ID
+	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
 	Replayed bool       // it had been carried out before under its idempotency key: all this tells of then
@@ -24,6 +25,7 @@ type Existing struct {
 // Claimed is the result of a claim. Without runs nothing was there to hand out. Refusal is KeyReused, or Granted.
 type Claimed struct {
 	Claim    job.ID
+	Seq      uint64 // of the claim
 	LeaseMs  int64
 	Runs     []Run
 	Keyed    bool // it has an idempotency key, so that its caller may come back for an answer that got lost

@@ -1,12 +1,16 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"unicode/utf8"
+
+	"github.com/daybookq/daybook/job"
+)
 
 // The values of the store's rows and their byte form: varints in the order in which the encoders below write them. The format
 // as a whole has a version in the meta row.
 
 // formatVersion is the version of keys and values. A store of a newer one is refused.
-const formatVersion = 2
+const formatVersion = 3
 
 // meta is the one row that says how far the store has come.
 type meta struct {
@@ -21,6 +25,8 @@ type meta struct {
 	served    string // the client that a fair claim served last
 	// keys counts the idempotency keys of each generation, oldest first.
 	keys []keyGeneration
+	// epochs are those that began after epoch 0, in order; see epochs.go.
+	epochs []epoch
 	// effectHour is the hour (at / hourMs) of the last effects row; a new hour gets a timer that will drop what came before.
 	effectHour int64
 }
@@ -210,6 +216,11 @@ func (m *meta) encode() []byte {
 		e.uint(uint64(g.number))
 		e.uint(g.keys)
 	}
+	e.uint(uint64(len(m.epochs)))
+	for _, x := range m.epochs {
+		e.uint(x.number)
+		e.int(x.at)
+	}
 	return e
 }
 
@@ -231,6 +242,10 @@ func decodeMeta(value []byte) (m meta) {
 	m.keys = make([]keyGeneration, d.count(2))
 	for i := range m.keys {
 		m.keys[i] = keyGeneration{uint32(d.uint()), d.uint()}
+	}
+	m.epochs = make([]epoch, d.count(2))
+	for i := range m.epochs {
+		m.epochs[i] = epoch{d.uint(), d.int()}
 	}
 	return m
 }
@@ -470,6 +485,20 @@ func encodeAttempt(a *job.Attempt) []byte {
 func decodeAttempt(value []byte) job.Attempt {
 	d := decoder(value)
 	return job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint()), Error: d.text(), Why: job.Why(d.uint())}
+}
+
+// decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character begins. It copies no more.
+func decodeAttemptBrief(value []byte, most int) job.Attempt {
+	d := decoder(value)
+	a := job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint())}
+	text := d.bytes()
+	if len(text) > most {
+		for ; most > 0 && !utf8.RuneStart(text[most]); most-- {
+		}
+		text = text[:most]
+	}
+	a.Error, a.Why = string(text), job.Why(d.uint())
+	return a
 }
 
 // Result and progress rows begin with the claim under which they were told: under another they are not shown, so that a new

@@ -20,7 +20,7 @@ func rowForms() map[string]struct {
 } {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222,
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}}
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}}
 	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
 		updatedAt: startAt, at: job.MaxTimeMs, why: job.Expired, kept: kept{priority: 10, maxAttempts: 7, redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{

@@ -32,37 +32,24 @@ func (c *claim) document(r *runner, graceAt int64) Claim {
 	return doc
 }
 
-// claimStretch is how many held jobs are read together, since what each has of a history is only shortened afterwards.
-const claimStretch = 50
-
 // ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a claim shows;
 // job.ClaimNotFound when no job names it (any more).
 func (s *Store) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
-	c := readClaim(v, id.Seq())
-	if c == nil || c.refs == 0 || job.NewID(c.at, c.seq, 0) != id {
+	c := s.readClaimOf(v, id)
+	if c == nil || c.refs == 0 {
 		return Claim{}, nil, job.ClaimNotFound
 	}
 	doc = c.document(readRunner(v, c.runner), decodeMeta(v.get(metaKey)).graceAt)
 	if c.held == 0 {
 		return doc, nil, nil
 	}
-	for _, r := range c.runs {
-		b := readBatch(v, r.Batch)
-		if b == nil {
-			continue
-		}
-		for ; r.First <= r.Last; r.First += claimStretch {
-			start := len(jobs)
-			jobs = s.documents(v, b, r.First, min(r.Last, r.First+claimStretch-1), c.seq, parts, jobs)
-			for i := range jobs[start:] {
-				shorten(&jobs[start+i])
-			}
-		}
+	if parts&Details != 0 {
+		parts = parts&^Details | Brief
 	}
-	return doc, jobs, nil
+	return doc, s.heldDocuments(v, c.seq, c.runs, parts), nil
 }
 
 // Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at most.

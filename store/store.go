@@ -106,6 +106,7 @@ type Store struct {
 	pages   pageCache  // for what claims hand out
 	applied atomic.Uint64
 	nextDue atomic.Int64
+	epochs  atomic.Pointer[[]epoch] // meta.epochs, for queries
 	totals  atomic.Pointer[Totals]
 }
 
@@ -261,6 +262,7 @@ func (s *Store) load(o Options) (err error) {
 		return fmt.Errorf("open store: it was made from journal %s, not %s: %w", s.meta.journal, o.Journal, ErrForeignJournal)
 	}
 	s.reseed()
+	s.publishEpochs()
 	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
 		s.queues.add(decodeQueue(u32At(key, 1), value, s.windows))
 		return true

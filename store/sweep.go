@@ -13,9 +13,10 @@ type sweep struct {
 	at  int64
 	op  job.Op
 	// The batch or queue that it goes through, and in which status; 0: any that op takes.
-	batch  job.ID
-	queue  uint32
-	status job.Status
+	batch    job.ID
+	batchSeq uint64
+	queue    uint32
+	status   job.Status
 	// Where it goes on. Through a queue it goes status by status, as job.Op lists them.
 	turn           int
 	nextBatch      uint64
@@ -29,6 +30,7 @@ func (w *sweep) encode() []byte {
 	e.int(w.at)
 	e.uint(uint64(w.op))
 	e.bytes(w.batch[:])
+	e.uint(w.batchSeq)
 	e.uint(uint64(w.queue))
 	e.uint(uint64(w.status))
 	e.uint(uint64(w.turn))
@@ -43,7 +45,7 @@ func (w *sweep) encode() []byte {
 func decodeSweep(seq uint64, value []byte) *sweep {
 	d := decoder(value)
 	return &sweep{
-		seq: seq, at: d.int(), op: job.Op(d.uint()), batch: decodeID(&d), queue: uint32(d.uint()), status: job.Status(d.uint()), turn: int(d.uint()),
+		seq: seq, at: d.int(), op: job.Op(d.uint()), batch: decodeID(&d), batchSeq: d.uint(), queue: uint32(d.uint()), status: job.Status(d.uint()), turn: int(d.uint()),
 		nextBatch: d.uint(), nextLine: uint32(d.uint()), moved: d.int(), skipped: d.int(), finishedAt: d.int(),
 	}
 }
@@ -60,10 +62,11 @@ func (w *sweep) statuses() []job.Status {
 func (s *Store) startSweep(m job.Move) *Swept {
 	w := &sweep{seq: s.seq, at: s.now, op: m.Op, status: m.Status}
 	if !m.Batch.IsZero() {
-		if b := s.batch(m.Batch.Seq()); b == nil || job.NewID(b.at, b.seq, 0) != m.Batch {
+		b := s.batchOf(m.Batch)
+		if b == nil || b.id() != m.Batch {
 			return &Swept{Refusal: job.BatchNotFound}
 		}
-		w.batch = m.Batch
+		w.batch, w.batchSeq = m.Batch, b.seq
 	} else {
 		q := s.queues.byName[queueName{m.Client, m.Type}]
 		if q == nil {
@@ -118,7 +121,7 @@ func (s *Store) step(w *sweep, rows int) {
 // stepBatch looks at the spans of a batch, line by line: none that it has passed can come back into a status that it takes, but by
 // somebody's request.
 func (s *Store) stepBatch(w *sweep, end *int) {
-	b := s.batch(w.batch.Seq())
+	b := s.batch(w.batchSeq)
 	if b == nil || w.nextLine >= b.lines {
 		w.finishedAt = s.now
 		return
@@ -207,7 +210,7 @@ func (w *sweep) covers(b *batch, line uint32) bool {
 	if w.batch.IsZero() {
 		return b.group(line).queue == w.queue && b.seq < w.seq
 	}
-	return b.seq == w.batch.Seq()
+	return b.seq == w.batchSeq
 }
 
 // doomed reports whether a delete of everything is still to take a line.
@@ -265,15 +268,15 @@ func (s *Store) Sweep(id job.ID) (doc Sweep, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
-	value := v.get(seqKey(sweepTable, id.Seq()))
-	if value == nil {
-		return doc, job.SweepNotFound
+	seqs := s.seqs(id)
+	for _, seq := range seqs.all() {
+		if value := v.get(seqKey(sweepTable, seq)); value != nil {
+			if w := decodeSweep(seq, value); w.id() == id {
+				return s.sweepDocument(w), nil
+			}
+		}
 	}
-	w := decodeSweep(id.Seq(), value)
-	if doc = s.sweepDocument(w); doc.ID != id {
-		return Sweep{}, job.SweepNotFound
-	}
-	return doc, nil
+	return Sweep{}, job.SweepNotFound
 }
 
 // Sweeps returns the documents of all sweeps that are under way or ended lately, oldest first.

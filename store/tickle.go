@@ -151,8 +151,11 @@ func (s *Store) unnotice(c *claim) {
 	}
 }
 
-// maxNotices bounds the claims that one tickle tells of.
+// maxNotices bounds the claims that one tickle looks at, and the jobs that it reports as cancelled.
 const maxNotices = 1000
+
+// noticeSpans bounds the spans that one tickle looks at for them. A runner whose claims have more hears of the rest when it completes them.
+const noticeSpans = 4000
 
 // noticeMs is how long that goes on: most tickles come much more often, so that an answer may get lost.
 const noticeMs = hourMs
@@ -167,6 +170,7 @@ func (s *Store) notices(name string) (lost []JobResult) {
 		}
 		return len(seqs) < maxNotices
 	})
+	spans := noticeSpans
 	for _, seq := range seqs {
 		c := s.claim(seq)
 		if c.cancelledAt+noticeMs < s.now {
@@ -174,12 +178,16 @@ func (s *Store) notices(name string) (lost []JobResult) {
 			continue
 		}
 		for _, r := range c.runs {
+			if spans <= 0 || len(lost) >= maxNotices {
+				break
+			}
 			s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
-				if sp.claim == c.seq && sp.status == job.Cancelled && len(lost) < maxNotices {
+				spans--
+				if sp.claim == c.seq && sp.status == job.Cancelled {
 					lost = appendLost(lost, b, first, last, job.WasCancelled)
 				}
 			})
 		}
 	}
-	return lost
+	return lost[:min(len(lost), maxNotices)]
 }

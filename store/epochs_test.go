@@ -1,0 +1,173 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestSeqsBeyondTheBitsOfAnID does with jobs, batches, claims and sweeps what their ids allow, where the seqs of their commands need more
+// bits than an id has, and around the command in which the low bits begin again at 0: within one millisecond and across two.
+func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
+	const turn = uint64(1) << 40
+	for _, apart := range []int64{0, 1} {
+		for _, begin := range []uint64{turn - 13, turn - 4, turn - 3, turn - 2, turn - 1, turn, turn + 5, 2*turn - 2, 3*turn + 5} {
+			t.Run(fmt.Sprintf("from %d, %d ms apart", begin, apart), func(t *testing.T) {
+				s := mustOpen(t, Options{Small: true})
+				seq, at := begin-1, int64(0)
+				apply := func(cmd job.Command) Result {
+					seq, at = seq+1, at+apart
+					result := mustApply(t, s, seq, at, cmd)
+					mustCommit(t, s)
+					return result
+				}
+				var jobs []job.ID
+				create := func(n int) job.ID {
+					apply(plainCreate("a", "x", n, 5))
+					batch := job.NewID(startAt+at, seq, 0)
+					for line := range n {
+						jobs = append(jobs, batch.WithLine(line))
+					}
+					return batch
+				}
+				is := func(id job.ID, want job.Status) {
+					t.Helper()
+					if doc, err := s.Job(id); err != nil || doc.ID != id || doc.Status != want {
+						t.Fatalf("job %v is %v, %v; want %v", id, doc.Status, err, want)
+					}
+				}
+				first := create(4)
+				once := plainClaim("r", 3)
+				once.Once = job.Once{Scope: "s", Key: "k"}
+				c := apply(once).(*Claimed)
+				if c.Jobs() != 3 || c.Seq != seq {
+					t.Fatalf("claimed %+v at %d", c, seq)
+				}
+				if tickled := apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*Tickled); tickled.Held != 3 {
+					t.Fatalf("tickle of the claim: %+v", tickled)
+				}
+				if tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*Tickled); tickled.Held != 1 {
+					t.Fatalf("tickle of a job: %+v", tickled)
+				}
+				if doc, err := s.Job(first); err != nil || doc.Step != "half way" || doc.Progress != 5 || doc.Claim != c.Claim {
+					t.Fatalf("%+v, %v", doc, err)
+				}
+				second := create(2)
+				outcome := job.Outcome{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}}
+				for range 2 { // and repeated
+					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*Ended); ended.Results[0].Refusal != job.Granted {
+						t.Fatalf("complete: %v", ended.Results[0].Refusal)
+					}
+				}
+				if doc, err := s.Job(first); err != nil || doc.OutputAddr != "there" {
+					t.Fatalf("%+v, %v", doc, err)
+				}
+				again, err := s.ClaimedBefore(&once.Once, startAt+at)
+				if err != nil || again.Claim != c.Claim || again.Seq != c.Seq {
+					t.Fatalf("the claim repeated: %+v, %v", again, err)
+				}
+				if held, err := s.Held(again); err != nil || len(held) != 2 {
+					t.Fatalf("held: %+v, %v", held, err)
+				}
+				if doc, held, err := s.ClaimDocument(c.Claim, Everything); err != nil || doc.Held != 2 || len(held) != 2 {
+					t.Fatalf("claim document: %+v, %d jobs, %v", doc, len(held), err)
+				}
+				if list, _, err := s.List(Filter{Claim: c.Claim, Limit: 10}); err != nil || len(list) != 3 {
+					t.Fatalf("jobs of the claim: %+v, %v", list, err)
+				}
+				if moved := apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*Moved); moved.Refusal != job.Granted {
+					t.Fatalf("cancel: %v", moved.Refusal)
+				}
+				is(first.WithLine(1), job.Cancelled)
+				if ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*Ended); ended.All != 1 {
+					t.Fatalf("unget of the claim: %+v", ended)
+				}
+				if swept := apply(job.Move{Op: job.Cancel, Batch: second}).(*Swept); swept.Moved != 2 {
+					t.Fatalf("cancel of a batch: %+v", swept)
+				}
+				if doc, err := s.Batch(second); err != nil || doc.ID != second || doc.Counts[job.Cancelled] != 2 {
+					t.Fatalf("batch: %+v, %v", doc, err)
+				}
+
+				// Lists go on after each id, whether its batch is still there or not.
+				lists := func() {
+					t.Helper()
+					var all []job.ID
+					for f := (Filter{Limit: 2}); ; {
+						docs, next, err := s.List(f)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for i := range docs {
+							all = append(all, docs[i].ID)
+						}
+						if f.After = next; next.IsZero() {
+							break
+						}
+					}
+					want := slices.DeleteFunc(slices.Clone(jobs), func(id job.ID) bool { _, err := s.Job(id); return err != nil })
+					if !slices.Equal(all, want) {
+						t.Fatalf("listed %v, want %v", all, want)
+					}
+					for _, id := range jobs {
+						docs, _, err := s.List(Filter{After: id, Limit: 1})
+						at := slices.IndexFunc(want, func(other job.ID) bool { return slices.Index(jobs, other) > slices.Index(jobs, id) })
+						if err != nil || (at < 0) != (len(docs) == 0) || at >= 0 && docs[0].ID != want[at] {
+							t.Fatalf("after %v: %+v, %v", id, docs, err)
+						}
+					}
+				}
+				create(1)
+				lists()
+				for _, id := range []job.ID{second, second.WithLine(1)} {
+					if moved := apply(job.Move{Op: job.Delete, Job: id}).(*Moved); moved.Refusal != job.Granted {
+						t.Fatalf("delete: %v", moved.Refusal)
+					}
+				}
+				lists()
+
+				// A sweep that goes on has an id, too.
+				for range 10 {
+					create(1)
+				}
+				swept := apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*Swept)
+				if doc, err := s.Sweep(swept.Sweep); swept.Sweep.IsZero() || err != nil || doc.ID != swept.Sweep {
+					t.Fatalf("sweep %+v: %+v, %v", swept, doc, err)
+				}
+				other := job.NewID(swept.Sweep.At()+1, seq, 0)
+				if _, err := s.Sweep(other); err != job.SweepNotFound {
+					t.Errorf("sweep of another time: %v", err)
+				}
+				if problems := problemsOf(t, s); len(problems) > 0 {
+					t.Errorf("%q", problems)
+				}
+			})
+		}
+	}
+}
+
+// TestALookupTriesOneSeqOrTwo: two only where an id has the time at which an epoch began.
+func TestALookupTriesOneSeqOrTwo(t *testing.T) {
+	epochs := []epoch{{1, 100}, {2, 200}, {5, 300}}
+	for _, test := range []struct {
+		at   int64
+		low  uint64
+		want []uint64
+	}{
+		{99, 7, []uint64{7}},
+		{100, 7, []uint64{1<<40 + 7, 7}},
+		{100, 1<<40 - 1, []uint64{1<<40 - 1, 2<<40 - 1}},
+		{101, 7, []uint64{1<<40 + 7}},
+		{199, 7, []uint64{1<<40 + 7}},
+		{200, 7, []uint64{2<<40 + 7, 1<<40 + 7}},
+		{300, 1 << 39, []uint64{2<<40 + 1<<39, 5<<40 + 1<<39}},
+		{400, 7, []uint64{5<<40 + 7}},
+	} {
+		got := seqsIn(epochs, job.NewID(test.at, test.low, 3))
+		if !slices.Equal(got.all(), test.want) {
+			t.Errorf("at %d, low bits %d: %v, want %v", test.at, test.low, got.all(), test.want)
+		}
+	}
+}
