@@ -64,7 +64,7 @@ crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),30s) $$pkg || exit 1; \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),30s) -fuzzminimizetime 100x $$pkg || exit 1; \
 	  done; \
 	done
 
