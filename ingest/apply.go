@@ -118,9 +118,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		}
 		e.applied.tell()
 		signal(e.due)
-		for _, q := range e.store.TakeReadied() {
-			e.lot.wake(q.Client, q.Type, q.Pending)
-		}
+		e.parked.gained(e.store.TakeReadied())
 	}
 	return nil
 }

@@ -120,20 +120,20 @@ func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 // wakeup is why a claim no longer waits: again says that there may be a job; woken, that it was told of one, in queue.
 type wakeup struct {
 	again, woken bool
-	queue        space
+	queue        queueName
 }
 
-// passOn tells the next in line of a job that a claim was told of and left: it may have taken another, found itself forestalled, or
-// ended otherwise. Without this the job would lie while those who want it wait.
+// passOn wakes the next claim for a queue if the one that was woken for it has left jobs there: it may have taken others, come too late, or
+// not have had room for all of them.
 func (e *Engine) passOn(w wakeup) {
 	if w.woken && e.store.Available([]string{w.queue.client}, []string{w.queue.typ}) {
-		e.lot.wake(w.queue.client, w.queue.typ, 1)
+		e.parked.wake(w.queue, 1)
 	}
 }
 
 // wait parks a claim until there may be a job, its time is over, or its caller has gone.
 func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (w wakeup, err error) {
-	p := e.lot.park(c.Clients, c.Types)
+	p := e.parked.park(c.Clients, c.Types, c.Max)
 	if p == nil {
 		if err := e.accepting(); err != nil {
 			return w, err
@@ -141,7 +141,7 @@ func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) 
 		return w, ErrTooManyParked
 	}
 	defer func() {
-		if at, woken := e.lot.leave(p); woken {
+		if at, woken := e.parked.leave(p); woken {
 			w.woken, w.queue = true, at
 		}
 	}()

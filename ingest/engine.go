@@ -43,7 +43,7 @@ type Engine struct {
 	store   *store.Store
 	journal *journal.Journal
 	over    *handover
-	lot     *lot
+	parked  *parkedClaims
 	flights *flights
 	disk    *disk
 
@@ -92,7 +92,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Statfs = statfs
 	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), lot: newLot(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs},
+		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs},
 		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)
@@ -196,6 +196,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	})
 	parts.Go(func() { e.keepTime(ctx) })
 	parts.Go(func() { e.ungetStrays(ctx) })
+	parts.Go(func() { e.parked.run(ctx) })
 	parts.Go(func() { e.maintain(ctx) })
 	parts.Go(func() { e.watchDisk(ctx) })
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
@@ -205,7 +206,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	}
 	<-ctx.Done()
 	e.refuse(ErrClosed)
-	e.lot.close()
+	e.parked.close()
 	parts.Wait()
 	if err := errors.Join(journalErr, applyErr); err != nil {
 		return err

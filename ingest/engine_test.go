@@ -128,7 +128,7 @@ func TestParkedClaim(t *testing.T) {
 		}
 		got <- len(jobs)
 	}()
-	for e.lot.size() == 0 {
+	for e.parked.n.Load() == 0 {
 		time.Sleep(time.Millisecond) // for the other goroutine; there is nothing to wait on
 	}
 	if _, _, err := e.Create(ctx, lines(3)); err != nil {

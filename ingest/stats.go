@@ -74,7 +74,7 @@ func (e *Engine) Stats() Stats {
 	s := Stats{
 		Appended: max(j.Appended, j.Synced), Synced: j.Synced, Applied: applied, Flushed: flushed,
 		LagCommands: j.Synced - min(applied, j.Synced), LagBytes: e.over.lag(),
-		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: e.lot.size(),
+		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
 		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys,
 		Now: e.journal.Now(), ClockOffsetMs: j.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
 		Journal: JournalStats{

@@ -140,7 +140,7 @@ func TestClaimOfTheDead(t *testing.T) {
 		if _, _, _, err := e.Claim(ctx, claimOf(1), time.Minute); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a claim whose caller hung up: %v", err)
 		}
-		if n := e.lot.size(); n != 0 {
+		if n := e.parked.n.Load(); n != 0 {
 			t.Errorf("%d claims still parked", n)
 		}
 	})

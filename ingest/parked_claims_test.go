@@ -1,0 +1,207 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// names returns n names that begin with prefix.
+func names(prefix string, n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return out
+}
+
+// woken returns the tickets of the claims that have been woken, of those given.
+func woken(claims []*parkedClaim) (tickets []uint64) {
+	for _, c := range claims {
+		select {
+		case <-c.woken:
+			tickets = append(tickets, c.ticket)
+		default:
+		}
+	}
+	return tickets
+}
+
+// TestParkedClaimsWakeInOrder: the oldest claims that accept a queue's jobs are woken, whatever else they accept, until they may take all jobs.
+func TestParkedClaimsWakeInOrder(t *testing.T) {
+	l := newParkedClaims()
+	var claims []*parkedClaim
+	park := func(clients, types []string, max int) {
+		claims = append(claims, l.park(clients, types, max))
+	}
+	park(nil, nil, 1)                                                 // 1
+	park([]string{"a"}, nil, 2)                                       // 2
+	park(nil, []string{"y"}, 1)                                       // 3: not x
+	park([]string{"a", "b"}, []string{"x", "z"}, 1)                   // 4
+	park([]string{"b", "a", "a"}, []string{"z", "x"}, 1)              // 5: the interest of 4
+	park(append(names("c", 50), "a"), append(names("t", 50), "x"), 5) // 6: 2601 pairs
+	park(nil, []string{"x"}, 1)                                       // 7
+	park([]string{"b"}, []string{"x"}, 1)                             // 8: another client
+	at := queueName{"a", "x"}
+	for _, step := range []struct {
+		jobs int64
+		want string
+	}{{1, "[1]"}, {2, "[2]"}, {1, "[4]"}, {3, "[5 6]"}, {9, "[7]"}, {9, "[]"}} {
+		if l.wake(at, step.jobs); fmt.Sprint(woken(claims)) != step.want {
+			t.Fatalf("%d jobs woke others than %s", step.jobs, step.want)
+		}
+	}
+	for _, c := range claims {
+		l.leave(c)
+	}
+	if l.n.Load() != 0 || l.places != 0 || len(l.interests) != 0 || len(l.byQueue) != 0 {
+		t.Errorf("all have left, and %d claims, %d places, %d interests, %d lists are there", l.n.Load(), l.places, len(l.interests), len(l.byQueue))
+	}
+}
+
+// TestParkedClaimsLeave: an interest keeps its place by its oldest claim, whoever leaves.
+func TestParkedClaimsLeave(t *testing.T) {
+	l := newParkedClaims()
+	a, b, c := l.park(nil, nil, 1), l.park([]string{"a"}, nil, 1), l.park(nil, nil, 1)
+	l.leave(a)
+	l.wake(queueName{"a", "x"}, 1)
+	if got := woken([]*parkedClaim{b, c}); fmt.Sprint(got) != "[2]" {
+		t.Fatalf("woken: %v", got)
+	}
+	l.wake(queueName{"a", "x"}, 1)
+	at, told := l.leave(c)
+	if !told || at != (queueName{"a", "x"}) {
+		t.Errorf("a claim that leaves after it was woken reports %v, %t", at, told)
+	}
+}
+
+func TestParkedClaimsBounds(t *testing.T) {
+	t.Run("pairs", func(t *testing.T) {
+		l := newParkedClaims()
+		clients := names("c", 100)
+		for n := 0; ; n++ {
+			if c := l.park(clients, append(names("t", 99), fmt.Sprint("u", n)), 1); c == nil {
+				if want := maxPlaces / 10_000; n != want {
+					t.Errorf("%d claims of ten thousand pairs were parked, want %d", n, want)
+				}
+				break
+			}
+		}
+		if l.park(clients, append(names("t", 99), "u0"), 1) == nil {
+			t.Error("a claim of an interest that is there already takes no further places, and was refused")
+		}
+	})
+	t.Run("claims", func(t *testing.T) {
+		l := newParkedClaims()
+		for range job.MaxParkedClaims {
+			if l.park(nil, nil, 1) == nil {
+				t.Fatal("refused at the limit")
+			}
+		}
+		if l.park(nil, nil, 1) != nil {
+			t.Error("one past the limit was taken")
+		}
+	})
+	t.Run("after the end", func(t *testing.T) {
+		l := newParkedClaims()
+		c := l.park(nil, nil, 1)
+		l.close()
+		if _, open := <-c.woken; open {
+			t.Error("woken for a queue")
+		}
+		l.leave(c)
+		if l.park(nil, nil, 1) != nil {
+			t.Error("parked")
+		}
+	})
+}
+
+// TestWakingIsProportionalToTheWoken: waking a claim costs about the same however many others wait, for whatever they wait.
+func TestWakingIsProportionalToTheWoken(t *testing.T) {
+	perClaim := func(n int) (best time.Duration) {
+		best = time.Hour
+		for range 5 {
+			l := newParkedClaims()
+			var second []*parkedClaim
+			for range n {
+				l.park([]string{"default"}, names("image.", 17), 1)
+			}
+			for range n {
+				second = append(second, l.park([]string{"default"}, names("video.", 17), 1))
+			}
+			began := time.Now()
+			l.wake(queueName{"default", "video.16"}, int64(n))
+			best = min(best, time.Since(began)/time.Duration(n))
+			if got := len(woken(second)); got != n {
+				t.Fatalf("%d of %d were woken", got, n)
+			}
+		}
+		return best
+	}
+	few, many := perClaim(500), perClaim(8000)
+	t.Logf("waking one claim took %v beside 500 others, %v beside 8,000", few, many)
+	if many > 5*few {
+		t.Errorf("waking one claim took %v beside 500 others, and %v beside 8,000", few, many)
+	}
+}
+
+// TestNoMoreClaimsWakeThanAreNeeded: claims are woken for jobs, not one for each job: what one claim may take alone wakes one.
+func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		const n = 300
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		jobs := 0
+		for range n {
+			all.Go(func() {
+				_, got, _, err := e.Claim(context.Background(), claimOf(1000), time.Second)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				jobs += len(got)
+				mu.Unlock()
+			})
+		}
+		synctest.Wait()
+		if parked := e.parked.n.Load(); parked != n {
+			t.Fatalf("%d claims are parked", parked)
+		}
+		if _, _, err := e.Create(t.Context(), lines(n)); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		claims := 0
+		for r, err := range e.journal.Records(1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verb == "claim" {
+				claims++
+			}
+		}
+		if jobs != n || claims != 1 {
+			t.Errorf("%d jobs were handed out by %d journaled claims, want %d by 1", jobs, claims, n)
+		}
+	})
+}
+
+func BenchmarkWakeParkedClaim(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("parked=%d", n), func(b *testing.B) {
+			l := newParkedClaims()
+			for i := range n - 1 {
+				l.park([]string{"default"}, []string{fmt.Sprint("t", i%1000)}, 1)
+			}
+			for b.Loop() {
+				c := l.park([]string{"default"}, []string{"video"}, 1)
+				l.wake(queueName{"default", "video"}, 1)
+				l.leave(c)
+			}
+		})
+	}
+}
