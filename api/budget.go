@@ -1,51 +1,92 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
 
 // The bytes of request bodies that may be in memory at once. Creates have a budget of their own, so that bulk posts never keep a
-// runner from reporting. A create holds its share until it is synced; behind that the journal has a bound of its own.
+// runner from reporting. A create holds its share until it is synced; after that the journal has a bound of its own.
 const (
 	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies: more do not make the disk faster
 	controlBudgetBytes = 64 << 20
-	// maxBudgetWait is how long a body may wait for its share, unread in the socket, before the answer is 429.
-	maxBudgetWait = 5 * time.Second
+	// maxBudgetWait is how long a body or answer may wait for its share before the answer is a refusal. It is longer than paceTime, so that those that wait
+	// for others that stand still get their shares.
+	maxBudgetWait = 8 * time.Second
+	// A share of at most smallShareBytes may use the last eighth of a budget, which larger ones must leave free: short requests do not wait for long ones.
+	smallShareBytes = 64 << 10
+	smallShareOf    = 8
 )
 
-// budget is a counting semaphore in bytes, first come first served, so that a large body is not starved by small ones.
+// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only announces many bytes keeps nothing from others.
+//
+// Shares that grow while they hold bytes could wait for each other for ever. So bytes are given in the order in which requests arrived, and the oldest
+// gets them even if there are none: the sum is at most the total and one largest share. All requests of one remote address get at most half of the total; loopback,
+// by which a proxy comes, has no such bound.
 type budget struct {
-	mu      sync.Mutex
-	free    int64
-	waiting []*share // in order of arrival
-	total   int64
+	mu       sync.Mutex
+	total    int64
+	free     int64 // below zero by what the oldest got beyond the total
+	arrivals uint64
+	oldest   *share // head of the list of all shares that hold or await bytes
+	newest   *share
+	waiting  [2][]*share // large and small ones, oldest first
+	peers    map[netip.Addr]int64
 }
 
+// share is what one request holds of a budget. The zero share holds nothing, of none.
 type share struct {
-	bytes int64
-	ready chan struct{} // closed when the bytes are given
+	budget *budget
+	peer   netip.Addr // not valid: without a bound
+	held   int64
+
+	// mu of the budget guards these.
+	number       uint64 // by arrival; 0 while it is not in the list
+	older, newer *share
+	wanted       int64
+	ready        chan struct{} // closed when wanted is given
 }
 
-func newBudget(bytes int64) *budget { return &budget{free: bytes, total: bytes} }
+func newBudget(bytes int64) *budget {
+	return &budget{free: bytes, total: bytes, peers: map[netip.Addr]int64{}}
+}
 
-// acquire waits for n bytes; false when they did not come in time or ctx is done.
-func (b *budget) acquire(ctx context.Context, n int64, wait time.Duration) bool {
+// grow waits for n more bytes; false when they did not become free in time or ctx is done. A share that could not grow keeps what it has.
+func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
+	b := s.budget
 	b.mu.Lock()
-	if len(b.waiting) == 0 && b.free >= n {
-		b.free -= n
+	if s.number == 0 {
+		b.arrivals++
+		s.number = b.arrivals
+		if s.older = b.newest; s.older != nil {
+			s.older.newer = s
+		} else {
+			b.oldest = s
+		}
+		b.newest = s
+	}
+	small := b.isSmall(s, n)
+	if len(b.waiting[small]) == 0 && b.fits(s, n) {
+		b.give(s, n)
 		b.mu.Unlock()
 		return true
 	}
-	w := &share{bytes: n, ready: make(chan struct{})}
-	b.waiting = append(b.waiting, w)
+	s.wanted, s.ready = n, make(chan struct{})
+	at, _ := slices.BinarySearchFunc(b.waiting[small], s.number, func(w *share, number uint64) int {
+		return cmp.Compare(w.number, number)
+	})
+	b.waiting[small] = slices.Insert(b.waiting[small], at, s)
+	b.serve()
 	b.mu.Unlock()
 
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-w.ready:
+	case <-s.ready:
 		return true
 	case <-timer.C:
 	case <-ctx.Done():
@@ -53,47 +94,113 @@ func (b *budget) acquire(ctx context.Context, n int64, wait time.Duration) bool 
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, other := range b.waiting {
-		if other == w {
-			b.waiting = append(b.waiting[:i], b.waiting[i+1:]...)
-			b.serve() // those behind may fit where this one did not
-			return false
-		}
+	if s.wanted == 0 {
+		return true // given in the meantime
 	}
-	return true // given in the meantime
+	s.wanted = 0
+	b.waiting[small] = slices.DeleteFunc(b.waiting[small], func(w *share) bool { return w == s })
+	b.leave(s)
+	b.serve()
+	return false
 }
 
-// tryAcquire takes n bytes if they are there and nobody waits. It is for more bytes to a body that holds some already: were it
-// to wait, bodies could wait for each other.
-func (b *budget) tryAcquire(n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) > 0 || b.free < n {
-		return false
-	}
-	b.free -= n
-	return true
-}
-
-func (b *budget) release(n int64) {
+// shrink gives n bytes back.
+func (s *share) shrink(n int64) {
 	if n == 0 {
 		return
 	}
+	b := s.budget
 	b.mu.Lock()
-	b.free += n
+	b.take(s, n)
+	b.leave(s)
 	b.serve()
 	b.mu.Unlock()
 }
 
-// serve gives those who wait what is free, in order. The caller holds mu.
-func (b *budget) serve() {
-	n := 0
-	for n < len(b.waiting) && b.waiting[n].bytes <= b.free {
-		b.free -= b.waiting[n].bytes
-		close(b.waiting[n].ready)
-		n++
+// release gives everything back.
+func (s *share) release() { s.shrink(s.held) }
+
+func (b *budget) isSmall(s *share, n int64) int {
+	if s.held+n <= smallShareBytes {
+		return 1
 	}
-	b.waiting = b.waiting[n:]
+	return 0
+}
+
+func (b *budget) fits(s *share, n int64) bool {
+	if s == b.oldest {
+		return true
+	}
+	if b.isOver(s, n) {
+		return false
+	}
+	if b.isSmall(s, n) == 1 {
+		return b.free >= n
+	}
+	return b.free-n >= b.total/smallShareOf
+}
+
+// isOver reports whether n more bytes would be more than a remote address may have.
+func (b *budget) isOver(s *share, n int64) bool {
+	return s.peer.IsValid() && b.peers[s.peer]+n > b.total/2
+}
+
+func (b *budget) give(s *share, n int64) {
+	b.free -= n
+	s.held += n
+	if s.peer.IsValid() {
+		b.peers[s.peer] += n
+	}
+}
+
+func (b *budget) take(s *share, n int64) {
+	b.free += n
+	s.held -= n
+	if s.peer.IsValid() {
+		if b.peers[s.peer] -= n; b.peers[s.peer] == 0 {
+			delete(b.peers, s.peer)
+		}
+	}
+}
+
+// leave removes a share from the list if it holds nothing.
+func (b *budget) leave(s *share) {
+	if s.held > 0 || s.number == 0 {
+		return
+	}
+	if s.older != nil {
+		s.older.newer = s.newer
+	} else {
+		b.oldest = s.newer
+	}
+	if s.newer != nil {
+		s.newer.older = s.older
+	} else {
+		b.newest = s.older
+	}
+	s.number, s.older, s.newer = 0, nil, nil
+}
+
+// serve gives those who wait what is free. A large share that waits for free bytes keeps younger large ones waiting; one that waits for others of its
+// own address does not.
+func (b *budget) serve() {
+	for kind := range b.waiting {
+		left := b.waiting[kind][:0]
+		for i, s := range b.waiting[kind] {
+			if !b.fits(s, s.wanted) {
+				if left = append(left, s); !b.isOver(s, s.wanted) {
+					left = append(left, b.waiting[kind][i+1:]...)
+					break
+				}
+				continue
+			}
+			b.give(s, s.wanted)
+			s.wanted = 0
+			close(s.ready)
+		}
+		clear(b.waiting[kind][len(left):])
+		b.waiting[kind] = left
+	}
 }
 
 // used is the number of bytes that are given out.

@@ -138,7 +138,7 @@ func (r *claimRequest) completion() (done completion, err error) {
 
 // claim answers POST /jobs/claim. What it reports is applied first and answered in any case; only the claim may wait.
 func (s *Server) claim(c echo.Context) error {
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.reports, false)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (s *Server) complete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.reports, false)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *Server) release(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.orders, false)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences) err
 
 // completeMany answers POST /jobs/complete.
 func (s *Server) completeMany(c echo.Context) error {
-	body, err := s.readJSON(c, s.control, true)
+	body, err := s.readJSON(c, s.reports, true)
 	if err != nil {
 		return err
 	}

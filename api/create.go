@@ -25,7 +25,7 @@ type createRequest struct {
 
 // create answers POST /jobs/create: an object is one job, an array or lines are many.
 func (s *Server) create(c echo.Context) error {
-	body, err := s.readJSON(c, s.bulk, true)
+	body, err := s.readJSON(c, s.creates, true)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 
 // codes are all codes that a problem can have.
 func codes() map[string]bool {
-	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true,
+	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, codeBadRequest: true, codeBadID: true, codeUnsupported: true,
 		"quit_disabled": true, "forbidden_peer": true, routeNotFound().code: true, methodNotAllowed("").code: true}
 	for _, k := range known {

@@ -58,7 +58,7 @@ func (s *Server) patch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.orders, false)
 	if err != nil {
 		return err
 	}

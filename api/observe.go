@@ -46,6 +46,11 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
+	if conn := connectionOf(c.Request()); conn != nil {
+		if err := conn.begin(c); err != nil {
+			return err
+		}
+	}
 	if err := s.guard(c); err != nil {
 		return err
 	}

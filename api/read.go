@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,34 +21,40 @@ import (
 const (
 	// maxBodyBytes bounds every request body, after decompression.
 	maxBodyBytes = job.MaxBodyBytes
+	// smallBodyBytes bounds the bodies of routes that take no payloads and no outputs: a thousand ids, indented.
+	smallBodyBytes = smallShareBytes
 	// gzipOverhead is what gzip may add to bytes that it cannot compress.
 	gzipOverhead = maxBodyBytes/1024 + 1024
-	// firstReadBytes is what a body of unknown length begins with.
-	firstReadBytes = 16 << 10
+	// A buffer begins with firstReadBytes, or unknownReadBytes for a body of unknown length. When it is full, it grows by growBy.
+	firstReadBytes   = paceBytes
+	unknownReadBytes = 16 << 10
+	growBy           = 4
 	// maxPooledBytes bounds the buffers that are kept for the next request.
 	maxPooledBytes = 64 << 10
-
-	// A body must arrive within readGrace and the time that a slow link needs for it. Else thirty connections that trickle
-	// would hold all bytes that bodies may have.
-	readGrace          = 10 * time.Second
-	readBytesPerSecond = 256 << 10
 )
 
 // A batch cannot have more lines than an ID can number: each takes two bytes of the body, the last one perhaps one.
 const _ = uint(job.MaxLines - (maxBodyBytes+1)/2)
 
-// body is a request body in memory. Its budget is held until release.
+// lane is what the bodies of a route may take.
+type lane struct {
+	budget *budget
+	limit  int
+}
+
+// body is a request body in memory. Its share is held until release.
 type body struct {
 	bytes  []byte
-	held   int64
-	budget *budget
+	limit  int
+	share  share
 	pooled *[]byte
 }
 
-// release gives the budget back and, for a body that does not outlive its request, the buffer.
+// release gives the share back and, for a body that does not outlive its request, the buffer.
 func (b *body) release() {
-	b.budget.release(b.held)
-	b.held = 0
+	if b.share.budget != nil {
+		b.share.release()
+	}
 	if b.pooled != nil {
 		bodyBuffers.Put(b.pooled)
 		b.pooled = nil
@@ -63,23 +70,23 @@ var gzipReaders sync.Pool // of *gzip.Reader
 
 // readBulk reads the body of a create in the fast lane into a buffer of its exact size that the caller may give away, with room for
 // one more byte.
-func (s *Server) readBulk(c echo.Context) (body, error) { return s.read(c, s.bulk, false) }
+func (s *Server) readBulk(c echo.Context) (*body, error) { return s.read(c, s.creates, false) }
 
 // readJSON reads the body of a JSON route, whose buffer must not be used after release. The type is demanded, except of an
 // empty body.
-func (s *Server) readJSON(c echo.Context, lane *budget, ndjson bool) (body, error) {
+func (s *Server) readJSON(c echo.Context, l lane, ndjson bool) (*body, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
 		if err := checkContentType(r.Header[echo.HeaderContentType], ndjson); err != nil {
-			return body{budget: lane}, err
+			return nil, err
 		}
 	}
-	return s.read(c, lane, true)
+	return s.read(c, l, true)
 }
 
 // noBody reads a body that has nothing to say: none, or {}.
 func (s *Server) noBody(c echo.Context) error {
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.orders, false)
 	if err != nil {
 		return err
 	}
@@ -90,91 +97,136 @@ func (s *Server) noBody(c echo.Context) error {
 	return nil
 }
 
-func (s *Server) read(c echo.Context, lane *budget, pool bool) (b body, err error) {
-	b.budget = lane
+func (s *Server) read(c echo.Context, l lane, pool bool) (_ *body, err error) {
 	r := c.Request()
 	zipped, err := isGzip(r.Header[echo.HeaderContentEncoding])
 	if err != nil {
-		return b, err
+		return nil, err
 	}
+	b := &body{limit: l.limit, share: share{budget: l.budget}}
 	n := r.ContentLength
-	if n > maxBodyBytes && (!zipped || n > maxBodyBytes+gzipOverhead) {
-		return b, tooLarge()
-	}
-	if n == 0 {
-		return b, nil
-	}
-	known := n > 0 && !zipped
-	first := n
-	if !known {
-		first = firstReadBytes
-	}
-	if !lane.acquire(r.Context(), first, maxBudgetWait) {
-		if err := r.Context().Err(); err != nil {
-			return b, err
-		}
-		return b, overloaded()
-	}
-	b.held = first
-	defer func() {
-		if err != nil {
-			b.release()
-		}
-	}()
-
-	// The deadline is for the body alone: a claim may wait for a minute after it.
-	deadline := readGrace + time.Duration(maxBodyBytes/readBytesPerSecond)*time.Second
-	if n > 0 {
-		deadline = readGrace + time.Duration(n/readBytesPerSecond)*time.Second
-	}
-	control := http.NewResponseController(c.Response().Writer)
-	if err := control.SetReadDeadline(time.Now().Add(deadline)); err != nil {
-		return b, fmt.Errorf("set read deadline: %w", err)
-	}
 	switch {
-	case known && pool && n <= maxPooledBytes:
-		b.pooled = bodyBuffers.Get().(*[]byte)
-		b.bytes = (*b.pooled)[:n]
-		_, err = io.ReadFull(r.Body, b.bytes)
-	case known:
-		b.bytes = make([]byte, n, n+1) // TrimLines may add a newline
-		_, err = io.ReadFull(r.Body, b.bytes)
+	case n == 0:
+		return b, nil
+	case n > int64(l.limit) && (!zipped || n > int64(l.limit)+gzipOverhead):
+		return nil, b.tooLarge()
+	}
+	conn := connectionOf(r)
+	if conn != nil {
+		b.share.peer = conn.peer
+	}
+	from := &pacedReader{from: r.Body, control: http.NewResponseController(c.Response().Writer)}
+	switch {
 	case zipped:
-		err = b.unzip(r.Body)
+		err = b.unzip(r.Context(), from)
+	case n > 0:
+		err = b.fill(r.Context(), from, int(n), pool)
 	default:
-		err = b.grow(r.Body)
+		err = b.grow(r.Context(), from)
 	}
 	if err != nil {
+		b.release()
 		c.Response().Header().Set(echo.HeaderConnection, "close")
-		return b, bodyProblem(err)
+		return nil, bodyProblem(err)
 	}
-	if err := control.SetReadDeadline(time.Time{}); err != nil {
-		return b, fmt.Errorf("clear read deadline: %w", err)
+	if conn != nil {
+		conn.unread = false
+	}
+	// The deadline is for the body alone: a claim may wait for a minute after it.
+	if err := from.control.SetReadDeadline(time.Time{}); err != nil {
+		b.release()
+		return nil, fmt.Errorf("clear read deadline: %w", err)
 	}
 	return b, nil
 }
 
-// grow reads to the end into a buffer that grows with the bytes that have come.
-func (b *body) grow(r io.Reader) error {
-	b.bytes = make([]byte, 0, firstReadBytes)
+// pacedReader reads a body of which paceBytes, or all of it if it is shorter, must arrive within paceTime.
+type pacedReader struct {
+	from    io.Reader
+	control *http.ResponseController
+	left    int // of paceBytes
+}
+
+func (r *pacedReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		if err := r.control.SetReadDeadline(time.Now().Add(paceTime)); err != nil {
+			return 0, fmt.Errorf("set read deadline: %w", err)
+		}
+		r.left = paceBytes
+	}
+	n, err := r.from.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// reserve waits until n more bytes may be in memory.
+func (b *body) reserve(ctx context.Context, n int) error {
+	switch {
+	case b.share.grow(ctx, int64(n), maxBudgetWait):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return overloaded()
+}
+
+// take makes the buffer longer.
+func (b *body) take(ctx context.Context, size int) error {
+	if err := b.reserve(ctx, size-cap(b.bytes)); err != nil {
+		return err
+	}
+	larger := make([]byte, len(b.bytes), size)
+	copy(larger, b.bytes)
+	b.bytes = larger
+	return nil
+}
+
+// fill reads n bytes.
+func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
+	if pool && n <= maxPooledBytes {
+		if err := b.reserve(ctx, n); err != nil {
+			return err
+		}
+		b.pooled = bodyBuffers.Get().(*[]byte)
+		b.bytes = (*b.pooled)[:n]
+		_, err := io.ReadFull(r, b.bytes)
+		return err
+	}
+	for size := min(n, firstReadBytes); ; size = min(n, size*growBy) {
+		spare := 0
+		if size == n {
+			spare = 1 // TrimLines may add a newline
+		}
+		if err := b.take(ctx, size+spare); err != nil {
+			return err
+		}
+		have := len(b.bytes)
+		b.bytes = b.bytes[:size]
+		if _, err := io.ReadFull(r, b.bytes[have:]); err != nil {
+			return err
+		}
+		if size == n {
+			return nil
+		}
+	}
+}
+
+// grow reads to the end.
+func (b *body) grow(ctx context.Context, r io.Reader) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			more := min(cap(b.bytes), maxBodyBytes+1-cap(b.bytes))
-			if more == 0 {
-				return tooLarge()
+			size := min(max(cap(b.bytes)*growBy, unknownReadBytes), b.limit+1)
+			if size == cap(b.bytes) {
+				return b.tooLarge()
 			}
-			if !b.budget.tryAcquire(int64(more)) {
-				return overloaded()
+			if err := b.take(ctx, size); err != nil {
+				return err
 			}
-			b.held += int64(more)
-			larger := make([]byte, len(b.bytes), cap(b.bytes)+more)
-			copy(larger, b.bytes)
-			b.bytes = larger
 		}
 		n, err := r.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
-		if len(b.bytes) > maxBodyBytes {
-			return tooLarge()
+		if len(b.bytes) > b.limit {
+			return b.tooLarge()
 		}
 		if err == io.EOF {
 			return nil
@@ -185,7 +237,7 @@ func (b *body) grow(r io.Reader) error {
 	}
 }
 
-func (b *body) unzip(r io.Reader) error {
+func (b *body) unzip(ctx context.Context, r io.Reader) error {
 	z, _ := gzipReaders.Get().(*gzip.Reader)
 	if z == nil {
 		z = new(gzip.Reader)
@@ -197,27 +249,29 @@ func (b *body) unzip(r io.Reader) error {
 		}
 		return err
 	}
-	return b.grow(z)
+	return b.grow(ctx, z)
 }
 
-func tooLarge() *problem {
+func (b *body) tooLarge() *problem {
 	return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-		detail: fmt.Sprintf("a request body has at most %d bytes", maxBodyBytes)}
+		detail: fmt.Sprintf("a body of this route has at most %d bytes", b.limit)}
 }
 
 func overloaded() *problem {
 	return &problem{status: http.StatusTooManyRequests, code: codeOverloaded,
-		detail: "as many bytes of requests are in flight as may"}
+		detail: "the server holds as many bytes of requests as it may; repeat it later"}
 }
 
-// bodyProblem tells why a body could not be read to its end. Nothing of it was used.
+// bodyProblem says why a body could not be read to its end. Nothing of it was used.
 func bodyProblem(err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
 	switch {
+	case errors.Is(err, context.Canceled):
+		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &problem{status: http.StatusRequestTimeout, code: "body_too_slow", detail: "the body did not arrive in time"}
+		return &problem{status: http.StatusRequestTimeout, code: "body_too_slow", detail: fmt.Sprintf("the body arrived too slowly: each %d KiB, and what is left of a shorter one, must arrive within %s", paceBytes>>10, paceTime)}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return badRequest("", "the body was cut off before its end")
 	}

@@ -219,91 +219,12 @@ func TestSlowBody(t *testing.T) {
 		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
-		if took := time.Since(start); took != readGrace {
+		if took := time.Since(start); took != paceTime {
 			t.Errorf("answered after %s", took)
 		}
 		if used := s.bulk.used(); used != 0 {
 			t.Errorf("%d bytes are still held", used)
 		}
-	})
-}
-
-func TestBudget(t *testing.T) {
-	t.Run("creates wait for their share and are refused in the end", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-			if !s.bulk.acquire(t.Context(), bulkBudgetBytes-10, 0) {
-				t.Fatal("the budget is not empty")
-			}
-			c := l.dial()
-			defer c.Close()
-			in := bufio.NewReader(c)
-			const head = "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n"
-			post := func(body string) *http.Response {
-				go io.WriteString(c, head+body)
-				resp, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-					t.Fatal(err)
-				}
-				return resp
-			}
-			start := time.Now()
-			if resp := post("0123456789\n"); resp.StatusCode != http.StatusTooManyRequests || time.Since(start) != maxBudgetWait {
-				t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
-			}
-			time.AfterFunc(maxBudgetWait/2, func() { s.bulk.release(bulkBudgetBytes - 10) })
-			if resp := post("0123456789\n"); resp.StatusCode != http.StatusCreated {
-				t.Errorf("%d", resp.StatusCode)
-			}
-		})
-	})
-	t.Run("in order of arrival, small ones behind large ones", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBudget(100)
-			if !b.tryAcquire(60) || b.tryAcquire(41) {
-				t.Fatal("60 of 100")
-			}
-			given := make(chan int64, 2)
-			take := func(n int64) {
-				go func() {
-					if b.acquire(t.Context(), n, time.Second) {
-						given <- n
-					}
-				}()
-				synctest.Wait()
-			}
-			take(80)
-			take(5)
-			if b.tryAcquire(1) {
-				t.Error("overtaken")
-			}
-			b.release(60)
-			synctest.Wait()
-			if len(given) != 2 || b.used() != 85 {
-				t.Errorf("%d given, %d used", len(given), b.used())
-			}
-		})
-	})
-	t.Run("one that gives up lets those behind it pass", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBudget(100)
-			b.tryAcquire(60)
-			given := false
-			go func() {
-				if b.acquire(t.Context(), 80, time.Second) {
-					t.Error("80 given")
-				}
-			}()
-			synctest.Wait()
-			go func() { given = b.acquire(t.Context(), 20, 2*time.Second) }()
-			time.Sleep(1500 * time.Millisecond) // of the bubble's time
-			synctest.Wait()
-			if !given {
-				t.Error("20 not given")
-			}
-		})
 	})
 }
 

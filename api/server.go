@@ -41,7 +41,10 @@ type Server struct {
 	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
 
-	bulk, control *budget
+	bulk, control *budget  // of request bodies
+	creates       lane     // bodies with payloads
+	reports       lane     // bodies with outputs
+	orders        lane     // bodies with neither
 	silent        sync.Map // of net.Conn: those without a request so far
 
 	draining context.Context // done when the server stops taking its time
@@ -62,6 +65,9 @@ func New(o Options) (*Server, error) {
 		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 	}
+	s.creates = lane{s.bulk, maxBodyBytes}
+	s.reports = lane{s.control, maxBodyBytes}
+	s.orders = lane{s.control, smallBodyBytes}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := s.routes()
 	s.reserved, s.literal, s.metrics = reservedNames(routes), literalPaths(routes), newMetrics(s, routes)
@@ -85,9 +91,6 @@ const (
 	// Clients give up idle connections after 90 s, as net/http's own does; closing ours later means that they never meet one that
 	// is just being closed. An idle connection costs about 10 KB, so that thousands may wait.
 	idleTimeout = 3 * time.Minute
-	// From the header to the end of the answer: a body of 8 MiB by a slow link, a minute's wait of a claim and 8 MiB back. Beyond
-	// it the reader has stopped reading.
-	writeTimeout = 5 * time.Minute
 	// Names, ids and numbers fit into a fraction of it; the default of 1 MiB would be what every connection may pin.
 	maxHeaderBytes = 64 << 10
 )
@@ -99,15 +102,15 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		Handler:                      s.echo,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
-		WriteTimeout:                 writeTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any other path that is not there
 		ErrorLog:                     stdlog.New(serverLog{s.log}, "", 0),
 		ConnState:                    s.watchConnection,
+		ConnContext:                  withConnection,
 	}
 	server.RegisterOnShutdown(s.closeSilent)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- server.Serve(connections{l}) }()
 	select {
 	case err := <-served:
 		s.drain()

@@ -51,7 +51,7 @@ func (s *Server) tickle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.orders, false)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Server) tickle(c echo.Context) error {
 
 // tickleMany answers POST /jobs/tickle: of jobs, or else of a claim, or else of all that a runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
-	body, err := s.readJSON(c, s.control, false)
+	body, err := s.readJSON(c, s.orders, false)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,144 @@
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func (r *rig) dial() net.Conn {
+	r.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// TestRefusalsDoNotWaitForBodies: whatever a request is refused for, on every route, and whatever a handler does not read, the answer comes although the body that was
+// announced does not, and the connection ends.
+func TestRefusalsDoNotWaitForBodies(t *testing.T) {
+	type request struct{ name, method, path, headers string }
+	var requests []request
+	for _, route := range (&Server{}).routes() {
+		path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "page.js").Replace(route.path)
+		name := route.method + " " + route.path
+		const local, kind = "Host: localhost\r\n", "Content-Type: application/json\r\n"
+		requests = append(requests,
+			request{name, route.method, path, local + kind},
+			request{name + ", wrong Host", route.method, path, "Host: example.org\r\n" + kind},
+			request{name + ", foreign Origin", route.method, path, local + "Origin: http://example.org\r\n" + kind},
+			request{name + ", wrong type", route.method, path, local + "Content-Type: image/png\r\n"},
+			request{name + ", wrong encoding", route.method, path, local + kind + "Content-Encoding: br\r\n"},
+			request{name + ", wrong query", route.method, path + "?colour=red", local + kind},
+			request{name + ", wrong method", "PUT", path, local + kind},
+			request{name + ", no such route", route.method, path + "/no/such/route", local + kind},
+			request{name + ", escape in the path", route.method, path + "%41", local + kind},
+		)
+	}
+	for _, length := range []string{"Content-Length: 1000", "Content-Length: 8388608", "Content-Length: 100000000", "Transfer-Encoding: chunked"} {
+		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+			s.engine = &picky{t: t}
+			for _, r := range requests {
+				c := l.dial()
+				began := time.Now()
+				head := fmt.Sprintf("%s %s HTTP/1.1\r\n%s%s\r\n\r\n", r.method, r.path, r.headers, length)
+				if _, err := io.WriteString(c, head); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", r.name, length, err)
+				}
+				go io.Copy(io.Discard, resp.Body)
+				if took := time.Since(began); took > paceTime {
+					t.Errorf("%s, %s: %d after %s", r.name, length, resp.StatusCode, took)
+				}
+				if !resp.Close {
+					t.Errorf("%s, %s: %d, and the connection stays open", r.name, length, resp.StatusCode)
+				}
+				synctest.Wait()
+				time.Sleep(2 * leftoverWait)
+				synctest.Wait()
+				if n := s.metrics.connections.Load(); n != 0 {
+					t.Errorf("%s, %s: %d connections are left", r.name, length, n)
+				}
+				c.Close()
+			}
+		})
+	}
+}
+
+// TestRefusalsKeepConnections: a body that has come is discarded, and the connection serves further requests.
+func TestRefusalsKeepConnections(t *testing.T) {
+	r := start(t)
+	c := r.dial()
+	defer c.Close()
+	in := bufio.NewReader(c)
+	body := strings.Repeat("x", 100_000)
+	for _, request := range []string{
+		"POST /jobs/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n", "POST /nowhere HTTP/1.1\r\nHost: localhost\r\n", "POST /add HTTP/1.1\r\nHost: example.org\r\n",
+		"POST /add?colour=red HTTP/1.1\r\nHost: localhost\r\n", "GET /ping HTTP/1.1\r\nHost: localhost\r\n", "GET /jobs HTTP/1.1\r\nHost: localhost\r\n",
+	} {
+		for _, framed := range []string{
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+			fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
+		} {
+			if _, err := io.WriteString(c, request+framed); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatal(err)
+			}
+			if resp.Close {
+				t.Errorf("%q: %d, and the connection ends", request, resp.StatusCode)
+			}
+		}
+	}
+}
+
+// TestClientsThatDoNotRead: a client that takes nothing of its answer, or a byte at a time, is cut off.
+func TestClientsThatDoNotRead(t *testing.T) {
+	for name, read := range map[string]func(c net.Conn){
+		"nothing":          func(net.Conn) {},
+		"a byte a second":  func(c net.Conn) { trickle(c, time.Second) },
+		"ten bytes a time": func(c net.Conn) { trickle(c, 100*time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+				s.engine = &picky{t: t}
+				c := l.dial()
+				defer c.Close()
+				if _, err := io.WriteString(c, "GET /docs/swagger-ui.css HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				go read(c)
+				time.Sleep(paceTime + time.Second)
+				synctest.Wait()
+				if n := s.metrics.connections.Load(); n != 0 {
+					t.Errorf("%d connections are left", n)
+				}
+			})
+		})
+	}
+}
+
+func trickle(c net.Conn, every time.Duration) {
+	b := make([]byte, 1)
+	for {
+		if _, err := c.Read(b); err != nil {
+			return
+		}
+		time.Sleep(every)
+	}
+}

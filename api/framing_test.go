@@ -1,0 +1,107 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// FuzzFraming compares with net/http: as long as a connection's heads are found in order, both see the same requests, and none of them has both lengths.
+func FuzzFraming(f *testing.F) {
+	for _, seed := range []string{
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /add HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /add HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /add HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"POST /add HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+		"POST /add HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"\r\n\r\nGET / HTTP/1.1\nHost: x\n\n",
+		"GET / HTTP/1.1\r\nHost: x\r\nX: y\r\n Content-Length: 5\r\n\r\nabcde",
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\r\nContent-Length: 5\r\n\r\nabcde",
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5 \t;x\r\nabcde\r\n00\r\n\r\n",
+	} {
+		f.Add([]byte(seed), byte(3))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, step byte) {
+		var heads framing
+		for rest := stream; len(rest) > 0; {
+			n := min(len(rest), int(step)+1)
+			heads.feed(rest[:n])
+			rest = rest[n:]
+		}
+		in := bufio.NewReader(bytes.NewReader(stream))
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return // net/http closes the connection
+			}
+			if wrong := heads.next(); wrong != "" {
+				return // we close it
+			}
+			if n := len(r.Header["Content-Length"]); n > 0 && r.ContentLength < 0 {
+				t.Errorf("both lengths: %q", stream)
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func TestFraming(t *testing.T) {
+	r := start(t)
+	const next = "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	// answers sends bytes and returns the statuses of all answers until the connection ends.
+	for _, c := range []struct {
+		name, request string
+		want          []int
+	}{
+		{"both lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{400}},
+		{"both lengths, the other way", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 47\r\n\r\n0\r\n\r\n", []int{400}},
+		{"both lengths on a GET", "GET /ping HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{400}},
+		{"both lengths after a good request", next + "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{200, 400}},
+		{"two different lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nx\n", []int{400}},
+		{"two equal lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nx\n", []int{201, 200}},
+		{"a header of two lines", "POST /add HTTP/1.1\r\nHost: localhost\r\nX: y\r\n Content-Length: 2\r\n\r\n", []int{400}},
+		{"chunks in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{411}},
+		{"chunks in HTTP/1.0 that keeps alive", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{411}},
+		{"no length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\nx\n", []int{411}},
+		{"a length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx\n", []int{201}},
+		{"a GET in HTTP/1.0", "GET /ping HTTP/1.0\r\nHost: localhost\r\n\r\n", []int{200}},
+		{"no length in HTTP/1.1", "POST /add HTTP/1.1\r\nHost: localhost\r\n\r\n", []int{201, 200}},
+		{"chunks and then another request", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nx\n\r\n0\r\nTrailer: 1\r\n\r\n", []int{201, 200}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := r.dial()
+			defer conn.Close()
+			if _, err := io.WriteString(conn, c.request+next); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(conn)
+			for i, status := range c.want {
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatalf("answer %d: %v", i, err)
+				}
+				text, err := io.ReadAll(resp.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.StatusCode != status {
+					t.Errorf("answer %d: %d %s", i, resp.StatusCode, text)
+				}
+				if closes := status >= 400; closes && !resp.Close {
+					t.Errorf("the connection stays open after %s", text)
+				}
+			}
+			if c.want[len(c.want)-1] >= 400 {
+				if rest, _ := io.ReadAll(in); strings.Contains(string(rest), "HTTP/1.1") {
+					t.Errorf("the rest was served: %s", rest)
+				}
+			}
+		})
+	}
+}
