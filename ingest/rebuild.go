@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 		return Rebuilt{}, fmt.Errorf("clear %s: %w", fresh, err)
 	}
 	if base != "" {
-		if err := os.CopyFS(fresh, os.DirFS(base)); err != nil {
+		if err := copyDurably(fresh, base, journal.SyncPath); err != nil {
 			return Rebuilt{}, fmt.Errorf("copy base: %w", err)
 		}
 	}
@@ -49,7 +50,18 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	if err := os.Rename(fresh, StoreDir(data)); err != nil {
 		return Rebuilt{}, fmt.Errorf("put the new store in place: %w", err)
 	}
-	return result, syncDir(data)
+	return result, journal.SyncPath(data)
+}
+
+// copyDurably copies a directory, and has every file and every name in the copy on disk when it returns. Pebble syncs the tables that it
+// writes and not those that it finds; once the next start has cut the journal, nothing else has what they hold.
+func copyDurably(to, from string, sync func(path string) error) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(path string, _ os.DirEntry, err error) error {
+		return cmp.Or(err, sync(path))
+	})
 }
 
 // unused returns path, or path with a number, such that nothing has that name: an earlier rebuild may have kept its store there.
@@ -109,13 +121,4 @@ func Check(ctx context.Context, data string, report func(problem string) bool) (
 		return 0, fmt.Errorf("replay journal: %w", err)
 	}
 	return e.store.Check(report)
-}
-
-func syncDir(path string) (err error) {
-	d, err := os.Open(filepath.Clean(path))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Sync()
 }

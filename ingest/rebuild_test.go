@@ -2,7 +2,9 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -175,5 +177,42 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	}
 	if len(kept) != 3 {
 		t.Errorf("three rebuilds kept %v", kept)
+	}
+}
+
+// TestBaseIsCopiedDurably: when a base has been copied, every file and every directory of the copy was synced after it was complete.
+func TestBaseIsCopiedDurably(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "store")
+	files := map[string]string{"000004.sst": "a table", "MANIFEST-000001": "a manifest", "deep/er/000005.sst": "another"}
+	for name, text := range files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(from, name)), 0o755), os.WriteFile(filepath.Join(from, name), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := map[string]string{}
+	note := func(path string) error {
+		rel, err := filepath.Rel(to, path)
+		if err != nil {
+			return err
+		}
+		if entries, err := os.ReadDir(path); err == nil {
+			synced[rel] = fmt.Sprint(len(entries), " names")
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		synced[rel] = string(text)
+		return err
+	}
+	if err := copyDurably(to, from, note); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{".": "3 names", "deep": "1 names", "deep/er": "1 names"}
+	maps.Copy(want, files)
+	if !maps.Equal(synced, want) {
+		t.Errorf("synced %v, want %v", synced, want)
+	}
+	failing := errors.New("the disk is gone")
+	if err := copyDurably(filepath.Join(t.TempDir(), "store"), from, func(string) error { return failing }); !errors.Is(err, failing) {
+		t.Errorf("with a disk that cannot sync: %v", err)
 	}
 }

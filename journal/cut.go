@@ -89,12 +89,7 @@ func (j *Journal) putBack(v Volume) {
 // archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in which
 // case the original is still there. Everything is durable in the archive before this returns.
 func archive(h *Hooks, from, to string) error {
-	if err := makeDir(h, filepath.Dir(to)); err != nil {
-		return err
-	}
-	// An earlier attempt, or a process that was killed, may have made it and not come to this. A directory above that may not be read
-	// cannot be fsynced; it was not we who made what is in it.
-	if err := h.syncPath(filepath.Dir(filepath.Dir(to))); err != nil && !errors.Is(err, os.ErrPermission) {
+	if err := MakeDir(filepath.Dir(to), h.syncPath); err != nil {
 		return err
 	}
 	err := os.Rename(from, to)

@@ -19,8 +19,8 @@ var (
 	ErrInvalid = errors.New("journal: invalid record")
 	// ErrTooLarge: a proposal larger than MaxRecordBytes.
 	ErrTooLarge = errors.New("journal: record too large")
-	// ErrLocked: another process (or another Journal of this one) has the directory.
-	ErrLocked = errors.New("journal: locked by another process")
+	// ErrLocked: another process, or something else in this one, has the directory.
+	ErrLocked = errors.New("another process has it")
 	// ErrCut: the record asked for has left with its volume.
 	ErrCut = errors.New("journal: record was cut")
 	// ErrForeign: the store remembers another journal.

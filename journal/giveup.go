@@ -15,7 +15,7 @@ import (
 // Records up to last must be intact. The store has to come from a base whose cursor is at or below last, since the seqs
 // behind it will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
-	lock, err := lockDir(dir)
+	lock, err := LockDir(dir)
 	if err != nil {
 		return "", err
 	}

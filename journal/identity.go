@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-
-	"golang.org/x/sys/unix"
 )
 
 // identityName is the file beside the volumes that says which journal this is, one line of text:
@@ -63,23 +61,4 @@ func createIdentity(h *Hooks, dir string) (string, error) {
 		return "", fmt.Errorf("create identity: %w", err)
 	}
 	return uuid, nil
-}
-
-// lockDir takes the directory for this Journal alone. The lock is the kernel's, on the directory itself: it goes with the
-// process however that ends, and leaves no file behind. Offline readers do without it.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("lock journal: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: %s", ErrLocked, dir)
-	} else {
-		err = fmt.Errorf("lock journal %s: %w", dir, err)
-	}
-	return nil, errors.Join(err, f.Close())
 }

@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,10 +29,10 @@ func Open(o Options) (_ *Journal, err error) {
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	j.lanes[Control].limit, j.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
-	if err := makeDir(&o.Hooks, o.Dir); err != nil {
+	if err := MakeDir(o.Dir, o.Hooks.syncPath); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	if j.lock, err = lockDir(o.Dir); err != nil {
+	if j.lock, err = LockDir(o.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -52,28 +51,6 @@ func Open(o Options) (_ *Journal, err error) {
 		return nil, err
 	}
 	return j, nil
-}
-
-// makeDir makes dir and whatever is missing above it, each new name durable in its parent.
-func makeDir(h *Hooks, dir string) error {
-	var made []string
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); err == nil {
-			break
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("make directory: %w", err)
-		}
-		made = append(made, d)
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("make directory: %w", err)
-	}
-	for _, d := range made {
-		if err := h.syncPath(filepath.Dir(d)); err != nil {
-			return fmt.Errorf("make directory: %w", err)
-		}
-	}
-	return nil
 }
 
 // identify returns the journal's UUID; it makes one for a journal that holds nothing yet.

@@ -226,7 +226,7 @@ func TestVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := all[0]
-	d := &damage{fixture: f, kind: "append", file: "lock", at: 1} // harms nothing
+	d := &damage{fixture: f, kind: "append", file: "store/LOCK", at: 1} // harms nothing
 	lying := func(tell func(*state) (*state, error)) opener {
 		return func(o ingest.Options) (server, error) {
 			s, err := openReal(o)

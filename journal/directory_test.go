@@ -1,4 +1,4 @@
-package ingest
+package journal
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestDataDirectoryIsDurable: before anything is put into the data directory its name is synced, and before that the names above it that
+// TestMakeDirIsDurable: before anything is put into the data directory its name is synced, and before that the names above it that
 // had to be made; at a later start once more its own.
-func TestDataDirectoryIsDurable(t *testing.T) {
+func TestMakeDirIsDurable(t *testing.T) {
 	root := t.TempDir()
 	data := filepath.Join(root, "a", "b", "data")
 	var synced []string
@@ -28,7 +28,7 @@ func TestDataDirectoryIsDurable(t *testing.T) {
 	}
 	for _, want := range [][]string{{".", "a", "a/b"}, {"a/b"}} {
 		synced = nil
-		if err := makeDurably(data, note); err != nil {
+		if err := MakeDir(data, note); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(synced, want) {
@@ -36,17 +36,17 @@ func TestDataDirectoryIsDurable(t *testing.T) {
 		}
 	}
 	failing := errors.New("a sync that fails")
-	if err := makeDurably(filepath.Join(root, "c"), func(string) error { return failing }); !errors.Is(err, failing) {
+	if err := MakeDir(filepath.Join(root, "c"), func(string) error { return failing }); !errors.Is(err, failing) {
 		t.Errorf("with a sync that fails: %v", err)
 	}
-	if err := makeDurably(data, func(string) error { return os.ErrPermission }); err != nil {
+	if err := MakeDir(data, func(string) error { return os.ErrPermission }); err != nil {
 		t.Errorf("a directory that exists, below one that may not be read: %v", err)
 	}
 	file := filepath.Join(root, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeDurably(file, note); err == nil {
+	if err := MakeDir(file, note); err == nil {
 		t.Error("a file was taken for a directory")
 	}
 }
