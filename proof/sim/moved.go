@@ -104,7 +104,7 @@ func (u *audit) redriven(doc *job.Job) (list []operation) {
 	list = append(list, u.movedJob(doc.ID).asked...)
 	list = append(list, u.askedBatches[doc.Batch]...)
 	for _, o := range u.askedQueues[[2]string{doc.Client, doc.Type}] {
-		if o.seq > doc.ID.Seq() { // a sweep takes what was there when it was asked for
+		if o.seq > uint64(doc.ID.LowSeq()) { // a sweep takes what was there when it was asked for
 			list = append(list, o)
 		}
 	}
@@ -118,7 +118,7 @@ func (u *audit) ends(doc *job.Job, seq uint64) (list []over) {
 	}
 	list = append(list, u.overBatches[doc.Batch]...)
 	for _, o := range u.overQueues[[2]string{doc.Client, doc.Type}] {
-		if o.seq > doc.ID.Seq() {
+		if o.seq > uint64(doc.ID.LowSeq()) {
 			list = append(list, o)
 		}
 	}
@@ -198,7 +198,7 @@ func (u *audit) unfinished(doc *job.Job, seq uint64) error {
 	if e := &s.evidence; e.last == 0 || e.redrives != doc.Redrives {
 		*e = evidence{redrives: doc.Redrives, first: seq}
 		if doc.Redrives == 0 {
-			e.first = doc.ID.Seq() // since it was made
+			e.first = uint64(doc.ID.LowSeq()) // since it was made
 		}
 	}
 	s.evidence.last = seq
@@ -339,7 +339,7 @@ func (u *audit) ticksSince(at int64) int {
 
 // mayBeDeleted reports whether a delete in the journal may have reached a job.
 func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
-	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > id.Seq()
+	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
 }
 
 // lookMoved holds a document against the answers.
