@@ -417,14 +417,30 @@ func (c *checker) leases() {
 	for _, seq := range slices.Sorted(maps.Keys(c.claims)) {
 		c.problem("claim %d is named by lines and has no row", seq)
 	}
+	var timers []string
 	c.table(runnerTable, func(key string, value []byte) {
 		r := decodeRunner(runnerOfKey(key), value)
 		want := held[r.name]
-		if want == nil || want.claims != r.claims || want.held != r.held {
+		if want == nil {
+			want = &runner{}
+		}
+		if want.claims != r.claims || want.held != r.held {
 			c.problem("runner %q counts %d claims and %d jobs: not what it holds", r.name, r.claims, r.held)
+		}
+		if idle := (runner{name: r.name, idleSince: r.idleSince, timerAt: r.timerAt}); r.claims == 0 && *r != idle {
+			c.problem("runner %q holds nothing, and its row remembers %+v", r.name, *r)
+		}
+		if r.claims == 0 && (r.timerAt == 0 || r.timerAt > r.idleSince+runnerIdleMs) || r.claims > 0 && r.idleSince != 0 {
+			c.problem("the timer of runner %q is at %d, and it has held nothing since %d", r.name, r.timerAt, r.idleSince)
+		}
+		if r.timerAt != 0 {
+			timers = append(timers, runnerTimerKey(r.timerAt, r.name))
 		}
 		delete(held, r.name)
 	})
+	for _, key := range timers {
+		c.must(key)
+	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
 		c.problem("runner %q holds jobs and has no row", name)
 	}
