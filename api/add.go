@@ -62,6 +62,7 @@ func (s *Server) addLines(c echo.Context, a *attributes) error {
 	made, receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
 		Groups: []job.Group{g}, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines,
 	})
+	body.release() // it is the journal's; the client may be slow to read
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,9 @@ func (s *Server) claim(c echo.Context) error {
 	var ended store.Ended
 	var seq uint64
 	reported := false
-	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, func() (err error) {
+	held := s.shareOf(c, s.handouts)
+	defer held.release()
+	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, held, func() (err error) {
 		ended, seq, err = s.end(ctx, &done)
 		reported = err == nil
 		return err
@@ -179,8 +181,7 @@ func (s *Server) claim(c echo.Context) error {
 	}
 
 	setReplayed(c, claimed.Replayed)
-	at := buffer()
-	b := append(*at, `{"results":`...)
+	b := append(make([]byte, 0, 256+96*len(ended.Results)), `{"results":`...)
 	b = appendJobResults(b, ended.Results)
 	if done.all && reported {
 		b = append(b, `,"ended":`...)
@@ -199,12 +200,14 @@ func (s *Server) claim(c echo.Context) error {
 		b = append(appendText(b, p.detail), '}')
 	}
 	b = append(b, ',')
-	return s.answerClaim(c, at, b, &claimed, jobs)
+	return s.answerClaim(c, held, b, &claimed, jobs)
 }
 
 // claimOnly answers a claim that reports nothing.
 func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
-	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, func() error { return nil })
+	held := s.shareOf(c, s.handouts)
+	defer held.release()
+	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, held, func() error { return nil })
 	if err != nil {
 		return err
 	}
@@ -216,14 +219,16 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 		return c.NoContent(http.StatusNoContent)
 	}
 	if single {
-		return s.handOut(c, &claimed, func() error { return answerJob(c, http.StatusOK, &jobs[0]) })
+		at := buffer()
+		b := append(appendJob(*at, &jobs[0], inJSON), '\n')
+		defer putBuffer(at, b)
+		return s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
 	}
-	at := buffer()
-	return s.answerClaim(c, at, append(*at, '{'), &claimed, jobs)
+	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
 }
 
-// hand makes the claim, after what it reports first. A server that drains ends its wait.
-func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, uint64, error) {
+// hand makes the claim, after what it reports first. A server that drains ends its wait. The share is what the answer takes.
+func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, held *share, first func() error) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -231,7 +236,11 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, fi
 		defer stop()
 		ctx = waiting
 	}
-	claimed, jobs, receipt, err := s.engine.ClaimAfter(ctx, cmd, wait, first)
+	admit := func(payloadBytes int64) error { return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes) }
+	claimed, jobs, receipt, err := s.engine.ClaimAfter(ctx, cmd, wait, first, admit)
+	if err == nil && held.held > statesBytes(jobs) {
+		held.shrink(held.held - statesBytes(jobs))
+	}
 	if err != nil && context.Cause(ctx) == errShuttingDown {
 		err = errShuttingDown
 	}
@@ -240,17 +249,18 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, fi
 
 // answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
 // with one job a line.
-func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *store.Claimed, list []job.Job) error {
-	var documents jobs
+func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
 	f, kind := inJSON, mimeJSON
 	if prefers(c.Request(), mimeNDJSON) {
 		f, kind = inLines, mimeNDJSON
 	}
+	p := newPieces(c, kind, held)
+	b := append(p.b, begun...)
 	size := len(b) + 256
 	for i := range list {
 		size += jobTextBytes + len(list[i].Payload)
 	}
-	if cap(b) < size {
+	if size = min(size, maxPooledAnswer); cap(b) < size {
 		b = append(make([]byte, 0, size), b...)
 	}
 	b = append(b, `"claim_id":`...)
@@ -261,23 +271,21 @@ func (s *Server) answerClaim(c echo.Context, at *[]byte, b []byte, claimed *stor
 		b = append(b, `,"lease_ms":`...)
 		b = appendNumber(b, claimed.LeaseMs)
 	}
+	separator, end, last := ",", "", "]}\n"
 	if f == inLines {
-		b = append(b, "}\n"...)
-		for i := range list {
-			b = append(documents.append(b, &list[i], f), '\n')
-		}
+		separator, end, last = "", "\n", ""
+		p.b = append(b, "}\n"...)
 	} else {
-		b = append(b, `,"jobs":[`...)
-		for i := range list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = documents.append(b, &list[i], f)
-		}
-		b = append(b, "]}\n"...)
+		p.b = append(b, `,"jobs":[`...)
 	}
-	defer putBuffer(at, b)
-	return s.handOut(c, claimed, func() error { return answer(c, http.StatusOK, kind, b) })
+	return s.handOut(c, claimed, func() error {
+		err := p.jobs(list, separator, end, func(b []byte, before *jobs, j *job.Job) []byte { return before.append(b, j, f) })
+		if err != nil {
+			return err
+		}
+		p.b = append(p.b, last...)
+		return p.end()
+	})
 }
 
 // handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone before: without

@@ -8,8 +8,13 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// minCompressedBytes is what a packet carries anyway.
-const minCompressedBytes = 1 << 10
+const (
+	// minCompressedBytes is what a packet carries anyway.
+	minCompressedBytes = 1 << 10
+	// A compressor has about a megabyte of state, which it keeps while its client does not read. Answers that find no room in its budget go out as they are.
+	compressorBytes        = 1 << 20
+	compressorsBudgetBytes = 16 << 20
+)
 
 var zip = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressedBytes), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
@@ -21,8 +26,16 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 
 // compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's transport asks for gzip
 // unless it is told not to, and a runner's claims should not pay for that.
-func compressed(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
+		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {
+			return next(c)
+		}
+		held := s.shareOf(c, s.compressors)
+		if !held.grow(c.Request().Context(), compressorBytes, 0) {
+			return next(c)
+		}
+		defer held.release()
 		w := c.Response()
 		sent := &sentBytes{ResponseWriter: w.Writer}
 		defer func() {

@@ -82,15 +82,22 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 		j.Status = job.Deferred
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
-	if unique == "" {
-		return answerJob(c, http.StatusCreated, &j)
+	held := s.shareOf(c, s.changes)
+	defer held.release()
+	at := buffer()
+	b := append(appendJob(*at, &j, inJSON), '\n')
+	if unique != "" {
+		b = endExisting(b[:len(b)-1], false)
 	}
-	return answer(c, http.StatusCreated, mimeJSON, endExisting(appendJob(nil, &j, inJSON), false))
+	err = answerStored(c, held, http.StatusCreated, b)
+	putBuffer(at, b)
+	return err
 }
 
 // answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's document.
 func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
-	j, err := s.engine.Job(c.Request().Context(), r.Seq, id)
+	j, held, err := s.readJob(c, s.changes, r.Seq, id)
+	defer held.release()
 	var b []byte
 	switch {
 	case err == job.NotFound: // it has ended since, and is not kept
@@ -101,7 +108,7 @@ func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) err
 		b = appendJob(nil, &j, inJSON)
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
-	return answer(c, http.StatusOK, mimeJSON, endExisting(b, true))
+	return answerStored(c, held, http.StatusOK, endExisting(b, true))
 }
 
 // endExisting adds the last field of an answer to a create with a unique key.

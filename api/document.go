@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -260,52 +258,4 @@ func appendLost(b []byte, lost []store.JobResult) []byte {
 		b = append(b, '}')
 	}
 	return append(b, ']')
-}
-
-// Answers are built in buffers that serve again, up to a size that a thousand ordinary jobs fit into.
-const maxPooledAnswer = 1 << 20
-
-var answerBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, 4<<10)
-	return &b
-}}
-
-// buffer takes a buffer; putBuffer gives it back.
-func buffer() *[]byte { return answerBuffers.Get().(*[]byte) }
-
-func putBuffer(at *[]byte, b []byte) {
-	if cap(b) <= maxPooledAnswer {
-		*at = b[:0]
-		answerBuffers.Put(at)
-	}
-}
-
-// answer writes a whole answer with its length.
-func answer(c echo.Context, status int, kind string, text []byte) error {
-	w := c.Response()
-	h := w.Header()
-	h[echo.HeaderContentType] = []string{kind}
-	h[echo.HeaderContentLength] = []string{strconv.Itoa(len(text))}
-	h["X-Content-Type-Options"] = nosniff
-	w.WriteHeader(status)
-	_, err := w.Write(text)
-	return err
-}
-
-// A browser must not take a payload that is shown for a page of this server.
-var nosniff = []string{"nosniff"}
-
-const headerSeq = "Daybook-Seq"
-
-func setSeq(c echo.Context, seq uint64) {
-	c.Response().Header()[headerSeq] = []string{strconv.FormatUint(seq, 10)}
-}
-
-// answerJob writes the document of a job.
-func answerJob(c echo.Context, status int, j *job.Job) error {
-	at := buffer()
-	b := append(appendJob(*at, j, inJSON), '\n')
-	err := answer(c, status, mimeJSON, b)
-	putBuffer(at, b)
-	return err
 }

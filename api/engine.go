@@ -13,7 +13,7 @@ import (
 // when they were called, and at least minSeq.
 type Engine interface {
 	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
-	ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error)
+	ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
 	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
@@ -25,6 +25,7 @@ type Engine interface {
 	Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error)
 	Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error)
 
+	CatchUp(ctx context.Context, minSeq uint64) error
 	Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error)
 	Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error)
 	Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error)

@@ -223,21 +223,25 @@ func (s *selection) parts() (parts store.Parts) {
 	return parts
 }
 
-// appendJobs appends a list of documents.
-func (s *selection) appendJobs(b []byte, list []job.Job) []byte {
-	var documents jobs
-	b = append(b, '[')
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
+// write appends a list of documents to an answer.
+func (s *selection) write(p *pieces, list []job.Job) error {
+	p.b = append(p.b, '[')
+	err := p.jobs(list, ",", "", func(b []byte, before *jobs, j *job.Job) []byte {
 		if s.some {
-			b = appendSelected(b, s.fields, &list[i], inJSON)
-		} else {
-			b = documents.append(b, &list[i], inJSON)
+			return appendSelected(b, s.fields, j, inJSON)
 		}
+		return before.append(b, j, inJSON)
+	})
+	p.b = append(p.b, ']')
+	return err
+}
+
+// bytes is what a page of n documents is made from at most.
+func (s *selection) bytes(n int) int64 {
+	if s.parts() == 0 {
+		return int64(n) * jobStateBytes
 	}
-	return append(b, ']')
+	return maxDocumentsBytes
 }
 
 // appendJob appends one document.

@@ -76,11 +76,14 @@ func (s *picky) Sweeps(context.Context, uint64) ([]store.Sweep, error) {
 	return make([]store.Sweep, 2), nil
 }
 
-func (s *picky) ClaimAfter(_ context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (s *picky) ClaimAfter(_ context.Context, c job.Claim, wait time.Duration, first func() error, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	if err := first(); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	s.take(c)
+	if err := admit(1); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
 	if wait < 0 || wait > job.MaxWaitMs*time.Millisecond {
 		s.t.Errorf("a claim waits %v", wait)
 	}
@@ -136,6 +139,8 @@ func (s *picky) Queues(_ context.Context, _ uint64, _, _, _ string, limit int) (
 	}
 	return nil, false, nil
 }
+
+func (s *picky) CatchUp(context.Context, uint64) error { return nil }
 
 func (s *picky) Now() int64          { return fuzzReceipt.At }
 func (s *picky) Stats() ingest.Stats { return ingest.Stats{} }

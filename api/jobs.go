@@ -26,12 +26,16 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.engine.Job(c.Request().Context(), minSeq, id)
+	j, held, err := s.readJob(c, s.documents, minSeq, id)
 	if err != nil {
 		return err
 	}
+	defer held.release()
 	at := buffer()
 	b := append(fields.appendJob(*at, &j), '\n')
+	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+		return err
+	}
 	err = answerTagged(c, b, b)
 	putBuffer(at, b)
 	return err
@@ -61,14 +65,19 @@ func (s *Server) batch(c echo.Context) error {
 // answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.
 func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
 	setSeq(c, r.Seq)
-	j, err := s.engine.Job(c.Request().Context(), r.Seq, id)
+	j, held, err := s.readJob(c, s.changes, r.Seq, id)
+	defer held.release()
 	if errors.Is(err, job.NotFound) { // retention 0: gone already
 		return answer(c, http.StatusOK, mimeJSON, append(appendGone(nil, id, status), '\n'))
 	}
 	if err != nil {
 		return after(err)
 	}
-	return answerJob(c, http.StatusOK, &j)
+	at := buffer()
+	b := append(appendJob(*at, &j, inJSON), '\n')
+	err = answerStored(c, held, http.StatusOK, b)
+	putBuffer(at, b)
+	return err
 }
 
 // pathID is the id in the path.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -24,18 +23,26 @@ func (s *Server) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	held, err := s.holdPage(c, minSeq, fields.bytes(filter.Limit))
+	if err != nil {
+		return err
+	}
+	defer held.release()
 	list, next, err := s.engine.List(c.Request().Context(), minSeq, filter)
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, `{"jobs":`...)
-	b = fields.appendJobs(b, list)
-	b = append(b, `,"next":`...)
-	b = append(appendID(b, next), "}\n"...)
-	err = answer(c, http.StatusOK, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
+		return err
+	}
+	p := newPieces(c, mimeJSON, held)
+	p.b = append(p.b, `{"jobs":`...)
+	if err := fields.write(p, list); err != nil {
+		return err
+	}
+	p.b = append(p.b, `,"next":`...)
+	p.b = append(appendID(p.b, next), "}\n"...)
+	return p.end()
 }
 
 func listQuery(rawQuery string) (f store.Filter, fields selection, err error) {

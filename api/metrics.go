@@ -61,15 +61,17 @@ func newMetrics(s *Server, routes []route) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "daybook_http_connections", Help: "Open connections, idle ones included.",
 		}, func() float64 { return float64(m.connections.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "daybook_http_body_bytes_in_flight", Help: "Bytes of request bodies in memory.",
-			ConstLabels: prometheus.Labels{"lane": "bulk"},
-		}, func() float64 { return float64(s.bulk.used()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "daybook_http_body_bytes_in_flight", Help: "Bytes of request bodies in memory.",
-			ConstLabels: prometheus.Labels{"lane": "control"},
-		}, func() float64 { return float64(s.control.used()) }),
 	)
+	inFlight := func(name, help, label, value string, of *budget) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
+			func() float64 { return float64(of.used()) }))
+	}
+	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, with what they are made from."
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "control", s.control)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m
 }

@@ -21,8 +21,13 @@ func (s *Server) queues(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	held, err := s.holdPage(c, minSeq, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
 	if q.waiting {
-		return s.waitingTypes(c, minSeq, &q)
+		return s.waitingTypes(c, held, minSeq, &q)
 	}
 	list, more, err := s.engine.Queues(c.Request().Context(), minSeq, q.client, q.afterClient, q.afterType, q.limit)
 	if err != nil {
@@ -36,7 +41,11 @@ func (s *Server) queues(c echo.Context) error {
 	now := s.engine.Now()
 	at := buffer()
 	b := appendQueues(*at, list, next, func(*store.Queue) int64 { return now })
-	err = answerTagged(c, b, appendQueues(nil, list, next, ageless))
+	basis := appendQueues(nil, list, next, ageless)
+	if err := held.resize(c.Request().Context(), int64(cap(b)+cap(basis))); err != nil {
+		return err
+	}
+	err = answerTagged(c, b, basis)
 	putBuffer(at, b)
 	return err
 }
@@ -59,7 +68,7 @@ func appendQueues(b []byte, list []store.Queue, next string, now func(*store.Que
 func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
 
 // waitingTypes answers GET /queues?waiting=true: what a new runner of some type would find.
-func (s *Server) waitingTypes(c echo.Context, minSeq uint64, q *queuesRequest) error {
+func (s *Server) waitingTypes(c echo.Context, held *share, minSeq uint64, q *queuesRequest) error {
 	list, more, err := s.engine.WaitingTypes(c.Request().Context(), minSeq, q.client, q.afterType, q.limit)
 	if err != nil {
 		return err
@@ -83,6 +92,9 @@ func (s *Server) waitingTypes(c echo.Context, minSeq uint64, q *queuesRequest) e
 		b = append(b, "null"...)
 	}
 	b = append(b, "}\n"...)
+	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+		return err
+	}
 	err = answerTagged(c, b, b)
 	putBuffer(at, b)
 	return err

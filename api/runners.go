@@ -31,6 +31,11 @@ func (s *Server) runners(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	held, err := s.holdPage(c, minSeq, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
 	list, more, err := s.engine.Runners(c.Request().Context(), minSeq, after, limit)
 	if err != nil {
 		return err
@@ -50,6 +55,9 @@ func (s *Server) runners(c echo.Context) error {
 		b = append(b, "null"...)
 	}
 	b = append(b, "}\n"...)
+	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+		return err
+	}
 	err = answer(c, http.StatusOK, mimeJSON, b)
 	putBuffer(at, b)
 	return err
@@ -99,12 +107,20 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	held, err := s.holdPage(c, minSeq, fields.bytes(job.MaxClaimJobs))
+	if err != nil {
+		return err
+	}
+	defer held.release()
 	claim, list, err := s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, `{"claim_id":`...)
+	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
+		return err
+	}
+	p := newPieces(c, mimeJSON, held)
+	b := append(p.b, `{"claim_id":`...)
 	b = appendID(b, claim.ID)
 	b = append(b, `,"runner_id":`...)
 	b = appendText(b, claim.Runner)
@@ -120,9 +136,10 @@ func (s *Server) claimDocument(c echo.Context) error {
 	b = strconv.AppendInt(b, int64(claim.HandedOut), 10)
 	b = append(b, `,"held":`...)
 	b = strconv.AppendInt(b, int64(claim.Held), 10)
-	b = append(b, `,"jobs":`...)
-	b = append(fields.appendJobs(b, list), "}\n"...)
-	err = answer(c, http.StatusOK, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+	p.b = append(b, `,"jobs":`...)
+	if err := fields.write(p, list); err != nil {
+		return err
+	}
+	p.b = append(p.b, "}\n"...)
+	return p.end()
 }

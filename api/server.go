@@ -41,11 +41,13 @@ type Server struct {
 	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
 
-	bulk, control *budget  // of request bodies
-	creates       lane     // bodies with payloads
-	reports       lane     // bodies with outputs
-	orders        lane     // bodies with neither
-	silent        sync.Map // of net.Conn: those without a request so far
+	bulk, control                *budget // of request bodies
+	documents, handouts, changes *budget // of answers
+	compressors                  *budget
+	creates                      lane     // bodies with payloads
+	reports                      lane     // bodies with outputs
+	orders                       lane     // bodies with neither
+	silent                       sync.Map // of net.Conn: those without a request so far
 
 	draining context.Context // done when the server stops taking its time
 	drain    context.CancelFunc
@@ -64,6 +66,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
+		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
+		compressors: newBudget(compressorsBudgetBytes),
 	}
 	s.creates = lane{s.bulk, maxBodyBytes}
 	s.reports = lane{s.control, maxBodyBytes}
@@ -75,7 +79,7 @@ func New(o Options) (*Server, error) {
 	for _, r := range routes {
 		handle := r.handle
 		if r.method == http.MethodGet {
-			handle = compressed(handle)
+			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)
 	}

@@ -16,11 +16,14 @@ import (
 // of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key: repeated,
 // it returns what is still held under it. The refusal of a key is an error (job.KeyReused).
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
-	return e.ClaimAfter(ctx, c, wait, func() error { return nil })
+	return e.ClaimAfter(ctx, c, wait, func() error { return nil }, func(int64) error { return nil })
 }
 
 // ClaimAfter is Claim for a request that does something else first, unless it is the repetition of one that did.
-func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error) (store.Claimed, []job.Job, Receipt, error) {
+//
+// Before the documents are read, admit gets the number of bytes that their payloads have at most. If it returns an error, the jobs are given back as if ctx
+// had ended, and the error is returned.
+func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
 	}
@@ -35,7 +38,7 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 			return store.Claimed{}, nil, Receipt{}, errors.Join(ErrNotStored, err)
 		}
 		if before, err := e.store.ClaimedBefore(&c.Once, e.Now()); err != nil || before != nil {
-			return e.claimedBefore(before, err)
+			return e.claimedBefore(before, err, admit)
 		}
 		if err := e.mayRemember(); err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
@@ -59,10 +62,10 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 				return store.Claimed{}, nil, Receipt{}, err
 			}
 			if claimed.Replayed || claimed.Refusal != job.Granted {
-				return e.claimedBefore(&claimed, nil)
+				return e.claimedBefore(&claimed, nil, admit)
 			}
 			if len(claimed.Runs) > 0 {
-				jobs, err := e.held(ctx, &claimed)
+				jobs, err := e.held(ctx, &claimed, admit)
 				return claimed, jobs, receipt, err
 			}
 		}
@@ -82,22 +85,26 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 }
 
 // claimedBefore is the answer to a repeated claim: what is still held of what it handed out the first time.
-func (e *Engine) claimedBefore(c *store.Claimed, err error) (store.Claimed, []job.Job, Receipt, error) {
+func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	switch {
 	case err != nil:
 		return store.Claimed{}, nil, Receipt{}, err
 	case c.Refusal != job.Granted:
 		return store.Claimed{}, nil, Receipt{}, c.Refusal
 	}
+	if err := admit(c.PayloadBytes); err != nil {
+		return store.Claimed{}, nil, Receipt{}, err
+	}
 	jobs, err := e.store.Held(c)
 	return *c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}, err
 }
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.
-func (e *Engine) held(ctx context.Context, claimed *store.Claimed) ([]job.Job, error) {
-	jobs, err := e.store.HandedOut(claimed)
-	if err == nil {
-		err = ctx.Err()
+func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(int64) error) (jobs []job.Job, err error) {
+	if err = admit(claimed.PayloadBytes); err == nil {
+		if jobs, err = e.store.HandedOut(claimed); err == nil {
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		e.giveBack(claimed)

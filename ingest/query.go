@@ -34,6 +34,10 @@ func (e *Engine) catchUp(ctx context.Context, minSeq uint64) error {
 	}
 }
 
+// CatchUp waits as every read does, for a caller that takes something for the read which it must not hold while it waits. The read that follows waits for a
+// moment at most.
+func (e *Engine) CatchUp(ctx context.Context, minSeq uint64) error { return e.catchUp(ctx, minSeq) }
+
 // Job returns the document of a job as of all that was synced on arrival, and at least of minSeq; job.NotFound when there is none.
 func (e *Engine) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error) {
 	if err := e.catchUp(ctx, minSeq); err != nil {

@@ -55,7 +55,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 		return &Claimed{}
 	}
 	s.openClaim(c)
-	t.result.LeaseMs, t.result.Runs = c.leaseMs, c.runs
+	t.result.LeaseMs, t.result.Runs, t.result.PayloadBytes = c.leaseMs, c.runs, t.room.bound
 	if t.result.Keyed = cmd.Once.Given(); t.result.Keyed {
 		s.rememberOnce(&cmd.Once, &done{seq: s.seq, at: s.now})
 	}

@@ -117,6 +117,7 @@ func (s *Store) claimedBefore(c *claim, d *done, o *job.Once) *Claimed {
 	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Seq: d.seq, Keyed: true, Replayed: true}
 	if c != nil {
 		result.LeaseMs, result.Runs, result.runner = c.leaseMs, c.runs, c.runner
+		result.PayloadBytes = job.MaxClaimBytes
 	}
 	return result
 }

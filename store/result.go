@@ -31,6 +31,8 @@ type Claimed struct {
 	Keyed    bool // it has an idempotency key, so that its caller may come back for an answer that got lost
 	Replayed bool // it had been carried out before under its key: what it handed out then, held or not
 	Refusal  job.Refusal
+	// PayloadBytes is what the payloads of these jobs have at most. It may be far more than they have.
+	PayloadBytes int64
 
 	runner   string
 	handouts []handout

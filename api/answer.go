@@ -1,0 +1,227 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The bytes that answers may have in memory at once, with what they are made from. A client that does not read keeps its share until it is cut off. Claims have
+// a budget of their own, so that no reader of lists keeps work from a runner.
+const (
+	documentsBudgetBytes = 32 << 20 // of GETs
+	handoutsBudgetBytes  = 64 << 20 // of claims
+	changesBudgetBytes   = 16 << 20 // of changes to one job, which show its document
+	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
+	jobStateBytes = 2 << 10
+	// maxDocumentsBytes is what a page of jobs is made from: payloads and details, and the rest of its documents.
+	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
+	// maxRowsBytes is what a page of queues or runners is made from, with its text.
+	maxRowsBytes = 4 << 20
+)
+
+// hold takes a share of a budget for an answer, before what it is made from is read. The caller resizes it to what was read, and releases it when the answer is written.
+func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {
+	held := s.shareOf(c, from)
+	return held, held.resize(c.Request().Context(), n)
+}
+
+// holdPage is hold for a page of documents, once the state is new enough: a share must not be held by one who waits for that.
+func (s *Server) holdPage(c echo.Context, minSeq uint64, n int64) (*share, error) {
+	if err := s.engine.CatchUp(c.Request().Context(), minSeq); err != nil {
+		return nil, err
+	}
+	return s.hold(c, s.documents, n)
+}
+
+// readJob reads the document of a job and takes a share for the answer, to be released when it is written. Most are short, so it is read first; if there is no room for
+// it, it is forgotten and read again when there is.
+func (s *Server) readJob(c echo.Context, from *budget, minSeq uint64, id job.ID) (j job.Job, held *share, err error) {
+	ctx := c.Request().Context()
+	held = s.shareOf(c, from)
+	if j, err = s.engine.Job(ctx, minSeq, id); err != nil {
+		return j, held, err
+	}
+	n := stateBytes(&j)
+	if !held.grow(ctx, n, 0) {
+		j = job.Job{}
+		if err = held.resize(ctx, n); err == nil {
+			j, err = s.engine.Job(ctx, minSeq, id)
+		}
+	}
+	return j, held, err
+}
+
+func (s *Server) shareOf(c echo.Context, from *budget) *share {
+	held := &share{budget: from}
+	if conn := connectionOf(c.Request()); conn != nil {
+		held.peer = conn.peer
+	}
+	return held
+}
+
+// resize makes a share hold n bytes. It waits for those that it does not have.
+func (s *share) resize(ctx context.Context, n int64) error {
+	switch more := n - s.held; {
+	case more < 0:
+		s.shrink(-more)
+	case more > 0 && !s.grow(ctx, more, maxBudgetWait):
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded,
+			detail: "the server holds as many bytes of answers as it may, for clients that have not read them yet; repeat the request later"}
+	}
+	return nil
+}
+
+// Answers are built in buffers that serve again, up to a size that a thousand ordinary jobs fit into.
+const maxPooledAnswer = 1 << 20
+
+var answerBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, 4<<10)
+	return &b
+}}
+
+// buffer takes a buffer; putBuffer gives it back.
+func buffer() *[]byte { return answerBuffers.Get().(*[]byte) }
+
+func putBuffer(at *[]byte, b []byte) {
+	if cap(b) <= maxPooledAnswer {
+		*at = b[:0]
+		answerBuffers.Put(at)
+	}
+}
+
+// answer writes a whole answer with its length.
+func answer(c echo.Context, status int, kind string, text []byte) error {
+	w := c.Response()
+	h := w.Header()
+	h[echo.HeaderContentType] = []string{kind}
+	h[echo.HeaderContentLength] = []string{strconv.Itoa(len(text))}
+	h["X-Content-Type-Options"] = nosniff
+	w.WriteHeader(status)
+	_, err := w.Write(text)
+	return err
+}
+
+// A browser must not take a payload that is shown for a page of this server.
+var nosniff = []string{"nosniff"}
+
+const headerSeq = "Daybook-Seq"
+
+func setSeq(c echo.Context, seq uint64) {
+	c.Response().Header()[headerSeq] = []string{strconv.FormatUint(seq, 10)}
+}
+
+// answerHeld writes a whole answer whose text a share is grown to.
+func answerHeld(c echo.Context, held *share, status int, kind string, text []byte) error {
+	if err := held.resize(c.Request().Context(), max(held.held, int64(cap(text)))); err != nil {
+		return err
+	}
+	return answer(c, status, kind, text)
+}
+
+// answerStored answers a change that is stored, whatever becomes of the answer.
+func answerStored(c echo.Context, held *share, status int, text []byte) error {
+	if err := held.resize(c.Request().Context(), int64(cap(text))); err != nil {
+		return after(err)
+	}
+	return answer(c, status, mimeJSON, text)
+}
+
+// pieceBytes is how much of a long answer is in memory as text.
+const pieceBytes = maxPooledAnswer - 64<<10
+
+// pieces is a successful answer that is written while it is made, if it is long; a short one goes out whole, with its length.
+type pieces struct {
+	c    echo.Context
+	kind string
+	b    []byte // what is not written yet
+	held *share // what is not written yet, and what the rest is made from
+
+	at    *[]byte
+	begun bool
+}
+
+func newPieces(c echo.Context, kind string, held *share) *pieces {
+	at := buffer()
+	return &pieces{c: c, kind: kind, held: held, at: at, b: *at}
+}
+
+// jobs appends documents of jobs, which it forgets as they are written. Between two of them stands a separator, after each an end.
+func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
+	var before jobs
+	first, made := 0, int64(0)
+	for i := range list {
+		if i > 0 {
+			p.b = append(p.b, separator...)
+		}
+		made += stateBytes(&list[i])
+		p.b = append(one(p.b, &before, &list[i]), end...)
+		if len(p.b) < pieceBytes {
+			continue
+		}
+		if err := p.write(); err != nil {
+			return err
+		}
+		clear(list[first : i+1])
+		p.held.shrink(min(made, p.held.held))
+		first, made, before = i+1, 0, jobs{}
+	}
+	return nil
+}
+
+// stateBytes is about what a job's document is made from.
+func stateBytes(j *job.Job) int64 {
+	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.Error)
+	for i := range j.Attempts {
+		n += len(j.Attempts[i].Error)
+	}
+	return int64(n)
+}
+
+func statesBytes(list []job.Job) (n int64) {
+	for i := range list {
+		n += stateBytes(&list[i])
+	}
+	return n
+}
+
+// write writes what there is. A single document may be far longer than a piece, since JSON may have six bytes for one of a payload.
+func (p *pieces) write() error {
+	w := p.c.Response()
+	over := int64(max(0, cap(p.b)-2*maxPooledAnswer))
+	if err := p.held.resize(p.c.Request().Context(), p.held.held+over); err != nil {
+		return err
+	}
+	defer p.held.shrink(over)
+	if !p.begun {
+		p.begun = true
+		h := w.Header()
+		h[echo.HeaderContentType] = []string{p.kind}
+		h["X-Content-Type-Options"] = nosniff
+		w.WriteHeader(http.StatusOK)
+	}
+	_, err := w.Write(p.b)
+	if p.b = p.b[:0]; over > 0 {
+		p.b = *p.at
+	}
+	return err
+}
+
+// end writes the rest.
+func (p *pieces) end() (err error) {
+	if p.begun {
+		err = p.write()
+	} else {
+		err = answer(p.c, http.StatusOK, p.kind, p.b)
+	}
+	putBuffer(p.at, p.b)
+	return err
+}

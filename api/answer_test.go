@@ -1,0 +1,170 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// lavish is an engine whose jobs are as large as they can be.
+type lavish struct {
+	picky
+	handed int // claims
+}
+
+func (e *lavish) doc(n int) job.Job {
+	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, n)
+	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
+}
+
+func (e *lavish) List(context.Context, uint64, store.Filter) ([]job.Job, job.ID, error) {
+	return []job.Job{e.doc(0), e.doc(1)}, job.ID{}, nil
+}
+
+func (e *lavish) Job(context.Context, uint64, job.ID) (job.Job, error) { return e.doc(0), nil }
+
+func (e *lavish) ClaimAfter(_ context.Context, c job.Claim, _ time.Duration, first func() error, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	if err := first(); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
+	if err := admit(2 * job.MaxPayloadBytes); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
+	e.handed++
+	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, []job.Job{e.doc(0), e.doc(1)}, fuzzReceipt, nil
+}
+
+// TestAnswersInFlightAreBounded: clients that do not read have a bounded number of bytes in memory together, the rest of them get 503, and other kinds of requests go on.
+func TestAnswersInFlightAreBounded(t *testing.T) {
+	const claim = `{"runner_id":"r","max":2}`
+	head := func(method, path, body string) string {
+		return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+	}
+	for _, c := range []struct {
+		name, request, other string
+		of                   func(s *Server) *budget
+	}{
+		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
+		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
+		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *budget { return s.handouts }},
+		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.changes }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+				s.engine = &lavish{picky: picky{t: t}}
+				bounded := func() {
+					synctest.Wait()
+					if of := c.of(s); of.used() > of.total+2*maxDocumentsBytes {
+						t.Errorf("%d bytes held, of %d", of.used(), of.total)
+					}
+				}
+				for range 100 {
+					conn := l.dial()
+					defer conn.Close()
+					if _, err := io.WriteString(conn, c.request); err != nil {
+						t.Fatal(err)
+					}
+				}
+				bounded()
+				if c.of(s).used() < c.of(s).total/2 {
+					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).used())
+				}
+				began := time.Now()
+				conn := l.dial()
+				defer conn.Close()
+				if _, err := io.WriteString(conn, c.other); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+					t.Errorf("others: %d, %v", resp.StatusCode, err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("others waited %s", took)
+				}
+				for range 30 {
+					time.Sleep(time.Second)
+					bounded()
+				}
+				if n := s.metrics.connections.Load(); n != 1 { // the one that reads
+					t.Errorf("%d connections are left", n)
+				}
+				if used := c.of(s).used(); used != 0 {
+					t.Errorf("%d bytes are held at the end", used)
+				}
+			})
+		})
+	}
+}
+
+// TestLongAnswersAreWhole: what is written in pieces is what was to be written, in both forms.
+func TestLongAnswersAreWhole(t *testing.T) {
+	r := start(t)
+	payloads := make([]string, 3000)
+	for i := range payloads {
+		payloads[i] = fmt.Sprint(i) + strings.Repeat("é\"", i%1500)
+	}
+	if _, err := json.Marshal(payloads); err != nil {
+		t.Fatal(err)
+	}
+	r.add("/add", strings.Join(payloads, "\n")+"\n").object(http.StatusCreated)
+	check := func(what string, at int, list []any) {
+		t.Helper()
+		for i, j := range list {
+			if got := j.(map[string]any)["payload"]; got != payloads[at+i] {
+				t.Fatalf("%s: job %d: %.100v", what, at+i, got)
+			}
+		}
+	}
+	listed, after := 0, ""
+	for listed < len(payloads) {
+		o := r.get("/jobs?limit=1000" + after).object(http.StatusOK)
+		list := o["jobs"].([]any)
+		check("list", listed, list)
+		if listed += len(list); len(list) == 0 {
+			t.Fatal("an empty page")
+		}
+		after = fmt.Sprintf("&after=%v", o["next"])
+	}
+	for claimed, lines := 0, false; claimed < len(payloads); lines = !lines {
+		if !lines {
+			o := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`).object(http.StatusOK)
+			check("claim", claimed, o["jobs"].([]any))
+			claimed += len(o["jobs"].([]any))
+			o = r.get(fmt.Sprintf("/claims/%v", o["claim_id"])).object(http.StatusOK)
+			check("claim document", claimed-len(o["jobs"].([]any)), o["jobs"].([]any))
+			continue
+		}
+		a := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`, "Accept", mimeNDJSON)
+		d := json.NewDecoder(strings.NewReader(a.body))
+		var head map[string]any
+		if err := d.Decode(&head); err != nil {
+			t.Fatal(err)
+		}
+		var list []any
+		for d.More() {
+			var j any
+			if err := d.Decode(&j); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, j)
+		}
+		check("lines", claimed, list)
+		claimed += len(list)
+	}
+}
