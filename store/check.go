@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc64"
-	"maps"
-	"slices"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -22,14 +20,16 @@ import (
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
 // reads one moment of the database; Apply may go on.
+//
+// Check walks over the tables side by side, each through an iterator of its own, and looks rows up in the others. So its memory grows with
+// the number of queues, and not with those of batches, claims and keys.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
 	defer catch(&err)
-	v := s.view()
+	v := s.sideBySide()
 	defer v.close()
 	c := checker{
-		v: v, indexes: s.indexes,
-		queues: map[uint32]*recount{}, claims: map[uint64]*claimCount{},
-		rows: map[byte]int64{}, report: report,
+		v: v, indexes: s.indexes, few: s.few, cellSpans: s.bounds.cellSpans,
+		queues: map[uint32]*recount{}, rows: map[byte]int64{}, report: report,
 	}
 	defer func() {
 		problems = c.problems
@@ -41,23 +41,46 @@ func (s *Store) Check(report func(problem string) bool) (problems int, err error
 	return c.problems, nil
 }
 
+// checkRows, where a test sets it, is called at each row of each table that a check walks over.
+var checkRows func(table byte, row int)
+
 // errEnough unwinds a check whose caller has seen enough.
 var errEnough = errors.New("enough problems")
 
 type checker struct {
-	v        view
-	meta     meta
-	indexes  func(b *batch, g *group, sp *span) [3]string
-	queues   map[uint32]*recount
-	claims   map[uint64]*claimCount
-	rows     map[byte]int64 // index rows that must be there, by table
-	report   func(string) bool
-	problems int
+	v         *tableViews
+	meta      meta
+	indexes   func(b *batch, g *group, sp *span) [3]string
+	few       func(spans int64) bool
+	cellSpans int64
+	queues    map[uint32]*recount
+	named     claimCount     // by all spans and leases of single lines
+	found     claimCount     // those of them that belong to their claims
+	rows      map[byte]int64 // rows that must be there, by table
+	report    func(string) bool
+	problems  int
 }
 
 type recount struct {
 	counts job.Counts
-	lanes  map[[2]uint32]int64 // pending by priority and class
+	lanes  []laneCount
+}
+
+// laneCount is how many jobs of a lane are pending.
+type laneCount struct {
+	priority uint32
+	class    byte
+	pending  int64
+}
+
+func (r *recount) lane(priority uint32, class byte) *laneCount {
+	for i := range r.lanes {
+		if l := &r.lanes[i]; l.priority == priority && l.class == class {
+			return l
+		}
+	}
+	r.lanes = append(r.lanes, laneCount{priority: priority, class: class})
+	return &r.lanes[len(r.lanes)-1]
 }
 
 type claimCount struct{ held, refs, overrides int }
@@ -83,9 +106,14 @@ func (c *checker) guard(look func(), format string, args ...any) {
 	look()
 }
 
-// table calls visit with every row of a table. visit must not use the view.
+// table calls visit with every row of a table. visit may use other tables.
 func (c *checker) table(table byte, visit func(key string, value []byte)) {
+	row := 0
 	c.v.scan(string(table), string(table+1), func(key string, value []byte) bool {
+		if checkRows != nil {
+			checkRows(table, row)
+		}
+		row++
 		if wellFormed(key) {
 			c.guard(func() { visit(key, value) }, "row %x", key)
 		}
@@ -93,28 +121,22 @@ func (c *checker) table(table byte, visit func(key string, value []byte)) {
 	})
 }
 
-// keys returns a table's keys, for those whose visit uses the view. Batches and claims are few beside their lines.
-func (c *checker) keys(table byte) (keys []string) {
-	c.table(table, func(key string, _ []byte) { keys = append(keys, key) })
-	return keys
-}
-
 func (c *checker) run() {
-	c.v.scan("\x00", "\xff", func(key string, _ []byte) bool { // race builds of Pebble refuse the empty key
-		if !wellFormed(key) {
-			c.problem("key %x is of no table", key)
-		}
-		return true
-	})
+	c.forms()
 	c.meta = meta{nextQueue: 1} // of a new store
 	c.guard(func() {
 		if value := c.v.get(metaKey); value != nil {
 			c.meta = decodeMeta(value)
 		}
 	}, "meta row")
-	for _, key := range c.keys(batchTable) {
-		c.guard(func() { c.batch(readBatch(c.v, seqOfKey(key))) }, "batch %d", seqOfKey(key))
-	}
+	c.table(batchTable, func(key string, value []byte) {
+		seq := seqOfKey(key)
+		c.guard(func() {
+			b := decodeBatch(seq, value)
+			b.batchCounts = decodeBatchCounts(c.v.get(seqKey(countsTable, seq)))
+			c.batch(b)
+		}, "batch %d", seq)
+	})
 	c.orphans()
 	c.leases()
 	c.names()
@@ -126,7 +148,7 @@ func (c *checker) run() {
 			c.rows[timerTable]++
 		}
 	})
-	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable} {
+	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {
@@ -150,54 +172,25 @@ func (c *checker) run() {
 	}
 }
 
-// names checks the queues: their numbers, names and counters.
-func (c *checker) names() {
-	known := map[queueName]bool{}
-	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(u32At(key, 1), value, &windows{bounds: &standardBounds})
-		if name := (queueName{q.client, q.typ}); known[name] {
-			c.problem("queue %s/%s is there twice", q.client, q.typ)
-		} else {
-			known[name] = true
-		}
-		if int(q.id) != len(known) {
-			c.problem("queue %s/%s has number %d, and %d is next", q.client, q.typ, q.id, len(known))
-		}
-		r := c.queue(q.id)
-		delete(c.queues, q.id)
-		if r.counts != q.counts {
-			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
-		}
-		for _, l := range q.lanes {
-			if got := r.lanes[[2]uint32{l.priority, uint32(l.class)}]; got != l.pending {
-				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got)
-			}
-			delete(r.lanes, [2]uint32{l.priority, uint32(l.class)})
-		}
-		for lane, n := range r.lanes {
-			c.problem("queue %s/%s counts no pending at priority %d class %d, and has %d", q.client, q.typ, lane[0], lane[1], n)
-		}
-	})
-	if len(known)+1 != int(c.meta.nextQueue) {
-		c.problem("there are %d queues, and the next number is %d", len(known), c.meta.nextQueue)
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.queues)) {
-		c.problem("queue %d has jobs and no row", id)
-	}
-}
-
 func (c *checker) queue(id uint32) *recount {
 	if c.queues[id] == nil {
-		c.queues[id] = &recount{lanes: map[[2]uint32]int64{}}
+		c.queues[id] = &recount{}
 	}
 	return c.queues[id]
 }
 
-func (c *checker) claim(seq uint64) *claimCount {
-	if c.claims[seq] == nil {
-		c.claims[seq] = &claimCount{}
-	}
-	return c.claims[seq]
+// forms finds keys that have the form of no table.
+func (c *checker) forms() {
+	it, err := c.v.snapshot.NewIter(nil)
+	fail("open view", err)
+	v := view{it: it}
+	defer func() { fail("close view", it.Close()) }()
+	v.scan("\x00", "\xff", func(key string, _ []byte) bool { // race builds of Pebble refuse the empty key
+		if !wellFormed(key) {
+			c.problem("key %x is of no table", key)
+		}
+		return true
+	})
 }
 
 func (c *checker) must(key string) {
@@ -214,34 +207,31 @@ func (c *checker) batch(b *batch) {
 	var counts job.Counts
 	next, groupAt := uint32(0), 0
 	var before *span
-	const chunk = 4096
-	for next < b.lines {
-		var spans []span
-		eachSpan(c.v, b.seq, next, b.lines-1, func(sp span) bool {
-			spans = append(spans, sp)
-			return len(spans) < chunk
-		})
-		if len(spans) == 0 {
-			c.problem("batch %d: lines from %d on are in no span", b.seq, next)
-			return
+	var last span
+	tiled := true
+	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
+		for groupAt < len(b.groups)-1 && b.groups[groupAt].last < sp.first {
+			groupAt++
+			before = nil
 		}
-		for i := range spans {
-			sp := &spans[i]
-			for groupAt < len(b.groups)-1 && b.groups[groupAt].last < sp.first {
-				groupAt++
-				before = nil
-			}
-			g := &b.groups[groupAt]
-			if sp.first != next || sp.last < sp.first || sp.first < g.first || sp.last > g.last {
-				c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.seq, sp.first, sp.last, next, g.first, g.last)
-				return
-			}
-			if before != nil && before.state == sp.state {
-				c.problem("batch %d: spans %d-%d and %d-%d are equal and not one", b.seq, before.first, before.last, sp.first, sp.last)
-			}
-			c.span(b, g, sp, &counts)
-			next, before = sp.last+1, sp
+		g := &b.groups[groupAt]
+		if tiled = sp.first == next && sp.last >= sp.first && sp.first >= g.first && sp.last <= g.last; !tiled {
+			c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.seq, sp.first, sp.last, next, g.first, g.last)
+			return false
 		}
+		if before != nil && before.state == sp.state {
+			c.problem("batch %d: spans %d-%d and %d-%d are equal and not one", b.seq, before.first, before.last, sp.first, sp.last)
+		}
+		c.span(b, g, &sp, &counts)
+		last = sp
+		next, before = sp.last+1, &last
+		return true
+	})
+	if tiled && next < b.lines {
+		c.problem("batch %d: lines from %d on are in no span", b.seq, next)
+	}
+	if !tiled || next < b.lines {
+		return
 	}
 	if rest, ok := readSpan(c.v, b.seq, b.lines); ok || rest.last > 0 {
 		c.problem("batch %d: span %d-%d lies beyond its %d lines", b.seq, rest.first, rest.last, b.lines)
@@ -262,16 +252,16 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	q := c.queue(g.queue)
 	q.counts[sp.status] += n
 	if sp.status == job.Pending {
-		q.lanes[[2]uint32{sp.priorityIn(g), uint32(sp.class)}] += n
+		q.lane(sp.priorityIn(g), sp.class).pending += n
 	}
 	for _, key := range c.indexes(b, g, sp) {
 		c.must(key)
 	}
 	if sp.claim != 0 {
-		c.claim(sp.claim).refs += int(n)
+		c.named.refs += int(n)
 	}
 	if sp.status == job.Active {
-		c.claim(sp.claim).held += int(n)
+		c.named.held += int(n)
 		if sp.claim == 0 {
 			c.problem("batch %d: lines %d-%d are active under no claim", b.seq, sp.first, sp.last)
 		}
@@ -336,39 +326,30 @@ func (c *checker) pages(b *batch) {
 
 // details finds details of lines that are purged or were never there.
 func (c *checker) details(b *batch) {
-	var lines []uint32
+	var sp span
+	first := true
 	prefix := seqKey(detailTable, b.seq)
-	for next := prefix; next != ""; { // in chunks, since there may be many, and the view reads one thing at a time
-		lines = lines[:0]
-		from := next
-		next = ""
-		c.v.scan(from, after(prefix), func(key string, value []byte) bool {
-			if len(lines) == 4096 {
-				next = key
-				return false
-			}
-			if wellFormed(key) { // the others have been reported
-				lines = append(lines, lineOfKey(key))
-				c.guard(func() { decodeDetail(kindOfDetail(key), value) }, "row %x", key)
-				if kindOfDetail(key) == historyDetail && (u64At(key, 14) <= b.seq || u64At(key, 14) > c.meta.cursor) {
-					c.problem("row %x: an attempt that ended in a command before the batch or beyond the cursor", key)
-				}
-			}
+	c.v.scan(prefix, after(prefix), func(key string, value []byte) bool {
+		if !wellFormed(key) { // that has been reported
 			return true
-		})
-		if len(lines) > 0 && !b.details {
+		}
+		c.guard(func() { decodeDetail(kindOfDetail(key), value) }, "row %x", key)
+		if kindOfDetail(key) == historyDetail && (u64At(key, 14) <= b.seq || u64At(key, 14) > c.meta.cursor) {
+			c.problem("row %x: an attempt that ended in a command before the batch or beyond the cursor", key)
+		}
+		if first && !b.details {
 			c.problem("batch %d has details that it does not know of", b.seq)
 		}
-		var sp span
-		for i, line := range lines {
-			if i == 0 || line > sp.last {
-				sp, _ = readSpan(c.v, b.seq, line)
-			}
-			if line >= b.lines || sp.status == job.Purged {
-				c.problem("batch %d: line %d has details, and is purged or none", b.seq, line)
-			}
+		line := lineOfKey(key)
+		if first || line > sp.last {
+			sp, _ = readSpan(c.v, b.seq, line)
 		}
-	}
+		first = false
+		if line >= b.lines || sp.status == job.Purged {
+			c.problem("batch %d: line %d has details, and is purged or none", b.seq, line)
+		}
+		return true
+	})
 }
 
 // decodeDetail reads a detail row, and fails when it cannot.
@@ -387,122 +368,16 @@ func decodeDetail(kind byte, value []byte) {
 
 // orphans finds rows of batches that are gone.
 func (c *checker) orphans() {
-	known := map[uint64]bool{}
-	c.table(batchTable, func(key string, _ []byte) { known[seqOfKey(key)] = true })
 	for _, table := range []byte{countsTable, spanTable, pageTable, detailTable} {
+		seq, there := uint64(0), false
 		c.table(table, func(key string, _ []byte) {
-			if !known[seqOfKey(key)] {
+			if at := seqOfKey(key); at != seq {
+				seq, there = at, c.v.get(seqKey(batchTable, at)) != nil
+			}
+			if !there {
 				c.problem("row %x belongs to no batch", key)
 			}
 		})
-	}
-}
-
-// leases checks claims, leases of single lines and runners against what the spans name.
-func (c *checker) leases() {
-	known := map[uint64]bool{}
-	c.table(claimTable, func(key string, _ []byte) { known[seqOfKey(key)] = true })
-	c.table(leaseTable, func(key string, _ []byte) {
-		if !known[seqOfKey(key)] {
-			c.problem("row %x belongs to no claim", key)
-		}
-	})
-	for _, key := range c.keys(overrideTable) {
-		c.guard(func() { c.override(key) }, "row %x", key)
-	}
-	held := map[string]*runner{}
-	for _, key := range c.keys(claimTable) {
-		c.guard(func() { c.claimed(readClaim(c.v, seqOfKey(key)), held) }, "claim %d", seqOfKey(key))
-	}
-	for _, seq := range slices.Sorted(maps.Keys(c.claims)) {
-		c.problem("claim %d is named by lines and has no row", seq)
-	}
-	var timers []string
-	c.table(runnerTable, func(key string, value []byte) {
-		r := decodeRunner(runnerOfKey(key), value)
-		want := held[r.name]
-		if want == nil {
-			want = &runner{}
-		}
-		if want.claims != r.claims || want.held != r.held {
-			c.problem("runner %q counts %d claims and %d jobs: not what it holds", r.name, r.claims, r.held)
-		}
-		if idle := (runner{name: r.name, idleSince: r.idleSince, timerAt: r.timerAt}); r.claims == 0 && *r != idle {
-			c.problem("runner %q holds nothing, and its row remembers %+v", r.name, *r)
-		}
-		if r.claims == 0 && (r.timerAt == 0 || r.timerAt > r.idleSince+runnerIdleMs) || r.claims > 0 && r.idleSince != 0 {
-			c.problem("the timer of runner %q is at %d, and it has held nothing since %d", r.name, r.timerAt, r.idleSince)
-		}
-		if r.timerAt != 0 {
-			timers = append(timers, runnerTimerKey(r.timerAt, r.name))
-		}
-		delete(held, r.name)
-	})
-	for _, key := range timers {
-		c.must(key)
-	}
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		c.problem("runner %q holds jobs and has no row", name)
-	}
-}
-
-// override checks the lease of a single line.
-func (c *checker) override(key string) {
-	claimSeq, seq, line := splitOverrideKey(key)
-	o := decodeOverride(c.v.get(key))
-	c.claim(claimSeq).overrides++
-	c.must(timerKey(o.timerAt, overrideTimer, claimSeq, seq, line))
-	if sp, ok := readSpan(c.v, seq, line); !ok || sp.status != job.Active || sp.claim != claimSeq {
-		c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
-	}
-	if cl := readClaim(c.v, claimSeq); cl != nil {
-		if deadline := o.under(cl).deadline(readRunner(c.v, cl.runner), c.meta.graceAt); o.timerAt > deadline {
-			c.problem("the timer of line %d of batch %d under claim %d is at %d, after its deadline %d", line, seq, claimSeq, o.timerAt, deadline)
-		}
-	}
-}
-
-// claimed checks a claim, and adds it to what its runner holds.
-func (c *checker) claimed(cl *claim, held map[string]*runner) {
-	want := c.claims[cl.seq]
-	delete(c.claims, cl.seq)
-	if want == nil {
-		c.problem("claim %d is named by no line", cl.seq)
-		return
-	}
-	if got := (claimCount{cl.held, cl.refs, cl.overrides}); got != *want {
-		c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, *want)
-	}
-	handedOut := 0
-	for _, r := range cl.runs {
-		eachSpan(c.v, r.Batch, r.First, r.Last, func(sp span) bool {
-			if sp.claim == cl.seq {
-				handedOut += int(min(sp.last, r.Last)) - int(max(sp.first, r.First)) + 1
-			}
-			return true
-		})
-	}
-	if handedOut != want.refs {
-		c.problem("claim %d is named by %d lines, and handed out %d of them", cl.seq, want.refs, handedOut)
-	}
-	if cl.cancelledAt != 0 {
-		c.must(holdKey(noticeTable, cl.runner, cl.seq))
-	}
-	if cl.timerAt != 0 {
-		c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))
-	}
-	if cl.held > cl.overrides {
-		if deadline := cl.deadline(readRunner(c.v, cl.runner), c.meta.graceAt); cl.timerAt == 0 || cl.timerAt > deadline {
-			c.problem("the timer of claim %d is at %d, after its deadline %d", cl.seq, cl.timerAt, deadline)
-		}
-	}
-	if cl.held > 0 {
-		c.must(holdKey(holdTable, cl.runner, cl.seq))
-		if held[cl.runner] == nil {
-			held[cl.runner] = &runner{name: cl.runner}
-		}
-		held[cl.runner].claims++
-		held[cl.runner].held += cl.held
 	}
 }
 

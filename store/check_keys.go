@@ -7,46 +7,35 @@ import (
 // uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and every hint names a
 // line with that key.
 func (c *checker) uniques() {
-	type held struct {
-		seq  uint64
-		line uint32
-		key  string
-	}
-	var keys []held
 	c.table(lineKeyTable, func(key string, value []byte) {
-		keys = append(keys, held{seqOfKey(key), lineOfKey(key), string(value)})
-	})
-	hints := map[string]bool{}
-	for _, k := range keys {
+		seq, line, unique := seqOfKey(key), lineOfKey(key), string(value)
 		c.guard(func() {
-			b := readBatch(c.v, k.seq)
-			sp, ok := readSpan(c.v, k.seq, k.line)
+			b := readBatch(c.v, seq)
+			sp, ok := readSpan(c.v, seq, line)
 			switch {
 			case b == nil || !ok || sp.status == job.Purged:
-				c.problem("line %d of batch %d has a unique key, and is purged or none", k.line, k.seq)
+				c.problem("line %d of batch %d has a unique key, and is purged or none", line, seq)
 				return
 			case !b.unique:
-				c.problem("batch %d has unique keys that it does not know of", k.seq)
-			case k.key == "":
-				c.problem("line %d of batch %d has an empty unique key", k.line, k.seq)
+				c.problem("batch %d has unique keys that it does not know of", seq)
+			case unique == "":
+				c.problem("line %d of batch %d has an empty unique key", line, seq)
 			}
-			hint := uniqueKey(b.group(k.line).queue, k.key)
-			value := c.v.get(hint)
-			if value == nil {
-				if !sp.status.Terminal() {
-					c.problem("line %d of batch %d does not hold its unique key", k.line, k.seq)
-				}
+			if sp.status.Terminal() {
 				return
 			}
-			if seq, line := decodeLine(value); seq == k.seq && line == k.line {
-				hints[hint] = true
-			} else if !sp.status.Terminal() {
-				c.problem("the unique key of line %d of batch %d is held by line %d of batch %d", k.line, k.seq, line, seq)
+			value := c.v.get(uniqueKey(b.group(line).queue, unique))
+			if value == nil {
+				c.problem("line %d of batch %d does not hold its unique key", line, seq)
+			} else if heldBy, at := decodeLine(value); heldBy != seq || at != line {
+				c.problem("the unique key of line %d of batch %d is held by line %d of batch %d", line, seq, at, heldBy)
 			}
-		}, "unique key of line %d of batch %d", k.line, k.seq)
-	}
-	c.table(uniqueTable, func(key string, _ []byte) {
-		if !hints[key] {
+		}, "unique key of line %d of batch %d", line, seq)
+	})
+	c.table(uniqueTable, func(key string, value []byte) {
+		seq, line := decodeLine(value)
+		b := readBatch(c.v, seq)
+		if b == nil || line >= b.lines || b.group(line).queue != u32At(key, 1) || string(c.v.get(lineKey(lineKeyTable, seq, line))) != key[5:] {
 			c.problem("row %x names a job that has not that key", key)
 		}
 	})

@@ -83,7 +83,7 @@ func plainClaim(runner string, n int) job.Claim {
 
 // richStore has rows of every table and kind.
 func richStore(t testing.TB) *Store {
-	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, commandRows: 60, claimRows: 400, shelfBlock: 3, sweepRows: 60}})
+	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9, pageBytes: 20, commandRows: 60, claimRows: 400, cellSpans: 3, sweepRows: 60}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)
@@ -134,7 +134,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T5 T6 T7 T8 T9 C c O W w E U K I x Y") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T5 T6 T7 T8 T9 C c O W w E U K I x Y N") {
 		// Progress and results of purged lines are gone; a result is made below when there is none.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
@@ -216,8 +216,7 @@ func TestCheckNoticesEachShortRow(t *testing.T) {
 	for _, row := range dump(s) {
 		for n := range row.value {
 			storedRow{row.key, row.value[:n]}.set(t, s)
-			ends := row.key[0] == queueTable // its lanes end where the row does
-			if problems := problemsOf(t, s); len(problems) == 0 && row.key[0] != effectTable && !ends {
+			if problems := problemsOf(t, s); len(problems) == 0 && row.key[0] != effectTable {
 				t.Errorf("cut to %d of %d bytes, and not noticed: %s", n, len(row.value), describeRow(row.key, row.value))
 			}
 		}
@@ -279,7 +278,7 @@ func TestCheckNames(t *testing.T) {
 		{"missing span", "are in no span", find(spanTable, "last:11"), true},
 		{"unknown status", "are status(9)", changeSpan(active, func(sp *span) { sp.status = 9 }), false},
 		{"no claim", "active under no claim", changeSpan(active, func(sp *span) { sp.claim = 0 }), false},
-		{"claim of nothing", "is named by lines and has no row", changeSpan(active, func(sp *span) { sp.claim = 77 }), false},
+		{"claim of nothing", "claim 77 is named by lines 2-2 of batch 1 and has no row", changeSpan(active, func(sp *span) { sp.claim = 77 }), false},
 		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *span) { sp.attempts = 4 }), false},
 		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(spanTable, "status:7 "), func(sp *span) { sp.updatedAt = 1 }), false},
 		{"ready row", "is missing", find(readyTable, "queue 1"), true},
@@ -300,6 +299,23 @@ func TestCheckNames(t *testing.T) {
 		{"queue counts", "queue a/x counts", storedRow{queueKey(1), (&queue{client: "a", typ: "x"}).encode()}, false},
 		{"queue gone", "has jobs and no row", find(queueTable, "queue 3"), true},
 		{"queue twice", "is there twice", storedRow{queueKey(4), find(queueTable, "queue 3").value}, false},
+		{"queue's head", "next in line", func() storedRow {
+			row := find(queueTable, "queue 1")
+			q := decodeQueue(1, row.value, &windows{bounds: s.bounds})
+			q.head = readyKey(1, q.lanes[0].priority, q.lanes[0].class, 0, 1, 1)
+			return storedRow{row.key, q.encode()}
+		}(), false},
+		{"queue's newest", "the newest", func() storedRow {
+			row := find(queueTable, "queue 4")
+			q := decodeQueue(4, row.value, &windows{bounds: s.bounds})
+			q.lanes[0].newest = q.head
+			return storedRow{row.key, q.encode()}
+		}(), false},
+		{"cell counts", "jobs in 9 spans", func() storedRow {
+			row := find(cellTable, "")
+			return storedRow{row.key, (&cell{jobs: 1, spans: 9, divided: true}).encode()}
+		}(), false},
+		{"cell gone", "is missing", find(cellTable, ""), true},
 		{"page gone", "has no page", find(pageTable, "of batch 2 "), true},
 		{"page too many", "overlaps another", storedRow{pageKey(2, 2, 1), []byte("x\ny\n")}, false},
 		{"page short", "does not hold its lines", storedRow{find(pageTable, "of batch 2 ").key, []byte("x\n")}, false},
@@ -311,20 +327,17 @@ func TestCheckNames(t *testing.T) {
 		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
 		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&lease{}).encode()}, false},
-		{"claim row gone", "is named by lines and has no row", claimRow, true},
+		{"claim row gone", "of batch 1 and has no row", claimRow, true},
 		{"claim without a lease", "claim 5: a row is shorter", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
 		{"lease of no claim", "belongs to no claim", storedRow{seqKey(leaseTable, 5), leaseRow.value}, false},
-		{"claim ranges", "and handed out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
+		{"claim ranges", "which did not hand them out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
 		{"claim timer late", "after its deadline", storedRow{leaseRow.key, func() []byte {
 			l := decodeLease(leaseRow.value)
 			l.timerAt += 1 << 40
 			return l.encode()
 		}()}, false},
 		{"lease of a line not held", "which it does not hold", storedRow{overrideKey(3, 1, 4), find(overrideTable, "").value}, false},
-		{"runner counts", "not what it holds", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},
-		{"idle runner remembers", "remembers", storedRow{runnerKey(runnerTable, "idle"), (&runner{tickledAt: 9, idleSince: 9, timerAt: 9}).encode()}, false},
-		{"idle runner without a timer", "has held nothing since", storedRow{runnerKey(runnerTable, "idle"), (&runner{idleSince: 9}).encode()}, false},
-		{"idle runner's timer gone", "is missing", storedRow{runnerKey(runnerTable, "idle"), (&runner{idleSince: 9, timerAt: 9}).encode()}, false},
+		{"runner counts", "counts 9 claims and 0 jobs, and holds 1 and 2", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},
 		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
 		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
 		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// leases checks claims, leases of single lines and runners against what the spans name.
+func (c *checker) leases() {
+	c.table(leaseTable, func(key string, _ []byte) {
+		if c.v.get(seqKey(claimTable, seqOfKey(key))) == nil {
+			c.problem("row %x belongs to no claim", key)
+		}
+	})
+	c.table(overrideTable, c.override)
+	c.table(claimTable, func(key string, value []byte) {
+		seq := seqOfKey(key)
+		c.guard(func() {
+			cl := decodeClaim(seq, value)
+			cl.lease = decodeLease(c.v.get(seqKey(leaseTable, seq)))
+			c.claimed(cl)
+		}, "claim %d", seq)
+	})
+	if c.named != c.found {
+		c.strays()
+	}
+	c.runners()
+}
+
+// strays finds the spans and leases of single lines that name claims which do not know of them. Their numbers have told that there are some.
+func (c *checker) strays() {
+	before := c.problems
+	knows := func(claim, seq uint64, first, last uint32) bool {
+		value := c.v.get(seqKey(claimTable, claim))
+		if value == nil {
+			c.problem("claim %d is named by lines %d-%d of batch %d and has no row", claim, first, last, seq)
+			return true
+		}
+		return slices.ContainsFunc(decodeClaim(claim, value).runs, func(r Run) bool {
+			return r.Batch == seq && r.First <= first && last <= r.Last
+		})
+	}
+	c.table(spanTable, func(key string, value []byte) {
+		if sp := decodeSpan(lineOfKey(key), value); sp.claim != 0 && !knows(sp.claim, seqOfKey(key), sp.first, sp.last) {
+			c.problem("lines %d-%d of batch %d name claim %d, which did not hand them out", sp.first, sp.last, seqOfKey(key), sp.claim)
+		}
+	})
+	c.table(overrideTable, func(key string, _ []byte) {
+		if claim, seq, line := splitOverrideKey(key); !knows(claim, seq, line, line) {
+			c.problem("line %d of batch %d has a lease under claim %d, which did not hand it out", line, seq, claim)
+		}
+	})
+	if c.problems == before {
+		c.problem("spans name claims for held, refs, overrides %v, and of these belong to claims %v", c.named, c.found)
+	}
+}
+
+// runners checks what each runner holds: the claims of a runner follow each other in the table of holds.
+func (c *checker) runners() {
+	held := runner{}
+	end := func() {
+		if held.claims == 0 {
+			return
+		}
+		if c.v.get(runnerKey(runnerTable, held.name)) == nil {
+			c.problem("runner %q holds jobs and has no row", held.name)
+		}
+		held = runner{}
+	}
+	c.table(holdTable, func(key string, _ []byte) {
+		if name := runnerOfKey(key); name != held.name {
+			end()
+			held.name = name
+		}
+		held.claims++
+	})
+	end()
+	c.table(runnerTable, func(key string, value []byte) {
+		r := decodeRunner(runnerOfKey(key), value)
+		claims, jobs := 0, 0
+		prefix := runnerKey(holdTable, r.name)
+		c.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+			if wellFormed(key) {
+				claims++
+				if value := c.v.get(seqKey(leaseTable, claimOfHold(key))); value != nil {
+					l := decodeLease(value)
+					jobs += l.held
+				}
+			}
+			return true
+		})
+		if claims == 0 || claims != r.claims || jobs != r.held {
+			c.problem("runner %q counts %d claims and %d jobs, and holds %d and %d", r.name, r.claims, r.held, claims, jobs)
+		}
+	})
+}
+
+// override checks the lease of a single line.
+func (c *checker) override(key string, value []byte) {
+	claimSeq, seq, line := splitOverrideKey(key)
+	o := decodeOverride(value)
+	c.named.overrides++
+	c.must(timerKey(o.timerAt, overrideTimer, claimSeq, seq, line))
+	if sp, ok := readSpan(c.v, seq, line); !ok || sp.status != job.Active || sp.claim != claimSeq {
+		c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
+	}
+	if cl := readClaim(c.v, claimSeq); cl != nil {
+		if deadline := o.under(cl).deadline(readRunner(c.v, cl.runner), c.meta.graceAt); o.timerAt > deadline {
+			c.problem("the timer of line %d of batch %d under claim %d is at %d, after its deadline %d", line, seq, claimSeq, o.timerAt, deadline)
+		}
+	}
+}
+
+// claimed checks a claim.
+func (c *checker) claimed(cl *claim) {
+	var found claimCount
+	for _, r := range cl.runs {
+		eachSpan(c.v, r.Batch, r.First, r.Last, func(sp span) bool {
+			if sp.claim == cl.seq {
+				n := int(min(sp.last, r.Last)) - int(max(sp.first, r.First)) + 1
+				found.refs += n
+				if sp.status == job.Active {
+					found.held += n
+				}
+			}
+			return true
+		})
+	}
+	prefix := seqKey(overrideTable, cl.seq)
+	c.v.scan(prefix, after(prefix), func(string, []byte) bool { found.overrides++; return true })
+	c.found.held += found.held
+	c.found.refs += found.refs
+	c.found.overrides += found.overrides
+	if found.refs == 0 {
+		c.problem("claim %d is named by no line", cl.seq)
+		return
+	}
+	if got := (claimCount{cl.held, cl.refs, cl.overrides}); got != found {
+		c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, found)
+	}
+	if cl.cancelledAt != 0 {
+		c.must(holdKey(noticeTable, cl.runner, cl.seq))
+	}
+	if cl.timerAt != 0 {
+		c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))
+	}
+	if cl.held > cl.overrides {
+		if deadline := cl.deadline(readRunner(c.v, cl.runner), c.meta.graceAt); cl.timerAt == 0 || cl.timerAt > deadline {
+			c.problem("the timer of claim %d is at %d, after its deadline %d", cl.seq, cl.timerAt, deadline)
+		}
+	}
+	if cl.held > 0 {
+		c.must(holdKey(holdTable, cl.runner, cl.seq))
+	}
+}

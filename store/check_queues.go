@@ -1,0 +1,117 @@
+package store
+
+import (
+	"maps"
+	"slices"
+)
+
+// names checks the queues: their numbers, names and counters.
+func (c *checker) names() {
+	known := map[queueName]bool{}
+	c.table(queueTable, func(key string, value []byte) {
+		q := decodeQueue(u32At(key, 1), value, &windows{bounds: &standardBounds})
+		if name := (queueName{q.client, q.typ}); known[name] {
+			c.problem("queue %s/%s is there twice", q.client, q.typ)
+		} else {
+			known[name] = true
+		}
+		if int(q.id) != len(known) {
+			c.problem("queue %s/%s has number %d, and %d is next", q.client, q.typ, q.id, len(known))
+		}
+		r := c.queue(q.id)
+		delete(c.queues, q.id)
+		if r.counts != q.counts {
+			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
+		}
+		for _, l := range q.lanes {
+			got := r.lane(l.priority, l.class)
+			if got.pending != l.pending {
+				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got.pending)
+			}
+			got.pending = 0
+			c.lane(q, l)
+		}
+		for _, l := range r.lanes {
+			if l.pending != 0 {
+				c.problem("queue %s/%s counts no pending at priority %d class %d, and has %d", q.client, q.typ, l.priority, l.class, l.pending)
+			}
+		}
+	})
+	if len(known)+1 != int(c.meta.nextQueue) {
+		c.problem("there are %d queues, and the next number is %d", len(known), c.meta.nextQueue)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.queues)) {
+		c.problem("queue %d has jobs and no row", id)
+	}
+}
+
+// lane checks the head, the bounds, the number of spans and the cells of a lane against its ready rows.
+func (c *checker) lane(q *queue, l *lane) {
+	var cells [len(cellLevels)]*cell // in which the last span was, as recounted
+	first, last, spans := "", "", int64(0)
+	c.v.scan(l.window.from, l.window.to, func(key string, _ []byte) bool {
+		if first == "" {
+			first = key
+		}
+		last = key
+		spans++
+		if !l.divided || !wellFormed(key) {
+			return true
+		}
+		_, _, _, seq, line := splitReadyKey(key)
+		jobs := int64(0)
+		if value := c.v.get(lineKey(spanTable, seq, line)); value != nil {
+			sp := decodeSpan(line, value)
+			jobs = int64(sp.last-sp.first) + 1
+		}
+		for level := range cells {
+			at := cellKey(key, level)
+			if cells[level] == nil || cells[level].key != at {
+				c.cells(cells[level:])
+				cells[level] = &cell{key: at}
+				if value := c.v.get(at); value != nil {
+					cells[level].divided = decodeCell(at, value).divided
+				}
+			}
+			cells[level].jobs += jobs
+			if cells[level].spans++; !cells[level].divided {
+				break
+			}
+		}
+		return true
+	})
+	c.cells(cells[:])
+	if l == q.lanes[0] && first != q.head {
+		c.problem("queue %s/%s has %x next in line, and counts %x as that", q.client, q.typ, first, q.head)
+	}
+	if last > l.newest {
+		c.problem("queue %s/%s: span %x comes after %x, the newest", q.client, q.typ, last, l.newest)
+	}
+	if spans != l.spans {
+		c.problem("queue %s/%s counts %d pending spans at priority %d class %d, and has %d", q.client, q.typ, l.spans, l.priority, l.class, spans)
+	}
+	if l.divided && c.few(spans) || !l.divided && spans > c.cellSpans {
+		c.problem("queue %s/%s has %d pending spans at priority %d class %d: divided into cells %v", q.client, q.typ, spans, l.priority, l.class, l.divided)
+	}
+}
+
+// cells checks the rows of cells whose spans have been counted, and forgets the counts.
+func (c *checker) cells(counted []*cell) {
+	for i, want := range counted {
+		if counted[i] = nil; want == nil {
+			continue
+		}
+		c.must(want.key)
+		value := c.v.get(want.key)
+		if value == nil {
+			continue
+		}
+		level := int(want.key[orderAt])
+		switch got := decodeCell(want.key, value); {
+		case got.jobs != want.jobs || got.spans != want.spans:
+			c.problem("cell %x counts %d jobs in %d spans, and has %d in %d", want.key, got.jobs, got.spans, want.jobs, want.spans)
+		case got.divided && (c.few(got.spans) || level == len(cellLevels)-1) || !got.divided && got.spans > c.cellSpans && level < len(cellLevels)-1:
+			c.problem("cell %x has %d spans: divided %v", want.key, got.spans, got.divided)
+		}
+	}
+}
