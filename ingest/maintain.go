@@ -21,11 +21,7 @@ func (e *Engine) maintain(ctx context.Context) {
 				}
 			}
 		case <-e.flushed:
-			retain := e.o.JournalRetain
-			if e.diskLow.Load() {
-				retain = 0
-			}
-			e.cut(retain)
+			e.cut(e.o.JournalRetain)
 		case <-ctx.Done():
 			return
 		}

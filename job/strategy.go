@@ -6,7 +6,7 @@ import "fmt"
 //
 //   - Oldest: those that came back, in the order of their ids, then those that have been pending the longest;
 //   - Newest: those that became pending last, then those that came back, the youngest first;
-//   - Random: each job with the same chance; where a claim takes several, neighbours of the one that was drawn;
+//   - Random: each job with the same chance, however many there are; a claim of several jobs takes those that follow the drawn one in its queue;
 //   - Fair: one job of each client in turn, by name, its oldest; the next claim goes on after the client that was served last.
 type Strategy uint8
 

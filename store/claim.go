@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -37,13 +38,12 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 		choice: s.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
 		rows: s.o.writes + s.bounds.claimRows,
 	}
-	s.queues.serve(cmd.Strategy, &s.o)
 	switch cmd.Strategy {
 	case job.Oldest:
 		for t.takeHead(s.queues.best(s.queues.heads, t.choice), math.MaxInt) {
 		}
 	case job.Newest:
-		for t.takeTail(s.queues.best(s.queues.tails, t.choice)) {
+		for t.takeTail(s.queues.newest(t.choice, &s.o)) {
 		}
 	case job.Random:
 		t.drawAll()
@@ -77,7 +77,7 @@ func (t *claiming) takeTail(q *queue) bool {
 	if q == nil {
 		return false
 	}
-	_, _, _, seq, last := splitReadyKey(q.tail)
+	_, _, _, seq, last := splitReadyKey(q.findTail(&t.s.o))
 	sp := t.s.spanEnding(seq, last)
 	first := sp.first
 	if n := uint32(t.left); sp.last-sp.first >= n {
@@ -90,18 +90,21 @@ func (t *claiming) takeTail(q *queue) bool {
 func (t *claiming) drawAll() {
 	s := t.s
 	for draw := uint64(0); ; draw++ {
-		q, l, place := s.queues.decks.draw(t.choice, mix(s.seed, s.seq, draw, math.MaxUint32))
+		q, l, place := s.queues.samples.draw(t.choice, mix(s.seed, s.seq, draw, math.MaxUint32))
 		if q == nil {
 			return
 		}
-		for l.pending > 0 {
-			if place >= l.pending {
-				place = 0
-			}
-			seq, last, before := s.locate(l, place)
-			sp := s.spanEnding(seq, last)
-			if !t.take(q, seq, sp, sp.first+uint32(before), math.MaxInt, false) {
-				return
+		key, before := s.locate(l, place)
+		for walk := (laneWalk{s: s, l: l, at: key}); key != ""; key = walk.next() {
+			_, _, _, seq, last := splitReadyKey(key)
+			for taken := false; !taken; before = 0 {
+				sp := s.spanEnding(seq, last)
+				had := t.left
+				if !t.take(q, seq, sp, sp.first+uint32(before), math.MaxInt, false) {
+					return
+				}
+				n := int64(had - t.left) // none of a span that has expired, which is gone as a whole
+				taken = n == 0 || int64(sp.first)+before+n > int64(last)
 			}
 		}
 	}
@@ -142,9 +145,8 @@ func (t *claiming) serveInTurn() {
 
 // inTurn returns up to n clients that have jobs of a priority, by name, from the one after last on and round to it.
 func (qs *queues) inTurn(c choice, priority, last string, n int) (clients []string) {
-	sets := []*queueSet{qs.turns.all}
-	switch {
-	case len(c.clients) > 0: // few, and by name
+	p := ^binary.BigEndian.Uint32([]byte(priority))
+	if len(c.clients) > 0 { // few, and by name
 		names := slices.Clone(c.clients)
 		slices.Sort(names)
 		names = slices.Compact(names)
@@ -159,23 +161,15 @@ func (qs *queues) inTurn(c choice, priority, last string, n int) (clients []stri
 			}
 		}
 		return clients
-	case len(c.types) > 0:
-		sets = sets[:0]
-		for _, typ := range c.types {
-			if set := qs.turns.byType[typ]; set != nil {
-				sets = append(sets, set)
-			}
-		}
 	}
 	next := func(after string) (client string, ok bool) {
-		from := &queue{rank: priority, client: after, typ: "\xff"} // no type is greater
-		for _, set := range sets {
-			set.Ascend(from, func(q *queue) bool {
-				if priorityOfRank(q.rank) == priority && (!ok || q.client < client) {
-					client, ok = q.client, true
-				}
-				return false
-			})
+		if len(c.types) == 0 {
+			return qs.samples.nextClient(p, after, "")
+		}
+		for _, typ := range c.types {
+			if found, there := qs.samples.nextClient(p, after, typ); there && (!ok || found < client) {
+				client, ok = found, true
+			}
 		}
 		return client, ok
 	}

@@ -22,7 +22,7 @@
 // One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or page.
 //
 //	M                                                  meta: format, journal, cursor, time, level, epochs
-//	Q queue:4                                          a queue: client, type, paused, counts by status, pending by lane
+//	Q queue:4                                          a queue: client, type, paused, counts by status, its lanes, what is next in line
 //	B seq:8                                            a batch: time, lines, frame, groups
 //	b seq:8                                            its counts by status
 //	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
@@ -30,16 +30,15 @@
 //	D seq:8 line:4 kind:1 …                            a detail: 2 result, 3 progress; 1 one attempt of the
 //	                                                   history: and the command that ended it, 8
 //	R queue:4 ^priority:4 class:1 order:8 seq:8 last:4 a pending span in its place in line
+//	N queue:4 ^priority:4 class:1 level:1 …            a cell: how many spans and jobs of a part of a lane are pending
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
-//	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8;
-//	                                                   10 runner: len:1 runner
+//	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out
 //	c claim:8                                          its lease, and how many lines it holds and how many name it
 //	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
-//	W len:1 runner                                     a runner that holds something, or did a minute ago: counts, its last
-//	                                                   tickle of all
+//	W len:1 runner                                     a runner that holds something: counts, its last tickle of all
 //	w len:1 runner claim:8                             a claim that holds something, by runner
 //	x len:1 runner claim:8                             a claim of which something was cancelled lately, by runner
 //	E seq:8                                            effects: what a command moved, from which status to which, and why

@@ -164,15 +164,15 @@ func (t *modelTaking) draw() {
 		if len(line) == 0 {
 			return
 		}
-		var deck []*modelJob
-		for _, q := range m.hands(t.cmd.Clients, t.cmd.Types) {
+		var all []*modelJob
+		for _, q := range m.drawn(t.cmd.Clients, t.cmd.Types) {
 			for _, j := range line { // those that came back stand first
 				if j.queue == q {
-					deck = append(deck, j)
+					all = append(all, j)
 				}
 			}
 		}
-		drawn := deck[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(deck))]
+		drawn := all[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(all))]
 		lane := func() (lane []*modelJob) {
 			for _, j := range m.line([]string{drawn.attr.Client}, []string{drawn.attr.Type}, false) {
 				if j.attr.Priority == line[0].attr.Priority && j.cameBack == drawn.cameBack {
@@ -192,30 +192,38 @@ func (t *modelTaking) draw() {
 			if place >= len(rest) {
 				place = 0
 			}
-			if !t.take(rest[place]) {
+			next := rest[place]
+			if x := next.expiry(); x != 0 && x <= m.at { // those around it go as well
+				place = slices.Index(rest, m.alike(next)[0])
+			}
+			if !t.take(next) {
 				return
 			}
 		}
 	}
 }
 
-// hands returns the queues in the order in which a draw counts them.
-func (m *model) hands(clients, types []string) (queues []*modelQueue) {
+// drawn returns the queues in the order in which a draw counts them.
+func (m *model) drawn(clients, types []string) (queues []*modelQueue) {
 	sorted := func(names []string) []string {
 		names = slices.Clone(names)
 		slices.Sort(names)
 		return slices.Compact(names)
 	}
 	of := func(match func(q *modelQueue) bool) {
+		start := len(queues)
 		for _, q := range m.order {
 			if match(q) {
 				queues = append(queues, q)
 			}
 		}
+		slices.SortFunc(queues[start:], func(a, b *modelQueue) int {
+			return cmp.Or(cmp.Compare(a.name.client, b.name.client), cmp.Compare(a.name.typ, b.name.typ))
+		})
 	}
 	switch {
 	case len(clients) == 0 && len(types) == 0:
-		return m.order
+		of(func(*modelQueue) bool { return true })
 	case len(types) == 0:
 		for _, name := range sorted(clients) {
 			of(func(q *modelQueue) bool { return q.name.client == name })

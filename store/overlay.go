@@ -21,6 +21,8 @@ type overlay struct {
 	bytes int // of keys and values in rows, to bound a commit
 	// writes counts what was set and deleted, also when it replaced what was written before, to bound a command.
 	writes int
+	// reads counts rows that were looked up or visited, and iterators those that were opened, for tests of what a command costs.
+	reads, iterators int
 }
 
 type overlayRow struct {
@@ -78,6 +80,7 @@ func (o *overlay) get(key string) []byte {
 	if o.isCut(key) {
 		return nil
 	}
+	o.reads++
 	value, closer, err := o.db.Get([]byte(key))
 	if err == pebble.ErrNotFound {
 		return nil
@@ -93,6 +96,8 @@ func (o *overlay) getAll(keys []string, visit func(key string, value []byte)) {
 	if len(keys) == 0 {
 		return
 	}
+	o.iterators++
+	o.reads += len(keys)
 	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(keys[0]), UpperBound: []byte(keys[len(keys)-1] + "\x00")})
 	fail("read", err)
 	defer func() { fail("read", it.Close()) }()
@@ -110,12 +115,14 @@ func (o *overlay) getAll(keys []string, visit func(key string, value []byte)) {
 
 // scan calls visit with the live rows from … to (not included), in order, until it returns false. visit must not write.
 func (o *overlay) scan(from, to string, visit func(key string, value []byte) bool) {
+	o.iterators++
 	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	fail("scan", err)
 	defer func() { fail("scan", it.Close()) }()
 	rows := o.rows.Iter()
 	more := rows.Seek(from) && rows.Key() < to
 	for ok := it.First(); ok || more; {
+		o.reads++
 		switch {
 		case more && (!ok || rows.Key() <= string(it.Key())):
 			if ok && rows.Key() == string(it.Key()) {
@@ -137,6 +144,7 @@ func (o *overlay) scan(from, to string, visit func(key string, value []byte) boo
 
 // scanDown is scan in the opposite order, from the last row before to.
 func (o *overlay) scanDown(from, to string, visit func(key string, value []byte) bool) {
+	o.iterators++
 	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
 	fail("scan", err)
 	defer func() { fail("scan", it.Close()) }()
@@ -149,6 +157,7 @@ func (o *overlay) scanDown(from, to string, visit func(key string, value []byte)
 	}
 	more = more && rows.Key() >= from
 	for ok := it.Last(); ok || more; {
+		o.reads++
 		switch {
 		case more && (!ok || rows.Key() >= string(it.Key())):
 			if ok && rows.Key() == string(it.Key()) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -20,12 +19,12 @@ type queue struct {
 	counts      job.Counts
 	lanes       []*lane // in order of service
 	head        string  // ready key of the span next in line; "" when none is pending
-	tail        string  // ready key of the span that Newest takes from, when that is kept
 	// Under which the queue stands in the indexes; "" when it does not.
 	rank, tailRank string
-	// Its place in each of the decks it is in, and what they count of it.
-	dealt   [numDecks]int
-	weights []weight
+	// tailKnown: tailRank is that of the span that Newest takes from. Otherwise it may be that of one that came before or after it and is gone: no
+	// span there is has a later one.
+	tailKnown bool
+	samples   []sample // what the Store's samples count of it
 	// On the lists of that name in the Store.
 	dirty, moved, readied bool
 }
@@ -35,9 +34,12 @@ type lane struct {
 	priority uint32
 	class    byte
 	pending  int64 // jobs
-	window   window
-	tail     *window // from the end, when Newest is in use
-	shelf    *shelf  // when Random has drawn from here
+	spans    int64 // pending ones
+	divided  bool  // into cells
+	// newest is the greatest ready key that the lane has had since it was empty: no key of it is greater.
+	newest string
+	window window
+	tail   *window // from the end, when Newest has taken from here
 }
 
 func compareLanes(a, b *lane) int {
@@ -56,8 +58,9 @@ func (q *queue) lane(priority uint32, class byte) *lane {
 	return q.lanes[at]
 }
 
-// insert and remove tell that the lane has a span more, or less.
+// insert and remove report that the lane has a span more, or less.
 func (l *lane) insert(key string) {
+	l.newest = max(l.newest, key)
 	l.window.insert(key)
 	if l.tail != nil {
 		l.tail.insert(key)
@@ -81,21 +84,33 @@ func (q *queue) first(o *overlay) string {
 	return ""
 }
 
-// last returns the ready key of the span that Newest takes from: of the highest priority, the one that became pending last.
-func (q *queue) last(o *overlay) (key string) {
-	for i, l := range q.lanes {
-		if key != "" && l.priority != q.lanes[i-1].priority {
-			break
-		}
-		if l.tail == nil {
-			w := downWindow(q.windows, l.window.from, l.window.to)
-			l.tail = &w
-		}
-		if k := l.tail.first(o); k != "" { // the lane of those that came back stands before that of fresh ones
-			key = k
+// last returns the lane that Newest takes from: of the highest priority, that of fresh jobs before that of those that came back.
+func (q *queue) last() (last *lane) {
+	for _, l := range q.lanes {
+		if l.pending > 0 && (last == nil || last.priority == l.priority) {
+			last = l
 		}
 	}
-	return key
+	return last
+}
+
+// findTail returns the ready key of the span that Newest takes from.
+func (q *queue) findTail(o *overlay) string {
+	l := q.last()
+	if l.tail == nil {
+		w := downWindow(q.windows, l.window.from, l.window.to)
+		l.tail = &w
+	}
+	return l.tail.first(o)
+}
+
+// guessTail returns what findTail does when that is known without a look at the database, and otherwise a key that is not before it.
+func (q *queue) guessTail() (key string, known bool) {
+	l := q.last()
+	if l.tail != nil && len(l.tail.keys) > 0 {
+		return l.tail.keys[0], true
+	}
+	return l.newest, false
 }
 
 func (q *queue) encode() []byte {
@@ -110,20 +125,51 @@ func (q *queue) encode() []byte {
 			e.uint(uint64(l.priority))
 			e.uint(uint64(l.class))
 			e.uint(uint64(l.pending))
+			e.uint(uint64(l.spans))
+			e.bool(l.divided)
+			e.ready(l.newest)
 		}
 	}
+	if q.head != "" { // of the first of these lanes, so that a start need not look for it
+		e.ready(q.head)
+	}
 	return e
+}
+
+// ready encodes what follows the lane in a ready key.
+func (e *encoder) ready(key string) {
+	e.uint(u64At(key, orderAt))
+	e.uint(u64At(key, seqAt))
+	e.uint(uint64(u32At(key, lastAt)))
+}
+
+func (d *decoder) ready(lane string) string {
+	k := keyBuilder(lane)
+	k.u64(d.uint())
+	k.u64(d.uint())
+	k.u32(uint32(d.uint()))
+	return string(k)
 }
 
 func decodeQueue(id uint32, value []byte, windows *windows) *queue {
 	d := decoder(value)
 	q := &queue{windows: windows, id: id, client: d.text(), typ: d.text(), paused: d.bool(), createdAt: d.int()}
 	q.counts = decodeCounts(&d)
-	for len(d) > 0 {
-		l := &lane{priority: uint32(d.uint()), class: byte(d.uint()), pending: int64(d.uint())}
+	for left := q.counts[job.Pending]; left > 0; {
+		l := &lane{priority: uint32(d.uint()), class: byte(d.uint()), pending: int64(d.uint()), spans: int64(d.uint()), divided: d.bool()}
 		from := laneKey(id, l.priority, l.class)
+		l.newest = d.ready(from)
 		l.window = storedWindow(windows, from, after(from))
+		if l.pending == 0 || left < l.pending {
+			contradict("decode", "lanes of other than %d pending jobs", q.counts[job.Pending])
+		}
+		left -= l.pending
 		q.lanes = append(q.lanes, l)
+	}
+	if len(q.lanes) > 0 {
+		first := q.lanes[0]
+		q.head = d.ready(first.window.from)
+		first.window.bound = q.head
 	}
 	return q
 }
@@ -136,11 +182,10 @@ type queues struct {
 	byName map[queueName]*queue
 	names  *queueSet // by client and type
 
-	// The queues that have something to hand out, as the strategies look for them. Those but the first are made when first wanted.
-	heads *index // by the rank of what is next in line
-	tails *index // by the rank of what became pending last
-	turns *index // by priority of the head, client and type
-	decks *decks
+	// The queues that have something to hand out, as the strategies look for them.
+	heads   *index // by the rank of what is next in line
+	tails   *index // by the rank of what became pending last
+	samples *samples
 }
 
 type queueSet = btree.BTreeG[*queue]
@@ -162,85 +207,66 @@ func lessTail(a, b *queue) bool {
 	return a.tailRank > b.tailRank
 }
 
-// lessTurn puts the queues of the highest priority first, by name.
-func lessTurn(a, b *queue) bool {
-	if p, o := priorityOfRank(a.rank), priorityOfRank(b.rank); p != o {
-		return p < o
-	}
-	return lessName(a, b)
-}
-
 // index orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than ten.
 type index struct {
-	less             func(a, b *queue) bool
-	all              *queueSet
-	byClient, byType map[string]*queueSet
+	less                  func(a, b *queue) bool
+	all, byClient, byType *queueSet
+	first                 queue // comes before all others in the order of less
 }
 
-func newIndex(less func(a, b *queue) bool) *index {
-	return &index{less: less, all: newQueueSet(less), byClient: map[string]*queueSet{}, byType: map[string]*queueSet{}}
+func newIndex(less func(a, b *queue) bool, first queue) *index {
+	return &index{
+		less: less, first: first, all: newQueueSet(less),
+		byClient: newQueueSet(func(a, b *queue) bool { return a.client < b.client || a.client == b.client && less(a, b) }),
+		byType:   newQueueSet(func(a, b *queue) bool { return a.typ < b.typ || a.typ == b.typ && less(a, b) }),
+	}
 }
 
 func (x *index) insert(q *queue) {
 	x.all.Set(q)
-	for _, sets := range [...]struct {
-		of   map[string]*queueSet
-		name string
-	}{{x.byClient, q.client}, {x.byType, q.typ}} {
-		set := sets.of[sets.name]
-		if set == nil {
-			set = newQueueSet(x.less)
-			sets.of[sets.name] = set
-		}
-		set.Set(q)
-	}
+	x.byClient.Set(q)
+	x.byType.Set(q)
 }
 
 func (x *index) remove(q *queue) {
 	x.all.Delete(q)
-	x.byClient[q.client].Delete(q)
-	x.byType[q.typ].Delete(q)
+	x.byClient.Delete(q)
+	x.byType.Delete(q)
+}
+
+// ofClient and ofType return the first queue of a client or type, or nil.
+func (x *index) ofClient(client string) (first *queue) {
+	from := x.first
+	from.client = client
+	x.byClient.Ascend(&from, func(q *queue) bool { first = q; return false })
+	if first != nil && first.client != client {
+		return nil
+	}
+	return first
+}
+
+func (x *index) ofType(typ string) (first *queue) {
+	from := x.first
+	from.typ = typ
+	x.byType.Ascend(&from, func(q *queue) bool { first = q; return false })
+	if first != nil && first.typ != typ {
+		return nil
+	}
+	return first
 }
 
 func newQueues() queues {
-	return queues{byID: map[uint32]*queue{}, byName: map[queueName]*queue{}, names: newQueueSet(lessName), heads: newIndex(lessRank)}
+	return queues{
+		byID: map[uint32]*queue{}, byName: map[queueName]*queue{}, names: newQueueSet(lessName), samples: newSamples(),
+		heads: newIndex(lessRank, queue{}),
+		tails: newIndex(lessTail, queue{tailRank: "\x00\x00\x00\x00\xff\xff"}), // no class is 0xff
+	}
 }
 
 func (qs *queues) add(q *queue) {
 	qs.byID[q.id] = q
 	qs.byName[queueName{q.client, q.typ}] = q
 	qs.names.Set(q)
-	if qs.decks != nil {
-		qs.decks.add(q)
-	}
-}
-
-// serve makes what a strategy looks for queues by, unless it is there.
-func (qs *queues) serve(strategy job.Strategy, o *overlay) {
-	switch {
-	case strategy == job.Newest && qs.tails == nil:
-		qs.tails = newIndex(lessTail)
-		for _, q := range qs.byID {
-			if q.rank != "" {
-				q.tail = q.last(o)
-				q.tailRank = readyRank(q.tail)
-				qs.tails.insert(q)
-			}
-		}
-	case strategy == job.Fair && qs.turns == nil:
-		qs.turns = newIndex(lessTurn)
-		for _, q := range qs.byID {
-			if q.rank != "" {
-				qs.turns.insert(q)
-			}
-		}
-	case strategy == job.Random && qs.decks == nil:
-		qs.decks = newDecks()
-		for _, id := range slices.Sorted(maps.Keys(qs.byID)) { // the order decides which job a draw finds
-			qs.decks.add(qs.byID[id])
-			qs.decks.weigh(qs.byID[id])
-		}
-	}
 }
 
 // page returns up to limit queues after a pair in the order of client and type, of one client or, with "", of all.
@@ -261,36 +287,56 @@ func (qs *queues) page(client, afterClient, afterType string, limit int) (page [
 	return page
 }
 
-// place puts q where it belongs among the ready queues.
+// place puts q where it belongs among the ready queues, after its head or its pending jobs may have changed.
 func (qs *queues) place(q *queue, o *overlay) {
 	q.head = q.first(o)
+	qs.rank(q)
+}
+
+// rank is place for a queue whose head is known.
+func (qs *queues) rank(q *queue) {
 	rank, tailRank := "", ""
 	if q.head != "" && !q.paused {
 		rank = readyRank(q.head)
+		var tail string
+		tail, q.tailKnown = q.guessTail()
+		tailRank = readyRank(tail)
 	}
-	if qs.tails != nil && rank != "" {
-		q.tail = q.last(o)
-		tailRank = readyRank(q.tail)
-	}
-	if rank != q.rank || tailRank != q.tailRank {
-		indexes := [...]*index{qs.heads, qs.tails, qs.turns}
+	if rank != q.rank {
 		if q.rank != "" {
-			for _, x := range indexes {
-				if x != nil {
-					x.remove(q)
-				}
-			}
+			qs.heads.remove(q)
 		}
-		if q.rank, q.tailRank = rank, tailRank; rank != "" {
-			for _, x := range indexes {
-				if x != nil {
-					x.insert(q)
-				}
-			}
+		if q.rank = rank; rank != "" {
+			qs.heads.insert(q)
 		}
 	}
-	if qs.decks != nil {
-		qs.decks.weigh(q)
+	qs.rankTail(q, tailRank)
+	qs.samples.set(q)
+}
+
+func (qs *queues) rankTail(q *queue, rank string) {
+	if rank == q.tailRank {
+		return
+	}
+	if q.tailRank != "" {
+		qs.tails.remove(q)
+	}
+	if q.tailRank = rank; rank != "" {
+		qs.tails.insert(q)
+	}
+}
+
+// newest returns the ready queue of a choice with the job that became pending last, or nil. Only of those that may be it is looked up what
+// they have.
+func (qs *queues) newest(c choice, o *overlay) *queue {
+	for {
+		q := qs.best(qs.tails, c)
+		if q == nil || q.tailKnown {
+			return q
+		}
+		tail := q.findTail(o)
+		q.tailKnown = true
+		qs.rankTail(q, readyRank(tail))
 	}
 }
 
@@ -321,21 +367,17 @@ func (qs *queues) best(x *index, c choice) (best *queue) {
 			best = q
 		}
 	}
-	minOf := func(sets map[string]*queueSet, names []string) {
-		for _, name := range names {
-			if set := sets[name]; set != nil {
-				q, _ := set.Min()
-				better(q)
-			}
-		}
-	}
 	switch {
 	case len(c.clients) == 0 && len(c.types) == 0:
 		best, _ = x.all.Min()
 	case len(c.types) == 0:
-		minOf(x.byClient, c.clients)
+		for _, client := range c.clients {
+			better(x.ofClient(client))
+		}
 	case len(c.clients) == 0:
-		minOf(x.byType, c.types)
+		for _, typ := range c.types {
+			better(x.ofType(typ))
+		}
 	default:
 		for _, q := range c.pairs {
 			better(q)

@@ -711,7 +711,7 @@ func newGenerator(seed uint64) *generator {
 		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
 		pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
-		shelfBlock: oneOf(g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000),
+		cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000),
 	}
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {

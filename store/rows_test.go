@@ -83,9 +83,20 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	}
 	shared := &windows{bounds: &standardBounds}
 	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	for _, l := range []*lane{q.lane(4, fresh), q.lane(9, back)} {
+		l.newest = readyKey(7, l.priority, l.class, 70, 60, 50)
+		l.spans, l.divided = 1, l.class == fresh
+	}
 	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
+	q.counts[job.Pending] = 3
+	q.head = q.lane(9, back).newest
 	q.lane(0, back) // holds nothing: not stored
 	got := decodeQueue(7, q.encode(), shared)
+	for i, l := range got.lanes {
+		if want := q.lanes[i]; l.spans != want.spans || l.divided != want.divided || l.newest != want.newest {
+			t.Errorf("lane %+v, want %+v", l, want)
+		}
+	}
 	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != back || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
 		t.Errorf("lanes %+v", got.lanes)
 	}
@@ -156,7 +167,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, commandRows: 99, claimRows: 99, shelfBlock: 3, sweepRows: 60}})
+			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

@@ -1,9 +1,6 @@
 package store
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/daybookq/daybook/job"
 )
 
@@ -80,9 +77,7 @@ func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, 
 	}
 	var found []*runner
 	v.scan(from, string(runnerTable+1), func(key string, value []byte) bool {
-		if r := decodeRunner(runnerOfKey(key), value); r.claims > 0 {
-			found = append(found, r)
-		}
+		found = append(found, decodeRunner(runnerOfKey(key), value))
 		return len(found) <= limit
 	})
 	if len(found) == 0 {
@@ -139,34 +134,20 @@ type WaitingType struct {
 	Waiting int64
 }
 
-// waitingQueues is how many queues are looked at with Apply held up.
-const waitingQueues = 4096
-
 // WaitingTypes returns up to limit types after the one given that have pending jobs which a claim would find, in order, of one client
-// or, with "", of all, and whether more follow. The queues are looked at some at a time, so that they need not be of one moment.
+// or, with "", of all, and whether more follow. Apply is not held up in between, so that they need not be of one moment.
 func (s *Store) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool) {
-	waiting := map[string]int64{}
-	afterQueue := queueName{}
 	for {
 		s.mu.RLock()
-		page := s.queues.page(client, afterQueue.client, afterQueue.typ, waitingQueues)
-		for _, q := range page {
-			if n := q.counts[job.Pending]; n > 0 && !q.paused && q.typ > afterType {
-				waiting[q.typ] += n
-			}
-		}
+		typ, waiting := s.queues.samples.nextType(client, afterType)
 		s.mu.RUnlock()
-		if len(page) < waitingQueues {
-			break
+		if typ == "" {
+			return types, false
 		}
-		afterQueue = queueName{page[len(page)-1].client, page[len(page)-1].typ}
+		if len(types) == limit {
+			return types, true
+		}
+		types = append(types, WaitingType{typ, waiting})
+		afterType = typ
 	}
-	for typ, n := range waiting {
-		types = append(types, WaitingType{typ, n})
-	}
-	slices.SortFunc(types, func(a, b WaitingType) int { return cmp.Compare(a.Type, b.Type) })
-	if more = len(types) > limit; more {
-		types = types[:limit]
-	}
-	return types, more
 }

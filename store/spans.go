@@ -100,7 +100,7 @@ func expires(g *group, st *state) bool {
 func (s *Store) addSpan(b *batch, g *group, first, last uint32, st state) {
 	sp := span{first, last, st}
 	s.putSpan(b, g, sp)
-	s.shelve(b, g, &sp, 1)
+	s.countPending(b, g, &sp, 1)
 	for _, key := range s.indexes(b, g, &sp) {
 		s.putIndex(g, key)
 	}
@@ -134,7 +134,7 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 
 	for i := range olds {
 		o := &olds[i]
-		s.shelve(b, g, o, -1)
+		s.countPending(b, g, o, -1)
 		heir := findLast(news, o.last)
 		if heir == nil {
 			s.o.del(lineKey(spanTable, b.seq, o.last))
@@ -149,7 +149,7 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 	for i := range news {
 		n := &news[i]
 		s.putSpan(b, g, *n)
-		s.shelve(b, g, n, 1)
+		s.countPending(b, g, n, 1)
 		if o := findLast(olds, n.last); o == nil || o.state != n.state {
 			for _, key := range s.indexes(b, g, n) {
 				s.putIndex(g, key)
@@ -229,18 +229,17 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 		}
 		counts[next.status] += n
 	}
-	if old.status == job.Pending {
-		q.lane(old.priorityIn(g), old.class).pending -= n
-		if s.queues.decks != nil {
-			s.queueMoved(q)
-		}
-	}
 	if next.status == job.Pending {
 		q.lane(next.priorityIn(g), next.class).pending += n
 		s.gained(q)
-		if s.queues.decks != nil {
-			s.queueMoved(q)
+		s.queueMoved(q)
+	}
+	if old.status == job.Pending {
+		l := q.lane(old.priorityIn(g), old.class)
+		if l.pending -= n; l.pending == 0 {
+			l.newest = ""
 		}
+		s.queueMoved(q)
 	}
 	s.touch(&b.dirty, b)
 	s.touch(&q.dirty, q)

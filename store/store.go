@@ -91,13 +91,17 @@ type Store struct {
 	runners map[string]*runner
 	spans   *btree.BTreeG[cachedSpan]
 	dirty   []dirtyRow
-	page    pageBounds // of a page that lines were purged of lately: pages never change
+	cells   map[string]*cell
+	// dirtyCells are written by the next commit, or before a draw reads them.
+	dirtyCells []*cell
+	page       pageBounds // of a page that lines were purged of lately: pages never change
 
 	// Of the command being applied.
 	seq     uint64
 	now     int64
 	due     int64    // of a tick: what is due by then happens
 	moved   []*queue // whose heads may have changed
+	resized []*cell  // that may have too many spans, or too few
 	leases  []*claim // whose held lines or references may be at an end
 	effects []effect
 	readied []*queue // that gained pending jobs, since the last TakeReadied
@@ -142,8 +146,9 @@ type bounds struct {
 	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
 	// single job's read is cheap. Invariant: part of the level, since it decides which rows there are.
 	pageBytes int
-	// shelfBlock is how many spans a block of a shelf has at most.
-	shelfBlock int
+	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided. Invariant: part of the level, since it
+	// decides which rows there are.
+	cellSpans int64
 	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many small spans.
 	// Invariant: part of the level.
 	commandRows, claimRows int
@@ -155,7 +160,7 @@ var standardBounds = bounds{
 	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 	pageBytes:   64 << 10,
-	shelfBlock:  512,
+	cellSpans:   512,
 	commandRows: 1000, claimRows: 4000,
 	sweepRows: 200,
 }
@@ -164,7 +169,7 @@ var smallBounds = bounds{
 	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
 	pageBytes:   100,
-	shelfBlock:  2,
+	cellSpans:   2,
 	commandRows: 30, claimRows: 100,
 	sweepRows: 200,
 }
@@ -181,6 +186,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		batches: map[uint64]*batch{},
 		claims:  map[uint64]*claim{},
 		runners: map[string]*runner{},
+		cells:   map[string]*cell{},
 	}
 	s.queues = newQueues()
 	s.windows = &windows{bounds: s.bounds, limit: s.bounds.windowKeys}
@@ -268,7 +274,7 @@ func (s *Store) load(o Options) (err error) {
 		return true
 	})
 	for _, q := range s.queues.byID {
-		s.queues.place(q, &s.o)
+		s.queues.rank(q)
 		for status, n := range q.counts {
 			s.counts[status] += n
 		}
@@ -435,6 +441,13 @@ func (c *claim) flush(o *overlay) {
 	}
 }
 
+func (r *runner) flush(o *overlay) {
+	r.dirty = false
+	if r.claims > 0 {
+		o.set(runnerKey(runnerTable, r.name), r.encode())
+	}
+}
+
 // touch has the row of x written at the next commit. mark is x's own note that it is listed already.
 func (s *Store) touch(mark *bool, x dirtyRow) {
 	if !*mark {
@@ -449,6 +462,7 @@ func (s *Store) flushDirty() {
 	}
 	clear(s.dirty)
 	s.dirty = s.dirty[:0]
+	s.flushCells()
 	s.o.set(metaKey, s.meta.encode())
 }
 
@@ -482,16 +496,34 @@ func (s *Store) trimCaches() {
 	if len(s.runners) > s.bounds.cachedClaims {
 		clear(s.runners)
 	}
+	if len(s.cells) > s.bounds.cachedClaims {
+		clear(s.cells)
+	}
 	if s.windows.keys > s.windows.limit {
-		for _, q := range s.queues.byID {
-			for _, l := range q.lanes {
-				l.window.shrink(s.bounds.minWindow)
-				if l.tail != nil {
-					l.tail.shrink(s.bounds.minWindow)
-				}
+		s.shrinkWindows()
+	}
+}
+
+// shrunkQueues is how many queues a commit looks at to shrink their windows.
+const shrunkQueues = 1000
+
+// shrinkWindows shrinks the windows of some queues, the next commit those of the next ones.
+func (s *Store) shrinkWindows() {
+	n := 0
+	s.queues.names.Ascend(&queue{client: s.windows.shrunk.client, typ: s.windows.shrunk.typ + "\x00"}, func(q *queue) bool {
+		for _, l := range q.lanes {
+			l.window.shrink(s.bounds.minWindow)
+			if l.tail != nil {
+				l.tail.shrink(s.bounds.minWindow)
 			}
 		}
+		s.windows.shrunk = queueName{q.client, q.typ}
+		n++
+		return n < shrunkQueues
+	})
+	if n < shrunkQueues { // that was the last one
 		s.timers.shrink(s.bounds.minWindow)
 		s.windows.limit = max(s.bounds.windowKeys, 2*s.windows.keys) // so many queues need more
+		s.windows.shrunk = queueName{}
 	}
 }

@@ -25,7 +25,9 @@ type window struct {
 type windows struct {
 	*bounds
 	keys  int // in all of them
-	limit int // of keys, after which all shrink
+	limit int // of keys, after which all shrink, some queues at a time
+	// shrunk is the last queue whose windows have shrunk since the limit was passed.
+	shrunk queueName
 }
 
 // newWindow is for a range that holds no key yet.

@@ -1,0 +1,237 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The tests here count what work a command is, in rows read and iterators opened, in stores of very different sizes. Times would say less on
+// a busy machine.
+
+// work is what a command or a query cost.
+type work struct{ reads, iterators int }
+
+func (s *Store) workOf(do func()) work {
+	before := work{s.o.reads, s.o.iterators}
+	do()
+	return work{s.o.reads - before.reads, s.o.iterators - before.iterators}
+}
+
+// feeder applies commands one after another.
+type feeder struct {
+	t   testing.TB
+	s   *Store
+	seq uint64
+}
+
+func (f *feeder) apply(cmd job.Command) Result {
+	f.seq++
+	return mustApply(f.t, f.s, f.seq, int64(f.seq), cmd)
+}
+
+// sizes are what the tests of this file compare.
+func sizes() (few, many int) {
+	if testing.Short() {
+		return 100, 3000
+	}
+	return 100, 20_000
+}
+
+// inStore makes a store of something, and opens it again, so that nothing is cached.
+func inStore(t *testing.T, o Options, fill func(f *feeder)) *feeder {
+	t.Helper()
+	o.FS = nil
+	dir := t.TempDir()
+	open := func() *Store {
+		s, err := Open(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	f := &feeder{t: t, s: open()}
+	fill(f)
+	mustCommit(t, f.s)
+	if err := f.s.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.s = open()
+	t.Cleanup(func() {
+		if err := f.s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// TestDrawIsBounded: the first random claim after a start reads no more of a lane of many spans than a later one does.
+func TestDrawIsBounded(t *testing.T) {
+	_, many := sizes()
+	for _, test := range []struct {
+		name string
+		fill func(f *feeder)
+	}{
+		{"batches", func(f *feeder) {
+			for range many {
+				f.apply(plainCreate("a", "x", 1, 3))
+			}
+		}},
+		{"fragments of a batch", func(f *feeder) {
+			f.apply(plainCreate("a", "x", 2*many, 3))
+			for first := 0; first < 2*many; first += job.MaxClaimJobs {
+				c := f.apply(plainClaim("r", job.MaxClaimJobs)).(*Claimed)
+				back := job.Complete{Claim: c.Claim}
+				for line := first; line < first+c.Jobs(); line += 2 {
+					back.Outcomes = append(back.Outcomes, job.Outcome{ID: jobID(1, 1, line), Code: job.Unget, DelayMs: -1})
+				}
+				f.apply(back)
+				if f.seq%10 == 0 {
+					mustCommit(f.t, f.s)
+				}
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := inStore(t, Options{}, test.fill)
+			for i := range 20 {
+				claim := plainClaim("r", 1)
+				claim.Strategy = job.Random
+				if got := f.s.workOf(func() { f.apply(claim) }); got.reads > 5000 || got.iterators > 50 {
+					t.Errorf("claim %d of a store of %d spans: %+v", i, many, got)
+				}
+			}
+		})
+	}
+}
+
+// TestLargeRandomClaimIsBounded: a claim of many single jobs finds one after another, and does not look for each from the lane's beginning.
+func TestLargeRandomClaimIsBounded(t *testing.T) {
+	f := inStore(t, Options{}, func(f *feeder) {
+		for range 3000 {
+			f.apply(plainCreate("a", "x", 1, 3))
+		}
+	})
+	claim := plainClaim("r", 400)
+	claim.Strategy = job.Random
+	var got *Claimed
+	if cost := f.s.workOf(func() { got = f.apply(claim).(*Claimed) }); cost.reads > 20*400 {
+		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
+	}
+	if got.Jobs() != 400 {
+		t.Errorf("got %d jobs", got.Jobs())
+	}
+}
+
+// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy looks into each of many ready queues.
+func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
+	few, many := sizes()
+	fill := func(queues int) func(f *feeder) {
+		return func(f *feeder) {
+			for i := range queues {
+				f.apply(plainCreate(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", i%10), 1, 3))
+			}
+		}
+	}
+	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
+	if n := large.s.o.iterators; n > 10 {
+		t.Errorf("a start with %d ready queues opened %d iterators", many, n)
+	}
+	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+		for _, choice := range []job.Claim{{}, {Types: []string{"type1", "type7"}}, {Clients: []string{"client10", "client30", "client50", "client70"}}} {
+			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, strategy
+			var costs [2]work
+			for i, f := range []*feeder{small, large} {
+				costs[i] = f.s.workOf(func() {
+					if f.apply(choice).(*Claimed).Jobs() != 1 {
+						t.Errorf("%v of %v, %v found nothing", strategy, choice.Clients, choice.Types)
+					}
+				})
+			}
+			if costs[1].reads > costs[0].reads+20 || costs[1].iterators > costs[0].iterators+5 {
+				t.Errorf("%v of %v, %v: %+v with %d queues, %+v with %d", strategy, choice.Clients, choice.Types, costs[0], few, costs[1], many)
+			}
+		}
+	}
+	types := func(f *feeder, client string, limit int) float64 {
+		return testing.AllocsPerRun(3, func() {
+			if got, more := f.s.WaitingTypes(client, "type2", limit); len(got) != limit && client == "" || more != (client == "") {
+				t.Errorf("%v, %v", got, more)
+			}
+		})
+	}
+	for _, client := range []string{"", "client33"} {
+		if a, b := types(small, client, 3), types(large, client, 3); b > a+2 {
+			t.Errorf("three types of client %q: %v allocations with %d queues, %v with %d", client, a, few, b, many)
+		}
+	}
+}
+
+// TestWindowsShrinkInTurns: a commit does not look at all queues when their windows take too much memory.
+func TestWindowsShrinkInTurns(t *testing.T) {
+	bounds := standardBounds
+	bounds.minWindow, bounds.windowKeys = 2, 100
+	s := mustOpen(t, Options{bounds: &bounds})
+	f := feeder{t: t, s: s}
+	const queues = 2500
+	for i := range 3 * queues {
+		f.apply(plainCreate("a", fmt.Sprintf("t%04d", i%queues), 1, 3))
+	}
+	for commit := 1; commit <= 3; commit++ {
+		f.apply(job.Mark{})
+		mustCommit(t, s)
+		if want := 3*queues + 1 - min(commit*shrunkQueues, queues); s.windows.keys != want {
+			t.Errorf("after commit %d: %d keys, want %d", commit, s.windows.keys, want) // one is a timer's
+		}
+	}
+	if s.windows.limit != max(100, 2*s.windows.keys) {
+		t.Errorf("limit %d", s.windows.limit)
+	}
+}
+
+// TestCheckMemoryIsFlat: a check of many batches, claims and keys keeps nothing of each.
+func TestCheckMemoryIsFlat(t *testing.T) {
+	const few, many = 100, 10_000
+	retained := func(n int) (most uint64) {
+		f := inStore(t, Options{CacheBytes: 64 << 10, MemtableBytes: 1 << 20}, func(f *feeder) {
+			for i := range n {
+				create := plainCreate("a", "x", 1, 3)
+				create.Unique = []job.UniqueKey{{Line: 0, Key: fmt.Sprint(i)}}
+				f.apply(create)
+				if i%2 == 0 {
+					f.apply(plainClaim(fmt.Sprintf("r%d", i), 1))
+				}
+				if i%100 == 0 {
+					mustCommit(f.t, f.s)
+				}
+			}
+		})
+		heap := func() uint64 {
+			var stats runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&stats)
+			return stats.HeapAlloc
+		}
+		before := heap()
+		// At its last row of each table, a check would have seen all others.
+		checkRows = func(table byte, row int) {
+			if row%(n/4) == n/4-1 {
+				most = max(most, heap()-min(before, heap()))
+			}
+		}
+		defer func() { checkRows = nil }()
+		if problems := problemsOf(t, f.s); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		return most
+	}
+	small, large := retained(few), retained(many)
+	if per := (float64(large) - float64(small)) / float64(many-few); per > 50 { // what Pebble keeps for its iterators differs by some hundred KiB
+		t.Errorf("a check of %d batches keeps %d bytes, of %d %d: %.0f for each", few, small, many, large, per)
+	}
+}
