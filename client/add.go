@@ -14,6 +14,7 @@ import (
 	"sort"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -30,8 +31,14 @@ type AddOptions struct {
 	BodyBytes int
 	// InFlight is how many posts of Add are under way at once; 0 stands for 4.
 	InFlight int
-	// Progress is told how far Add came, from one goroutine at a time.
+	// FlushAfter makes Add post a body that is not full once the input has been silent for so long, for streams whose lines must not wait;
+	// 0: never. Where the bodies end then depends on time, so that neither Resume nor Key can match them with those of another Add.
+	FlushAfter time.Duration
+	// StripCR makes the server remove a carriage return at the end of each line, as files from Windows have it.
+	StripCR bool
+	// Progress is called with how far Add came, from one goroutine at a time; Stored with each body that makes up that progress, before it.
 	Progress func(AddProgress)
+	Stored   func(AddedBody)
 	// Resume is the result of an Add of the same input, with the same BodyBytes, that ended in an error: what it stored is passed
 	// over. What it left unknown is posted only with RepeatUnknown, since it may be stored then twice.
 	Resume        *AddResult
@@ -108,6 +115,9 @@ func (o *AddOptions) query() url.Values {
 	number("expires_at", o.ExpiresAt)
 	number("timeout_ms", o.TimeoutMs)
 	text("traceparent", o.Traceparent)
+	if o.StripCR {
+		q.Set("strip_cr", "true")
+	}
 	for name, value := range o.Meta {
 		q.Set("meta."+name, value)
 	}
@@ -181,28 +191,87 @@ type bodyPost struct {
 	unknown bool
 }
 
-// read cuts the input into bodies and posts them. Where they are cut depends on the input and BodyBytes alone.
+// errSilence is returned by next when the input has been silent for FlushAfter.
+var errSilence = errors.New("no line came for a while")
+
+// read cuts the input into bodies and posts them. Without FlushAfter, where they are cut depends on the input and BodyBytes alone.
 func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	var body []byte
 	offset, line := int64(0), 0
+	flush := func() error {
+		if len(body) == 0 {
+			return nil
+		}
+		err := a.post(ctx, offset, body)
+		offset += int64(len(body))
+		body = nil
+		return err
+	}
+	next := func(bool) ([]byte, error) { return readLine(in) }
+	if a.o.FlushAfter > 0 {
+		next = a.lines(ctx, in)
+	}
 	for {
-		text, err := readLine(in)
+		text, err := next(len(body) > 0)
+		if err == errSilence {
+			if err := flush(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("line %d: %w", line+1, err)
 		}
-		if line++; len(body) > 0 && len(body)+len(text) > a.o.BodyBytes {
-			if err := a.post(ctx, offset, body); err != nil {
+		if line++; len(body)+len(text) > a.o.BodyBytes {
+			if err := flush(); err != nil {
 				return err
 			}
-			offset += int64(len(body))
-			body = nil
 		}
 		body = append(body, text...)
 		if err == io.EOF {
-			if len(body) == 0 {
-				return nil
+			return flush()
+		}
+	}
+}
+
+// lines reads ahead in a goroutine, so that a silent input can be noticed. The function that it returns gives the next line, or errSilence
+// when it was asked to watch and none came within FlushAfter. The goroutine ends with the input, or with the first line after ctx is done.
+func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([]byte, error) {
+	type line struct {
+		text []byte
+		err  error
+	}
+	ahead := make(chan line, 256)
+	go func() {
+		for {
+			text, err := readLine(in)
+			select {
+			case ahead <- line{text, err}:
+			case <-ctx.Done():
+				return
 			}
-			return a.post(ctx, offset, body)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return func(watch bool) ([]byte, error) {
+		select {
+		case l := <-ahead:
+			return l.text, l.err
+		default:
+		}
+		var silence <-chan time.Time
+		if watch {
+			silence = time.After(a.o.FlushAfter)
+		}
+		select {
+		case l := <-ahead:
+			return l.text, l.err
+		case <-silence:
+			return nil, errSilence
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -291,16 +360,16 @@ func (a *adder) finish(b *bodyPost, added Added, err error) {
 		a.err = fmt.Errorf("body at byte %d: %w", b.Offset, err)
 		a.cancel()
 	}
-	if a.o.Progress == nil {
-		return
-	}
 	before := a.told
 	for ; a.told < len(a.bodies) && a.bodies[a.told].stored; a.told++ {
 		done := a.bodies[a.told]
 		a.sofar.Bytes = done.Offset + int64(done.Bytes)
 		a.sofar.Jobs += int64(done.Count)
+		if a.o.Stored != nil {
+			a.o.Stored(done.AddedBody)
+		}
 	}
-	if a.told > before {
+	if a.told > before && a.o.Progress != nil {
 		a.o.Progress(a.sofar)
 	}
 }

@@ -42,7 +42,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail) }
 
 var sentinels = map[string]error{
-	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "length_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
+	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
 	"sweep_not_found": ErrNotFound, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
 	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict,
