@@ -61,7 +61,7 @@ func (f *finding) damaged() bool { return f.kind >= torn && f.kind <= gap && f.k
 var tailTable = []tailCase{
 	{
 		name:     "cut before the cursor",
-		evidence: "the journal begins behind cursor+1: what lies between has left with its volume, and the store has not seen it",
+		evidence: "the journal begins after cursor+1: the records between have been deleted with their volume, and the store has not seen them",
 		when:     func(f *finding) bool { return f.byCursor < f.first-1 },
 		verdict:  Refuse, next: nextPair,
 	},
@@ -73,7 +73,7 @@ var tailTable = []tailCase{
 	},
 	{
 		name:     "written by a newer version",
-		evidence: "the checksum is right, `v=` is not ours",
+		evidence: "the checksum is right, and this program does not know the version in `v=`",
 		when:     func(f *finding) bool { return f.kind == newer },
 		verdict:  Refuse, next: nextUpgrade,
 	},
@@ -97,25 +97,25 @@ var tailTable = []tailCase{
 	},
 	{
 		name:     "proven by the store's cursor",
-		evidence: "the store has applied seq s or more",
+		evidence: "the store has applied the record that is damaged",
 		when:     func(f *finding) bool { return f.damaged() && f.byCursor >= f.seq },
 		verdict:  Refuse, next: nextRestore,
 	},
 	{
 		name:     "proven by a later record",
-		evidence: "an intact record behind the damage says synced >= s",
+		evidence: "an intact record after the damage says that the damaged one was durable",
 		when:     func(f *finding) bool { return f.damaged() && f.byRecord >= f.seq },
 		verdict:  Refuse, next: nextRestore,
 	},
 	{
 		name:     "search given up",
-		evidence: "the bytes behind the damage hold so many beginnings of records that looking at all would take hours",
+		evidence: "the bytes after the damage hold so many beginnings of records that reading them all would take hours",
 		when:     func(f *finding) bool { return f.kind == searchEnd },
 		verdict:  Refuse, next: nextRestore,
 	},
 	{
 		name:     "later sectors of an unanswered group",
-		evidence: "intact records behind the damage, all of the same unsynced write: none says synced >= s",
+		evidence: "intact records after the damage, all of the same unsynced write: none says that the damaged one was durable",
 		when:     func(f *finding) bool { return f.damaged() && f.behind > 0 },
 		verdict:  Cut,
 	},
