@@ -16,27 +16,27 @@ const maxListedIDs = 1000
 
 // add answers POST /add, which names the queue in its query.
 func (s *Server) add(c echo.Context) error {
-	a, err := queryAttributes(c.Request().URL.RawQuery, false)
+	a, form, err := queryAttributes(parameters(c))
 	if err != nil {
 		return err
 	}
-	return s.addLines(c, &a)
+	return s.addLines(c, &a, form)
 }
 
 // addToQueue answers POST /{client}/job/{type}/add.
 func (s *Server) addToQueue(c echo.Context) error {
-	a, err := queryAttributes(c.Request().URL.RawQuery, true)
+	a, form, err := queryAttributes(parameters(c))
 	if err != nil {
 		return err
 	}
 	client, typ := c.Param("client"), c.Param("type")
 	a.Client, a.Type = &client, &typ
-	return s.addLines(c, &a)
+	return s.addLines(c, &a, form)
 }
 
 // addLines is the fast lane: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
 // nothing happens but the search for its newline.
-func (s *Server) addLines(c echo.Context, a *attributes) error {
+func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	a.traced(c)
 	g, err := s.group(a, s.engine.Now())
 	if err != nil {
@@ -47,11 +47,11 @@ func (s *Server) addLines(c echo.Context, a *attributes) error {
 		return err
 	}
 	defer body.release()
-	key, err := once(c, "add", g.Client, body.bytes) // which TrimLines may change
+	key, err := once(c, "add", g.Client, body.bytes) // which the next lines may change
 	if err != nil {
 		return err
 	}
-	lines, n, longest := job.TrimLines(body.bytes)
+	lines, n, longest := job.TrimLines(form.apply(body.bytes))
 	if longest > job.MaxPayloadBytes {
 		return payloadTooLarge(longest)
 	}
@@ -69,6 +69,30 @@ func (s *Server) addLines(c echo.Context, a *attributes) error {
 	setSeq(c, receipt.Seq)
 	setReplayed(c, made.Replayed)
 	return answerAdded(c, receipt, n)
+}
+
+// apply leaves out the lines and carriage returns that the form names, in place.
+func (f lineForm) apply(text []byte) []byte {
+	for range f.skip {
+		end := bytes.IndexByte(text, '\n')
+		if end < 0 {
+			return nil
+		}
+		text = text[end+1:]
+	}
+	if !f.stripCR {
+		return text
+	}
+	kept := text[:0]
+	for len(text) > 0 {
+		line, rest, ended := bytes.Cut(text, []byte{'\n'})
+		kept = append(kept, bytes.TrimSuffix(line, []byte{'\r'})...)
+		if ended {
+			kept = append(kept, '\n')
+		}
+		text = rest
+	}
+	return kept
 }
 
 func answerAdded(c echo.Context, r ingest.Receipt, n int) error {

@@ -165,11 +165,27 @@ func checkGroup(g *job.Group) error {
 	return nil
 }
 
-// queryAttributes reads attributes from the query of the fast lane. names says which parameters name the queue; they are not
-// there when the path does.
-func queryAttributes(rawQuery string, named bool) (a attributes, err error) {
-	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
-		switch name, meta := strings.CutPrefix(key, "meta."); {
+// metaPrefix begins the names of query parameters that stand for labels.
+const metaPrefix = "meta."
+
+// lineQuery are the parameters of the fast lane that do not name the queue.
+const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
+	"traceparent skip_lines strip_cr " + metaPrefix
+
+// lineForm is how the lines of a bulk post become payloads.
+type lineForm struct {
+	skip    int  // so many lines at the beginning are left out: a header
+	stripCR bool // and a carriage return at the end of each line
+}
+
+// maxSkipLines bounds a header.
+const maxSkipLines = 1000
+
+// queryAttributes reads the query of the fast lane.
+func queryAttributes(query []parameter) (a attributes, form lineForm, err error) {
+	for _, p := range query {
+		key, value := p.key, p.value
+		switch name, meta := strings.CutPrefix(key, metaPrefix); {
 		case meta:
 			if a.Meta == nil {
 				a.Meta = map[string]string{}
@@ -177,23 +193,28 @@ func queryAttributes(rawQuery string, named bool) (a attributes, err error) {
 			a.Meta[name] = value
 		case key == "traceparent":
 			a.Traceparent = &value
-		case key == "client" && !named:
+		case key == "client":
 			a.Client = &value
-		case key == "jobtype" && !named:
+		case key == "jobtype":
 			a.Type = &value
-		default:
-			to := a.number(key)
-			if to == nil {
-				return false, nil
+		case key == "skip_lines":
+			var n *int64
+			if n, err = wholeNumber(key, value); err == nil {
+				form.skip, err = int(*n), badField(key, job.CheckRange(key, *n, 0, maxSkipLines))
 			}
-			*to, err = wholeNumber(key, value)
+		case key == "strip_cr":
+			form.stripCR, err = queryBool(p)
+		default:
+			*a.number(key), err = wholeNumber(key, value)
 		}
-		return true, err
-	})
-	return a, err
+		if err != nil {
+			return a, form, err
+		}
+	}
+	return a, form, nil
 }
 
-// number is where the query parameter of that name goes, or nil.
+// number is where the value of the query parameter of that name is kept.
 func (a *attributes) number(key string) **int64 {
 	switch key {
 	case "run_at":
@@ -219,7 +240,7 @@ func (a *attributes) number(key string) **int64 {
 	case "timeout_ms":
 		return &a.TimeoutMs
 	}
-	return nil
+	panic("no attribute is called " + key) // a route declares it and this function does not know it
 }
 
 // wholeNumber reads a decimal without leading zeros or plus sign, as JSON would have it.

@@ -159,6 +159,9 @@ func (s *Server) claim(c echo.Context) error {
 		return s.claimOnly(c, cmd, wait, r.Max == nil)
 	}
 	done, err := r.completion()
+	if err == nil {
+		err = s.namedAll(&done)
+	}
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,9 @@ func (s *Server) release(c echo.Context) error {
 // endOne gives one job its outcome and answers with its document.
 func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences) error {
 	runner, err := f.runner()
+	if err == nil {
+		err = s.named(f.ClaimID)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,6 +120,9 @@ func (s *Server) completeMany(c echo.Context) error {
 		if err = decodeObject(body.bytes, &r); err == nil {
 			done, err = r.completion()
 		}
+	}
+	if err == nil {
+		err = s.namedAll(&done)
 	}
 	if err != nil {
 		return err

@@ -211,14 +211,22 @@ func FuzzRequests(f *testing.F) {
 		check(t, err)
 		_, err = outcomeLines(text)
 		check(t, err)
-		_, err = queryAttributes(string(text), false)
-		check(t, err)
-		_, err = queuesQuery(string(text))
-		check(t, err)
-		_, _, err = listQuery(string(text))
-		check(t, err)
-		_, err = onlyFields(string(text))
-		check(t, err)
+		for _, r := range (&Server{}).routes() {
+			query, err := parseQuery(string(text), r.query)
+			check(t, err)
+			switch {
+			case err != nil:
+			case strings.HasSuffix(r.path, "/add"):
+				_, _, err = queryAttributes(query)
+			case r.path == "/queues":
+				_, err = queuesQuery(query)
+			case r.path == "/jobs":
+				_, _, err = listQuery(query)
+			case r.query == "fields":
+				_, err = onlyFields(query)
+			}
+			check(t, err)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +163,7 @@ func FuzzRoutes(f *testing.F) {
 			f.Add(uint8(n), uint8(i), false, "", id, "resize", "", []byte(body))
 		}
 		f.Add(uint8(n), uint8(2), true, "client=a&jobtype=b&priority=3&lease_ms=2000&max_attempts=4&delay_ms=7&limit=5&after=a/b", "acme", "resize", "", []byte("a\n\n\nb"))
+		f.Add(uint8(n), uint8(2), false, "skip_lines=1&strip_cr=true", "acme", "re%3Asize", "", []byte("head\r\na\r\n\r\nb\r\r\nc"))
 		f.Add(uint8(n), uint8(0), false, "status=failed", id, "resize", "results=each", []byte(`[{"unique_key":"k","meta":{"a":"b"}},{"payload":"two\nlines","priority":99},{}]`))
 		f.Add(uint8(n), uint8(1), false, "status=all", id, "resize", "results=each", []byte(`{"expires_at":5,"timeout_ms":1000}`+"\n\nnot json\n"))
 		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"fair"},"priority":3}`))
@@ -173,11 +176,11 @@ func FuzzRoutes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Quit: func() {}, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := New(Options{Engine: engine, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		routes := s.routes()
+		routes := append(withHeads(s.routes()), s.getSwitches()...)
 		r := routes[int(route)%len(routes)]
 		path := r.path
 		for _, value := range []string{first, second} {
@@ -230,10 +233,16 @@ func FuzzRoutes(f *testing.F) {
 			}
 		}
 		if c := engine.created; c != nil && !raw && strings.HasSuffix(r.path, "/add") {
-			if got, want := string(c.Payloads), keptLines(body); got != want {
-				t.Errorf("the lines of %q became %q, want %q", body, got, want)
+			values := target.Query()
+			skip, err := strconv.Atoi(cmp.Or(values.Get("skip_lines"), "0"))
+			if err != nil {
+				t.Errorf("?%s was taken: %v", query, err)
 			}
-			if w.Code != http.StatusCreated || c.Lines() != strings.Count(keptLines(body), "\n") {
+			kept := keptLines(body, skip, values.Get("strip_cr") == "true")
+			if got := string(c.Payloads); got != kept {
+				t.Errorf("the lines of %q?%s became %q, want %q", body, query, got, kept)
+			}
+			if w.Code != http.StatusCreated || c.Lines() != strings.Count(kept, "\n") {
 				t.Errorf("%q: %d, %d jobs", body, w.Code, c.Lines())
 			}
 		}
@@ -251,9 +260,15 @@ type readCloser struct{ *bytes.Reader }
 func (readCloser) Close() error { return nil }
 
 // keptLines is what a bulk post keeps of a body: lines end at \n only, empty ones are dropped.
-func keptLines(body []byte) string {
+func keptLines(body []byte, skip int, stripCR bool) string {
 	var kept strings.Builder
-	for _, line := range strings.Split(string(body), "\n") {
+	for i, line := range strings.Split(string(body), "\n") {
+		if i < skip {
+			continue
+		}
+		if stripCR {
+			line = strings.TrimSuffix(line, "\r")
+		}
 		if line != "" {
 			fmt.Fprintln(&kept, line)
 		}

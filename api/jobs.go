@@ -18,7 +18,7 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fields, err := onlyFields(c.Request().URL.RawQuery)
+	fields, err := onlyFields(parameters(c))
 	if err != nil {
 		return err
 	}

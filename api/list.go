@@ -15,7 +15,7 @@ const defaultPage = 100
 
 // list answers GET /jobs: a page of the jobs that the query names, in order of ids.
 func (s *Server) list(c echo.Context) error {
-	filter, fields, err := listQuery(c.Request().URL.RawQuery)
+	filter, fields, err := listQuery(parameters(c))
 	if err != nil {
 		return err
 	}
@@ -45,9 +45,10 @@ func (s *Server) list(c echo.Context) error {
 	return p.end()
 }
 
-func listQuery(rawQuery string) (f store.Filter, fields selection, err error) {
+func listQuery(query []parameter) (f store.Filter, fields selection, err error) {
 	f.Limit = defaultPage
-	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
+	for _, p := range query {
+		key, value := p.key, p.value
 		switch key {
 		case "status":
 			f.Status, err = parseStatus(key, value)
@@ -60,32 +61,29 @@ func listQuery(rawQuery string) (f store.Filter, fields selection, err error) {
 		case "claim_id":
 			f.Claim, err = queryID(key, value)
 		case "created_after":
-			f.CreatedAfter, err = queryTime(key, value, 0)
+			f.CreatedAfter, err = queryTime(p, 0)
 		case "created_before":
-			f.CreatedBefore, err = queryTime(key, value, 1)
+			f.CreatedBefore, err = queryTime(p, 1)
 		case "limit":
-			f.Limit, err = pageLimit(key, value)
+			f.Limit, err = pageLimit(p)
 		case "after":
 			f.After, err = queryID(key, value)
 		case "fields":
 			fields, err = selectFields(value)
 		default:
-			name, isMeta := strings.CutPrefix(key, "meta.")
-			if !isMeta {
-				return false, nil
-			}
 			if f.Meta == nil {
 				f.Meta = map[string]string{}
 			}
-			f.Meta[name] = value
-			if _, err := job.NewMeta(f.Meta); err != nil {
-				return true, badField(shortened(key), err)
-			}
+			f.Meta[strings.TrimPrefix(key, metaPrefix)] = value
+			_, metaErr := job.NewMeta(f.Meta)
+			err = badField(shortened(key), metaErr)
 		}
-		return true, err
-	})
+		if err != nil {
+			return f, fields, err
+		}
+	}
 	f.Parts = fields.parts()
-	return f, fields, err
+	return f, fields, nil
 }
 
 func queryID(key, value string) (job.ID, error) {
@@ -109,13 +107,11 @@ func parseStatus(key, value string) (job.Status, error) {
 }
 
 // onlyFields reads a query that may name fields and nothing else.
-func onlyFields(rawQuery string) (fields selection, err error) {
-	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
-		if key != "fields" {
-			return false, nil
+func onlyFields(query []parameter) (fields selection, err error) {
+	for _, p := range query {
+		if fields, err = selectFields(p.value); err != nil {
+			break
 		}
-		fields, err = selectFields(value)
-		return true, err
-	})
+	}
 	return fields, err
 }

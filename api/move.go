@@ -132,15 +132,10 @@ func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""
-	err := readQuery(c.Request().URL.RawQuery, func(key, value string) (bool, error) {
-		named = value
-		if key == parameter && value == "" { // a script's variable without a value, maybe: it must not mean all
-			return true, badRequest(parameter, "status is there without a value")
+	for _, p := range parameters(c) {
+		if named = p.value; named == "" { // perhaps a script's variable without a value: it must not mean all
+			return badRequest(parameter, "status is there without a value")
 		}
-		return key == parameter, nil
-	})
-	if err != nil {
-		return err
 	}
 	takes := m.Op.Takes()
 	switch {
@@ -150,6 +145,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 		return badRequest(parameter, "status is wanted: that of the jobs to delete, or all")
 	case named == "", named == all && m.Op == job.Delete:
 	default:
+		var err error
 		if m.Status, err = job.ParseStatus(named); err != nil || !slices.Contains(takes, m.Status) {
 			names := make([]string, len(takes))
 			for i, status := range takes {
@@ -207,9 +203,6 @@ func (s *Server) sweep(c echo.Context) error {
 
 // sweeps answers GET /sweeps: all that are under way or ended within a day.
 func (s *Server) sweeps(c echo.Context) error {
-	if err := readQuery(c.Request().URL.RawQuery, func(string, string) (bool, error) { return false, nil }); err != nil {
-		return err
-	}
 	minSeq, err := minSeq(c)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -145,7 +146,7 @@ func TestSweep(t *testing.T) {
 
 func TestSwitches(t *testing.T) {
 	quits := make(chan bool, 1)
-	r := start(t, func(o *Options) { o.Quit = func() { quits <- true } })
+	r := start(t, func(o *Options) { o.Quit, o.GetSwitches = func() { quits <- true }, true })
 	r.add("/add", "a\n")
 	want(t, r.get("/stop").object(http.StatusOK), "stopped", true)
 	if a := r.post("/jobs/claim", `{"runner_id":"r"}`); a.status != http.StatusNoContent {
@@ -168,10 +169,12 @@ func TestSwitches(t *testing.T) {
 	if a := r.post("/quit", ""); a.status != http.StatusOK || a.body != "Quit.\n" || !<-quits {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"} {
+		r.post("/quit", "", name, "127.0.0.1").refused(http.StatusForbidden, "forbidden_peer")
+	}
 	for _, remote := range []string{"192.0.2.1:5", "[2001:db8::1]:5", "", "localhost:5"} {
 		req := httptest.NewRequest(http.MethodPost, "/quit", nil)
 		req.Host, req.RemoteAddr = "127.0.0.1", remote
-		req.Header.Set("X-Forwarded-For", "127.0.0.1")
 		w := httptest.NewRecorder()
 		r.server.Handler().ServeHTTP(patient{w}, req)
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "forbidden_peer") {
@@ -179,4 +182,34 @@ func TestSwitches(t *testing.T) {
 		}
 	}
 	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
+}
+
+// TestGetChangesNothing: unless a flag says otherwise no GET and no HEAD has an effect, not even of a page whose browser sends nothing that
+// gives it away.
+func TestGetChangesNothing(t *testing.T) {
+	r := start(t, func(o *Options) { o.Quit = func() { t.Error("a GET ended the server") } })
+	seq := fmt.Sprint(r.get("/stats").object(http.StatusOK)["appended"])
+	for _, path := range []string{"/start", "/stop", "/quit"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			if a := r.do(method, path, nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, a.status, a.header.Get("Allow"))
+			}
+		}
+	}
+	id := r.post("/jobs/create", `{}`).object(http.StatusCreated)["job_id"].(string)
+	before := r.get("/jobs/" + id).body
+	created := fmt.Sprint(r.get("/stats").object(http.StatusOK)["appended"])
+	if created == seq {
+		t.Errorf("a create is not in the journal: %s", seq)
+	}
+	param := regexp.MustCompile(`:\w+`)
+	for _, route := range withHeads(r.server.routes()) {
+		if route.method == http.MethodGet || route.method == http.MethodHead {
+			r.do(route.method, param.ReplaceAllString(route.path, id), nil)
+		}
+	}
+	if after := r.get("/jobs/" + id).body; after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	want(t, r.get("/stats").object(http.StatusOK), "appended", created, "stopped", false)
 }

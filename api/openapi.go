@@ -43,7 +43,7 @@ func (s *Server) openapi(c echo.Context) error {
 // docs answers GET /docs.
 func (s *Server) docs(c echo.Context) error {
 	c.Response().Header().Set("Content-Security-Policy", docsPolicy)
-	return answer(c, http.StatusOK, "text/html; charset=utf-8", docsIndex)
+	return answer(c, http.StatusOK, mimeHTML+"; charset=utf-8", docsIndex)
 }
 
 // docsFile answers GET /docs/{file}.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,6 +50,25 @@ func (f *fences) runner() (string, error) {
 		return "", nil
 	}
 	return *f.RunnerID, badField("runner_id", job.CheckText("runner_id", *f.RunnerID, 1, job.MaxRunnerBytes))
+}
+
+// named refuses a request of a runner that does not name its claim, on a server that requires it.
+func (s *Server) named(claim job.ID) error {
+	if !s.fenced || !claim.IsZero() {
+		return nil
+	}
+	return &problem{status: http.StatusBadRequest, code: "claim_id_required", field: "claim_id",
+		detail: "this server was started with --require-claim-id: name the claim_id that handed the job out, so that a runner whose lease has ended cannot act on it"}
+}
+
+// namedAll is named for all commands of a completion.
+func (s *Server) namedAll(done *completion) error {
+	for i := range done.commands {
+		if err := s.named(done.commands[i].Claim); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // given reports whether there is an outcome at all.

@@ -3,53 +3,106 @@ package api
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
 )
 
-// readQuery calls take with each parameter of a query, in the order of their names. One that is there twice, or that take does not know, is
-// refused: a misspelt filter would otherwise list everything.
-func readQuery(rawQuery string, take func(key, value string) (known bool, err error)) error {
-	if rawQuery == "" {
-		return nil
+// parameter is a query parameter of a request.
+type parameter struct{ key, value string }
+
+// parametersKey is where the query parameters of a request are kept in its context.
+const parametersKey = "parameters"
+
+// parameters returns the query parameters of a request, in the order of their names. All of them are declared by its route.
+func parameters(c echo.Context) []parameter {
+	list, _ := c.Get(parametersKey).([]parameter)
+	return list
+}
+
+// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, and bodies of GET, HEAD and DELETE.
+// A misspelt filter would list everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
+func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
+	bodiless := r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodDelete
+	return func(c echo.Context) error {
+		req := c.Request()
+		if bodiless && req.ContentLength != 0 {
+			return badRequest("", r.method+" takes no body; parameters are in the path and the query")
+		}
+		if raw := req.URL.RawQuery; raw != "" {
+			list, err := parseQuery(raw, r.query)
+			if err != nil {
+				return err
+			}
+			c.Set(parametersKey, list)
+		}
+		return next(c)
 	}
-	values, err := url.ParseQuery(rawQuery)
+}
+
+// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot stands for all that
+// begin with it. A parameter that is not known or is there twice is refused.
+func parseQuery(raw, known string) ([]parameter, error) {
+	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return badRequest("", "the query cannot be read: "+shortened(err.Error()))
+		return nil, badRequest("", "the query cannot be read: "+shortened(err.Error()))
 	}
+	names := strings.Fields(known)
+	list := make([]parameter, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		list := values[key]
-		if len(list) > 1 {
-			return badRequest(shortened(key), fmt.Sprintf("%s is there twice", shortened(key)))
+		if !slices.ContainsFunc(names, func(name string) bool {
+			return key == name || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
+		}) {
+			return nil, badRequest(shortened(key), unknownParameter(key, names))
 		}
-		known, err := take(key, list[0])
-		if err != nil {
-			return err
+		if len(values[key]) > 1 {
+			return nil, badRequest(shortened(key), fmt.Sprintf("%s is there twice", shortened(key)))
 		}
-		if !known {
-			return badRequest(shortened(key), fmt.Sprintf("parameter %s is not known here", shortened(key)))
+		list = append(list, parameter{key, values[key][0]})
+	}
+	return list, nil
+}
+
+func unknownParameter(key string, names []string) string {
+	if len(names) == 0 {
+		return fmt.Sprintf("parameter %q is not known: this route has no query parameters", shortened(key))
+	}
+	for i, name := range names {
+		if strings.HasSuffix(name, ".") {
+			names[i] = name + "<name>"
 		}
 	}
-	return nil
+	return fmt.Sprintf("parameter %q is not known: this route has %s", shortened(key), strings.Join(names, ", "))
 }
 
 // pageLimit reads how many things a page may have.
-func pageLimit(key, value string) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 1 || n > job.MaxPage || strconv.Itoa(n) != value {
-		return 0, badRequest(key, fmt.Sprintf("%s must be 1 to %d, not %q", key, job.MaxPage, shortened(value)))
+func pageLimit(p parameter) (int, error) {
+	n, err := strconv.Atoi(p.value)
+	if err != nil || n < 1 || n > job.MaxPage || strconv.Itoa(n) != p.value {
+		return 0, badRequest(p.key, fmt.Sprintf("%s must be 1 to %d, not %q", p.key, job.MaxPage, shortened(p.value)))
 	}
 	return n, nil
 }
 
 // queryTime reads a time, unix ms.
-func queryTime(key, value string, least int64) (int64, error) {
-	n, err := wholeNumber(key, value)
+func queryTime(p parameter, least int64) (int64, error) {
+	n, err := wholeNumber(p.key, p.value)
 	if err != nil {
 		return 0, err
 	}
-	return *n, badField(key, job.CheckRange(key, *n, least, job.MaxTimeMs))
+	return *n, badField(p.key, job.CheckRange(p.key, *n, least, job.MaxTimeMs))
+}
+
+// queryBool reads true or false.
+func queryBool(p parameter) (bool, error) {
+	if p.value != "true" && p.value != "false" {
+		return false, badRequest(p.key, fmt.Sprintf("%s must be true or false, not %q", p.key, shortened(p.value)))
+	}
+	return p.value == "true", nil
 }

@@ -13,7 +13,7 @@ import (
 
 // queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have something to hand out.
 func (s *Server) queues(c echo.Context) error {
-	q, err := queuesQuery(c.Request().URL.RawQuery)
+	q, err := queuesQuery(parameters(c))
 	if err != nil {
 		return err
 	}
@@ -106,28 +106,26 @@ type queuesRequest struct {
 	waiting                        bool
 }
 
-func queuesQuery(rawQuery string) (q queuesRequest, err error) {
+func queuesQuery(query []parameter) (q queuesRequest, err error) {
 	q.limit = job.MaxPage
 	after, isAfter := "", false
-	err = readQuery(rawQuery, func(key, value string) (known bool, err error) {
-		switch key {
+	for _, p := range query {
+		switch p.key {
 		case "limit":
-			q.limit, err = pageLimit(key, value)
+			q.limit, err = pageLimit(p)
 		case "client":
-			q.client, err = value, badField(key, job.CheckName(key, value))
+			q.client, err = p.value, badField(p.key, job.CheckName(p.key, p.value))
 		case "after":
-			after, isAfter = value, true
+			after, isAfter = p.value, true
 		case "waiting":
-			if q.waiting = value == "true"; !q.waiting && value != "false" {
-				err = badRequest(key, "waiting must be true or false")
-			}
-		default:
-			return false, nil
+			q.waiting, err = queryBool(p)
 		}
-		return true, err
-	})
-	if err != nil || !isAfter {
-		return q, err
+		if err != nil {
+			return q, err
+		}
+	}
+	if !isAfter {
+		return q, nil
 	}
 	const field = "after"
 	if q.waiting {

@@ -253,8 +253,11 @@ func (b *body) unzip(ctx context.Context, r io.Reader) error {
 }
 
 func (b *body) tooLarge() *problem {
-	return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-		detail: fmt.Sprintf("a body of this route has at most %d bytes", b.limit)}
+	detail := fmt.Sprintf("a body of this route has at most %d bytes; split it into several requests", b.limit)
+	if b.limit == maxBodyBytes {
+		detail += " (`daybook add` and the Go client's Add do this for lines)"
+	}
+	return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge, detail: detail}
 }
 
 func overloaded() *problem {
@@ -298,6 +301,7 @@ const (
 	mimeJSON   = "application/json"
 	mimeNDJSON = "application/x-ndjson"
 	mimeText   = "text/plain"
+	mimeHTML   = "text/html"
 )
 
 func checkContentType(header []string, ndjson bool) error {

@@ -13,19 +13,17 @@ import (
 // runners answers GET /runners: who holds what.
 func (s *Server) runners(c echo.Context) error {
 	after, limit := "", defaultPage
-	err := readQuery(c.Request().URL.RawQuery, func(key, value string) (known bool, err error) {
-		switch key {
+	for _, p := range parameters(c) {
+		var err error
+		switch p.key {
 		case "after":
-			after, err = value, badField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
+			after, err = p.value, badField(p.key, job.CheckText(p.key, p.value, 1, job.MaxRunnerBytes))
 		case "limit":
-			limit, err = pageLimit(key, value)
-		default:
-			return false, nil
+			limit, err = pageLimit(p)
 		}
-		return true, err
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	minSeq, err := minSeq(c)
 	if err != nil {
@@ -99,7 +97,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fields, err := onlyFields(c.Request().URL.RawQuery)
+	fields, err := onlyFields(parameters(c))
 	if err != nil {
 		return err
 	}

@@ -361,7 +361,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		"too_many_sweeps": "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",
 		"body_too_slow": "a connection is needed: TestSlowBody", "length_required": "a connection is needed: TestFraming", "payload_too_large": "megabytes of transcript: TestCreateLimits", "body_too_large": "the same: TestBodyLimit",
 		"shutting_down": "a stop ends the script's server", "not_ready": "a script begins when the server is ready: the system tests",
-		"quit_disabled": "the script's server ends by request: TestSwitches", "forbidden_peer": "a script is on this machine: TestSwitches",
+		"quit_disabled": "the script's server ends by request: TestSwitches", "claim_id_required": "the script's server does not require it: TestRequireClaimID", "forbidden_peer": "a script is on this machine: TestSwitches",
 	}
 	var all strings.Builder
 	files, err := filepath.Glob("../testdata/scenarios/*.txt")

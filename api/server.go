@@ -19,11 +19,16 @@ import (
 type Options struct {
 	Engine   Engine
 	Defaults Defaults
-	// Hosts are the names, beside loopback and the address of the connection, that a request's Host may have.
+	// Hosts are the names, beside localhost and every IP address, that a request's Host may have. *.example.com allows all names below, and
+	// * every name.
 	Hosts []string
-	Log   zerolog.Logger
-	Build Version
-	// Quit ends the process gracefully, as /quit asks; nil: nobody may ask.
+	// RequireClaimID refuses tickles, completions and releases that do not name the claim.
+	RequireClaimID bool
+	// GetSwitches serves GET /start, /stop and /quit; see getSwitches.
+	GetSwitches bool
+	Log         zerolog.Logger
+	Build       Version
+	// Quit ends the process gracefully on a request to /quit; nil: such requests are refused.
 	Quit func()
 }
 
@@ -36,7 +41,8 @@ type Server struct {
 	quitting func()
 
 	echo     *echo.Echo
-	hosts    map[string]bool
+	hosts    allowedHosts
+	fenced   bool                // a request of a runner must name its claim
 	reserved map[string]bool     // client names that would hide a route
 	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
@@ -64,7 +70,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts,
+		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
 		compressors: newBudget(compressorsBudgetBytes),
@@ -73,12 +79,16 @@ func New(o Options) (*Server, error) {
 	s.reports = lane{s.control, maxBodyBytes}
 	s.orders = lane{s.control, smallBodyBytes}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	routes := s.routes()
+	routes := withHeads(s.routes())
+	if o.GetSwitches {
+		routes = append(routes, s.getSwitches()...)
+	}
 	s.reserved, s.literal, s.metrics = reservedNames(routes), literalPaths(routes), newMetrics(s, routes)
+	s.echo.Pre(oneSpelling)
 	s.echo.Use(s.around)
 	for _, r := range routes {
-		handle := r.handle
-		if r.method == http.MethodGet {
+		handle := strictRequest(&r, r.handle)
+		if r.method == http.MethodGet || r.method == http.MethodHead {
 			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	_ "embed"
 	"errors"
 	"net/http"
 	"runtime"
@@ -12,7 +13,32 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ping answers that somebody is there.
+// rootPage is what a browser shows of GET /.
+//
+//go:embed docspage/root.html
+var rootPage []byte
+
+// root answers GET / with where to go from there: a page for browsers, JSON for programs. The links are relative, so that they work under a
+// path prefix of a proxy.
+func (s *Server) root(c echo.Context) error {
+	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
+	if prefers(c.Request(), mimeHTML) {
+		c.Response().Header().Set("Content-Security-Policy", docsPolicy)
+		return answer(c, http.StatusOK, mimeHTML+"; charset=utf-8", rootPage)
+	}
+	return answerValue(c, struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		Docs    string `json:"docs"`
+		OpenAPI string `json:"openapi"`
+		Queues  string `json:"queues"`
+		Stats   string `json:"stats"`
+		Metrics string `json:"metrics"`
+		Ready   string `json:"ready"`
+	}{"daybook", s.build.Version, "docs", "openapi.yaml", "queues", "stats", "metrics", "readyz"})
+}
+
+// ping answers that the server runs.
 func (s *Server) ping(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeText, []byte("pong"))
 }

@@ -63,6 +63,9 @@ func (s *Server) tickle(c echo.Context) error {
 		}
 	}
 	cmd, err := r.command()
+	if err == nil {
+		err = s.named(cmd.Claim)
+	}
 	if err != nil {
 		return err
 	}
@@ -95,6 +98,9 @@ func (s *Server) tickleMany(c echo.Context) error {
 		return err
 	}
 	cmd, err := r.command()
+	if err == nil {
+		err = s.named(cmd.Claim)
+	}
 	if err != nil {
 		return err
 	}

@@ -117,12 +117,15 @@ func CheckName(field, name string) error {
 		return fmt.Errorf("%s must not be %q", field, name)
 	}
 	for i := range len(name) {
-		if !nameByte[name[i]] {
+		if !NameByte(name[i]) {
 			return fmt.Errorf("%s may hold only letters, digits and . _ : - (byte %d is %q)", field, i, name[i])
 		}
 	}
 	return nil
 }
+
+// NameByte reports whether a name may hold the byte.
+func NameByte(c byte) bool { return nameByte[c] }
 
 var nameByte = func() (t [256]bool) {
 	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-") {

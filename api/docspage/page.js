@@ -1,6 +1,6 @@
 "use strict";
 SwaggerUIBundle({
-  url: "/openapi.yaml",
+  url: "openapi.yaml",
   dom_id: "#page",
   deepLinking: true,
   docExpansion: "list",

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The tests of this file go through the route table, so that a new route cannot be forgotten.
+
+var pathParameter = regexp.MustCompile(`:\w+`)
+
+// TestUnknownParametersAreRefused: no route ignores a query parameter, and a refusal comes before anything happens.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	r := start(t, func(o *Options) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })
+	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+	all := append(withHeads(r.server.routes()), r.server.getSwitches()...)
+	for i := range all {
+		route := &all[i]
+		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
+		for query, field := range map[string]string{"nonsense=1": "nonsense", "max=10": "max", "a%zz": "", "Status=failed": "Status"} {
+			if query == "max=10" && strings.Contains(route.query, "max ") {
+				t.Fatalf("%s has a parameter max", route.path)
+			}
+			a := r.do(route.method, path+"?"+query, nil)
+			if route.method == http.MethodHead {
+				a.wantStatus(http.StatusBadRequest)
+				continue
+			}
+			a.wrong(field)
+		}
+		for name := range strings.FieldsSeq(route.query) {
+			if strings.HasSuffix(name, ".") {
+				name += "x"
+			}
+			if a := r.do(route.method, path+"?"+name+"=1&"+name+"=2", nil); route.method != http.MethodHead && !strings.Contains(a.wrong(name)["detail"].(string), "twice") {
+				t.Errorf("%s: %s", a.what, a.body)
+			}
+		}
+	}
+	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending")
+	want(t, r.get("/stats").object(http.StatusOK), "stopped", false)
+	r.do(http.MethodDelete, "/jobs/"+id+"?status=failed", nil).wrong("status")
+	r.post("/jobs/claim?max=10", `{"runner_id":"r"}`).wrong("max")
+}
+
+// TestDeclaredParametersAreRead: each parameter that a route declares reaches its handler, which refuses a value that nothing could mean.
+func TestDeclaredParametersAreRead(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+	for _, route := range r.server.routes() {
+		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b").Replace(route.path)
+		for name := range strings.FieldsSeq(route.query) {
+			if strings.HasSuffix(name, ".") {
+				name += "x%20y"
+			}
+			a := r.do(route.method, path+"?"+name+"=%20%FF", nil)
+			if a.status != http.StatusBadRequest || strings.Contains(a.body, "is not known") {
+				t.Errorf("%s: %d %s", a.what, a.status, a.body)
+			}
+		}
+	}
+}
+
+// TestBodiesOfGetAndDelete: a body that would be ignored is refused.
+func TestBodiesOfGetAndDelete(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+	for _, route := range withHeads(r.server.routes()) {
+		if route.method == http.MethodPost || route.method == http.MethodPatch {
+			continue
+		}
+		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
+		a := r.do(route.method, path, strings.NewReader(`{"status":"failed"}`), "Content-Type", "application/json")
+		if route.method == http.MethodHead {
+			a.wantStatus(http.StatusBadRequest)
+			continue
+		}
+		a.wrong("")
+	}
+	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending")
+}
+
+// TestHead: HEAD works wherever GET does, with the same header and no body.
+func TestHead(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+	for _, route := range r.server.routes() {
+		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
+		if route.method != http.MethodGet {
+			continue
+		}
+		get, head := r.get(path), r.do(http.MethodHead, path, nil)
+		if head.body != "" || head.status != get.status || head.header.Get("Content-Type") != get.header.Get("Content-Type") || head.header.Get("ETag") != get.header.Get("ETag") {
+			t.Errorf("%s: %d %v %q, and GET %d %v", path, head.status, head.header, head.body, get.status, get.header)
+		}
+	}
+	if a := r.do(http.MethodHead, "/jobs/claim", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if a := r.do(http.MethodPut, "/jobs", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+}
+
+// TestRoot: whoever opens the server's address finds the documentation.
+func TestRoot(t *testing.T) {
+	r := start(t, func(o *Options) { o.Build = Version{Version: "v1.2.3"} })
+	o := r.get("/").object(http.StatusOK)
+	want(t, o, "name", "daybook", "version", "v1.2.3", "docs", "docs")
+	for name, link := range o {
+		if name != "name" && name != "version" {
+			r.get("/" + link.(string)).wantStatus(http.StatusOK)
+		}
+	}
+	page := r.get("/", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	links := regexp.MustCompile(`href="([^"]+)"`).FindAllStringSubmatch(page.body, -1)
+	if page.status != http.StatusOK || page.header.Get("Content-Type") != "text/html; charset=utf-8" || len(links) < 5 {
+		t.Errorf("%d %v %s", page.status, page.header, page.body)
+	}
+	for _, link := range links {
+		if strings.HasPrefix(link[1], "/") {
+			t.Errorf("the link %s does not work under a path prefix", link[1])
+		}
+		r.get("/" + link[1]).wantStatus(http.StatusOK)
+	}
+}
+
+// TestRequireClaimID: with the option no request of a runner acts on a job without the claim that fences it.
+func TestRequireClaimID(t *testing.T) {
+	r := start(t, func(o *Options) { o.RequireClaimID = true })
+	r.add("/add", "a\nb\nc\n")
+	o := r.post("/jobs/claim", `{"runner_id":"r","max":3}`).object(http.StatusOK)
+	claim, jobs := o["claim_id"].(string), ids(o)
+	for _, c := range []struct{ path, body string }{
+		{"/jobs/" + jobs[0] + "/tickle", ""},
+		{"/jobs/" + jobs[0] + "/tickle", `{"runner_id":"r"}`},
+		{"/jobs/tickle", fmt.Sprintf(`{"job_ids":[%q]}`, jobs[0])},
+		{"/jobs/tickle", `{"runner_id":"r"}`},
+		{"/jobs/" + jobs[0] + "/complete", `{"status":"completed"}`},
+		{"/jobs/" + jobs[0] + "/complete", `{"status":"completed","runner_id":"r"}`},
+		{"/jobs/" + jobs[0] + "/release", `{"how":"unget"}`},
+		{"/jobs/complete", fmt.Sprintf(`{"outcomes":[{"job_id":%q,"claim_id":%q,"status":"failed"},{"job_id":%q,"status":"completed"}]}`, jobs[0], claim, jobs[1])},
+		{"/jobs/claim", fmt.Sprintf(`{"runner_id":"r","complete":[{"job_id":%q,"status":"completed"}]}`, jobs[0])},
+	} {
+		want(t, r.post(c.path, c.body).refused(http.StatusBadRequest, "claim_id_required"), "field", "claim_id")
+	}
+	lines := fmt.Sprintf("{\"job_id\":%q,\"status\":\"completed\"}\n", jobs[0])
+	r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", mimeNDJSON).refused(http.StatusBadRequest, "claim_id_required")
+	want(t, r.get("/claims/"+claim).object(http.StatusOK), "held", 3)
+
+	r.post("/jobs/"+jobs[0]+"/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
+	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
+	r.post("/jobs/"+jobs[0]+"/release", fmt.Sprintf(`{"how":"unget","claim_id":%q}`, claim)).object(http.StatusOK)
+	want(t, r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed"}`, claim)).object(http.StatusOK), "ended", 2)
+}
+
+// TestLineForm: the header of a CSV file and the carriage returns of Windows do not become payloads.
+func TestLineForm(t *testing.T) {
+	r := start(t)
+	payloads := func(query, body string) string {
+		r.Helper()
+		o := r.add("/add?"+query, body).object(http.StatusCreated)
+		var list []string
+		if batch, ok := o["batch_id"].(string); ok {
+			for _, j := range r.get("/jobs?client=" + "default&fields=payload,batch_id").object(http.StatusOK)["jobs"].([]any) {
+				if j := j.(map[string]any); j["batch_id"] == batch {
+					list = append(list, fmt.Sprint(j["payload"]))
+				}
+			}
+		}
+		return fmt.Sprintf("%q", list)
+	}
+	const csv = "id,name\r\n1,a\r\n\r\n2,b\r\r\n3,c"
+	for _, c := range []struct{ query, want string }{
+		{"", `["id,name\r" "1,a\r" "\r" "2,b\r\r" "3,c"]`},
+		{"strip_cr=false&skip_lines=0", `["id,name\r" "1,a\r" "\r" "2,b\r\r" "3,c"]`},
+		{"strip_cr=true", `["id,name" "1,a" "2,b\r" "3,c"]`},
+		{"skip_lines=1&strip_cr=true", `["1,a" "2,b\r" "3,c"]`},
+		{"skip_lines=3", `["2,b\r\r" "3,c"]`},
+		{"skip_lines=1000", `[]`},
+	} {
+		if got := payloads(c.query, csv); got != c.want {
+			t.Errorf("?%s: %s, want %s", c.query, got, c.want)
+		}
+	}
+	for query, field := range map[string]string{"skip_lines=1001": "skip_lines", "skip_lines=-1": "skip_lines", "skip_lines=x": "skip_lines", "strip_cr=1": "strip_cr", "strip_cr=": "strip_cr"} {
+		r.add("/add?"+query, "x\n").wrong(field)
+	}
+	// A repeat under a key is the same request only with the same form.
+	r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k").wantStatus(http.StatusCreated)
+	if a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k"); a.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	r.add("/add", "a\nb\n", "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "key_reused")
+}
