@@ -20,7 +20,7 @@ build: ## build bin/daybook
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/daybook ./cmd/daybook
 
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
-	$(BIN)/daybook serve --data $(DATA)
+	$(BIN)/daybook serve --data $(DATA) --init
 
 test: ## all tests, in a few minutes on two cores
 	$(GO) test -count=1 -timeout 10m ./...

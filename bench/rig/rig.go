@@ -68,7 +68,7 @@ func (s *Server) Launch() error {
 	if s.Listen == "" {
 		s.Listen = "127.0.0.1:0"
 	}
-	args := append([]string{"serve", "--listen", s.Listen, "--data", s.Data}, s.Args...)
+	args := append([]string{"serve", "--listen", s.Listen, "--data", s.Data, "--init"}, s.Args...)
 	cmd := exec.Command(s.Binary, args...)
 	cmd.Stderr = s.Log
 	out, err := cmd.StdoutPipe()

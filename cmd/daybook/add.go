@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"context"
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,19 +16,21 @@ import (
 )
 
 const (
-	// addBodyBytes bounds a body: half of what the server takes, and room for the longest line there may be.
-	addBodyBytes = job.MaxPayloadBytes + 1
-	// addChunkBytes is what one read of the input may bring; a pipe gives no more.
-	addChunkBytes = 64 << 10
-	// addPatience is how long one body is offered again to a server that refuses it for now.
+	// addPatience is how long one body is sent again to a server that refuses it for now.
 	addPatience = time.Minute
+	// addSilence is how long a stream may be silent before the lines that have come are posted.
+	addSilence = 50 * time.Millisecond
 )
 
 type addFlags struct {
-	server, client, typ     string
+	server                  serverAddress
+	client, typ             string
 	priority, maxAttempts   int
 	runAt                   int64
 	delay, lease, retention durationFlag
+	key                     string
+	inFlight, skipLines     int
+	stripCR                 bool
 	asJSON                  bool
 }
 
@@ -37,11 +39,18 @@ func newAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [FILE]",
 		Short: "Post the lines of a file as jobs",
-		Long: `Post each non-empty line of a file, or of standard input (also as -), as the payload of a job. Lines go out as they come, in bodies of up to 4 MiB, each of
-which becomes a batch: all of it is stored or nothing is. The ids of the batches are printed, one a line, once they are on the server's disk.
+		Long: `Post each line of a file, or of standard input (also as -), as the payload of a job. Empty lines are passed over. The lines are sent in bodies of up to
+1 MiB, several at once. Each body becomes a batch: all of it is stored, or nothing is. The ids of the batches are printed in order, one a line, once they are
+on the server's disk.
 
-A server that refuses for now is asked again for a minute. When a batch fails for good, the message says how many lines were stored before it.`,
+A body whose answer is lost is sent again under the same idempotency key, so that it is stored once. A server that refuses for now is asked again for a minute.
+
+A file can be continued: when add fails, it prints a --key. The same command with that --key within 24 hours stores only what is missing. With --key, standard
+input is cut by size alone, too; without it, lines of a stream are posted as they come.
+
+A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, --strip-cr the carriage return that Windows puts at the end of each line.`,
 		Example: `  daybook add --type resize images.txt
+  daybook add --type import --skip-lines 1 --strip-cr orders.csv
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -55,51 +64,87 @@ A server that refuses for now is asked again for a minute. When a batch fails fo
 	flags.Var(&f.delay, "delay", "how long the jobs wait before they may run")
 	flags.Var(&f.lease, "lease", "how long a claim may go without a tickle (default: the server's)")
 	flags.Var(&f.retention, "retention", "how long finished jobs are kept (default: the server's)")
+	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input, to continue an earlier add (default: a new one)")
+	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are on their way at once")
+	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning to leave out")
+	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one batch a line")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		options, err := f.options(cmd)
-		if err != nil {
-			return err
-		}
-		// A server that is not there at all is a mistake to be told at once; one that goes away later is waited for.
-		if _, err := ask(cmd, f.server, "/ping"); err != nil {
-			return err
-		}
-		in := cmd.InOrStdin()
-		if len(args) == 1 && args[0] != "-" {
-			file, err := os.Open(args[0])
-			if err != nil {
-				return err
-			}
-			defer file.Close() // it was only read
-			in = file
-		}
-		a := adding{
-			cmd: cmd, client: client.New(f.server, client.Options{RetryFor: addPatience}), options: options,
-			asJSON: f.asJSON, watched: isTerminal(cmd.ErrOrStderr()), start: time.Now(),
-		}
-		err = a.all(in)
-		if a.watched {
-			fmt.Fprintln(cmd.ErrOrStderr())
-		}
-		if err != nil {
-			return fmt.Errorf("after %d lines were stored in %d batches: %w", a.lines, a.batches, err)
-		}
-		return nil
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
+}
+
+func add(cmd *cobra.Command, f *addFlags, args []string) error {
+	options, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	url, err := f.server.check()
+	if err != nil {
+		return err
+	}
+	in := cmd.InOrStdin()
+	if len(args) == 1 && args[0] != "-" {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close() // it was only read
+		in = file
+	}
+	// A server that does not run at all is a mistake to report at once; one that stops later is waited for.
+	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
+		return err
+	}
+	lines := bufio.NewReader(inputReader{in})
+	for range f.skipLines {
+		for {
+			if _, err = lines.ReadSlice('\n'); err != bufio.ErrBufferFull {
+				break
+			}
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	if f.key == "" {
+		options.Key = client.NewKey()
+		if !isFile(in) {
+			options.FlushAfter = addSilence
+		}
+	}
+	a := adding{cmd: cmd, asJSON: f.asJSON, watched: isTerminal(cmd.ErrOrStderr()), start: time.Now()}
+	options.Stored, options.Progress = a.stored, a.progress
+	result, err := client.New(url, client.Options{RetryFor: addPatience}).Add(cmd.Context(), lines, options)
+	if a.watched {
+		fmt.Fprintln(cmd.ErrOrStderr())
+	}
+	if err == nil {
+		return a.failed
+	}
+	err = fmt.Errorf("%d lines were stored in %d batches; then: %w", result.Jobs, len(result.Bodies), err)
+	if options.FlushAfter == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "To store what is missing and nothing twice, run the same command with --key %s within 24 hours.\n", options.Key)
+	}
+	return err
 }
 
 // options are the attributes that were given; the server knows the rest.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
 	for _, err := range []error{
 		job.CheckName("--client", f.client), job.CheckName("--type", f.typ), job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority),
+		job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight), job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines),
 	} {
 		if err != nil {
 			return o, usageError{err}
 		}
 	}
-	o.Client, o.Type = f.client, f.typ
+	// The client adds the place of each body to the key.
+	if cmd.Flags().Changed("key") {
+		if err := job.CheckText("--key", f.key, 1, job.MaxKeyBytes/2); err != nil {
+			return o, usageError{err}
+		}
+	}
+	o.Client, o.Type, o.Key, o.InFlight, o.StripCR = f.client, f.typ, f.key, f.inFlight, f.stripCR
 	o.Priority = &f.priority
 	o.MaxAttempts, o.RunAt, o.DelayMs, o.LeaseMs = f.maxAttempts, f.runAt, f.delay.ms(), f.lease.ms()
 	if cmd.Flags().Changed("retention") {
@@ -109,115 +154,64 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 	return o, nil
 }
 
-// adding is one run of add.
+const (
+	maxInFlight  = 64      // more do not make the server faster
+	maxSkipLines = 1 << 20 // headers are shorter
+)
+
+// adding is what add prints while it runs.
 type adding struct {
 	cmd     *cobra.Command
-	client  *client.Client
-	options client.AddOptions
 	asJSON  bool
 	watched bool
 	start   time.Time
-
-	lines, bytes int64
-	batches      int
-}
-
-// all posts the lines of in. While a body is on its way the next one gathers, so that a stream is not held up until 4 MiB are there.
-func (a *adding) all(in io.Reader) error {
-	chunks := make(chan []byte, addBodyBytes/addChunkBytes)
-	ctx, cancel := context.WithCancel(a.cmd.Context())
-	defer cancel() // the reader stops with the next chunk, if this ends early
-	var readErr error
-	go func() {
-		defer close(chunks)
-		for {
-			chunk := make([]byte, addChunkBytes)
-			n, err := in.Read(chunk)
-			if n > 0 {
-				select {
-				case chunks <- chunk[:n]:
-				case <-ctx.Done():
-					return
-				}
-			}
-			if err != nil {
-				if err != io.EOF {
-					readErr = err
-				}
-				return
-			}
-		}
-	}()
-	var body []byte
-	for open := true; open; {
-		body, open = gather(body, chunks)
-		if !open && readErr != nil {
-			return fmt.Errorf("read input: %w", readErr) // what is left may end in half a line
-		}
-		for len(body) > 0 {
-			cut := len(body)
-			if open || cut > addBodyBytes {
-				cut = bytes.LastIndexByte(body[:min(cut, addBodyBytes)], '\n') + 1
-			}
-			if cut == 0 && len(body) >= addBodyBytes {
-				return fmt.Errorf("the next line has more than %d bytes", job.MaxPayloadBytes)
-			}
-			if cut == 0 {
-				break
-			}
-			if err := a.post(ctx, body[:cut]); err != nil {
-				return err
-			}
-			body = body[cut:]
-		}
-		body = bytes.Clone(body) // what was posted before it is let go
-	}
-	return nil
-}
-
-// gather waits for one chunk and takes those behind it that are there, up to a body's length.
-func gather(body []byte, chunks <-chan []byte) (_ []byte, open bool) {
-	chunk, open := <-chunks
-	for open {
-		body = append(body, chunk...)
-		if len(body) >= addBodyBytes {
-			return body, true
-		}
-		select {
-		case chunk, open = <-chunks:
-		default:
-			return body, true
-		}
-	}
-	return body, false
-}
-
-// post stores one body as a batch. The client offers it again only when it is known that nothing of it was stored.
-func (a *adding) post(ctx context.Context, body []byte) error {
-	added, err := a.client.AddLines(ctx, body, a.options)
-	if err != nil {
-		return err
-	}
-	return a.stored(added, len(body))
+	failed  error // to print
 }
 
 // stored prints a batch.
-func (a *adding) stored(b client.Added, n int) (err error) {
-	a.bytes += int64(n)
-	if b.Count > 0 {
-		a.batches++
-		a.lines += int64(b.Count)
-		if a.asJSON {
-			err = json.NewEncoder(a.cmd.OutOrStdout()).Encode(map[string]any{
-				"batch_id": b.BatchID, "count": b.Count, "first_id": b.FirstID, "last_id": b.LastID,
-			})
-		} else {
-			_, err = fmt.Fprintln(a.cmd.OutOrStdout(), b.BatchID)
-		}
+func (a *adding) stored(b client.AddedBody) {
+	if b.Count == 0 || a.failed != nil {
+		return
 	}
+	if a.asJSON {
+		a.failed = json.NewEncoder(a.cmd.OutOrStdout()).Encode(map[string]any{
+			"batch_id": b.BatchID, "count": b.Count, "first_id": b.FirstID, "last_id": b.LastID,
+		})
+	} else {
+		_, a.failed = fmt.Fprintln(a.cmd.OutOrStdout(), b.BatchID)
+	}
+}
+
+func (a *adding) progress(p client.AddProgress) {
 	if a.watched {
-		rate := float64(a.lines) / max(time.Since(a.start).Seconds(), 0.001)
-		fmt.Fprintf(a.cmd.ErrOrStderr(), "\r%d lines, %s, %.0f lines/s ", a.lines, volume(a.bytes), rate)
+		rate := float64(p.Jobs) / max(time.Since(a.start).Seconds(), 0.001)
+		fmt.Fprintf(a.cmd.ErrOrStderr(), "\r%d lines, %s, %.0f lines/s ", p.Jobs, volume(p.Bytes), rate)
 	}
-	return err
+}
+
+// inputError is an input that cannot be read to its end.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return "read input: " + e.err.Error() }
+func (e *inputError) Unwrap() error { return e.err }
+
+// inputReader marks the errors of the input, so that they are told apart from the server's.
+type inputReader struct{ io.Reader }
+
+func (r inputReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &inputError{err}
+	}
+	return n, err
+}
+
+// isFile reports whether the input can be read again.
+func isFile(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }

@@ -7,9 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -116,27 +119,27 @@ func TestAdd(t *testing.T) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
-		if r.code != exitError || !strings.Contains(r.errs, "after 1 lines were stored") {
+		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, "0 lines were stored") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("an input that fails", func(t *testing.T) {
 		var out, errs strings.Builder
 		code := run([]string{"add", "--server", s.url}, io.MultiReader(strings.NewReader("half a li"), iotest.ErrReader(errors.New("it broke"))), &out, &errs)
-		if code != exitError || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
+		if code != exitFile || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
 			t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
 		}
-		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != exitError {
+		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != exitFile {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("no server", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != exitError || !strings.Contains(r.errs, "refused") {
+		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer || !strings.Contains(r.errs, "refused") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != exitError || !strings.Contains(r.errs, "lease_ms must be") {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != exitRefused || !strings.Contains(r.errs, "lease_ms must be") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != exitUsage {
@@ -149,9 +152,9 @@ func TestAdd(t *testing.T) {
 }
 
 // answers is a server that answers its requests one after another.
-func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, asked *int) {
+func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, asked *int, keys *[]string) {
 	t.Helper()
-	asked = new(int)
+	asked, keys = new(int), new([]string)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ping" {
 			io.WriteString(w, "pong")
@@ -160,11 +163,12 @@ func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, ask
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
 		}
-		list[*asked](w)
+		*keys = append(*keys, r.Header.Get("Idempotency-Key"))
 		*asked++
+		list[*asked-1](w)
 	}))
 	t.Cleanup(s.Close)
-	return s.URL, asked
+	return s.URL, asked, keys
 }
 
 func refusal(status int, outcome string) func(http.ResponseWriter) {
@@ -180,16 +184,12 @@ func created(w http.ResponseWriter) {
 	io.WriteString(w, `{"batch_id":"b","count":1,"first_id":"f","last_id":"l"}`)
 }
 
-func TestAddIsRepeatedOnlyWhenNothingWasStored(t *testing.T) {
-	t.Run("not stored", func(t *testing.T) {
-		url, asked := answers(t, refusal(503, "not_stored"), refusal(429, "not_stored"), created)
-		if r := execute(t, "x\n", "add", "--server", url); r.code != exitOK || r.out != "b\n" || *asked != 3 {
-			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
-		}
-	})
+// TestAddIsStoredOnce: a body is sent again whatever became of it, under the key that it had, so that it is stored once.
+func TestAddIsStoredOnce(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
+		"not stored":  refusal(503, "not_stored"),
+		"overloaded":  refusal(429, "not_stored"),
 		"unknown":     refusal(503, "unknown"),
-		"stored":      refusal(500, "stored"),
 		"not Daybook": func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) },
 		"no answer":   func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		"cut off": func(w http.ResponseWriter) {
@@ -197,13 +197,81 @@ func TestAddIsRepeatedOnlyWhenNothingWasStored(t *testing.T) {
 			w.WriteHeader(201)
 			io.WriteString(w, "{")
 		},
-		"not an answer": func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, answer)
-			if r := execute(t, "x\n", "add", "--server", url); r.code != exitError || r.out != "" || *asked > 1 {
-				t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
+			url, asked, keys := answers(t, answer, created)
+			r := execute(t, "x\n", "add", "--server", url)
+			if r.code != exitOK || r.out != "b\n" || *asked != 2 || (*keys)[0] == "" || (*keys)[0] != (*keys)[1] {
+				t.Errorf("exit code %d after %d requests with the keys %q: %s%s", r.code, *asked, *keys, r.out, r.errs)
 			}
 		})
+	}
+	t.Run("an answer that nobody can read", func(t *testing.T) {
+		url, asked, _ := answers(t, func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") })
+		if r := execute(t, "x\n", "add", "--server", url); r.code != exitNoAnswer || r.out != "" || *asked > 1 {
+			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
+		}
+	})
+}
+
+// TestAddContinues: a file that was added in part is completed by the same command with the key that was printed; nothing is stored twice.
+func TestAddContinues(t *testing.T) {
+	s := serving(t, t.TempDir())
+	const lines = 60_000
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "line %0100d\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A proxy that passes three bodies on and breaks the connection of the others.
+	var passed atomic.Int32
+	target, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/add" && passed.Add(1) > 3 {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"code":"some_code","detail":"some detail","outcome":"not_stored"}`)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	r := execute(t, "", "add", path, "--server", front.URL, "--type", "parts")
+	_, after, _ := strings.Cut(r.errs, "--key ")
+	key, _, _ := strings.Cut(after, " ")
+	stored := s.pending(t, "default/parts")
+	if r.code != exitRefused || key == "" || stored == 0 || stored == lines {
+		t.Fatalf("exit code %d, key %q, %d lines: %s", r.code, key, stored, r.errs)
+	}
+	if r := execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key); r.code != exitOK {
+		t.Fatalf("exit code %d: %s", r.code, r.errs)
+	}
+	if n := s.pending(t, "default/parts"); n != lines {
+		t.Errorf("%d jobs of %d lines", n, lines)
+	}
+}
+
+// TestAddForms: the header of a CSV file and the carriage returns of Windows stay out.
+func TestAddForms(t *testing.T) {
+	s := serving(t, t.TempDir())
+	r := execute(t, "id,name\r\n# more\r\n1,a\r\n2,b\r\n", "add", "--server", s.url, "--type", "csv", "--skip-lines", "2", "--strip-cr", "--json")
+	var b client.Added
+	if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 2 {
+		t.Fatalf("%v: %s%s", err, r.out, r.errs)
+	}
+	for id, want := range map[string]string{b.FirstID: "1,a", b.LastID: "2,b"} {
+		if text := ok(t, "get", "--server", s.url, id); !strings.Contains(text, "payload       "+want+"\n") {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if r := execute(t, "one line", "add", "--server", s.url, "--skip-lines", "5"); r.code != exitOK || r.out != "" {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -15,16 +16,28 @@ func dataFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "data", defaultData, "data directory")
 }
 
-// mustExist refuses a data directory that is not there, which the engine would make.
+// mustExist refuses a data directory without a journal, which the engine would create.
 func mustExist(data string) error {
-	info, err := os.Stat(ingest.JournalDir(data))
-	if err == nil && !info.IsDir() {
-		err = errors.New("its journal is not a directory")
+	there, err := hasJournal(data)
+	if err == nil && !there {
+		err = errNoData
 	}
 	if err != nil {
 		return fmt.Errorf("%s is not a data directory: %w", data, err)
 	}
 	return nil
+}
+
+// hasJournal reports whether a directory of that name exists and holds a journal.
+func hasJournal(data string) (bool, error) {
+	info, err := os.Stat(ingest.JournalDir(data))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err == nil && !info.IsDir():
+		err = fmt.Errorf("%s is not a directory", ingest.JournalDir(data))
+	}
+	return err == nil, err
 }
 
 func newCheck() *cobra.Command {

@@ -30,14 +30,14 @@ func configured(t *testing.T, text string, args ...string) (out string, err erro
 func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")
-	file := "listen = '127.0.0.1:1' # both others have it\nretention = \"1d\"\nmax-attempts = 7\nhost = [\"a.example\", \"b.example\"]\nallow-clock-ahead = true\njournal-retain = \"10G\"\n"
+	file := "listen = '127.0.0.1:1' # both others have it\nretention = \"1d\"\nmax-attempts = 7\nallow-host = [\"a.example\", \"b.example\"]\nallow-clock-ahead = true\njournal-retain = \"10G\"\n"
 	out, err := configured(t, file, "--listen", "127.0.0.1:3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"listen = '127.0.0.1:3' # command line", "retention = '2d' # DAYBOOK_RETENTION", "max-attempts = 7 # FILE",
-		"host = ['a.example', 'b.example'] # FILE", "allow-clock-ahead = true # FILE", "log-level = 'info' # default", "journal-retain = '10737418240' # FILE",
+		"allow-host = ['a.example', 'b.example'] # FILE", "allow-clock-ahead = true # FILE", "log-level = 'info' # default", "journal-retain = '10737418240' # FILE",
 	} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("no %q in\n%s", want, out)

@@ -13,7 +13,7 @@ import (
 )
 
 func newGet() *cobra.Command {
-	var server string
+	var server serverAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
@@ -36,7 +36,7 @@ Fields without a value are left out, unless with --json.`,
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := ask(cmd, server, path+id.String())
+		text, err := ask(cmd, &server, path+id.String())
 		if err != nil {
 			return err
 		}

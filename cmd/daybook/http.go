@@ -2,15 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
 )
 
 const defaultServer = "http://" + defaultListen
@@ -18,34 +21,49 @@ const defaultServer = "http://" + defaultListen
 // requestTimeout bounds a question to the server; none of those asked here makes it wait longer.
 const requestTimeout = 30 * time.Second
 
-func serverFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "server", defaultServer, "address of the server")
+// noAnswer is a server that did not answer: nothing listens there, or the connection broke.
+type noAnswer struct {
+	server *serverAddress
+	err    error
 }
 
-// ask gets a document of the server.
-func ask(cmd *cobra.Command, server, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, strings.TrimSuffix(server, "/")+path, nil)
+func (e *noAnswer) Error() string {
+	err := e.err
+	if u, ok := errors.AsType[*url.Error](err); ok { // it would name the whole URL
+		err = u.Err
+	}
+	return fmt.Sprintf("no answer from %s: %v", e.server, err)
+}
+func (e *noAnswer) Unwrap() error { return e.err }
+
+// ask reads a document from the server.
+func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
+	base, err := server.check()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("ask %s for %s: malformed address", server, path)}
 	}
 	c := http.Client{Timeout: requestTimeout}
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, &noAnswer{server, err}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
+		return nil, &noAnswer{server, err}
 	}
 	if resp.StatusCode == http.StatusOK {
 		return text, nil
 	}
-	var problem struct{ Code, Detail string }
-	if err := json.Unmarshal(text, &problem); err != nil || problem.Code == "" {
-		return nil, fmt.Errorf("%s answered %s, which is not an answer of this kind of server", server, resp.Status)
+	refusal := client.Error{Status: resp.StatusCode}
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code == "" {
+		return nil, fmt.Errorf("%s answered %s: %w", server, resp.Status, client.ErrUnexpectedAnswer)
 	}
-	return nil, fmt.Errorf("%s (%s)", problem.Detail, problem.Code)
+	return nil, &refusal
 }
 
 // table writes rows in columns.

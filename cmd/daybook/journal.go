@@ -23,7 +23,7 @@ func newJournal() *cobra.Command {
 The server must be stopped.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("journal wants a verb: dump, verify or give-up")}
+			return usageError{errors.New("journal requires a verb: dump, verify or give-up")}
 		},
 	}
 	cmd.AddCommand(newJournalDump(), newJournalVerify(), newJournalGiveUp())
@@ -170,7 +170,7 @@ Nothing is destroyed: what is taken out is kept in a directory whose name is pri
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if last == 0 {
-				return usageError{errors.New("--last is wanted: the seq of the last record to keep")}
+				return usageError{errors.New("--last is missing: the seq of the last record to keep")}
 			}
 			release, err := offline(data)
 			if err != nil {

@@ -72,7 +72,7 @@ type server struct {
 func serving(t *testing.T, data string, args ...string) *server {
 	t.Helper()
 	s := &server{
-		Cmd: command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...), data: data,
+		Cmd: command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...), data: data,
 		log: &bytes.Buffer{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log
@@ -135,7 +135,7 @@ func (s *server) post(t *testing.T, path, body string) string {
 
 func TestServe(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
-	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--host", "queue.example")
+	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--allow-host", "queue.example")
 	address, err := os.ReadFile(filepath.Join(data, "address"))
 	if err != nil || "http://"+strings.TrimSpace(string(address)) != s.url {
 		t.Errorf("address %q, listening on %s, %v", address, s.url, err)
@@ -163,8 +163,8 @@ func TestServe(t *testing.T) {
 		}
 	})
 	t.Run("port in use", func(t *testing.T) {
-		r := execute(t, "", "serve", "--listen", strings.TrimPrefix(s.url, "http://"), "--data", t.TempDir())
-		if r.code != exitPortInUse {
+		r := execute(t, "", "serve", "--listen", strings.TrimPrefix(s.url, "http://"), "--data", t.TempDir(), "--init")
+		if r.code != exitListen {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -188,7 +188,7 @@ func TestServe(t *testing.T) {
 		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != exitUsage {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
-		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitError || !strings.Contains(r.errs, "job_not_found") {
+		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitNotFound || !strings.Contains(r.errs, "job_not_found") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -402,7 +402,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		}
 		other.Close()
 	}
-	if code := s.end(t, syscall.SIGTERM); code != exitError {
+	if code := s.end(t, syscall.SIGTERM); code != exitSignal+int(syscall.SIGTERM) {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 }
@@ -436,8 +436,8 @@ func TestUsage(t *testing.T) {
 		})
 	}
 	t.Run("serve with wrong addresses", func(t *testing.T) {
-		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--host", "a:1"}} {
-			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...)...)
+		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
+			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
 			if r.code != exitUsage {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
@@ -454,7 +454,7 @@ func TestUsage(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "missing")
 		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
 			r := execute(t, "", append(verb, "--data", missing)...)
-			if r.code != exitError || !strings.Contains(r.errs, "not a data directory") {
+			if r.code != exitNoData || !strings.Contains(r.errs, "not a data directory") {
 				t.Errorf("%v: exit code %d: %s", verb, r.code, r.errs)
 			}
 			if _, err := os.Stat(missing); err == nil {
@@ -470,7 +470,7 @@ func TestUsage(t *testing.T) {
 		address := l.Addr().String()
 		l.Close()
 		for _, verb := range []string{"stats", "queues"} {
-			if r := execute(t, "", verb, "--server", "http://"+address); r.code != exitError || !strings.Contains(r.errs, "refused") {
+			if r := execute(t, "", verb, "--server", "http://"+address); r.code != exitNoAnswer || !strings.Contains(r.errs, "refused") {
 				t.Errorf("%s: exit code %d: %s", verb, r.code, r.errs)
 			}
 		}
@@ -510,17 +510,17 @@ func TestHelp(t *testing.T) {
 
 func TestFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("DAYBOOK_MAX_ATTEMPTS", "5")
-	t.Setenv("DAYBOOK_HOST", "a.example,b.example")
+	t.Setenv("DAYBOOK_ALLOW_HOST", "a.example,b.example")
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LOG_LEVEL", "")
 	cmd := newServe()
 	if err := cmd.ParseFlags([]string{"--max-attempts", "6"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := fromEnvironment(cmd.Flags()); err != nil {
+	if err := fromEnvironment(cmd); err != nil {
 		t.Fatal(err)
 	}
-	for flag, want := range map[string]string{"max-attempts": "6", "host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
+	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", flag, got, want)
 		}

@@ -20,7 +20,8 @@ type queueDocument struct {
 }
 
 func newQueues() *cobra.Command {
-	var server, client string
+	var server serverAddress
+	var client string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "queues",
@@ -36,7 +37,7 @@ whether the runners keep up.`,
 					return usageError{err}
 				}
 			}
-			queues, err := allQueues(cmd, server, client)
+			queues, err := allQueues(cmd, &server, client)
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ whether the runners keep up.`,
 }
 
 // allQueues reads page after page.
-func allQueues(cmd *cobra.Command, server, client string) ([]json.RawMessage, error) {
+func allQueues(cmd *cobra.Command, server *serverAddress, client string) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	query := url.Values{}
 	if client != "" {

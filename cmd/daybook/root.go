@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // run executes one command line and returns the exit code.
@@ -44,7 +42,7 @@ func newRoot() *rootCommand {
 		Long: `Daybook is a durable job queue: producers post jobs in bulk, runners claim them, tickle them while they work, and complete them.
 Whatever was acknowledged survives a crash: it is in the journal, and on disk, before the answer goes out.
 
-Every flag can be given as an environment variable as well: --max-attempts is DAYBOOK_MAX_ATTEMPTS. A flag goes before its variable.`,
+The flags of ` + "`daybook serve`" + ` can be given as environment variables as well, and --server and --data of the other verbs: see ` + "`daybook help environment`" + `.`,
 		Example: `  daybook serve
   seq 1000 | daybook add --type square
   daybook queues`,
@@ -52,33 +50,20 @@ Every flag can be given as an environment variable as well: --max-attempts is DA
 		SilenceUsage:  true,
 	}}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := fromEnvironment(cmd.Flags()); err != nil {
+		if err := fromEnvironment(cmd); err != nil {
 			return err
+		}
+		if cmd.Name() != "serve" { // which has a log for warnings
+			for _, name := range unknownVariables(os.Environ()) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
+			}
 		}
 		root.started = true
 		return nil
 	}
 	root.AddCommand(
 		newServe(), newAdd(), newGet(), newQueues(), newStats(),
-		newCheck(), newRebuild(), newJournal(), newVersion(), newExitCodes(),
+		newCheck(), newRebuild(), newJournal(), newVersion(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root
-}
-
-// fromEnvironment gives flags that are not on the command line the values of their variables. A variable that is empty counts as
-// not set, so that a wrapper may pass it on unseen.
-func fromEnvironment(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || err != nil {
-			return
-		}
-		name := "DAYBOOK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := os.Getenv(name); value != "" {
-			if setErr := flags.Set(f.Name, value); setErr != nil {
-				err = fmt.Errorf("environment variable %s: %w", name, setErr)
-			}
-			f.Annotations = map[string][]string{originKey: {name}}
-		}
-	})
-	return err
 }

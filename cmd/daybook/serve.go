@@ -27,6 +27,8 @@ import (
 type serveFlags struct {
 	listen        string
 	data          string
+	init          bool
+	insecure      bool
 	hosts         []string
 	abandonedAge  durationFlag
 	maxAttempts   int
@@ -37,7 +39,9 @@ type serveFlags struct {
 	clockAhead    bool
 	pprof         string
 	drain         durationFlag
-	noQuit        bool
+	allowQuit     bool
+	allowGet      bool
+	requireClaim  bool
 	config        string
 	printConfig   bool
 }
@@ -56,17 +60,23 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server until SIGTERM, SIGINT or a request to /quit from this machine, which stop it gracefully: requests under way get up to --drain to
-end. A second signal ends it at once, as SIGKILL would; what was acknowledged is safe either way.
+		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain to end. A second signal ends it at once, as
+SIGKILL would. What was acknowledged is safe either way.
 
-The address it listens on is printed as "listening on http://…" and written to the file "address" in the data directory until a clean stop. It is up before it
-is ready: while the journal is replayed, /readyz says so.
+The server prints the address it listens on as "listening on http://…", and keeps it in the file "address" in the data directory until a clean stop. It answers
+before it is ready: while it replays the journal, /readyz says so.
 
-Settings may stand in a TOML file as well, named by --config: max-attempts = 5, host = ["a.example"]. The command line goes before the environment, and
-that before the file; --print-config shows what is in force, and why.
+There is no access control yet, so the server refuses to listen beyond loopback unless --insecure is given. With it, every start logs a warning.
 
-Requests must name a loopback address or the address they came in by as their Host, since web pages can reach any other name; --host allows more names.`,
-		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook
+The default data directory is created when it does not exist. One that --data names must hold a journal already, unless --init is given: a disk that is not
+mounted would otherwise start an empty queue.
+
+A request's Host must be an IP address, localhost, or a name that --allow-host lists: a web page could make any other name point to this server. For containers
+and clusters: --allow-host daybook, --allow-host '*.svc.cluster.local'; --allow-host '*' accepts every name.
+
+Settings may also be in a TOML file, named by --config: max-attempts = 5, allow-host = ["a.example"]. The command line has precedence over the environment, and
+the environment over the file. --print-config shows the settings in force and where each comes from.`,
+		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --config /etc/daybook.toml --print-config`,
 		Args: cobra.NoArgs,
@@ -82,8 +92,10 @@ Requests must name a loopback address or the address they came in by as their Ho
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes one that is free")
-	flags.StringVar(&f.data, "data", defaultData, "data directory; made if it is not there")
-	flags.StringSliceVar(&f.hosts, "host", nil, "names that requests may have as their Host, beside loopback")
+	flags.StringVar(&f.data, "data", defaultData, "data directory")
+	flags.BoolVar(&f.init, "init", false, "create the data directory that --data names if it does not exist or is empty")
+	flags.BoolVar(&f.insecure, "insecure", false, "listen beyond loopback although there is no access control")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names below, * every name")
 	flags.Var(&f.abandonedAge, "abandoned-age", "how long a claim may go without a tickle before its jobs are handed out again, unless they say otherwise")
 	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "how often a job runs at most, unless it says otherwise")
 	flags.Var(&f.retention, "retention", "how long finished jobs are kept, unless they say otherwise; 0: not at all")
@@ -93,7 +105,9 @@ Requests must name a loopback address or the address they came in by as their Ho
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
 	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
-	flags.BoolVar(&f.noQuit, "no-quit", false, "do not end on a request to /quit, which only this machine may make anyway")
+	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
+	flags.BoolVar(&f.allowQuit, "allow-quit", false, "end on POST /quit, if it comes from this machine and through no proxy")
+	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; any web page can send a GET")
 	flags.StringVar(&f.config, "config", "", "TOML file with settings, named like these flags")
 	flags.BoolVar(&f.printConfig, "print-config", false, "print the settings in force, as a configuration file, and end")
 	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
@@ -101,10 +115,28 @@ Requests must name a loopback address or the address they came in by as their Ho
 	return cmd
 }
 
+// errListen is a failure to listen on the address.
+var errListen = errors.New("cannot listen")
+
+// checkData refuses a data directory that was named and holds no journal. The default one is created.
+func (f *serveFlags) checkData(cmd *cobra.Command) error {
+	if f.init || !cmd.Flags().Changed("data") {
+		return nil
+	}
+	there, err := hasJournal(f.data)
+	if err == nil && !there {
+		err = fmt.Errorf("%w; if its disk is not mounted, mount it; to start an empty queue there, give --init", errNoData)
+	}
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", f.data, err)
+	}
+	return nil
+}
+
 // options checks the flags and returns what the API is made of.
 func (f *serveFlags) options() (api.Options, error) {
 	o := api.Options{
-		Hosts: f.hosts,
+		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
 		Build: api.Version{Version: version, Commit: commit},
 		Defaults: api.Defaults{
 			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.ms(), RetentionMs: f.retention.ms(),
@@ -134,7 +166,7 @@ func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
 	switch format {
 	case "json":
 	case "console":
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339}
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339, NoColor: !isTerminal(w) || os.Getenv("NO_COLOR") != ""}
 	default:
 		return zerolog.Logger{}, usageError{fmt.Errorf("--log-format %q is neither json nor console", format)}
 	}
@@ -156,13 +188,26 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	defer stop()
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	if !f.noQuit {
+	if f.allowQuit {
 		options.Quit = quit
 	}
+	for _, name := range unknownVariables(os.Environ()) {
+		log.Warn().Msg(unknownVariable(name))
+	}
+	if err := f.checkData(cmd); err != nil {
+		return err
+	}
 
-	l, err := net.Listen("tcp", f.listen)
+	address, exposed, err := checkListen(f.listen, f.insecure)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
+	}
+	l, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errListen, err)
+	}
+	if exposed {
+		log.Warn().Str("address", l.Addr().String()).Msg("--insecure: other machines can connect and there is no access control; whoever connects can read, change and delete every job")
 	}
 	defer l.Close() // once more than needed, which does no harm
 	engine, err := ingest.Open(ingest.Options{
@@ -170,7 +215,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 		Fatal: func(reason string) {
 			log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot go on")
-			os.Exit(exitError)
+			os.Exit(exitError) // not exitFile: what failed is Pebble's, and the reason is in the log
 		},
 	})
 	if err != nil {
@@ -243,7 +288,11 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 		cancel()
 		if second, ok := <-signals; ok {
 			log.Warn().Stringer("signal", second).Msg("ended at once")
-			os.Exit(exitError)
+			code := exitError
+			if number, ok := second.(syscall.Signal); ok {
+				code = exitSignal + int(number)
+			}
+			os.Exit(code)
 		}
 	}()
 	return ctx, func() {
@@ -283,7 +332,7 @@ func serveProfiles(address string) (*http.Server, error) {
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for profiles: %w", err)
+		return nil, fmt.Errorf("%w for profiles: %w", errListen, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

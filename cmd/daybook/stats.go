@@ -11,7 +11,7 @@ import (
 )
 
 func newStats() *cobra.Command {
-	var server string
+	var server serverAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats",
@@ -21,7 +21,7 @@ What is acknowledged is synced; what reads show is applied; what is flushed need
 		Example: "  daybook stats --server http://127.0.0.1:1717",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := ask(cmd, server, "/stats")
+			text, err := ask(cmd, &server, "/stats")
 			if err != nil {
 				return err
 			}

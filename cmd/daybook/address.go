@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// errExposed refuses to listen where other machines can connect.
+var errExposed = errors.New("other machines could connect, and the server has no access control: whoever connects can read, change and delete every job; " +
+	"listen on 127.0.0.1, or give --insecure if the network itself keeps others out")
+
+// checkListen returns the address to listen on, with its name resolved, and whether machines other than this one may reach it. That is refused
+// unless insecure is set.
+func checkListen(listen string, insecure bool) (address *net.TCPAddr, exposed bool, err error) {
+	address, err = net.ResolveTCPAddr("tcp", listen)
+	if err != nil {
+		return nil, false, usageError{fmt.Errorf("--listen %q is not an address with a port, like 127.0.0.1:1717: %w", listen, err)}
+	}
+	if exposed = !address.IP.IsLoopback(); exposed && !insecure {
+		return nil, true, usageError{fmt.Errorf("--listen %s is not a loopback address: %w", listen, errExposed)}
+	}
+	return address, exposed, nil
+}
+
+// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check has the verdict.
+func serverFlag(cmd *cobra.Command, to *serverAddress) {
+	*to = defaultServer
+	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port")
+}
+
+// serverAddress is the address of a server as it was given: a URL, perhaps with a user and a path, or host:port.
+type serverAddress string
+
+func (a *serverAddress) Set(text string) error {
+	*a = serverAddress(text)
+	return nil
+}
+func (a *serverAddress) Type() string { return "address" }
+
+// String is the address as people may see it, without user and password.
+func (a *serverAddress) String() string { return redacted(string(*a)) }
+
+// check returns the address as the URL that requests begin with.
+func (a *serverAddress) check() (string, error) {
+	text := strings.TrimRight(string(*a), "/")
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+		return "", usageError{fmt.Errorf("--server %q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
+	}
+	return text, nil
+}
+
+// redacted replaces the user and password in an address, also in one that is not a URL.
+func redacted(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	scheme := ""
+	if before, _, found := strings.Cut(address[:at], "://"); found {
+		scheme = before + "://"
+	}
+	return scheme + "…" + address[at:]
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestListenBeyondLoopback: an address that other machines can reach is refused unless --insecure is given.
+func TestListenBeyondLoopback(t *testing.T) {
+	for listen, exposed := range map[string]bool{
+		"127.0.0.1:0": false, "127.8.9.1:80": false, "localhost:1717": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false,
+		"0.0.0.0:1717": true, ":1717": true, "[::]:1717": true, "192.0.2.7:1717": true, "[2001:db8::7]:1717": true,
+	} {
+		_, isExposed, err := checkListen(listen, true)
+		if err != nil || isExposed != exposed {
+			t.Errorf("%s is exposed: %t, %v", listen, isExposed, err)
+		}
+		if _, _, err = checkListen(listen, false); exposed != errors.Is(err, errExposed) {
+			t.Errorf("%s without --insecure: %v", listen, err)
+		}
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")
+	if r.code != exitUsage || !strings.Contains(r.errs, "--insecure") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("a refused start made the data directory")
+	}
+	for _, listen := range []string{"127.0.0.1", "a b:1", "127.0.0.1:port"} {
+		if r := execute(t, "", "serve", "--listen", listen, "--data", data, "--init"); r.code != exitUsage || !strings.Contains(r.errs, "--listen") {
+			t.Errorf("%s: exit code %d: %s", listen, r.code, r.errs)
+		}
+	}
+	// TEST-NET-1, which no machine has.
+	if r := execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init"); r.code != exitListen {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestDataDirectoryThatIsMissing: a directory that was named and holds no journal is a disk that is not mounted, unless --init says otherwise.
+func TestDataDirectoryThatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	missing, empty := filepath.Join(dir, "missing"), filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range []string{missing, empty} {
+		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", data)
+		if r.code != exitNoData || !strings.Contains(r.errs, "--init") || !strings.Contains(r.errs, data) {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	}
+	t.Setenv("DAYBOOK_DATA", missing)
+	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0"); r.code != exitNoData {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	t.Setenv("DAYBOOK_DATA", "")
+	if list, err := os.ReadDir(empty); err != nil || len(list) > 0 {
+		t.Errorf("a refused start left %v, %v", list, err)
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused start made the directory: %v", err)
+	}
+
+	// The default is created, and with --init a directory that is there is used as it is.
+	t.Chdir(dir)
+	s := serving(t, missing)
+	s.post(t, "/add", "one\n")
+	s.end(t, syscall.SIGTERM)
+	s = serving(t, missing)
+	if n := s.pending(t, "default/default"); n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+	s.end(t, syscall.SIGTERM)
+	f := serveFlags{data: defaultData}
+	if err := f.checkData(newServe()); err != nil {
+		t.Errorf("the default: %v", err)
+	}
+}
+
+// TestVariablesOfServe: a setting of the server changes no other verb.
+func TestVariablesOfServe(t *testing.T) {
+	s := serving(t, t.TempDir())
+	for name, value := range map[string]string{
+		"DAYBOOK_MAX_ATTEMPTS": "50", "DAYBOOK_RETENTION": "1d", "DAYBOOK_CLIENT": "other", "DAYBOOK_JSON": "true", "DAYBOOK_LAST": "1", "DAYBOOK_SERVER": s.url,
+	} {
+		t.Setenv(name, value)
+	}
+	r := execute(t, "x\n", "add")
+	if r.code != exitOK || strings.Contains(r.out, "{") {
+		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
+	}
+	text := ok(t, "get", strings.TrimSpace(r.out))
+	for _, want := range []string{"max_attempts  3\n", "client        default\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if r := execute(t, "", "journal", "give-up", "--data", s.data); r.code != exitUsage || !strings.Contains(r.errs, "--last") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other verbs on standard error.
+func TestUnknownVariables(t *testing.T) {
+	environ := []string{
+		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",
+		// What Kubernetes sets for a Service called daybook.
+		"DAYBOOK_SERVICE_HOST=10.0.0.1", "DAYBOOK_SERVICE_PORT=1717", "DAYBOOK_PORT=tcp://10.0.0.1:1717", "DAYBOOK_PORT_1717_TCP_ADDR=10.0.0.1",
+		"DAYBOOK_JOURNAL_RETIAN=1G",
+	}
+	if got := unknownVariables(environ); !slices.Equal(got, []string{"DAYBOOK_", "DAYBOOK_JOURNAL_RETIAN", "DAYBOOK_MAXATTEMPTS"}) {
+		t.Errorf("%q", got)
+	}
+	t.Setenv("DAYBOOK_MAXATTEMPTS", "5")
+	if r := execute(t, "", "version"); r.code != exitOK || !strings.Contains(r.errs, "DAYBOOK_MAXATTEMPTS") || strings.Contains(r.out, "DAYBOOK") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
+	}
+	s := serving(t, t.TempDir())
+	s.end(t, syscall.SIGTERM)
+	if !strings.Contains(s.log.String(), `"level":"warn"`) || !strings.Contains(s.log.String(), "DAYBOOK_MAXATTEMPTS is ignored") {
+		t.Errorf("%s", s.log)
+	}
+}
+
+// TestServerAddress: an address may be host:port; a password in it is sent and never shown.
+func TestServerAddress(t *testing.T) {
+	var user, password string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ = r.BasicAuth()
+		switch r.URL.Path {
+		case "/behind/queues", "/queues":
+			w.Write([]byte(`{"queues":[],"next":null}`))
+		case "/cut/queues":
+			w.Header().Set("Content-Length", "9")
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer s.Close()
+	address := strings.TrimPrefix(s.URL, "http://")
+	for _, server := range []string{address, s.URL, s.URL + "/", s.URL + "/behind/", "user:secret@" + address, "http://user:secret@" + address + "/behind"} {
+		if r := execute(t, "", "queues", "--server", server); r.code != exitOK {
+			t.Errorf("%s: exit code %d: %s", server, r.code, r.errs)
+		}
+	}
+	if user != "user" || password != "secret" {
+		t.Errorf("%s:%s were sent", user, password)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	l.Close()
+	for server, code := range map[string]int{
+		"http://user:secret@" + closed: exitNoAnswer, "user:secret@" + closed: exitNoAnswer, "http://user:secret@" + address + "/other": exitNoAnswer,
+		"http://user:secret@" + address + "/cut": exitNoAnswer, "ftp://user:secret@host": exitUsage, "http://user:secret@": exitUsage, "http://user:sec%ret@host": exitUsage,
+		"http://user:secret@host:port": exitUsage, "//user:secret@host": exitUsage, "http://user:secret@host?x=y": exitUsage, "http://user:secret@ho st": exitUsage, "": exitUsage,
+	} {
+		for _, verb := range [][]string{{"queues"}, {"stats"}, {"add"}, {"get", "0185a1b2-c3d4-7000-8000-00000c800000"}} {
+			r := execute(t, "x\n", append(verb, "--server", server)...)
+			if r.code != code || strings.Contains(r.errs+r.out, "secret") || strings.Contains(r.errs, "sec%ret") {
+				t.Errorf("%v --server %s: exit code %d: %s%s", verb, server, r.code, r.errs, r.out)
+			}
+		}
+		t.Setenv("DAYBOOK_SERVER", server)
+		if r := execute(t, "", "queues", "--help"); strings.Contains(r.out+r.errs, "secret") {
+			t.Errorf("the help shows %s", r.out)
+		}
+		t.Setenv("DAYBOOK_SERVER", "")
+	}
+}
+
+// TestLogColours: a log in a file has none.
+func TestLogColours(t *testing.T) {
+	var b bytes.Buffer
+	log, err := newLogger("info", "console", &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Warn().Str("a", "b").Msg("text")
+	if !strings.Contains(b.String(), "text") || strings.Contains(b.String(), "\x1b") {
+		t.Errorf("%q", b.String())
+	}
+}
+
+// TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` has each code.
+func TestExitCodes(t *testing.T) {
+	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGTERM): true}
+	for _, e := range exitCodes {
+		documented[e.code] = true
+	}
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{errors.New("something"), exitError},
+		{usageError{errors.New("x")}, exitUsage},
+		{ingest.ErrInUse, exitDataInUse}, {journal.ErrLocked, exitDataInUse},
+		{errListen, exitListen},
+		{&journal.CorruptError{}, exitCorrupt}, {journal.ErrForeign, exitCorrupt}, {journal.ErrCursor, exitCorrupt}, {store.ErrForeignJournal, exitCorrupt}, {store.ErrDamaged, exitCorrupt},
+		{errProblems, exitProblems},
+		{store.ErrNewerFormat, exitFormat}, {store.ErrOlderFormat, exitFormat}, {journal.ErrVersion, exitFormat},
+		{&noAnswer{new(serverAddress), errors.New("x")}, exitNoAnswer}, {client.ErrUnavailable, exitNoAnswer}, {client.ErrUnexpectedAnswer, exitNoAnswer},
+		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, exitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, exitRefused}, {client.ErrTooLarge, exitRefused},
+		{&client.Error{Status: 404, Code: "job_not_found"}, exitNotFound},
+		{errNoData, exitNoData},
+		{client.ErrUnknown, exitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, exitUnknown},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, exitFile}, {&inputError{errors.New("x")}, exitFile}, {syscall.ENOSPC, exitFile}, {ingest.ErrDiskFull, exitFile},
+		{journal.ErrClockAhead, exitClock},
+	} {
+		err := fmt.Errorf("some context: %w", c.err)
+		if got := exitCode(err); got != c.code || !documented[got] {
+			t.Errorf("%v (%T): exit code %d, want %d, which must be documented", c.err, c.err, got, c.code)
+		}
+		reached[c.code] = true
+	}
+	for code := range documented {
+		if !reached[code] {
+			t.Errorf("no failure has the code %d", code)
+		}
+	}
+}
