@@ -28,6 +28,7 @@ type connection struct {
 	net.Conn
 	peer    netip.Addr // what bounds per remote address go by; not valid for loopback
 	framing framing
+	place   place
 
 	// The request that is being served, if it has a body; used by its handler alone.
 	request  *http.Request
@@ -146,15 +147,4 @@ func (c *connection) settle() {
 	h.Set(echo.HeaderConnection, "close")
 	// After the answer net/http reads on for a moment, so that a client which is still sending gets to read it.
 	_ = c.SetReadDeadline(time.Now().Add(leftoverWait)) // the connection is about to be closed either way
-}
-
-// connections accepts connections.
-type connections struct{ net.Listener }
-
-func (l connections) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return newConnection(c), nil
 }

@@ -66,7 +66,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(2 * leftoverWait)
 				synctest.Wait()
-				if n := s.metrics.connections.Load(); n != 0 {
+				if n, _ := s.connections(); n != 0 {
 					t.Errorf("%s, %s: %d connections are left", r.name, length, n)
 				}
 				c.Close()
@@ -125,7 +125,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 				go read(c)
 				time.Sleep(paceTime + time.Second)
 				synctest.Wait()
-				if n := s.metrics.connections.Load(); n != 0 {
+				if n, _ := s.connections(); n != 0 {
 					t.Errorf("%d connections are left", n)
 				}
 			})

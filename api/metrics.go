@@ -2,7 +2,6 @@ package api
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -19,10 +18,9 @@ import (
 
 // metrics are the figures of the HTTP side, and the way to those of the engine.
 type metrics struct {
-	page        echo.HandlerFunc
-	connections atomic.Int64
-	routes      map[routeKey]*routeMetrics
-	unrouted    *routeMetrics
+	page     echo.HandlerFunc
+	routes   map[routeKey]*routeMetrics
+	unrouted *routeMetrics
 }
 
 type routeKey struct{ method, path string }
@@ -60,7 +58,10 @@ func newMetrics(s *Server, routes []route) *metrics {
 		requests, durations, &engineCollector{s},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "daybook_http_connections", Help: "Open connections, idle ones included.",
-		}, func() float64 { return float64(m.connections.Load()) }),
+		}, func() float64 { open, _ := s.connections(); return float64(open) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that were closed since as many were open as may.",
+		}, func() float64 { _, evicted := s.connections(); return float64(evicted) }),
 	)
 	inFlight := func(name, help, label, value string, of *budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},

@@ -274,7 +274,7 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := s.metrics.connections.Load(); n != 2 {
+		if n, _ := s.connections(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 		start := time.Now()
@@ -286,7 +286,7 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 			t.Errorf("the stop took %s", took)
 		}
 		synctest.Wait()
-		if n := s.metrics.connections.Load(); n != 0 {
+		if n, _ := s.connections(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 	})

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -28,6 +29,8 @@ type Options struct {
 	GetSwitches bool
 	Log         zerolog.Logger
 	Build       Version
+	// MaxConnections may be open at once; 0: defaultMaxConnections.
+	MaxConnections int
 	// Quit ends the process gracefully on a request to /quit; nil: such requests are refused.
 	Quit func()
 }
@@ -50,10 +53,12 @@ type Server struct {
 	bulk, control                *budget // of request bodies
 	documents, handouts, changes *budget // of answers
 	compressors                  *budget
-	creates                      lane     // bodies with payloads
-	reports                      lane     // bodies with outputs
-	orders                       lane     // bodies with neither
-	silent                       sync.Map // of net.Conn: those without a request so far
+	creates                      lane // bodies with payloads
+	reports                      lane // bodies with outputs
+	orders                       lane // bodies with neither
+
+	maxConnections int
+	listening      atomic.Pointer[listener] // nil before Run
 
 	draining context.Context // done when the server stops taking its time
 	drain    context.CancelFunc
@@ -75,6 +80,7 @@ func New(o Options) (*Server, error) {
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
 		compressors: newBudget(compressorsBudgetBytes),
 	}
+	s.maxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 	s.creates = lane{s.bulk, maxBodyBytes}
 	s.reports = lane{s.control, maxBodyBytes}
 	s.orders = lane{s.control, smallBodyBytes}
@@ -112,6 +118,8 @@ const (
 // Run serves on l until ctx is done, then stops: parked claims are answered, requests under way get up to drain to end, those that do
 // not are cut off. It returns when no handler runs any more, so that the engine may stop.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
+	conns := newListener(l, s.maxConnections)
+	s.listening.Store(conns)
 	server := &http.Server{
 		Handler:                      s.echo,
 		ReadHeaderTimeout:            readHeaderTimeout,
@@ -119,12 +127,12 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any other path that is not there
 		ErrorLog:                     stdlog.New(serverLog{s.log}, "", 0),
-		ConnState:                    s.watchConnection,
+		ConnState:                    conns.watch,
 		ConnContext:                  withConnection,
 	}
-	server.RegisterOnShutdown(s.closeSilent)
+	server.RegisterOnShutdown(conns.closeSilent)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(connections{l}) }()
+	go func() { served <- server.Serve(conns) }()
 	select {
 	case err := <-served:
 		s.drain()
@@ -148,29 +156,12 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return nil
 }
 
-// watchConnection counts connections, and remembers those that have not sent a request yet.
-func (s *Server) watchConnection(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.metrics.connections.Add(1)
-		s.silent.Store(c, nil)
-		if s.draining.Err() != nil {
-			s.closeSilent()
-		}
-	case http.StateActive:
-		s.silent.Delete(c)
-	case http.StateClosed, http.StateHijacked:
-		s.metrics.connections.Add(-1)
-		s.silent.Delete(c)
+// connections returns how many are open, and how many were closed for others.
+func (s *Server) connections() (open int, evicted int64) {
+	if l := s.listening.Load(); l != nil {
+		return l.connections()
 	}
-}
-
-// closeSilent closes the connections that have not sent a request yet. Shutdown would wait five seconds for each to send one.
-func (s *Server) closeSilent() {
-	s.silent.Range(func(c, _ any) bool {
-		_ = c.(net.Conn).Close() // it is on its way out either way
-		return true
-	})
+	return 0, 0
 }
 
 // serverLog has net/http's complaints, mostly about clients, in the log.

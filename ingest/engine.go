@@ -24,6 +24,8 @@ type Options struct {
 	JournalRetain int64
 	// AllowClockAhead starts although the journal's last time is more than a day ahead of the wall clock.
 	AllowClockAhead bool
+	// StoreFiles is about how many files the store keeps open; 0: see store.Options.
+	StoreFiles int
 	// Logger receives what happens; nil drops it.
 	Logger *slog.Logger
 	// Fatal is called when the store's engine cannot go on; it may not return. Nil panics.
@@ -135,6 +137,7 @@ func Open(o Options) (_ *Engine, err error) {
 		}
 		return nil, err
 	}
+	o.Store.OpenFiles = o.StoreFiles
 	if e.store, err = store.Open(StoreDir(o.Dir), o.Store); err != nil {
 		return nil, err
 	}

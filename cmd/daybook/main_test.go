@@ -71,8 +71,14 @@ type server struct {
 
 func serving(t *testing.T, data string, args ...string) *server {
 	t.Helper()
+	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd { return cmd }, args...)
+}
+
+// servingAs is serving by a command that is changed first.
+func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
+	t.Helper()
 	s := &server{
-		Cmd: command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...), data: data,
+		Cmd: change(command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
 		log: &bytes.Buffer{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log

@@ -198,6 +198,12 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		return err
 	}
 
+	files, err := openFiles()
+	if err != nil {
+		return err
+	}
+	options.MaxConnections = files.connections
+
 	address, exposed, err := checkListen(f.listen, f.insecure)
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer l.Close() // once more than needed, which does no harm
 	engine, err := ingest.Open(ingest.Options{
-		Dir: f.data, JournalRetain: int64(f.journalRetain), AllowClockAhead: f.clockAhead,
+		Dir: f.data, JournalRetain: int64(f.journalRetain), AllowClockAhead: f.clockAhead, StoreFiles: files.store,
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 		Fatal: func(reason string) {
 			log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot go on")
@@ -252,7 +258,8 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).Msg("listening")
+	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).
+		Uint64("open_files", files.limit).Int("max_connections", files.connections).Msg("listening")
 
 	// An engine that ends by itself takes the server with it: without it every answer would be a refusal.
 	serving, stopServing := context.WithCancel(ctx)

@@ -1,0 +1,104 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// TestConnectionsAreBounded: those without a request make room, the longest without one first, and those that never had one before all; a client that is at work is not
+// disturbed.
+func TestConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 10
+		s, err := New(Options{Engine: waiting{}, Log: zerolog.Nop(), MaxConnections: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx, l, time.Second) }()
+		ask := func(c net.Conn, request string) int {
+			t.Helper()
+			if _, err := io.WriteString(c, request); err != nil {
+				return 0
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return 0
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return resp.StatusCode
+		}
+		const ping = "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		const claim = "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 33\r\n\r\n" + `{"runner_id":"r","wait_ms":60000}`
+		at := func(open int, evicted int64) {
+			t.Helper()
+			synctest.Wait()
+			if o, e := s.connections(); o != open || e != evicted {
+				t.Errorf("%d connections, %d evicted; want %d and %d", o, e, open, evicted)
+			}
+		}
+		parked := l.dial()
+		defer parked.Close()
+		answered := make(chan int, 1)
+		go func() { answered <- ask(parked, claim) }()
+		established := l.dial()
+		defer established.Close()
+		if ask(established, ping) != http.StatusOK {
+			t.Fatal("no answer")
+		}
+		for range most - 2 {
+			defer l.dial().Close()
+		}
+		at(most, 0)
+
+		// One too many waits until another has been silent for long enough.
+		began := time.Now()
+		late := l.dial()
+		defer late.Close()
+		if ask(late, ping) != http.StatusOK || time.Since(began) > idleGrace {
+			t.Errorf("a new client waited %s", time.Since(began))
+		}
+		at(most, 1)
+		// A flood of silent ones closes silent ones only.
+		go func() {
+			for range 50 {
+				c := l.dial()
+				t.Cleanup(func() { c.Close() })
+			}
+		}()
+		for range 10 {
+			time.Sleep(idleGrace)
+			for name, c := range map[string]net.Conn{"established": established, "late": late} {
+				if ask(c, ping) != http.StatusOK {
+					t.Errorf("the %s client was closed", name)
+				}
+			}
+			if open, _ := s.connections(); open > most {
+				t.Errorf("%d are open", open)
+			}
+		}
+		time.Sleep(2 * time.Minute) // the silent ones are closed by themselves, and the claim ends
+		if status := <-answered; status != http.StatusNoContent {
+			t.Errorf("the parked claim got %d", status)
+		}
+		at(3, func() int64 { _, evicted := s.connections(); return evicted }())
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		at(0, func() int64 { _, evicted := s.connections(); return evicted }())
+	})
+}

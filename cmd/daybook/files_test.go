@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDivideFiles(t *testing.T) {
+	for _, c := range []struct {
+		limit              uint64
+		store, connections int
+	}{
+		{176, 80, 32}, {256, 96, 96}, {1024, 480, 480}, {4096, 1000, 3032}, {1 << 20, 1000, 16384}, {math.MaxUint64, 1000, 16384},
+	} {
+		f, err := divideFiles(c.limit)
+		if err != nil || f.store != c.store || f.connections != c.connections {
+			t.Errorf("%d: %+v, %v", c.limit, f, err)
+		}
+		if sum := uint64(f.store + f.connections + otherFiles); sum > c.limit {
+			t.Errorf("%d: %d are given away", c.limit, sum)
+		}
+	}
+	if _, err := divideFiles(175); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("%v", err)
+	}
+}
+
+// withFiles makes a command run with a limit of open files.
+func withFiles(t *testing.T, cmd *exec.Cmd, limit int) *exec.Cmd {
+	t.Helper()
+	limited := exec.Command("/bin/sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, limit)}, cmd.Args...)...)
+	limited.Env = cmd.Env
+	return limited
+}
+
+func TestTooFewFiles(t *testing.T) {
+	cmd := withFiles(t, command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"), 100)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err == nil || !strings.Contains(errs.String(), "may open 100 files") {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+}
+
+// TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients post on, and the journal and the store open what they
+// need.
+func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
+	const limit, flood = 256, 600
+	s := servingAs(t, t.TempDir(), func(cmd *exec.Cmd) *exec.Cmd { return withFiles(t, cmd, limit) })
+	address := strings.TrimPrefix(s.url, "http://")
+	established, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer established.Close()
+	in := bufio.NewReader(established)
+	body := strings.Repeat(strings.Repeat("x", 1023)+"\n", 4<<10) // 4 MiB
+	post := func() {
+		t.Helper()
+		if _, err := fmt.Fprintf(established, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatalf("%v: %s", err, s.log)
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("%v: %s", err, s.log)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusCreated {
+			t.Fatalf("%v, %d %s: %s", err, resp.StatusCode, text, s.log)
+		}
+	}
+	post()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	conns := make(chan net.Conn, flood)
+	for i := range flood {
+		go func() { // some are silent, some announce a body
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			if err == nil && i%2 == 0 {
+				_, err = io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8388608\r\n\r\n")
+			}
+			if err != nil {
+				c = nil
+			}
+			conns <- c
+		}()
+	}
+	time.AfterFunc(5*time.Second, cancel) // of dialling: the backlog has a bound
+	for range flood {
+		if c := <-conns; c != nil {
+			defer c.Close()
+		}
+	}
+	for range 40 { // 160 MiB: more than one segment and one memtable
+		post()
+	}
+	opened, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Process.Pid))
+	if err != nil {
+		t.Skipf("no /proc to count descriptors in: %v", err)
+	}
+	if len(opened) >= limit {
+		t.Errorf("%d of %d descriptors are open", len(opened), limit)
+	}
+	if text, err := os.ReadFile(filepath.Join(s.data, "address")); err != nil || strings.TrimSpace(string(text)) != address {
+		t.Errorf("%s, %v", text, err)
+	}
+	if strings.Contains(s.log.String(), "too many open files") {
+		t.Errorf("descriptors ran out: %s", s.log)
+	}
+}
