@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,34 @@ func BenchmarkCompleteAndClaim100(b *testing.B) {
 			return err
 		})
 	})
+}
+
+// BenchmarkDrain works off a backlog: each connection is a runner of its own, which completes what it holds and claims again in one
+// request.
+func BenchmarkDrain(b *testing.B) {
+	for _, at := range []struct{ max, callers int }{{1, 64}, {100, 16}} {
+		b.Run(fmt.Sprintf("max=%d", at.max), func(b *testing.B) {
+			l := NewLoad(serve(b).URL(), at.callers)
+			defer l.Close()
+			fill(b, l, b.N*at.max/1000+at.callers*at.max/1000+3)
+			runners, claims := make([]*Load, at.callers), make([]string, at.callers)
+			for i := range runners {
+				runners[i] = l.As(fmt.Sprintf("runner-%d", i))
+				var err error
+				if claims[i], _, err = runners[i].Claim(b.Context(), at.max); err != nil {
+					b.Fatal(err)
+				}
+			}
+			drive(b, l, at.callers, at.max, func(ctx context.Context, caller int, times *Latencies) error {
+				return times.Time(func() (err error) {
+					if claims[caller], err = runners[caller].CompleteAndClaim(ctx, claims[caller], at.max); err == nil && claims[caller] == "" {
+						err = errDry
+					}
+					return err
+				})
+			})
+		})
+	}
 }
 
 // BenchmarkBothWays creates and works off at once: each step posts 1000 jobs and claims and completes 1000.

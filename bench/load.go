@@ -18,16 +18,20 @@ import (
 // Load talks to a server with as little work of its own as it can, since it shares the processors with the server: answers are read,
 // and only what the next request needs is looked at.
 type Load struct {
-	URL  string
-	HTTP *http.Client
+	URL    string
+	HTTP   *http.Client
+	Runner string // who claims
 }
 
 // NewLoad makes a load that keeps as many connections as it has callers.
 func NewLoad(url string, callers int) *Load {
-	return &Load{URL: url, HTTP: &http.Client{Transport: &http.Transport{
+	return &Load{URL: url, Runner: "load", HTTP: &http.Client{Transport: &http.Transport{
 		MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10,
 	}}}
 }
+
+// As is l for another runner, over the same connections.
+func (l *Load) As(runner string) *Load { return &Load{URL: l.URL, HTTP: l.HTTP, Runner: runner} }
 
 // Close ends its connections.
 func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
@@ -107,7 +111,7 @@ func claimID(answer []byte) string {
 
 // Claim claims up to n jobs and returns the claim, "" when nothing was there, and the length of the answer.
 func (l *Load) Claim(ctx context.Context, n int) (claim string, size int, err error) {
-	body := fmt.Appendf(nil, `{"runner_id":"load","max":%d}`, n)
+	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d}`, l.Runner, n)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
 		if status == http.StatusNoContent {
 			return nil
@@ -126,7 +130,7 @@ func (l *Load) Complete(ctx context.Context, claim string) error {
 
 // CompleteAndClaim ends all of a claim and claims n more in one request.
 func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next string, err error) {
-	body := fmt.Appendf(nil, `{"runner_id":"load","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, n, claim)
+	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, l.Runner, n, claim)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
 		// The results come first and name no claim; the claim_id that follows them is the new one, or null.
 		next = claimID(answer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,7 +24,7 @@ const (
 	diskReserve = 512 << 20
 	// ballastShare of the reserve lies in a file that is given up for claims and completions when even the reserve runs out.
 	ballastShare = 8
-	// largeOutput is the size from which a completion counts as bulk.
+	// largeOutput is the size, of outputs and error texts together, from which a completion counts as bulk.
 	largeOutput = 64 << 10
 	diskEvery   = time.Second
 )
@@ -32,9 +33,12 @@ const (
 type disk struct {
 	data   string
 	statfs func(path string) (free, total uint64, err error)
+	// fallocate reserves space for a file, as fallocate(2).
+	fallocate func(fd int, mode uint32, offset, length int64) error
 
 	mu      sync.Mutex // held by one look at a time
 	reserve uint64
+	problem string // that was logged last; "" when all went well
 }
 
 func statfs(path string) (free, total uint64, err error) {
@@ -68,16 +72,31 @@ func (d *disk) keepBallast(free uint64) error {
 	there := err == nil && uint64(info.Size()) >= size
 	switch {
 	case !there && free > 2*d.reserve:
-		f, err := os.Create(d.ballast())
-		if err != nil {
-			return err
-		}
-		return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, int64(size)), f.Close())
+		return d.makeBallast(int64(size))
 	case err == nil && free < size:
 		return os.Remove(d.ballast())
 	}
 	return nil
 }
+
+// makeBallast takes the space of the ballast, by writing zeros where the file system cannot reserve it.
+func (d *disk) makeBallast(size int64) (err error) {
+	f, err := os.Create(d.ballast())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	err = d.fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		_, err = io.CopyN(f, zeros{}, size)
+	}
+	return err
+}
+
+// zeros is an endless reader of zero bytes.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // watchDisk looks at the disk until ctx is done.
 func (e *Engine) watchDisk(ctx context.Context) {
@@ -93,30 +112,44 @@ func (e *Engine) lookAtDisk() {
 	was := e.diskLow.Load()
 	free, low, err := e.disk.look(was)
 	if err != nil {
-		e.log.Warn("cannot see how much space is left", "error", err)
+		e.diskProblem(fmt.Errorf("see how much space is left: %w", err))
 		return
 	}
 	e.diskFree.Store(free)
 	if low != was {
 		e.log.Warn("disk space", "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
 	}
-	if low && !was && e.o.JournalRetain > 0 {
-		e.cut(0) // history is given up before work
-	}
 	e.diskLow.Store(low)
-	if err := e.disk.keepBallast(free); err != nil {
-		e.log.Warn("cannot keep the ballast", "error", err)
+	if low && !was {
+		signal(e.flushed) // history is given up before work
 	}
+	err = e.disk.keepBallast(free)
+	if err != nil {
+		err = fmt.Errorf("keep the ballast: %w", err)
+	}
+	e.diskProblem(err)
 }
 
-// bulky reports whether a completion carries so much that it must wait for disk space.
+// diskProblem logs what went wrong in a look at the disk, unless the look before had the same problem.
+func (e *Engine) diskProblem(err error) {
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != e.disk.problem {
+		e.log.Warn("the disk cannot be watched", "error", err)
+	}
+	e.disk.problem = problem
+}
+
+// bulky reports whether a completion carries so much, in outputs and error texts, that it must wait for disk space.
 func bulky(c *job.Complete) bool {
 	n := 0
 	if c.All != nil {
-		n = len(c.All.Output)
+		n = len(c.All.Output) + len(c.All.Error)
 	}
 	for i := range c.Outcomes {
-		n += len(c.Outcomes[i].Output)
+		n += len(c.Outcomes[i].Output) + len(c.Outcomes[i].Error)
 	}
 	return n >= largeOutput
 }

@@ -2,9 +2,14 @@ package ingest
 
 import (
 	"errors"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -37,6 +42,11 @@ func TestDiskReserve(t *testing.T) {
 	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("large output below the reserve: %v", err)
 	}
+	text := outcome
+	text.OutputKind, text.Output, text.Error = job.Nothing, nil, strings.Repeat("e", largeOutput/2)
+	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{text, text}}); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("large error texts below the reserve: %v", err)
+	}
 	outcome.Output = outcome.Output[1:]
 	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); err != nil {
 		t.Errorf("small output below the reserve: %v", err)
@@ -55,5 +65,32 @@ func TestDiskReserve(t *testing.T) {
 	set(diskReserve/ballastShare - 1)
 	if _, err := os.Stat(e.disk.ballast()); !os.IsNotExist(err) {
 		t.Errorf("ballast without space: %v", err)
+	}
+}
+
+// TestBallastWithoutFallocate: where the file system cannot reserve space, the ballast is written.
+func TestBallastWithoutFallocate(t *testing.T) {
+	d := &disk{data: t.TempDir(), reserve: 1 << 20, fallocate: func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }}
+	if err := d.keepBallast(1 << 30); err != nil {
+		t.Fatal(err)
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(d.ballast(), &stat); err != nil || stat.Size != 1<<20/ballastShare || stat.Blocks == 0 {
+		t.Errorf("the ballast has %d bytes in %d blocks, %v", stat.Size, stat.Blocks, err)
+	}
+}
+
+// TestDiskProblemsAreLoggedOnce: the disk is looked at each second, and a problem that stays is logged when it begins.
+func TestDiskProblemsAreLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{
+		data: filepath.Join(t.TempDir(), "gone"), fallocate: unix.Fallocate,
+		statfs: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil },
+	}}
+	for range 5 {
+		e.lookAtDisk()
+	}
+	if n := strings.Count(log.String(), "keep the ballast"); n != 1 {
+		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -52,10 +54,10 @@ type Engine struct {
 	state   atomic.Pointer[stateNote]
 	applied broadcast     // of commits
 	due     chan struct{} // capacity 1: the next timer row may have changed
-	flushed chan struct{} // capacity 1: Pebble wrote a memtable
+	flushed chan struct{} // capacity 1: the journal may be cut: Pebble wrote a memtable, or space is short
 
 	// Written by one goroutine each, read by Stats.
-	durable    atomic.Uint64 // seq that the store has on disk
+	durable    atomic.Uint64 // seq that the store has on disk; written by maintain
 	replayed   atomic.Uint64 // commands applied by the replay
 	commits    atomic.Uint64
 	ticks      atomic.Uint64
@@ -94,7 +96,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Statfs = statfs
 	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs},
+		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
 		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,6 +172,48 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	}
 	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
 		t.Errorf("%d commands took %d fsyncs", claims, syncs)
+	}
+}
+
+// BenchmarkEngineDrain works off a backlog: each caller is a runner of its own, which claims and then completes what it got.
+func BenchmarkEngineDrain(b *testing.B) {
+	for _, max := range []int{1, 100} {
+		for _, callers := range []int{1, 32} {
+			b.Run(fmt.Sprintf("max=%d/callers=%d", max, callers), func(b *testing.B) {
+				e, _ := start(b, b.TempDir())
+				for n := 0; n < b.N*max+1000; n += 1000 {
+					if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := e.store.FlushWait(); err != nil {
+					b.Fatal(err)
+				}
+				b.ResetTimer()
+				var left, runners atomic.Int64
+				left.Store(int64(b.N))
+				var group sync.WaitGroup
+				for range callers {
+					group.Go(func() {
+						claim := claimOf(max)
+						claim.Runner = fmt.Sprintf("runner-%d", runners.Add(1))
+						for left.Add(-1) >= 0 {
+							claimed, jobs, _, err := e.Claim(b.Context(), claim, 0)
+							if err != nil || len(jobs) == 0 {
+								b.Errorf("%d jobs, %v", len(jobs), err)
+								return
+							}
+							if _, _, err := e.Complete(b.Context(), job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				group.Wait()
+				b.ReportMetric(float64(b.N*max)/b.Elapsed().Seconds(), "jobs/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }
 

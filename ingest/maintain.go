@@ -21,7 +21,11 @@ func (e *Engine) maintain(ctx context.Context) {
 				}
 			}
 		case <-e.flushed:
-			e.cut(e.o.JournalRetain)
+			retain := e.o.JournalRetain
+			if e.diskLow.Load() {
+				retain = 0
+			}
+			e.cut(retain)
 		case <-ctx.Done():
 			return
 		}

@@ -124,7 +124,7 @@ func TestParkedClaimsBounds(t *testing.T) {
 func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	perClaim := func(n int) (best time.Duration) {
 		best = time.Hour
-		for range 5 {
+		for range 3 {
 			l := newParkedClaims()
 			var second []*parkedClaim
 			for range n {
@@ -142,10 +142,10 @@ func TestWakingIsProportionalToTheWoken(t *testing.T) {
 		}
 		return best
 	}
-	few, many := perClaim(500), perClaim(8000)
-	t.Logf("waking one claim took %v beside 500 others, %v beside 8,000", few, many)
-	if many > 5*few {
-		t.Errorf("waking one claim took %v beside 500 others, and %v beside 8,000", few, many)
+	few, many := perClaim(500), perClaim(16_000)
+	t.Logf("waking one claim took %v beside 500 others, %v beside 16,000", few, many)
+	if many > 16*few { // a walk over those that wait would take 32 times as long; caches and a busy machine may take some of that
+		t.Errorf("waking one claim took %v beside 500 others, and %v beside 16,000", few, many)
 	}
 }
 

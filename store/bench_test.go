@@ -161,6 +161,43 @@ func BenchmarkSingles(b *testing.B) {
 	}
 }
 
+// BenchmarkDrain works off a backlog as the applier does when sixteen runners each complete what they hold and claim again: every
+// commit has one command of each.
+func BenchmarkDrain(b *testing.B) {
+	const runners = 16
+	for _, max := range []int{1, 100} {
+		b.Run(fmt.Sprintf("max=%d", max), func(b *testing.B) {
+			n := newBench(b)
+			c := benchCreate("a", "x", 1000)
+			var claims [runners]job.ID
+			jobs, left := 0, 0
+			for b.Loop() {
+				if left < runners*max {
+					for range 100 {
+						n.apply(c)
+						left += 1000
+					}
+				}
+				for r := range claims {
+					if !claims[r].IsZero() {
+						n.apply(job.Complete{Claim: claims[r], All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					}
+				}
+				n.commit()
+				for r := range claims {
+					claim := plainClaim(fmt.Sprintf("runner-%d", r), max)
+					got := n.apply(claim).(*Claimed)
+					claims[r] = got.Claim
+					jobs += got.Jobs()
+				}
+				n.commit()
+				left -= runners * max
+			}
+			n.perSecond(jobs)
+		})
+	}
+}
+
 // BenchmarkClaimDepth claims while few or many jobs wait: the time must not depend on their number.
 func BenchmarkClaimDepth(b *testing.B) {
 	for _, batches := range []int{1, 10_000} {

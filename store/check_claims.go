@@ -90,8 +90,17 @@ func (c *checker) runners() {
 			}
 			return true
 		})
-		if claims == 0 || claims != r.claims || jobs != r.held {
+		if claims != r.claims || jobs != r.held {
 			c.problem("runner %q counts %d claims and %d jobs, and holds %d and %d", r.name, r.claims, r.held, claims, jobs)
+		}
+		if idle := (runner{name: r.name, idleSince: r.idleSince, timerAt: r.timerAt}); r.claims == 0 && *r != idle {
+			c.problem("runner %q holds nothing, and its row remembers %+v", r.name, *r)
+		}
+		if r.claims == 0 && (r.timerAt == 0 || r.timerAt > r.idleSince+runnerIdleMs) || r.claims > 0 && r.idleSince != 0 {
+			c.problem("the timer of runner %q is at %d, and it has held nothing since %d", r.name, r.timerAt, r.idleSince)
+		}
+		if r.timerAt != 0 {
+			c.must(runnerTimerKey(r.timerAt, r.name))
 		}
 	})
 }

@@ -34,11 +34,13 @@
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
-//	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8
+//	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8;
+//	                                                   10 runner: len:1 runner
 //	C claim:8                                          a claim: time, runner, the runs it handed out
 //	c claim:8                                          its lease, and how many lines it holds and how many name it
 //	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
-//	W len:1 runner                                     a runner that holds something: counts, its last tickle of all
+//	W len:1 runner                                     a runner that holds something, or did a minute ago: counts, its last
+//	                                                   tickle of all
 //	w len:1 runner claim:8                             a claim that holds something, by runner
 //	x len:1 runner claim:8                             a claim of which something was cancelled lately, by runner
 //	E seq:8                                            effects: what a command moved, from which status to which, and why

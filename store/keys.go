@@ -48,15 +48,16 @@ const (
 
 // timer kinds. Their order is the order in which things due at the same millisecond happen.
 const (
-	runAtTimer    = 1 // seq, last line of a deferred span
-	claimTimer    = 2 // claim
-	overrideTimer = 3 // claim, seq, line
-	purgeTimer    = 4 // seq, last line of a terminal span
-	effectTimer   = 5 // seq before which effects go
-	expireTimer   = 6 // seq, last line of a waiting span that must be started by then
-	timeoutTimer  = 7 // seq, last line of an active span that runs too long
-	sweepTimer    = 8 // sweep that goes on, or is to be forgotten
-	onceTimer     = 9 // generation of idempotency keys
+	runAtTimer    = 1  // seq, last line of a deferred span
+	claimTimer    = 2  // claim
+	overrideTimer = 3  // claim, seq, line
+	purgeTimer    = 4  // seq, last line of a terminal span
+	effectTimer   = 5  // seq before which effects go
+	expireTimer   = 6  // seq, last line of a waiting span that must be started by then
+	timeoutTimer  = 7  // seq, last line of an active span that runs too long
+	sweepTimer    = 8  // sweep that goes on, or is to be forgotten
+	onceTimer     = 9  // generation of idempotency keys
+	runnerTimer   = 10 // len:1 runner, which may have held nothing for long
 )
 
 type keyBuilder []byte
@@ -197,9 +198,25 @@ func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 	return string(k)
 }
 
-// splitTimerKey returns what timerKey was given; b and line are 0 for the kinds that have none.
+// runnerTimerKey is the timer of a runner: the only kind that names its subject by text.
+func runnerTimerKey(at int64, runner string) string {
+	k := make(keyBuilder, 0, 11+len(runner))
+	k.u8(timerTable)
+	k.u64(uint64(at))
+	k.u8(runnerTimer)
+	k.u8(byte(len(runner)))
+	k = append(k, runner...)
+	return string(k)
+}
+
+func runnerOfTimer(key string) string { return key[11:] }
+
+// splitTimerKey returns what timerKey was given; b and line are 0 for the kinds that have none, and so is a for a runner's.
 func splitTimerKey(key string) (at int64, kind byte, a, b uint64, line uint32) {
-	at, kind, a = int64(u64At(key, 1)), key[9], u64At(key, 10)
+	if at = int64(u64At(key, 1)); len(key) > 9 && key[9] == runnerTimer {
+		return at, runnerTimer, 0, 0, 0
+	}
+	kind, a = key[9], u64At(key, 10)
 	switch kind {
 	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 		line = u32At(key, 18)
@@ -301,6 +318,9 @@ func wellFormed(key string) bool {
 	case readyTable:
 		return len(key) == 30
 	case timerTable:
+		if len(key) > 11 && key[9] == runnerTimer {
+			return len(key) == 11+int(key[10])
+		}
 		if len(key) < 18 {
 			return false
 		}

@@ -49,6 +49,12 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 		if got := runnerOfKey(runnerKey(runnerTable, name)); got != name {
 			t.Errorf("runnerKey %q: %q", name, got)
 		}
+		if at, kind, _, _, _ := splitTimerKey(runnerTimerKey(startAt, name)); at != startAt || kind != runnerTimer {
+			t.Errorf("runnerTimerKey %q: at %d, kind %d", name, at, kind)
+		}
+		if key := runnerTimerKey(startAt, name); runnerOfTimer(key) != name || !wellFormed(key) || wellFormed(key[:len(key)-1]) {
+			t.Errorf("runnerTimerKey %q: %x", name, key)
+		}
 		if key := holdKey(holdTable, name, 812); runnerOfKey(key) != name || u64At(key, len(key)-8) != 812 {
 			t.Errorf("holdKey %q: %x", name, key)
 		}

@@ -34,24 +34,6 @@ func (s *Store) claimByID(id job.ID) *claim {
 	return nil
 }
 
-func (s *Store) runner(name string) *runner {
-	r := s.runners[name]
-	if r == nil {
-		r = readRunner(&s.o, name)
-		s.runners[name] = r
-	}
-	return r
-}
-
-// hold counts claims and held lines of a runner up or down.
-func (s *Store) hold(name string, claims, held int) *runner {
-	r := s.runner(name)
-	r.claims += claims
-	r.held += held
-	s.touch(&r.dirty, r)
-	return r
-}
-
 // leaseMoved has settle look at a claim at the end of the command.
 func (s *Store) leaseMoved(c *claim) {
 	s.touch(&c.dirty, c)
@@ -201,8 +183,7 @@ func (s *Store) settle() {
 			s.retime(c, 0)
 			s.o.del(holdKey(holdTable, c.runner, c.seq))
 			if r := s.hold(c.runner, -1, 0); r.claims == 0 {
-				s.o.del(runnerKey(runnerTable, r.name))
-				delete(s.runners, r.name)
+				s.rest(r)
 			}
 		}
 		if c.refs == 0 {

@@ -153,20 +153,6 @@ type override struct {
 	timerAt int64
 }
 
-// runner is what is known of a runner while it holds something.
-type runner struct {
-	name      string
-	claims    int
-	held      int
-	tickledAt int64 // of the last tickle of all it holds
-	// Such a tickle only ever extends. Without a lease of its own, each job has the one it has from plainAt on; with one, none is
-	// abandoned before until, the latest end that was promised, if it was held at untilSeq, the last such promise.
-	plainAt  int64
-	until    int64
-	untilSeq uint64
-	dirty    bool // on the Store's list of that name
-}
-
 // effect is one move of a range of lines.
 type effect struct {
 	run      Run
@@ -452,23 +438,6 @@ func (o *override) encode() []byte {
 func decodeOverride(value []byte) override {
 	d := decoder(value)
 	return override{tickled: decodeTickled(&d), timerAt: d.int()}
-}
-
-func (r *runner) encode() []byte {
-	e := make(encoder, 0, 24)
-	e.uint(uint64(r.claims))
-	e.uint(uint64(r.held))
-	e.int(r.tickledAt)
-	e.int(r.plainAt)
-	e.int(r.until)
-	e.uint(r.untilSeq)
-	return e
-}
-
-func decodeRunner(name string, value []byte) *runner {
-	d := decoder(value)
-	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledAt: d.int(), plainAt: d.int(), until: d.int(),
-		untilSeq: d.uint()}
 }
 
 func encodeAttempt(a *job.Attempt) []byte {

@@ -77,7 +77,9 @@ func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, 
 	}
 	var found []*runner
 	v.scan(from, string(runnerTable+1), func(key string, value []byte) bool {
-		found = append(found, decodeRunner(runnerOfKey(key), value))
+		if r := decodeRunner(runnerOfKey(key), value); r.claims > 0 {
+			found = append(found, r)
+		}
 		return len(found) <= limit
 	})
 	if len(found) == 0 {

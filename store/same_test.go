@@ -248,6 +248,9 @@ func describeRow(key string, value []byte) (text string) {
 	case listTable:
 		return fmt.Sprintf("list row of queue %d %v batch %d last %d", u32At(key, 1), job.Status(key[5]), u64At(key, 6), u32At(key, 14))
 	case timerTable:
+		if key[9] == runnerTimer {
+			return fmt.Sprintf("timer at %d kind %d of runner %q", u64At(key, 1), runnerTimer, runnerOfTimer(key))
+		}
 		at, kind, a, b, line := splitTimerKey(key)
 		return fmt.Sprintf("timer at %d kind %d of %d, %d, line %d", at, kind, a, b, line)
 	case claimTable:

@@ -444,13 +444,6 @@ func (c *claim) flush(o *overlay) {
 	}
 }
 
-func (r *runner) flush(o *overlay) {
-	r.dirty = false
-	if r.claims > 0 {
-		o.set(runnerKey(runnerTable, r.name), r.encode())
-	}
-}
-
 // touch has the row of x written at the next commit. mark is x's own note that it is listed already.
 func (s *Store) touch(mark *bool, x dirtyRow) {
 	if !*mark {

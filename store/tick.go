@@ -57,6 +57,9 @@ func (s *Store) tick(t job.Tick) {
 			s.forgetGeneration(uint32(a))
 			s.dropTimer(key)
 			budget -= tickSpanRows
+		case runnerTimer:
+			s.checkIdle(runnerOfTimer(key))
+			budget -= tickSpanRows
 		case effectTimer:
 			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
 			s.dropTimer(key)

@@ -191,7 +191,7 @@ func bounded(d *damage, dir string, start opener) (verdict, string) {
 
 func (y *tally) table(all []*fixture, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Last full run: %s, %d cases in %v; the slowest took %v (%s).\n\n", time.Now().Format(time.DateOnly), y.done,
+	fmt.Fprintf(&b, "%d cases in %v; the slowest took %v (%s).\n\n", y.done,
 		took.Round(time.Second), y.slowest.Round(time.Millisecond), y.slow)
 	b.WriteString("| file | damage | cases |")
 	for _, v := range verdicts {

@@ -32,7 +32,7 @@ func TestZReport(t *testing.T) {
 		took += r.took
 	}
 	line("all", fmt.Sprintf("the server died %d times", sum.Deaths), sum, took)
-	fmt.Fprintf(&b, "\n%s, seed %d. Undecided histories: %d.\n", time.Now().Format(time.DateOnly), *seed, sum.Undecided)
+	fmt.Fprintf(&b, "\nSeed %d. Undecided histories: %d.\n", *seed, sum.Undecided)
 	t.Log("\n" + b.String())
 	if *full {
 		report.Write(t, "crash", b.String())

@@ -1,9 +1,15 @@
-// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's part of the
-// page lies between two comments that name it:
+// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's block is between two
+// comments that name it:
 //
 //	<!-- sim -->
+//	Run on 2026-11-21 with commit `…`, storage code `…`, after release `…`.
 //	…
 //	<!-- /sim -->
+//
+// Files:
+//
+//	report.go   the blocks of the page
+//	stamp.go    the first line of a block: which code the figures are of, and when they are outdated
 package report
 
 import (
@@ -16,7 +22,7 @@ import (
 // PageVar is the environment variable with the page's path. Where it is not set, as in every short run, nothing is written.
 const PageVar = "DAYBOOK_REPORT"
 
-// Write replaces the part called name by text (Markdown). A test that failed has nothing to report.
+// Write replaces the block called name by a stamp and text (Markdown). A test that failed has nothing to report.
 func Write(t *testing.T, name, text string) {
 	t.Helper()
 	path := os.Getenv(PageVar)
@@ -27,7 +33,11 @@ func Write(t *testing.T, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err = replace(page, name, text)
+	stamp, err := stampOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err = replace(page, name, stamp.String()+"\n\n"+text)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -41,7 +51,7 @@ func replace(page []byte, name, text string) ([]byte, error) {
 	i := bytes.Index(page, begin)
 	j := bytes.Index(page, end)
 	if i < 0 || j < i || bytes.Count(page, begin) != 1 || bytes.Count(page, end) != 1 {
-		return nil, fmt.Errorf("no part %q: it wants one line %q and, below, one line %q", name, begin, end)
+		return nil, fmt.Errorf("no block %q: the page must have one line %q and, below it, one line %q", name, begin, end)
 	}
 	out := append([]byte(nil), page[:i+len(begin)]...)
 	out = append(out, bytes.TrimSpace([]byte(text))...)

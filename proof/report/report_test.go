@@ -1,6 +1,13 @@
 package report
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestReplace(t *testing.T) {
 	page := "# Page\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\n<!-- /b -->\nend\n"
@@ -22,5 +29,71 @@ func TestReplace(t *testing.T) {
 		if got, err := replace([]byte(page), "b", "new"); err == nil {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestFigures: each block of docs/reliability.md says which code it is of, and none is older than a release.
+func TestFigures(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, err := storageDigest(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^<!-- ([a-z-]+) -->$`).FindAllStringSubmatch(string(page), -1) {
+		names = append(names, m[1])
+		_, block, _ := strings.Cut(string(page), m[0]+"\n")
+		block, _, closed := strings.Cut(block, "<!-- /"+m[1]+" -->\n")
+		stamp, ok := parseStamp(block)
+		if !closed || !ok {
+			t.Errorf("the block %s of docs/reliability.md does not say which commit it is of; next step: run `make %s`", m[1], m[1])
+			continue
+		}
+		if why := outdated(stamp, storage, releases(string(changelog))); why != "" {
+			t.Errorf("the figures of %s in docs/reliability.md are outdated: %s; next step: run `make %s`", m[1], why, m[1])
+		}
+	}
+	for _, lane := range []string{"sim", "corruption", "crash"} {
+		if !slices.Contains(names, lane) {
+			t.Errorf("docs/reliability.md has no block %s", lane)
+		}
+	}
+}
+
+// TestOutdated: figures of other storage code are good for the release that they were taken for, and no longer.
+func TestOutdated(t *testing.T) {
+	const log = "# Changelog\n\n## Unreleased\n\ntext\n\n## 0.3.0 (2027-01-01)\n\n## [0.2.0] - 2026-12-12\n\n## 0.1.0\n"
+	list := releases(log)
+	if want := []string{"0.3.0", "0.2.0", "0.1.0"}; !slices.Equal(list, want) {
+		t.Fatalf("releases %q, want %q", list, want)
+	}
+	for _, tt := range []struct {
+		name, storage, release string
+		old                    bool
+	}{
+		{"the same code, whatever was released since", "aaaaaaaaaaaa", "none", false},
+		{"other code, nothing released since", "bbbbbbbbbbbb", "0.3.0", false},
+		{"other code, one release since", "bbbbbbbbbbbb", "0.2.0", false},
+		{"other code, two releases since", "bbbbbbbbbbbb", "0.1.0", true},
+		{"other code, from before the first release", "bbbbbbbbbbbb", "none", true},
+	} {
+		s := Stamp{Date: "2026-11-21", Commit: "c0ffee", Storage: tt.storage, Release: tt.release}
+		if why := outdated(s, "aaaaaaaaaaaa", list); (why != "") != tt.old {
+			t.Errorf("%s: %q", tt.name, why)
+		}
+		if parsed, ok := parseStamp("before\n" + s.String() + "\nafter\n"); !ok || parsed != s {
+			t.Errorf("%s: %v parsed as %v", tt.name, s, parsed)
+		}
+	}
+	if why := outdated(Stamp{Storage: "bbbbbbbbbbbb", Release: "none"}, "aaaaaaaaaaaa", nil); why != "" {
+		t.Errorf("before the first release: %s", why)
 	}
 }

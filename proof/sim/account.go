@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -18,24 +19,30 @@ type account struct {
 	mu      sync.Mutex
 	batches map[string]*batch // by tag
 	events  []event
-	maybe   map[job.ID]*maybe  // what may have happened to a job, its request having no answer
-	unsure  map[[2]string]bool // queues whose pause or resume has no answer
-	// Whether a stop or start has none; and what operators asked to be redriven, or moved as a whole: jobs, batches, or (zero) queues.
-	unsureSwitch bool
-	askedFor     map[job.ID]bool
-	movedBatches map[job.ID]bool       // those of which operators move jobs
-	repeats      []*batch              // creates with a key whose answer was lost
-	ended        []job.ID              // whose terminal status was answered
-	end          map[job.ID]job.Status // of those
-	figures      Figures
+	maybe   map[job.ID]*maybe     // what may have happened to a job, its request having no answer
+	ids     map[job.ID]*batch     // by id, as answered or as the journal has it
+	repeats []*batch              // creates with a key whose answer was lost
+	keyed   map[job.Once]job.ID   // claims that were answered under an idempotency key
+	ended   []job.ID              // whose terminal status was answered
+	end     map[job.ID]job.Status // of those
+	figures Figures
 
 	lostClaims int // whose answer nobody has
+
+	// What the journal has of operations, up to upTo (operations.go).
+	upTo      uint64
+	inJournal map[uint64]string // verbs
+	decisions map[uint64]decision
+	queues    map[[2]string]uint64 // by client and type: the seq of the first create
+	sweeps    []sweeping
 }
 
 // Figures count what was done and survived.
 type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
+	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
+	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
 	Commands                                    uint64
 }
 
@@ -52,12 +59,18 @@ func (f *Figures) Add(other Figures) {
 	f.Claims += other.Claims
 	f.Ends += other.Ends
 	f.Checks += other.Checks
+	f.Operations += other.Operations
+	f.Sweeps += other.Sweeps
+	f.Read += other.Read
+	f.Lost += other.Lost
+	f.Violations += other.Violations
 	f.Commands += other.Commands
 }
 
 func newAccount() *account {
 	return &account{
-		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, unsure: map[[2]string]bool{}, end: map[job.ID]job.Status{}, askedFor: map[job.ID]bool{}, movedBatches: map[job.ID]bool{},
+		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, end: map[job.ID]job.Status{},
+		upTo: math.MaxUint64, inJournal: map[uint64]string{}, decisions: map[uint64]decision{}, queues: map[[2]string]uint64{},
 	}
 }
 
@@ -105,10 +118,12 @@ type event struct {
 	at   int64
 	text string
 	hold func(*audit) error // holds it against what came before
+
+	recorded int // 1: it is the command itself, as the journal has it
 }
 
 func (a *account) note(r ingest.Receipt, text string, hold func(*audit) error) {
-	a.events = append(a.events, event{r.Seq, r.At, text, hold})
+	a.events = append(a.events, event{seq: r.Seq, at: r.At, text: text, hold: hold})
 }
 
 // tagOf returns the tag that a payload begins with.
@@ -118,11 +133,14 @@ func tagOf(payload []byte) string {
 }
 
 // created notes the answer to a create.
-func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) {
+func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b.fate == stored {
-		return // a repeat, of which another answer came first
+	if b.fate == stored { // a repeat, of which another answer came first
+		if id := job.NewID(r.At, r.Seq, 0); f == stored && id != b.id {
+			return fmt.Errorf("create %q was answered as batch %v, and its repetition as %v", b.tag, b.id, id)
+		}
+		return nil
 	}
 	if b.lost && f == rejected {
 		f = unknown // that nothing was stored is said of the repeat; what became of the one before is as unknown as it was
@@ -137,10 +155,14 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) {
 			b.holes[x.Line] = true
 		}
 		b.id = job.NewID(r.At, r.Seq, 0)
-		a.movedBatches[b.id] = b.moved
+		a.ids[b.id] = b
 		a.figures.Creates++
 		a.figures.Jobs += len(b.payloads)
+		if len(made.Existing) > 0 {
+			a.note(r, fmt.Sprintf("create %s leaves out %d lines", b.tag, len(made.Existing)), func(u *audit) error { return u.existing(r, b, made) })
+		}
 	}
+	return nil
 }
 
 // claimed notes what a claim handed out.
@@ -151,7 +173,14 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		return nil
 	}
 	a.figures.Claims++
-	if len(docs) != answer.Jobs() && !answer.Replayed || len(docs) > c.Max {
+	if c.Once.Given() {
+		if before, twice := a.keyed[c.Once]; twice && before != answer.Claim {
+			return fmt.Errorf("a claim under the key %q was answered as %v, and its repetition as %v", c.Once.Key, before, answer.Claim)
+		}
+		a.keyed[c.Once] = answer.Claim
+	}
+	// Documents are read after the claim has been applied, so a job may have been deleted meanwhile.
+	if n := answer.Jobs(); len(docs) > n || len(docs) < n && !answer.Replayed && !slices.Contains(c.Types, movedType) || len(docs) > c.Max {
 		return fmt.Errorf("a claim of %d answers %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
 	}
 	for i := range docs {
@@ -160,8 +189,8 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		if err != nil {
 			return err
 		}
-		if b.moved {
-			a.movedBatches[doc.Batch] = true
+		if b.moved && b.fate != stored { // its answer was lost
+			a.ids[doc.Batch] = b
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
 			return fmt.Errorf("claim %v of %s hands out %+v", answer.Claim, c.Runner, *doc)
@@ -174,9 +203,9 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	a.note(r, fmt.Sprintf("claim %v by %s of %d jobs", answer.Claim, c.Runner, len(docs)), func(u *audit) error {
 		held := map[job.ID]bool{}
 		for i := range docs {
-			if a.movedBatches[docs[i].Batch] {
-				u.movedClaims[answer.Claim] = true
-				if err := u.handedOutMoved(r, &docs[i]); err != nil {
+			if a.isMoved(docs[i].ID) {
+				u.movedClaims[answer.Claim] = append(u.movedClaims[answer.Claim], docs[i].ID)
+				if err := u.handOutMoved(r, &docs[i]); err != nil {
 					return err
 				}
 				continue
@@ -209,10 +238,8 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 		return nil, fmt.Errorf("job %v has payload %q, posted was %q", doc.ID, doc.Payload, b.payloads[line])
 	}
 	g := b.groups[line]
-	if b.moved {
-		return b, nil
-	}
-	if doc.Client != g.Client || doc.Type != g.Type || doc.Priority != g.Priority || doc.Kind != g.Kind || doc.MaxAttempts != g.MaxAttempts {
+	patched := !b.moved && (doc.Priority != g.Priority || doc.MaxAttempts != g.MaxAttempts)
+	if doc.Client != g.Client || doc.Type != g.Type || doc.Kind != g.Kind || patched {
 		return nil, fmt.Errorf("job %v is %+v, posted was %+v", doc.ID, *doc, *g)
 	}
 	return b, nil
@@ -227,8 +254,8 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 		lost[l.ID] = true
 	}
 	a.note(r, fmt.Sprintf("tickle of %v holds %d", t.Claim, answer.Held), func(u *audit) error {
-		if u.movedClaims[t.Claim] {
-			return nil
+		if u.movedClaims[t.Claim] != nil {
+			return u.tickledMoved(r, &t, &answer)
 		}
 		named := map[job.ID]bool{}
 		for _, id := range t.IDs {
@@ -279,13 +306,13 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		if result.ID != c.Outcomes[i].ID {
 			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
 		}
-		if result.Refusal == job.Granted && result.Status.Terminal() && !a.movedBatches[result.ID.WithLine(0)] {
+		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
 		}
 	}
 	a.note(r, fmt.Sprintf("complete of %v: %d outcomes, all %v", c.Claim, len(c.Outcomes), c.All != nil), func(u *audit) error {
-		if u.movedClaims[c.Claim] {
-			return nil
+		if u.movedClaims[c.Claim] != nil || len(c.Outcomes) > 0 && a.isMoved(c.Outcomes[0].ID) {
+			return u.endedMoved(r, &c, &answer)
 		}
 		named := map[job.ID]bool{}
 		for i, result := range answer.Results {
@@ -335,18 +362,19 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 	}
 }
 
-// paused notes the answer to a pause or resume.
-func (a *account) paused(r ingest.Receipt, p job.Pause) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.note(r, fmt.Sprintf("%s %s/%s", p.Verb(), p.Client, p.Type), func(u *audit) error {
-		u.paused[[2]string{p.Client, p.Type}] = p.Paused
-		return nil
-	})
-}
-
-// inOrder returns the events as the journal has them. a.mu is held.
+// inOrder returns the events as the journal has them, as far as it has been read. a.mu is held.
 func (a *account) inOrder() []event {
-	slices.SortStableFunc(a.events, func(x, y event) int { return cmp.Compare(x.seq, y.seq) })
-	return a.events
+	slices.SortStableFunc(a.events, func(x, y event) int {
+		if c := cmp.Compare(x.seq, y.seq); c != 0 {
+			return c
+		}
+		return cmp.Compare(y.recorded, x.recorded) // the command, then what was answered
+	})
+	end, _ := slices.BinarySearchFunc(a.events, a.upTo, func(e event, seq uint64) int {
+		if e.seq <= seq {
+			return -1
+		}
+		return 1
+	})
+	return a.events[:end]
 }

@@ -20,9 +20,20 @@ type audit struct {
 	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
 	paused map[[2]string]bool
 
-	stopped     bool              // all handing out
-	cancelled   map[job.ID]uint64 // where a cancel of the job was answered
-	movedClaims map[job.ID]bool   // those of jobs that operators move
+	stopped  bool    // all handing out
+	graceSeq uint64  // of the last grace
+	ticks    []int64 // their times
+
+	// Of jobs that operators move (moved.go).
+	moved         map[job.ID]*movedStory
+	movedClaims   map[job.ID][]job.ID    // what each claim was handed of them
+	askedBatches  map[job.ID][]operation // redrives
+	askedQueues   map[[2]string][]operation
+	overBatches   map[job.ID][]over // cancelled or deleted as a whole
+	overQueues    map[[2]string][]over
+	deletes       map[job.ID]bool      // jobs and batches that the journal has a delete of
+	deletedQueues map[[2]string]uint64 // the last of a queue
+	keys          map[[3]string][]job.ID
 }
 
 // life is what the answers up to some seq tell of one job.
@@ -56,7 +67,9 @@ func (u *audit) of(id job.ID) *story {
 // audit goes through all that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		cancelled: map[job.ID]uint64{}, movedClaims: map[job.ID]bool{}}
+		moved: map[job.ID]*movedStory{}, movedClaims: map[job.ID][]job.ID{}, askedBatches: map[job.ID][]operation{}, askedQueues: map[[2]string][]operation{},
+		overBatches: map[job.ID][]over{}, overQueues: map[[2]string][]over{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
+		keys: map[[3]string][]job.ID{}}
 	for _, e := range a.inOrder() {
 		if err := e.hold(u); err != nil {
 			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
@@ -71,12 +84,26 @@ func (u *audit) maybeEnded(id, claim job.ID) bool {
 	return m != nil && (m.ended[claim] || m.ended[job.ID{}])
 }
 
+// mayHandOut looks whether jobs of a queue may be handed out at all.
+func (u *audit) mayHandOut(doc *job.Job) error {
+	if u.stopped {
+		return fmt.Errorf("job %v is handed out while all are stopped", doc.ID)
+	}
+	if u.paused[[2]string{doc.Client, doc.Type}] {
+		return fmt.Errorf("job %v is handed out of the paused queue %s/%s", doc.ID, doc.Client, doc.Type)
+	}
+	return nil
+}
+
 func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 	l := u.of(doc.ID)
 	m := u.a.maybe[doc.ID]
-	switch {
-	case u.stopped && !u.a.unsureSwitch:
-		return fmt.Errorf("job %v is handed out while all are stopped", doc.ID)
+	if err := u.mayHandOut(doc); err != nil {
+		return err
+	}
+	switch b := u.a.ids[doc.Batch]; {
+	case b != nil && r.At < b.groups[doc.ID.Line()].RunAt:
+		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[doc.ID.Line()].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
 	case !l.free && !u.maybeEnded(doc.ID, l.holder) && r.At < l.deadline:
@@ -85,8 +112,6 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, l.attempts)
 	case doc.RunAttempts > doc.MaxAttempts:
 		return fmt.Errorf("job %v runs %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
-	case u.paused[[2]string{doc.Client, doc.Type}] && !u.a.unsure[[2]string{doc.Client, doc.Type}]:
-		return fmt.Errorf("job %v is handed out of the paused queue %s/%s", doc.ID, doc.Client, doc.Type)
 	}
 	l.holder, l.free, l.deadline, l.leaseMs = doc.Claim, false, r.At+doc.LeaseMs, doc.LeaseMs
 	l.attempts, l.max = doc.RunAttempts, doc.MaxAttempts
@@ -207,8 +232,11 @@ func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int
 // look holds a document against the answers.
 func (u *audit) look(doc *job.Job) error {
 	b, err := u.a.match(doc)
-	if err != nil || b.moved {
+	if err != nil {
 		return err
+	}
+	if b.moved {
+		return u.lookMoved(doc)
 	}
 	l := u.of(doc.ID)
 	switch {
@@ -235,11 +263,14 @@ func (u *audit) anyMaybe(id job.ID) bool {
 
 // mayBePurged reports whether a job may have no document any more.
 func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
-	if b.moved || b.holes[line] {
+	g := b.groups[line]
+	if b.holes[line] {
 		return true
 	}
+	if b.moved { // when it ended is not always known
+		return u.mayBeDeleted(b.id.WithLine(line), g) || now >= b.id.At()+g.RetentionMs
+	}
 	l := u.of(b.id.WithLine(line))
-	g := b.groups[line]
 	if l.status.Terminal() && !u.anyMaybe(b.id.WithLine(line)) {
 		return now >= l.at+g.RetentionMs
 	}

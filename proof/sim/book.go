@@ -78,6 +78,8 @@ func (b *book) records(to uint64) iter.Seq2[journal.Record, error] {
 				}
 				if err == nil && r.Verb == "create" {
 					err = b.w.account.journaled(&r)
+				} else if err == nil {
+					err = b.w.account.journaledOperation(&r)
 				}
 				if !yield(r, err) || err != nil {
 					return
@@ -120,6 +122,12 @@ func (a *account) journaled(r *journal.Record) error {
 		return fmt.Errorf("create %q has other bytes in the journal than were posted", b.tag)
 	}
 	b.journal = r.Seq
+	a.ids[id] = b
+	for i := range b.create.Groups {
+		if name := [2]string{b.create.Groups[i].Client, b.create.Groups[i].Type}; a.queues[name] == 0 {
+			a.queues[name] = r.Seq
+		}
+	}
 	return nil
 }
 

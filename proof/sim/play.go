@@ -176,6 +176,10 @@ func (s *server) reread(all bool) error {
 	a := s.w.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.upTo = s.w.book.s.Applied()
+	if err := a.lookAtSweeps(s.w.book.s); err != nil {
+		return err
+	}
 	u, err := a.audit()
 	if err != nil {
 		return err
@@ -206,6 +210,9 @@ func (s *server) reread(all bool) error {
 			if errors.Is(err, job.NotFound) && u.mayBePurged(b, line, now) {
 				continue
 			}
+			if errors.Is(err, job.NotFound) {
+				a.figures.Lost++
+			}
 			if err != nil {
 				return fmt.Errorf("job %v of create %s was acknowledged: %w; what is known of it: %+v", b.id.WithLine(line), tag, err, *u.of(b.id.WithLine(line)))
 			}
@@ -215,6 +222,7 @@ func (s *server) reread(all bool) error {
 			if err := u.look(&doc); err != nil {
 				return err
 			}
+			a.figures.Read++
 		}
 	}
 	return nil
@@ -250,20 +258,18 @@ func (s *server) finish() error {
 	ctx := context.Background()
 	a := s.w.account
 	for _, client := range []string{"acme", "default"} {
-		for _, typ := range []string{"resize", "mail"} {
+		for _, typ := range []string{"resize", "mail", movedType} {
 			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
 			if err != nil {
 				return fmt.Errorf("resume: %w", err)
 			}
-			if answer.Refusal == job.Granted {
-				a.paused(receipt, job.Pause{Client: client, Type: typ})
-			}
+			a.answered(receipt, job.Pause{Client: client, Type: typ}, answer.Refusal, nil)
 		}
 	}
 	if _, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
 		return fmt.Errorf("start: %w", err)
 	} else {
-		a.thrown(receipt, false)
+		a.answered(receipt, job.Switch{}, job.Granted, nil)
 	}
 	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
 	idle, turn := 0, 0

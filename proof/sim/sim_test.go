@@ -68,6 +68,7 @@ func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result
 			}
 			if err != nil {
 				r.Error = err.Error()
+				r.Figures.Violations = 1
 			}
 		})
 	})
@@ -236,7 +237,7 @@ func work(which string, each func(result)) (at uint64, err error) {
 
 func table(f Figures, from uint64, took, cpu time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Last full run: %s, seeds %d to %d, in %v (%v of processor time on %d cores).\n\n", time.Now().Format(time.DateOnly), from,
+	fmt.Fprintf(&b, "Seeds %d to %d, in %v (%v of processor time on %d cores).\n\n", from,
 		from+uint64(f.Seeds)-1, took.Round(time.Second), cpu.Round(time.Second), runtime.NumCPU())
 	fmt.Fprintf(&b, "| what | how many |\n|---|---|\n")
 	for _, row := range []struct {
@@ -246,8 +247,9 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"seeds", f.Seeds}, {"power losses", f.PowerLosses}, {"kills", f.Kills}, {"clean stops", f.Stops},
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
-		{"commands in the journals", f.Commands}, {"times that everything was compared", f.Checks},
-		{"acknowledged jobs lost", 0}, {"violations", 0},
+		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
+		{"commands in the journals", f.Commands}, {"times that everything was compared", f.Checks}, {"documents of acknowledged jobs read back", f.Read},
+		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {
 		fmt.Fprintf(&b, "| %s | %v |\n", row.name, row.n)
 	}

@@ -113,7 +113,9 @@ func (s *server) produce(id int) {
 			fate = rejected
 		}
 		u.unexpected("create", err)
-		s.w.account.created(b, made, receipt, fate)
+		if err := s.w.account.created(b, made, receipt, fate); err != nil {
+			s.w.violation(err)
+		}
 		s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
 	}
 }
@@ -402,13 +404,13 @@ func (s *server) operate(id int) {
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:
-			u.throw()
+			u.stopAll()
 		case 2, 3, 4:
 			if err := s.engine.Store().Flush(); err != nil {
 				u.unexpected("flush", err)
 			}
 		case 0:
-			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail"), u.random.IntN(2) == 0)
+			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType), u.random.IntN(2) == 0)
 		case 1:
 			// Far less than the day that a start would refuse.
 			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
@@ -429,12 +431,8 @@ func (u *user) pause(client, typ string, paused bool) {
 	})
 	u.unexpected("pause", err)
 	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
-	if err == nil && answer.Refusal == job.Granted {
-		u.w.account.paused(receipt, p)
-	} else if err != nil && !notStored(err) {
-		u.w.account.mu.Lock()
-		u.w.account.unsure[[2]string{client, typ}] = true
-		u.w.account.mu.Unlock()
+	if err == nil {
+		u.w.account.answered(receipt, p, answer.Refusal, nil)
 	}
 }
 

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Stamp says which code figures are of. It is the first line of each block.
+type Stamp struct {
+	Date    string
+	Commit  string // as git names it, with "-dirty" where the tree had other changes than the page; or "unknown"
+	Storage string // digest of the storage code
+	Release string // the newest release in CHANGELOG.md at that time; "none" before the first
+}
+
+var stampLine = regexp.MustCompile("(?m)^Run on (\\d{4}-\\d\\d-\\d\\d) with commit `([^`]+)`, storage code `([0-9a-f]{12})`, after release `([^`]+)`\\.$")
+
+func (s Stamp) String() string {
+	return fmt.Sprintf("Run on %s with commit `%s`, storage code `%s`, after release `%s`.", s.Date, s.Commit, s.Storage, s.Release)
+}
+
+// parseStamp finds the stamp of a block.
+func parseStamp(block string) (s Stamp, ok bool) {
+	m := stampLine.FindStringSubmatch(block)
+	if m == nil {
+		return s, false
+	}
+	return Stamp{m[1], m[2], m[3], m[4]}, true
+}
+
+// storageCode lists the folders whose code keeps the promises that the lanes attack.
+var storageCode = []string{"job", "journal", "store", "ingest"}
+
+// storageDigest identifies the storage code of the tree at root, without its tests.
+func storageDigest(root string) (string, error) {
+	h := sha256.New()
+	for _, dir := range storageCode {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			return "", err
+		}
+		if len(files) == 0 {
+			return "", fmt.Errorf("no code in %s", filepath.Join(root, dir))
+		}
+		slices.Sort(files)
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			src, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(h, "%s/%s %d\n%s", dir, filepath.Base(path), len(src), src)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
+}
+
+var heading = regexp.MustCompile(`(?m)^## (.+)$`)
+
+// releases lists the releases of a change log, the newest first. What is not released yet is none.
+func releases(changelog string) (list []string) {
+	for _, m := range heading.FindAllStringSubmatch(changelog, -1) {
+		if name, _, _ := strings.Cut(strings.TrimSpace(m[1]), " "); !strings.EqualFold(name, "unreleased") {
+			list = append(list, strings.Trim(name, "[]"))
+		}
+	}
+	return list
+}
+
+// stampOf makes the stamp of a run that ends now, of the tree that the page is in.
+func stampOf(page string) (Stamp, error) {
+	root := filepath.Dir(filepath.Dir(page))
+	s := Stamp{Date: time.Now().UTC().Format(time.DateOnly), Commit: commitOf(root, page), Release: "none"}
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		return s, err
+	}
+	if list := releases(string(changelog)); len(list) > 0 {
+		s.Release = list[0]
+	}
+	s.Storage, err = storageDigest(root)
+	return s, err
+}
+
+func commitOf(root, page string) string {
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+		return string(bytes.TrimSpace(out)), err
+	}
+	commit, err := git("rev-parse", "--short=12", "HEAD")
+	if err != nil {
+		return "unknown"
+	}
+	rel, err := filepath.Rel(root, page)
+	if err != nil {
+		return commit
+	}
+	if changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)"+rel); err == nil && changed != "" {
+		commit += "-dirty"
+	}
+	return commit
+}
+
+// maxReleases is how many releases may have come out since figures of other storage code were taken: those for the one that is being prepared
+// are taken before it has a name.
+const maxReleases = 1
+
+// outdated says why figures with a stamp no longer speak for the tree; "" if they do. Figures of the same storage code never age. Others
+// hold up to the next release, so that a change of the storage code does not ask for a run of an hour at once.
+func outdated(s Stamp, storage string, list []string) string {
+	if s.Storage == storage {
+		return ""
+	}
+	since := slices.Index(list, s.Release)
+	if since < 0 {
+		since = len(list)
+	}
+	if since > maxReleases {
+		return fmt.Sprintf("they are of storage code %s, before %d releases (%s); the tree has %s", s.Storage, since, strings.Join(list[:since], ", "), storage)
+	}
+	return ""
+}

@@ -1,0 +1,370 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// This is the audit of jobs that operators move. Their story has more turns than that of the others in audit.go, but every turn needs a
+// command, and the journal has all of them in order.
+
+// over is that jobs had ended, or were gone, from a seq on, by an operation or outcome that was answered.
+type over struct {
+	seq    uint64 // of the command
+	at     int64
+	from   uint64 // from which on it holds: a sweep has effect once it is finished
+	status job.Status
+}
+
+// movedStory is what the answers and the journal up to some seq report of a job that operators move.
+type movedStory struct {
+	over      over
+	deleted   uint64      // seq of the delete that was answered
+	asked     []operation // redrives of this job alone
+	redrives  int         // of those, how many were answered as granted
+	notBefore int64       // run_at, while nothing but time can make the job pending
+	patched   bool
+	priority  []int // that it may have; nil: the one that was posted
+	attempts  []int // max_attempts, likewise
+
+	// Of the last handing out that was answered.
+	claim        job.ID
+	seq          uint64
+	at, deadline int64
+	timeOut      int64 // 0: none
+	handedOut    int   // redrives at that time
+	runAttempts  int
+	ended        map[job.ID]bool // claims that ended a run, in an answer
+	ungot        bool
+
+	evidence evidence
+}
+
+// evidence is a stretch of the journal in which a job had not ended: it was unfinished at the last of these places, had been redriven as often
+// as at the first, and only a redrive makes an ended job unfinished.
+type evidence struct {
+	redrives    int
+	first, last uint64
+}
+
+func (u *audit) movedJob(id job.ID) *movedStory {
+	s := u.moved[id]
+	if s == nil {
+		s = &movedStory{ended: map[job.ID]bool{}}
+		if b := u.a.ids[id.WithLine(0)]; b != nil && id.Line() < len(b.groups) {
+			s.notBefore = b.groups[id.Line()].RunAt
+		}
+		u.moved[id] = s
+	}
+	return s
+}
+
+// isMoved reports whether operators move a job.
+func (a *account) isMoved(id job.ID) bool {
+	b := a.ids[id.WithLine(0)]
+	return b != nil && b.moved
+}
+
+func (s *movedStory) patch(p *job.Patch, sure bool) {
+	s.patched = true
+	set := func(list *[]int, value *int) {
+		switch {
+		case value == nil:
+		case sure:
+			*list = []int{*value}
+		case len(*list) == 0:
+			*list = []int{unpatched, *value}
+		default:
+			*list = append(*list, *value)
+		}
+	}
+	set(&s.priority, p.Priority)
+	set(&s.attempts, p.MaxAttempts)
+	if p.RunAt != nil {
+		if s.notBefore = 0; sure {
+			s.notBefore = *p.RunAt
+		}
+	}
+}
+
+// unpatched is in a list of values when the one that was posted is possible too.
+const unpatched = -1
+
+// allowed reports whether an attribute may have a value.
+func allowed(list []int, posted, value int) bool {
+	return slices.Contains(list, value) || value == posted && (len(list) == 0 || slices.Contains(list, unpatched))
+}
+
+// redriven lists the redrives that may have reached a job.
+func (u *audit) redriven(doc *job.Job) (list []operation) {
+	list = append(list, u.movedJob(doc.ID).asked...)
+	list = append(list, u.askedBatches[doc.Batch]...)
+	for _, o := range u.askedQueues[[2]string{doc.Client, doc.Type}] {
+		if o.seq > uint64(doc.ID.LowSeq()) { // a sweep takes what was there when it was asked for
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// ends lists what must have ended a job by seq.
+func (u *audit) ends(doc *job.Job, seq uint64) (list []over) {
+	if s := u.movedJob(doc.ID); s.over.seq != 0 {
+		list = append(list, s.over)
+	}
+	list = append(list, u.overBatches[doc.Batch]...)
+	for _, o := range u.overQueues[[2]string{doc.Client, doc.Type}] {
+		if o.seq > uint64(doc.ID.LowSeq()) {
+			list = append(list, o)
+		}
+	}
+	return slices.DeleteFunc(list, func(o over) bool { return o.from > seq })
+}
+
+// stillOver returns what ended a job and no redrive can have undone by now.
+func (u *audit) stillOver(doc *job.Job, seq uint64) (over, bool) {
+	for _, o := range u.ends(doc, seq) {
+		undone := slices.ContainsFunc(u.redriven(doc), func(r operation) bool {
+			// A sweep leaves alone what has moved since it was asked for, by the millisecond.
+			return r.seq > o.seq || r.at >= o.at
+		})
+		if o.status == job.Purged || !undone {
+			return o, true
+		}
+	}
+	return over{}, false
+}
+
+// gone returns the seq of a delete that must have reached a job.
+func (u *audit) gone(doc *job.Job, seq uint64) uint64 {
+	if s := u.movedJob(doc.ID); s.deleted != 0 {
+		return s.deleted
+	}
+	for _, o := range u.ends(doc, seq) {
+		if o.status == job.Purged {
+			return o.seq
+		}
+	}
+	return 0
+}
+
+// handOutMoved holds the handing out of a job against what came before.
+func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
+	if err := u.mayHandOut(doc); err != nil {
+		return err
+	}
+	s, m := u.movedJob(doc.ID), u.a.maybe[doc.ID]
+	if seq := u.gone(doc, r.Seq); seq != 0 {
+		return fmt.Errorf("job %v is handed out after it was deleted, at %d", doc.ID, seq)
+	}
+	if o, is := u.stillOver(doc, r.Seq); is {
+		return fmt.Errorf("job %v is handed out after it was answered as %v, at %d", doc.ID, o.status, o.from)
+	}
+	if err := u.attributes(doc); err != nil {
+		return err
+	}
+	first := doc.RunAttempts == 1 && doc.Redrives == 0
+	switch {
+	case doc.RunAttempts > doc.MaxAttempts:
+		return fmt.Errorf("job %v runs %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
+	case first && doc.ExpiresAt != 0 && r.At >= doc.ExpiresAt:
+		return fmt.Errorf("job %v is handed out %d ms after it expired", doc.ID, r.At-doc.ExpiresAt)
+	case doc.Redrives == s.handedOut && r.At < s.notBefore:
+		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, s.notBefore-r.At)
+	}
+	again := !s.claim.IsZero() && doc.Redrives == s.handedOut
+	if again && !s.ended[s.claim] && !u.maybeEnded(doc.ID, s.claim) && r.At < s.deadline {
+		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, s.deadline-r.At, s.claim)
+	}
+	if again && doc.RunAttempts <= s.runAttempts && !s.ungot && (m == nil || !m.unget) {
+		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, s.runAttempts)
+	}
+	s.claim, s.seq, s.at, s.handedOut, s.runAttempts, s.ungot, s.notBefore = doc.Claim, r.Seq, r.At, doc.Redrives, doc.RunAttempts, false, 0
+	s.deadline, s.timeOut = r.At+doc.LeaseMs, 0
+	if doc.TimeoutMs > 0 {
+		s.timeOut = r.At + doc.TimeoutMs
+		s.deadline = min(s.deadline, s.timeOut)
+	}
+	return u.unfinished(doc, r.Seq)
+}
+
+// unfinished notes that a job had not ended at seq, and looks whether another one with its unique key had not ended either.
+func (u *audit) unfinished(doc *job.Job, seq uint64) error {
+	s := u.movedJob(doc.ID)
+	if e := &s.evidence; e.last == 0 || e.redrives != doc.Redrives {
+		*e = evidence{redrives: doc.Redrives, first: seq}
+		if doc.Redrives == 0 {
+			e.first = uint64(doc.ID.LowSeq()) // since it was made
+		}
+	}
+	s.evidence.last = seq
+	b := u.a.ids[doc.Batch]
+	if b == nil {
+		return nil
+	}
+	at := slices.IndexFunc(b.create.Unique, func(k job.UniqueKey) bool { return k.Line == doc.ID.Line() })
+	if at < 0 {
+		return nil
+	}
+	key := [3]string{doc.Client, doc.Type, b.create.Unique[at].Key}
+	for _, other := range u.keys[key] {
+		e := u.movedJob(other).evidence
+		if other != doc.ID && e.first <= s.evidence.last && s.evidence.first <= e.last {
+			return fmt.Errorf("jobs %v and %v have the unique key %q and are both unfinished at %d", doc.ID, other, key[2], max(e.first, s.evidence.first))
+		}
+	}
+	if !slices.Contains(u.keys[key], doc.ID) {
+		u.keys[key] = append(u.keys[key], doc.ID)
+	}
+	return nil
+}
+
+// existing looks whether a line that made no job was rightly left out: the job that has its key must be unfinished.
+func (u *audit) existing(r ingest.Receipt, b *batch, made store.Made) error {
+	for _, x := range made.Existing {
+		g := b.groups[x.Line]
+		holder := job.Job{ID: x.Job, Batch: x.Job.WithLine(0), Client: g.Client, Type: g.Type}
+		if seq := u.gone(&holder, r.Seq); seq != 0 {
+			return fmt.Errorf("line %d of create %s made no job because of %v, which was deleted at %d", x.Line, b.tag, x.Job, seq)
+		}
+		if o, is := u.stillOver(&holder, r.Seq); is {
+			return fmt.Errorf("line %d of create %s made no job because of %v, which was answered as %v at %d", x.Line, b.tag, x.Job, o.status, o.from)
+		}
+	}
+	return nil
+}
+
+// attributes holds the attributes of a job, which patches change, against what was posted and patched.
+func (u *audit) attributes(doc *job.Job) error {
+	b, s := u.a.ids[doc.Batch], u.movedJob(doc.ID)
+	if b == nil {
+		return nil
+	}
+	g := b.groups[doc.ID.Line()]
+	if !allowed(s.priority, g.Priority, doc.Priority) || !allowed(s.attempts, g.MaxAttempts, doc.MaxAttempts) {
+		return fmt.Errorf("job %v has priority %d and max_attempts %d; posted were %d and %d, patched %v and %v", doc.ID, doc.Priority, doc.MaxAttempts,
+			g.Priority, g.MaxAttempts, s.priority, s.attempts)
+	}
+	if most := len(u.redriven(doc)); doc.Redrives > most || doc.Redrives < s.redrives {
+		return fmt.Errorf("job %v was redriven %d times; %d redrives of it were granted, and %d may have reached it", doc.ID, doc.Redrives, s.redrives, most)
+	}
+	return nil
+}
+
+// endedMoved holds the results of a complete against what came before.
+func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ended) error {
+	for i, result := range answer.Results {
+		if result.Refusal != job.Granted {
+			continue
+		}
+		s := u.movedJob(result.ID)
+		before := s.ended[c.Claim] || u.maybeEnded(result.ID, c.Claim) // this may be a repetition
+		if err := u.reported(r, c.Claim, result.ID, "complete"); err != nil && !before {
+			return err
+		}
+		s.ended[c.Claim] = true
+		if c.Claim.IsZero() { // nobody's outcome ends the holder's run
+			s.ended[s.claim] = true
+		}
+		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
+		if result.Status.Terminal() {
+			s.over = over{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
+		}
+	}
+	if c.All != nil && answer.All > 0 { // the answer does not say which of them
+		for _, id := range u.movedClaims[c.Claim] {
+			m := u.a.maybeOf(id)
+			m.ended[c.Claim] = true
+			m.unget = m.unget || c.All.Code == job.Unget
+		}
+	}
+	return nil
+}
+
+// tickledMoved holds the answer to a tickle of named jobs, or of all of a claim's, against what came before.
+func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tickled) error {
+	named := t.IDs
+	if len(named) == 0 {
+		named = u.movedClaims[t.Claim]
+	}
+	if answer.Refusal != job.Granted || answer.Held < len(named) {
+		return nil // the answer does not say which of them
+	}
+	for _, id := range named {
+		if err := u.reported(r, t.Claim, id, "tickle"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reported looks whether a job can still have been held by the claim that reports something of it.
+func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error {
+	s := u.movedJob(id)
+	if claim.IsZero() || s.claim != claim {
+		return nil
+	}
+	b := u.a.ids[id.WithLine(0)]
+	if b == nil {
+		return nil
+	}
+	g := b.groups[id.Line()]
+	doc := job.Job{ID: id, Batch: id.WithLine(0), Client: g.Client, Type: g.Type}
+	if seq := u.gone(&doc, r.Seq); seq != 0 {
+		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted, at %d", what, id, claim, seq)
+	}
+	for _, o := range u.ends(&doc, r.Seq) {
+		if o.seq > s.seq && !s.ended[claim] {
+			return fmt.Errorf("a %s of job %v by claim %v is granted after the job was answered as %v, at %d", what, id, claim, o.status, o.from)
+		}
+	}
+	if s.timeOut != 0 && u.ticksSince(s.timeOut) > latestTicks && u.graceSeq < s.seq && !s.ended[claim] {
+		return fmt.Errorf("a %s of job %v by claim %v is granted %d ms after the job's time-out", what, id, claim, r.At-s.timeOut)
+	}
+	return nil
+}
+
+// latestTicks is how many ticks may pass before one has come to something that is due: a tick does a bounded amount of work.
+const latestTicks = 20
+
+// ticksSince counts the ticks of the journal at or after a time.
+func (u *audit) ticksSince(at int64) int {
+	i, _ := slices.BinarySearch(u.ticks, at)
+	return len(u.ticks) - i
+}
+
+// mayBeDeleted reports whether a delete in the journal may have reached a job.
+func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
+	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
+}
+
+// lookMoved holds a document against the answers.
+func (u *audit) lookMoved(doc *job.Job) error {
+	now := u.a.upTo
+	if seq := u.gone(doc, now); seq != 0 {
+		return fmt.Errorf("job %v was deleted, at %d, and is %+v", doc.ID, seq, *doc)
+	}
+	if err := u.attributes(doc); err != nil {
+		return err
+	}
+	if doc.RunAttempts > doc.MaxAttempts {
+		return fmt.Errorf("job %v has run %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
+	}
+	if o, is := u.stillOver(doc, now); is && !doc.Status.Terminal() {
+		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, o.status, o.from, *doc)
+	}
+	if s := u.movedJob(doc.ID); s.over.seq != 0 && s.over.status.Terminal() && doc.Status != s.over.status && len(u.redriven(doc)) == 0 {
+		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, s.over.status, s.over.from, *doc)
+	}
+	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {
+		return fmt.Errorf("job %v expired too early: %+v", doc.ID, *doc)
+	}
+	if doc.Status.Waits() || doc.Status == job.Active {
+		return u.unfinished(doc, now)
+	}
+	return nil
+}

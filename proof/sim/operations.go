@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Operations are what operators ask for: cancel, redrive, run and delete, patches, pauses, and the stop of all handing out. An answer that got
+// lost leaves an operator in doubt, but not the audit: the journal has every command at its place, whether its answer arrived or not. So the
+// audit takes the order from the journal, what was decided from the answers, and where there was no answer it allows for both decisions.
+
+// decision is what an operation's answer said.
+type decision int
+
+const (
+	undecided decision = iota // no answer: the operation may have been refused
+	granted
+	refused
+)
+
+// operation is an operator's command as the journal has it.
+type operation struct {
+	seq uint64
+	at  int64
+	cmd job.Command
+}
+
+// journaledOperation notes a command of the journal that is not a create. a.mu is not held.
+func (a *account) journaledOperation(r *journal.Record) error {
+	switch r.Verb {
+	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick":
+	default:
+		return nil
+	}
+	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.operation(ingest.Receipt{Seq: r.Seq, At: r.At}, cmd)
+	return nil
+}
+
+// operation notes a command at its place in the journal. a.mu is held.
+func (a *account) operation(r ingest.Receipt, cmd job.Command) {
+	a.inJournal[r.Seq] = cmd.Verb()
+	o := operation{r.Seq, r.At, cmd}
+	a.note(r, fmt.Sprintf("%s %+v in the journal", cmd.Verb(), cmd), func(u *audit) error {
+		u.operated(o)
+		return nil
+	})
+	a.events[len(a.events)-1].recorded = 1
+}
+
+// answered notes what an operation was answered with; what then must hold is up to more, which may be nil.
+func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusal, more func(*audit) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.figures.Operations++
+	a.decisions[r.Seq] = granted
+	if refusal != job.Granted {
+		a.decisions[r.Seq] = refused
+	}
+	a.note(r, fmt.Sprintf("the answer to %s %+v: %v", cmd.Verb(), cmd, refusal), func(u *audit) error {
+		if verb := a.inJournal[r.Seq]; verb != cmd.Verb() {
+			return fmt.Errorf("%s %+v was answered, and record %d is %q", cmd.Verb(), cmd, r.Seq, verb)
+		}
+		if refusal != job.Granted || more == nil {
+			return nil
+		}
+		return more(u)
+	})
+}
+
+// movedOne notes the answer to an operation on one job.
+func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
+	a.answered(r, m, answer.Refusal, func(u *audit) error {
+		s := u.movedJob(m.Job)
+		if s.deleted != 0 {
+			return fmt.Errorf("%v of job %v is granted after it was deleted, at %d", m.Op, m.Job, s.deleted)
+		}
+		switch m.Op {
+		case job.Cancel:
+			if answer.Status != job.Cancelled {
+				return fmt.Errorf("cancel of %v is answered with %v", m.Job, answer.Status)
+			}
+			s.over = over{seq: r.Seq, at: r.At, from: r.Seq, status: job.Cancelled}
+		case job.Redrive:
+			s.redrives++
+		case job.Delete:
+			s.deleted = r.Seq
+		}
+		return nil
+	})
+}
+
+// movedMany notes the answer to an operation on a batch or queue. One that goes on as a sweep has effect on all of them once it is finished.
+func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
+	a.answered(r, m, answer.Refusal, func(u *audit) error {
+		if answer.Sweep.IsZero() {
+			u.finished(m, r, r.Seq)
+		}
+		return nil
+	})
+	if answer.Refusal == job.Granted && !answer.Sweep.IsZero() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.sweeps = append(a.sweeps, sweeping{m, r, answer.Sweep})
+	}
+}
+
+// sweeping is a sweep that was not finished when it was last looked at.
+type sweeping struct {
+	move    job.Move
+	receipt ingest.Receipt
+	id      job.ID
+}
+
+// lookAtSweeps notes which sweeps s has finished. a.mu is held.
+func (a *account) lookAtSweeps(s *store.Store) error {
+	var open []sweeping
+	for _, w := range a.sweeps {
+		doc, err := s.Sweep(w.id)
+		switch {
+		case err == job.SweepNotFound: // it ended long ago
+		case err != nil:
+			return err
+		case doc.FinishedAt == 0:
+			open = append(open, w)
+			continue
+		}
+		a.figures.Sweeps++
+		now := ingest.Receipt{Seq: s.Applied(), At: w.receipt.At}
+		a.note(now, fmt.Sprintf("sweep %v is finished: %+v", w.id, w.move), func(u *audit) error {
+			u.finished(w.move, w.receipt, now.Seq)
+			return nil
+		})
+	}
+	a.sweeps = open
+	return nil
+}
+
+// finished notes that an operation on a batch or queue has reached all that it was asked for, which had to be so by seq.
+func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
+	if m.Status != 0 || m.Op != job.Cancel && m.Op != job.Delete {
+		return // those in another status, or that ended since, are left as they are
+	}
+	o := over{seq: r.Seq, at: r.At, from: seq, status: job.Cancelled}
+	if m.Op == job.Delete {
+		o.status = job.Purged
+	}
+	if m.Batch.IsZero() {
+		u.overQueues[[2]string{m.Client, m.Type}] = append(u.overQueues[[2]string{m.Client, m.Type}], o)
+	} else {
+		u.overBatches[m.Batch] = append(u.overBatches[m.Batch], o)
+	}
+}
+
+// operated takes an operation into account where it stands in the journal.
+func (u *audit) operated(o operation) {
+	decided := u.a.decisions[o.seq]
+	if decided == refused {
+		return
+	}
+	switch c := o.cmd.(type) {
+	case job.Switch:
+		u.stopped = c.Stopped
+	case job.Pause: // a queue that is not there cannot be paused
+		name := [2]string{c.Client, c.Type}
+		if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq {
+			u.paused[name] = c.Paused
+		}
+	case job.Grace:
+		u.graceSeq = o.seq
+	case job.Tick:
+		u.ticks = append(u.ticks, o.at)
+	case job.Patch:
+		u.movedJob(c.Job).patch(&c, decided == granted)
+	case job.Move:
+		switch {
+		case c.Op == job.Delete && !c.Job.IsZero():
+			u.deletes[c.Job] = true
+		case c.Op == job.Delete && !c.Batch.IsZero():
+			u.deletes[c.Batch] = true
+		case c.Op == job.Delete:
+			u.deletedQueues[[2]string{c.Client, c.Type}] = o.seq
+		case c.Op == job.Run || c.Op == job.Redrive && !c.Job.IsZero():
+			s := u.movedJob(c.Job)
+			s.notBefore = 0
+			if c.Op == job.Redrive {
+				s.asked = append(s.asked, o)
+			}
+		case c.Op == job.Redrive && !c.Batch.IsZero():
+			u.askedBatches[c.Batch] = append(u.askedBatches[c.Batch], o)
+		case c.Op == job.Redrive:
+			name := [2]string{c.Client, c.Type}
+			u.askedQueues[name] = append(u.askedQueues[name], o)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// lifecycle claims up to n jobs for a runner and completes them, with a commit after each command, and returns the next seq.
+func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n int) uint64 {
+	t.Helper()
+	c := mustApply(t, s, seq, at, plainClaim(runner, n)).(*Claimed)
+	if c.Jobs() == 0 {
+		t.Fatal("nothing to claim")
+	}
+	mustCommit(t, s)
+	mustApply(t, s, seq+1, at, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	mustCommit(t, s)
+	return seq + 2
+}
+
+// stepsToRead is how many entries Pebble looks at to find a key or its absence.
+func stepsToRead(t testing.TB, s *Store, key string) int {
+	t.Helper()
+	v := s.view()
+	defer v.close()
+	v.get(key)
+	stats := v.it.Stats()
+	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]
+}
+
+// TestRunnerRowStaysBetweenClaims: a key that is deleted and set again makes each read of it walk over all those versions, until Pebble
+// flushes.
+func TestRunnerRowStaysBetweenClaims(t *testing.T) {
+	s := mustOpen(t, Options{})
+	const rounds = 2000
+	mustApply(t, s, 1, 0, plainCreate("a", "x", rounds, 5))
+	seq := uint64(2)
+	for range rounds {
+		seq = lifecycle(t, s, seq, 1, "r", 1)
+	}
+	if steps := stepsToRead(t, s, runnerKey(runnerTable, "r")); steps > 10 {
+		t.Errorf("reading a runner that claimed %d times takes %d steps", rounds, steps)
+	}
+	timers := 0
+	for _, row := range dump(s) {
+		if row.key[0] == timerTable && row.key[9] == runnerTimer {
+			timers++
+		}
+	}
+	if timers != 1 {
+		t.Errorf("%d timers of one runner, want 1", timers)
+	}
+	if list, more, err := s.Runners("", 10); len(list) > 0 || more || err != nil {
+		t.Errorf("runners that hold something: %v, %v, %v", list, more, err)
+	}
+}
+
+// TestIdleRunnersAreForgotten: the row of a runner that does not come back goes a minute later, that of one that does stays.
+func TestIdleRunnersAreForgotten(t *testing.T) {
+	s := mustOpen(t, Options{})
+	const runners = 300 // more than a tick looks at
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1000, 5))
+	seq := uint64(2)
+	for i := range runners {
+		seq = lifecycle(t, s, seq, 1, fmt.Sprintf("r%d", i), 1)
+	}
+	seq = lifecycle(t, s, seq, runnerIdleMs/2, "r7", 1)
+	rows := func() (names []string) {
+		for _, row := range dump(s) {
+			if row.key[0] == runnerTable {
+				names = append(names, runnerOfKey(row.key))
+			}
+		}
+		return names
+	}
+	tickAt := func(at int64) {
+		for i := 0; i < 10 && s.NextDue() != 0 && s.NextDue() <= startAt+at; i++ {
+			mustApply(t, s, seq, at, job.Tick{})
+			mustCommit(t, s)
+			seq++
+		}
+	}
+	tickAt(runnerIdleMs)
+	if got := rows(); len(got) != runners {
+		t.Errorf("%d rows before their time, want %d", len(got), runners)
+	}
+	tickAt(runnerIdleMs + 1)
+	if got := rows(); len(got) != 1 || got[0] != "r7" {
+		t.Errorf("rows of %v, want r7's alone", got)
+	}
+	claim := mustApply(t, s, seq, runnerIdleMs+2, plainClaim("r7", 1)).(*Claimed)
+	mustCommit(t, s)
+	seq++
+	tickAt(runnerIdleMs*3/2 + 2) // it holds a job
+	if got := rows(); len(got) != 1 {
+		t.Errorf("rows of %v, want r7's", got)
+	}
+	mustApply(t, s, seq, runnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	mustCommit(t, s)
+	seq++
+	tickAt(runnerIdleMs*5/2 + 3)
+	if got := rows(); len(got) != 0 {
+		t.Errorf("rows of %v, want none", got)
+	}
+}
