@@ -89,6 +89,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 				f.FailSyncs(1 + l.rng.IntN(3))
 			}
 		}
+		l.loaded(s, c)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)

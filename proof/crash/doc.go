@@ -27,24 +27,32 @@
 // Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some megabytes a body, with delays and with few or many
 // attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end jobs one by one, in lists and by
 // claim, with every outcome, in a request of their own or together with the next claim, give back, come too late, die, and repeat what got no
-// answer, sometimes what did. Readers look at jobs meanwhile.
+// answer, sometimes what did. An operator cancels and redrives jobs, batches and the whole queue (not in Stops). Readers look at jobs meanwhile.
 //
 // # The model
 //
 // Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is there an order, in
 // agreement with the times at which requests began and ended, in which every answer is right? In the model a job is active under one
-// claim at most; only that claim ends it, tickles it or gives it back; the same outcome may be told twice, another is refused; an ended job
-// stays as it is; attempts grow by one with each claim and end at max_attempts; a delay keeps a job back. A lease may run out only
+// claim at most; only that claim ends it, tickles it or gives it back; the same outcome may be reported twice, another is refused; an ended job
+// stays as it is until it is redriven; a cancelled one is not handed out, and its runner is refused; attempts grow by one with each claim, end
+// at max_attempts and begin again with a redrive; a delay keeps a job back. A cancel or redrive of a batch or of the queue that goes on as a
+// sweep moves each job at some time until the sweep is seen to be finished. A document in the answer to a change is an observation of its own,
+// made at some time of the request. A lease may run out only
 // where the server was up, in one life, for the lease's whole length since the last renewal: each start, and each stop by SIGSTOP, renews
 // it. A request without an answer happened or not, but not after the end of the server it was sent to. A claim without an answer may have
 // taken any job; it shows as a jump of run_attempts. TestHistories shows that histories that must not be are found out.
+//
+// # Slow machines
+//
+// No deadline here decides anything about the server. What took longer than minutes, or a step of a test that came later than a lease allows,
+// is reported as "undecided, machine too slow (or the server hangs)"; nothing is called lost that could not be read.
 //
 // # What is not covered
 //
 //   - A claim without an answer is only assumed where a job's history makes no sense otherwise, and then any such claim of that time may
 //     explain it. That a lease runs out in time, and the order in which jobs are handed out, are not checked here (the drain must end).
-//   - Which jobs a tickle of a whole claim missed is not told by the API, so a tickle that renewed only some proves nothing.
-//   - Cancel, redrive, keys and purging are not in the load. Data directories are small: some dozen megabytes.
+//   - A tickle of a whole claim that renewed only some of its jobs proves nothing here.
+//   - Unique keys, deletes and purging are not in the load. Data directories are small: some dozen megabytes.
 //   - On a full disk the store cannot be driven so far that its memtables fill and Pebble blocks, as creates are refused long before.
 //   - The order of the processes' steps is the kernel's: a seed repeats the plan, not the run.
 //   - What a power cut can do is powerfs's model. Disks that lose what they said was written are not in it.

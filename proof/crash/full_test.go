@@ -101,19 +101,19 @@ func (l *lane) fullDisk(round int) {
 		defer s.h.mu.Unlock()
 		return s.h.count.Ended
 	}
-	l.wait(s, "there is a backlog", 20*time.Second, func() bool { return c.unfinished.Load() > 1000 })
+	l.wait(s, "there is a backlog", func() bool { return c.unfinished.Load() > 1000 })
 
 	// To the reserve.
 	l.must(s, f.leave(60<<20))
 	refused := c.refused.Load()
-	l.wait(s, "creates are refused", 10*time.Second, func() bool { return c.refused.Load() > refused+3 })
+	l.wait(s, "creates are refused", func() bool { return c.refused.Load() > refused+3 })
 	acked, before := c.acked.Load(), ended()
-	l.wait(s, "work goes on", 10*time.Second, func() bool { return ended() > before+100 })
+	l.wait(s, "work goes on", func() bool { return ended() > before+100 })
 	if now := c.acked.Load(); now != acked {
 		l.Errorf("%d creates were acknowledged below the reserve", now-acked)
 	}
 	l.must(s, f.remove())
-	l.wait(s, "creates come back", 10*time.Second, func() bool { return c.acked.Load() > acked+3 })
+	l.wait(s, "creates come back", func() bool { return c.acked.Load() > acked+3 })
 	if l.rng.IntN(2) == 0 {
 		l.must(s, s.kill())
 		l.must(s, s.start())
@@ -153,7 +153,7 @@ func (l *lane) fullDisk(round int) {
 func (l *lane) resumes(s *stage, c *crowd, words ...string) {
 	l.Helper()
 	acked := c.acked.Load()
-	l.wait(s, "creates come back", 30*time.Second, func() bool {
+	l.wait(s, "creates come back", func() bool {
 		select {
 		case <-s.server.Done():
 			said := s.said.String()

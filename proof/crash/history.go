@@ -3,6 +3,7 @@ package crash
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,21 +16,23 @@ import (
 type history struct {
 	began time.Time
 
-	mu     sync.Mutex
-	posts  map[string]*post // by tag
-	jobs   map[job.ID]*post // by batch id
-	claims map[job.ID]int32 // numbers for claim ids, from 1
-	ghosts []event          // claims that had no answer
-	lives  []life           // the last one is open while the server runs
-	deaths []int64
-	wrong  []string // what cannot be explained, whatever the order
-	count  tally
+	mu         sync.Mutex
+	posts      map[string]*post // by tag
+	jobs       map[job.ID]*post // by batch id
+	claims     map[job.ID]int32 // numbers for claim ids, from 1
+	ghosts     []event          // claims that had no answer
+	wholeQueue []event          // cancels and redrives of all jobs of the queue
+	lives      []life           // the last one is open while the server runs
+	deaths     []int64
+	wrong      []string // what cannot be explained, whatever the order
+	count      tally
 }
 
 // tally counts what was done.
 type tally struct {
 	Requests, NoAnswer                 int
 	Jobs, Claimed, Ended, Stale, Given int // acknowledged: jobs created, handed out, ended, refused as stale, given back
+	Moved, Sweeps                      int // acknowledged: jobs cancelled or redriven alone; sweeps that went on after their command
 	Deaths                             int // of the server, by whatever
 	Checked, Ghosts, Undecided         int // jobs whose histories were checked, with how many operations
 	Operations                         int
@@ -44,6 +47,8 @@ func (t *tally) add(o tally) {
 	t.Ended += o.Ended
 	t.Stale += o.Stale
 	t.Given += o.Given
+	t.Moved += o.Moved
+	t.Sweeps += o.Sweeps
 	t.Deaths += o.Deaths
 	t.Checked += o.Checked
 	t.Ghosts += o.Ghosts
@@ -195,6 +200,8 @@ func (h *history) add(id job.ID, e event) {
 			h.count.Ended++
 		case given:
 			h.count.Given++
+		case cancelledOne, redrivenOne:
+			h.count.Moved++
 		}
 	}
 }
@@ -237,6 +244,7 @@ func (h *history) check() (impossible []string) {
 			continue
 		}
 		model := jobModel{max: p.maxAttempts, lives: h.lives}
+		ofQueue := h.ofQueue(p)
 		for line := range p.lines {
 			var events []event
 			if p.events != nil {
@@ -247,6 +255,14 @@ func (h *history) check() (impossible []string) {
 				first.answer = lost
 			}
 			events = h.settle(append([]event{first}, events...))
+			events = append(events, ofQueue...)
+			for i := range events {
+				if e := &events[i]; e.kind == ended && e.status == cancelled && !slices.ContainsFunc(events, func(c event) bool {
+					return c.kind == cancelledAll && c.call <= e.ret && c.ret >= e.call
+				}) {
+					h.problemLocked("job %s: a complete was answered as cancelled, and nobody cancelled all at that time: %v", p.batch.WithLine(line), e)
+				}
+			}
 			last := int64(0)
 			for i := range events {
 				last = max(last, events[i].call)

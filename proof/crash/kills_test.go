@@ -16,6 +16,7 @@ func TestKills(t *testing.T) {
 		s := l.stage("kills", t.TempDir())
 		l.must(s, s.start())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
+		l.loaded(s, c)
 		for range min(perStage, *kills-killed) {
 			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
 			l.must(s, s.kill())
@@ -28,6 +29,7 @@ func TestKills(t *testing.T) {
 			}
 			l.must(s, s.start())
 		}
+		l.loaded(s, c)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)

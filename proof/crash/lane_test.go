@@ -85,7 +85,7 @@ func (l *lane) report(what string) {
 	c := l.tally
 	l.Logf("%s: %+v in %v", what, c, time.Since(l.began).Round(time.Millisecond))
 	if c.Ended == 0 || c.Checked == 0 {
-		l.Errorf("there was hardly any load: %+v", c)
+		l.Error(undecided("there was hardly any load: %+v", c))
 	}
 	if !l.Failed() {
 		rows = append(rows, row{lane: l.Name()[len("Test"):], what: what, tally: c, took: time.Since(l.began)})
@@ -117,15 +117,22 @@ func (l *lane) small(s *stage) {
 	s.server.Binary = self
 }
 
-// wait waits until something is so.
-func (l *lane) wait(s *stage, what string, longest time.Duration, so func() bool) {
+// wait waits until something is so, which here always comes, sooner or later.
+func (l *lane) wait(s *stage, what string, so func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(longest); !so(); {
+	for deadline := time.Now().Add(patience); !so(); {
 		if time.Now().After(deadline) {
-			l.must(s, fmt.Errorf("waited for %v until %s", longest, what))
+			l.must(s, undecided("waited for %v until %s", patience, what))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// loaded waits until the load has begun: without it there would be nothing to lose.
+func (l *lane) loaded(s *stage, c *crowd) {
+	l.Helper()
+	acked := c.acked.Load()
+	l.wait(s, "there is load", func() bool { return c.acked.Load() > acked })
 }
 
 // loads are drawn from, one for each server.

@@ -14,13 +14,14 @@ import (
 // load is what a lane does to its server.
 type load struct {
 	producers, runners, readers int
+	operators                   int   // who cancel and redrive
 	lines                       int   // of a batch, at most
 	size                        int   // of a payload's filler, mostly; one post in fifty has far larger ones
 	backlog                     int64 // unfinished jobs past which producers wait
 	longLeases                  bool  // none that would run out during a stop
 }
 
-var standardLoad = load{producers: 3, runners: 5, readers: 1, lines: 120, size: 150, backlog: 3000}
+var standardLoad = load{producers: 3, runners: 5, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000}
 
 // crowd runs a load until it is told to stop.
 type crowd struct {
@@ -55,6 +56,9 @@ func newCrowd(u *user, l load, name string, seed uint64) *crowd {
 	for i := range l.runners {
 		c.all.Go(func() { c.run(i, false) })
 	}
+	for i := range l.operators {
+		c.all.Go(func() { c.operate(i) })
+	}
 	for i := range l.readers {
 		c.all.Go(func() { c.read(i) })
 	}
@@ -82,6 +86,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+const longLease = 2500 // ms
+
 const untilBack = 5 * time.Millisecond // between attempts to reach a server that is down
 
 // watch counts what is unfinished.
@@ -103,7 +109,7 @@ func (c *crowd) produce(i int) {
 		}
 		p := &post{tag: fmt.Sprintf("%s-%d-%d", c.name, i, n), lines: 1, size: c.l.size, maxAttempts: int32(20 + rng.IntN(20)), leaseMs: minLeaseMs + int64(rng.IntN(3))*250}
 		if c.l.longLeases {
-			p.leaseMs = 2500
+			p.leaseMs = longLease
 		}
 		if rng.IntN(4) > 0 {
 			p.lines = 1 + rng.IntN(c.l.lines)
@@ -166,7 +172,7 @@ func (c *crowd) read(i int) {
 			pause(c.ctx, untilBack)
 			continue
 		}
-		if _, err := c.u.get(c.ctx, id); err != nil {
+		if _, _, err := c.u.get(c.ctx, id); err != nil {
 			pause(c.ctx, untilBack)
 		}
 		pause(c.ctx, time.Millisecond)

@@ -20,22 +20,29 @@ const (
 	endedAll             // by an outcome told for all that a claim holds, which does not say what it held
 	given                // back, by unget
 	looked               // at, by a GET
+
+	// By operators (operator.go): of the job alone, or of its whole batch.
+	cancelledOne
+	redrivenOne
+	cancelledAll
+	redrivenAll
 )
 
-var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete all", "unget", "get"}
+var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete all", "unget", "get", "cancel", "redrive", "cancel batch", "redrive batch"}
 
 // answer is what came back.
 type answer uint8
 
 const (
-	done   answer = iota // 2xx
-	lost                 // no answer, or one that says "unknown": it may have happened or not
-	stale                // 409 claim_lost, or 400 job_not_active: the claim does not hold the job
-	differ               // 409 outcome_differs: the claim ended the job in another way
-	absent               // 404
+	done     answer = iota // 2xx
+	lost                   // no answer, or one that says "unknown": it may have happened or not
+	stale                  // 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job; of operators: 409 job_ended, job_not_ended
+	differ                 // 409 outcome_differs: the claim ended the job in another way
+	absent                 // 404
+	sweeping               // no answer, of what may go on as a sweep after the server has died
 )
 
-var answerNames = [...]string{"done", "no answer", "claim lost", "outcome differs", "not found"}
+var answerNames = [...]string{"done", "no answer", "refused", "outcome differs", "not found", "no answer, perhaps a sweep"}
 
 // outcome is what a runner tells, as far as the model wants to know.
 type outcome struct {
@@ -55,9 +62,10 @@ const (
 	active
 	completed
 	failed
+	cancelled
 )
 
-var statusNames = [...]string{"absent", "deferred", "pending", "active", "completed", "failed"}
+var statusNames = [...]string{"absent", "deferred", "pending", "active", "completed", "failed", "cancelled"}
 
 func parseStatus(s string) (status, error) {
 	for i, name := range statusNames {
@@ -78,7 +86,8 @@ type event struct {
 	outcome   outcome
 	kind      kind
 	answer    answer
-	status    status // of looked: as read; of ended: as decided together with the outcome; nowhere: not told
+	unsure    bool   // of cancelledAll: the job may not have been there when it was asked for
+	status    status // of looked: as read; of ended: as decided together with the outcome; of redrivenAll: from which; nowhere: not told
 }
 
 const never = math.MaxInt64
@@ -200,7 +209,7 @@ func (m *jobModel) step(s state, e *event) []state {
 	for _, s := range m.silent(s, e.ret) {
 		out = append(out, m.effect(s, e)...)
 	}
-	if e.answer == lost {
+	if e.answer == lost || e.answer == sweeping {
 		out = append(out, s) // it did not happen
 	}
 	return out
@@ -248,6 +257,9 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case !again:
 			return nil
 		}
+		if told && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
+			return []state{{status: cancelled, attempts: s.attempts}} // by a cancel of all that is under way (history.check looks for it)
+		}
 		if told && e.status != nowhere && !slices.ContainsFunc(m.silent(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil
 		}
@@ -282,7 +294,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		}
 		return []state{s}
 	}
-	panic(fmt.Sprintf("event kind %d", e.kind))
+	return m.moved(s, e)
 }
 
 // model is m for porcupine, which wants to see the events as operations' inputs.
@@ -303,7 +315,7 @@ func (m *jobModel) model() porcupine.Model {
 }
 
 // checkTime bounds one job's check, which in the worst case takes exponential time.
-const checkTime = 20 * time.Second
+const checkTime = time.Minute
 
 // check reports whether events, all of one job, may have happened in some order that agrees with their times. ghosts are claims that had
 // no answer and may have handed the job out; they are only looked at when the events make no sense without.

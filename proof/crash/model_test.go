@@ -115,6 +115,46 @@ func TestHistories(t *testing.T) {
 		"a document after a completion that shows the job waiting again": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, looked, done, is(pending), told(1)),
 		}},
+		"cancelled, and its runner refused": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, stale, by(1), with("ok")), at(40, looked, done, is(cancelled), told(1)),
+		}},
+		"handed out after it was cancelled":        {events: []event{create, at(20, cancelledOne, done), claimedAt(30, 1, 1)}},
+		"handed out after its batch was cancelled": {events: []event{create, at(20, cancelledAll, done), claimedAt(30, 1, 1)}},
+		"handed out while its batch is cancelled by a sweep": {legal: true, events: []event{
+			create, at(20, cancelledAll, done, until(100)), claimedAt(30, 1, 1), at(200, looked, done, is(cancelled), told(1)),
+		}},
+		"handed out after a cancel without an answer, which did not happen": {legal: true, events: []event{
+			create, at(20, cancelledOne, lost), claimedAt(30, 1, 1), at(40, endedAll, done, by(1), with("ok")), at(50, looked, done, is(completed), told(1)),
+		}},
+		"completed after it was cancelled": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, done, by(1), with("ok")),
+		}},
+		"tickled after it was cancelled": {events: []event{create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, tickled, done, by(1))}},
+		"a cancel undone":                {events: []event{create, at(20, cancelledOne, done), at(30, looked, done, is(pending), told(0))}},
+		"a cancel of what had ended accepted": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(30, cancelledOne, done),
+		}},
+		"a cancel of what had not ended refused": {events: []event{create, at(20, cancelledOne, stale)}},
+		"given up for a retry while its batch is cancelled": {legal: true, events: []event{
+			create, at(10, cancelledAll, done, until(100)), claimedAt(20, 1, 1), at(30, ended, done, by(1), with("retry"), is(cancelled)),
+			at(200, looked, done, is(cancelled), told(1)),
+		}},
+		"redriven, and its attempts begin again": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 1),
+		}},
+		"redriven, and its attempts go on": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 2),
+		}},
+		"redriven, and nothing happened": {events: []event{
+			create, at(20, cancelledOne, done), at(30, redrivenOne, done), at(40, looked, done, is(cancelled), told(0)),
+		}},
+		"its batch redriven from another status": {events: []event{
+			create, at(20, cancelledOne, done), at(30, redrivenAll, done, is(failed)), claimedAt(40, 1, 1),
+		}},
+		"its batch redriven": {legal: true, events: []event{
+			create, at(20, cancelledOne, done), at(30, redrivenAll, done, is(cancelled)), claimedAt(40, 1, 1),
+		}},
+		"a redrive of what had not ended accepted": {events: []event{create, at(20, redrivenOne, done)}},
 		"a claim without an answer shows in the attempts": {legal: true, events: []event{create, claimedAt(2000, 2, 2)},
 			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
 		"attempts that no claim explains": {events: []event{create, claimedAt(2000, 2, 2)}},

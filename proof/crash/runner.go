@@ -11,6 +11,7 @@ import (
 // grant is what a claim handed out.
 type grant struct {
 	id   job.ID
+	call int64 // when it was asked for
 	n    int32 // its number in the history
 	jobs []job.ID
 }
@@ -94,7 +95,7 @@ func (u *user) claim(ctx context.Context, w wish) (*grant, *reply, error) {
 	if a.ClaimID == nil {
 		return nil, r, nil
 	}
-	g := &grant{id: *a.ClaimID, n: u.h.claim(*a.ClaimID)}
+	g := &grant{id: *a.ClaimID, call: r.call, n: u.h.claim(*a.ClaimID)}
 	for i := range a.Jobs {
 		d := &a.Jobs[i]
 		p := u.look(d)
@@ -145,7 +146,7 @@ func verdict(r *reply) (a answer, ok bool) {
 		return lost, true
 	case r.ok():
 		return done, true
-	case r.problem.Code == "claim_lost" || r.problem.Code == "job_not_active":
+	case r.problem.Code == "claim_lost" || r.problem.Code == "job_not_active" || r.problem.Code == "cancelled":
 		return stale, true
 	case r.problem.Code == "outcome_differs":
 		return differ, true
@@ -230,7 +231,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 			case result.JobID != id:
 				u.h.problem("complete %s: the result is of %s", id, result.JobID)
 				continue
-			case result.Code == "claim_lost" || result.Code == "job_not_active":
+			case result.Code == "claim_lost" || result.Code == "job_not_active" || result.Code == "cancelled":
 				e.answer = stale
 			case result.Code == "outcome_differs":
 				e.answer = differ

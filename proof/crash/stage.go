@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os/exec"
@@ -25,8 +26,16 @@ type stage struct {
 	said   *lastWords
 }
 
-// startTime bounds a start: none here has much to replay.
-const startTime = time.Minute
+// patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing about the server: what took
+// longer is undecided.
+const patience = 4 * time.Minute
+
+// errUndecided is in the error of a lane that could not find out whether the server keeps its promises.
+var errUndecided = errors.New("undecided, machine too slow (or the server hangs)")
+
+func undecided(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errUndecided}, args...)...)
+}
 
 // lastWords keeps the end of what a server logged.
 type lastWords struct {
@@ -87,9 +96,11 @@ func (s *stage) launch() error {
 }
 
 func (s *stage) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := s.server.Ready(ctx); err != nil {
+	if err := s.server.Ready(ctx); ctx.Err() != nil {
+		return undecided("the server is not ready after %v: %v\n%s", patience, err, s.said)
+	} else if err != nil {
 		return fmt.Errorf("start: %w\n%s", err, s.said)
 	}
 	return nil
@@ -118,23 +129,24 @@ func (s *stage) stop() error {
 	return nil
 }
 
-// drainTime bounds the working off of what a load left: leases are a few seconds, and backoffs less.
-const drainTime = 2 * time.Minute
-
-// drain works off every job there is.
+// drain works off every job there is. Leases are a few seconds and backoffs less, so there is always progress: fewer jobs that have not ended.
 func (s *stage) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {
 		c.all.Go(func() { c.run(i, true) })
 	}
 	defer c.end()
-	for deadline := time.Now().Add(drainTime); ; {
+	least, since := int64(math.MaxInt64), time.Now()
+	for {
 		st, err := s.u.stats(c.ctx)
-		if err == nil && st.Jobs["pending"]+st.Jobs["active"]+st.Jobs["deferred"] == 0 {
+		left := st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"]
+		switch {
+		case err == nil && left == 0:
 			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not worked off after %v: %v, %v", drainTime, st.Jobs, err)
+		case err == nil && left < least:
+			least, since = left, time.Now()
+		case time.Since(since) > patience:
+			return undecided("no job was worked off for %v: %v, %v", patience, st.Jobs, err)
 		}
 		pause(c.ctx, 20*time.Millisecond)
 	}
@@ -160,14 +172,13 @@ func (s *stage) readBack() error {
 	for range 6 {
 		readers.Go(func() {
 			for id := range ids {
-				d, err := s.u.get(context.Background(), id)
-				if err != nil {
-					failure.Store(&err)
-				}
+				d, found, err := s.u.get(context.Background(), id)
 				switch {
-				case d == nil:
+				case err != nil: // nothing is known of it
+					failure.Store(&err)
+				case !found:
 					lost.Add(1)
-				case d.Status != "completed" && d.Status != "failed":
+				case d != nil && d.Status != "completed" && d.Status != "failed" && d.Status != "cancelled":
 					unfinished.Add(1)
 				}
 				total.Add(1)
@@ -240,7 +251,7 @@ func (s *stage) finish(seed uint64) error {
 		errs = append(errs, errors.New("no order of these makes sense: "+history))
 	}
 	if n := s.h.count.Undecided; n > 0 {
-		errs = append(errs, fmt.Errorf("%d histories were too long to be decided", n))
+		errs = append(errs, undecided("%d histories could not be checked within %v each", n, checkTime))
 	}
 	return errors.Join(errs...)
 }

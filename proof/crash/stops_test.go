@@ -22,31 +22,18 @@ func (l *lane) stops(stops int) {
 	s := l.stage("stops", l.TempDir())
 	l.must(s, s.start())
 	load := standardLoad
-	load.longLeases = true
+	load.longLeases, load.operators = true, 0 // nobody cancels what is held
 	c := newCrowd(s.u, load, "s", l.rng.Uint64())
 	defer c.end()
-	for n := range stops {
-		time.Sleep(l.between(0, time.Second)) // of load
-		var held []*grant
-		began := time.Now()
-		claimed := began // before the first
-		for len(held) < 4 {
-			if time.Since(claimed) > time.Second { // there was little to claim
-				held, claimed = nil, time.Now()
-			}
-			if time.Since(began) > 30*time.Second {
-				l.must(s, fmt.Errorf("stop %d: there is nothing to claim", n))
-			}
-			g, r, err := s.u.claim(c.ctx, wish{runner: "holder", max: 10 + l.rng.IntN(40), waitMs: 200})
-			if err != nil || r.open() {
-				l.must(s, fmt.Errorf("claim: %v, %+v", err, r))
-			}
-			if !g.empty() {
-				held = append(held, g)
-			}
+	tried := 0
+	for n := 0; n < stops; tried++ {
+		if tried > 3*stops+5 {
+			l.must(s, undecided("of %d stops %d said something: leases run out between the steps of this test", tried, n))
 		}
+		time.Sleep(l.between(0, time.Second)) // of load
+		held := l.hold(s, c)
 		if l.rng.IntN(2) == 0 { // close to the end of their leases
-			time.Sleep(time.Until(claimed.Add(l.between(1500*time.Millisecond, 2300*time.Millisecond))))
+			time.Sleep(time.Duration(held[0].call) + l.between(1500*time.Millisecond, 2300*time.Millisecond) - time.Duration(s.h.now()))
 		}
 		l.must(s, s.server.Freeze())
 		s.h.still()
@@ -57,6 +44,7 @@ func (l *lane) stops(stops int) {
 		time.Sleep(l.between(2800*time.Millisecond, longest))
 		s.h.live()
 		l.must(s, s.server.Thaw())
+		decided := 0
 		for i, g := range held {
 			if i == 0 { // at once; the others when the server has come to itself
 				c.insist(nil, func() (*reply, error) { return s.u.tickle(c.ctx, g) })
@@ -65,9 +53,16 @@ func (l *lane) stops(stops int) {
 				time.Sleep(l.between(0, 700*time.Millisecond))
 			}
 			r, err := s.u.endAll(c.ctx, g, outcome{code: "ok"})
-			if err != nil || !r.ok() {
-				l.must(s, fmt.Errorf("stop %d: what was held is lost: %v, %+v", n, err, r))
+			switch {
+			case err == nil && r.ok():
+				decided++
+			case err == nil && r.problem.Code == "claim_lost" && s.mayHaveLapsed(g, r.ret): // this test was too slow
+			default:
+				l.must(s, fmt.Errorf("stop %d: what was held since %v is taken away: %v, %+v", n, time.Duration(g.call), err, r))
 			}
+		}
+		if decided > 0 {
+			n++
 		}
 		// A short stop is none that the server must make up for; it must do no harm.
 		l.must(s, s.server.Freeze())
@@ -78,8 +73,39 @@ func (l *lane) stops(stops int) {
 			l.must(s, s.kill())
 			l.must(s, s.start())
 		}
-		l.progress("%d of %d stops", n+1, stops)
+		l.progress("%d of %d stops", n, stops)
+	}
+	if tried > stops {
+		l.Logf("%d stops were left out: the leases had run out between the steps of this test", tried-stops)
 	}
 	c.end()
 	l.finish(s)
+}
+
+// hold claims a few times within a second, or as often as the machine manages to.
+func (l *lane) hold(s *stage, c *crowd) (held []*grant) {
+	for began := time.Now(); len(held) < 4; {
+		if len(held) > 0 && s.h.now()-held[0].call > int64(time.Second) {
+			return held
+		}
+		if time.Since(began) > patience {
+			l.must(s, undecided("there is nothing to claim after %v", patience))
+		}
+		g, r, err := s.u.claim(c.ctx, wish{runner: "holder", max: 10 + l.rng.IntN(40), waitMs: 200})
+		if err != nil || r.open() {
+			l.must(s, fmt.Errorf("claim: %v, %+v", err, r))
+		}
+		if !g.empty() {
+			held = append(held, g)
+		}
+	}
+	return held
+}
+
+// mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the history.
+func (s *stage) mayHaveLapsed(g *grant, now int64) bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	m := jobModel{lives: s.h.lives}
+	return m.mayLapse(g.call, longLease*ms, now)
 }

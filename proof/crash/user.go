@@ -27,7 +27,7 @@ type user struct {
 
 func newUser(h *history, url, queue string, callers int) *user {
 	return &user{h: h, url: url, queue: queue, http: &http.Client{
-		Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true},
+		Timeout: patience, Transport: &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true},
 	}}
 }
 
@@ -203,39 +203,43 @@ func (u *user) look(d *document) *post {
 	return p
 }
 
-// get reads a job and notes what it is. nil: no answer, or not found.
-func (u *user) get(ctx context.Context, id job.ID) (*document, error) {
+// get reads a job and notes what it is. found says whether the server has the job; its document is nil where it is not what was posted. An
+// error is that nothing is known.
+func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err error) {
 	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	e := event{call: r.call, ret: r.ret, kind: looked, attempts: -1}
-	if r.status == http.StatusNotFound {
+	switch r.status {
+	case http.StatusOK:
+	case http.StatusNotFound:
 		e.answer = absent
 		u.h.add(id, e)
-		return nil, nil
+		return nil, false, nil
+	case 0:
+		return nil, false, undecided("get %s had no answer after %v", id, time.Duration(r.ret-r.call))
+	default:
+		return nil, false, fmt.Errorf("get %s: %d %s", id, r.status, r.problem.Detail)
 	}
-	if r.status != http.StatusOK {
-		return nil, fmt.Errorf("get %s: %d %s", id, r.status, r.problem.Detail)
-	}
-	var d document
-	if err := json.Unmarshal(r.body, &d); err != nil || d.JobID != id {
+	d = &document{}
+	if err := json.Unmarshal(r.body, d); err != nil || d.JobID != id {
 		u.h.problem("get %s: %.200q: %v", id, r.body, err)
-		return nil, nil
+		return nil, true, nil
 	}
-	if u.look(&d) == nil {
-		return nil, nil
+	if u.look(d) == nil {
+		return nil, true, nil
 	}
 	if e.status, err = parseStatus(d.Status); err != nil {
 		u.h.problem("get %s: %v", id, err)
-		return nil, nil
+		return nil, true, nil
 	}
 	e.attempts = d.RunAttempts
 	if d.ClaimID != nil && e.status == active {
 		e.claim = u.h.known(*d.ClaimID)
 	}
 	u.h.add(id, e)
-	return &d, nil
+	return d, true, nil
 }
 
 // stats are the server's counts.

@@ -1,0 +1,218 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// move asks for the cancel or redrive of one job.
+func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
+	r, err := u.send(ctx, http.MethodPost, "/jobs/"+id.String()+map[kind]string{cancelledOne: "/cancel", redrivenOne: "/redrive"}[k], "", nil)
+	if err != nil {
+		return nil, err
+	}
+	e := event{call: r.call, ret: r.ret, kind: k, attempts: -1}
+	switch {
+	case r.open():
+		e.answer = lost
+	case r.ok():
+		e.answer = done
+	case r.problem.Code == "job_ended" || r.problem.Code == "job_not_ended":
+		e.answer = stale
+	case r.status == http.StatusNotFound:
+		e.answer, e.kind = absent, looked
+	default:
+		return r, nil // not stored
+	}
+	u.h.add(id, e)
+	if e.answer == done {
+		u.readAfter(id, r)
+	}
+	return r, nil
+}
+
+// moveAll asks for the cancel or redrive of the jobs of a batch or, without one, of the queue. What goes on as a sweep is followed until it is
+// finished: each job is moved at some time until then.
+func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*reply, error) {
+	path := "/queues/default/" + u.queue
+	if p != nil {
+		path = "/batches/" + p.batch.String()
+	}
+	if k == redrivenAll {
+		path += "/redrive?status=" + statusNames[from]
+	} else {
+		path += "/cancel"
+	}
+	r, err := u.send(ctx, http.MethodPost, path, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	e := event{call: r.call, ret: r.ret, kind: k, attempts: -1, status: from}
+	switch {
+	case r.open(): // a sweep outlives the server that was asked for it
+		e.answer, e.ret = sweeping, never
+	case r.status == http.StatusAccepted:
+		var doc struct {
+			SweepID job.ID `json:"sweep_id"`
+		}
+		if err := json.Unmarshal(r.body, &doc); err != nil || doc.SweepID.IsZero() {
+			u.h.problem("%s: %.200q: %v", path, r.body, err)
+		}
+		e.ret = u.finished(ctx, doc.SweepID)
+		u.h.swept()
+	case !r.ok():
+		return r, nil // not stored, or not found, which a read of its jobs will show
+	}
+	if p == nil {
+		u.h.mu.Lock()
+		u.h.wholeQueue = append(u.h.wholeQueue, e)
+		u.h.mu.Unlock()
+		return r, nil
+	}
+	for line := range p.lines {
+		u.h.add(p.batch.WithLine(line), e)
+	}
+	return r, nil
+}
+
+// finished waits until a sweep is finished, and returns when that was known; never, where it was not seen.
+func (u *user) finished(ctx context.Context, id job.ID) int64 {
+	for ctx.Err() == nil {
+		r, err := u.send(ctx, http.MethodGet, "/sweeps/"+id.String(), "", nil)
+		if err == nil && r.ok() {
+			var doc struct {
+				FinishedAt *int64 `json:"finished_at"`
+			}
+			if err := json.Unmarshal(r.body, &doc); err != nil {
+				u.h.problem("sweep %s: %.200q: %v", id, r.body, err)
+				return never
+			}
+			if doc.FinishedAt != nil {
+				return r.ret
+			}
+		} else if err == nil && r.status == http.StatusNotFound {
+			u.h.problem("sweep %s was acknowledged and is not there", id)
+			return never
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+	return never
+}
+
+// ofQueue lists what operators did to the whole queue, as far as a post may be concerned: it takes what was there when it was asked for.
+func (h *history) ofQueue(p *post) (list []event) {
+	for _, e := range h.wholeQueue {
+		if e.ret < p.call {
+			continue
+		}
+		e.unsure = !p.acknowledged || p.ret >= e.call
+		list = append(list, e)
+	}
+	return list
+}
+
+// swept counts a sweep.
+func (h *history) swept() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count.Sweeps++
+}
+
+// operate cancels and redrives jobs and batches.
+func (c *crowd) operate(i int) {
+	rng := c.rng("operator", i)
+	for c.ctx.Err() == nil {
+		pause(c.ctx, time.Duration(rng.IntN(20))*time.Millisecond)
+		p := c.anyPost(rng)
+		if p == nil {
+			continue
+		}
+		ask := func() (*reply, error) { return c.u.move(c.ctx, cancelledOne, p.batch.WithLine(rng.IntN(p.lines))) }
+		from := []status{cancelled, failed}[rng.IntN(2)]
+		switch n := rng.IntN(200); {
+		case n < 90:
+		case n < 165:
+			ask = func() (*reply, error) { return c.u.move(c.ctx, redrivenOne, p.batch.WithLine(rng.IntN(p.lines))) }
+		case n < 178:
+			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, cancelledAll, p, nowhere) }
+		case n < 196:
+			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, redrivenAll, p, from) }
+		case n < 198:
+			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, cancelledAll, nil, nowhere) }
+		default:
+			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, redrivenAll, nil, from) }
+		}
+		if _, err := ask(); err != nil {
+			pause(c.ctx, untilBack)
+		}
+	}
+}
+
+// anyPost returns one of the latest posts that are known to be stored.
+func (c *crowd) anyPost(rng *rand.Rand) *post {
+	c.lately.Lock()
+	n := len(c.lately.ids)
+	var id job.ID
+	if n > 0 {
+		id = c.lately.ids[rng.IntN(n)]
+	}
+	c.lately.Unlock()
+	if n == 0 {
+		return nil
+	}
+	c.u.h.mu.Lock()
+	defer c.u.h.mu.Unlock()
+	return c.u.h.jobs[id.WithLine(0)]
+}
+
+// moved returns what a job in state s may be after a cancel or redrive.
+func (m *jobModel) moved(s state, e *event) []state {
+	ended := s.status == completed || s.status == failed || s.status == cancelled
+	if s.status == nowhere && e.unsure {
+		return []state{s}
+	}
+	if s.status == nowhere || e.answer == absent {
+		return nil
+	}
+	none, again := state{status: cancelled, attempts: s.attempts}, state{status: pending}
+	switch e.kind {
+	case cancelledOne:
+		switch {
+		case s.status == cancelled && e.answer != stale:
+			return []state{s}
+		case ended != (e.answer == stale): // refused if and only if it had ended
+			return nil
+		case ended:
+			return []state{s}
+		}
+		return []state{none}
+	case redrivenOne:
+		switch {
+		case ended != (e.answer != stale):
+			return nil
+		case !ended:
+			return []state{s}
+		}
+		return []state{again}
+	case cancelledAll:
+		switch {
+		case ended:
+			return []state{s}
+		case e.unsure:
+			return []state{s, none}
+		}
+		return []state{none}
+	case redrivenAll: // it leaves alone what has moved since it was asked for
+		if s.status != e.status {
+			return []state{s}
+		}
+		return []state{s, again}
+	}
+	panic(fmt.Sprintf("event kind %d", e.kind))
+}
