@@ -55,24 +55,12 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.wait, r.key = q.Wait, q.Key
+	r.wait, r.key, r.accept = q.Wait, q.Key, mimeNDJSON
 	a, err := c.do(ctx, r)
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err
 	}
-	var doc struct {
-		ID      string        `json:"claim_id"`
-		LeaseMs int64         `json:"lease_ms"`
-		Jobs    []jobDocument `json:"jobs"`
-	}
-	if err := decode(a, &doc); err != nil {
-		return nil, err
-	}
-	jobs, err := jobsOf(a, doc.Jobs)
-	if err != nil {
-		return nil, err
-	}
-	return &Claim{ID: doc.ID, LeaseMs: doc.LeaseMs, Jobs: jobs, received: a.at}, nil
+	return decodeClaim(a)
 }
 
 // TickleOptions go with a tickle. The zero value extends the lease by what it is.

@@ -30,6 +30,7 @@ type Options struct {
 
 const (
 	maxConnections  = 512
+	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs has some 80 KiB
 	defaultRetryFor = 30 * time.Second
 	defaultTimeout  = 30 * time.Second
 )
@@ -41,8 +42,9 @@ type Client struct {
 	o    Options
 	// traced says that the transport is net/http's own, which tells for certain whether it has sent anything.
 	traced bool
-	// lease is that of the claim which all requests are about: see reporter. 0 without one.
-	lease time.Duration
+	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
+	// report is work that is done. A Worker bounds that by its context.
+	stubborn bool
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect yet.
@@ -78,16 +80,8 @@ func ownTransport() *http.Transport {
 		t = d.Clone()
 	}
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = maxConnections, maxConnections
+	t.ReadBufferSize = readBuffer
 	return t
-}
-
-// reporter returns a client for the outcomes of a claim: it repeats for a lease at least, also what other requests give up at, since
-// what a server that fails or has a full disk does not take is work done in vain.
-func (c *Client) reporter(lease time.Duration) *Client {
-	p := *c
-	p.o.RetryFor = max(p.o.RetryFor, lease)
-	p.lease = lease
-	return &p
 }
 
 // single returns a client that does not repeat, and waits for an answer no longer than timeout.
@@ -104,6 +98,7 @@ type request struct {
 	query        url.Values
 	body         []byte
 	contentType  string
+	accept       string // "": the route's own media type
 	minSeq       uint64
 	key          string // Idempotency-Key
 	prefer       string
@@ -113,8 +108,9 @@ type request struct {
 }
 
 const (
-	mimeJSON = "application/json"
-	mimeText = "text/plain"
+	mimeJSON   = "application/json"
+	mimeNDJSON = "application/x-ndjson"
+	mimeText   = "text/plain"
 )
 
 // post makes a request with a JSON body.
@@ -144,11 +140,10 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 		if ctx.Err() != nil {
 			return a, err
 		}
-		if c.lease > 0 && starting(err) {
-			// When it is there, the leases are whole again: see starting.
+		if c.stubborn && down(err) {
 			give = time.Now().Add(c.o.RetryFor)
 		}
-		wait, again := retryWait(err, r.repeatable, c.lease > 0, attempt)
+		wait, again := retryWait(err, r.repeatable, c.stubborn, attempt)
 		if !again || time.Now().Add(wait).After(give) {
 			return a, err
 		}

@@ -44,9 +44,8 @@ type outcomeBody struct {
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
-// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are.
+// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are. Each names its claim.
 type outcomesBody struct {
-	ClaimID  string           `json:"claim_id,omitzero"`
 	Outcomes []jsontext.Value `json:"outcomes"`
 }
 

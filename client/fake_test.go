@@ -41,10 +41,19 @@ type reply struct {
 
 // fake is a server, in place of a transport, so that a test can run on a clock of its own and lose answers as it likes.
 type fake struct {
-	answer func(call) reply
+	answer   func(call) reply
+	oneByOne bool // answer is not called by several goroutines at once
 
 	mu    sync.Mutex
 	calls []call
+	turn  sync.Mutex // of answer
+}
+
+// serial runs f while no answer is given.
+func (f *fake) serial(do func()) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	do()
 }
 
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -64,7 +73,12 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, c)
 	f.mu.Unlock()
-	a := f.answer(c)
+	var a reply
+	if f.oneByOne {
+		f.serial(func() { a = f.answer(c) })
+	} else {
+		a = f.answer(c)
+	}
 	if a.after != 0 {
 		wait := time.NewTimer(a.after)
 		defer wait.Stop()
@@ -136,12 +150,28 @@ func testID(n int) string { return job.NewID(1_700_000_000_000, 1, n).String() }
 const testClaim = "018bcfe5-6800-7000-8000-0000000000c1"
 
 // handOut is a claim's answer of n jobs with a lease.
-func handOut(n int, lease time.Duration) reply {
+func handOut(n int, lease time.Duration) reply { return handOutFrom(0, n, lease) }
+
+// handOutFrom hands out n jobs from one on.
+func handOutFrom(from, n int, lease time.Duration) reply {
 	var b bytes.Buffer
-	for i := range n {
+	for i := from; i < from+n; i++ {
 		fmt.Fprintf(&b, `,{"job_id":%q,"status":"active"}`, testID(i))
 	}
 	return reply{status: 200, body: fmt.Sprintf(`{"claim_id":%q,"lease_ms":%d,"jobs":[%s]}`, testClaim, lease.Milliseconds(), strings.TrimPrefix(b.String(), ","))}
+}
+
+// eachByItself hands out n jobs under claims of their own, one a claim, and nothing from then on.
+func eachByItself(n int) func(call) reply {
+	next := 0
+	return func(c call) reply {
+		if next == n {
+			return nothing(c)
+		}
+		r := reply{status: 200, body: fmt.Sprintf(`{"claim_id":%q,"lease_ms":60000,"jobs":[{"job_id":%q,"status":"active"}]}`, testID(1000+next), testID(next))}
+		next++
+		return r
+	}
 }
 
 // nothing is a claim's answer when there is nothing; the wait is over then.
@@ -174,7 +204,7 @@ func once(first reply) func(call) reply {
 
 // runner is a fake server by route. What is not given goes well.
 func runner(t *testing.T, routes map[string]func(call) reply) *fake {
-	return &fake{answer: func(c call) reply {
+	return &fake{oneByOne: true, answer: func(c call) reply {
 		if answer := routes[c.route]; answer != nil {
 			return answer(c)
 		}

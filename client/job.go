@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -140,7 +139,7 @@ func decodeJob(a answer) (*Job, error) {
 	}
 	j, err := d.job()
 	if err == nil && j.ID == "" {
-		err = errors.New("a job without an id")
+		err = errNoID
 	}
 	if err != nil {
 		return nil, a.unreadable(err)

@@ -67,9 +67,8 @@ func passing(status int, repeatable, stubborn bool) bool {
 	return false
 }
 
-// starting reports whether err says that the server is down or on its way up. What leases are left of then does not matter: before a
-// server hands out anything it gives every lease its full length again (#:grace), so that its absence costs no runner its jobs.
-func starting(err error) bool {
+// down reports whether err says that nobody listens, or that the server starts.
+func down(err error) bool {
 	var refused *Error
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,10 +36,11 @@ var (
 
 // answer is what came back with a status of 2xx.
 type answer struct {
-	status int
-	seq    uint64 // Daybook-Seq; 0 without one
-	body   []byte
-	at     time.Time // when it began to come
+	status    int
+	mediaType string // without its parameters
+	seq       uint64 // Daybook-Seq; 0 without one
+	body      []byte
+	at        time.Time // when it began to come
 	// once says that the request may not be repeated: an answer that cannot be read leaves it unknown.
 	once bool
 }
@@ -64,6 +66,9 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
 	}
 	if r.minSeq > 0 {
 		req.Header.Set("Daybook-Min-Seq", strconv.FormatUint(r.minSeq, 10))
@@ -92,6 +97,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	defer res.Body.Close()
 	a.at, a.status, a.once = time.Now(), res.StatusCode, !r.repeatable
+	a.mediaType, _, _ = strings.Cut(res.Header.Get("Content-Type"), ";")
 	late.Reset(c.o.Timeout)
 	a.body, err = readAnswer(res, func() { late.Reset(c.o.Timeout) })
 	switch {

@@ -85,28 +85,36 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
-	t.Run("without a tickle that succeeds it is lost, a tenth earlier", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var ev events
-			f := runner(t, map[string]func(call) reply{
-				"/jobs/claim": once(handOut(1, 100*time.Second)), "/jobs/tickle": func(call) reply { return lostAnswer },
+	for _, c := range []struct{ wait, lost time.Duration }{
+		{0, 100 * time.Second},                            // counted from sending the claim
+		{9 * time.Second, 100 * time.Second},              // the same
+		{19 * time.Second, (19 + 100 - 10) * time.Second}, // counted from the answer, less a tenth
+	} {
+		t.Run(fmt.Sprintf("without a tickle that succeeds it is lost, when the claim waited %v", c.wait), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ev events
+				claimed := handOut(1, 100*time.Second)
+				claimed.after = c.wait
+				f := runner(t, map[string]func(call) reply{
+					"/jobs/claim": once(claimed), "/jobs/tickle": func(call) reply { return lostAnswer },
+				})
+				ended, began := make(chan time.Time, 1), time.Now()
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+				if d := (<-ended).Sub(began); d != c.lost {
+					t.Errorf("lost after %v", d)
+				}
+				if err := stop(); err != nil { // a lost lease is no failure of Run
+					t.Error(err)
+				}
+				if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
+					t.Error(err)
+				}
+				if len(f.to("/jobs/complete")) > 0 {
+					t.Error("a run without a lease was reported")
+				}
 			})
-			ended, began := make(chan time.Time, 1), time.Now()
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
-			if d := (<-ended).Sub(began); d != 90*time.Second {
-				t.Errorf("lost after %v", d)
-			}
-			if err := stop(); err != nil { // a lost lease is no failure of Run
-				t.Error(err)
-			}
-			if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
-				t.Error(err)
-			}
-			if len(f.to("/jobs/complete")) > 0 {
-				t.Error("a run without a lease was reported")
-			}
 		})
-	})
+	}
 	t.Run("a tickle counts from when it was sent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var sent time.Time
@@ -130,30 +138,80 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
-	for name, down := range map[string]reply{"connection refused": refusedConnection, "not_ready": problem(503, "not_ready", "not_stored")} {
-		t.Run("a server that starts gives all of it back: "+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				f := runner(t, map[string]func(call) reply{
-					"/jobs/claim": once(handOut(1, 10*time.Second)),
-					"/jobs/tickle": func(call) reply {
-						if time.Since(began) < time.Minute {
-							return down
-						}
-						return lostAnswer
-					},
-				})
-				ended := make(chan time.Time, 1)
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
-				if d := (<-ended).Sub(began); d < 67*time.Second || d > 70*time.Second {
-					t.Errorf("lost after %v", d)
+	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after it.
+	tickled := func(t *testing.T, answer reply) (lost time.Duration) {
+		began := time.Now()
+		f := runner(t, map[string]func(call) reply{
+			"/jobs/claim": once(handOut(1, 10*time.Second)),
+			"/jobs/tickle": func(call) reply {
+				if time.Since(began) < time.Minute {
+					return answer
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
+				return lostAnswer
+			},
+		})
+		ended := make(chan time.Time, 1)
+		stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
+		lost = (<-ended).Sub(began)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		return lost
+	}
+	t.Run("a server that says that it starts will give all of it back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			if d := tickled(t, problem(503, "not_ready", "not_stored")); d < 67*time.Second || d > 70*time.Second {
+				t.Errorf("lost after %v", d)
+			}
+		})
+	})
+	for name, answer := range map[string]reply{
+		"a refused connection": refusedConnection, "a server that stops": problem(503, "shutting_down", "not_stored"),
+		"a failing journal": problem(503, "writes_failed", "not_stored"), "a proxy's 502": {status: 502}, "silence": {after: -1},
+	} {
+		t.Run(name+" does not prove that nobody else gets the job", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if d := tickled(t, answer); d != 10*time.Second {
+					t.Errorf("lost after %v", d)
 				}
 			})
 		})
 	}
+	t.Run("work that is done after that is reported, and the claim decides", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			results string
+			lost    bool
+		}{
+			"still held": {`{"job_id":%q,"status":"completed"}`, false}, "given to another": {`{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}`, true},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				var ev events
+				f := runner(t, map[string]func(call) reply{
+					"/jobs/claim":  once(handOut(1, 10*time.Second)),
+					"/jobs/tickle": func(call) reply { return refusedConnection },
+					"/jobs/complete": func(call) reply {
+						return reply{status: 200, body: fmt.Sprintf(`{"results":[`+c.results+`]}`, testID(0))}
+					},
+				})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					return client.TextOutput("done all the same"), nil
+				}})
+				time.Sleep(20 * time.Second)
+				if err := stop(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				reports := f.to("/jobs/complete")
+				if len(reports) != 1 || reports[0].body["outcomes"].([]any)[0].(map[string]any)["claim_id"] != testClaim {
+					t.Errorf("%s: reported %+v", name, reports)
+				}
+				if end := ev.ends()[testID(0)]; errors.Is(end.Err, client.ErrLeaseLost) != c.lost || !c.lost && end.Err != nil {
+					t.Errorf("%s: %+v", name, end)
+				}
+			})
+		}
+	})
 	t.Run("a claim that holds nothing is lost at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{
@@ -301,28 +359,85 @@ func TestReports(t *testing.T) {
 			}
 		})
 	})
+	t.Run("of a whole claim are one small request", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 20
+			var ev events
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(n, time.Minute)), "/jobs/complete": func(c call) reply {
+				return reply{status: 200, body: fmt.Sprintf(`{"ended":%d,"results":[]}`, n)}
+			}})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.tell, Handler: well})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			asked := f.to("/jobs/complete")
+			if len(asked) != 1 || asked[0].body["claim_id"] != testClaim || asked[0].body["outcomes"] != nil || len(ev.ends()) != n {
+				t.Errorf("%d ends in %d requests: %s", len(ev.ends()), len(asked), asked[0].text)
+			}
+		})
+	})
+	t.Run("of several claims are joined", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 40
+			var ev events
+			first := true
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(n), "/jobs/complete": func(c call) reply {
+				r := completed(c)
+				if first {
+					first, r.after = false, 20*time.Millisecond // the next gather meanwhile
+				}
+				return r
+			}})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, Batch: 1, OnEvent: ev.tell, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+				if j.ID != testID(0) {
+					time.Sleep(5 * time.Millisecond)
+				}
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			reports, claims := f.to("/jobs/complete"), map[any]bool{}
+			for _, c := range reports {
+				for _, o := range c.body["outcomes"].([]any) {
+					claims[o.(map[string]any)["claim_id"]] = true
+				}
+			}
+			if len(ev.ends()) != n || len(claims) != n || len(reports) > 3 {
+				t.Errorf("%d ends of %d claims in %d requests", len(ev.ends()), len(claims), len(reports))
+			}
+		})
+	})
 	t.Run("of a claim that has lost some are asked for one by one", func(t *testing.T) {
+		const n = 10
 		for name, whole := range map[string]reply{
-			"fewer ended": {status: 200, body: `{"ended":0,"results":[]}`}, "claim lost": problem(409, "claim_lost", "not_stored"),
+			"fewer ended": {status: 200, body: `{"ended":9,"results":[]}`}, "claim lost": problem(409, "claim_lost", "not_stored"),
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				var ev events
-				f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(1, time.Minute)), "/jobs/complete": func(c call) reply {
+				f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(n, time.Minute)), "/jobs/complete": func(c call) reply {
 					if c.body["outcomes"] == nil {
 						return whole
 					}
-					return reply{status: 200, body: fmt.Sprintf(`{"results":[{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}]}`, testID(0))}
+					r := completed(c)
+					r.body = strings.Replace(r.body, fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, testID(3)),
+						fmt.Sprintf(`{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}`, testID(3)), 1)
+					return r
 				}})
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: well})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.tell, Handler: well})
 				time.Sleep(time.Second)
 				if err := stop(); err != nil { // what is lost runs again
 					t.Errorf("%s: %v", name, err)
 				}
-				if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
-					t.Errorf("%s: %v", name, err)
+				for id, end := range ev.ends() {
+					if errors.Is(end.Err, client.ErrLeaseLost) != (id == testID(3)) {
+						t.Errorf("%s: %s: %v", name, id, end.Err)
+					}
 				}
-				if asked := f.to("/jobs/complete"); len(asked) != 2 || asked[1].body["claim_id"] != testClaim {
-					t.Errorf("%s: %d requests", name, len(asked))
+				if asked := f.to("/jobs/complete"); len(asked) != 2 || len(ev.ends()) != n {
+					t.Errorf("%s: %d requests, %d ends", name, len(asked), len(ev.ends()))
 				}
 			})
 		}
@@ -499,8 +614,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 				}}
 				err := w.Run(t.Context())
 				var refused *client.Error
-				if !errors.As(err, &refused) || len(f.to("/jobs/claim")) != 2 || len(f.to("/jobs/complete")) != 1 {
-					t.Errorf("%v", err)
+				if claims, reports := len(f.to("/jobs/claim")), len(f.to("/jobs/complete")); !errors.As(err, &refused) || claims != 2 || reports != 1 {
+					t.Errorf("%d claims, %d reports, %v", claims, reports, err)
 				}
 			})
 		})
@@ -534,7 +649,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			})
 		})
 	}
-	for _, c := range []struct{ concurrency, batch, prefetch, held int }{{2, 3, 0, 5}, {2, 3, -1, 2}, {2, 3, 1, 3}, {1, 0, 0, 2}, {4, 2, 7, 11}} {
+	for _, c := range []struct{ concurrency, batch, prefetch, held int }{{2, 3, 0, 2}, {2, 3, -1, 2}, {2, 3, 1, 3}, {1, 0, 0, 1}, {4, 2, 8, 12}, {4, 2, 7, 10}} {
 		t.Run(fmt.Sprintf("Concurrency %d, Batch %d and Prefetch %d hold %d", c.concurrency, c.batch, c.prefetch, c.held), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got int
@@ -569,6 +684,122 @@ func TestClaimsOfAWorker(t *testing.T) {
 			})
 		})
 	}
+	t.Run("quick handlers have several claims under way, of which one waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const jobs = 5000
+			var mu sync.Mutex
+			given, underWay, most, waiting := 0, 0, 0, 0
+			sizes := map[int]int{}
+			var ev events
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+				mu.Lock()
+				n := min(int(c.body["max"].(float64)), jobs-given)
+				underWay++
+				most = max(most, underWay)
+				waits := c.body["wait_ms"] != nil
+				if waits {
+					if waiting++; waiting > 1 {
+						t.Errorf("%d claims wait", waiting)
+					}
+				}
+				r := nothing(c)
+				if n > 0 {
+					sizes[n]++
+					r = handOutFrom(given, n, time.Hour)
+					r.after = 5 * time.Millisecond
+					given += n
+				}
+				mu.Unlock()
+				time.Sleep(r.after)
+				r.after = 0
+				mu.Lock()
+				underWay--
+				if waits {
+					waiting--
+				}
+				mu.Unlock()
+				return r
+			}, "/jobs/complete": func(c call) reply {
+				if c.body["outcomes"] == nil {
+					return reply{status: 200, body: `{"ended":1000,"results":[]}`}
+				}
+				return completed(c)
+			}})
+			f.oneByOne = false
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 16, Batch: 100, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				time.Sleep(50 * time.Microsecond)
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if n := len(ev.ends()); n != jobs {
+				t.Errorf("%d jobs have ended", n)
+			}
+			if most < 3 || sizes[100] < 40 {
+				t.Errorf("%d claims were under way at once, of these sizes: %v", most, sizes)
+			}
+		})
+	})
+	t.Run("a queue without jobs has one claim, which waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := runner(t, nil)
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 64, Batch: 1, Handler: well})
+			time.Sleep(time.Minute)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if n := len(f.to("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when it stops
+				t.Errorf("%d claims in a minute", n)
+			}
+		})
+	})
+	t.Run("slow handlers have no job claimed ahead", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			given, ended := 0, 0
+			var f *fake
+			f = runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+				n := int(c.body["max"].(float64))
+				if held := given - ended; held+n > 4 {
+					t.Errorf("%d jobs are held, and %d more are claimed", held, n)
+				}
+				given += n
+				return handOutFrom(given-n, n, time.Hour)
+			}})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 4, Batch: 100, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+				time.Sleep(time.Second)
+				f.serial(func() { ended++ })
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Minute)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if ended < 4*55 {
+				t.Errorf("%d jobs in a minute", ended)
+			}
+		})
+	})
+	t.Run("a server that takes no reports is not asked for more jobs", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			given := 0
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+				given += int(c.body["max"].(float64))
+				return handOutFrom(given-int(c.body["max"].(float64)), int(c.body["max"].(float64)), time.Hour)
+			}, "/jobs/complete": func(call) reply { return problem(507, "disk_full", "not_stored") }})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: time.Second, Handler: well})
+			time.Sleep(time.Minute)
+			f.serial(func() {
+				if given > 60 {
+					t.Errorf("%d jobs were claimed, and none can be reported", given)
+				}
+			})
+			if err := stop(); !errors.Is(err, client.ErrOverloaded) {
+				t.Error(err)
+			}
+		})
+	})
 	t.Run("answers that are too large have it claim less", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []float64
@@ -610,6 +841,131 @@ func TestClaimsOfAWorker(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	})
+}
+
+// A job with a timeout_ms is given back before the wait for a handler takes much of it: the server counts from the claim.
+func TestJobsWithATimeOutDoNotWait(t *testing.T) {
+	limited := func(n int, timeout time.Duration) reply {
+		r := handOut(n, time.Hour)
+		r.body = strings.ReplaceAll(r.body, `"status":"active"`, fmt.Sprintf(`"status":"active","timeout_ms":%d`, timeout.Milliseconds()))
+		return r
+	}
+	t.Run("they are given back after a twentieth of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(3, time.Minute))})
+			var ev events
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 3, Prefetch: 5, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				time.Sleep(50 * time.Second)
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Minute)
+			back := f.to("/jobs/{id}/release")
+			if len(back) != 2 || back[0].at.Sub(began).Truncate(10*time.Millisecond) != 3*time.Second || back[0].body["how"] != "unget" || back[0].body["claim_id"] != testClaim {
+				t.Errorf("given back: %+v", back)
+			}
+			for _, c := range f.to("/jobs/claim") {
+				if at := c.at.Sub(began); at >= 3*time.Second && c.body["max"] != 1.0 {
+					t.Errorf("after %v it claimed %v, with one handler", at, c.body["max"])
+				}
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			for id, end := range ev.ends() {
+				if (end.Err == nil) != (id == testID(0)) || errors.Is(end.Err, client.ErrDraining) {
+					t.Errorf("%s: %v", id, end.Err)
+				}
+			}
+		})
+	})
+	t.Run("a handler's context ends with it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began, ended := time.Now(), make(chan time.Time, 1)
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(1, 7*time.Second))})
+			var ev events
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+			if d := (<-ended).Sub(began); d != 7*time.Second {
+				t.Errorf("it ended after %v", d)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if end := ev.ends()[testID(0)]; !errors.Is(end.Err, client.ErrLeaseLost) {
+				t.Error(end.Err)
+			}
+		})
+	})
+	t.Run("none loses an attempt", func(t *testing.T) {
+		const jobs = 6
+		s := daybooktest.Start(t)
+		added, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{Attributes: client.Attributes{TimeoutMs: 4000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, all := make(chan struct{}, jobs), make(chan struct{})
+		var left atomic.Int32
+		left.Store(jobs)
+		var first atomic.Bool
+		w := &client.Worker{Client: s.Client, Batch: jobs, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			if !first.Swap(true) {
+				for range jobs - 1 { // as long as the others are held
+					<-back
+				}
+			}
+			return client.Outcome{}, nil
+		}, OnEvent: func(e client.Event) {
+			switch {
+			case e.Job == nil:
+			case e.Err != nil:
+				back <- struct{}{}
+			case left.Add(-1) == 0:
+				close(all)
+			}
+		}}
+		stop := start(t, w)
+		<-all
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, id := range added.JobIDs {
+			if j, err := s.Client.Job(t.Context(), id); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) > 0 {
+				t.Errorf("%+v, %v", j, err)
+			}
+		}
+	})
+}
+
+// What was claimed ahead for quick handlers, and waits behind slow ones, is given back.
+func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		given := 0
+		f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+			n := min(int(c.body["max"].(float64)), 2000-given)
+			if n == 0 {
+				return nothing(c)
+			}
+			given += n
+			return handOutFrom(given-n, n, time.Hour)
+		}})
+		slow := testID(1000)
+		stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 50, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+			time.Sleep(time.Microsecond)
+			if j.ID == slow {
+				time.Sleep(time.Minute)
+			}
+			return client.Outcome{}, nil
+		}})
+		time.Sleep(time.Minute)
+		back := f.to("/jobs/{id}/release")
+		if len(back) == 0 || back[0].at.Sub(began) < 9*time.Second || back[len(back)-1].at.Sub(began) > 12*time.Second {
+			t.Errorf("%d were given back", len(back))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -702,6 +1058,69 @@ func TestDrain(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	})
+	for _, c := range []struct{ down, timeout, took time.Duration }{{90 * time.Second, 0, 90 * time.Second}, {time.Hour, 0, 2 * time.Minute}, {time.Hour, 10 * time.Second, 10 * time.Second}} {
+		t.Run(fmt.Sprintf("reports wait for a server that is down for %v when ReportTimeout is %v", c.down, c.timeout), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, answer := time.Now(), once(handOut(2, time.Minute))
+				f := runner(t, nil)
+				up := f.answer
+				f.answer = func(call call) reply {
+					if d := time.Since(began); d > time.Second && d < time.Second+c.down {
+						return refusedConnection
+					}
+					if call.route == "/jobs/claim" {
+						return answer(call)
+					}
+					return up(call)
+				}
+				var ev events
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: c.timeout, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+					time.Sleep(2 * time.Second)
+					return client.Outcome{}, nil
+				}})
+				time.Sleep(1500 * time.Millisecond)
+				err := stop()
+				if d := time.Since(began); d < c.took || d > c.took+10*time.Second {
+					t.Errorf("it took %v", d)
+				}
+				if back := c.down <= c.took; (err == nil) != back {
+					t.Error(err)
+				} else if reports := len(ev.ends()); reports != 2 || (ev.ends()[testID(1)].Err == nil) != back {
+					t.Errorf("%d ends, %v", reports, ev.ends()[testID(1)].Err)
+				}
+			})
+		})
+	}
+	t.Run("server and runner are deployed together", func(t *testing.T) {
+		const jobs = 20
+		s := daybooktest.Start(t)
+		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		begun, finish := make(chan struct{}, jobs), make(chan struct{})
+		w := &client.Worker{Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			begun <- struct{}{}
+			<-finish
+			return client.TextOutput("done"), nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(ctx) }()
+		for range jobs / 2 {
+			<-begun
+		}
+		s.Stop()
+		cancel()
+		close(finish)
+		s.Restart()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		// What was begun is done, and the rest is not held by a worker that is gone.
+		if got := counts(t, s); got["completed"] != jobs/2 || got["pending"] != jobs/2 {
+			t.Errorf("%v", got)
+		}
 	})
 	t.Run("jobs go back to where they were", func(t *testing.T) {
 		s := daybooktest.Start(t)

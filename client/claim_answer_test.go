@@ -1,0 +1,89 @@
+package client
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// claimLines are job documents of one claim, as a server writes them.
+func claimLines() []string {
+	document := func(id, payload, rest string) string {
+		return `{"job_id":"018bcfe5-6800-7000-8000-0000004000` + id + `","client":"acme","payload":` + payload + `,"payload_b64":null,"attempts":[],"run_attempts":1` + rest + `}`
+	}
+	return []string{
+		document("00", `"plain"`, ""), document("01", `"with \"escapes\" and \u00e9"`, ""), document("02", `""`, ""), document("03", `{"a":[1,"x"]}`, ""),
+		document("04", `null`, ""), document("05", `"again"`, ""), document("06", `"other"`, `,"meta":{"k":"v"}`), document("07", `"alike"`, `,"meta":{"k":"v"}`),
+		document("08", `"p"`, `,"progress":0.5`), document("09", `"q"`, `,"progress":0.5`), document("0a", `7`, ""), document("0b", `true`, ""),
+		document("0c", `"p"`, `,"output":"o"`), document("0d", `"q"`, `,"output":"o"`),
+	}
+}
+
+// What is read by comparing a document with the one before it is what reading it in full gives.
+func checkClaimLines(t *testing.T, body []byte) {
+	a := answer{mediaType: mimeNDJSON, body: body}
+	quick, err := decodeClaim(a)
+	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
+	document := append([]byte(`{"claim_id":"c","lease_ms":5,"jobs":[`), bytes.Join(lines[1:], []byte(","))...)
+	full, fullErr := decodeClaim(answer{mediaType: mimeJSON, body: append(document, "]}"...)})
+	if err != nil || fullErr != nil {
+		for _, line := range lines[1:] { // two lines may be one value together, which is no document of ours
+			if !jsontext.Value(line).IsValid() {
+				return
+			}
+		}
+		if (err == nil) != (fullErr == nil) && bytes.HasPrefix(body, []byte(claimLine)) && bytes.HasSuffix(body, []byte("\n")) && len(lines) > 1 {
+			t.Errorf("quick: %v, in full: %v", err, fullErr)
+		}
+		return
+	}
+	if len(quick.Jobs) != len(full.Jobs) {
+		t.Fatalf("%d jobs, and %d in full", len(quick.Jobs), len(full.Jobs))
+	}
+	for i := range quick.Jobs {
+		if !reflect.DeepEqual(quick.Jobs[i], full.Jobs[i]) {
+			t.Errorf("job %d:\n%+v\nin full:\n%+v", i, quick.Jobs[i], full.Jobs[i])
+		}
+	}
+}
+
+const claimLine = `{"claim_id":"c","lease_ms":5}` + "\n"
+
+func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
+	checkClaimLines(t, []byte(claimLine+strings.Join(claimLines(), "\n")+"\n"))
+	t.Run("each job has maps and payloads of its own", func(t *testing.T) {
+		c, err := decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Jobs[0].Meta["k"] = "changed"
+		c.Jobs[1].Payload = append(c.Jobs[1].Payload, "longer"...)
+		if c.Jobs[1].Meta["k"] != "v" || string(c.Jobs[0].Payload) != "other" {
+			t.Errorf("%+v", c.Jobs)
+		}
+	})
+	for name, body := range map[string]string{
+		"cut in a job": claimLine + claimLines()[0][:50], "cut before the end of the line": claimLine + claimLines()[0],
+		"a job without an id": claimLine + "{}\n", "not JSON": claimLine + claimLines()[0] + "\nx\n", "no head": "\n",
+		"a text that ends early":   claimLine + claimLines()[0] + "\n" + strings.Replace(claimLines()[0], `"plain"`, `"a"b"`, 1) + "\n",
+		"a text that is not UTF-8": claimLine + claimLines()[0] + "\n" + strings.Replace(claimLines()[0], `plain`, "\xff", 1) + "\n",
+	} {
+		t.Run(name+" is refused", func(t *testing.T) {
+			if c, err := decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(body)}); err == nil {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+func FuzzClaimLines(f *testing.F) {
+	for _, a := range claimLines() {
+		for _, b := range claimLines() {
+			f.Add([]byte(claimLine + a + "\n" + b + "\n"))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) { checkClaimLines(t, body) })
+}

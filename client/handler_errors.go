@@ -1,0 +1,71 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// failure and delay wrap the errors of handlers.
+type (
+	failure struct{ error }
+	delay   struct {
+		error
+		after time.Duration
+	}
+)
+
+func (f failure) Unwrap() error { return f.error }
+func (d delay) Unwrap() error   { return d.error }
+
+// Fail makes err final: the job ends as failed, and does not run again. Nil stays nil, so that a handler may end with
+// return Outcome{}, Fail(work()).
+func Fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err}
+}
+
+// RetryAfter makes the job run again after d instead of its backoff, unless its attempts are used up. A negative d counts as 0. Nil stays
+// nil, as with Fail. To run a job again without an error, return an Outcome with code retry.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return delay{err, max(d, 0)}
+}
+
+// outcomeOf returns the outcome that reports what a handler returned.
+func outcomeOf(o Outcome, err error) Outcome {
+	var final failure
+	var later delay
+	switch {
+	case err == nil:
+	case errors.As(err, &final):
+		o.Code, o.Error = "failed", errorText(err)
+	case errors.As(err, &later):
+		ms := later.after.Milliseconds()
+		o.Code, o.Error, o.DelayMs = "retry", errorText(err), &ms
+	default:
+		o.Code, o.Error = "error", errorText(err)
+	}
+	return o
+}
+
+// errorText returns the text of an error within the server's limit, as valid UTF-8. An error may panic when it is read, as a typed nil
+// does. That must harm its own job alone.
+func errorText(err error) (s string) {
+	const limit = 64 << 10
+	defer func() {
+		if p := recover(); p != nil {
+			s = strings.ToValidUTF8(fmt.Sprintf("panic in the Error of a %T: %.1000v", err, p), "\uFFFD")
+		}
+	}()
+	s = strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
+}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// ending is how the run of a job ended: with an outcome to report; with giveBack, as if the job had never been claimed; or with err, when
+// nothing is reported.
+type ending struct {
+	outcome  Outcome
+	giveBack bool
+	err      error
+	took     time.Duration // of the handler
+}
+
+// handle runs handlers, one job after another, until the worker has stopped and no job waits.
+func (r *running) handle() {
+	finished := false
+	defer func() {
+		if !finished { // the handler ended this goroutine (runtime.Goexit)
+			r.handlers.Go(r.handle)
+		}
+	}()
+	for t := r.next(); t != nil; t = r.next() {
+		r.do(t)
+	}
+	finished = true
+}
+
+// do runs the handler for one job. A panic, and the end of the goroutine, are errors of that job.
+func (r *running) do(t *task) {
+	if cause := context.Cause(t.ctx); cause != nil { // before it began
+		r.end(t, judge(t.ctx, Outcome{}, cause))
+		return
+	}
+	var o Outcome
+	err := errGoexit
+	began := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
+		}
+		e := judge(t.ctx, o, err)
+		e.took = time.Since(began)
+		r.end(t, e)
+	}()
+	o, err = r.Handler(t.ctx, t.job)
+}
+
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
+func firstLines(text string, n int) string {
+	lines := strings.SplitN(text, "\n", n+1)
+	return strings.Join(lines[:min(n, len(lines))], "\n")
+}
+
+// judge decides what to report of a run whose handler returned o and err.
+//
+// When the worker's clock alone ended the run, the claim may still hold the job: a server that was down gives every lease its full length
+// again. Work that is done is reported then. The claim_id in the report has the server refuse it if another runner has the job.
+func judge(ctx context.Context, o Outcome, err error) ending {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errByClock) && err == nil:
+	case errors.Is(cause, ErrLeaseLost):
+		return ending{err: cause}
+	case errors.Is(cause, ErrDraining) && err != nil:
+		return ending{giveBack: true}
+	}
+	return ending{outcome: outcomeOf(o, err)}
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// task is a job that the worker holds.
+type task struct {
+	claim *heldClaim
+	job   *Job
+
+	// running.mu guards these.
+	state   taskState
+	lost    error     // why the job is no longer held
+	giveUp  time.Time // when a job that waits is given back; zero: never
+	timeout *time.Timer
+	cancel  context.CancelCauseFunc // of ctx, once it runs
+
+	ctx context.Context // of its handler, set before it runs
+	how ending          // set before it is handed to the reports
+}
+
+type taskState uint8
+
+const (
+	waiting taskState = iota // for a handler
+	runs
+	ended
+)
+
+// heldClaim is a claim of which the worker still has to report something.
+type heldClaim struct {
+	id    string
+	lease time.Duration
+	tasks []task // in the order in which they were handed out
+
+	// running.mu guards the rest.
+	unended    int     // tasks that have not ended
+	unreported int     // tasks that have not been reported
+	toReport   []*task // tasks that have ended and that no request reports yet
+	since      time.Time
+	leaseTimes
+}
+
+// heldJobs are the jobs that the worker holds, between the claims that bring them and the reports that end them.
+// running.mu guards it.
+type heldJobs struct {
+	queue      []*task // that wait for a handler
+	held       int     // jobs that wait or run
+	unreported int     // jobs that have ended and are not reported
+	stopped    bool    // no handler begins another job
+	// meanTook is the moving average of what a handler takes for a job. Before the first has ended it is negative.
+	meanTook time.Duration
+}
+
+const (
+	// timeoutShare is the part of its timeout_ms that a job may wait in the worker. The server counts the time-out from the claim.
+	timeoutShare = 20
+	// maxAheadWait bounds how long a job waits that was claimed ahead without Prefetch: another runner may be free for it.
+	maxAheadWait = 10 * time.Second
+	// noAheadFor is how long the worker claims for free handlers only, after a job had waited too long.
+	noAheadFor = time.Minute
+)
+
+// take holds what a claim handed out. It returns the jobs that must be given back at once, since the worker stops.
+func (r *running) take(got *Claim, sent time.Time) (back []*task) {
+	c := &heldClaim{id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, tasks: make([]task, len(got.Jobs))}
+	c.unended, c.unreported = len(c.tasks), len(c.tasks)
+	c.leaseTimes = startLease(c.lease, sent, got.received)
+	r.claimsHeld.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs.held += len(c.tasks)
+	r.hold(c)
+	var first time.Time // at which one of them has waited too long
+	for i := range c.tasks {
+		t := &c.tasks[i]
+		t.claim, t.job = c, got.Jobs[i]
+		if r.jobs.stopped {
+			back = append(back, t)
+			continue
+		}
+		if limit := r.mayWait(t.job); limit > 0 {
+			if t.giveUp = got.received.Add(limit); first.IsZero() || t.giveUp.Before(first) {
+				first = t.giveUp
+			}
+		}
+		r.jobs.queue = append(r.jobs.queue, t)
+	}
+	if !first.IsZero() {
+		r.lookAt(first)
+	}
+	r.ready.Broadcast()
+	return back
+}
+
+// mayWait returns how long a job may wait for a handler before it is given back; 0 means without a limit.
+func (r *running) mayWait(j *Job) time.Duration {
+	switch {
+	case j.TimeoutMs > 0:
+		return time.Duration(j.TimeoutMs) * time.Millisecond / timeoutShare
+	case r.Prefetch > 0:
+		return 0
+	}
+	return maxAheadWait
+}
+
+// next returns the next job for a handler, and waits for it. It returns nil when there is none any more.
+func (r *running) next() *task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.jobs.queue) == 0 {
+		if r.jobs.stopped {
+			return nil
+		}
+		r.ready.Wait()
+	}
+	t := r.jobs.queue[0]
+	r.jobs.queue[0] = nil
+	if r.jobs.queue = r.jobs.queue[1:]; len(r.jobs.queue) == 0 {
+		r.jobs.queue = nil
+	}
+	t.state = runs
+	t.ctx, t.cancel = context.WithCancelCause(r.life)
+	if t.lost != nil {
+		t.cancel(t.lost)
+	}
+	if ms := t.job.TimeoutMs; ms > 0 {
+		left := time.Until(t.claim.received.Add(time.Duration(ms) * time.Millisecond))
+		t.timeout = time.AfterFunc(left, func() { t.cancel(errTimedOut) })
+	}
+	return t
+}
+
+// end notes how the run of a job ended, and hands it to the reports.
+func (r *running) end(t *task, how ending) {
+	t.how = how
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.state == runs {
+		t.cancel(nil)
+		if t.timeout != nil {
+			t.timeout.Stop()
+		}
+		if mean := &r.jobs.meanTook; *mean < 0 {
+			*mean = how.took
+		} else {
+			*mean += (how.took - *mean) / 16
+		}
+	}
+	t.state = ended
+	c := t.claim
+	c.unended--
+	r.jobs.held--
+	r.jobs.unreported++
+	r.toReport(c, t)
+	r.claimMore()
+}
+
+// removeWaiting takes the jobs that no handler has begun, and for which remove holds, from the queue. running.mu is held.
+func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
+	r.jobs.queue = slices.DeleteFunc(r.jobs.queue, func(t *task) bool {
+		if !remove(t) {
+			return false
+		}
+		removed = append(removed, t)
+		return true
+	})
+	return removed
+}
+
+// giveBackAll gives jobs back that no handler has begun.
+func (r *running) giveBackAll(tasks []*task) {
+	for _, t := range tasks {
+		r.end(t, ending{giveBack: true})
+	}
+}
+
+// reported notes that tasks of a claim are settled, and forgets the claim when all of it is.
+func (r *running) reported(tasks []*task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs.unreported -= len(tasks)
+	for _, t := range tasks {
+		if t.claim.unreported--; t.claim.unreported == 0 {
+			r.release(t.claim)
+			r.claimsHeld.Done()
+		}
+	}
+	r.claimMore()
+}
