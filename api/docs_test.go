@@ -43,7 +43,7 @@ func codes() map[string]bool {
 	for _, k := range known {
 		all[k.code] = true
 	}
-	for r := job.NotFound; r <= job.TooManySweeps; r++ {
+	for r := job.NotFound; r < job.NumRefusals; r++ {
 		all[r.Code()] = true
 	}
 	return all

@@ -21,6 +21,7 @@ type Engine interface {
 	Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error)
 	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)
 	Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error)
+	DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error)
 	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
 	Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error)
 	Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error)

@@ -123,6 +123,11 @@ func (s *picky) Pause(_ context.Context, p job.Pause) (store.Paused, ingest.Rece
 	return store.Paused{}, fuzzReceipt, nil
 }
 
+func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
+	s.take(d)
+	return store.QueueDeleted{}, fuzzReceipt, nil
+}
+
 func (s *picky) Job(_ context.Context, _ uint64, id job.ID) (job.Job, error) {
 	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Progress: -1}, nil
 }

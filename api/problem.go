@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -32,8 +34,10 @@ type problem struct {
 	field  string // which field was wrong, where one was
 	fate   fate   // empty: not stored
 	allow  string // of a 405
-	lost   []store.JobResult
-	whole  bool // refuses a body as a whole, though its positions stand for themselves
+	// retryAfter is when to try again, of a 429 or 503; 0: see the constant of that name.
+	retryAfter time.Duration
+	lost       []store.JobResult
+	whole      bool // refuses a body as a whole, though its positions stand for themselves
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -142,6 +146,9 @@ func problemOf(err error) *problem {
 			continue
 		}
 		p := &problem{status: k.status, code: k.code, detail: err.Error(), fate: k.fate}
+		if full, ok := errors.AsType[*ingest.TooManyQueues](err); ok {
+			p.retryAfter = full.RetryAfter
+		}
 		if k.code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
 			p.status, p.code = http.StatusInsufficientStorage, "disk_full"
 		}
@@ -165,8 +172,9 @@ func after(err error) *problem {
 	return &p
 }
 
-// retryAfter is the answer to "when again": the causes of 429 and 503 pass within a second or are worth asking about as often.
-const retryAfter = "1"
+// retryAfter is the answer to "when again" where a problem has none of its own: most causes of 429 and 503 pass within a second or are worth
+// asking about as often.
+const retryAfter = time.Second
 
 // answerProblem writes p, unless the answer has begun.
 func answerProblem(c echo.Context, p *problem) {
@@ -179,7 +187,8 @@ func answerProblem(c echo.Context, p *problem) {
 		h.Set(echo.HeaderAllow, p.allow)
 	}
 	if p.status == http.StatusTooManyRequests || p.status == http.StatusServiceUnavailable {
-		h.Set(echo.HeaderRetryAfter, retryAfter)
+		seconds := (cmp.Or(p.retryAfter, retryAfter) + time.Second - 1) / time.Second
+		h.Set(echo.HeaderRetryAfter, strconv.FormatInt(int64(seconds), 10))
 	}
 	// A failed write means that the client is gone; the access log has the request all the same.
 	_ = answer(c, p.status, "application/problem+json", appendProblem(make([]byte, 0, 512), p))

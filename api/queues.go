@@ -191,6 +191,23 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	return nil
 }
 
+// deleteQueue answers DELETE /queues/{client}/{type}: the queue must have no jobs.
+func (s *Server) deleteQueue(c echo.Context) error {
+	client, typ, err := pathQueue(c)
+	if err != nil {
+		return err
+	}
+	result, receipt, err := s.engine.DeleteQueue(c.Request().Context(), job.DeleteQueue{Client: client, Type: typ})
+	if err != nil {
+		return err
+	}
+	if err := refused(result.Refusal); err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	return c.NoContent(http.StatusNoContent)
+}
+
 func pathQueue(c echo.Context) (client, typ string, err error) {
 	client, typ = c.Param("client"), c.Param("type")
 	if err := job.CheckName("client", client); err != nil {

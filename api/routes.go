@@ -59,6 +59,7 @@ func (s *Server) routes() []route {
 
 		{http.MethodGet, "/queues", s.queues, !hot, "limit after client waiting"},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, ""},
+		{http.MethodDelete, "/queues/:client/:type", s.deleteQueue, !hot, ""},
 		{http.MethodPost, "/queues/:client/:type/pause", s.pause, !hot, ""},
 		{http.MethodPost, "/queues/:client/:type/resume", s.resume, !hot, ""},
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -180,6 +181,7 @@ func TestEngineErrors(t *testing.T) {
 	}{
 		{ingest.ErrOverloaded, 429, "overloaded", "not_stored"},
 		{ingest.ErrTooManyQueues, 429, "too_many_queues", "not_stored"},
+		{&ingest.TooManyQueues{RetryAfter: 90 * time.Minute}, 429, "too_many_queues", "not_stored"},
 		{job.TooManyQueues, 429, "too_many_queues", "not_stored"},
 		{ingest.ErrTooManyParked, 429, "too_many_parked_claims", "not_stored"},
 		{fmt.Errorf("propose create: %w: disk", ingest.ErrNotStored), 503, "writes_failed", "not_stored"},
@@ -206,6 +208,9 @@ func TestEngineErrors(t *testing.T) {
 			a := r.add("/add", "secret payload\n")
 			o := a.refused(c.status, c.code)
 			want(t, o, "outcome", c.outcome)
+			if _, full := c.err.(*ingest.TooManyQueues); full && a.header.Get("Retry-After") != "5400" {
+				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+			}
 			if c.status == 500 && c.outcome == "unknown" && strings.Contains(a.body, "secret") {
 				t.Errorf("the answer tells %s", a.body)
 			}

@@ -15,7 +15,7 @@ var (
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
 	ErrRunnerDiffers    = errors.New("the job is held by another runner")
 	ErrCancelled        = errors.New("the job has been cancelled")
-	ErrConflict         = errors.New("the state of the job does not allow it")
+	ErrConflict         = errors.New("the state of the job or queue does not allow it")
 	ErrKeyHeld          = errors.New("another unfinished job has the unique key")
 	ErrKeyReused        = errors.New("the idempotency key was used for another request")
 	ErrTooLarge         = errors.New("the request is larger than the server takes")
@@ -45,7 +45,7 @@ var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
 	"sweep_not_found": ErrNotFound, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
-	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict,
+	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict, "queue_not_empty": ErrConflict,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
 	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
 	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden, "forbidden_peer": ErrForbidden, "quit_disabled": ErrForbidden,

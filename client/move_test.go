@@ -95,6 +95,18 @@ func TestMoves(t *testing.T) {
 	if _, err := c.DeleteBatch(ctx, created.BatchID, ""); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("delete batch: %v", err)
 	}
+	if _, err := c.Create(ctx, client.TextJob("kept", "x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteQueue(ctx, "default", "kept"); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("delete a queue with a job: %v", err)
+	}
+	if err := c.DeleteQueue(ctx, "default", "m"); err != nil {
+		t.Errorf("delete an empty queue: %v", err)
+	}
+	if err := c.DeleteQueue(ctx, "default", "m"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("delete it again: %v", err)
+	}
 	if list, err := c.Sweeps(ctx); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
 	"net/url"
 
 	"github.com/daybookq/daybook/job"
@@ -59,13 +60,24 @@ func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, err
 	})
 }
 
-// Queue returns the document of a queue. ErrNotFound when no job of that client and type was ever created.
+// Queue returns the document of a queue. ErrNotFound when there is none.
 func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	path, err := queuePath(client, typ)
 	if err != nil {
 		return Queue{}, err
 	}
 	return c.queueCall(ctx, get(path))
+}
+
+// DeleteQueue deletes a queue that has no jobs; the next job of that client and type makes it again. ErrConflict when it has jobs, ErrNotFound
+// when it is not there, which after a lost answer means that it was deleted. Repeated then.
+func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
+	path, err := queuePath(client, typ)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeatable: true})
+	return err
 }
 
 // Pause stops handing out the jobs of a queue; what is active goes on. Repeated when the answer is lost, as is Resume.

@@ -24,6 +24,8 @@ type Options struct {
 	Dir string
 	// JournalRetain is how many bytes of journal are kept although the store no longer needs them.
 	JournalRetain int64
+	// QueueIdle is how long a queue stays that has no jobs and is not paused; at least a minute. 0: for ever.
+	QueueIdle time.Duration
 	// AllowClockAhead starts although the journal's last time is more than a day ahead of the wall clock.
 	AllowClockAhead bool
 	// StoreFiles is about how many files the store keeps open; 0: see store.Options.

@@ -2,7 +2,9 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -24,8 +26,8 @@ var (
 	ErrNotReady = errors.New("the journal is being replayed")
 	// ErrOverloaded: ingestion lags behind the journal by more than its bound. Creates only; nothing was taken.
 	ErrOverloaded = errors.New("ingestion lags behind; try again shortly")
-	// ErrTooManyQueues: the create would make a queue past job.MaxQueues.
-	ErrTooManyQueues = errors.New("the server holds as many queues as it may")
+	// ErrTooManyQueues: the create would make a queue past job.MaxQueues. It is a *TooManyQueues.
+	ErrTooManyQueues = fmt.Errorf("there are %d queues, which is the limit; delete queues that have no jobs, or use one that exists", job.MaxQueues)
 	// ErrTooManyKeys: as many idempotency keys are alive as may; nothing was taken.
 	ErrTooManyKeys = errors.New("as many idempotency keys are alive as may")
 	// ErrTooManyParked: job.MaxParkedClaims claims wait already.

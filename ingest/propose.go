@@ -127,12 +127,7 @@ func (e *Engine) mayCreate(c *job.Create) error {
 		e.overloaded.Add(1)
 		return ErrOverloaded
 	}
-	for i := range c.Groups {
-		if exists, n := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type); !exists && n >= job.MaxQueues {
-			return ErrTooManyQueues
-		}
-	}
-	return nil
+	return e.mayMakeQueues(c)
 }
 
 // answerMade is the answer to a create that was decided, now or before.

@@ -53,6 +53,7 @@ type timekeeper struct {
 	seq    uint64        // of the last tick
 	down   time.Time     // since when the journal does not take what it is given; zero when it does
 	owed   bool          // a grace
+	idled  time.Time     // when idle queues were last deleted, or could not be
 
 	// Of watch, which runs beside: when it last ran, and how often it found that the process had stood still.
 	began time.Time
@@ -112,6 +113,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	if e.untilDue() == 0 && time.Since(k.ticked) >= k.rest {
 		k.tick(ctx, asOf)
 	}
+	k.deleteIdle(ctx)
 }
 
 // skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.

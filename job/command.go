@@ -39,6 +39,10 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		body = nil
 	case "pause", "resume":
 		cmd = decodePause(&r, verb == "pause")
+	case "deletequeue":
+		cmd = decodeDeleteQueue(&r)
+	case "deleteidle":
+		cmd = decodeDeleteIdleQueues(&r)
 	case "cancel":
 		cmd = decodeMove(&r, Cancel)
 	case "redrive":
@@ -386,19 +390,7 @@ func (p Pause) Encode() (fieldText, body []byte) {
 
 func decodePause(r *fieldReader, paused bool) Command {
 	p := Pause{Paused: paused}
-	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
-		switch key {
-		case "client":
-			p.Client = r.name(key, raw)
-		case "type":
-			p.Type = r.name(key, raw)
-		default:
-			r.unknown(key)
-		}
-	}
-	if p.Client == "" || p.Type == "" {
-		r.fail(fmt.Errorf("client or type is missing"))
-	}
+	p.Client, p.Type = r.queue()
 	return p
 }
 

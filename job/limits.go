@@ -81,8 +81,14 @@ const (
 	MaxDelayMs = 100 * 366 * 86_400_000
 	// MaxTimeMs bounds run_at: the last millisecond of the year 9999.
 	MaxTimeMs = 253_402_300_799_999
-	// MaxQueues is soft: a create that would make one more is refused, those under way may pass it.
+	// MaxQueues bounds the queues that there are at a time, all of which are in memory. It is soft: a create that would make one more is
+	// refused, those under way may pass it.
 	MaxQueues = 1_000_000
+	// MaxQueueNumbers bounds the queues that there ever were: a number of 32 bits that is never used again is in the keys of their jobs. It is
+	// soft like MaxQueues. A million new queues a day reach it after eleven years.
+	MaxQueueNumbers = math.MaxUint32 - MaxQueues
+	// MinQueueIdleMs is the shortest time after which a queue without jobs may be deleted. A shorter one would have busy queues come and go.
+	MinQueueIdleMs = 60_000
 	// MaxParkedClaims bounds the claims that wait for a job.
 	MaxParkedClaims = 100_000
 )
@@ -102,6 +108,7 @@ const (
 	DefaultMaxAttempts  = 3
 	DefaultLeaseMs      = 300_000
 	DefaultRetentionMs  = 14 * 86_400_000
+	DefaultQueueIdleMs  = 7 * 86_400_000
 	DefaultClaimBytes   = MaxClaimBytes
 	DefaultBackoffMs    = 1_000
 	DefaultBackoffMilli = 2_000

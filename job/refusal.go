@@ -16,7 +16,7 @@ const (
 	OutcomeDiffers
 	// RunnerDiffers: the job is held by another runner than the request named.
 	RunnerDiffers
-	// QueueNotFound: no job of that client and type was ever created.
+	// QueueNotFound: there is no queue of that client and type. The first job makes one; one without jobs is deleted after a while.
 	QueueNotFound
 	// TooManyQueues: the create would make a queue past MaxQueues.
 	TooManyQueues
@@ -42,11 +42,16 @@ const (
 	KeyReused
 	// TooManySweeps: MaxSweeps are under way.
 	TooManySweeps
+	// QueueNotEmpty: the queue has jobs.
+	QueueNotEmpty
+
+	// NumRefusals is one more than the last of them.
+	NumRefusals
 )
 
 var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_lost", "outcome_differs", "runner_differs",
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
-	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps"}
+	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty"}
 
 var refusalTexts = [...]string{
 	"",
@@ -55,7 +60,7 @@ var refusalTexts = [...]string{
 	"the claim does not hold this job any more",
 	"the claim has ended this job with another outcome",
 	"the job is held by another runner",
-	"no job of this client and type was ever created",
+	"there is no queue of this client and type: its first job makes one, and it is deleted when it has had no jobs for long",
 	"the server holds as many queues as it may",
 	"no such batch, or all of it has been purged",
 	"no such sweep, or it ended more than a day ago",
@@ -68,6 +73,7 @@ var refusalTexts = [...]string{
 	"the job has been claimed as often already",
 	"the idempotency key was used for another request",
 	"as many sweeps are under way as may",
+	"the queue has jobs; delete them first, or wait until they are purged",
 }
 
 // Code returns the stable code.

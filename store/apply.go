@@ -37,6 +37,10 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 		result = s.pause(cmd)
 	case job.Switch:
 		result = s.throw(cmd)
+	case job.DeleteQueue:
+		result = s.deleteQueue(cmd)
+	case job.DeleteIdleQueues:
+		result = s.deleteIdleQueues(cmd)
 	case job.Move:
 		if cmd.Job.IsZero() {
 			result = s.startSweep(cmd)
@@ -133,7 +137,7 @@ func (s *Store) create(c *job.Create) *Made {
 	}
 	made.Group = c.Groups[0]
 	if c.Once.Given() {
-		s.rememberOnce(&c.Once, &done{seq: b.seq, at: b.at, lines: b.lines, group: b.groups[0], existing: existing})
+		s.rememberOnce(&c.Once, &done{seq: b.seq, at: b.at, lines: b.lines, group: b.groups[0], queue: queueName{made.Group.Client, made.Group.Type}, existing: existing})
 	}
 	return made
 }
@@ -178,6 +182,7 @@ func (s *Store) makeQueue(client, typ string) *queue {
 	s.meta.nextQueue++
 	s.queues.add(q)
 	s.touch(&q.dirty, q)
+	s.reviseIdle(q)
 	return q
 }
 
@@ -189,6 +194,7 @@ func (s *Store) pause(p job.Pause) *Paused {
 	if q.paused != p.Paused {
 		q.paused = p.Paused
 		s.touch(&q.dirty, q)
+		s.reviseIdle(q)
 		s.queueMoved(q)
 		if !q.paused {
 			s.gained(q)

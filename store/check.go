@@ -249,6 +249,12 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 	}
 	n := int64(sp.last-sp.first) + 1
 	counts[sp.status] += n
+	if sp.status == job.Purged {
+		if sp.state != (state{status: job.Purged}) {
+			c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.state)
+		}
+		return
+	}
 	q := c.queue(g.queue)
 	q.counts[sp.status] += n
 	if sp.status == job.Pending {
@@ -265,9 +271,6 @@ func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
 		if sp.claim == 0 {
 			c.problem("batch %d: lines %d-%d are active under no claim", b.seq, sp.first, sp.last)
 		}
-	}
-	if sp.status == job.Purged && sp.state != (state{status: job.Purged}) {
-		c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.state)
 	}
 	if most := sp.maxAttemptsIn(g); int(sp.attempts) > most {
 		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.attempts, most)

@@ -15,8 +15,11 @@ func (c *checker) names() {
 		} else {
 			known[name] = true
 		}
-		if int(q.id) != len(known) {
-			c.problem("queue %s/%s has number %d, and %d is next", q.client, q.typ, q.id, len(known))
+		if q.id == 0 || q.id >= c.meta.nextQueue {
+			c.problem("queue %s/%s has number %d, and the next one is %d", q.client, q.typ, q.id, c.meta.nextQueue)
+		}
+		if idle := q.jobs == 0 && !q.configured(); idle != (q.idleAt != 0) || q.idleAt > c.meta.at {
+			c.problem("queue %s/%s has %d jobs, and has been idle since %d", q.client, q.typ, q.jobs, q.idleAt)
 		}
 		r := c.queue(q.id)
 		delete(c.queues, q.id)
@@ -37,9 +40,6 @@ func (c *checker) names() {
 			}
 		}
 	})
-	if len(known)+1 != int(c.meta.nextQueue) {
-		c.problem("there are %d queues, and the next number is %d", len(known), c.meta.nextQueue)
-	}
 	for _, id := range slices.Sorted(maps.Keys(c.queues)) {
 		c.problem("queue %d has jobs and no row", id)
 	}

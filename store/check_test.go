@@ -344,7 +344,7 @@ func TestCheckNames(t *testing.T) {
 		{"runner gone", "holds jobs and has no row", find(runnerTable, "r1"), true},
 		{"effects beyond", "beyond the cursor", storedRow{seqKey(effectTable, 99), nil}, false},
 		{"meta", "meta row: a row is shorter", storedRow{metaKey, []byte{1}}, false},
-		{"next queue", "the next number is", storedRow{metaKey, (&meta{version: formatVersion, cursor: 25, nextQueue: 9}).encode()}, false},
+		{"next queue", "and the next one is 1", storedRow{metaKey, (&meta{version: formatVersion, cursor: 25, nextQueue: 1}).encode()}, false},
 		{"no table", "is of no table", storedRow{"Z", nil}, false},
 		{"batch", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), []byte{1, 2}}, false},
 		{"batch lines", "are not those of its", storedRow{seqKey(batchTable, 1), func() []byte {

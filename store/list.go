@@ -151,7 +151,7 @@ func (l *lister) span(sp *span) bool {
 func (l *lister) queue(id uint32) queueName {
 	name, ok := l.queues[id]
 	if !ok {
-		name = l.s.queueName(id)
+		name = l.s.queueName(l.v, id)
 		l.queues[id] = name
 	}
 	return name

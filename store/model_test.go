@@ -26,6 +26,7 @@ type model struct {
 	sweeps  []*modelSweep
 	served  string
 	stopped bool
+	most    int // queues that one command deletes
 }
 
 // modelOnce is what was done under an idempotency key.
@@ -60,6 +61,7 @@ type modelBatch struct {
 
 type modelQueue struct {
 	name      queueName
+	idleAt    int64 // since when it has had no jobs, or is resumed; meaningless while it has jobs or is paused
 	paused    bool
 	createdAt int64
 	readied   bool // gained pending jobs or was resumed since the model was last asked
@@ -130,6 +132,7 @@ func newModel(seed uint64) *model {
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.forgetRunners()
+	defer m.noteIdle(m.idle())
 	switch cmd := cmd.(type) {
 	case *job.Create:
 		if made := m.create(cmd); made != nil {
@@ -149,6 +152,25 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		q.readied = q.readied || q.paused && !cmd.Paused
 		q.paused = cmd.Paused
 		return &Paused{}
+	case job.DeleteQueue:
+		name := queueName{cmd.Client, cmd.Type}
+		switch q := m.queues[name]; {
+		case q == nil:
+			return &QueueDeleted{Refusal: job.QueueNotFound}
+		case m.hasJobs(q):
+			return &QueueDeleted{Refusal: job.QueueNotEmpty}
+		}
+		m.deleteQueue(name)
+		return &QueueDeleted{}
+	case job.DeleteIdleQueues:
+		result, idle := &IdleQueuesDeleted{}, m.idle()
+		line := slices.DeleteFunc(slices.Clone(m.order), func(q *modelQueue) bool { return !idle[q] || q.idleAt+cmd.IdleMs > m.at })
+		slices.SortStableFunc(line, func(a, b *modelQueue) int { return cmp.Compare(a.idleAt, b.idleAt) })
+		for _, q := range line[:min(len(line), m.most)] {
+			m.deleteQueue(q.name)
+			result.Queues++
+		}
+		return result
 	case job.Switch:
 		for _, q := range m.queues {
 			q.readied = q.readied || m.stopped && !cmd.Stopped
@@ -168,6 +190,41 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		m.graceAt = m.at
 	}
 	return nil
+}
+
+func (m *model) hasJobs(q *modelQueue) bool {
+	for _, j := range m.jobs {
+		if j.queue == q && j.status != job.Purged {
+			return true
+		}
+	}
+	return false
+}
+
+// idle returns the queues that have no jobs and are not paused.
+func (m *model) idle() map[*modelQueue]bool {
+	idle := map[*modelQueue]bool{}
+	for _, q := range m.queues {
+		if !q.paused && !m.hasJobs(q) {
+			idle[q] = true
+		}
+	}
+	return idle
+}
+
+// noteIdle notes the time for queues that have become idle since they were last looked at.
+func (m *model) noteIdle(before map[*modelQueue]bool) {
+	for q := range m.idle() {
+		if !before[q] {
+			q.idleAt = m.at
+		}
+	}
+}
+
+func (m *model) deleteQueue(name queueName) {
+	m.order = slices.DeleteFunc(m.order, func(q *modelQueue) bool { return q.name == name })
+	delete(m.queues, name)
+	delete(m.keys, name)
 }
 
 func (m *model) create(c *job.Create) *Made {
@@ -706,7 +763,7 @@ func (m *model) queueDocuments() (docs []Queue) {
 		doc := Queue{Client: name.client, Type: name.typ, Paused: q.paused, CreatedAt: q.createdAt}
 		for _, b := range m.batches {
 			for _, j := range b.lines {
-				if j.queue == q {
+				if j.queue == q && j.status != job.Purged {
 					doc.Counts[j.status]++
 				}
 			}

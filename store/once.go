@@ -10,8 +10,9 @@ type done struct {
 	digest   job.Digest
 	seq      uint64
 	at       int64
-	lines    uint32   // of a create
-	group    group    // of its first line
+	lines    uint32 // of a create
+	group    group  // of its first line, whose queue may be gone by now
+	queue    queueName
 	existing []madeBy // its lines that made no job
 }
 
@@ -45,6 +46,8 @@ func (d *done) encode() []byte {
 	e.uint(uint64(d.lines))
 	if d.lines > 0 {
 		d.group.encode(&e)
+		e.text(d.queue.client)
+		e.text(d.queue.typ)
 	}
 	e.uint(uint64(len(d.existing)))
 	for _, x := range d.existing {
@@ -62,6 +65,7 @@ func decodeDone(value []byte) *done {
 	r.at = d.int()
 	if r.lines = uint32(d.uint()); r.lines > 0 {
 		r.group = decodeGroup(&d)
+		r.queue = queueName{d.text(), d.text()}
 	}
 	r.existing = make([]madeBy, d.count(2))
 	for i := range r.existing {
@@ -128,8 +132,7 @@ func (s *Store) madeBefore(d *done, o *job.Once) *Made {
 		return &Made{Refusal: job.KeyReused}
 	}
 	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Seq: d.seq, Lines: int(d.lines), Replayed: true}
-	q := s.queues.byID[d.group.queue]
-	made.Group = d.group.of(q.client, q.typ)
+	made.Group = d.group.of(d.queue.client, d.queue.typ)
 	for _, x := range d.existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})
 	}

@@ -69,7 +69,7 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, pa
 		g := b.group(uint32(found[i].ID.Line()))
 		name, ok := names[g.queue]
 		if !ok {
-			name = s.queueName(g.queue)
+			name = s.queueName(v, g.queue)
 			names[g.queue] = name
 		}
 		found[i].Client, found[i].Type = name.client, name.typ
@@ -220,10 +220,19 @@ func addBrief(v view, b *batch, docs []job.Job, claims []uint64) {
 // maxHandedError bounds the error text that goes with a job to its next runner.
 const maxHandedError = 1 << 10
 
-func (s *Store) queueName(id uint32) queueName {
+// queueName returns the name of a queue; that of one which has been deleted since the view was opened is in its row, and that of one which
+// was gone by then is empty.
+func (s *Store) queueName(v view, id uint32) queueName {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
 	q := s.queues.byID[id]
+	s.mu.RUnlock()
+	if q == nil {
+		value := v.get(queueKey(id))
+		if value == nil {
+			return queueName{}
+		}
+		q = decodeQueue(id, value, &windows{bounds: s.bounds})
+	}
 	return queueName{q.client, q.typ}
 }
 

@@ -16,7 +16,9 @@ type queue struct {
 	client, typ string
 	paused      bool
 	createdAt   int64
+	idleAt      int64 // since when it has had neither jobs nor settings; 0: it has
 	counts      job.Counts
+	jobs        int64   // the sum of counts
 	lanes       []*lane // in order of service
 	head        string  // ready key of the span next in line; "" when none is pending
 	// Under which the queue stands in the indexes; "" when it does not.
@@ -27,6 +29,7 @@ type queue struct {
 	samples   []sample // what the Store's samples count of it
 	// On the lists of that name in the Store.
 	dirty, moved, readied bool
+	gone                  bool // deleted
 }
 
 // lane is the waiting line of one priority and class of a queue.
@@ -119,6 +122,7 @@ func (q *queue) encode() []byte {
 	e.text(q.typ)
 	e.bool(q.paused)
 	e.int(q.createdAt)
+	e.int(q.idleAt)
 	encodeCounts(&e, &q.counts)
 	for _, l := range q.lanes {
 		if l.pending > 0 {
@@ -153,8 +157,9 @@ func (d *decoder) ready(lane string) string {
 
 func decodeQueue(id uint32, value []byte, windows *windows) *queue {
 	d := decoder(value)
-	q := &queue{windows: windows, id: id, client: d.text(), typ: d.text(), paused: d.bool(), createdAt: d.int()}
+	q := &queue{windows: windows, id: id, client: d.text(), typ: d.text(), paused: d.bool(), createdAt: d.int(), idleAt: d.int()}
 	q.counts = decodeCounts(&d)
+	q.jobs = q.counts.Total()
 	for left := q.counts[job.Pending]; left > 0; {
 		l := &lane{priority: uint32(d.uint()), class: byte(d.uint()), pending: int64(d.uint()), spans: int64(d.uint()), divided: d.bool()}
 		from := laneKey(id, l.priority, l.class)
@@ -181,6 +186,7 @@ type queues struct {
 	byID   map[uint32]*queue
 	byName map[queueName]*queue
 	names  *queueSet // by client and type
+	idle   idleQueues
 
 	// The queues that have something to hand out, as the strategies look for them.
 	heads   *index // by the rank of what is next in line
@@ -257,7 +263,7 @@ func (x *index) ofType(typ string) (first *queue) {
 
 func newQueues() queues {
 	return queues{
-		byID: map[uint32]*queue{}, byName: map[queueName]*queue{}, names: newQueueSet(lessName), samples: newSamples(),
+		byID: map[uint32]*queue{}, byName: map[queueName]*queue{}, names: newQueueSet(lessName), idle: newIdleQueues(), samples: newSamples(),
 		heads: newIndex(lessRank, queue{}),
 		tails: newIndex(lessTail, queue{tailRank: "\x00\x00\x00\x00\xff\xff"}), // no class is 0xff
 	}

@@ -154,6 +154,7 @@ func play(o Options, steps []step) (err error) {
 		return err
 	}
 	p.m = newModel(p.s.seed)
+	p.m.most = p.s.bounds.commandRows
 	defer func() {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
@@ -495,10 +496,10 @@ func (p *player) compare() (err error) {
 		}
 		docs := s.documents(v, stored, 0, stored.lines-1, 0, Everything, nil)
 		for k, j := range b.lines {
-			counts[j.status]++
 			if j.status == job.Purged {
 				continue
 			}
+			counts[j.status]++
 			if len(docs) == 0 {
 				return fmt.Errorf("job %v has no document", j)
 			}
@@ -713,6 +714,7 @@ func newGenerator(seed uint64) *generator {
 		pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
 		cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000),
 	}
+	g.m.most = g.options.bounds.commandRows
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4
@@ -766,7 +768,11 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(120); {
+	switch n := g.IntN(124); {
+	case n >= 122:
+		return job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}
+	case n >= 120:
+		return job.DeleteQueue{Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y", "z")}
 	case n >= 118:
 		return job.Switch{Stopped: g.some(40)}
 	case n >= 100:

@@ -84,6 +84,12 @@ type Tickled struct {
 // Paused is the result of a pause or resume.
 type Paused struct{ Refusal job.Refusal }
 
+// QueueDeleted is the result of deleting a queue. Refusal is QueueNotFound, QueueNotEmpty or Granted.
+type QueueDeleted struct{ Refusal job.Refusal }
+
+// IdleQueuesDeleted is the result of deleting idle queues: how many there were. More may be idle when it is as many as a command deletes.
+type IdleQueuesDeleted struct{ Queues int }
+
 // Moved is the result of an operation on one job: its new status, or why not. Status is that of the last moment of a deleted job.
 type Moved struct {
 	Status  job.Status

@@ -82,13 +82,14 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 		}
 	}
 	shared := &windows{bounds: &standardBounds}
-	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
 	for _, l := range []*lane{q.lane(4, fresh), q.lane(9, back)} {
 		l.newest = readyKey(7, l.priority, l.class, 70, 60, 50)
 		l.spans, l.divided = 1, l.class == fresh
 	}
 	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
 	q.counts[job.Pending] = 3
+	q.jobs = q.counts.Total()
 	q.head = q.lane(9, back).newest
 	q.lane(0, back) // holds nothing: not stored
 	got := decodeQueue(7, q.encode(), shared)

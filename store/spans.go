@@ -223,11 +223,20 @@ func (s *Store) queueMoved(q *queue) {
 func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, why reason) {
 	n := int64(last-first) + 1
 	q := s.queues.byID[g.queue]
-	for _, counts := range [...]*job.Counts{&b.counts, &q.counts, &s.counts} {
-		if old.status != 0 {
-			counts[old.status] -= n
-		}
-		counts[next.status] += n
+	if old.status != 0 {
+		b.counts[old.status] -= n
+		q.counts[old.status] -= n
+		s.counts[old.status] -= n
+		q.jobs -= n
+	}
+	b.counts[next.status] += n
+	if next.status != job.Purged { // which only batches count: a queue is deleted when all its jobs are purged
+		q.counts[next.status] += n
+		s.counts[next.status] += n
+		q.jobs += n
+	}
+	if q.jobs == 0 || q.idleAt != 0 {
+		s.reviseIdle(q)
 	}
 	if next.status == job.Pending {
 		q.lane(next.priorityIn(g), next.class).pending += n

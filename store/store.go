@@ -113,7 +113,9 @@ type Store struct {
 	applied atomic.Uint64
 	nextDue atomic.Int64
 	epochs  atomic.Pointer[[]epoch] // meta.epochs, for queries
-	totals  atomic.Pointer[Totals]
+
+	idleSince atomic.Int64
+	totals    atomic.Pointer[Totals]
 }
 
 // Totals are sums over all queues.
@@ -281,6 +283,9 @@ func (s *Store) load(o Options) (err error) {
 		for status, n := range q.counts {
 			s.counts[status] += n
 		}
+		if q.idleAt != 0 {
+			s.queues.idle.Set(q)
+		}
 	}
 	s.o.scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
 		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
@@ -368,11 +373,11 @@ func (s *Store) Available(clients, types []string) bool {
 	return !s.meta.stopped && s.queues.best(s.queues.heads, s.queues.choice(clients, types)) != nil
 }
 
-// QueueExists reports whether a queue was made, and how many there are.
-func (s *Store) QueueExists(client, typ string) (exists bool, queues int) {
+// QueueExists reports whether there is a queue, how many there are, and how many there ever were.
+func (s *Store) QueueExists(client, typ string) (exists bool, queues int, ever uint32) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.queues.byName[queueName{client, typ}] != nil, len(s.queues.byID)
+	return s.queues.byName[queueName{client, typ}] != nil, len(s.queues.byID), s.meta.nextQueue - 1
 }
 
 // Readied names a queue that has jobs to hand out, and how many.
@@ -427,7 +432,11 @@ type dirtyRow interface {
 
 func (q *queue) flush(o *overlay) {
 	q.dirty = false
-	o.set(queueKey(q.id), q.encode())
+	if q.gone {
+		o.del(queueKey(q.id))
+	} else {
+		o.set(queueKey(q.id), q.encode())
+	}
 }
 
 func (b *batch) flush(o *overlay) {
@@ -469,6 +478,11 @@ func (s *Store) publish() {
 		due, _, _, _, _ = splitTimerKey(key)
 	}
 	s.nextDue.Store(due)
+	idle := int64(0)
+	if q := s.queues.idle.oldest(); q != nil {
+		idle = q.idleAt
+	}
+	s.idleSince.Store(idle)
 	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level,
 		Keys: s.meta.numKeys(), Sweeps: len(s.running), Stopped: s.meta.stopped})
 }

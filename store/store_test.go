@@ -174,15 +174,20 @@ func TestTimeNeverGoesBack(t *testing.T) {
 
 func TestQueueExists(t *testing.T) {
 	s := mustOpen(t, Options{})
-	if exists, n := s.QueueExists("a", "x"); exists || n != 0 {
-		t.Errorf("%v, %d", exists, n)
+	if exists, n, ever := s.QueueExists("a", "x"); exists || n != 0 || ever != 0 {
+		t.Errorf("%v, %d of %d", exists, n, ever)
 	}
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-	if exists, n := s.QueueExists("a", "x"); !exists || n != 1 {
-		t.Errorf("%v, %d", exists, n)
+	if exists, n, ever := s.QueueExists("a", "x"); !exists || n != 1 || ever != 1 {
+		t.Errorf("%v, %d of %d", exists, n, ever)
 	}
-	if exists, n := s.QueueExists("x", "a"); exists || n != 1 {
-		t.Errorf("%v, %d", exists, n)
+	if exists, n, ever := s.QueueExists("x", "a"); exists || n != 1 || ever != 1 {
+		t.Errorf("%v, %d of %d", exists, n, ever)
+	}
+	mustApply(t, s, 2, 0, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
+	mustApply(t, s, 3, 0, job.DeleteQueue{Client: "a", Type: "x"})
+	if exists, n, ever := s.QueueExists("a", "x"); exists || n != 0 || ever != 1 {
+		t.Errorf("%v, %d of %d", exists, n, ever)
 	}
 }
 

@@ -16,6 +16,7 @@ type sweep struct {
 	batch    job.ID
 	batchSeq uint64
 	queue    uint32
+	name     queueName // of the queue, which may be gone by now
 	status   job.Status
 	// Where it goes on. Through a queue it goes status by status, as job.Op lists them.
 	turn           int
@@ -32,6 +33,8 @@ func (w *sweep) encode() []byte {
 	e.bytes(w.batch[:])
 	e.uint(w.batchSeq)
 	e.uint(uint64(w.queue))
+	e.text(w.name.client)
+	e.text(w.name.typ)
 	e.uint(uint64(w.status))
 	e.uint(uint64(w.turn))
 	e.uint(w.nextBatch)
@@ -45,7 +48,7 @@ func (w *sweep) encode() []byte {
 func decodeSweep(seq uint64, value []byte) *sweep {
 	d := decoder(value)
 	return &sweep{
-		seq: seq, at: d.int(), op: job.Op(d.uint()), batch: decodeID(&d), batchSeq: d.uint(), queue: uint32(d.uint()), status: job.Status(d.uint()), turn: int(d.uint()),
+		seq: seq, at: d.int(), op: job.Op(d.uint()), batch: decodeID(&d), batchSeq: d.uint(), queue: uint32(d.uint()), name: queueName{d.text(), d.text()}, status: job.Status(d.uint()), turn: int(d.uint()),
 		nextBatch: d.uint(), nextLine: uint32(d.uint()), moved: d.int(), skipped: d.int(), finishedAt: d.int(),
 	}
 }
@@ -72,7 +75,7 @@ func (s *Store) startSweep(m job.Move) *Swept {
 		if q == nil {
 			return &Swept{Refusal: job.QueueNotFound}
 		}
-		w.queue = q.id
+		w.queue, w.name = q.id, queueName{q.client, q.typ}
 	}
 	if len(s.running) >= job.MaxSweeps {
 		return &Swept{Refusal: job.TooManySweeps}
@@ -272,7 +275,7 @@ func (s *Store) Sweep(id job.ID) (doc Sweep, err error) {
 	for _, seq := range seqs.all() {
 		if value := v.get(seqKey(sweepTable, seq)); value != nil {
 			if w := decodeSweep(seq, value); w.id() == id {
-				return s.sweepDocument(w), nil
+				return w.document(), nil
 			}
 		}
 	}
@@ -290,18 +293,13 @@ func (s *Store) Sweeps() (docs []Sweep, err error) {
 		return true
 	})
 	for _, w := range sweeps {
-		docs = append(docs, s.sweepDocument(w))
+		docs = append(docs, w.document())
 	}
 	return docs, nil
 }
 
-func (s *Store) sweepDocument(w *sweep) Sweep {
-	doc := Sweep{
-		ID: job.NewID(w.at, w.seq, 0), Op: w.op, Batch: w.batch, Status: w.status, Moved: w.moved, Skipped: w.skipped, CreatedAt: w.at, FinishedAt: w.finishedAt,
+func (w *sweep) document() Sweep {
+	return Sweep{
+		ID: w.id(), Op: w.op, Batch: w.batch, Client: w.name.client, Type: w.name.typ, Status: w.status, Moved: w.moved, Skipped: w.skipped, CreatedAt: w.at, FinishedAt: w.finishedAt,
 	}
-	if w.batch.IsZero() {
-		name := s.queueName(w.queue)
-		doc.Client, doc.Type = name.client, name.typ
-	}
-	return doc
 }

@@ -202,14 +202,9 @@ func (s *Store) forgetJobs(b *batch, sp span, first, last uint32, why reason) {
 // dropGone forgets a batch of which nothing is left.
 func (s *Store) dropGone(b *batch) {
 	if b.counts[job.Purged] == int64(b.lines) {
-		for _, g := range b.groups { // each is one span by now, which nobody counts any more
+		for _, g := range b.groups { // each is one span by now
 			s.o.del(lineKey(spanTable, b.seq, g.last))
 			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
-			n := int64(g.last-g.first) + 1
-			q := s.queues.byID[g.queue]
-			q.counts[job.Purged] -= n
-			s.counts[job.Purged] -= n
-			s.touch(&q.dirty, q)
 		}
 		s.o.del(seqKey(batchTable, b.seq))
 		s.o.del(seqKey(countsTable, b.seq))

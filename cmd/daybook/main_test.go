@@ -211,6 +211,9 @@ func TestServe(t *testing.T) {
 		if text := ok(t, "queues", "--server", s.url, "--client", "none"); !strings.HasPrefix(text, "no queues") {
 			t.Error(text)
 		}
+		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == exitOK || !strings.Contains(r.errs, "queue_not_empty") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
 	})
 	t.Run("stats", func(t *testing.T) {
 		if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "state          ready") || !strings.Contains(text, "pending        1") {
@@ -433,6 +436,9 @@ func TestUsage(t *testing.T) {
 		{"get", "accepts 1 arg"},
 		{"journal", "dump, verify or give-up"},
 		{"queues --client a/b", "--client"},
+		{"queues delete a", "accepts 2 arg"},
+		{"queues delete a b/c", "TYPE"},
+		{"serve --queue-idle 10s", "--queue-idle"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(c.args)...)

@@ -53,6 +53,7 @@ whether the runners keep up.`,
 			return printQueues(cmd, queues)
 		},
 	}
+	cmd.AddCommand(newDeleteQueue())
 	cmd.Flags().StringVar(&client, "client", "", "only this client's queues")
 	serverFlag(cmd, &server)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one queue a line")

@@ -33,6 +33,7 @@ type serveFlags struct {
 	abandonedAge  durationFlag
 	maxAttempts   int
 	retention     durationFlag
+	queueIdle     durationFlag
 	journalRetain bytesFlag
 	logLevel      string
 	logFormat     string
@@ -55,6 +56,7 @@ func newServe() *cobra.Command {
 	f := serveFlags{
 		abandonedAge: job.DefaultLeaseMs * durationFlag(time.Millisecond),
 		retention:    job.DefaultRetentionMs * durationFlag(time.Millisecond),
+		queueIdle:    job.DefaultQueueIdleMs * durationFlag(time.Millisecond),
 		drain:        durationFlag(10 * time.Second),
 	}
 	cmd := &cobra.Command{
@@ -99,6 +101,7 @@ the environment over the file. --print-config shows the settings in force and wh
 	flags.Var(&f.abandonedAge, "abandoned-age", "how long a claim may go without a tickle before its jobs are handed out again, unless they say otherwise")
 	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "how often a job runs at most, unless it says otherwise")
 	flags.Var(&f.retention, "retention", "how long finished jobs are kept, unless they say otherwise; 0: not at all")
+	flags.Var(&f.queueIdle, "queue-idle", "how long a queue stays that has no jobs and is not paused, at least a minute; 0: for ever")
 	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep although the store no longer needs them, for rebuilds and audits")
 	flags.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error; successes on hot routes are logged at debug only")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
@@ -149,6 +152,11 @@ func (f *serveFlags) options() (api.Options, error) {
 		job.CheckRange("--drain in ms", f.drain.ms(), 0, job.MaxDelayMs),
 	} {
 		if err != nil {
+			return o, usageError{err}
+		}
+	}
+	if f.queueIdle != 0 {
+		if err := job.CheckRange("--queue-idle in ms", f.queueIdle.ms(), job.MinQueueIdleMs, job.MaxDelayMs); err != nil {
 			return o, usageError{err}
 		}
 	}
@@ -217,7 +225,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer l.Close() // once more than needed, which does no harm
 	engine, err := ingest.Open(ingest.Options{
-		Dir: f.data, JournalRetain: int64(f.journalRetain), AllowClockAhead: f.clockAhead, StoreFiles: files.store,
+		Dir: f.data, JournalRetain: int64(f.journalRetain), QueueIdle: time.Duration(f.queueIdle), AllowClockAhead: f.clockAhead, StoreFiles: files.store,
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 		Fatal: func(reason string) {
 			log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot go on")

@@ -1,0 +1,70 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// idleEvery is how long commands that delete idle queues are apart. Each deletes a bounded number, so that it is short.
+const idleEvery = time.Second
+
+// DeleteQueue deletes a queue that has no jobs; its result says when there is none or when it has some.
+func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, Receipt, error) {
+	return decideAs[store.QueueDeleted](ctx, e, d)
+}
+
+// untilIdle returns how long it takes until a queue is deleted because it is idle; not ok when none is idle, or none is ever deleted.
+func (e *Engine) untilIdle() (d time.Duration, ok bool) {
+	since := e.store.IdleSince()
+	if since == 0 || e.o.QueueIdle <= 0 {
+		return 0, false
+	}
+	return time.Duration(max(0, since+e.o.QueueIdle.Milliseconds()-e.journal.Now())) * time.Millisecond, true
+}
+
+// deleteIdle proposes to delete the queues that have been idle for long enough. How long that is stands in the command, since Apply knows
+// no configuration.
+func (k *timekeeper) deleteIdle(ctx context.Context) {
+	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idled) < idleEvery {
+		return
+	}
+	result, _, err := k.e.decide(ctx, job.DeleteIdleQueues{IdleMs: k.e.o.QueueIdle.Milliseconds()})
+	k.idled = time.Now()
+	if err != nil {
+		if ctx.Err() == nil {
+			k.e.log.Warn("cannot delete idle queues; trying again", "error", err)
+		}
+		return
+	}
+	k.e.log.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
+}
+
+// mayMakeQueues refuses a create that would make a queue past a bound.
+func (e *Engine) mayMakeQueues(c *job.Create) error {
+	for i := range c.Groups {
+		exists, n, ever := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type)
+		if exists || n < job.MaxQueues && ever < job.MaxQueueNumbers {
+			continue
+		}
+		wait, ok := e.untilIdle()
+		if !ok {
+			wait = maxQueueWait
+		}
+		return &TooManyQueues{RetryAfter: min(max(wait, time.Second), maxQueueWait)}
+	}
+	return nil
+}
+
+// maxQueueWait bounds for how long a create is told to wait for another queue to be deleted: somebody may delete one before.
+const maxQueueWait = time.Hour
+
+// TooManyQueues is ErrTooManyQueues with the time after which a queue will have been deleted, perhaps.
+type TooManyQueues struct{ RetryAfter time.Duration }
+
+func (t *TooManyQueues) Error() string { return ErrTooManyQueues.Error() }
+
+// Is reports a TooManyQueues as ErrTooManyQueues.
+func (t *TooManyQueues) Is(target error) bool { return target == ErrTooManyQueues }

@@ -1,0 +1,69 @@
+package ingest
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestIdleQueuesGo: a queue that has had no jobs for Options.QueueIdle is deleted by the journal, and stays deleted after a restart; one that
+// is paused or has jobs stays; without the option every queue does.
+func TestIdleQueuesGo(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		e, stop := startWith(t, Options{Dir: dir, QueueIdle: time.Hour})
+		of := func(typ string, retention int64) job.ID {
+			c := lines(1)
+			c.Groups[0].Type, c.Groups[0].RetentionMs = typ, retention
+			made, _, err := e.Create(ctx, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return made.Batch
+		}
+		there := func(want bool, types ...string) {
+			t.Helper()
+			for _, typ := range types {
+				if _, err := e.Queue(ctx, 0, "default", typ); (err == nil) != want || err != nil && !errors.Is(err, job.QueueNotFound) {
+					t.Errorf("queue %s: %v", typ, err)
+				}
+			}
+		}
+		of("busy", 0)
+		for _, typ := range []string{"idle", "paused"} {
+			if _, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: of(typ, 0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := e.Pause(ctx, job.Pause{Client: "default", Type: "paused", Paused: true}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - 10*time.Second)
+		there(true, "busy", "idle", "paused")
+		if wait, ok := e.untilIdle(); !ok || wait > 11*time.Second {
+			t.Errorf("the first idle queue goes in %v, %v", wait, ok)
+		}
+		time.Sleep(20 * time.Second)
+		there(true, "busy", "paused")
+		there(false, "idle")
+		stop()
+
+		e, stop = startWith(t, Options{Dir: dir})
+		there(true, "busy", "paused")
+		there(false, "idle")
+		if _, _, err := e.Pause(ctx, job.Pause{Client: "default", Type: "paused"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		there(true, "busy", "paused")
+		if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: "paused"}); err != nil || deleted.Refusal != job.Granted {
+			t.Errorf("%+v, %v", deleted, err)
+		}
+		there(false, "paused")
+		stop()
+	})
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+const idleMs = job.MinQueueIdleMs
+
+func queueNames(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	docs, _, err := s.Queues("", "", "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range docs {
+		names = append(names, doc.Client+"/"+doc.Type)
+	}
+	return names
+}
+
+// TestIdleQueuesAreDeleted: queues that have had no jobs for the time that a command names go, a bounded number at a time, those that have
+// been idle for the longest time first; queues with jobs, or that are paused, stay.
+func TestIdleQueuesAreDeleted(t *testing.T) {
+	b := smallBounds
+	b.commandRows = 2
+	s := mustOpen(t, Options{bounds: &b})
+	seq := uint64(0)
+	apply := func(at int64, cmd job.Command) Result {
+		seq++
+		result := mustApply(t, s, seq, at, cmd)
+		mustCommit(t, s)
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Fatalf("%q", problems)
+		}
+		return result
+	}
+	expect := func(names ...string) {
+		t.Helper()
+		if got := queueNames(t, s); !slices.Equal(got, names) {
+			t.Fatalf("queues %q, want %q", got, names)
+		}
+	}
+	idle := func(at int64, want int) {
+		t.Helper()
+		if got := apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*IdleQueuesDeleted); got.Queues != want {
+			t.Fatalf("%d queues deleted, want %d", got.Queues, want)
+		}
+	}
+	for _, typ := range []string{"a", "b", "c", "d", "e"} { // emptied in the opposite order
+		apply(0, plainCreate("q", typ, 1, 1))
+		if s.IdleSince() != 0 {
+			t.Fatalf("queue %s is idle since %d", typ, s.IdleSince())
+		}
+	}
+	for i := 4; i >= 1; i-- {
+		apply(int64(10-i), job.Move{Op: job.Delete, Job: jobID(0, uint64(i)+1, 0)})
+	}
+	apply(7, job.Pause{Client: "q", Type: "d", Paused: true})
+	if s.IdleSince() != startAt+6 {
+		t.Errorf("idle since %d", s.IdleSince()-startAt)
+	}
+	idle(5+idleMs, 0)
+	expect("q/a", "q/b", "q/c", "q/d", "q/e")
+	idle(100+idleMs, 2)
+	expect("q/a", "q/b", "q/d")
+	idle(100+idleMs, 1)
+	expect("q/a", "q/d")
+	idle(200+idleMs, 0)
+	apply(300+idleMs, job.Pause{Client: "q", Type: "d"})
+	idle(299+2*idleMs, 0) // the time runs from when it was resumed
+	idle(300+2*idleMs, 1)
+	expect("q/a")
+	if s.IdleSince() != 0 {
+		t.Errorf("idle since %d", s.IdleSince())
+	}
+	// A queue that gets a job in time is not idle any more.
+	apply(400+2*idleMs, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
+	apply(399+3*idleMs, plainCreate("q", "a", 1, 1))
+	idle(401+3*idleMs, 0)
+	expect("q/a")
+}
+
+// TestQueueIsDeletedAtOnce deletes an empty queue of which rows are left elsewhere: lines of a batch that it shares with another queue, what
+// was done under idempotency keys, a sweep. They stay right, the name is free, and a start finds the same.
+func TestQueueIsDeletedAtOnce(t *testing.T) {
+	mem := vfs.NewMem()
+	o := Options{FS: mem, Small: true}
+	s := mustOpen(t, o)
+	seq := uint64(0)
+	apply := func(cmd job.Command) Result {
+		seq++
+		result := mustApply(t, s, seq, int64(seq), cmd)
+		mustCommit(t, s)
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Fatalf("after %+v: %q", cmd, problems)
+		}
+		return result
+	}
+	deleteQueue := func(client, typ string, want job.Refusal) {
+		t.Helper()
+		if got := apply(job.DeleteQueue{Client: client, Type: typ}).(*QueueDeleted); got.Refusal != want {
+			t.Fatalf("deleting %s/%s: %v, want %v", client, typ, got.Refusal, want)
+		}
+	}
+	deleteQueue("a", "x", job.QueueNotFound)
+	c := plainCreate("a", "x", 50, 5)
+	stays := plainGroup("b", "y", 2)
+	c.Groups = append(c.Groups, stays)
+	c.Payloads = append(c.Payloads, "xxxxx\nxxxxx\n"...)
+	c.Unique = []job.UniqueKey{{Line: 0, Key: "k"}, {Line: 50, Key: "k"}}
+	c.Once = job.Once{Scope: "create a", Key: "1"}
+	made := apply(c).(*Made)
+	deleteQueue("a", "x", job.QueueNotEmpty)
+	for i := range 49 { // every second line another state, so that a sweep takes more than a step
+		if i%2 == 0 {
+			priority := 9
+			apply(job.Patch{Job: made.Batch.WithLine(i), Priority: &priority})
+		}
+	}
+	swept := apply(job.Move{Op: job.Delete, Client: "a", Type: "x"}).(*Swept)
+	if swept.Sweep.IsZero() {
+		t.Fatal("one step was enough")
+	}
+	for s.Totals().Sweeps > 0 {
+		apply(job.Tick{})
+	}
+	apply(job.Pause{Client: "a", Type: "x", Paused: true})
+	deleteQueue("a", "x", job.Granted)
+	look := func() {
+		t.Helper()
+		if _, err := s.Queue("a", "x"); err != job.QueueNotFound {
+			t.Errorf("the queue: %v", err)
+		}
+		if doc, err := s.Sweep(swept.Sweep); err != nil || doc.Client != "a" || doc.Type != "x" || doc.Moved != 50 {
+			t.Errorf("the sweep: %+v, %v", doc, err)
+		}
+		again, err := s.MadeBefore(&c.Once, startAt+int64(seq))
+		if err != nil || again.Batch != made.Batch || again.Group.Client != "a" || again.Group.Type != "x" {
+			t.Errorf("the create repeated: %+v, %v", again, err)
+		}
+		for name, f := range map[string]Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
+			f.Limit, f.Parts = 10, Everything
+			docs, next, err := s.List(f)
+			if err != nil || len(docs) != 2 || !next.IsZero() || docs[0].Client != "b" || docs[0].UniqueKey != "k" {
+				t.Errorf("list %s: %+v, %v, %v", name, docs, next, err)
+			}
+		}
+		if docs, _, err := s.List(Filter{Client: "a", Limit: 10}); err != nil || len(docs) != 0 {
+			t.Errorf("list of a: %+v, %v", docs, err)
+		}
+		if doc, err := s.Batch(made.Batch); err != nil || doc.Counts.Total() != 2 || doc.Lines != 52 {
+			t.Errorf("the batch: %+v, %v", doc, err)
+		}
+		if totals := s.Totals(); totals.Queues != 1 || totals.Counts.Total() != 2 {
+			t.Errorf("totals %+v", totals)
+		}
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Errorf("%q", problems)
+		}
+	}
+	look()
+	if err := s.FlushWait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	look()
+
+	// The name is free, and means another queue.
+	second := apply(plainCreate("a", "x", 1, 5))
+	if second != nil {
+		t.Fatal(second)
+	}
+	if doc, err := s.Queue("a", "x"); err != nil || doc.Paused || doc.CreatedAt != startAt+int64(seq) || doc.Counts.Total() != 1 {
+		t.Errorf("the queue made again: %+v, %v", doc, err)
+	}
+	if q := s.queues.byName[queueName{"a", "x"}]; q.id != 3 {
+		t.Errorf("its number is %d, want one that was never used", q.id)
+	}
+	if got := apply(plainClaim("r", 10)).(*Claimed); got.Jobs() != 3 {
+		t.Errorf("claimed %d jobs", got.Jobs())
+	}
+	apply(job.Move{Op: job.Delete, Batch: made.Batch})
+	deleteQueue("b", "y", job.Granted)
+	if names := queueNames(t, s); fmt.Sprint(names) != "[a/x]" {
+		t.Errorf("queues %q", names)
+	}
+}
