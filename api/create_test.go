@@ -140,7 +140,7 @@ func TestCreateRefusals(t *testing.T) {
 			r.add("/"+name+"/job/x/add", "x\n").wrong("client")
 			r.add("/add?client="+name, "x\n").wrong("client")
 		}
-		if len(r.server.reserved) != 18 {
+		if len(r.server.reserved) != 19 {
 			t.Errorf("reserved: %v", r.server.reserved)
 		}
 	})

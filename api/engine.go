@@ -36,8 +36,11 @@ type Engine interface {
 	Runners(ctx context.Context, minSeq uint64, after string, limit int) (runners []store.Runner, more bool, err error)
 	WaitingTypes(ctx context.Context, minSeq uint64, client, after string, limit int) (types []store.WaitingType, more bool, err error)
 
+	AcceptTime(ctx context.Context) (offsetMs int64, err error)
+
 	// These never wait. Now is the journal's time, unix ms, by which jobs are stamped.
 	Now() int64
+	ClockOffset() time.Duration
 	Stats() ingest.Stats
 	Ready() error
 }

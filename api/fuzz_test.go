@@ -149,9 +149,11 @@ func (s *picky) Queues(_ context.Context, _ uint64, _, _, _ string, limit int) (
 
 func (s *picky) CatchUp(context.Context, uint64) error { return nil }
 
-func (s *picky) Now() int64          { return fuzzReceipt.At }
-func (s *picky) Stats() ingest.Stats { return ingest.Stats{} }
-func (s *picky) Ready() error        { return nil }
+func (s *picky) Now() int64                              { return fuzzReceipt.At }
+func (s *picky) Stats() ingest.Stats                     { return ingest.Stats{} }
+func (s *picky) Ready() error                            { return nil }
+func (*picky) AcceptTime(context.Context) (int64, error) { return 0, nil }
+func (*picky) ClockOffset() time.Duration                { return 0 }
 
 // FuzzRoutes sends any query, any two path parameters and any body, as any content type, to any route. Every route of the table is here,
 // so a new one cannot be forgotten. What is taken is a command that the journal can read back; what is not is a problem with a code.

@@ -67,6 +67,8 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/stop", s.setStopped(true), !hot, ""},
 		{http.MethodPost, "/quit", s.quit, !hot, ""},
 
+		{http.MethodPost, "/clock/accept", s.acceptTime, !hot, ""},
+
 		{http.MethodGet, "/", s.root, !hot, ""},
 		{http.MethodGet, "/ping", s.ping, hot, ""},
 		{http.MethodGet, "/healthz", s.healthz, hot, ""},

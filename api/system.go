@@ -3,8 +3,10 @@ package api
 import (
 	_ "embed"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -55,7 +57,7 @@ func (s *Server) readyz(c echo.Context) error {
 		err = errShuttingDown
 	}
 	if err == nil {
-		return answer(c, http.StatusOK, mimeJSON, []byte(`{"status":"ready"}`+"\n"))
+		return answerValue(c, readyDocument(s.engine.ClockOffset()))
 	}
 	p := *problemOf(err)
 	if p.status != http.StatusServiceUnavailable {
@@ -66,6 +68,42 @@ func (s *Server) readyz(c echo.Context) error {
 	}
 	p.detail, p.fate = err.Error(), notStored
 	return &p
+}
+
+// ready is what /readyz answers while changes are taken.
+type ready struct {
+	Status        string `json:"status"`
+	ClockOffsetMs int64  `json:"clock_offset_ms"` // how far the journal's time is ahead of the wall clock
+	Detail        string `json:"detail,omitzero"`
+}
+
+// largeOffset is from where on the offset of the journal's time is worth a sentence.
+const largeOffset = time.Minute
+
+func readyDocument(offset time.Duration) ready {
+	doc := ready{Status: "ready", ClockOffsetMs: offset.Milliseconds()}
+	switch {
+	case offset < -largeOffset:
+		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v behind it and catches up at double speed, so jobs with a run_at are late; POST /clock/accept sets it at once",
+			-offset.Round(time.Second))
+	case offset > largeOffset:
+		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and goes at half speed until then", offset.Round(time.Second))
+	}
+	return doc
+}
+
+// acceptTime answers /clock/accept, by which an operator sets the journal's time to a wall clock that was set forward.
+func (s *Server) acceptTime(c echo.Context) error {
+	if err := s.noBody(c); err != nil {
+		return err
+	}
+	offset, err := s.engine.AcceptTime(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return answerValue(c, struct {
+		ClockOffsetMs int64 `json:"clock_offset_ms"`
+	}{offset})
 }
 
 // Version says which build this is.

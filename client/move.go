@@ -187,6 +187,23 @@ func (c *Client) throw(ctx context.Context, path string) error {
 	return err
 }
 
+// AcceptTime sets the server's time, by which leases and run_at are measured, to its wall clock at once if it is behind it, as after a step
+// of that clock. All leases begin anew. It returns how far the server's time is ahead of its wall clock afterwards. Repeated when the answer
+// is lost.
+func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
+	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeatable: true})
+	if err != nil {
+		return 0, err
+	}
+	var doc struct {
+		ClockOffsetMs int64 `json:"clock_offset_ms"`
+	}
+	if err := decode(a, &doc); err != nil {
+		return 0, err
+	}
+	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
+}
+
 // Quit has the server end gracefully. ErrForbidden when it is not on this machine, or does not end by request.
 func (c *Client) Quit(ctx context.Context) error {
 	_, err := c.once(ctx, request{method: http.MethodPost, path: "/quit"})

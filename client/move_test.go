@@ -113,6 +113,9 @@ func TestMoves(t *testing.T) {
 	if _, err := c.Sweep(ctx, first.ID); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("sweep: %v", err)
 	}
+	if offset, err := c.AcceptTime(ctx); err != nil || offset > time.Second || offset < -time.Second {
+		t.Errorf("after the time was accepted it is %v ahead, %v", offset, err)
+	}
 	if err := errors.Join(c.Stop(ctx), c.Start(ctx)); err != nil {
 		t.Error(err)
 	}

@@ -53,10 +53,12 @@ type Engine struct {
 	flights *flights
 	disk    *disk
 
-	state   atomic.Pointer[stateNote]
-	applied broadcast     // of commits
-	due     chan struct{} // capacity 1: the next timer row may have changed
-	flushed chan struct{} // capacity 1: the journal may be cut: Pebble wrote a memtable, or space is short
+	state     atomic.Pointer[stateNote]
+	applied   broadcast          // of commits
+	due       chan struct{}      // capacity 1: the next timer row may have changed
+	accept    chan chan struct{} // to the timekeeper: accept the wall clock, and close the channel when that is done
+	timeEnded chan struct{}      // closed when the timekeeper has ended
+	flushed   chan struct{}      // capacity 1: the journal may be cut: Pebble wrote a memtable, or space is short
 
 	// Written by one goroutine each, read by Stats.
 	durable    atomic.Uint64 // seq that the store has on disk; written by maintain
@@ -99,7 +101,7 @@ func Open(o Options) (_ *Engine, err error) {
 	}
 	e := &Engine{
 		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
-		due: make(chan struct{}, 1), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
+		due: make(chan struct{}, 1), accept: make(chan chan struct{}), timeEnded: make(chan struct{}), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)
 	if o.Store.Logf == nil {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ func (e *Engine) keepTime(ctx context.Context) {
 	defer watch.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer close(e.timeEnded)
 	for ctx.Err() == nil {
 		sleep := k.sleep()
 		awake := time.Now().Add(sleep)
@@ -38,6 +40,9 @@ func (e *Engine) keepTime(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-e.due:
+		case done := <-e.accept:
+			k.acceptTime(ctx)
+			close(done)
 		case <-ctx.Done():
 			return
 		}
@@ -116,6 +121,20 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	k.deleteIdle(ctx)
 }
 
+// acceptTime sets the journal's time to the wall clock and gives all leases their full length again: runners did not see the time pass. No
+// tick comes between, so no lease has run out by then.
+func (k *timekeeper) acceptTime(ctx context.Context) {
+	before := k.e.journal.Now()
+	k.e.journal.AcceptTime()
+	if skipped := k.e.journal.Now() - before; skipped > 0 {
+		k.owed = true
+		k.e.log.Warn("the journal's time was set to the wall clock; all leases begin anew", "skipped_ms", skipped)
+	}
+	if k.owed {
+		k.grace(ctx) // if it fails it stays owed, and the next turn tries again before any tick
+	}
+}
+
 // skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
@@ -183,3 +202,31 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
+
+// AcceptTime sets the journal's time to the wall clock at once if it is behind it, as after a step of the wall clock, which it would
+// otherwise follow at double speed: jobs with a run_at are late meanwhile. All leases begin anew. It returns how far the journal's time is
+// ahead of the wall clock afterwards, in ms: a time that is ahead cannot be taken back.
+func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
+	if err := e.Ready(); err != nil {
+		return 0, err
+	}
+	done := make(chan struct{})
+	select {
+	case e.accept <- done:
+	case <-ctx.Done():
+		return 0, errors.Join(ErrNotStored, ctx.Err())
+	case <-e.timeEnded:
+		return 0, ErrClosed
+	}
+	select {
+	case <-done:
+		return e.ClockOffset().Milliseconds(), nil
+	case <-ctx.Done():
+		return 0, errors.Join(ErrUnknown, ctx.Err())
+	case <-e.timeEnded:
+		return 0, ErrClosed
+	}
+}
+
+// ClockOffset returns how far the journal's time is ahead of the wall clock.
+func (e *Engine) ClockOffset() time.Duration { return e.journal.ClockOffset() }

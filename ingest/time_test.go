@@ -361,3 +361,61 @@ func TestFarTimersDoNotTick(t *testing.T) {
 		})
 	}
 }
+
+// TestAcceptTime: a wall clock that was set forward is accepted at once, and no lease runs out because of the time that was skipped.
+func TestAcceptTime(t *testing.T) {
+	const tenDays = 10 * 24 * time.Hour
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var step atomic.Int64
+		ctx := t.Context()
+		e, stop := startWith(t, Options{Dir: dir, AllowClockAhead: true, Journal: journal.Options{
+			Wall: func() time.Time { return time.Now().Add(time.Duration(step.Load())) },
+		}})
+		later := lines(1)
+		later.Groups[0].RunAt = e.Now() + tenDays.Milliseconds()
+		_, receipt, err := e.Create(ctx, later)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.Create(ctx, lines(1)); err != nil {
+			t.Fatal(err)
+		}
+		claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		step.Store(int64(tenDays + time.Minute))
+		time.Sleep(10 * time.Second)
+		deferred := job.NewID(receipt.At, receipt.Seq, 0)
+		if doc := status(t, e, deferred); doc.Status != job.Deferred {
+			t.Errorf("before the time was accepted the job is %v", doc.Status)
+		}
+		if offset := e.ClockOffset(); offset > -tenDays {
+			t.Errorf("before: an offset of %v", offset)
+		}
+		offset, err := e.AcceptTime(ctx)
+		if err != nil || offset != 0 {
+			t.Fatalf("accepted, and is %d ms ahead, %v", offset, err)
+		}
+		time.Sleep(time.Second)
+		if doc := status(t, e, deferred); doc.Status != job.Pending {
+			t.Errorf("after the time was accepted the job is %v", doc.Status)
+		}
+		time.Sleep(50 * time.Second) // of a lease of 60
+		tickled, _, err := e.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1})
+		if err != nil || tickled.Held != 1 {
+			t.Errorf("tickled after the time was accepted: %+v, %v", tickled, err)
+		}
+
+		// A time that is ahead of the wall clock stays.
+		step.Store(int64(tenDays))
+		if offset, err = e.AcceptTime(ctx); err != nil || offset < 55_000 {
+			t.Errorf("after the clock was set back the journal is %d ms ahead, %v", offset, err)
+		}
+		stop()
+		if _, err := e.AcceptTime(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

@@ -17,7 +17,7 @@ const MaxClockAhead = 24 * time.Hour
 //
 // Hence it never stands still and never jumps: a wall clock set back by an hour makes it go at half speed for two hours,
 // one set forward by an hour (or a machine that slept for one) makes it go at double speed for one. Leases are measured in
-// this time, so that no step of the wall clock abandons a fleet.
+// this time, so that no step of the wall clock abandons a fleet. Accept is the one way to make it jump, and only forward.
 //
 // The zero value is ready for Start. Safe for concurrent use.
 type Clock struct {
@@ -59,6 +59,13 @@ func (c *Clock) Now() int64 {
 	defer c.mu.Unlock()
 	c.advance()
 	return c.now / int64(time.Millisecond)
+}
+
+// Accept sets the clock to the wall clock at once if it is behind it. Whoever measures leases by this clock must have them begin again.
+func (c *Clock) Accept() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = max(c.now, c.advance())
 }
 
 // Offset says how far the journal's time is ahead of the wall clock; negative when it is behind.

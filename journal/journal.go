@@ -165,6 +165,22 @@ func (j *Journal) Synced() uint64 { return j.synced.Load() }
 // LastAt is the `at` of the last record.
 func (j *Journal) LastAt() int64 { return j.lastAt.Load() }
 
+// AcceptTime sets the journal's time to the wall clock at once if it is behind it; see Clock.Accept. It does nothing when Options.Clock is
+// given.
+func (j *Journal) AcceptTime() {
+	if j.clock != nil {
+		j.clock.Accept()
+	}
+}
+
+// ClockOffset is how far the journal's time is ahead of the wall clock; 0 when Options.Clock is given.
+func (j *Journal) ClockOffset() time.Duration {
+	if j.clock == nil {
+		return 0
+	}
+	return j.clock.Offset()
+}
+
 // Now is the journal's time in unix ms: what a record written now would be stamped with, at least.
 func (j *Journal) Now() int64 { return max(j.lastAt.Load(), min(j.o.Clock(), maxAt)) }
 

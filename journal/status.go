@@ -135,9 +135,7 @@ func (j *Journal) Status() Status {
 	}
 	// Read after synced, which it may never be seen below.
 	st.Appended = max(j.Appended(), st.Synced)
-	if j.clock != nil {
-		st.ClockOffset = j.clock.Offset()
-	}
+	st.ClockOffset = j.ClockOffset()
 	j.mu.Lock()
 	for i := range j.lanes {
 		st.InFlightBytes += j.lanes[i].used

@@ -229,6 +229,14 @@ func TestServe(t *testing.T) {
 		}
 	})
 
+	t.Run("clock", func(t *testing.T) {
+		for _, args := range [][]string{{"clock", "--server", s.url}, {"clock", "--accept", "--server", s.url}} {
+			if text := ok(t, args...); !strings.HasPrefix(text, "the server's time is ") {
+				t.Errorf("%v: %s", args, text)
+			}
+		}
+	})
+
 	if code := s.end(t, syscall.SIGTERM); code != exitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
