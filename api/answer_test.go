@@ -35,10 +35,7 @@ func (e *lavish) List(context.Context, uint64, store.Filter) ([]job.Job, job.ID,
 
 func (e *lavish) Job(context.Context, uint64, job.ID) (job.Job, error) { return e.doc(0), nil }
 
-func (e *lavish) ClaimAfter(_ context.Context, c job.Claim, _ time.Duration, first func() error, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	if err := first(); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
-	}
+func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	if err := admit(2 * job.MaxPayloadBytes); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}

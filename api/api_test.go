@@ -282,10 +282,7 @@ func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 // waiting is an engine whose claims wait in vain.
 type waiting struct{ Engine }
 
-func (waiting) ClaimAfter(ctx context.Context, _ job.Claim, wait time.Duration, first func() error, _ func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	if err := first(); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
-	}
+func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -162,31 +162,31 @@ func (s *Server) claim(c echo.Context) error {
 	if err == nil {
 		err = s.namedAll(&done)
 	}
+	if err == nil {
+		err = done.setOnce(cmd.Once)
+	}
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	var ended store.Ended
-	var seq uint64
-	reported := false
+	ended, seq, err := s.end(ctx, &done)
+	if err != nil {
+		return err
+	}
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
-	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, held, func() (err error) {
-		ended, seq, err = s.end(ctx, &done)
-		reported = err == nil
-		return err
-	})
-	if claimErr != nil && (!reported || ctx.Err() != nil) {
-		return claimErr // there are no results, or nobody is there to read them
+	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, held)
+	if claimErr != nil && ctx.Err() != nil {
+		return claimErr // nobody is there to read the results
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
 		setSeq(c, seq)
 	}
 
-	setReplayed(c, claimed.Replayed)
+	setReplayed(c, ended.Replayed || claimed.Replayed)
 	b := append(make([]byte, 0, 256+96*len(ended.Results)), `{"results":`...)
 	b = appendJobResults(b, ended.Results)
-	if done.all && reported {
+	if done.all {
 		b = append(b, `,"ended":`...)
 		b = strconv.AppendInt(b, int64(ended.All), 10)
 		if ended.Refusal != job.Granted {
@@ -210,7 +210,7 @@ func (s *Server) claim(c echo.Context) error {
 func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
-	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, held, func() error { return nil })
+	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, held)
 	if err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
 }
 
-// hand makes the claim, after what it reports first. A server that drains ends its wait. The share is what the answer takes.
-func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, held *share, first func() error) (store.Claimed, []job.Job, uint64, error) {
+// hand makes the claim. A server that drains ends its wait. The share is what the answer takes.
+func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -240,7 +240,7 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, he
 		ctx = waiting
 	}
 	admit := func(payloadBytes int64) error { return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes) }
-	claimed, jobs, receipt, err := s.engine.ClaimAfter(ctx, cmd, wait, first, admit)
+	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
 	if err == nil && held.held > statesBytes(jobs) {
 		held.shrink(held.held - statesBytes(jobs))
 	}
@@ -298,7 +298,7 @@ func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() er
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
 	failed := write()
-	if failed == nil && !gone || claimed.Claim.IsZero() || claimed.Keyed { // who has a key may come back with it
+	if failed == nil && !gone || claimed.Claim.IsZero() || claimed.Keyed { // a client with a key or number may repeat the request
 		return failed
 	}
 	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{

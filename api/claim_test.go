@@ -183,8 +183,8 @@ type late struct {
 	gone func()
 }
 
-func (l *late) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	claimed, jobs, receipt, err := l.Engine.ClaimAfter(context.WithoutCancel(ctx), c, wait, first, admit)
+func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	claimed, jobs, receipt, err := l.Engine.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
 	l.gone()
 	<-ctx.Done()
 	return claimed, jobs, receipt, err

@@ -34,7 +34,7 @@ func (s *Server) complete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.endOne(c, id, o, &r.fences)
+	return s.endOne(c, id, o, &r.fences, body.bytes)
 }
 
 // release answers POST /jobs/{id}/release.
@@ -80,11 +80,11 @@ func (s *Server) release(c echo.Context) error {
 		}
 		o.DelayMs = *r.DelayMs
 	}
-	return s.endOne(c, id, o, &r.fences)
+	return s.endOne(c, id, o, &r.fences, body.bytes)
 }
 
 // endOne gives one job its outcome and answers with its document.
-func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences) error {
+func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body []byte) error {
 	runner, err := f.runner()
 	if err == nil {
 		err = s.named(f.ClaimID)
@@ -93,10 +93,15 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences) err
 		return err
 	}
 	o.ID = id
-	ended, receipt, err := s.engine.Complete(c.Request().Context(), job.Complete{Claim: f.ClaimID, Runner: runner, Outcomes: []job.Outcome{o}})
+	cmd := job.Complete{Claim: f.ClaimID, Runner: runner, Outcomes: []job.Outcome{o}}
+	if cmd.Once, err = once(c, "complete", runner, body); err != nil {
+		return err
+	}
+	ended, receipt, err := s.engine.Complete(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
+	setReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
 		return err
@@ -112,14 +117,23 @@ func (s *Server) completeMany(c echo.Context) error {
 	}
 	defer body.release()
 	var done completion
+	var r completeRequest
 	lines := isNDJSON(c.Request())
 	if lines {
 		done, err = outcomeLines(body.bytes)
-	} else {
-		var r completeRequest
-		if err = decodeObject(body.bytes, &r); err == nil {
-			done, err = r.completion()
-		}
+	} else if err = decodeObject(body.bytes, &r); err == nil {
+		done, err = r.completion()
+	}
+	if err != nil {
+		return err
+	}
+	runner, err := r.runner()
+	if err != nil {
+		return err
+	}
+	o, err := once(c, "complete", runner, body.bytes)
+	if err == nil {
+		err = done.setOnce(o)
 	}
 	if err == nil {
 		err = s.namedAll(&done)
@@ -131,6 +145,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	setReplayed(c, ended.Replayed)
 	if err := refused(ended.Refusal); err != nil {
 		return err
 	}
@@ -166,7 +181,7 @@ func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, se
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
 	for i := range ended {
 		all.Results = append(all.Results, ended[i].Results...)
-		all.All, all.Refusal = ended[i].All, ended[i].Refusal
+		all.All, all.Refusal, all.Replayed = ended[i].All, ended[i].Refusal, ended[i].Replayed
 	}
 	if n := len(all.Results); err != nil && n > 0 {
 		p := *problemOf(err)

@@ -100,8 +100,8 @@ func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) err
 	defer held.release()
 	var b []byte
 	switch {
-	case err == job.NotFound: // it has ended since, and is not kept
-		b = appendGone(nil, id, job.Completed)
+	case err == job.NotFound: // it has ended since, and is not kept: nothing says how it ended
+		b = appendGone(nil, id, 0)
 	case err != nil:
 		return after(err)
 	default:

@@ -13,7 +13,7 @@ import (
 // when they were called, and at least minSeq.
 type Engine interface {
 	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
-	ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
 	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
@@ -23,6 +23,9 @@ type Engine interface {
 	Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error)
 	DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error)
 	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
+	OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error)
+	EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error)
+	Session(ctx context.Context, minSeq uint64, id job.ID) (store.Session, error)
 	Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error)
 	Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error)
 

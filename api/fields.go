@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,7 +160,7 @@ func alike(a, b *job.Job) bool {
 		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
 }
 
-// appendGone appends what is still known of a job that was purged right after the change which is being answered.
+// appendGone appends what is still known of a job that was purged before the answer was made. A status of 0 is not known.
 func appendGone(b []byte, id job.ID, status job.Status) []byte {
 	known := job.Job{ID: id, Batch: id.WithLine(0), Status: status}
 	b = append(b, '{')
@@ -169,8 +170,10 @@ func appendGone(b []byte, id job.ID, status job.Status) []byte {
 		} else {
 			b = append(b, comma...)
 		}
-		switch jobFields[i].name {
-		case "job_id", "batch_id", "status", "attempts", "meta":
+		switch name := jobFields[i].name; {
+		case name == "status" && status == 0:
+			b = append(b, "null"...)
+		case slices.Contains([]string{"job_id", "batch_id", "status", "attempts", "meta"}, name):
 			b = jobFields[i].append(b, &known, inJSON)
 		default:
 			b = append(b, "null"...)

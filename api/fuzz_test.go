@@ -78,10 +78,21 @@ func (s *picky) Sweeps(context.Context, uint64) ([]store.Sweep, error) {
 	return make([]store.Sweep, 2), nil
 }
 
-func (s *picky) ClaimAfter(_ context.Context, c job.Claim, wait time.Duration, first func() error, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	if err := first(); err != nil {
-		return store.Claimed{}, nil, ingest.Receipt{}, err
-	}
+func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error) {
+	s.take(o)
+	return store.Session{ID: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Runner: o.Runner}, fuzzReceipt, nil
+}
+
+func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt, error) {
+	s.take(e)
+	return fuzzReceipt, nil
+}
+
+func (s *picky) Session(_ context.Context, _ uint64, id job.ID) (store.Session, error) {
+	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
+}
+
+func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	s.take(c)
 	if err := admit(1); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err

@@ -131,6 +131,8 @@ var figures = []figure{
 			}
 		}),
 	gauge("daybook_queues", "Queues that exist.", func(s *ingest.Stats) float64 { return float64(s.Queues) }),
+	gauge("daybook_sessions", "Sessions that are open.", func(s *ingest.Stats) float64 { return float64(s.Sessions) }),
+	gauge("daybook_idempotency_keys", "Idempotency keys that are kept.", func(s *ingest.Stats) float64 { return float64(s.Keys) }),
 	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),
 	gauge("daybook_ready", "1 while changes are taken.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),
 	gauge("daybook_lag_commands", "Commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),

@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"unicode"
 
 	"github.com/labstack/echo/v4"
@@ -13,34 +14,120 @@ import (
 const (
 	headerKey      = "Idempotency-Key"
 	headerReplayed = "Idempotency-Replayed"
+	headerSession  = "Daybook-Session"
+	headerSlot     = "Daybook-Session-Slot"
+	headerNumber   = "Daybook-Session-Number"
 )
 
-// once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner. A repeat is known by
-// the digest of all that decides about the answer: path, query, kind and content of the body, and what the client prefers.
+// once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner, or its number in a
+// session. A repeat is known by the digest of all that decides about the answer: path, query, kind and content of the body, and what the
+// client prefers.
 func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error) {
 	r := c.Request()
-	values := r.Header[headerKey]
-	if len(values) == 0 {
-		return o, nil
+	key, keyed, err := oneHeader(c, headerKey)
+	if err == nil && keyed {
+		err = checkKey(key)
+		o.Scope, o.Key = kind+" "+who, key
 	}
-	key := values[0]
-	if len(values) > 1 {
-		return o, badRequest(headerKey, headerKey+" is there twice")
+	if err == nil {
+		err = numberOf(c, &o)
 	}
-	if err := job.CheckText(headerKey, key, 1, job.MaxKeyBytes); err != nil {
-		return o, badField(headerKey, err)
+	if err != nil || !o.Given() {
+		return job.Once{}, err
 	}
-	for _, char := range key {
-		if unicode.IsControl(char) {
-			return o, badRequest(headerKey, headerKey+" holds a control character")
-		}
-	}
-	o.Scope, o.Key = kind+" "+who, key
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, isNDJSON(r), prefersEach(r))
 	h.Write(body)
 	copy(o.Digest[:], h.Sum(nil))
 	return o, nil
+}
+
+// oneHeader returns the value of a header that may be given once.
+func oneHeader(c echo.Context, name string) (value string, given bool, err error) {
+	values := c.Request().Header[name]
+	switch len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, nil
+	}
+	return "", true, badRequest(name, name+" is given twice")
+}
+
+func checkKey(key string) error {
+	if err := job.CheckText(headerKey, key, 1, job.MaxKeyBytes); err != nil {
+		return badField(headerKey, err)
+	}
+	for _, char := range key {
+		if unicode.IsControl(char) {
+			return badRequest(headerKey, headerKey+" holds a control character")
+		}
+	}
+	return nil
+}
+
+// numberOf reads the number that a request has in a session: session and number, and the slot, which is 0 when not given.
+func numberOf(c echo.Context, o *job.Once) error {
+	session, inSession, err := oneHeader(c, headerSession)
+	if err != nil {
+		return err
+	}
+	slot, inSlot, err := oneHeader(c, headerSlot)
+	if err != nil {
+		return err
+	}
+	number, numbered, err := oneHeader(c, headerNumber)
+	switch {
+	case err != nil:
+		return err
+	case !inSession && !inSlot && !numbered:
+		return nil
+	case o.Key != "":
+		return badRequest(headerSession, "a request has an Idempotency-Key or a number of a session, not both")
+	case !inSession:
+		return badRequest(headerSession, headerSession+" is missing beside the number or slot of a session")
+	case !numbered:
+		return badRequest(headerNumber, headerNumber+" is missing: each request of a session has a number")
+	}
+	if o.Session, err = job.ParseID(session); err != nil {
+		return badID(headerSession)
+	}
+	n, err := headerInt(headerNumber, number, 1, job.MaxNumber)
+	if err != nil {
+		return err
+	}
+	o.Number = uint64(n)
+	if inSlot {
+		if n, err = headerInt(headerSlot, slot, 0, job.MaxSlots-1); err != nil {
+			return err
+		}
+		o.Slot = int(n)
+	}
+	return nil
+}
+
+func headerInt(name, text string, lo, hi int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, badRequest(name, fmt.Sprintf("%s must be a whole number of %d to %d, not %q", name, lo, hi, shortened(text)))
+	}
+	return n, badField(name, job.CheckRange(name, n, lo, hi))
+}
+
+// setOnce has the commands of a completion carry out one request together.
+func (d *completion) setOnce(o job.Once) error {
+	if !o.Given() {
+		return nil
+	}
+	if len(d.commands) > job.MaxParts {
+		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a number names the jobs of at most %d claims, one after another; this one changes claims %d times",
+			headerKey, job.MaxParts, len(d.commands)-1))
+	}
+	for i := range d.commands {
+		d.commands[i].Once = o
+		d.commands[i].Once.Part = i
+	}
+	return nil
 }
 
 // setReplayed marks the answer to a repeated request.

@@ -78,20 +78,22 @@ func methodNotAllowed(allow string) *problem {
 
 // refused tells a job rule's refusal; Granted is no problem.
 func refused(r job.Refusal) error {
-	status := http.StatusConflict
+	status, f := http.StatusConflict, notStored
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.SessionNotFound:
 		status = http.StatusNotFound
 	case job.NotActive:
 		status = http.StatusBadRequest
-	case job.KeyReused:
+	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
-	case job.TooManyQueues, job.TooManySweeps:
+	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions:
 		status = http.StatusTooManyRequests
+	case job.NumberPassed:
+		f = unknown // an earlier try may have been carried out, and what it did is forgotten
 	}
-	return &problem{status: status, code: r.Code(), detail: r.Error()}
+	return &problem{status: status, code: r.Code(), detail: r.Error(), fate: f}
 }
 
 // errShuttingDown ends the wait of parked claims when the server drains.

@@ -57,6 +57,10 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/sweeps", s.sweeps, !hot, ""},
 		{http.MethodGet, "/sweeps/:id", s.sweep, !hot, ""},
 
+		{http.MethodPost, "/sessions", s.openSession, !hot, ""},
+		{http.MethodGet, "/sessions/:id", s.session, !hot, ""},
+		{http.MethodDelete, "/sessions/:id", s.endSession, !hot, ""},
+
 		{http.MethodGet, "/queues", s.queues, !hot, "limit after client waiting"},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, ""},
 		{http.MethodDelete, "/queues/:client/:type", s.deleteQueue, !hot, ""},

@@ -357,7 +357,7 @@ func (s *scenario) withIDs(text string) string {
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
-		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys",
+		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions",
 		"too_many_sweeps": "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",
 		"body_too_slow": "a connection is needed: TestSlowBody", "length_required": "a connection is needed: TestFraming", "payload_too_large": "megabytes of transcript: TestCreateLimits", "body_too_large": "the same: TestBodyLimit",
 		"shutting_down": "a stop ends the script's server", "not_ready": "a script begins when the server is ready: the system tests",

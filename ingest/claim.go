@@ -13,40 +13,38 @@ import (
 // what it holds.
 //
 // A claim that can find nothing is not journaled. One that was journaled in vain, because others were faster, waits for the rest
-// of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key: repeated,
-// it returns what is still held under it. The refusal of a key is an error (job.KeyReused).
+// of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key or a number
+// of a session: repeated, it returns what is still held under it. The refusal of a key or number is an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
-	return e.ClaimAfter(ctx, c, wait, func() error { return nil }, func(int64) error { return nil })
+	return e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
 }
 
-// ClaimAfter is Claim for a request that does something else first, unless it is the repetition of one that did.
+// ClaimAdmitted is Claim for a caller with a bound on its memory.
 //
 // Before the documents are read, admit gets the number of bytes that their payloads have at most. If it returns an error, the jobs are given back as if ctx
 // had ended, and the error is returned.
-func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration, first func() error, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
+func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
 	}
+	known := !c.Once.Given() // whether it repeats one
 	if c.Once.Given() {
 		began := time.Now()
-		land, err := e.flights.board(ctx, &c.Once)
+		end, err := e.underWay.begin(ctx, &c.Once)
 		if err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
-		defer land()
-		if err := e.catchUp(ctx, 0); err != nil {
-			return store.Claimed{}, nil, Receipt{}, errors.Join(ErrNotStored, err)
+		defer end()
+		if !c.Once.Numbered() { // a number is looked up before a wait alone: the repeat of one that need not wait costs a record
+			known = true
+			if before, err := e.lookBack(ctx, &c.Once); err != nil || before != nil {
+				return e.claimedBefore(before, err, admit)
+			}
 		}
-		if before, err := e.store.ClaimedBefore(&c.Once, e.Now()); err != nil || before != nil {
-			return e.claimedBefore(before, err, admit)
-		}
-		if err := e.mayRemember(); err != nil {
+		if err := e.mayRemember(&c.Once); err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
-		wait -= time.Since(began) // for another request with the key
-	}
-	if err := first(); err != nil {
-		return store.Claimed{}, nil, Receipt{}, err
+		wait -= time.Since(began) // for another request with the key, or of the slot
 	}
 	var over <-chan time.Time
 	var wake wakeup
@@ -56,7 +54,8 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 		if err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
-		if available {
+		switch {
+		case available:
 			claimed, receipt, err := decideAs[store.Claimed](ctx, e, c)
 			if err != nil {
 				return store.Claimed{}, nil, Receipt{}, err
@@ -67,6 +66,11 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 			if len(claimed.Runs) > 0 {
 				jobs, err := e.held(ctx, &claimed, admit)
 				return claimed, jobs, receipt, err
+			}
+		case !known:
+			known = true
+			if before, err := e.lookBack(ctx, &c.Once); err != nil || before != nil {
+				return e.claimedBefore(before, err, admit)
 			}
 		}
 		if wait <= 0 {
@@ -82,6 +86,14 @@ func (e *Engine) ClaimAfter(ctx context.Context, c job.Claim, wait time.Duration
 			return store.Claimed{}, nil, Receipt{}, err
 		}
 	}
+}
+
+// lookBack returns what a claim with the same key or number did; nil when there was none.
+func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, error) {
+	if err := e.catchUp(ctx, 0); err != nil {
+		return nil, errors.Join(ErrNotStored, err)
+	}
+	return e.store.ClaimedBefore(o, e.Now())
 }
 
 // claimedBefore is the answer to a repeated claim: what is still held of what it handed out the first time.

@@ -43,15 +43,15 @@ type Options struct {
 
 // Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
 type Engine struct {
-	o       Options
-	log     *slog.Logger
-	lock    *os.File
-	store   *store.Store
-	journal *journal.Journal
-	over    *handover
-	parked  *parkedClaims
-	flights *flights
-	disk    *disk
+	o        Options
+	log      *slog.Logger
+	lock     *os.File
+	store    *store.Store
+	journal  *journal.Journal
+	over     *handover
+	parked   *parkedClaims
+	underWay *underWay
+	disk     *disk
 
 	state     atomic.Pointer[stateNote]
 	applied   broadcast          // of commits
@@ -100,7 +100,7 @@ func Open(o Options) (_ *Engine, err error) {
 		o.Statfs = statfs
 	}
 	e := &Engine{
-		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), flights: newFlights(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
+		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
 		due: make(chan struct{}, 1), accept: make(chan chan struct{}), timeEnded: make(chan struct{}), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),
 	}
 	e.state.Store(notReady)

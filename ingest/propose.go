@@ -67,10 +67,10 @@ func answerApplied(r *journal.Record, result store.Result, err error) (nobody bo
 }
 
 // Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. One with unique keys, or an
-// idempotency key, is answered when it was applied, which decides about those. The command and its payloads belong to the engine from the
+// idempotency key or a number of a session, is answered when it was applied, which decides about those. The command and its payloads belong to the engine from the
 // call on.
 //
-// When ctx ends first the outcome is unknown, and the error says so. The refusal of a key is an error too (job.KeyReused).
+// When ctx ends first the outcome is unknown, and the error says so. The refusal of a key or number is an error too; see store.Made.
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Made{}, Receipt{}, err
@@ -81,18 +81,18 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
 	}
 	if c.Once.Given() {
-		land, err := e.flights.board(ctx, &c.Once)
+		end, err := e.underWay.begin(ctx, &c.Once)
 		if err != nil {
 			return store.Made{}, Receipt{}, err
 		}
-		defer land()
+		defer end()
 		if err := e.catchUp(ctx, 0); err != nil {
 			return store.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
 		}
 		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
 			return answerMade(made, Receipt{}, err)
 		}
-		if err := e.mayRemember(); err != nil {
+		if err := e.mayRemember(&c.Once); err != nil {
 			return store.Made{}, Receipt{}, err
 		}
 	}
@@ -220,18 +220,38 @@ func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Recei
 
 // Complete ends runs; see job.Complete.
 func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
-	if e.diskLow.Load() && bulky(&c) {
-		return store.Ended{}, Receipt{}, ErrDiskFull
+	ended, receipt, err := e.CompleteInOrder(ctx, []job.Complete{c})
+	if err != nil {
+		return store.Ended{}, Receipt{}, err
 	}
-	return decideAs[store.Ended](ctx, e, c)
+	return ended[0], receipt, nil
 }
 
 // CompleteInOrder carries out several completions. All are proposed before the first is waited for, so that they share fsyncs: a runner
 // reports the jobs of many claims in one request, and each claim is a command. It returns the results of those before the first failure,
 // and the receipt of the last of them. Whether a later one was carried out is then unknown.
+//
+// Where they have a key or number, they are the parts of one request, and all of its completions. A repeat returns the first results. The
+// refusal of a key or number is an error; see store.Made.
 func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
+	}
+	if len(commands) > 0 && commands[0].Once.Given() {
+		o := &commands[0].Once
+		end, err := e.underWay.begin(ctx, o)
+		if err != nil {
+			return nil, Receipt{}, err
+		}
+		defer end()
+		if !o.Numbered() { // the repeat of a number costs a record, and no look before each request
+			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
+				return ended, last, err
+			}
+		}
+		if err := e.mayRemember(o); err != nil {
+			return nil, Receipt{}, err
+		}
 	}
 	var proposed []*waiter
 	for _, c := range commands {
@@ -253,7 +273,14 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 			}
 			return ended, last, failed
 		}
-		ended, last = append(ended, *result.(*store.Ended)), receipt
+		r := result.(*store.Ended)
+		if r.Denied != job.Granted {
+			return ended, last, r.Denied
+		}
+		if r.Replayed {
+			receipt = Receipt{Seq: r.Seq, At: r.At}
+		}
+		ended, last = append(ended, *r), receipt
 	}
 	return ended, last, err
 }

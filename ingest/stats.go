@@ -17,9 +17,10 @@ type Stats struct {
 	Queues int              `json:"queues"`
 	Parked int              `json:"parked_claims"`
 
-	Stopped bool   `json:"stopped"` // by the switch: no job is handed out
-	Sweeps  int    `json:"sweeps"`  // under way
-	Keys    uint64 `json:"idempotency_keys"`
+	Stopped  bool   `json:"stopped"` // by the switch: no job is handed out
+	Sweeps   int    `json:"sweeps"`  // under way
+	Keys     uint64 `json:"idempotency_keys"`
+	Sessions uint64 `json:"sessions"`
 
 	Now           int64 `json:"now"` // journal time, unix ms
 	ClockOffsetMs int64 `json:"clock_offset_ms"`
@@ -75,7 +76,7 @@ func (e *Engine) Stats() Stats {
 		Appended: max(j.Appended, j.Synced), Synced: j.Synced, Applied: applied, Flushed: flushed,
 		LagCommands: j.Synced - min(applied, j.Synced), LagBytes: e.over.lag(),
 		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
-		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys,
+		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
 		Now: e.journal.Now(), ClockOffsetMs: j.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
 		Journal: JournalStats{
 			UUID: j.UUID, First: j.First, Volumes: j.Volumes, Bytes: j.Bytes, Records: j.Records, Groups: j.Groups, Syncs: j.Syncs,

@@ -55,6 +55,10 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		cmd = decodePatch(&r)
 	case "stop", "start":
 		cmd = decodeBare(&r, Switch{Stopped: verb == "stop"})
+	case "opensession":
+		cmd = decodeOpenSession(&r)
+	case "endsession":
+		cmd = decodeEndSession(&r)
 	case "tick":
 		cmd = decodeTick(&r)
 	case "grace":
@@ -134,7 +138,7 @@ func decodeClaim(r *fieldReader) Command {
 			}
 		}
 	}
-	r.whole(&c.Once)
+	r.whole(&c.Once, false)
 	if c.Runner == "" || c.Max == 0 || c.MaxBytes == 0 {
 		r.fail(fmt.Errorf("runner, max or max_bytes is missing"))
 	}
@@ -219,6 +223,7 @@ type Complete struct {
 	Runner   string
 	All      *Outcome
 	Outcomes []Outcome
+	Once     Once
 }
 
 func (Complete) Verb() string { return "complete" }
@@ -227,6 +232,7 @@ func (c Complete) Encode() (fieldText, body []byte) {
 	var f fields
 	f.id("claim", c.Claim)
 	f.text("runner", c.Runner)
+	f.once(&c.Once)
 	if c.All != nil {
 		f.text("all", "true")
 		body = appendOutcome(body, c.All)
@@ -279,9 +285,12 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		case key == "all" && raw == "true":
 			all = true
 		default:
-			r.unknown(key)
+			if !r.once(&c.Once, key, raw) {
+				r.unknown(key)
+			}
 		}
 	}
+	r.whole(&c.Once, true)
 	for len(body) > 0 {
 		o, rest, err := decodeOutcome(body)
 		if err != nil {

@@ -188,7 +188,7 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 			}
 		}
 	}
-	r.whole(&c.Once)
+	r.whole(&c.Once, false)
 	first.Lines = n
 	if groups > 0 {
 		if *first != (Group{Lines: n}) {

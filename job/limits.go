@@ -71,6 +71,15 @@ const (
 	KeyLifeMs = 24 * 3_600_000
 	// MaxKeys is soft, like MaxQueues: a request whose key would be one more is refused. A gigabyte and a half of rows.
 	MaxKeys = 10_000_000
+	// MaxSessions may be open. Each is a row, and one for each slot that it has used.
+	MaxSessions = 1_000_000
+	// MaxSlots bounds the requests of a session that may be under way at once, each of which has a row.
+	MaxSlots = 256
+	// MaxNumber is the highest number of a request of a session.
+	MaxNumber = math.MaxInt64
+	// MaxParts bounds the completions that carry out one request with a key or a number, which are remembered in one row: a request may
+	// name the jobs of as many claims.
+	MaxParts = MaxOutcomes
 	// MaxSweeps may be under way at once: each tick advances all of them.
 	MaxSweeps = 100
 	// SweepLifeMs is how long a sweep can be asked about after its end.

@@ -5,25 +5,49 @@ import (
 	"fmt"
 )
 
-// Once has a command take effect once, however often it is repeated within KeyLifeMs. Who sends it chooses a Key, which is looked up
-// within a Scope; Digest tells the request itself, so that a key used again for another one is noticed. The zero Once is none.
+// Once identifies the request that a command carries out, so that a repeat of the request gets the first answer. It is either a key or a
+// number of a session. The zero Once is neither: the command is carried out each time.
+//
+//   - A Key is looked up within a Scope, for KeyLifeMs. Each key is a row.
+//   - A Number is one of a Slot of a Session. A slot remembers its last request only: a higher number replaces it, and a lower one is
+//     refused. A client gives each request that it has under way at the same time a slot of its own, and counts the requests of a slot
+//     up. So a session remembers every request whose answer may still be missing, and nothing else.
+//
+// Digest identifies the content of the request, so that a key or number that is used again for another request is noticed.
+//
+// A request may be carried out by several commands, all with the same Once but for Part: its completions are parts 0, 1, …; its create or
+// claim comes last, and has no part.
 type Once struct {
 	Scope, Key string
-	Digest     Digest
+
+	Session ID
+	Slot    int    // 0 … MaxSlots-1
+	Number  uint64 // 1 … MaxNumber
+
+	Part   int // of a completion: 0 … MaxParts-1
+	Digest Digest
 }
 
 // Digest is the beginning of a cryptographic hash of a request.
 type Digest [16]byte
 
-// Given reports whether there is a key.
-func (o *Once) Given() bool { return o.Key != "" }
+// Given reports whether there is a key or a number.
+func (o *Once) Given() bool { return o.Key != "" || o.Number != 0 }
+
+// Numbered reports whether there is a number of a session.
+func (o *Once) Numbered() bool { return o.Number != 0 }
 
 func (f *fields) once(o *Once) {
-	if o.Given() {
-		f.text("scope", o.Scope)
-		f.text("key", o.Key)
-		f.text("digest", hex.EncodeToString(o.Digest[:]))
+	if !o.Given() {
+		return
 	}
+	f.text("scope", o.Scope)
+	f.text("key", o.Key)
+	f.id("session", o.Session)
+	f.int("slot", int64(o.Slot))
+	f.int("number", int64(o.Number))
+	f.int("part", int64(o.Part))
+	f.text("digest", hex.EncodeToString(o.Digest[:]))
 }
 
 // once reads one field of a Once, and reports whether key names one.
@@ -33,6 +57,14 @@ func (r *fieldReader) once(o *Once, key, raw string) bool {
 		o.Scope = r.bounded(key, raw, MaxScopeBytes)
 	case "key":
 		o.Key = r.bounded(key, raw, MaxKeyBytes)
+	case "session":
+		o.Session = r.id(raw)
+	case "slot":
+		o.Slot = int(r.int(key, raw, 1, MaxSlots-1))
+	case "number":
+		o.Number = uint64(r.int(key, raw, 1, MaxNumber))
+	case "part":
+		o.Part = int(r.int(key, raw, 1, MaxParts-1))
 	case "digest":
 		digest, err := hex.DecodeString(raw)
 		if err != nil || len(digest) != len(o.Digest) || hex.EncodeToString(digest) != raw {
@@ -46,9 +78,17 @@ func (r *fieldReader) once(o *Once, key, raw string) bool {
 	return true
 }
 
-// whole fails when only a part of it was there.
-func (r *fieldReader) whole(o *Once) {
-	if none := o.Scope == "" && o.Key == "" && o.Digest == (Digest{}); !none && (o.Scope == "" || o.Key == "") {
-		r.fail(fmt.Errorf("scope, key and digest go together"))
+// whole fails when only a part of a Once is there, or both of its forms are. Only a completion may have a part.
+func (r *fieldReader) whole(o *Once, parts bool) {
+	if *o == (Once{}) {
+		return
+	}
+	keyed := o.Scope != "" && o.Key != ""
+	numbered := !o.Session.IsZero() && o.Number != 0
+	switch {
+	case keyed == numbered, keyed && (!o.Session.IsZero() || o.Slot != 0 || o.Number != 0), numbered && (o.Scope != "" || o.Key != ""):
+		r.fail(fmt.Errorf("scope, key and digest go together, and so do session, slot, number and digest"))
+	case o.Part != 0 && !parts:
+		r.fail(fmt.Errorf("field part=%d goes only with a completion", o.Part))
 	}
 }

@@ -44,6 +44,14 @@ const (
 	TooManySweeps
 	// QueueNotEmpty: the queue has jobs.
 	QueueNotEmpty
+	// SessionNotFound: no such session: it was ended, or carried out no request for KeyLifeMs.
+	SessionNotFound
+	// TooManySessions: MaxSessions are open.
+	TooManySessions
+	// NumberReused: the number belongs to another request of the session.
+	NumberReused
+	// NumberPassed: the slot has carried out a request with a higher number, and forgotten this one.
+	NumberPassed
 
 	// NumRefusals is one more than the last of them.
 	NumRefusals
@@ -51,7 +59,8 @@ const (
 
 var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_lost", "outcome_differs", "runner_differs",
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
-	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty"}
+	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty",
+	"session_not_found", "too_many_sessions", "number_reused", "number_passed"}
 
 var refusalTexts = [...]string{
 	"",
@@ -74,6 +83,10 @@ var refusalTexts = [...]string{
 	"the idempotency key was used for another request",
 	"as many sweeps are under way as may",
 	"the queue has jobs; delete them first, or wait until they are purged",
+	"no such session: it was ended, or carried out no request for a day; open another one",
+	"as many sessions are open as may",
+	"the number of the session was used for another request",
+	"the slot of the session has carried out a request with a higher number",
 }
 
 // Code returns the stable code.

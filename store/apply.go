@@ -49,6 +49,10 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 		}
 	case job.Patch:
 		result = s.patch(cmd)
+	case job.OpenSession:
+		result = s.openSession(cmd)
+	case job.EndSession:
+		result = s.endSession(cmd)
 	case job.Tick:
 		s.tick(cmd)
 	case job.Grace:
@@ -94,8 +98,8 @@ func (s *Store) writeEffects() {
 // create makes a batch. It returns nil for one without keys, which nobody waits for.
 func (s *Store) create(c *job.Create) *Made {
 	if c.Once.Given() {
-		if d, ok := s.findOnce(&s.o, &c.Once, s.now); ok {
-			return s.madeBefore(d, &c.Once)
+		if made := s.past().made(&c.Once); made != nil {
+			return made
 		}
 	}
 	b := &batch{seq: s.seq, at: s.now, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest}
@@ -137,7 +141,9 @@ func (s *Store) create(c *job.Create) *Made {
 	}
 	made.Group = c.Groups[0]
 	if c.Once.Given() {
-		s.rememberOnce(&c.Once, &done{seq: b.seq, at: b.at, lines: b.lines, group: b.groups[0], queue: queueName{made.Group.Client, made.Group.Type}, existing: existing})
+		s.rememberOnce(&c.Once, &done{
+			seq: b.seq, at: b.at, lines: b.lines, group: b.groups[0], queue: queueName{made.Group.Client, made.Group.Type}, existing: existing,
+		})
 	}
 	return made
 }

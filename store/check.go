@@ -15,7 +15,7 @@ import (
 //   - the counters of batches, queues and lanes equal recounts;
 //   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
 //     too late, and only leases of held lines exist;
-//   - unique keys are held by those who have them, idempotency keys are counted, and each sweep has its timer;
+//   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
 //   - payload pages tile what is not purged, and details belong to lines that are not.
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
@@ -142,6 +142,7 @@ func (c *checker) run() {
 	c.names()
 	c.uniques()
 	c.onces()
+	c.sessions()
 	c.sweeps()
 	c.table(timerTable, func(key string, _ []byte) {
 		if _, kind, _, _, _ := splitTimerKey(key); kind == effectTimer {

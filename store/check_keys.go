@@ -45,7 +45,7 @@ func (c *checker) uniques() {
 func (c *checker) onces() {
 	counts := map[uint32]uint64{}
 	c.table(onceTable, func(key string, value []byte) {
-		decodeDone(value)
+		decodeDone((*decoder)(&value))
 		counts[u32At(key, 1)]++
 	})
 	for _, g := range c.meta.keys {
@@ -58,6 +58,37 @@ func (c *checker) onces() {
 	for number, n := range counts {
 		c.problem("%d keys are of generation %d, which is not there", n, number)
 	}
+}
+
+// sessions checks that sessions are counted, that each has its timer, none too late, and that slots belong to sessions.
+func (c *checker) sessions() {
+	sessions := uint64(0)
+	c.table(sessionTable, func(key string, value []byte) {
+		sessions++
+		n := decodeSession(seqOfKey(key), value)
+		c.must(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+		if n.timerAt > n.expiresAt() {
+			c.problem("the timer of session %d is at %d, after its end %d", n.seq, n.timerAt, n.expiresAt())
+		}
+		if n.seq > c.meta.cursor || n.at > n.usedAt || n.usedAt > c.meta.at {
+			c.problem("session %d of %d was used at %d, and the store is at %d of %d", n.seq, n.at, n.usedAt, c.meta.cursor, c.meta.at)
+		}
+	})
+	if sessions != c.meta.sessions {
+		c.problem("%d sessions are counted, and there are %d", c.meta.sessions, sessions)
+	}
+	c.table(slotTable, func(key string, value []byte) {
+		seq, slot := seqOfKey(key), slotOfKey(key)
+		n := readSession(c.v, seq)
+		if n == nil {
+			c.problem("slot %d is of session %d, which does not exist", slot, seq)
+			return
+		}
+		number, d := decodeSlot(value)
+		if number == 0 || d.seq == 0 && len(d.ended) == 0 || len(d.ended) > job.MaxParts || d.doneAt() > n.usedAt {
+			c.problem("slot %d of session %d carried out number %d at %d, and the session was used at %d last", slot, seq, number, d.doneAt(), n.usedAt)
+		}
+	})
 }
 
 // sweeps checks that each sweep has exactly one timer.

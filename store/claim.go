@@ -22,9 +22,11 @@ type claiming struct {
 }
 
 func (s *Store) applyClaim(cmd job.Claim) *Claimed {
+	var before *done // its completions
 	if cmd.Once.Given() {
-		if done, ok := s.findOnce(&s.o, &cmd.Once, s.now); ok {
-			return s.claimedBefore(s.findClaim(done.seq), done, &cmd.Once)
+		var again *Claimed
+		if again, before = s.past().claimed(&cmd.Once); again != nil {
+			return again
 		}
 	}
 	if s.meta.stopped {
@@ -57,7 +59,11 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	s.openClaim(c)
 	t.result.LeaseMs, t.result.Runs, t.result.PayloadBytes = c.leaseMs, c.runs, t.room.bound
 	if t.result.Keyed = cmd.Once.Given(); t.result.Keyed {
-		s.rememberOnce(&cmd.Once, &done{seq: s.seq, at: s.now})
+		d := &done{seq: s.seq, at: s.now}
+		if before != nil {
+			d.ended = before.ended
+		}
+		s.rememberOnce(&cmd.Once, d)
 	}
 	return t.result
 }

@@ -2,7 +2,21 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
+// complete carries out a completion, unless it repeats one.
 func (s *Store) complete(cmd job.Complete) *Ended {
+	if !cmd.Once.Given() {
+		return s.endRuns(cmd)
+	}
+	again, before := s.past().ended(&cmd)
+	if again != nil {
+		return again
+	}
+	result := s.endRuns(cmd)
+	s.rememberOnce(&cmd.Once, before.with(result.part(s.seq, s.now)))
+	return result
+}
+
+func (s *Store) endRuns(cmd job.Complete) *Ended {
 	result := &Ended{}
 	c := s.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names it
 	for i := range cmd.Outcomes {

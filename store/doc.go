@@ -35,7 +35,7 @@
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
 //	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8;
-//	                                                   10 runner: len:1 runner
+//	                                                   10 runner: len:1 runner; 11 session: seq:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out
 //	c claim:8                                          its lease, and how many lines it holds and how many name it
 //	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
@@ -47,6 +47,8 @@
 //	U queue:4 key                                      the job that took a unique key last; it has it while it is unfinished
 //	K seq:8 line:4                                     the unique key of a line
 //	I generation:4 len:2 scope key                     what a command with an idempotency key did
+//	A seq:8                                            a session: runner, when it was used last
+//	a seq:8 slot:1                                     what the last request of a slot of a session did
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes

@@ -20,7 +20,9 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeResult(v) },
 	func(v []byte) { decodeProgress(v) },
 	func(v []byte) { decodeQueue(1, v, &windows{bounds: &standardBounds}) },
-	func(v []byte) { decodeDone(v) },
+	func(v []byte) { decodeDone((*decoder)(&v)) },
+	func(v []byte) { decodeSession(1, v) },
+	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
 }
 

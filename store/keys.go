@@ -32,12 +32,14 @@ const (
 	noticeTable   = 'x'
 	sweepTable    = 'Y'
 	cellTable     = 'N'
+	sessionTable  = 'A'
+	slotTable     = 'a'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
-	noticeTable, sweepTable, cellTable}
+	noticeTable, sweepTable, cellTable, sessionTable, slotTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -58,6 +60,7 @@ const (
 	sweepTimer    = 8  // sweep that goes on, or is to be forgotten
 	onceTimer     = 9  // generation of idempotency keys
 	runnerTimer   = 10 // len:1 runner, which may have held nothing for long
+	sessionTimer  = 11 // session that has been idle for long
 )
 
 type keyBuilder []byte
@@ -279,6 +282,17 @@ func onceKey(generation uint32, scope, key string) string {
 	return string(k)
 }
 
+// slotKey is for the last request of a slot of a session.
+func slotKey(session uint64, slot int) string {
+	k := make(keyBuilder, 0, 10)
+	k.u8(slotTable)
+	k.u64(session)
+	k.u8(byte(slot))
+	return string(k)
+}
+
+func slotOfKey(key string) int { return int(key[9]) }
+
 // generationKey is what the keys of a generation begin with.
 func generationKey(generation uint32) string {
 	k := make(keyBuilder, 0, 5)
@@ -299,8 +313,10 @@ func wellFormed(key string) bool {
 		return len(key) == 1
 	case queueTable:
 		return len(key) == 5
-	case batchTable, countsTable, claimTable, leaseTable, effectTable, sweepTable:
+	case batchTable, countsTable, claimTable, leaseTable, effectTable, sweepTable, sessionTable:
 		return len(key) == 9
+	case slotTable:
+		return len(key) == 10
 	case spanTable, lineKeyTable:
 		return len(key) == 13
 	case uniqueTable:
@@ -325,7 +341,7 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, effectTimer, sweepTimer, onceTimer:
+		case claimTimer, effectTimer, sweepTimer, onceTimer, sessionTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22

@@ -10,12 +10,15 @@ import (
 
 // applyClaim hands out jobs one by one, as the strategy has them.
 func (m *model) applyClaim(cmd job.Claim) Result {
-	if o, ok := m.doneOnce(&cmd.Once); ok {
-		if o.digest != cmd.Once.Digest {
-			return &Claimed{Refusal: job.KeyReused}
-		}
-		again := &Claimed{Claim: o.claim.id, Seq: o.claim.seq, Replayed: true}
-		if c := m.known(o.claim.id); c != nil {
+	before, refusal := m.past(&cmd.Once)
+	switch {
+	case refusal != job.Granted:
+		return &Claimed{Refusal: refusal}
+	case before != nil && before.made != nil:
+		return &Claimed{Refusal: job.KeyReused}
+	case before != nil && before.claim != nil:
+		again := &Claimed{Claim: before.claim.id, Seq: before.claim.seq, Replayed: true}
+		if c := m.known(before.claim.id); c != nil {
 			again.LeaseMs, again.Runs = m.leaseOf(c), runsOf(c.handed)
 		}
 		return again
@@ -44,9 +47,11 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	if m.runners[c.runner] == nil {
 		m.runners[c.runner] = &modelRunner{}
 	}
-	if cmd.Once.Given() {
-		m.once[[2]string{cmd.Once.Scope, cmd.Once.Key}] = modelOnce{digest: cmd.Once.Digest, at: m.at, claim: c}
+	next := modelOnce{claim: c}
+	if before != nil {
+		next.ended = before.ended
 	}
+	m.keepOnce(&cmd.Once, next)
 	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
 }
 

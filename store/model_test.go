@@ -11,30 +11,23 @@ import (
 // model is what Apply must amount to, written as plainly as it can be: a row per job, no spans, no indexes, no caches. It was
 // written from DESIGN.md and docs/api.md. Every command is a walk over all jobs.
 type model struct {
-	seed    uint64 // of the jitter
-	seq     uint64
-	at      int64
-	graceAt int64
-	jobs    map[job.ID]*modelJob
-	batches []*modelBatch // in order of seq
-	queues  map[queueName]*modelQueue
-	claims  map[job.ID]*modelClaim
-	runners map[string]*modelRunner
-	order   []*modelQueue // as they were made
-	keys    map[queueName]map[string]*modelJob
-	once    map[[2]string]modelOnce
-	sweeps  []*modelSweep
-	served  string
-	stopped bool
-	most    int // queues that one command deletes
-}
-
-// modelOnce is what was done under an idempotency key.
-type modelOnce struct {
-	digest job.Digest
-	at     int64
-	made   *Made
-	claim  *modelClaim
+	seed     uint64 // of the jitter
+	seq      uint64
+	at       int64
+	graceAt  int64
+	jobs     map[job.ID]*modelJob
+	batches  []*modelBatch // in order of seq
+	queues   map[queueName]*modelQueue
+	claims   map[job.ID]*modelClaim
+	runners  map[string]*modelRunner
+	order    []*modelQueue // as they were made
+	keys     map[queueName]map[string]*modelJob
+	once     map[[2]string]*modelOnce
+	sessions map[job.ID]*modelSession
+	sweeps   []*modelSweep
+	served   string
+	stopped  bool
+	most     int // queues that one command deletes
 }
 
 // modelSweep is a sweep that is under way, or was.
@@ -125,7 +118,7 @@ type modelRunner struct {
 
 func newModel(seed uint64) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]modelOnce{}}
+		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}}
 }
 
 // apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is everything.
@@ -184,7 +177,14 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.moveOne(cmd)
 	case job.Patch:
 		return m.patch(cmd)
+	case job.OpenSession:
+		return m.openSession(cmd)
+	case job.EndSession:
+		return m.endSession(cmd)
 	case job.Tick:
+		if events == nil {
+			_ = m.expireSessions(nil) // all that are due
+		}
 		m.tick(events)
 	case job.Grace:
 		m.graceAt = m.at
@@ -228,10 +228,12 @@ func (m *model) deleteQueue(name queueName) {
 }
 
 func (m *model) create(c *job.Create) *Made {
-	if o, ok := m.doneOnce(&c.Once); ok {
-		if o.digest != c.Once.Digest {
-			return &Made{Refusal: job.KeyReused}
-		}
+	switch o, refusal := m.past(&c.Once); {
+	case refusal != job.Granted:
+		return &Made{Refusal: refusal}
+	case o != nil && o.claim != nil:
+		return &Made{Refusal: job.KeyReused}
+	case o != nil && o.made != nil:
 		again := *o.made
 		again.Replayed, again.Group.Lines = true, 0
 		return &again
@@ -276,16 +278,11 @@ func (m *model) create(c *job.Create) *Made {
 	}
 	m.dropGone(b)
 	if c.Once.Given() {
-		m.once[[2]string{c.Once.Scope, c.Once.Key}] = modelOnce{digest: c.Once.Digest, at: m.at, made: made}
+		m.keepOnce(&c.Once, modelOnce{made: made})
 	} else if len(c.Unique) == 0 {
 		return nil
 	}
 	return made
-}
-
-func (m *model) doneOnce(o *job.Once) (done modelOnce, ok bool) {
-	done, ok = m.once[[2]string{o.Scope, o.Key}]
-	return done, ok && o.Given() && done.at+job.KeyLifeMs > m.at
 }
 
 func (j *modelJob) unfinished() bool {
@@ -511,7 +508,7 @@ func (m *model) forgetRunners() {
 	}
 }
 
-func (m *model) complete(cmd job.Complete) Result {
+func (m *model) endRuns(cmd job.Complete) *Ended {
 	result := &Ended{}
 	c := m.known(cmd.Claim)
 	excepted := map[*modelJob]bool{}
@@ -699,6 +696,11 @@ func (m *model) nextDue() (next int64) {
 	for _, j := range m.jobs {
 		if due := m.due(j); due != 0 && (next == 0 || due < next) {
 			next = due
+		}
+	}
+	for _, n := range m.sessions {
+		if next == 0 || n.expiresAt() < next {
+			next = n.expiresAt()
 		}
 	}
 	for _, w := range m.sweeps {

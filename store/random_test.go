@@ -229,6 +229,10 @@ func (p *player) apply(st step) error {
 		if events, err = p.watchTick(st); err != nil {
 			return err
 		}
+		p.m.at = max(st.at, p.m.at)
+		if err := p.m.expireSessions(func(id job.ID) bool { return p.s.sessionOf(id) != nil }); err != nil {
+			return err
+		}
 	case job.Move:
 		if cmd.Job.IsZero() {
 			if events, _, err = p.events(st.seq); err != nil {
@@ -551,7 +555,7 @@ func (p *player) compare() (err error) {
 	if got := s.Totals(); got.Counts != counts || got.Queues != len(m.queues) {
 		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(m.queues))
 	}
-	return p.compareQueues()
+	return errors.Join(p.compareQueues(), p.compareSessions())
 }
 
 // handedOut is a claim's result, and the documents that the model had for it then.
@@ -697,12 +701,13 @@ func sameJob(got, want job.Job) error {
 // times at which something happens.
 type generator struct {
 	*rand.Rand
-	options Options
-	m       *model
-	seq     uint64
-	at      int64
-	claims  []job.ID
-	length  int
+	options  Options
+	m        *model
+	seq      uint64
+	at       int64
+	claims   []job.ID
+	sessions []job.ID
+	length   int
 }
 
 func newGenerator(seed uint64) *generator {
@@ -744,6 +749,9 @@ func (g *generator) steps() (steps []step) {
 		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
 		}
+		if o, ok := result.(*SessionOpened); ok {
+			g.sessions = append(g.sessions, o.Session.ID)
+		}
 		steps = append(steps, st)
 	}
 	return steps
@@ -768,7 +776,11 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(124); {
+	switch n := g.IntN(129); {
+	case n >= 128:
+		return g.endSession()
+	case n >= 124:
+		return job.OpenSession{Runner: oneOf(g, "", "r1")}
 	case n >= 122:
 		return job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}
 	case n >= 120:
@@ -837,15 +849,8 @@ func (g *generator) create() job.Command {
 			}
 		}
 	}
-	g.once(&c.Once)
+	g.once(&c.Once, "")
 	return c
-}
-
-// once gives some commands one of a few keys.
-func (g *generator) once(o *job.Once) {
-	if g.some(15) {
-		*o = job.Once{Scope: oneOf(g, "s", "t u"), Key: oneOf(g, "1", "2", "3"), Digest: job.Digest{byte(g.IntN(8) / 7)}}
-	}
 }
 
 // move makes an operator's command.
@@ -931,9 +936,7 @@ func (g *generator) claim() job.Command {
 		c.MaxBytes = oneOf[int64](g, 1, 10, 25, 100)
 	}
 	c.Strategy = oneOf(g, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
-	if g.once(&c.Once); c.Once.Given() {
-		c.Once.Scope = "claim " + c.Once.Scope
-	}
+	g.once(&c.Once, "claim ")
 	return c
 }
 
@@ -1028,6 +1031,9 @@ func (g *generator) complete() job.Command {
 		o := g.outcome()
 		o.ID = job.NewID(g.at, 7, 1)
 		c.Outcomes = []job.Outcome{o}
+	}
+	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that completes first has one key for both
+		c.Once.Part = oneOf(g, 0, 0, 0, 1, 2)
 	}
 	return c
 }

@@ -5,13 +5,14 @@ import "github.com/daybookq/daybook/job"
 // Result is what Apply decided about one command: one of the types below, or nil for commands that nobody waits for.
 type Result any
 
-// Made is the result of a create with keys, which is decided when it is applied. Refusal is KeyReused, or Granted.
+// Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was not carried out; see
+// job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
 type Made struct {
 	Batch    job.ID
 	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
-	Replayed bool       // it had been carried out before under its idempotency key: all this tells of then
+	Replayed bool       // it had been carried out before with its key or number: all of this is the first result
 	Group    job.Group  // of the first line
 	Refusal  job.Refusal
 }
@@ -22,14 +23,14 @@ type Existing struct {
 	Job  job.ID
 }
 
-// Claimed is the result of a claim. Without runs nothing was there to hand out. Refusal is KeyReused, or Granted.
+// Claimed is the result of a claim. Without runs nothing was there to hand out. Refusal is that of Made.
 type Claimed struct {
 	Claim    job.ID
 	Seq      uint64 // of the claim
 	LeaseMs  int64
 	Runs     []Run
-	Keyed    bool // it has an idempotency key, so that its caller may come back for an answer that got lost
-	Replayed bool // it had been carried out before under its key: what it handed out then, held or not
+	Keyed    bool // it has a key or number, so that its caller may repeat it if its answer is lost
+	Replayed bool // it had been carried out before with its key or number: what it handed out then, held or not
 	Refusal  job.Refusal
 	// PayloadBytes is what the payloads of these jobs have at most. It may be far more than they have.
 	PayloadBytes int64
@@ -59,10 +60,16 @@ func (r Run) Lines() int { return int(r.Last-r.First) + 1 }
 // Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome given
 // to all of the claim. Refusal tells why an outcome for all could not be given: ClaimLost (the claim is unknown, or holds and
 // ended nothing) or RunnerDiffers.
+//
+// Denied says why nothing was carried out; it is that of Made.Refusal.
 type Ended struct {
-	Results []JobResult
-	All     int
-	Refusal job.Refusal
+	Results  []JobResult
+	All      int
+	Refusal  job.Refusal
+	Denied   job.Refusal
+	Replayed bool // it had been carried out before with its key or number, by the command Seq at the time At: the first result
+	Seq      uint64
+	At       int64
 }
 
 // JobResult tells what became of one job that a command named. Status is meaningful when Refusal is Granted.
@@ -106,6 +113,15 @@ type Swept struct {
 
 // Switched is the result of a stop or start.
 type Switched struct{ Stopped bool }
+
+// SessionOpened is the result of opening a session. Refusal is TooManySessions, or Granted.
+type SessionOpened struct {
+	Session Session
+	Refusal job.Refusal
+}
+
+// SessionEnded is the result of ending a session. Refusal is SessionNotFound, or Granted.
+type SessionEnded struct{ Refusal job.Refusal }
 
 // Sweep is the document of a sweep.
 type Sweep struct {

@@ -26,7 +26,8 @@ type meta struct {
 	// keys counts the idempotency keys of each generation, oldest first.
 	keys []keyGeneration
 	// epochs are those that began after epoch 0, in order; see epochs.go.
-	epochs []epoch
+	epochs   []epoch
+	sessions uint64 // how many are open
 	// effectHour is the hour (at / hourMs) of the last effects row; a new hour gets a timer that will drop what came before.
 	effectHour int64
 }
@@ -207,6 +208,7 @@ func (m *meta) encode() []byte {
 		e.uint(x.number)
 		e.int(x.at)
 	}
+	e.uint(m.sessions)
 	return e
 }
 
@@ -233,6 +235,7 @@ func decodeMeta(value []byte) (m meta) {
 	for i := range m.epochs {
 		m.epochs[i] = epoch{d.uint(), d.int()}
 	}
+	m.sessions = d.uint()
 	return m
 }
 

@@ -20,7 +20,7 @@ func rowForms() map[string]struct {
 } {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222,
-		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}}
+		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
 	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
 		updatedAt: startAt, at: job.MaxTimeMs, why: job.Expired, kept: kept{priority: 10, maxAttempts: 7, redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
@@ -35,9 +35,17 @@ func rowForms() map[string]struct {
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, plainAt: 5, until: 6, untilSeq: 7}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Told}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
-	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], existing: []madeBy{{3, jobID(1, 2, 3)}}}
+	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queue: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
 	made.group.first = 0
-	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, existing: []madeBy{}}
+	made.ended = []endedPart{}
+	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, ended: []endedPart{
+		{seq: 812, at: startAt, all: 1000, results: []resultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
+		{seq: math.MaxUint64, at: startAt, refusal: job.ClaimLost, results: []resultRun{}},
+	}}
+	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, slots: map[int]*slot{}}
+	last := slot{number: math.MaxInt64, done: took}
+	encoded := func(d *done) (e encoder) { d.encode(&e); return e }
+	decoded := func(b []byte) any { return decodeDone((*decoder)(&b)) }
 	ofBatch := &sweep{seq: 9, at: startAt, op: job.Cancel, batch: jobID(1, 2, 0), status: job.Active, nextLine: 77, moved: 1 << 40, skipped: 1}
 	ofQueue := &sweep{seq: 9, at: startAt, op: job.Delete, queue: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
 	type told struct {
@@ -58,12 +66,17 @@ func rowForms() map[string]struct {
 		"claim":    {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
 		"lease":    {l, l.encode(), func(b []byte) any { return decodeLease(b) }},
 		"override": {o, o.encode(), func(b []byte) any { return decodeOverride(b) }},
-		"done":     {made, made.encode(), func(b []byte) any { return decodeDone(b) }},
-		"taken":    {took, took.encode(), func(b []byte) any { return decodeDone(b) }},
-		"sweep":    {ofBatch, ofBatch.encode(), func(b []byte) any { return decodeSweep(9, b) }},
-		"sweep 2":  {ofQueue, ofQueue.encode(), func(b []byte) any { return decodeSweep(9, b) }},
-		"runner":   {r, r.encode(), func(b []byte) any { return decodeRunner("r1", b) }},
-		"attempt":  {attempt, encodeAttempt(&attempt), func(b []byte) any { return decodeAttempt(b) }},
+		"done":     {made, encoded(made), decoded},
+		"taken":    {took, encoded(took), decoded},
+		"session":  {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
+		"slot": {last, last.encode(), func(b []byte) any {
+			number, done := decodeSlot(b)
+			return slot{number: number, done: done}
+		}},
+		"sweep":   {ofBatch, ofBatch.encode(), func(b []byte) any { return decodeSweep(9, b) }},
+		"sweep 2": {ofQueue, ofQueue.encode(), func(b []byte) any { return decodeSweep(9, b) }},
+		"runner":  {r, r.encode(), func(b []byte) any { return decodeRunner("r1", b) }},
+		"attempt": {attempt, encodeAttempt(&attempt), func(b []byte) any { return decodeAttempt(b) }},
 		"result": {told{claim: 7, result: result}, encodeResult(7, &result), func(b []byte) any {
 			claim, r := decodeResult(b)
 			return told{claim: claim, result: r}

@@ -88,12 +88,13 @@ type Store struct {
 
 	// Caches of rows, by key. All may be dropped after a commit: what they answer never depends on what they hold. Spans are
 	// written through; of the others the commit writes those in dirty.
-	batches map[uint64]*batch
-	claims  map[uint64]*claim
-	runners map[string]*runner
-	spans   *btree.BTreeG[cachedSpan]
-	dirty   []dirtyRow
-	cells   map[string]*cell
+	batches  map[uint64]*batch
+	claims   map[uint64]*claim
+	runners  map[string]*runner
+	spans    *btree.BTreeG[cachedSpan]
+	dirty    []dirtyRow
+	sessions map[uint64]*session
+	cells    map[string]*cell
 	// dirtyCells are written by the next commit, or before a draw reads them.
 	dirtyCells []*cell
 	page       pageBounds // of a page that lines were purged of lately: pages never change
@@ -120,12 +121,13 @@ type Store struct {
 
 // Totals are sums over all queues.
 type Totals struct {
-	Counts  job.Counts
-	Queues  int
-	Level   int
-	Keys    uint64 // idempotency keys
-	Sweeps  int    // that are under way
-	Stopped bool   // by the switch
+	Counts   job.Counts
+	Queues   int
+	Level    int
+	Keys     uint64 // idempotency keys
+	Sessions uint64
+	Sweeps   int  // that are under way
+	Stopped  bool // by the switch
 }
 
 type pageBounds struct {
@@ -186,11 +188,12 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		standard = &smallBounds
 	}
 	s := &Store{
-		bounds:  cmp.Or(o.bounds, standard),
-		batches: map[uint64]*batch{},
-		claims:  map[uint64]*claim{},
-		runners: map[string]*runner{},
-		cells:   map[string]*cell{},
+		bounds:   cmp.Or(o.bounds, standard),
+		batches:  map[uint64]*batch{},
+		claims:   map[uint64]*claim{},
+		runners:  map[string]*runner{},
+		sessions: map[uint64]*session{},
+		cells:    map[string]*cell{},
 	}
 	s.queues = newQueues()
 	s.windows = &windows{bounds: s.bounds, limit: s.bounds.windowKeys}
@@ -484,7 +487,7 @@ func (s *Store) publish() {
 	}
 	s.idleSince.Store(idle)
 	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level,
-		Keys: s.meta.numKeys(), Sweeps: len(s.running), Stopped: s.meta.stopped})
+		Keys: s.meta.numKeys(), Sessions: s.meta.sessions, Sweeps: len(s.running), Stopped: s.meta.stopped})
 }
 
 func (s *Store) dropSpans() {
@@ -508,6 +511,9 @@ func (s *Store) trimCaches() {
 	}
 	if len(s.cells) > s.bounds.cachedClaims {
 		clear(s.cells)
+	}
+	if len(s.sessions) > s.bounds.cachedClaims {
+		clear(s.sessions)
 	}
 	if s.windows.keys > s.windows.limit {
 		s.shrinkWindows()

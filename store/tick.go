@@ -60,6 +60,8 @@ func (s *Store) tick(t job.Tick) {
 		case runnerTimer:
 			s.checkIdle(runnerOfTimer(key))
 			budget -= tickSpanRows
+		case sessionTimer:
+			budget -= s.expireSession(key, a)
 		case effectTimer:
 			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
 			s.dropTimer(key)

@@ -1,0 +1,34 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// OpenSession opens a session; see job.Once. job.TooManySessions when as many are open as may.
+func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (store.Session, Receipt, error) {
+	opened, receipt, err := decideAs[store.SessionOpened](ctx, e, o)
+	if err == nil && opened.Refusal != job.Granted {
+		err = opened.Refusal
+	}
+	return opened.Session, receipt, err
+}
+
+// EndSession ends a session; job.SessionNotFound when there is none. What its claims hold stays theirs.
+func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, error) {
+	ended, receipt, err := decideAs[store.SessionEnded](ctx, e, s)
+	if err == nil && ended.Refusal != job.Granted {
+		err = ended.Refusal
+	}
+	return receipt, err
+}
+
+// Session returns the document of a session, like Job; job.SessionNotFound when there is none.
+func (e *Engine) Session(ctx context.Context, minSeq uint64, id job.ID) (store.Session, error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return store.Session{}, err
+	}
+	return e.store.SessionDocument(id)
+}

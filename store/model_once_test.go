@@ -1,0 +1,189 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// modelOnce is what a request with a key or a number did.
+type modelOnce struct {
+	digest job.Digest
+	at     int64 // when the last of it was carried out
+	made   *Made
+	claim  *modelClaim
+	ended  []*Ended
+}
+
+// modelSession is a session and the last request of each of its slots.
+type modelSession struct {
+	id         job.ID
+	runner     string
+	at, usedAt int64
+	slots      map[int]modelSlot
+}
+
+type modelSlot struct {
+	number uint64
+	once   *modelOnce
+}
+
+func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
+
+func (m *model) openSession(cmd job.OpenSession) Result {
+	n := &modelSession{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, at: m.at, usedAt: m.at, slots: map[int]modelSlot{}}
+	m.sessions[n.id] = n
+	doc := n.document()
+	return &SessionOpened{Session: doc}
+}
+
+func (m *model) endSession(cmd job.EndSession) Result {
+	if m.sessions[cmd.Session] == nil {
+		return &SessionEnded{Refusal: job.SessionNotFound}
+	}
+	delete(m.sessions, cmd.Session)
+	return &SessionEnded{}
+}
+
+func (n *modelSession) document() Session {
+	doc := Session{ID: n.id, Runner: n.runner, CreatedAt: n.at, UsedAt: n.usedAt, ExpiresAt: n.expiresAt()}
+	for index, l := range n.slots {
+		doc.Slots = append(doc.Slots, SlotState{index, l.number})
+	}
+	slices.SortFunc(doc.Slots, func(a, b SlotState) int { return cmp.Compare(a.Slot, b.Slot) })
+	return doc
+}
+
+// expireSessions forgets the sessions that are due and that the store has forgotten; without a store all that are due.
+func (m *model) expireSessions(has func(job.ID) bool) error {
+	for id, n := range m.sessions {
+		due := n.expiresAt() <= m.at
+		if has == nil && due || has != nil && !has(id) {
+			if !due {
+				return fmt.Errorf("session %v is forgotten at %d, before its end %d", id, m.at, n.expiresAt())
+			}
+			delete(m.sessions, id)
+		}
+	}
+	return nil
+}
+
+// past returns what the request of a command has done; nil is nothing yet.
+func (m *model) past(o *job.Once) (*modelOnce, job.Refusal) {
+	var done *modelOnce
+	reused := job.KeyReused
+	switch {
+	case !o.Given():
+		return nil, job.Granted
+	case o.Numbered():
+		reused = job.NumberReused
+		n := m.sessions[o.Session]
+		if n == nil {
+			return nil, job.SessionNotFound
+		}
+		l := n.slots[o.Slot]
+		if o.Number < l.number {
+			return nil, job.NumberPassed
+		}
+		if o.Number == l.number {
+			done = l.once
+		}
+	default:
+		if done = m.once[[2]string{o.Scope, o.Key}]; done != nil && done.at+job.KeyLifeMs <= m.at {
+			return nil, job.Granted
+		}
+	}
+	if done != nil && done.digest != o.Digest {
+		return nil, reused
+	}
+	return done, job.Granted
+}
+
+// keepOnce keeps what a request has done.
+func (m *model) keepOnce(o *job.Once, done modelOnce) {
+	if !o.Given() {
+		return
+	}
+	done.digest, done.at = o.Digest, m.at
+	if o.Numbered() {
+		n := m.sessions[o.Session]
+		n.slots[o.Slot] = modelSlot{o.Number, &done}
+		n.usedAt = m.at
+		return
+	}
+	m.once[[2]string{o.Scope, o.Key}] = &done
+}
+
+// complete carries out a completion, unless it repeats one.
+func (m *model) complete(cmd job.Complete) Result {
+	before, refusal := m.past(&cmd.Once)
+	if refusal != job.Granted {
+		return &Ended{Denied: refusal}
+	}
+	next := modelOnce{}
+	if before != nil {
+		next = *before
+	}
+	if part := cmd.Once.Part; part < len(next.ended) {
+		again := *next.ended[part]
+		if len(again.Results) != len(cmd.Outcomes) {
+			return &Ended{Denied: job.KeyReused}
+		}
+		again.Results = slices.Clone(again.Results)
+		for i := range again.Results {
+			again.Results[i].ID = cmd.Outcomes[i].ID
+		}
+		again.Replayed = true
+		return &again
+	} else if part > len(next.ended) {
+		return &Ended{Denied: job.KeyReused}
+	}
+	result := m.endRuns(cmd)
+	first := *result
+	first.Seq, first.At = m.seq, m.at
+	next.ended = append(slices.Clip(next.ended), &first)
+	m.keepOnce(&cmd.Once, next)
+	return result
+}
+
+// once gives some commands one of a few keys, or a number of a session.
+func (g *generator) once(o *job.Once, scope string) {
+	digest := job.Digest{byte(g.IntN(8) / 7)}
+	switch n := g.IntN(100); {
+	case n < 12:
+		*o = job.Once{Scope: scope + oneOf(g, "s", "t u"), Key: oneOf(g, "1", "2", "3"), Digest: digest}
+	case n < 32 && len(g.sessions) > 0:
+		id := g.sessions[max(0, len(g.sessions)-1-g.IntN(3))]
+		slot, last := oneOf(g, 0, 0, 1, job.MaxSlots-1), uint64(0)
+		if n := g.m.sessions[id]; n != nil {
+			last = n.slots[slot].number
+		}
+		if g.some(3) {
+			id = job.NewID(id.At()+1, uint64(id.LowSeq()), 0)
+		}
+		*o = job.Once{Session: id, Slot: slot, Number: max(1, last+oneOf[uint64](g, 0, 0, 1, 1, 1, 9)-oneOf[uint64](g, 0, 0, 0, 0, min(1, last))), Digest: digest}
+	}
+}
+
+func (g *generator) endSession() job.Command {
+	if len(g.sessions) == 0 || g.some(5) {
+		return job.EndSession{Session: job.NewID(g.at, 3, 0)}
+	}
+	return job.EndSession{Session: g.sessions[g.IntN(len(g.sessions))]}
+}
+
+// compareSessions compares the sessions' documents, and that there are no others.
+func (p *player) compareSessions() error {
+	for id, n := range p.m.sessions {
+		got, err := p.s.SessionDocument(id)
+		if want := n.document(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("session\n\t%+v (%v), the model has\n\t%+v", got, err, want)
+		}
+	}
+	if got := p.s.Totals().Sessions; got != uint64(len(p.m.sessions)) {
+		return fmt.Errorf("%d sessions, the model has %d", got, len(p.m.sessions))
+	}
+	return nil
+}

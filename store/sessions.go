@@ -1,0 +1,244 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// A session is the lasting identity of a runner or producer, in which its requests have numbers. It is one row, and one for each slot that
+// it has used: what the last request of the slot did. So however many requests a session makes, it leaves a row for each that it ever had
+// under way at the same time, and no more.
+
+// session is what is known of a session beside its slots.
+type session struct {
+	seq     uint64
+	at      int64
+	runner  string
+	usedAt  int64 // when it was opened, or carried out a request last
+	timerAt int64 // of its timer row, at or before it is forgotten
+	slots   map[int]*slot
+	dirty   bool // on the Store's list of that name
+	gone    bool
+}
+
+// slot is the last request of a slot. Number 0: there was none.
+type slot struct {
+	session *session
+	index   int
+	number  uint64
+	done    *done
+	dirty   bool // on the Store's list of that name
+}
+
+func (n *session) encode() []byte {
+	e := make(encoder, 0, 32)
+	e.int(n.at)
+	e.text(n.runner)
+	e.int(n.usedAt)
+	e.int(n.timerAt)
+	return e
+}
+
+func decodeSession(seq uint64, value []byte) *session {
+	d := decoder(value)
+	return &session{seq: seq, at: d.int(), runner: d.text(), usedAt: d.int(), timerAt: d.int(), slots: map[int]*slot{}}
+}
+
+func (l *slot) encode() []byte {
+	e := make(encoder, 0, 64)
+	e.uint(l.number)
+	l.done.encode(&e)
+	return e
+}
+
+func decodeSlot(value []byte) (number uint64, done *done) {
+	d := decoder(value)
+	number = d.uint()
+	return number, decodeDone(&d)
+}
+
+func (n *session) flush(o *overlay) {
+	n.dirty = false
+	if !n.gone {
+		o.set(seqKey(sessionTable, n.seq), n.encode())
+	}
+}
+
+func (l *slot) flush(o *overlay) {
+	l.dirty = false
+	if !l.session.gone {
+		o.set(slotKey(l.session.seq, l.index), l.encode())
+	}
+}
+
+// expiresAt is when a session is forgotten unless it carries out a request before.
+func (n *session) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
+
+func (n *session) id() job.ID { return job.NewID(n.at, n.seq, 0) }
+
+// readSession returns the session of a seq, or nil.
+func readSession(r rows, seq uint64) *session {
+	if value := r.get(seqKey(sessionTable, seq)); value != nil {
+		return decodeSession(seq, value)
+	}
+	return nil
+}
+
+// readSessionOf returns the session with an id, or nil.
+func (s *Store) readSessionOf(r rows, id job.ID) *session {
+	seqs := s.seqs(id)
+	for _, seq := range seqs.all() {
+		if n := readSession(r, seq); n != nil && n.id() == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// slot returns a slot of the session as it is in memory or else in r.
+func (n *session) slot(r rows, index int) *slot {
+	l := n.slots[index]
+	if l == nil {
+		l = &slot{session: n, index: index}
+		if value := r.get(slotKey(n.seq, index)); value != nil {
+			l.number, l.done = decodeSlot(value)
+		}
+		n.slots[index] = l
+	}
+	return l
+}
+
+// session returns the session of a seq, or nil.
+func (s *Store) session(seq uint64) *session {
+	n := s.sessions[seq]
+	if n == nil {
+		if n = readSession(&s.o, seq); n != nil {
+			s.sessions[seq] = n
+		}
+	}
+	return n
+}
+
+// sessionOf is readSessionOf through Apply's cache.
+func (s *Store) sessionOf(id job.ID) *session {
+	seqs := s.seqs(id)
+	for _, seq := range seqs.all() {
+		if n := s.session(seq); n != nil && n.id() == id {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
+	if s.meta.sessions >= job.MaxSessions {
+		return &SessionOpened{Refusal: job.TooManySessions}
+	}
+	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now, slots: map[int]*slot{}}
+	s.sessions[n.seq] = n
+	s.meta.sessions++
+	s.retimeSession(n)
+	return &SessionOpened{Session: n.document(nil)}
+}
+
+func (s *Store) endSession(cmd job.EndSession) *SessionEnded {
+	n := s.sessionOf(cmd.Session)
+	if n == nil {
+		return &SessionEnded{Refusal: job.SessionNotFound}
+	}
+	s.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+	s.forgetSession(n)
+	return &SessionEnded{}
+}
+
+// retimeSession sets the timer of a session. Requests do not move it: it is early then, and set again when it is due.
+func (s *Store) retimeSession(n *session) {
+	n.timerAt = n.expiresAt()
+	s.setTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+	s.touch(&n.dirty, n)
+}
+
+// expireSession forgets a session whose timer is due, unless it has carried out a request since the timer was set, and returns about how
+// many rows that wrote.
+func (s *Store) expireSession(key string, seq uint64) (rows int) {
+	s.dropTimer(key)
+	n := s.session(seq)
+	if n == nil {
+		contradict("find session", "session %d has a timer and no row", seq)
+	}
+	if n.expiresAt() > s.due {
+		s.retimeSession(n)
+		return tickSpanRows
+	}
+	return tickSpanRows + s.forgetSession(n)
+}
+
+// forgetSession deletes the rows of a session but its timer, and returns how many slots it had. Those that were used since the last commit
+// have no row yet, and get none.
+func (s *Store) forgetSession(n *session) (slots int) {
+	n.gone = true
+	s.meta.sessions--
+	s.o.del(seqKey(sessionTable, n.seq))
+	prefix := seqKey(slotTable, n.seq)
+	var keys []string
+	s.o.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+		keys = append(keys, key)
+		delete(n.slots, slotOfKey(key))
+		return true
+	})
+	for _, key := range keys {
+		s.o.del(key)
+	}
+	slots = len(keys)
+	for _, l := range n.slots {
+		if l.number > 0 {
+			slots++
+		}
+	}
+	delete(s.sessions, n.seq)
+	return slots
+}
+
+// Session is the document of a session. Times are unix ms.
+type Session struct {
+	ID        job.ID
+	Runner    string // "" when none was named
+	CreatedAt int64
+	UsedAt    int64 // when it was opened, or carried out a request last
+	ExpiresAt int64 // when it is forgotten unless it carries out a request before
+	Slots     []SlotState
+}
+
+// SlotState is the number of the last request of a slot.
+type SlotState struct {
+	Slot   int
+	Number uint64
+}
+
+func (n *session) document(numbers map[int]uint64) Session {
+	doc := Session{ID: n.id(), Runner: n.runner, CreatedAt: n.at, UsedAt: n.usedAt, ExpiresAt: n.expiresAt()}
+	for _, index := range slices.Sorted(maps.Keys(numbers)) {
+		doc.Slots = append(doc.Slots, SlotState{index, numbers[index]})
+	}
+	return doc
+}
+
+// SessionDocument returns the document of a session; job.SessionNotFound when there is none.
+func (s *Store) SessionDocument(id job.ID) (_ Session, err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	n := s.readSessionOf(v, id)
+	if n == nil {
+		return Session{}, job.SessionNotFound
+	}
+	numbers := map[int]uint64{}
+	prefix := seqKey(slotTable, n.seq)
+	v.scan(prefix, after(prefix), func(key string, value []byte) bool {
+		numbers[slotOfKey(key)], _ = decodeSlot(value)
+		return true
+	})
+	return n.document(numbers), nil
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// inSession is a command's Once in slot 0 of a session.
+func inSession(id job.ID, number uint64) job.Once {
+	return job.Once{Session: id, Number: number, Digest: job.Digest{1}}
+}
+
+func openSession(t testing.TB, s *Store, seq uint64, at int64) job.ID {
+	t.Helper()
+	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: "r"}).(*SessionOpened)
+	if opened.Refusal != job.Granted || opened.Session.ID != jobID(at, seq, 0) {
+		t.Fatalf("%+v", opened)
+	}
+	return opened.Session.ID
+}
+
+func rowsOf(t testing.TB, s *Store, table byte) (n int) {
+	t.Helper()
+	v := s.view()
+	defer v.close()
+	v.scan(string(table), string(table+1), func(string, []byte) bool { n++; return true })
+	return n
+}
+
+// TestSessionLeavesNoRowPerRequest: ten thousand claims and completions through one session leave one row of the session, one for each slot
+// that they used, and no key.
+func TestSessionLeavesNoRowPerRequest(t *testing.T) {
+	s := mustOpen(t, Options{})
+	seq := uint64(1)
+	next := func() uint64 { seq++; return seq }
+	id := openSession(t, s, seq, 0)
+	claims := 10_000
+	if testing.Short() {
+		claims = 1000
+	}
+	for n := uint64(1); n <= uint64(claims); n++ {
+		slot := int(n % 2)
+		create := plainCreate("a", "x", 1, 3)
+		create.Groups[0].RetentionMs = 0
+		create.Once = job.Once{Session: id, Slot: 2, Number: n}
+		mustApply(t, s, next(), int64(n), create)
+		claim := plainClaim("r", 1)
+		claim.Once = job.Once{Session: id, Slot: slot, Number: n}
+		got := mustApply(t, s, next(), int64(n), claim).(*Claimed)
+		if got.Jobs() != 1 {
+			t.Fatalf("claim %d: %+v", n, got)
+		}
+		mustApply(t, s, next(), int64(n), job.Complete{
+			Claim: got.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: id, Slot: 3, Number: n},
+		})
+		if n%100 == 0 {
+			mustCommit(t, s)
+		}
+	}
+	mustCommit(t, s)
+	for table, want := range map[byte]int{sessionTable: 1, slotTable: 4, onceTable: 0, claimTable: 0, batchTable: 0} {
+		if got := rowsOf(t, s, table); got != want {
+			t.Errorf("table %c has %d rows, not %d", table, got, want)
+		}
+	}
+	doc, err := s.SessionDocument(id)
+	want := []SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
+	if err != nil || !slices.Equal(doc.Slots, want) || doc.Runner != "r" || doc.UsedAt != startAt+int64(claims) {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
+
+// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses what came before it, and knows another request by its digest.
+func TestSlotAnswersItsLastRequest(t *testing.T) {
+	s := mustOpen(t, Options{})
+	id := openSession(t, s, 1, 0)
+	create := plainCreate("a", "x", 3, 3)
+	create.Once = inSession(id, 7)
+	made := mustApply(t, s, 2, 1, create).(*Made)
+	for seq := uint64(3); seq < 5; seq++ { // before the commit and after it
+		again := mustApply(t, s, seq, 1, create).(*Made)
+		if !again.Replayed || again.Batch != made.Batch || again.Lines != 3 {
+			t.Errorf("again: %+v, first %+v", again, made)
+		}
+		mustCommit(t, s)
+	}
+	other := create.Once
+	other.Digest = job.Digest{2}
+	seq := uint64(10)
+	next := func() uint64 { seq++; return seq }
+	for name, test := range map[string]struct {
+		once job.Once
+		want job.Refusal
+	}{
+		"another request":  {other, job.NumberReused},
+		"a request before": {inSession(id, 6), job.NumberPassed},
+		"no session":       {inSession(jobID(1, 2, 0), 8), job.SessionNotFound},
+		"another time":     {inSession(job.NewID(id.At()+1, 1, 0), 8), job.SessionNotFound},
+		"another kind":     {create.Once, job.KeyReused},
+	} {
+		claim := plainClaim("r", 1)
+		claim.Once = test.once
+		if got := mustApply(t, s, next(), 1, claim).(*Claimed); got.Refusal != test.want || got.Jobs() > 0 {
+			t.Errorf("%s: a claim got %+v", name, got)
+		}
+		if before, err := s.ClaimedBefore(&test.once, startAt+1); err != nil || before == nil || before.Refusal != test.want {
+			t.Errorf("%s: looked up as %+v, %v", name, before, err)
+		}
+		if name == "another kind" {
+			continue
+		}
+		end := job.Complete{Outcomes: []job.Outcome{{ID: made.Batch, Code: job.OK, ExitCode: 200, DelayMs: -1}}, Once: test.once}
+		if got := mustApply(t, s, next(), 1, end).(*Ended); got.Denied != test.want || len(got.Results) > 0 {
+			t.Errorf("%s: a completion got %+v", name, got)
+		}
+	}
+	// Number 8 replaces number 7; other slots are their own.
+	create.Once.Number = 8
+	if got := mustApply(t, s, next(), 1, create).(*Made); got.Replayed || got.Refusal != job.Granted {
+		t.Errorf("the next number: %+v", got)
+	}
+	create.Once.Number = 7
+	if got := mustApply(t, s, next(), 1, create).(*Made); got.Refusal != job.NumberPassed {
+		t.Errorf("the number before: %+v", got)
+	}
+	create.Once.Slot = 1
+	if got := mustApply(t, s, next(), 1, create).(*Made); got.Replayed || got.Refusal != job.Granted {
+		t.Errorf("another slot: %+v", got)
+	}
+}
+
+// TestRepeatedCompletionHasItsFirstResults: whatever has become of the jobs since.
+func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
+	for name, once := range map[string]job.Once{
+		"number": inSession(jobID(0, 1, 0), 1),
+		"key":    {Scope: "complete r", Key: "k", Digest: job.Digest{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, Options{})
+			openSession(t, s, 1, 0)
+			mustApply(t, s, 2, 0, plainCreate("a", "x", 5, 3))
+			held := mustApply(t, s, 3, 0, plainClaim("r", 4)).(*Claimed)
+			outcome := func(line int, code job.Code) job.Outcome {
+				return job.Outcome{ID: jobID(0, 2, line), Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
+			}
+			first := job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{outcome(0, job.OK), outcome(1, job.Fail), outcome(4, job.OK)}, Once: once}
+			second := job.Complete{Claim: held.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: once}
+			second.Once.Part = 1
+			claim := plainClaim("r", 1)
+			claim.Once = once
+			want := []*Ended{mustApply(t, s, 4, 10, first).(*Ended), mustApply(t, s, 5, 10, second).(*Ended)}
+			took := mustApply(t, s, 6, 10, claim).(*Claimed)
+			if want[1].All != 3 || want[0].Results[2].Refusal != job.ClaimLost || took.Jobs() != 1 {
+				t.Fatalf("%+v, %+v, %+v", want[0], want[1], took)
+			}
+			mustApply(t, s, 7, 11, job.Move{Op: job.Redrive, Batch: jobID(0, 2, 0), Status: job.Failed})
+			mustApply(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
+			mustCommit(t, s)
+			for i, cmd := range []job.Complete{first, second} {
+				want[i].Replayed, want[i].Seq, want[i].At = true, uint64(4+i), startAt+10
+				looked, err := s.EndedBefore(&cmd, startAt+12)
+				for how, got := range map[string]*Ended{"applied again": mustApply(t, s, uint64(20+i), 12, cmd).(*Ended), "looked up": looked} {
+					if err != nil || got == nil || got.All != want[i].All || !slices.Equal(got.Results, want[i].Results) || got.Seq != want[i].Seq || got.At != want[i].At || !got.Replayed {
+						t.Errorf("%s: %+v (%v), first %+v", how, got, err, want[i])
+					}
+				}
+			}
+			if again := mustApply(t, s, 30, 12, claim).(*Claimed); !again.Replayed || again.Claim != took.Claim {
+				t.Errorf("the claim again: %+v, first %+v", again, took)
+			}
+			second.Once.Part = 3 // there was none before it
+			if got := mustApply(t, s, 31, 12, second).(*Ended); got.Denied != job.KeyReused {
+				t.Errorf("a part without the one before: %+v", got)
+			}
+			first.Outcomes = first.Outcomes[:1] // with the digest of another request
+			if got := mustApply(t, s, 32, 12, first).(*Ended); got.Denied != job.KeyReused {
+				t.Errorf("a part with other outcomes: %+v", got)
+			}
+		})
+	}
+}
+
+// TestIdleSessionIsForgotten: a day after its last request, whose timer no request moves.
+func TestIdleSessionIsForgotten(t *testing.T) {
+	s := mustOpen(t, Options{})
+	id, idle := openSession(t, s, 1, 0), openSession(t, s, 2, 5)
+	timers := rowsOf(t, s, timerTable)
+	create := plainCreate("a", "x", 1, 3)
+	create.Once = inSession(id, 1)
+	mustApply(t, s, 3, job.KeyLifeMs-1, create)
+	mustCommit(t, s)
+	if due := s.NextDue(); due != startAt+job.KeyLifeMs {
+		t.Errorf("the next timer is at %d after the start; there were %d timers", due-startAt, timers)
+	}
+	exists := func(id job.ID) bool {
+		t.Helper()
+		mustCommit(t, s)
+		_, err := s.SessionDocument(id)
+		if err != nil && err != job.SessionNotFound {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	mustApply(t, s, 4, job.KeyLifeMs, job.Tick{})
+	if !exists(id) || !exists(idle) {
+		t.Errorf("a day after it was opened: used %v, idle %v", exists(id), exists(idle))
+	}
+	mustApply(t, s, 5, job.KeyLifeMs+5, job.Tick{})
+	if !exists(id) || exists(idle) {
+		t.Errorf("when the idle one ends: used %v, idle %v", exists(id), exists(idle))
+	}
+	mustApply(t, s, 6, 2*job.KeyLifeMs-2, job.Tick{})
+	if !exists(id) {
+		t.Error("the used one is forgotten early")
+	}
+	mustApply(t, s, 7, 2*job.KeyLifeMs-1, job.Tick{})
+	if exists(id) || rowsOf(t, s, slotTable) != 0 || s.Totals().Sessions != 0 {
+		t.Errorf("a day after its last request: %v, %d slots, %d sessions", exists(id), rowsOf(t, s, slotTable), s.Totals().Sessions)
+	}
+}
+
+// TestEndedSession: what it remembered is gone, whether it was committed or not.
+func TestEndedSession(t *testing.T) {
+	s := mustOpen(t, Options{})
+	id := openSession(t, s, 1, 0)
+	create := plainCreate("a", "x", 1, 3)
+	create.Once = inSession(id, 1)
+	mustApply(t, s, 2, 0, create)
+	mustCommit(t, s)
+	create.Once = inSession(id, 2)
+	mustApply(t, s, 3, 0, create)
+	create.Once.Slot = job.MaxSlots - 1
+	mustApply(t, s, 4, 0, create)
+	if got := mustApply(t, s, 5, 0, job.EndSession{Session: id}).(*SessionEnded); got.Refusal != job.Granted {
+		t.Errorf("%+v", got)
+	}
+	if got := mustApply(t, s, 6, 0, job.EndSession{Session: id}).(*SessionEnded); got.Refusal != job.SessionNotFound {
+		t.Errorf("again: %+v", got)
+	}
+	if got := mustApply(t, s, 7, 0, create).(*Made); got.Refusal != job.SessionNotFound {
+		t.Errorf("a request of it: %+v", got)
+	}
+	mustCommit(t, s)
+	for _, table := range []byte{sessionTable, slotTable, onceTable} {
+		if n := rowsOf(t, s, table); n != 0 {
+			t.Errorf("%d rows of table %c", n, table)
+		}
+	}
+	if _, err := s.SessionDocument(id); err != job.SessionNotFound {
+		t.Error(err)
+	}
+}
+
+func TestTooManySessions(t *testing.T) {
+	s := mustOpen(t, Options{})
+	s.meta.sessions = job.MaxSessions - 1
+	id := openSession(t, s, 1, 0)
+	if got := mustApply(t, s, 2, 0, job.OpenSession{}).(*SessionOpened); got.Refusal != job.TooManySessions || !got.Session.ID.IsZero() {
+		t.Errorf("one past the limit: %+v", got)
+	}
+	mustApply(t, s, 3, 0, job.EndSession{Session: id})
+	openSession(t, s, 4, 0)
+	s.meta.sessions = 1
+	s.pending = true
+}
+
+// TestCheckFindsDamageInSessions doctors each thing that Check promises of sessions.
+func TestCheckFindsDamageInSessions(t *testing.T) {
+	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
+		"a count too high":          func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
+		"no timer":                  func(s *Store, n *session, _ *slot) { s.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0)) },
+		"a timer too many":          func(s *Store, n *session, _ *slot) { s.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0)) },
+		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.touch(&n.dirty, n) },
+		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.meta.at + 1; s.touch(&n.dirty, n) },
+		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.o.set(slotKey(99, 0), l.encode()) },
+		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.touch(&l.dirty, l) },
+		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.touch(&l.dirty, l) },
+		"a slot used in the future": func(s *Store, n *session, l *slot) { l.done.at = n.usedAt + 1; s.touch(&l.dirty, l) },
+		"a row that is cut":         func(s *Store, n *session, l *slot) { s.o.set(slotKey(n.seq, 5), l.encode()[:5]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, Options{})
+			id := openSession(t, s, 1, 0)
+			create := plainCreate("a", "x", 1, 3)
+			create.Once = inSession(id, 1)
+			mustApply(t, s, 2, 0, create)
+			mustCommit(t, s)
+			if problems := problemsOf(t, s); len(problems) > 0 {
+				t.Fatalf("before: %q", problems)
+			}
+			n := s.sessionOf(id)
+			doctor(s, n, n.slot(&s.o, 0))
+			s.pending = true
+			mustCommit(t, s)
+			if problems := problemsOf(t, s); len(problems) == 0 {
+				t.Error("nothing is found")
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
