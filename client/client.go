@@ -45,6 +45,8 @@ type Client struct {
 	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
 	// report is work that is done. A Worker bounds that by its context.
 	stubborn bool
+	// number is that of the next request that can have one: see Numbered.
+	number Number
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect yet.
@@ -101,6 +103,7 @@ type request struct {
 	accept       string // "": the route's own media type
 	minSeq       uint64
 	key          string // Idempotency-Key
+	number       Number // in a session
 	prefer       string
 	// repeatable says that doing it twice is the same as doing it once.
 	repeatable bool

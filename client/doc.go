@@ -7,7 +7,7 @@
 //   - Reads, tickles, pauses and completions that name their claim are safe to repeat, and are repeated.
 //   - A create is repeated only when it is proven that nothing was stored. Otherwise it ends in ErrUnknown.
 //   - A claim whose answer was lost is made again. The jobs that nobody got come back when their lease runs out.
-//   - With an idempotency key (NewKey) creates and claims are repeated like the rest, and carried out once.
+//   - With an idempotency key (NewKey) or a number of a Session creates and claims are repeated like the rest, and carried out once.
 //
 // Repeating ends with the context, or after Options.RetryFor. Each try ends when the server is silent for Options.Timeout.
 //
