@@ -20,6 +20,8 @@ type ClaimRequest struct {
 	Strategy       string        // oldest, newest, random or fair; "" stands for oldest
 	// Key is an idempotency key: see NewKey. A repeated claim returns what is still held under it.
 	Key string
+
+	number *number // of a Worker's claim that may be made again
 }
 
 // Claim is what was handed out: jobs that are active now under one id and one lease.
@@ -42,7 +44,7 @@ type claimBody struct {
 	Strategy string   `json:"strategy,omitzero"`
 }
 
-// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key or a number (see Numbered)
+// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key
 // it returns what the lost one handed out, and without one that comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
 // came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
@@ -56,7 +58,8 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 		return nil, err
 	}
 	r.wait, r.key, r.accept = q.Wait, q.Key, mimeNDJSON
-	a, err := c.do(ctx, c.numbered(r))
+	r.inSession, r.number = q.Key == "", q.number
+	a, err := c.do(ctx, r)
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err
 	}
@@ -100,9 +103,6 @@ func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat
 	r, err := post(path, body, repeatable)
 	if err != nil {
 		return nil, err
-	}
-	if route == "/complete" || route == "/release" {
-		r = c.numbered(r)
 	}
 	a, err := c.do(ctx, r)
 	if err != nil {

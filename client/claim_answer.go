@@ -51,7 +51,7 @@ func decodeClaim(a answer) (*Claim, error) {
 	for i := range jobs {
 		line, rest, _ = bytes.Cut(rest, []byte("\n"))
 		if !like.read(&jobs[i], line) {
-			if err := like.learn(&jobs[i], line); err != nil {
+			if err := like.learn(&jobs[i], line, i < len(jobs)-1); err != nil {
 				return nil, a.unreadable(fmt.Errorf("job %d: %w", i, err))
 			}
 		}
@@ -76,8 +76,8 @@ const (
 	payloadName = "payload"
 )
 
-// learn reads a document in full, and has read compare the next ones with it.
-func (l *likeJob) learn(j *Job, line []byte) error {
+// learn reads a document in full, and has read compare the next ones with it if there are more.
+func (l *likeJob) learn(j *Job, line []byte, more bool) error {
 	var d jobDocument
 	if err := json.Unmarshal(line, &d); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (l *likeJob) learn(j *Job, line []byte) error {
 	*j = *full
 	l.head, l.tail = nil, nil
 	// What a document of its own would not share with this one is copied in full. A text or JSON value leaves no trace in other fields.
-	if j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
+	if !more || j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
 		return nil
 	}
 	from, to := payloadIn(line)

@@ -45,8 +45,8 @@ type Client struct {
 	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
 	// report is work that is done. A Worker bounds that by its context.
 	stubborn bool
-	// number is that of the next request that can have one: see Numbered.
-	number Number
+	// session, where given, numbers the requests that are safe to repeat and that the server knows by their numbers.
+	session *session
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect yet.
@@ -94,6 +94,13 @@ func (c *Client) single(timeout time.Duration) *Client {
 	return &p
 }
 
+// in returns a client that makes its requests in a session.
+func (c *Client) in(s *session) *Client {
+	p := *c
+	p.session = s
+	return &p
+}
+
 // request is one request to the server.
 type request struct {
 	method, path string
@@ -103,8 +110,9 @@ type request struct {
 	accept       string // "": the route's own media type
 	minSeq       uint64
 	key          string // Idempotency-Key
-	number       Number // in a session
 	prefer       string
+	inSession    bool    // it has a number where the client has a session
+	number       *number // nil: a new one
 	// repeatable says that doing it twice is the same as doing it once.
 	repeatable bool
 	wait       time.Duration // that it asks the server for before the answer
@@ -127,8 +135,16 @@ func post(path string, body any, repeatable bool) (request, error) {
 
 func get(path string) request { return request{method: http.MethodGet, path: path, repeatable: true} }
 
-// do makes a request, again and again while that is safe and has a prospect.
+// do makes a request, in the client's session where it has one.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
+	if r.inSession && c.session != nil {
+		return c.session.numbered(ctx, c, r)
+	}
+	return c.repeat(ctx, r)
+}
+
+// repeat makes a request, again and again while that is safe and has a prospect.
+func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
 	give := time.Now().Add(c.o.RetryFor)
 	lost := false // an answer: something may be stored
 	for attempt := 0; ; attempt++ {

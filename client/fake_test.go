@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,9 +62,14 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if parts := strings.Split(r.URL.Path, "/"); len(parts) == 4 && parts[1] == "jobs" {
 		c.route, c.id = "/jobs/{id}/"+parts[3], parts[2]
 	}
+	if strings.HasPrefix(c.route, "/sessions/") {
+		c.route, c.id = "/sessions/{id}", strings.TrimPrefix(c.route, "/sessions/")
+	}
 	var err error
-	if c.text, err = io.ReadAll(r.Body); err != nil {
-		return nil, err
+	if r.Body != nil {
+		if c.text, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
 	}
 	if r.Header.Get("Content-Type") == "application/json" {
 		if err := json.Unmarshal(c.text, &c.body); err != nil {
@@ -103,6 +109,13 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: a.status, Status: fmt.Sprint(a.status, " ", http.StatusText(a.status)), Header: a.header, Body: a.stream, ContentLength: -1, Request: r,
 	}, nil
+}
+
+// all returns what came, in order.
+func (f *fake) all() []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
 }
 
 // to returns what came to a route.
@@ -202,6 +215,11 @@ func once(first reply) func(call) reply {
 	}
 }
 
+// opened answers that a session is open.
+func opened(n int) reply {
+	return reply{status: 201, body: fmt.Sprintf(`{"session_id":%q,"slots":[]}`, testID(9000+n))}
+}
+
 // runner is a fake server by route. What is not given goes well.
 func runner(t *testing.T, routes map[string]func(call) reply) *fake {
 	return &fake{oneByOne: true, answer: func(c call) reply {
@@ -209,6 +227,10 @@ func runner(t *testing.T, routes map[string]func(call) reply) *fake {
 			return answer(c)
 		}
 		switch c.route {
+		case "/sessions":
+			return opened(0)
+		case "/sessions/{id}":
+			return reply{status: 204}
 		case "/jobs/claim":
 			return nothing(c)
 		case "/jobs/tickle":

@@ -75,15 +75,11 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
-	}
-	if r.number != (Number{}) {
-		req.Header.Set("Daybook-Session", r.number.Session)
-		req.Header.Set("Daybook-Session-Slot", strconv.Itoa(r.number.Slot))
-		req.Header.Set("Daybook-Session-Number", strconv.FormatUint(r.number.Number, 10))
-	}
-	if r.key != "" || r.number != (Number{}) {
 		// Else net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
 		req.GetBody = nil
+	}
+	if r.number != nil {
+		r.number.set(req.Header)
 	}
 	if r.prefer != "" {
 		req.Header.Set("Prefer", r.prefer)

@@ -115,6 +115,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := r.setDefaults(); err != nil {
 		return err
 	}
+	r.session = newSession(w.Client, r.RunnerID)
+	r.Client = w.Client.in(r.session)
 	r.ready.L = &r.mu
 	r.jobs.meanTook = -1
 	r.claims.atOnce, r.claims.most, r.claims.roundTrip = 1, r.Batch, firstRoundTrip
@@ -160,6 +162,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	last := time.AfterFunc(r.ReportTimeout, endReports)
 	defer last.Stop()
 	r.claimsHeld.Wait()
+	if err := r.session.end(r.reporting); err != nil {
+		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
+	}
 	endReports() // which ends the tickles under way
 	close(done)
 	loops.Wait()
@@ -171,6 +176,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // leases keepLeases keeps. Neither handlers nor leases know how jobs are claimed, or how they are reported.
 type running struct {
 	Worker
+	session   *session        // of Client
 	stopping  context.Context // ends when the worker is to claim no more
 	stop      func(refused error)
 	life      context.Context // of handlers

@@ -134,7 +134,7 @@ func (r *running) claim(n int, wait time.Duration) {
 func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
-		Strategy: r.Strategy, Key: NewKey(),
+		Strategy: r.Strategy,
 	}
 	ctx, cancel := context.WithCancel(r.reporting)
 	defer cancel()
@@ -142,6 +142,11 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 		sleep(ctx, lastClaim)
 		cancel()
 	})()
+	sent = time.Now()
+	if q.number, err = r.session.take(ctx, r.Client); err != nil {
+		return nil, sent, err
+	}
+	defer r.session.give(q.number)
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
 	if err != nil && r.stopping.Err() != nil {

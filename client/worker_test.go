@@ -631,11 +631,12 @@ func TestClaimsOfAWorker(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				f := runner(t, nil)
+				up := f.answer
 				f.answer = func(c call) reply {
 					if time.Since(began) < 10*time.Minute {
 						return passing
 					}
-					return nothing(c)
+					return up(c)
 				}
 				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: well})
 				time.Sleep(11 * time.Minute)
@@ -823,15 +824,14 @@ func TestClaimsOfAWorker(t *testing.T) {
 	})
 	t.Run("a server that never answers does not keep it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := runner(t, nil)
 			hung := true
-			f.answer = func(c call) reply {
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
 				if hung {
 					hung = false
 					return reply{after: -1}
 				}
 				return nothing(c)
-			}
+			}})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: well})
 			time.Sleep(time.Minute)
 			if n := len(f.to("/jobs/claim")); n != 2 {
