@@ -61,6 +61,9 @@ corruption: ## every damage to a journal and a store, and what a start makes of 
 crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/crash -full
 
+hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route; about 10 minutes; reports to docs/reliability.md
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
+
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -71,4 +74,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test check vuln demo bench bench-parts scale sweeps sim corruption crash fuzz clean
+.PHONY: help build run test check vuln demo bench bench-parts scale sweeps sim corruption crash hostile fuzz clean

@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 
+	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
@@ -55,6 +57,31 @@ func (s *Server) readJob(c echo.Context, from *budget, minSeq uint64, id job.ID)
 		}
 	}
 	return j, held, err
+}
+
+// turns are had by those who make pages of documents, while they use a processor: half of the processors, so that lists, however many are asked for at once, leave the
+// others to claims and reports. Nil turns need not be waited for.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// take waits for a turn; whoever has none after an error must not give one back.
+func (t turns) take(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turns) give() {
+	if t != nil {
+		<-t
+	}
 }
 
 func (s *Server) shareOf(c echo.Context, from *budget) *share {
@@ -145,17 +172,22 @@ type pieces struct {
 	b    []byte // what is not written yet
 	held *share // what is not written yet, and what the rest is made from
 
+	turns turns // had while documents are made, not while they are written
 	at    *[]byte
 	begun bool
 }
 
-func newPieces(c echo.Context, kind string, held *share) *pieces {
+func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
 	at := buffer()
-	return &pieces{c: c, kind: kind, held: held, at: at, b: *at}
+	return &pieces{c: c, kind: kind, held: held, turns: t, at: at, b: *at}
 }
 
 // jobs appends documents of jobs, which it forgets as they are written. Between two of them stands a separator, after each an end.
 func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
+	ctx := p.c.Request().Context()
+	if err := p.turns.take(ctx); err != nil {
+		return err
+	}
 	var before jobs
 	first, made := 0, int64(0)
 	for i := range list {
@@ -167,13 +199,18 @@ func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, 
 		if len(p.b) < pieceBytes {
 			continue
 		}
+		p.turns.give()
 		if err := p.write(); err != nil {
 			return err
 		}
 		clear(list[first : i+1])
 		p.held.shrink(min(made, p.held.held))
 		first, made, before = i+1, 0, jobs{}
+		if err := p.turns.take(ctx); err != nil {
+			return err
+		}
 	}
+	p.turns.give()
 	return nil
 }
 
@@ -206,6 +243,7 @@ func (p *pieces) write() error {
 		h := w.Header()
 		h[echo.HeaderContentType] = []string{p.kind}
 		h["X-Content-Type-Options"] = nosniff
+		h.Set(gzhttp.HeaderNoCompression, "long") // megabytes would take a processor from others for a tenth of a second
 		w.WriteHeader(http.StatusOK)
 	}
 	_, err := w.Write(p.b)

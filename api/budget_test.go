@@ -199,7 +199,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 			}
 			synctest.Wait()
 			if used := s.bulk.used() + s.control.used(); used > 100*(firstReadBytes+1) {
-				t.Errorf("%s: 100 connections that sent a byte hold %d", path, used)
+				t.Errorf("%s: a hundred connections that sent a byte hold %d", path, used)
 			}
 			time.Sleep(paceTime)
 			synctest.Wait()

@@ -257,7 +257,7 @@ func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed 
 	if prefers(c.Request(), mimeNDJSON) {
 		f, kind = inLines, mimeNDJSON
 	}
-	p := newPieces(c, kind, held)
+	p := newPieces(c, kind, held, nil)
 	b := append(p.b, begun...)
 	size := len(b) + 256
 	for i := range list {

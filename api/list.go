@@ -28,14 +28,18 @@ func (s *Server) list(c echo.Context) error {
 		return err
 	}
 	defer held.release()
+	if err := s.pages.take(c.Request().Context()); err != nil {
+		return err
+	}
 	list, next, err := s.engine.List(c.Request().Context(), minSeq, filter)
+	s.pages.give()
 	if err != nil {
 		return err
 	}
 	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
 		return err
 	}
-	p := newPieces(c, mimeJSON, held)
+	p := newPieces(c, mimeJSON, held, s.pages)
 	p.b = append(p.b, `{"jobs":`...)
 	if err := fields.write(p, list); err != nil {
 		return err

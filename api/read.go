@@ -25,11 +25,11 @@ const (
 	smallBodyBytes = smallShareBytes
 	// gzipOverhead is what gzip may add to bytes that it cannot compress.
 	gzipOverhead = maxBodyBytes/1024 + 1024
-	// A buffer begins with firstReadBytes, or unknownReadBytes for a body of unknown length. When it is full, it grows by growBy.
-	firstReadBytes   = paceBytes
-	unknownReadBytes = 16 << 10
-	growBy           = 4
-	// maxPooledBytes bounds the buffers that are kept for the next request.
+	// A buffer begins with firstReadBytes. When it is full, it becomes growBy times as long.
+	firstReadBytes = 16 << 10
+	growBy         = 8
+	// Bodies of minPooledBytes to maxPooledBytes are read into buffers that are kept for the next request.
+	minPooledBytes = 4 << 10
 	maxPooledBytes = 64 << 10
 )
 
@@ -181,15 +181,20 @@ func (b *body) take(ctx context.Context, size int) error {
 	return nil
 }
 
-// fill reads n bytes.
+// fill reads n bytes. Nothing is taken for a body before its first byte has come.
 func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
-	if pool && n <= maxPooledBytes {
-		if err := b.reserve(ctx, n); err != nil {
+	var first [1]byte
+	if _, err := io.ReadFull(r, first[:]); err != nil {
+		return err
+	}
+	if pool && n > minPooledBytes && n <= maxPooledBytes {
+		if err := b.reserve(ctx, maxPooledBytes); err != nil {
 			return err
 		}
 		b.pooled = bodyBuffers.Get().(*[]byte)
 		b.bytes = (*b.pooled)[:n]
-		_, err := io.ReadFull(r, b.bytes)
+		b.bytes[0] = first[0]
+		_, err := io.ReadFull(r, b.bytes[1:])
 		return err
 	}
 	for size := min(n, firstReadBytes); ; size = min(n, size*growBy) {
@@ -200,8 +205,9 @@ func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
 		if err := b.take(ctx, size+spare); err != nil {
 			return err
 		}
-		have := len(b.bytes)
+		have := max(1, len(b.bytes))
 		b.bytes = b.bytes[:size]
+		b.bytes[0] = first[0]
 		if _, err := io.ReadFull(r, b.bytes[have:]); err != nil {
 			return err
 		}
@@ -215,7 +221,7 @@ func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
 func (b *body) grow(ctx context.Context, r io.Reader) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			size := min(max(cap(b.bytes)*growBy, unknownReadBytes), b.limit+1)
+			size := min(max(cap(b.bytes)*growBy, firstReadBytes), b.limit+1)
 			if size == cap(b.bytes) {
 				return b.tooLarge()
 			}

@@ -109,6 +109,17 @@ func withHeads(routes []route) []route {
 	return all
 }
 
+// Route is a line of the API for tests of the whole of it: a method and a path with parameters like :id.
+type Route struct{ Method, Path string }
+
+// Routes returns all routes.
+func Routes() (list []Route) {
+	for _, r := range (&Server{}).routes() {
+		list = append(list, Route{r.method, r.path})
+	}
+	return list
+}
+
 // literalPaths returns the methods of each path without a parameter. The router prefers a parameter to a literal path of
 // another method, so that it would take GET /jobs/create for a job with the id "create"; the guard answers 405.
 func literalPaths(routes []route) map[string][]string {

@@ -110,14 +110,18 @@ func (s *Server) claimDocument(c echo.Context) error {
 		return err
 	}
 	defer held.release()
+	if err := s.pages.take(c.Request().Context()); err != nil {
+		return err
+	}
 	claim, list, err := s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
+	s.pages.give()
 	if err != nil {
 		return err
 	}
 	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
 		return err
 	}
-	p := newPieces(c, mimeJSON, held)
+	p := newPieces(c, mimeJSON, held, s.pages)
 	b := append(p.b, `{"claim_id":`...)
 	b = appendID(b, claim.ID)
 	b = append(b, `,"runner_id":`...)

@@ -52,6 +52,7 @@ type Server struct {
 
 	bulk, control                *budget // of request bodies
 	documents, handouts, changes *budget // of answers
+	pages                        turns   // of lists
 	compressors                  *budget
 	creates                      lane // bodies with payloads
 	reports                      lane // bodies with outputs
@@ -78,7 +79,7 @@ func New(o Options) (*Server, error) {
 		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
-		compressors: newBudget(compressorsBudgetBytes),
+		compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
 	}
 	s.maxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 	s.creates = lane{s.bulk, maxBodyBytes}

@@ -1,0 +1,121 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/api"
+)
+
+// attack is what a hostile connection does with a request to a route.
+type attack struct {
+	name string
+	run  func(ctx context.Context, c net.Conn, r *request)
+}
+
+var attacks = []attack{
+	{"never reads", neverRead},
+	{"never writes", neverWrite},
+	{"a byte a second", trickle},
+}
+
+// request is a request to a route, in two parts.
+type request struct {
+	route      api.Route
+	head, body string
+	effects    bool // a complete one would disturb the honest clients
+}
+
+// neverRead sends complete requests, one after another, and reads nothing. It does so once a second: as fast as it can, it would take all of the machine.
+func neverRead(ctx context.Context, c net.Conn, r *request) {
+	if r.effects {
+		neverWrite(ctx, c, r)
+		return
+	}
+	for ctx.Err() == nil {
+		if _, err := io.WriteString(c, r.head+r.body); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// neverWrite announces a body of which nothing comes. Every other connection does not even do that.
+func neverWrite(ctx context.Context, c net.Conn, r *request) {
+	if fd := c.LocalAddr().(*net.TCPAddr).Port; fd%2 == 0 {
+		head := strings.Replace(r.head, fmt.Sprintf("Content-Length: %d", len(r.body)), "Content-Length: 8388608", 1)
+		if _, err := io.WriteString(c, head); err != nil {
+			return
+		}
+	}
+	b := make([]byte, 4<<10)
+	for ctx.Err() == nil { // until it is cut off
+		if _, err := c.Read(b); err != nil {
+			return
+		}
+	}
+}
+
+// trickle sends and reads a byte a second.
+func trickle(ctx context.Context, c net.Conn, r *request) {
+	go func() {
+		b := make([]byte, 1)
+		for ctx.Err() == nil {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+			time.Sleep(time.Second)
+		}
+	}()
+	text := r.head + r.body
+	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects { // the head at once, so that the body is what trickles
+		if _, err := io.WriteString(c, text[:at+4]); err != nil {
+			return
+		}
+		text = text[at+4:]
+	}
+	for i := 0; ctx.Err() == nil && i < len(text); i++ {
+		if _, err := io.WriteString(c, text[i:i+1]); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	<-ctx.Done()
+}
+
+// besiege keeps n connections busy with an attack until ctx is done; each is opened again when the server has closed it. Connections are dealt to the requests by
+// turns. It returns how many were opened.
+func besiege(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
+	var all sync.WaitGroup
+	var count atomic.Int64
+	for i := range n {
+		r := requests[i%len(requests)]
+		all.Go(func() {
+			for ctx.Err() == nil {
+				c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+				if err == nil {
+					count.Add(1)
+					if tcp, ok := c.(*net.TCPConn); ok {
+						_ = tcp.SetReadBuffer(4 << 10) // less is taken from the server; where it cannot be set the attack is one all the same
+					}
+					stop := context.AfterFunc(ctx, func() { c.Close() })
+					a.run(ctx, c, r)
+					stop()
+					c.Close()
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second): // faster, it would be a flood of connections, which is another attack
+				}
+			}
+		})
+	}
+	all.Wait()
+	return count.Load()
+}

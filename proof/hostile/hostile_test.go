@@ -1,0 +1,281 @@
+package hostile
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/bench"
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/proof/report"
+)
+
+var full = flag.Bool("full", false, "each attack on each route by itself, about 10 minutes; otherwise each on all routes at once")
+
+// The targets.
+const (
+	mostResident = 256 << 20 // of a server that did little before
+	// An attack on one route can fill one budget of package api, of at most 128 MiB, and as much again is garbage before it is collected.
+	mostMore    = 256 << 20
+	mostSlower  = 2.0 // claims of others, the 99th percentile with and without attack
+	leastPosts  = 0.8 // of the rate without attack
+	connections = 500
+)
+
+// busyMachine returns the load of the machine before the tests if it is more than the processors can do. Latencies are then reported and judge nothing.
+func busyMachine(t *testing.T) (load float64, busy bool) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Skipf("the attacks read /proc: %v", err)
+	}
+	if _, err := fmt.Sscan(string(text), &load); err != nil {
+		t.Fatal(err)
+	}
+	return load, load > float64(runtime.NumCPU())
+}
+
+// besieged is a server with large jobs to ask for.
+type besieged struct {
+	*rig.Server
+	honest   *honest
+	requests []*request
+}
+
+func begin(t *testing.T, files int) *besieged {
+	t.Helper()
+	dir := t.TempDir()
+	binary, err := rig.Binary(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files > 0 {
+		script := filepath.Join(dir, "limited")
+		text := fmt.Sprintf("#!/bin/sh\nulimit -n %d && exec '%s' \"$@\"\n", files, binary)
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		binary = script
+	}
+	if _, err := exec.LookPath("/bin/sh"); err != nil {
+		t.Skipf("the attacks read /proc and need a shell: %v", err)
+	}
+	var log strings.Builder
+	s := &rig.Server{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatalf("%v: %s", err, &log)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop: %v: %s", err, &log)
+		}
+	})
+	b := &besieged{Server: s, honest: newHonest(s.URL())}
+	// Four pages of 8 MiB each.
+	id := ""
+	payload := bench.Lines(31, 256<<10-1)
+	for range 4 {
+		text, err := b.honest.post(t.Context(), "/victim/job/large/add", "text/plain", payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), `"first_id":"`)
+		id, _, _ = strings.Cut(rest, `"`)
+	}
+	b.requests = requestsTo(id)
+	return b
+}
+
+// requestsTo makes a request to each route.
+func requestsTo(id string) (list []*request) {
+	bodies := map[string]string{
+		"POST /jobs/create": `{"client":"victim","type":"posted","payload":"` + strings.Repeat("x", 60<<10) + `"}`,
+		"POST /jobs/claim":  `{"runner_id":"hostile","clients":["victim"],"max":1000,"lease_ms":1000}`,
+		"POST /jobs/tickle": `{"runner_id":"hostile"}`, "POST /jobs/complete": `{"claim_id":"` + id + `","status":"completed"}`,
+		"POST /add": "x\n", "POST /:client/job/:type/add": "x\n",
+	}
+	effects := map[string]bool{"POST /stop": true, "POST /start": true, "POST /quit": true, "DELETE /jobs/:id": true, "DELETE /batches/:id": true, "DELETE /queues/:client/:type/jobs": true}
+	for _, r := range api.Routes() {
+		name := r.Method + " " + r.Path
+		path := strings.NewReplacer(":id", id, ":client", "victim", ":type", "large", ":file", "swagger-ui-bundle.js").Replace(r.Path)
+		body, given := bodies[name]
+		if !given && r.Method != "GET" {
+			body = "{}"
+		}
+		list = append(list, &request{
+			route: r, body: body, effects: effects[name] || strings.HasPrefix(name, "GET /stop") || strings.HasPrefix(name, "GET /start") || strings.HasPrefix(name, "GET /quit"),
+			head: fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", r.Method, path, len(body)),
+		})
+	}
+	return list
+}
+
+// outcome is what an attack did.
+type outcome struct {
+	calm, busy   window
+	before, load load // the most that it took before the attack, and with it
+	opened       int64
+}
+
+// under measures the honest clients without and with an attack, by turns.
+func (b *besieged) under(t *testing.T, n int, a attack, requests []*request, turns int, d time.Duration) (o outcome) {
+	t.Helper()
+	for range turns {
+		looking, looked := context.WithCancel(t.Context())
+		before := make(chan load, 1)
+		go func() {
+			l, _ := watch(looking, b.Server) // what is wrong with it shows in the next one
+			before <- l
+		}()
+		calm, err := b.honest.work(t.Context(), d)
+		looked()
+		o.before.most(<-before)
+		if err != nil {
+			t.Fatalf("without an attack: %v", err)
+		}
+		o.calm.add(calm)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		opened, loads, failed := make(chan int64, 1), make(chan load, 1), make(chan error, 1)
+		go func() { opened <- besiege(ctx, b.Listen, n, a, requests) }()
+		go func() {
+			l, err := watch(ctx, b.Server)
+			loads <- l
+			failed <- err
+		}()
+		time.Sleep(d / 4) // until all are there
+		busy, err := b.honest.work(t.Context(), d)
+		cancel()
+		if err != nil {
+			t.Errorf("%d × %s: honest clients: %d refused, %d without an answer; the first: %.300v", n, a.name, busy.refused, busy.lost, err)
+		}
+		o.busy.add(busy)
+		o.opened += <-opened
+		o.load.most(<-loads)
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+func (o *outcome) slower() float64 {
+	return o.busy.quantile(.99).Seconds() / o.calm.quantile(.99).Seconds()
+}
+
+func (o *outcome) row(what string, n int) string {
+	return fmt.Sprintf("| %s | %d | %d | %d → %d MiB | %d | %d | %.1f → %.1f ms | %.2f | %d | %d |\n", what, n, o.opened, o.before.resident>>20, o.load.resident>>20, o.load.goroutines, o.load.descriptors,
+		o.calm.quantile(.99).Seconds()*1e3, o.busy.quantile(.99).Seconds()*1e3, o.busy.rate()/o.calm.rate(), o.busy.refused, o.busy.lost)
+}
+
+const rowHead = "| attack | connections | opened | resident | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+
+// TestHostileClients: each attack, on each route with -full and on all routes at once otherwise. Memory, goroutines and descriptors stay bounded, and honest clients
+// go on working.
+func TestHostileClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of attacks: not in a short run")
+	}
+	b := begin(t, 0)
+	d, turns := 2*time.Second, 1
+	if *full {
+		d, turns = 4*time.Second, 3
+	}
+	machine, busy := busyMachine(t)
+	var table strings.Builder
+	table.WriteString(rowHead)
+	check := func(what string, n int, o outcome) {
+		t.Helper()
+		row := o.row(what, n)
+		t.Log(row)
+		if most := max(mostResident, o.before.resident+mostMore); o.load.resident > most {
+			t.Errorf("%s: the server took %d MiB, more than %d", what, o.load.resident>>20, most>>20)
+		}
+		if most := 6*n + 500; o.load.goroutines > most {
+			t.Errorf("%s: %d goroutines, more than %d", what, o.load.goroutines, most)
+		}
+		if most := 2*n + 500; o.load.descriptors > most { // those closed may linger for half a second
+			t.Errorf("%s: %d descriptors, more than %d", what, o.load.descriptors, most)
+		}
+	}
+	var list []*request
+	for _, r := range b.requests {
+		if r.route == (api.Route{Method: "GET", Path: "/jobs"}) {
+			list = []*request{r}
+		}
+	}
+	fresh := b.under(t, connections, attacks[0], list, 1, 2*time.Second)
+	check("never read `GET /jobs`, a fresh server", connections, fresh)
+	table.WriteString(fresh.row("never read `GET /jobs`, a fresh server", connections))
+	if fresh.load.resident > mostResident {
+		t.Errorf("a fresh server took %d MiB for clients that never read, more than %d", fresh.load.resident>>20, mostResident>>20)
+	}
+	if !*full {
+		turns = 0
+	}
+	reads := b.under(t, connections, attacks[0], list, turns, d)
+	if *full {
+		check("never read `GET /jobs`", connections, reads)
+		table.WriteString(reads.row("never read `GET /jobs`", connections))
+	}
+	turns = max(turns, 1)
+	writes := b.under(t, 2*connections, attacks[1], b.requests, turns, d)
+	check("never write, all routes", 2*connections, writes)
+	table.WriteString(writes.row("never write, all routes", 2*connections))
+	for _, a := range attacks {
+		if a.name == "never writes" {
+			continue
+		}
+		o := b.under(t, connections, a, b.requests, 1, d)
+		check(a.name+", all routes", connections, o)
+		table.WriteString(o.row(a.name+", all routes", connections))
+	}
+	if !*full {
+		return // ratios of two seconds say nothing on a machine that does something else
+	}
+	if busy {
+		t.Logf("undecided, machine too slow: its load was %.1f on %d processors before the attacks; claims of others took %.2f × as long, posts went at %.2f of their rate", machine, runtime.NumCPU(), reads.slower(), writes.busy.rate()/writes.calm.rate())
+	} else if s := reads.slower(); s > mostSlower {
+		t.Errorf("claims of others took %.2f × as long beside clients that never read", s)
+	}
+	if r := writes.busy.rate() / writes.calm.rate(); r < leastPosts && !busy {
+		t.Errorf("posts of others went at %.2f of their rate beside clients that never write", r)
+	}
+	var worst outcome
+	worstOf := ""
+	for _, r := range b.requests {
+		for _, a := range attacks {
+			o := b.under(t, connections, a, []*request{r}, 1, time.Second)
+			name := fmt.Sprintf("%s, `%s %s`", a.name, r.route.Method, r.route.Path)
+			check(name, connections, o)
+			if o.load.resident > worst.load.resident {
+				worst, worstOf = o, name
+			}
+		}
+	}
+	table.WriteString(worst.row("the most memory of all: "+worstOf, connections))
+	report.Write(t, "hostile", table.String()+fmt.Sprintf("\nEach of %d routes under each of %d attacks by %d connections; all within their bounds of memory, goroutines and descriptors. The load of the machine was %.1f on %d processors before.\n", len(b.requests), len(attacks), connections, machine, runtime.NumCPU()))
+}
+
+// TestFewDescriptors: with 256 descriptors and a thousand connections the honest clients lose no request.
+func TestFewDescriptors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten seconds of attacks: not in a short run; package cmd/daybook has a shorter test")
+	}
+	b := begin(t, 256)
+	for _, a := range attacks {
+		o := b.under(t, 1000, a, b.requests, 1, 2*time.Second)
+		t.Log(o.row(a.name, 1000))
+		if o.busy.posts == 0 || len(o.busy.claims) == 0 {
+			t.Errorf("%s: %d posts, %d claims", a.name, o.busy.posts, len(o.busy.claims))
+		}
+	}
+}
