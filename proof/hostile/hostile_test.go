@@ -176,7 +176,7 @@ func (o *outcome) row(what string, n int) string {
 		o.calm.quantile(.99).Seconds()*1e3, o.busy.quantile(.99).Seconds()*1e3, o.busy.rate()/o.calm.rate(), o.busy.refused, o.busy.lost)
 }
 
-const rowHead = "| attack | connections | opened | resident | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+const rowHead = "| attack | connections | opened | resident, before → with | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 
 // TestHostileClients: each attack, on each route with -full and on all routes at once otherwise. Memory, goroutines and descriptors stay bounded, and honest clients
 // go on working.
