@@ -208,7 +208,7 @@ func answerMany(c echo.Context, bulk *bulk, made *store.Made, each bool) error {
 		b = appendPositions(b, bulk.positions, made)
 	}
 	b = append(b, "}\n"...)
-	err := answer(c, http.StatusCreated, mimeJSON, b)
+	err := answer(c, http.StatusCreated, mimeBatch, b)
 	putBuffer(at, b)
 	return err
 }

@@ -253,7 +253,7 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, he
 // answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
 // with one job a line.
 func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
-	f, kind := inJSON, mimeJSON
+	f, kind := inJSON, mimeClaim
 	if prefers(c.Request(), mimeNDJSON) {
 		f, kind = inLines, mimeNDJSON
 	}

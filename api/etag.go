@@ -12,7 +12,7 @@ import (
 // answerTagged answers a GET with a document and a tag of it, or, when the client names that tag, with 304 and nothing: a page that looks
 // every second mostly learns that nothing has changed. The tag is made from the bytes of basis, so that it holds after a restart; it is
 // weak, since the same document may go out compressed.
-func answerTagged(c echo.Context, text, basis []byte) error {
+func answerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	h := c.Response().Header()
@@ -22,7 +22,7 @@ func answerTagged(c echo.Context, text, basis []byte) error {
 		c.Response().WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return answer(c, http.StatusOK, mimeJSON, text)
+	return answer(c, http.StatusOK, kind, text)
 }
 
 // namesTag reports whether an If-None-Match names a tag, compared weakly as RFC 9110 has it.

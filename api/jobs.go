@@ -36,7 +36,7 @@ func (s *Server) job(c echo.Context) error {
 	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
 		return err
 	}
-	err = answerTagged(c, b, b)
+	err = answerTagged(c, mimeJSON, b, b)
 	putBuffer(at, b)
 	return err
 }
@@ -59,7 +59,7 @@ func (s *Server) batch(c echo.Context) error {
 		return err
 	}
 	b := append(appendBatch(nil, &batch), '\n')
-	return answerTagged(c, b, b)
+	return answerTagged(c, mimeJSON, b, b)
 }
 
 // answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.

@@ -33,10 +33,25 @@ var described = sync.OnceValues(func() (d description, err error) {
 		return d, err
 	}
 	openapi3filter.RegisterBodyDecoder(mimeNDJSON, decodeLines)
+	for _, kind := range []string{mimeClaim, mimeBatch, mimeTypes} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(mimeJSON))
+	}
 	for _, kind := range []string{"application/yaml", "text/html", "text/css", "text/javascript", "image/png"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
-	d.router, err = gorillamux.NewRouter(d.doc)
+	routed, err := loader.LoadFromData(openapiText)
+	if err != nil {
+		return d, err
+	}
+	// The library takes the relative address of a server for a path that requests begin with, and an object of query parameters for one that has all of
+	// them, declared ones included.
+	routed.Servers = openapi3.Servers{{URL: "/"}}
+	for _, item := range routed.Paths.Map() {
+		for _, op := range item.Operations() {
+			op.Parameters = slices.DeleteFunc(op.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == "labels" })
+		}
+	}
+	d.router, err = gorillamux.NewRouter(routed)
 	return d, err
 })
 
@@ -165,6 +180,121 @@ func TestDescribedCodes(t *testing.T) {
 	}
 }
 
+// TestDescribedFields: the fields of a job document, and the names that fields= takes, are those of the server.
+func TestDescribedFields(t *testing.T) {
+	d := describedOf(t)
+	var names []string
+	for _, f := range jobFields {
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	if got := slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)); !slices.Equal(got, names) {
+		t.Errorf("described %v\nserver %v", got, names)
+	}
+	required := slices.Clone(d.doc.Components.Schemas["WholeJob"].Value.Required)
+	if slices.Sort(required); !slices.Equal(required, names) {
+		t.Errorf("required %v\nserver %v", required, names)
+	}
+	var selectable []string
+	for _, name := range d.doc.Components.Parameters["Fields"].Value.Schema.Value.Items.Value.Enum {
+		selectable = append(selectable, name.(string))
+	}
+	if slices.Sort(selectable); !slices.Equal(selectable, names) {
+		t.Errorf("fields= takes %v\nserver %v", selectable, names)
+	}
+}
+
+// TestDescribedParameters: the query parameters of each operation are those that its route declares, and its schemas refuse what the server
+// refuses.
+func TestDescribedParameters(t *testing.T) {
+	d := describedOf(t)
+	param := regexp.MustCompile(`:(\w+)`)
+	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
+		op := d.doc.Paths.Value(param.ReplaceAllString(r.path, "{$1}")).GetOperation(r.method)
+		var told []string
+		for _, p := range op.Parameters {
+			switch {
+			case p.Value.In != openapi3.ParameterInQuery:
+			case p.Value.Name == "labels": // each a parameter of its own
+				told = append(told, metaPrefix)
+			default:
+				told = append(told, p.Value.Name)
+			}
+		}
+		want := strings.Fields(r.query)
+		slices.Sort(told)
+		if slices.Sort(want); !slices.Equal(told, want) {
+			t.Errorf("%s %s: described %q, declared %q", r.method, r.path, told, want)
+		}
+	}
+}
+
+// TestDescribedExclusions: what excludes each other is refused by the schemas, and by the server.
+func TestDescribedExclusions(t *testing.T) {
+	d, r := describedOf(t), start(t)
+	id := job.NewID(1, 1, 1).String()
+	for _, c := range []struct{ schema, path, body string }{
+		{"NewJob", "/jobs/create", `{"payload":"a","payload_b64":"YQ=="}`},
+		{"NewJob", "/jobs/create", `{"payload":[1],"binary_addr":"b"}`},
+		{"NewJob", "/jobs/create", `{"payload_b64":"YQ==","binary_addr":"b"}`},
+		{"NewJob", "/jobs/create", `{"input_addr":"b"}`},
+		{"NewJob", "/jobs/create", `{"input_addr":"b","binary_addr":null}`},
+		{"NewJob", "/jobs/create", `{"run_at":5,"delay_ms":5}`},
+		{"NewJob", "/jobs/create", `{"timeout_ms":999}`},
+		{"NewJob", "/jobs/create", `{"client":".."}`},
+		{"NewJob", "/jobs/create", `{"colour":"red"}`},
+		{"Completion", "/jobs/ID/complete", `{}`},
+		{"Completion", "/jobs/ID/complete", `{"status":null}`},
+		{"Completion", "/jobs/ID/complete", `{"code":"ok","output":1,"output_b64":"YQ=="}`},
+		{"Completion", "/jobs/ID/complete", `{"status":"failed","delay_ms":1}`},
+		{"Completion", "/jobs/ID/complete", `{"code":"ok","delay_ms":1}`},
+		{"Completion", "/jobs/ID/complete", `{"code":"ok","job_id":"ID"}`},
+		{"Completions", "/jobs/complete", `{}`},
+		{"Completions", "/jobs/complete", `{"claim_id":"ID"}`},
+		{"Completions", "/jobs/complete", `{"status":"completed"}`},
+		{"Completions", "/jobs/complete", `{"status":"completed","claim_id":null}`},
+		{"Completions", "/jobs/complete", `{"status":"completed","claim_id":"ID","outcomes":[]}`},
+		{"Completions", "/jobs/complete", `{"outcomes":[],"except":[]}`},
+		{"Completions", "/jobs/complete", `{"outcomes":[{"status":"completed"}]}`},
+		{"Completions", "/jobs/complete", `{"outcomes":[{"job_id":"ID"}]}`},
+		{"Completions", "/jobs/complete", `{"claim_id":"ID","status":"completed","except":[{"job_id":"ID","status":"failed","claim_id":"ID"}]}`},
+		{"Tickles", "/jobs/tickle", `{}`},
+		{"Tickles", "/jobs/tickle", `{"job_ids":null}`},
+		{"Tickles", "/jobs/tickle", `{"job_ids":[]}`},
+		{"Tickles", "/jobs/tickle", `{"runner_id":"r","step":"s"}`},
+		{"Tickles", "/jobs/tickle", `{"claim_id":"ID","progress":0.5}`},
+		{"Tickle", "/jobs/ID/tickle", `{"job_ids":["ID"]}`},
+		{"Release", "/jobs/ID/release", `{}`},
+		{"Release", "/jobs/ID/release", `{"how":"unget","delay_ms":1}`},
+		{"Release", "/jobs/ID/release", `{"how":"archive","delay_ms":1}`},
+		{"ClaimRequest", "/jobs/claim", `{"max":5}`},
+		{"ClaimRequest", "/jobs/claim", `{"runner_id":"r","complete":{"status":"failed"}}`},
+	} {
+		body := strings.ReplaceAll(c.body, "ID", id)
+		var value any
+		if err := json.Unmarshal([]byte(body), &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err == nil {
+			t.Errorf("%s allows %s", c.schema, body)
+		}
+		if a := r.post(strings.ReplaceAll(c.path, "ID", id), body); a.status != http.StatusBadRequest {
+			t.Errorf("%s %s: %d %s", c.path, body, a.status, a.body)
+		}
+	}
+	r.do(http.MethodPatch, "/jobs/"+id, strings.NewReader(`{"priority":null}`), "Content-Type", mimeJSON).wrong("")
+	if err := d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()); err == nil {
+		t.Error("Patch allows an empty change")
+	}
+	pattern := regexp.MustCompile(d.doc.Components.Schemas["Id"].Value.Pattern)
+	for text := range map[string]bool{id: true, "018c2b6e-7f00-7000-8000-000000400001": true, "018c2b6e-7f00-7001-8000-000000400001": false, "018c2b6e-7f00-7100-8000-000000400001": false,
+		"018c2b6e-7f00-7000-c000-000000400001": false, "018C2b6e-7f00-7000-8000-000000400001": false, "018c2b6e7f0070008000000000400001": false, "": false} {
+		if _, err := job.ParseID(text); (err == nil) != pattern.MatchString(text) {
+			t.Errorf("id %q: the pattern allows it: %t, the server: %v", text, pattern.MatchString(text), err)
+		}
+	}
+}
+
 // TestDescribedLimits: the bounds of fields are those of package job.
 func TestDescribedLimits(t *testing.T) {
 	d := describedOf(t)
@@ -180,22 +310,25 @@ func TestDescribedLimits(t *testing.T) {
 		lo, hi       int64
 	}{
 		{"NewJob", "priority", 0, job.MaxPriority}, {"NewJob", "run_at", 0, job.MaxTimeMs}, {"NewJob", "delay_ms", 0, job.MaxDelayMs}, {"NewJob", "max_attempts", 1, job.MaxAttempts},
-		{"NewJob", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"NewJob", "retention_ms", 0, job.MaxDelayMs}, {"NewJob", "expires_at", 0, job.MaxTimeMs}, {"NewJob", "timeout_ms", 0, job.MaxTimeoutMs},
+		{"NewJob", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"NewJob", "retention_ms", 0, job.MaxDelayMs}, {"NewJob", "expires_at", 0, job.MaxTimeMs},
 		{"Backoff", "initial_ms", 0, job.MaxDelayMs}, {"Backoff", "factor_milli", 1000, job.MaxFactorMilli}, {"Backoff", "max_ms", 0, job.MaxDelayMs},
 		{"ClaimRequest", "max", 1, job.MaxClaimJobs}, {"ClaimRequest", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"ClaimRequest", "wait_ms", 0, job.MaxWaitMs}, {"ClaimRequest", "max_bytes", 1, job.MaxClaimBytes},
-		{"Tickle", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"Completion", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
+		{"TickleFields", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"OutcomeFields", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
 	} {
 		p := property(c.schema, c.name)
 		if p.Min == nil || p.Max == nil || int64(*p.Min) != c.lo || int64(*p.Max) != c.hi {
 			t.Errorf("%s.%s: %v to %v, want %d to %d", c.schema, c.name, p.Min, p.Max, c.lo, c.hi)
 		}
 	}
+	if p := property("NewJob", "timeout_ms").OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
+		t.Errorf("NewJob.timeout_ms: %v to %v", *p.Min, *p.Max)
+	}
 	for _, c := range []struct {
 		schema, name string
 		lo, hi       uint64
 	}{
-		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"Completion", "error", 0, job.MaxErrorBytes}, {"Completion", "output_addr", 0, job.MaxAddrBytes},
-		{"Tickle", "step", 0, job.MaxStepBytes},
+		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"OutcomeFields", "error", 0, job.MaxErrorBytes}, {"OutcomeFields", "output_addr", 0, job.MaxAddrBytes},
+		{"TickleFields", "step", 0, job.MaxStepBytes},
 	} {
 		p := property(c.schema, c.name)
 		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {

@@ -45,7 +45,7 @@ func (s *Server) queues(c echo.Context) error {
 	if err := held.resize(c.Request().Context(), int64(cap(b)+cap(basis))); err != nil {
 		return err
 	}
-	err = answerTagged(c, b, basis)
+	err = answerTagged(c, mimeJSON, b, basis)
 	putBuffer(at, b)
 	return err
 }
@@ -95,7 +95,7 @@ func (s *Server) waitingTypes(c echo.Context, held *share, minSeq uint64, q *que
 	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
 		return err
 	}
-	err = answerTagged(c, b, b)
+	err = answerTagged(c, mimeTypes, b, b)
 	putBuffer(at, b)
 	return err
 }
@@ -154,7 +154,7 @@ func (s *Server) queue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, append(appendQueue(nil, &q, s.engine.Now()), '\n'), appendQueue(nil, &q, ageless(&q)))
+	return answerTagged(c, mimeJSON, append(appendQueue(nil, &q, s.engine.Now()), '\n'), appendQueue(nil, &q, ageless(&q)))
 }
 
 func (s *Server) answerQueue(c echo.Context, minSeq uint64, client, typ string) error {

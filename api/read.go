@@ -308,6 +308,11 @@ const (
 	mimeNDJSON = "application/x-ndjson"
 	mimeText   = "text/plain"
 	mimeHTML   = "text/html"
+
+	// JSON, of routes whose answer has another shape as well: a media type stands for one shape, so that typed clients know which it is.
+	mimeClaim = "application/vnd.daybook.claim+json" // of POST /jobs/claim, where a single job is mimeJSON
+	mimeBatch = "application/vnd.daybook.batch+json" // of POST /jobs/create, where a single job is mimeJSON
+	mimeTypes = "application/vnd.daybook.types+json" // of GET /queues?waiting=true, where queues are mimeJSON
 )
 
 func checkContentType(header []string, ndjson bool) error {
@@ -326,7 +331,7 @@ func checkContentType(header []string, ndjson bool) error {
 		want += " or " + mimeNDJSON
 	}
 	return &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported,
-		field: echo.HeaderContentType, detail: "this route wants Content-Type: " + want}
+		field: echo.HeaderContentType, detail: "this route requires Content-Type: " + want}
 }
 
 // isNDJSON reports whether a body that checkContentType let pass is lines.
@@ -344,7 +349,7 @@ func prefers(r *http.Request, kind string) bool {
 			switch strings.ToLower(strings.TrimSpace(name)) {
 			case kind:
 				return true
-			case mimeJSON:
+			case mimeJSON, mimeClaim, mimeBatch, mimeTypes:
 				return false
 			}
 		}
