@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/client"
 )
@@ -115,4 +117,39 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted without waiting for a full body, each once and in order.
+func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
+	c := (&lineStore{}).client()
+	in, feed := io.Pipe()
+	stored := make(chan client.AddedBody)
+	type end struct {
+		result client.AddResult
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		result, err := c.Add(t.Context(), in, client.AddOptions{
+			Type: "stream", Key: client.NewKey(), FlushAfter: time.Millisecond, Stored: func(b client.AddedBody) { stored <- b },
+		})
+		ended <- end{result, err}
+	}()
+	offset := int64(0)
+	for i := range 3 {
+		line := fmt.Sprintf("line %d\n", i)
+		if _, err := io.WriteString(feed, line); err != nil {
+			t.Fatal(err)
+		}
+		if b := <-stored; b.Count != 1 || b.Offset != offset || b.Bytes != len(line) {
+			t.Errorf("%+v, want one job at byte %d", b, offset)
+		}
+		offset += int64(len(line))
+	}
+	if err := feed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-ended; e.err != nil || e.result.Jobs != 3 || e.result.Bytes != offset {
+		t.Errorf("%+v, %v", e.result, e.err)
+	}
 }

@@ -195,7 +195,7 @@ type inputError struct{ err error }
 func (e *inputError) Error() string { return "read input: " + e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
-// inputReader marks the errors of the input, so that they are told apart from the server's.
+// inputReader marks the errors of the input, so that they can be distinguished from the server's.
 type inputReader struct{ io.Reader }
 
 func (r inputReader) Read(p []byte) (int, error) {

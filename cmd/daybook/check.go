@@ -47,8 +47,8 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look for broken invariants in the data of a stopped server",
-		Long: `Bring the store up to its journal, as a start would, and check everything that must hold in it: that the states of a batch's jobs tile it, that indexes and
-counters agree with the jobs, that claims hold what they say. The server must be stopped. Problems are printed as they are found.`,
+		Long: `Bring the store up to its journal, as a start would, and check every invariant: each job of a batch has exactly one state, indexes and counters
+agree with the jobs, and claims hold the jobs that they list. The server must be stopped. Problems are printed as they are found.`,
 		Example: "  daybook check --data /var/lib/daybook || echo broken",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +73,7 @@ counters agree with the jobs, that claims hold what they say. The server must be
 				if asJSON {
 					return out.Encode(map[string]int{"problems": 0})
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "ok: nothing is wrong")
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "ok: no problems")
 				return err
 			}
 			if asJSON {

@@ -20,7 +20,7 @@ import (
 // maxConfigBytes is a thousand times what all settings need: what is larger is some other file.
 const maxConfigBytes = 1 << 20
 
-// notInConfig are flags that make no sense in a file of settings.
+// notInConfig are flags that a file of settings cannot have.
 var notInConfig = []string{"config", "print-config", "help"}
 
 // setting is a key of a configuration file with its value as the flag of that name takes it.
@@ -85,7 +85,7 @@ func flagText(value any) (string, error) {
 		for i, item := range v {
 			text, ok := item.(string)
 			if !ok || text == "" {
-				return "", fmt.Errorf("a list may hold texts only, not %v", item)
+				return "", fmt.Errorf("a list may hold strings only, not %v", item)
 			}
 			items[i] = text
 		}
@@ -100,9 +100,9 @@ func flagText(value any) (string, error) {
 		w.Flush()
 		return strings.TrimSuffix(line.String(), "\n"), nil
 	case map[string]any:
-		return "", errors.New("there are no sections: every setting stands by itself")
+		return "", errors.New("a configuration has no sections; write each setting as name = value")
 	}
-	return "", fmt.Errorf("%v is neither a text in quotes, a whole number, true or false, nor a list of texts", value)
+	return "", fmt.Errorf("%v is neither a string in quotes, a whole number, true or false, nor a list of strings", value)
 }
 
 // lineNumber returns the line of a key, 0 where it is written in a way that hides it.
@@ -136,7 +136,7 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 		if flag == nil || slices.Contains(notInConfig, s.key) {
 			return usageError{fmt.Errorf("configuration %s: no setting is called %q; `daybook serve --help` lists them", path, s.key)}
 		}
-		// A wrong value is told even where it is overridden.
+		// A wrong value is reported even if it is overridden.
 		was, changed := flag.Value.String(), flag.Changed
 		if list, ok := flag.Value.(pflag.SliceValue); ok && changed {
 			kept := list.GetSlice()
@@ -155,7 +155,7 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 	return nil
 }
 
-// originKey is the annotation of a flag that tells where its value comes from, if not from the command line.
+// originKey is the annotation of a flag that says where its value comes from, if not from the command line.
 const originKey = "origin"
 
 // printConfig writes the settings in force as a configuration file, each with its origin.

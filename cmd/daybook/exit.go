@@ -56,7 +56,7 @@ var exitCodes = []struct {
 	{exitNoData, "the data directory does not exist or holds no journal"},
 	{exitUnknown, "the server's answer was lost: jobs may have been stored or not"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
-	{exitClock, "the clock is more than a day behind the journal's time"},
+	{exitClock, "the wall clock shows a time more than a day before the journal's"},
 	{exitSignal + int(syscall.SIGINT), "a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }

@@ -18,7 +18,7 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Read the journal of a stopped server, or mend it",
+		Short: "Read the journal of a stopped server, or repair it",
 		Long: `Read the journal: every command that ever changed something, in order. Its records are text; docs/format-journal.md describes them.
 The server must be stopped.`,
 		Args: cobra.NoArgs,
@@ -30,7 +30,7 @@ The server must be stopped.`,
 	return cmd
 }
 
-// offline takes the data directory, so that no server writes the journal meanwhile: the group that is on its way would look like damage.
+// offline takes the data directory, so that no server writes the journal meanwhile: a group that is half written would look like damage.
 func offline(data string) (release func() error, err error) {
 	if err := mustExist(data); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func newJournalDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump",
 		Short: "Print the records",
-		Long: `Print the records as they lie in the journal, or with --json one object a line. The first damage ends the listing with an error.
+		Long: `Print the records as they are in the journal, or with --json one object a line. The first damage ends the listing with an error.
 Payloads are in the bodies; --bodies=false leaves them out.`,
 		Example: `  daybook journal dump --data /var/lib/daybook --from 812 --to 812
   daybook journal dump --json --bodies=false | grep '"verb":"claim"'`,
@@ -89,7 +89,7 @@ Payloads are in the bodies; --bodies=false leaves them out.`,
 	return cmd
 }
 
-// dumpText is a record as it lies in the journal, without the newline before it; or only its header.
+// dumpText is a record as it is in the journal, without the newline before it; or only its header.
 func dumpText(b []byte, r *journal.Record, body bool) []byte {
 	if !body {
 		return fmt.Appendf(b, "#:%s seq=%d at=%d synced=%d bytes=%d %s\n", r.Verb, r.Seq, r.At, r.Synced, len(r.Body), r.Fields)
@@ -160,11 +160,11 @@ func newJournalGiveUp() *cobra.Command {
 	var last uint64
 	cmd := &cobra.Command{
 		Use:   "give-up",
-		Short: "Give up what lies behind a record, when a start is refused and there is no copy",
-		Long: `Take everything behind the record --last out of the journal. It is the one thing that loses what was acknowledged, so it is the last resort: first
-put back the damaged file from a copy, or start from a backup. ` + "`daybook journal verify`" + ` names the last intact record.
+		Short: "Remove everything after a record, when a start is refused and there is no copy",
+		Long: `Remove everything after the record --last from the journal. This is the only command that loses what was acknowledged, so use it last: first
+restore the damaged file from a copy, or start from a backup. ` + "`daybook journal verify`" + ` names the last intact record.
 
-Nothing is destroyed: what is taken out is kept in a directory whose name is printed. The store must be at or before --last then; make it anew with
+Nothing is destroyed: what is removed is kept in a directory whose name is printed. Afterwards the store must be at or before --last; rebuild it with
 ` + "`daybook rebuild`" + `.`,
 		Example: `  daybook journal verify && daybook journal give-up --last 811 && daybook rebuild`,
 		Args:    cobra.NoArgs,
@@ -181,7 +181,7 @@ Nothing is destroyed: what is taken out is kept in a directory whose name is pri
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the journal ends with record %d; what lay behind it is kept in %s\n", last, kept)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the journal ends with record %d; everything after it is kept in %s\n", last, kept)
 			return err
 		},
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// queueDocument is what the server tells of a queue.
+// queueDocument is what the server reports of a queue.
 type queueDocument struct {
 	Client  string           `json:"client"`
 	Type    string           `json:"type"`
@@ -26,8 +26,8 @@ func newQueues() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues",
 		Short: "List the queues with their counts",
-		Long: `List the queues, by client and type, with their jobs by status. "oldest" is how long the pending job that is next in line has been waiting: it tells
-whether the runners keep up.`,
+		Long: `List the queues, by client and type, with their jobs by status. "oldest" is how long the next pending job has been waiting: it grows
+if the runners do not keep up.`,
 		Example: `  daybook queues
   daybook queues --client acme --json`,
 		Args: cobra.NoArgs,
@@ -89,7 +89,7 @@ func allQueues(cmd *cobra.Command, server *serverAddress, client string) ([]json
 
 func printQueues(cmd *cobra.Command, queues []json.RawMessage) error {
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no queues yet; the first job of a client and type makes one")
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no queues yet; the first job of a client and type creates one")
 		return err
 	}
 	var failed error

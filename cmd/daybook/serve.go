@@ -317,7 +317,7 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 	}
 }
 
-// announce tells where the server listens: on out, and in the file "address" of the data directory, for those who chose port 0. The file goes at a
+// announce reports where the server listens: on out, and in the file "address" of the data directory, for those who chose port 0. The file is deleted at a
 // clean stop; after a kill it stays and names a port that nobody answers on.
 func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
 	path := filepath.Join(data, "address")
