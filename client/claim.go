@@ -31,6 +31,7 @@ type Claim struct {
 	Jobs    []*Job
 
 	received time.Time // when the answer began to come
+	replayed bool      // the answer is to a repeat, and was given before
 }
 
 type claimBody struct {

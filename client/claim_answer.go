@@ -23,7 +23,7 @@ var errNoID = errors.New("a job without an id")
 // decodeClaim reads the answer to a claim: one JSON document, or a line with its head and a line per job. It returns nil when it hands out
 // nothing. The payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
-	c := &Claim{received: a.at}
+	c := &Claim{received: a.at, replayed: a.replayed}
 	if a.mediaType != mimeNDJSON {
 		var doc struct {
 			claimHead

@@ -41,6 +41,7 @@ type answer struct {
 	seq       uint64 // Daybook-Seq; 0 without one
 	body      []byte
 	at        time.Time // when it began to come
+	replayed  bool      // it is the answer to a repeat
 	// once says that the request may not be repeated: an answer that cannot be read leaves it unknown.
 	once bool
 }
@@ -100,6 +101,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	defer res.Body.Close()
 	a.at, a.status, a.once = time.Now(), res.StatusCode, !r.repeatable
+	a.replayed = res.Header.Get("Idempotency-Replayed") == "true"
 	a.mediaType, _, _ = strings.Cut(res.Header.Get("Content-Type"), ";")
 	late.Reset(c.o.Timeout)
 	a.body, err = readAnswer(res, func() { late.Reset(c.o.Timeout) })

@@ -65,8 +65,9 @@ type Worker struct {
 	// Lease is how long the server waits for a tickle; 0 is what the jobs were created with. Tickles come three times as often.
 	//
 	// When no tickle has succeeded for the length of the lease, the handlers' contexts end, whatever the reason. Two runners can both
-	// believe that they hold a job only for as long as the answer to the claim took to arrive, less a tenth of the lease, and for as long
-	// as a handler takes to return after its context has ended.
+	// believe that they hold a job only for as long as a handler takes to return after its context has ended, and
+	//   - for as long as the answer to the claim took to arrive, less a tenth of the lease;
+	//   - for a third of the lease, if that answer was lost, and the network breaks again once the repeat was answered.
 	Lease time.Duration
 	// Wait is how long a claim waits for a job, at most a minute; 0 is 20 s.
 	Wait time.Duration

@@ -68,7 +68,7 @@ const (
 func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	c := &heldClaim{id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, tasks: make([]task, len(got.Jobs))}
 	c.unended, c.unreported = len(c.tasks), len(c.tasks)
-	c.leaseTimes = startLease(c.lease, sent, got.received)
+	c.leaseTimes = startLease(c.lease, sent, got)
 	r.claimsHeld.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,12 +28,20 @@ type leaseTimes struct {
 // A lease runs from when the server stamps the claim, which is between sending and receiving. Counted from sending it ends early, which is
 // safe. A claim that waited for jobs at the server may have been sent long before. Then it is counted from receiving, less a tenth of the
 // lease for the time that the answer took; an answer that took longer lets a handler go on for the difference, until the first tickle.
-func startLease(lease time.Duration, sent, received time.Time) (l leaseTimes) {
-	l.received, l.endsAt = received, sent.Add(lease)
-	if late := received.Add(lease - lease/10); late.After(l.endsAt) {
+//
+// The answer to a repeat says nothing about when the first answer was lost. The claim is tickled at once then, and counts as lost after a
+// third of the lease if no tickle succeeds.
+func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) {
+	l.received, l.endsAt = got.received, sent.Add(lease)
+	l.tickleAt = got.received.Add(tickleAfter(lease))
+	late := got.received.Add(lease - lease/10)
+	if got.replayed {
+		l.tickleAt = got.received
+		late = got.received.Add(lease / 3)
+	}
+	if late.After(l.endsAt) {
 		l.endsAt = late
 	}
-	l.tickleAt = received.Add(tickleAfter(lease))
 	return l
 }
 

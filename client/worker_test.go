@@ -138,6 +138,22 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a claim whose answer was lost before is tickled at once, and lost early", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			repeated := handOut(1, 90*time.Second)
+			repeated.header, repeated.after = http.Header{"Idempotency-Replayed": {"true"}}, 80*time.Second
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(repeated), "/jobs/tickle": func(call) reply { return lostAnswer }})
+			ended := make(chan time.Time, 1)
+			stop := start(t, &client.Worker{Client: f.client(client.Options{Timeout: time.Hour}), RunnerID: "r", Handler: until(ended)})
+			end := <-ended
+			if claimed := f.to("/jobs/claim")[0].at.Add(80 * time.Second); end.Sub(claimed) != 30*time.Second || f.to("/jobs/tickle")[0].at.Sub(claimed) > 0 {
+				t.Errorf("lost after %v, tickled after %v", end.Sub(claimed), f.to("/jobs/tickle")[0].at.Sub(claimed))
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
 	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after it.
 	tickled := func(t *testing.T, answer reply) (lost time.Duration) {
 		began := time.Now()
