@@ -24,6 +24,25 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	return s.Apply(r.Seq, r.At, cmd)
 }
 
+// applyLive is applyRecord for records that somebody waits for. It takes the time of ticks, by which the next one is measured.
+func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
+	began := time.Now()
+	result, err := applyRecord(e.store, r)
+	took := time.Since(began)
+	if r.Verb == (job.Tick{}).Verb() {
+		e.tickTook.Store(int64(took))
+	}
+	e.stepped(took)
+	return result, err
+}
+
+// stepped notes how long a step of the applier took, of which no other may come in between: a command, or the answers after a commit.
+func (e *Engine) stepped(took time.Duration) {
+	if int64(took) > e.longestStep.Load() { // nobody else raises it
+		e.longestStep.Store(int64(took))
+	}
+}
+
 // replay applies what the journal has and the store has not, and reports its progress now and then.
 func (e *Engine) replay(ctx context.Context) error {
 	n, err := replay(ctx, e.store, e.journal, func(seq uint64) { e.replayed.Store(seq) })
@@ -98,7 +117,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		}
 	}()
 	for i, r := range records {
-		if results[i], err = applyRecord(e.store, r); err != nil {
+		if results[i], err = e.applyLive(r); err != nil {
 			return err
 		}
 		if e.store.Pending() < maxCommitBytes && i < len(records)-1 {
@@ -111,6 +130,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 			return err
 		}
 		e.commits.Add(1)
+		committed := time.Now()
 		for ; answered <= i; answered++ {
 			if answerApplied(records[answered], results[answered], nil) {
 				e.giveBack(results[answered])
@@ -118,7 +138,9 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		}
 		e.applied.tell()
 		signal(e.due)
-		e.parked.gained(e.store.TakeReadied())
+		readied, all := e.store.TakeReadied()
+		e.parked.gained(readied, all)
+		e.stepped(time.Since(committed))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -56,6 +57,7 @@ type timekeeper struct {
 	ticked time.Time     // when the last tick was done, or could not be
 	rest   time.Duration // from then to the next
 	seq    uint64        // of the last tick
+	rows   int           // that the next tick may write; 0 before the first
 	down   time.Time     // since when the journal does not take what it is given; zero when it does
 	owed   bool          // a grace
 	idled  time.Time     // when idle queues were last deleted, or could not be
@@ -138,24 +140,32 @@ func (k *timekeeper) acceptTime(ctx context.Context) {
 // skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
+const (
+	// busyTick and idleTick are for how long a tick should hold up the applier, while others require something of it and while nobody does.
+	busyTick = time.Millisecond
+	idleTick = 4 * time.Millisecond
+	// The rows of a tick stay between these, so that one measurement that is far off does no harm.
+	minTickRows, firstTickRows = 200, 1000
+)
+
 // tick proposes a tick as of before the process was last seen to run: were it stopped now, the tick would not see the time it stood. One
-// that leaves something due is followed by the next at once. But where others want something of the server meanwhile, half the time is
-// theirs, however much is due; and while a sweep is under way, for which nobody waits, three quarters.
+// that leaves something due is followed by the next at once. But where others require something of the applier meanwhile, half its time is
+// theirs, however much is due; and while a sweep is under way, for which nobody waits, two thirds.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	began, stood := time.Now(), k.stood.Load()
 	k.e.ticks.Add(1)
-	_, receipt, err := k.e.decide(ctx, job.Tick{AsOf: asOf})
+	k.rows = cmp.Or(k.rows, firstTickRows)
+	_, receipt, err := k.e.decide(ctx, job.Tick{AsOf: asOf, Rows: k.rows})
 	k.ticked = time.Now()
 	took := k.ticked.Sub(began)
-	switch {
-	case err != nil || k.e.untilDue() > 0 || took >= tickEvery:
+	applied, others, more := time.Duration(k.e.tickTook.Load()), receipt.Seq > k.seq+1, k.e.untilDue() == 0
+	if err == nil {
+		k.rows = tickRows(k.rows, applied, others, more)
+	}
+	if err != nil || !more || took >= tickEvery {
 		k.rest = tickEvery // what runners told while the disk stalled stands in the journal before the next tick
-	case receipt.Seq > k.seq+1 && k.e.store.Totals().Sweeps > 0:
-		k.rest = 3 * took
-	case receipt.Seq > k.seq+1:
-		k.rest = took
-	default:
-		k.rest = 0
+	} else {
+		k.rest = tickRest(applied, others, k.e.store.Totals().Sweeps > 0)
 	}
 	k.seq = max(k.seq, receipt.Seq)
 	if took > late && k.stoodSince(stood) {
@@ -165,6 +175,31 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 		k.e.log.Warn("cannot tick; trying again", "error", err)
 		pause(ctx, maxSleep)
 	}
+}
+
+// tickRows returns how many rows the next tick may write, after one that had so many and took so long to apply. A tick that did all there was
+// to do may have needed few of its rows, so it is no reason for more.
+func tickRows(rows int, applied time.Duration, others, more bool) int {
+	target := idleTick
+	if others {
+		target = busyTick
+	}
+	next := int64(rows) * int64(target) / max(1, int64(applied))
+	if !more {
+		next = min(next, int64(firstTickRows))
+	}
+	return int(min(max(next, minTickRows), 2*int64(rows), job.MaxTickRows))
+}
+
+// tickRest returns how long to wait after a tick that left something due.
+func tickRest(applied time.Duration, others, sweeping bool) time.Duration {
+	switch {
+	case others && sweeping:
+		return 2 * applied
+	case others:
+		return applied
+	}
+	return 0
 }
 
 func (k *timekeeper) grace(ctx context.Context) (given bool) {

@@ -238,60 +238,47 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestSweepRests: a sweep goes on without a pause while nobody else wants anything, and leaves others most of the time when they do.
-func TestSweepRests(t *testing.T) {
-	const sync = time.Millisecond
-	step := map[bool]time.Duration{} // how long a tick takes, with the rest after it, while others are there or not
-	for _, busy := range []bool{false, true} {
-		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
-			o := Options{Dir: dir}
-			o.Journal.Hooks.Sync = func(l *wal.Log) error {
-				time.Sleep(sync)
-				return l.Sync()
-			}
-			e, stop := startWith(t, o)
-			defer stop()
-			c := lines(1000)
-			group := c.Groups[0]
-			c.Groups = nil
-			for i := range 1000 { // each job is a state by itself
-				group.Lines, group.Priority = 1, i%2
-				c.Groups = append(c.Groups, group)
-			}
-			for range 6 {
-				again := *c
-				if _, _, err := e.Create(t.Context(), &again); err != nil {
-					t.Fatal(err)
-				}
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if busy {
-				for range 2 {
-					go func() {
-						for ctx.Err() == nil {
-							e.Tickle(ctx, job.Tickle{Runner: "r1", Progress: -1})
-						}
-					}()
-				}
-			}
-			began, ticks := time.Now(), e.ticks.Load()
-			if _, _, err := e.MoveAll(t.Context(), job.Move{Op: job.Cancel, Client: group.Client, Type: group.Type}); err != nil {
-				t.Fatal(err)
-			}
-			for e.store.Totals().Sweeps > 0 {
-				time.Sleep(sync)
-			}
-			n := e.ticks.Load() - ticks
-			if n < 100 {
-				t.Fatalf("only %d ticks", n)
-			}
-			step[busy] = time.Since(began) / time.Duration(n)
-		})
+// TestTicksTakeTheirShare: whatever a row costs, ticks come to take the time they should, and leave others theirs.
+func TestTicksTakeTheirShare(t *testing.T) {
+	for _, row := range []time.Duration{500, 2 * time.Microsecond, 4 * time.Microsecond} {
+		rows := firstTickRows
+		for range 20 {
+			rows = tickRows(rows, time.Duration(rows)*row, false, true)
+		}
+		if applied := time.Duration(rows) * row; applied > 11*idleTick/10 || applied < 9*idleTick/10 && rows < job.MaxTickRows {
+			t.Errorf("rows of %v: a tick of %d rows takes %v with nobody else there", row, rows, applied)
+		}
+		rows = tickRows(rows, time.Duration(rows)*row, true, true) // somebody comes: one tick later
+		if applied := time.Duration(rows) * row; applied > 11*busyTick/10 || applied < busyTick/2 {
+			t.Errorf("rows of %v: a tick of %d rows takes %v beside others", row, rows, applied)
+		}
 	}
-	if step[false] > 3*sync/2 || step[true] < 2*step[false] {
-		t.Errorf("a step takes %v, and beside others %v", step[false], step[true])
+	for _, test := range []struct {
+		rows         int
+		applied      time.Duration
+		others, more bool
+		want         int
+	}{
+		{1000, 0, false, true, 2000},                            // no more than twice as many
+		{job.MaxTickRows, 1, false, true, job.MaxTickRows},      // nor than a command may name
+		{1000, time.Minute, true, true, minTickRows},            // a disk that stalled
+		{job.MaxTickRows, 1000, false, false, firstTickRows},    // that one had little to do
+		{400, 100 * time.Microsecond, true, false, 800},         // so had that one
+		{minTickRows, 10 * time.Microsecond, false, false, 400}, // and that one
+		{1000, 2 * time.Millisecond, true, true, 500},           // too long beside others
+		{1000, 2 * time.Millisecond, false, true, 2000},         // and not too long for nobody
+	} {
+		if got := tickRows(test.rows, test.applied, test.others, test.more); got != test.want {
+			t.Errorf("%+v: %d rows", test, got)
+		}
+	}
+	for _, test := range []struct {
+		others, sweeping bool
+		want             time.Duration
+	}{{false, true, 0}, {false, false, 0}, {true, false, 3}, {true, true, 6}} {
+		if got := tickRest(3, test.others, test.sweeping); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
 	}
 }
 

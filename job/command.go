@@ -409,7 +409,13 @@ type Tick struct {
 	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that is stopped
 	// between making a tick and writing it must not let leases run out in which nobody could tickle.
 	AsOf int64
+	// Rows bounds what the tick does, by about how many rows it writes; 0 is the store's own bound. Who proposes it knows how fast the disk is
+	// and whether others wait.
+	Rows int
 }
+
+// MaxTickRows bounds Tick.Rows: about ten milliseconds' work.
+const MaxTickRows = 8000
 
 // Grace gives every lease its full length again, because time passed in which nobody could tickle.
 type Grace struct{}
@@ -428,6 +434,7 @@ func (SetLevel) Verb() string { return "level" }
 func (t Tick) Encode() (fieldText, body []byte) {
 	var f fields
 	f.int("as_of", t.AsOf)
+	f.int("rows", int64(t.Rows))
 	return f, nil
 }
 func (Grace) Encode() (fieldText, body []byte) { return nil, nil }
@@ -448,11 +455,14 @@ func decodeBare(r *fieldReader, cmd Command) Command {
 func decodeTick(r *fieldReader) Command {
 	var t Tick
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
-		if key != "as_of" {
+		switch key {
+		case "as_of":
+			t.AsOf = r.int(key, raw, 1, MaxTimeMs)
+		case "rows":
+			t.Rows = int(r.int(key, raw, 1, MaxTickRows))
+		default:
 			r.unknown(key)
-			continue
 		}
-		t.AsOf = r.int(key, raw, 1, MaxTimeMs)
 	}
 	return t
 }

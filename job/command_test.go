@@ -53,6 +53,7 @@ func commands() map[string]Command {
 		"resume":     Pause{Client: "acme", Type: "resize"},
 		"tick":       Tick{},
 		"tick-as-of": Tick{AsOf: 1670273606123},
+		"tick-rows":  Tick{AsOf: 1670273606123, Rows: MaxTickRows},
 		"grace":      Grace{},
 		"mark":       Mark{},
 		"level":      SetLevel{Level: 1},

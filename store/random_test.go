@@ -276,7 +276,16 @@ func (p *player) apply(st step) error {
 			return fmt.Errorf("available for %v is %v, the model has %v", names, got, want)
 		}
 	}
-	got2, want2 := p.s.TakeReadied(), p.m.takeReadied()
+	got2, all := p.s.TakeReadied()
+	if all {
+		got2 = nil
+		for ready, client, typ := p.s.ReadyQueues("", ""); ; ready, client, typ = p.s.ReadyQueues(client, typ) {
+			if got2 = append(got2, ready...); client == "" {
+				break
+			}
+		}
+	}
+	want2 := p.m.takeReadied()
 	slices.SortFunc(got2, func(a, b Readied) int { return strings.Compare(a.Client+"/"+a.Type, b.Client+"/"+b.Type) })
 	if !slices.Equal(got2, want2) {
 		return fmt.Errorf("readied %v, the model has %v", got2, want2)
@@ -365,7 +374,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			largest = max(largest, e.run.Lines())
 		}
 	}
-	if most := p.s.bounds.commandRows + tickSpanRows + largest; cost > most {
+	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.bounds.commandRows) + tickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
 	// What became pending or was purged is first in order of time, but for retries of what was abandoned just now.
@@ -800,7 +809,7 @@ func (g *generator) command() job.Command {
 	case n < 84:
 		return job.Pause{Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Paused: g.some(45)}
 	case n < 97:
-		return job.Tick{}
+		return job.Tick{Rows: oneOf(g, 0, 0, 0, 1, 20, 300, job.MaxTickRows)}
 	case n < 98:
 		return job.Mark{}
 	case n < 99:

@@ -177,7 +177,7 @@ type place struct {
 	last uint32
 }
 
-// prefetch reads spans and their batches into the caches, in their order, which takes a tenth of the time that reading each alone does.
+// prefetch reads spans, their batches and their claims into the caches, in their order, which takes a tenth of the time that reading each alone does.
 func (s *Store) prefetch(places []place) {
 	var batches, counts, spans []string
 	seen := uint64(0)
@@ -201,6 +201,26 @@ func (s *Store) prefetch(places []place) {
 	})
 	s.o.getAll(spans, func(key string, value []byte) {
 		s.spans.Set(cachedSpan{seqOfKey(key), decodeSpan(lineOfKey(key), value)})
+	})
+	var seqs []uint64
+	for _, p := range places {
+		if sp, ok := s.spans.Get(cachedSpan{seq: p.seq, span: span{last: p.last}}); ok && sp.claim != 0 && s.claims[sp.claim] == nil {
+			seqs = append(seqs, sp.claim)
+		}
+	}
+	slices.Sort(seqs)
+	var claims, leases []string
+	for _, seq := range slices.Compact(seqs) {
+		claims, leases = append(claims, seqKey(claimTable, seq)), append(leases, seqKey(leaseTable, seq))
+	}
+	found := map[uint64]*claim{}
+	s.o.getAll(claims, func(key string, value []byte) { found[seqOfKey(key)] = decodeClaim(seqOfKey(key), value) })
+	s.o.getAll(leases, func(key string, value []byte) {
+		if c := found[seqOfKey(key)]; c != nil {
+			c.lease = decodeLease(value)
+			c.closed = c.held == 0
+			s.claims[c.seq] = c
+		}
 	})
 }
 

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 )
 
@@ -17,8 +20,11 @@ func (s *Store) tick(t job.Tick) {
 	if t.AsOf > 0 {
 		s.due = min(s.due, t.AsOf)
 	}
-	sweeps := s.bounds.sweepRows
-	for budget := s.bounds.commandRows; budget > 0; {
+	sweeps, budget := s.bounds.sweepRows, s.bounds.commandRows
+	if t.Rows > 0 {
+		sweeps, budget = t.Rows, t.Rows
+	}
+	for ahead := 0; budget > 0; ahead-- {
 		key := s.timers.first(&s.o)
 		if key == "" {
 			return
@@ -26,6 +32,9 @@ func (s *Store) tick(t job.Tick) {
 		at, kind, a, b, line := splitTimerKey(key)
 		if at > s.due {
 			return
+		}
+		if ahead <= 0 {
+			ahead = s.prefetchDue(budget / tickSpanRows)
 		}
 		switch kind {
 		case runAtTimer:
@@ -68,6 +77,27 @@ func (s *Store) tick(t job.Tick) {
 			budget -= tickSpanRows
 		}
 	}
+}
+
+// prefetchDue reads what up to so many of the next timers concern, as far as their keys are at hand, and returns their number.
+func (s *Store) prefetchDue(most int) int {
+	keys := s.timers.keys[:max(1, min(len(s.timers.keys), most))]
+	var places []place
+	for _, key := range keys {
+		at, kind, seq, _, line := splitTimerKey(key)
+		if at > s.due {
+			break
+		}
+		switch kind {
+		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
+			places = append(places, place{seq, line})
+		}
+	}
+	if len(places) > 1 {
+		slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.last, b.last)) })
+		s.prefetch(slices.Compact(places)) // a span may have two timers
+	}
+	return len(keys)
 }
 
 // promote makes a deferred span pending.
@@ -236,8 +266,20 @@ func (s *Store) dropDetails(b *batch, first, last uint32) {
 	}
 }
 
+// frameBytes is more than a frame adds to a payload.
+const frameBytes = 12
+
 // dropPages deletes the pages that reach into first … last and have no line left.
 func (s *Store) dropPages(b *batch, first, last uint32) {
+	if b.frame == job.NoFrame {
+		return
+	}
+	if int64(b.lines)*int64(b.longest+frameBytes) <= int64(s.bounds.pageBytes) { // there is one page, and where is known
+		if b.counts[job.Purged] == int64(b.lines) {
+			s.o.del(pageKey(b.seq, b.lines-1, 0))
+		}
+		return
+	}
 	// Lines mostly go in order, so those behind are looked at first: one is enough to keep a page, and which page it is is known.
 	if p := s.page; p.batch == b.seq && p.first <= first && last <= p.last && s.live(b.seq, last+1, p.last) {
 		return

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// shatteredCreate is a batch of jobs that are each a state by itself, since their priorities differ.
+func shatteredCreate(n int) *job.Create {
+	c := benchCreate("a", "x", n)
+	c.Groups = nil
+	for i := range n {
+		g := plainGroup("a", "x", 1)
+		g.Priority = 4 + i%2
+		c.Groups = append(c.Groups, g)
+	}
+	return c
+}
+
+// BenchmarkSingleStates cancels, redrives, deletes and purges jobs each of which is a state by itself, as many at a time as a tick takes.
+func BenchmarkSingleStates(b *testing.B) {
+	const jobs = 30_000
+	for _, size := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("batches of %d", size), func(b *testing.B) {
+			n := newBench(b)
+			per := map[string]float64{}
+			post := func(retention int64) {
+				for range jobs / size {
+					c := shatteredCreate(size)
+					for i := range c.Groups {
+						c.Groups[i].RetentionMs = retention
+					}
+					n.apply(c)
+				}
+				n.commit()
+				if err := n.s.FlushWait(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			ticks := func(what string, done func() bool) {
+				start, applied := cpuTime(b), n.seq
+				for !done() {
+					n.apply(job.Tick{})
+					n.commit()
+				}
+				per["cpu-µs/"+what] += float64((cpuTime(b) - start).Microseconds()) / jobs
+				per["jobs/tick-"+what] += jobs / max(1, float64(n.seq-applied))
+			}
+			for b.Loop() {
+				post(1 << 40)
+				for _, op := range []job.Op{job.Cancel, job.Redrive, job.Delete} {
+					n.apply(job.Move{Op: op, Client: "a", Type: "x"})
+					n.commit()
+					ticks(op.String(), func() bool { return n.s.Totals().Sweeps == 0 })
+				}
+				post(10)
+				for n.s.Totals().Counts[job.Pending] > 0 {
+					c := n.apply(plainClaim("r1", 1000)).(*Claimed)
+					n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+					n.commit()
+				}
+				n.at += 1000
+				ticks("purge", func() bool { c := n.s.Totals().Counts; return c[job.Completed] == 0 })
+			}
+			for what, value := range per {
+				b.ReportMetric(value/float64(b.N), what)
+			}
+		})
+	}
+}
+
+// BenchmarkStart opens a store with 100,000 ready queues.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	open := func() *Store {
+		s, err := Open(dir, Options{Journal: testJournal, FS: vfs.Default})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	n := &bench{b: b, s: open(), at: startAt}
+	for i := range 100 {
+		c := benchCreate("a", "x", 1000)
+		c.Groups = nil
+		for j := range 1000 {
+			c.Groups = append(c.Groups, plainGroup(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", j), 1))
+		}
+		n.apply(c)
+		n.commit()
+	}
+	if err := n.s.FlushWait(); err != nil {
+		b.Fatal(err)
+	}
+	if err := n.s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s := open()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
