@@ -32,7 +32,9 @@ type parkedClaims struct {
 
 	readyMu sync.Mutex
 	ready   map[queueName]int64 // queues that gained jobs, and how many they have; nobody was woken for them yet
-	readied chan struct{}       // capacity 1: ready is not empty
+	// allReady: all queues that have jobs count as having gained them.
+	allReady bool
+	readied  chan struct{} // capacity 1: there is something in ready, or allReady
 }
 
 // queueName is the name of a queue. In parkedClaims.byQueue an empty client or type stands for any.
@@ -205,11 +207,12 @@ func (l *parkedClaims) oldest(q queueName) *interest {
 // gained notes queues that have jobs now, for Run to wake claims. It is the applier's, who must not wait for thousands of claims to be told.
 //
 // A claim that parks after the look at the number of claims looks for jobs afterwards, and finds what is noted here.
-func (l *parkedClaims) gained(queues []store.Readied) {
-	if len(queues) == 0 || l.n.Load() == 0 {
+func (l *parkedClaims) gained(queues []store.Readied, all bool) {
+	if len(queues) == 0 && !all || l.n.Load() == 0 {
 		return
 	}
 	l.readyMu.Lock()
+	l.allReady = l.allReady || all
 	for _, q := range queues {
 		l.ready[queueName{q.Client, q.Type}] = q.Pending
 	}
@@ -218,7 +221,7 @@ func (l *parkedClaims) gained(queues []store.Readied) {
 }
 
 // run wakes claims for the queues that gained jobs, until ctx is done.
-func (l *parkedClaims) run(ctx context.Context) {
+func (l *parkedClaims) run(ctx context.Context, s *store.Store) {
 	for {
 		select {
 		case <-l.readied:
@@ -228,9 +231,26 @@ func (l *parkedClaims) run(ctx context.Context) {
 		l.readyMu.Lock()
 		ready := l.ready
 		l.ready = map[queueName]int64{}
+		all := l.allReady
+		l.allReady = false
 		l.readyMu.Unlock()
 		for at, n := range ready {
 			l.wake(at, n)
+		}
+		if all {
+			l.wakeAll(s)
+		}
+	}
+}
+
+// wakeAll is wake for all queues that have jobs, some at a time, while there is anybody to wake.
+func (l *parkedClaims) wakeAll(s *store.Store) {
+	client, typ := "", ""
+	for more := true; more && l.n.Load() > 0; more = client != "" {
+		var ready []store.Readied
+		ready, client, typ = s.ReadyQueues(client, typ)
+		for _, q := range ready {
+			l.wake(queueName{q.Client, q.Type}, q.Pending)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	case job.Pause:
 		result = s.pause(cmd)
 	case job.Switch:
-		result = s.throw(cmd)
+		result = s.setSwitch(cmd)
 	case job.DeleteQueue:
 		result = s.deleteQueue(cmd)
 	case job.DeleteIdleQueues:
@@ -167,15 +167,9 @@ func (s *Store) addGroup(b *batch, g *group, st state, holes []madeBy) []madeBy 
 	return holes
 }
 
-// throw sets the switch that stops all handing out.
-func (s *Store) throw(cmd job.Switch) *Switched {
-	if s.meta.stopped && !cmd.Stopped {
-		for _, q := range s.queues.byID {
-			if q.rank != "" {
-				s.gained(q)
-			}
-		}
-	}
+// setSwitch sets the switch that stops all handing out.
+func (s *Store) setSwitch(cmd job.Switch) *Switched {
+	s.allReadied = s.meta.stopped && !cmd.Stopped || s.allReadied && !cmd.Stopped
 	s.meta.stopped = cmd.Stopped
 	return &Switched{Stopped: s.meta.stopped}
 }

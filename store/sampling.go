@@ -37,8 +37,8 @@ func newSamples() *samples {
 	}
 }
 
-// set counts what q has now.
-func (x *samples) set(q *queue) {
+// of returns what a queue has to hand out, valid until the next call.
+func (x *samples) of(q *queue) []sample {
 	now := x.changed[:0]
 	if q.rank != "" {
 		for _, l := range q.lanes { // by priority
@@ -53,6 +53,12 @@ func (x *samples) set(q *queue) {
 		}
 	}
 	x.changed = now
+	return now
+}
+
+// set counts what q has now.
+func (x *samples) set(q *queue) {
+	now := x.of(q)
 	if slices.Equal(now, q.samples) {
 		return
 	}

@@ -108,6 +108,8 @@ type Store struct {
 	leases  []*claim // whose held lines or references may be at an end
 	effects []effect
 	readied []*queue // that gained pending jobs, since the last TakeReadied
+	// allReadied: all ready queues count as readied too.
+	allReadied bool
 
 	counts  job.Counts // over all queues
 	pages   pageCache  // for what claims hand out
@@ -277,12 +279,12 @@ func (s *Store) load(o Options) (err error) {
 	}
 	s.reseed()
 	s.publishEpochs()
+	var all []*queue
 	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
-		s.queues.add(decodeQueue(u32At(key, 1), value, s.windows))
+		all = append(all, decodeQueue(u32At(key, 1), value, s.windows))
 		return true
 	})
-	for _, q := range s.queues.byID {
-		s.queues.rank(q)
+	for _, q := range all {
 		for status, n := range q.counts {
 			s.counts[status] += n
 		}
@@ -290,6 +292,7 @@ func (s *Store) load(o Options) (err error) {
 			s.queues.idle.Set(q)
 		}
 	}
+	s.queues.fill(all)
 	s.o.scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
 		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
 			s.running = append(s.running, w)
@@ -390,8 +393,9 @@ type Readied struct {
 }
 
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. It is the applying
-// goroutine's to call.
-func (s *Store) TakeReadied() (names []Readied) {
+// goroutine's to call. all is set when the switch was set to start meanwhile: then all ready queues did, of which there may be very many,
+// and ReadyQueues lists them.
+func (s *Store) TakeReadied() (names []Readied, all bool) {
 	for _, q := range s.readied {
 		if !q.paused && !s.meta.stopped && q.counts[job.Pending] > 0 {
 			names = append(names, Readied{q.client, q.typ, q.counts[job.Pending]})
@@ -401,7 +405,29 @@ func (s *Store) TakeReadied() (names []Readied) {
 		q.readied = false
 	}
 	s.readied = s.readied[:0]
-	return names
+	all, s.allReadied = s.allReadied, false
+	return names, all
+}
+
+// readyPage is how many queues ReadyQueues looks at.
+const readyPage = 1000
+
+// ReadyQueues returns those of the next queues after a client and type, by name, that have jobs to hand out, and the client and type to go on
+// after; "" when those were the last. Apply waits meanwhile, so it looks at a bounded number of queues.
+func (s *Store) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	page := s.queues.page("", client, typ, readyPage)
+	for _, q := range page {
+		if q.rank != "" && !s.meta.stopped {
+			ready = append(ready, Readied{q.client, q.typ, q.counts[job.Pending]})
+		}
+	}
+	if len(page) < readyPage {
+		return ready, "", ""
+	}
+	last := page[len(page)-1]
+	return ready, last.client, last.typ
 }
 
 // Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble flushes;

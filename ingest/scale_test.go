@@ -1,0 +1,143 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestApplierDoesNotPause: with 100,000 queues and 10,000 parked claims, 4,000 of which wake, no step of the applier takes long; neither does
+// the first claim of a strategy, nor a start of handing out. Where other processes take the machine's time, one try of several must do.
+func TestApplierDoesNotPause(t *testing.T) {
+	queues, parked, woken := 100_000, 10_000, 4000
+	if testing.Short() {
+		queues, parked, woken = 5000, 1000, 400
+	}
+	const (
+		longest   = 20 * time.Millisecond
+		startTime = time.Second
+		tries     = 5
+		perBatch  = 100 // so that creates are small beside what is measured
+	)
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	create := func(e *Engine, client string, from, n int) {
+		t.Helper()
+		for i := from; i < from+n; i += perBatch {
+			c := lines(perBatch)
+			group := c.Groups[0]
+			c.Groups = nil
+			for j := range perBatch {
+				group.Lines, group.Client, group.Type = 1, client, fmt.Sprintf("t%d", i+j)
+				c.Groups = append(c.Groups, group)
+			}
+			if _, _, err := e.Create(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create(e, "busy", 0, queues)
+	stop()
+
+	// The store without the journal, so that what came last need not be applied again.
+	took := time.Duration(1 << 62)
+	for range tries {
+		began, cpu := time.Now(), cpuTime(t)
+		s, err := store.Open(StoreDir(dir), store.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = min(took, time.Since(began), cpuTime(t)-cpu) // others may have the processors
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("a start with %d queues takes %v", queues, took)
+	if took > startTime {
+		t.Errorf("a start with %d queues takes %v, more than %v", queues, took, startTime)
+	}
+
+	e, stop = start(t, dir)
+	defer stop()
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	defer cancel()
+	var got atomic.Int64
+	park := func(from, n int) {
+		for i := from; i < from+n; i++ {
+			claims.Go(func() {
+				c := claimOf(1)
+				c.Clients, c.Types = []string{"idle"}, []string{fmt.Sprintf("t%d", i)}
+				if claimed, _, _, err := e.Claim(ctx, c, time.Hour); err == nil && claimed.Jobs() == 1 {
+					got.Add(1)
+				}
+			})
+		}
+	}
+	waitFor := func(what string, n *atomic.Int64, want int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); n.Load() != int64(want); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d %s, want %d", n.Load(), what, want)
+			}
+		}
+	}
+	park(woken, parked-woken) // they wait for ever
+	best := map[string]time.Duration{}
+	measure := func(what string, do func()) {
+		e.longestStep.Store(0)
+		do()
+		took := time.Duration(e.longestStep.Load())
+		if before, ok := best[what]; !ok || took < before {
+			best[what] = took
+		}
+	}
+	for range tries {
+		park(0, woken)
+		waitFor("claims are parked", &e.parked.n, parked)
+		got.Store(0)
+		measure("waking claims", func() {
+			create(e, "idle", 0, woken)
+			waitFor("claims were answered", &got, woken)
+		})
+		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only the first try is a first claim
+			measure(strategy.String(), func() {
+				c := claimOf(1)
+				c.Strategy = strategy
+				if claimed, _, _, err := e.Claim(ctx, c, 0); err != nil || claimed.Jobs() != 1 {
+					t.Fatalf("%v: %d jobs, %v", strategy, claimed.Jobs(), err)
+				}
+			})
+		}
+		measure("start of handing out", func() {
+			for _, stopped := range []bool{true, false} {
+				if _, _, err := e.Switch(ctx, job.Switch{Stopped: stopped}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	for what, took := range best {
+		t.Logf("%s: %v", what, took)
+		if took > longest {
+			t.Errorf("%s: a step of the applier takes %v, more than %v", what, took, longest)
+		}
+	}
+}
+
+// cpuTime is the processor time that the process has had.
+func cpuTime(t testing.TB) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
