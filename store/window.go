@@ -127,3 +127,27 @@ func (w *window) refill(o *overlay) {
 	w.of.keys += len(w.keys)
 	w.size = min(2*w.size, w.of.maxWindow)
 }
+
+// shrunkQueues is how many queues a commit looks at to shrink their windows.
+const shrunkQueues = 1000
+
+// shrinkWindows shrinks the windows of some queues, the next commit those of the next ones.
+func (s *Store) shrinkWindows() {
+	n := 0
+	s.queues.names.Ascend(&queue{client: s.windows.shrunk.client, typ: s.windows.shrunk.typ + "\x00"}, func(q *queue) bool {
+		for _, l := range q.lanes {
+			l.window.shrink(s.bounds.minWindow)
+			if l.tail != nil {
+				l.tail.shrink(s.bounds.minWindow)
+			}
+		}
+		s.windows.shrunk = queueName{q.client, q.typ}
+		n++
+		return n < shrunkQueues
+	})
+	if n < shrunkQueues { // that was the last one
+		s.timers.shrink(s.bounds.minWindow)
+		s.windows.limit = max(s.bounds.windowKeys, 2*s.windows.keys) // so many queues need more
+		s.windows.shrunk = queueName{}
+	}
+}
