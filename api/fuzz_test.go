@@ -186,6 +186,10 @@ func FuzzRoutes(f *testing.F) {
 		f.Add(uint8(n), uint8(1), false, "status=all", id, "resize", "results=each", []byte(`{"expires_at":5,"timeout_ms":1000}`+"\n\nnot json\n"))
 		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"fair"},"priority":3}`))
 	}
+	for n := range uint8(20) {
+		f.Add(n, uint8(0), false, "", id, "", unknownID+"|255|7", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
+		f.Add(n, uint8(0), false, "", id, "", unknownID+"|0|1", []byte(`{"status":"failed"}`))
+	}
 	for n := range uint8(3) { // lanes of creates: streams that are cut off, doubled, or none
 		gz := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\x54\x48\xe2\x02\x04\x00\x00\xff\xff"
 		for _, body := range []string{gz, gz + gz, gz[:9], "not gzip\n"} {
@@ -228,7 +232,11 @@ func FuzzRoutes(f *testing.F) {
 			Header: http.Header{}, Body: http.NoBody, RequestURI: target.RequestURI(),
 		}
 		if r.method != http.MethodGet {
-			if len(key) > 0 {
+			if number := strings.Split(key, "|"); len(number) == 3 {
+				req.Header.Set(headerSession, number[0])
+				req.Header.Set(headerSlot, number[1])
+				req.Header.Set(headerNumber, number[2])
+			} else if len(key) > 0 {
 				req.Header.Set("Idempotency-Key", key)
 				req.Header.Set("Prefer", key)
 				req.Header.Set("Traceparent", key)

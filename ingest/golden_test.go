@@ -22,8 +22,9 @@ var (
 
 // goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they were written.
 var goldens = map[string]func(g *goldenMaker){
-	"journal-v1":       (*goldenMaker).lives,
-	"journal-v1-moves": (*goldenMaker).moves, // of level 2
+	"journal-v1":          (*goldenMaker).lives,
+	"journal-v1-moves":    (*goldenMaker).moves, // of level 2
+	"journal-v1-sessions": (*goldenMaker).sessions,
 }
 
 // TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is written now.
@@ -196,6 +197,50 @@ func (g *goldenMaker) moves() {
 	g.decide(job.Tick{})
 	g.decide(job.Move{Op: job.Redrive, Client: "default", Type: "default", Status: job.Cancelled})
 	g.decide(job.Move{Op: job.Cancel, Batch: first})
+}
+
+// sessions opens sessions, and has requests of them carried out, repeated, refused and forgotten.
+func (g *goldenMaker) sessions() {
+	open := func(runner string) job.ID {
+		return g.decide(job.OpenSession{Runner: runner}).(*store.SessionOpened).Session.ID
+	}
+	first, second, idle := open("r1"), open(""), open("idle")
+	number := func(session job.ID, slot int, n uint64) job.Once {
+		return job.Once{Session: session, Slot: slot, Number: n, Digest: job.Digest{byte(n)}}
+	}
+	full := lines(4)
+	full.Unique = []job.UniqueKey{{Line: 1, Key: "k"}, {Line: 2, Key: "k"}}
+	full.Once = number(first, 0, 1)
+	batch := g.created(g.e.Create(g.ctx, full))
+	claim := claimOf(2)
+	claim.Once = number(first, 255, 9)
+	held := g.decide(claim).(*store.Claimed).Claim
+	g.decide(claim) // a repeat
+	part := job.Complete{Claim: held, Outcomes: []job.Outcome{{ID: batch, Code: job.Fail, ExitCode: 404, DelayMs: -1}}, Once: number(second, 7, 1)}
+	g.decide(part)
+	rest := job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: number(second, 7, 1)}
+	rest.Once.Part = 1
+	g.decide(rest)
+	g.decide(part)
+	claim.Once = number(second, 7, 1)
+	g.decide(claim)
+	claim.Once = number(first, 255, 8) // it has passed
+	g.decide(claim)
+	claim.Once = number(batch, 0, 1) // no session
+	g.decide(claim)
+	keyed := rest
+	keyed.Once = job.Once{Scope: "complete r1", Key: "k", Digest: job.Digest{3}}
+	g.decide(keyed)
+	g.now += job.KeyLifeMs - 60_000
+	g.created(g.e.Create(g.ctx, lines(2)))
+	later := claimOf(1)
+	later.Once = number(first, 1, 1)
+	g.decide(later)
+	g.now += 60_000
+	g.decide(job.Tick{}) // forgets those that were not used
+	g.decide(job.EndSession{Session: idle})
+	last := open("r2")
+	g.decide(job.EndSession{Session: last})
 }
 
 // lives does what level 1 knew.
