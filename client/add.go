@@ -125,10 +125,10 @@ func (o *AddOptions) query() url.Values {
 }
 
 // AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all or none. It is
-// answered when they are on disk. Without a key, what does not prove that nothing was stored is ErrUnknown, as with Create.
+// answered when they are on disk. Without a key or number (see Numbered), what does not prove that nothing was stored is ErrUnknown, as with Create.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
-	a, err := c.do(ctx, request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText,
-		key: o.Key, repeatable: o.Key != ""})
+	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText,
+		key: o.Key, repeatable: o.Key != ""}))
 	if err != nil {
 		return Added{}, err
 	}

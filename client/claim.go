@@ -45,7 +45,7 @@ type claimBody struct {
 	Strategy string   `json:"strategy,omitzero"`
 }
 
-// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key
+// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key or a number (see Numbered)
 // it returns what the lost one handed out, and without one that comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
 // came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
@@ -60,7 +60,7 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	}
 	r.wait, r.key, r.accept = q.Wait, q.Key, mimeNDJSON
 	r.inSession, r.number = q.Key == "", q.number
-	a, err := c.do(ctx, r)
+	a, err := c.do(ctx, c.numbered(r))
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err
 	}
@@ -104,6 +104,9 @@ func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat
 	r, err := post(path, body, repeatable)
 	if err != nil {
 		return nil, err
+	}
+	if route == "/complete" || route == "/release" {
+		r = c.numbered(r)
 	}
 	a, err := c.do(ctx, r)
 	if err != nil {

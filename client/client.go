@@ -45,6 +45,8 @@ type Client struct {
 	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
 	// report is work that is done. A Worker bounds that by its context.
 	stubborn bool
+	// own, where given, is the number of the next request that can have one: see Numbered.
+	own *number
 	// session, where given, numbers the requests that are safe to repeat and that the server knows by their numbers.
 	session *session
 }

@@ -98,7 +98,7 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 
 // CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself, but for one that is
 // malformed, which has the request refused as a whole (ErrBadRequest). They go in one request, of 8 MiB at most (ErrTooLarge). With a claim
-// it is repeated when the answer is lost; without one that is ErrUnknown.
+// or a number (see Numbered) it is repeated when the answer is lost; without either that is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) completeMany(ctx context.Context, b any, repeatable bool) (ende
 		return 0, nil, err
 	}
 	r.inSession = repeatable
-	a, err := c.do(ctx, r)
+	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -46,7 +46,7 @@ type Attributes struct {
 
 // NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost, and carried out once:
 // the server keeps the answer for a day. It is not used by itself: with a key a create is answered when it was applied, not as soon as it is
-// on disk.
+// on disk. A program that makes many requests uses a Session instead, which costs the server less.
 func NewKey() string { return rand.Text() }
 
 // Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at most MaxMs.
@@ -89,7 +89,7 @@ type createBody struct {
 }
 
 // Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with Existing set. It is answered
-// when the job is on disk. Without a Key it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
+// when the job is on disk. Without a Key or number (see Numbered) it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
 // the job again may make it twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	b, err := j.body()
@@ -101,7 +101,7 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 		return nil, err
 	}
 	r.key = j.Key
-	a, err := c.do(ctx, r)
+	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return nil, err
 	}

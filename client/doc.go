@@ -7,7 +7,7 @@
 //   - Reads, tickles, pauses and completions that name their claim are safe to repeat, and are repeated.
 //   - A create is repeated only when it is proven that nothing was stored. Otherwise it ends in ErrUnknown.
 //   - A claim whose answer was lost is made again. The jobs that nobody got come back when their lease runs out.
-//   - With an idempotency key (NewKey) creates and claims are repeated like the rest, and carried out once.
+//   - With an idempotency key (NewKey) or a number of a Session creates and claims are repeated like the rest, and carried out once.
 //
 // Repeating ends with the context, or after Options.RetryFor. Each try ends when the server is silent for Options.Timeout.
 //
@@ -23,6 +23,6 @@
 //   - job.go, list.go, queues.go: documents of jobs, lists of them, queues.
 //   - worker.go: the Worker, its options, and how it stops.
 //   - worker_jobs.go: the jobs that it holds. worker_handlers.go: the handlers that do them. handler_errors.go: their errors.
-//   - session.go: the session in which a Worker's requests have numbers.
+//   - numbers.go: sessions, and the numbers of their requests. session.go: the session of a Worker.
 //   - worker_claims.go: when and how much it claims. worker_reports.go: how it reports. worker_leases.go: tickles and lost leases.
 package client

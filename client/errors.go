@@ -9,7 +9,7 @@ import (
 // What errors.Is can tell apart.
 var (
 	ErrBadRequest       = errors.New("the request is malformed")
-	ErrNotFound         = errors.New("no such job, batch, queue, claim, sweep or session")
+	ErrNotFound         = errors.New("no such job, batch, queue, claim or sweep")
 	ErrNotActive        = errors.New("the job is not active")
 	ErrClaimLost        = errors.New("the claim does not hold the job any more")
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
@@ -17,8 +17,9 @@ var (
 	ErrCancelled        = errors.New("the job has been cancelled")
 	ErrConflict         = errors.New("the state of the job or queue does not allow it")
 	ErrKeyHeld          = errors.New("another unfinished job has the unique key")
-	ErrKeyReused        = errors.New("the idempotency key was used for another request")
-	ErrNumberPassed     = errors.New("the session has carried out a higher number")
+	ErrKeyReused        = errors.New("the idempotency key or number was used for another request")
+	ErrSessionNotFound  = errors.New("no such session: it was ended, or carried out no request for a day")
+	ErrNumberPassed     = errors.New("the slot of the session has carried out a later request")
 	ErrTooLarge         = errors.New("the request is larger than the server takes")
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server takes no more for now")
@@ -45,7 +46,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Cod
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
-	"sweep_not_found": ErrNotFound, "session_not_found": ErrNotFound,
+	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound,
 	"number_reused": ErrKeyReused, "number_passed": ErrNumberPassed, "too_many_sessions": ErrOverloaded, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
 	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict, "queue_not_empty": ErrConflict,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,

@@ -48,7 +48,8 @@ func (l *lostError) Is(target error) bool {
 // afterLost returns what err, of a repeat, says of the request as a whole: that nothing was stored is true of the repeat alone.
 func afterLost(err error) error {
 	var refused *Error
-	if errors.Is(err, ErrUnavailable) || errors.As(err, &refused) && refused.Outcome == "not_stored" && passing(refused.Status, true, true) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
+		errors.As(err, &refused) && refused.Outcome == "not_stored" && passing(refused.Status, true, true) {
 		return &lostError{err}
 	}
 	return err

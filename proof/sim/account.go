@@ -21,7 +21,7 @@ type account struct {
 	events  []event
 	maybe   map[job.ID]*maybe     // what may have happened to a job, its request having no answer
 	ids     map[job.ID]*batch     // by id, as answered or as the journal has it
-	repeats []*batch              // creates with a key whose answer was lost
+	repeats []*batch              // creates with a key or number whose answer was lost
 	keyed   map[job.Once]job.ID   // claims that were answered under an idempotency key
 	ended   []job.ID              // whose terminal status was answered
 	end     map[job.ID]job.Status // of those
@@ -44,6 +44,7 @@ type Figures struct {
 	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
 	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
 	Commands                                    uint64
+	Numbered                                    int // requests in sessions
 }
 
 // Add adds other to f.
@@ -65,6 +66,7 @@ func (f *Figures) Add(other Figures) {
 	f.Lost += other.Lost
 	f.Violations += other.Violations
 	f.Commands += other.Commands
+	f.Numbered += other.Numbered
 }
 
 func newAccount() *account {
@@ -85,16 +87,17 @@ const (
 
 // batch is a create as its producer remembers it.
 type batch struct {
-	tag      string // which all its payloads begin with
-	create   job.Create
-	payloads []string
-	groups   []*job.Group // by line
-	fate     fate
-	id       job.ID       // when stored
-	journal  uint64       // where the journal has it; 0: not seen there
-	moved    bool         // operators may move it
-	lost     bool         // an answer was lost: this may be stored whatever a repeat of it is told
-	holes    map[int]bool // lines that made no job, since another has their key
+	tag       string // which all its payloads begin with
+	create    job.Create
+	payloads  []string
+	groups    []*job.Group // by line
+	fate      fate
+	id        job.ID       // when stored
+	journal   uint64       // where the journal has it; 0: not seen there
+	moved     bool         // operators may move it
+	numbering *numbering   // that the create has a number of; nil: it has none
+	lost      bool         // an answer was lost: this may be stored whatever a repeat of it is told
+	holes     map[int]bool // lines that made no job, since another has their key
 }
 
 // maybe is what may have happened to a job.

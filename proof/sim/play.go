@@ -92,7 +92,7 @@ func (s *server) renewed() {
 // serve lets users at the server until the plan says that it is over, and looks at everything once in between.
 func (s *server) serve() error {
 	var users sync.WaitGroup
-	for i := range 2 {
+	for i := range s.w.producers {
 		users.Go(func() { s.produce(i) })
 	}
 	for i, r := range s.w.runners {

@@ -92,7 +92,7 @@ func (s *server) produce(id int) {
 	for u.rest(200 * time.Millisecond) {
 		b := u.repeated()
 		if b == nil {
-			b = u.batch()
+			b = u.batch(s.w.producers[id])
 			s.w.account.mu.Lock()
 			s.w.account.batches[b.tag] = b
 			s.w.account.mu.Unlock()
@@ -113,6 +113,9 @@ func (s *server) produce(id int) {
 			fate = rejected
 		}
 		u.unexpected("create", err)
+		if b.numbering != nil && (fate == stored || fate == rejected && !b.lost) {
+			b.numbering.answered(&b.create.Once)
+		}
 		if err := s.w.account.created(b, made, receipt, fate); err != nil {
 			s.w.violation(err)
 		}
@@ -120,7 +123,7 @@ func (s *server) produce(id int) {
 	}
 }
 
-// repeated returns a create whose answer was lost, to be asked for again under its key; or nil.
+// repeated returns a create whose answer was lost, to be asked for again with its key or number; or nil.
 func (u *user) repeated() *batch {
 	a := u.w.account
 	a.mu.Lock()
@@ -134,7 +137,7 @@ func (u *user) repeated() *batch {
 }
 
 // batch makes up a create.
-func (u *user) batch() *batch {
+func (u *user) batch(numbers *numbering) *batch {
 	u.w.account.mu.Lock()
 	u.w.posted++
 	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted)}
@@ -157,6 +160,9 @@ func (u *user) batch() *batch {
 	}
 	if u.random.IntN(3) == 0 {
 		b.create.Once = job.Once{Scope: "create", Key: b.tag}
+	} else if u.random.IntN(2) == 0 {
+		b.numbering = numbers
+		u.number(numbers, &b.create.Once)
 	}
 	for i := range b.create.Groups {
 		for range b.create.Groups[i].Lines {
@@ -188,9 +194,10 @@ func (u *user) text() string {
 
 // runner claims, works, tickles and completes; or dies and forgets; or falls asleep and comes back late. It outlives servers.
 type runner struct {
-	name   string
-	held   []hold
-	claims int // that it made with a key
+	name    string
+	held    []hold
+	claims  int // that it made with a key
+	numbers *numbering
 }
 
 // hold is a claim as its runner remembers it.
@@ -211,7 +218,7 @@ func (s *server) run(id int, r *runner) {
 		case n < 95:
 			u.complete(r)
 		case n < 97: // dies, and forgets
-			r.held = nil
+			r.held, r.numbers = nil, newNumbering()
 		default: // sleeps beyond its leases
 			u.rest(8 * time.Second)
 		}
@@ -229,10 +236,14 @@ func (u *user) claim(r *runner) {
 		c.Types = []string{"resize", "mail"}
 	}
 	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
-	if u.random.IntN(3) == 0 {
+	switch u.random.IntN(3) {
+	case 0:
 		r.claims++
 		c.Once = job.Once{Scope: "claim " + r.name, Key: fmt.Sprint(r.claims)}
+	case 1:
+		u.number(r.numbers, &c.Once)
 	}
+	defer r.numbers.answered(&c.Once) // or given up
 	if u.random.IntN(5) == 0 {
 		c.Clients = []string{pick(u.random, "acme", "default")}
 	}
@@ -251,7 +262,7 @@ func (u *user) claim(r *runner) {
 		return err
 	})
 	lost := err != nil && !notStored(err)
-	if lost && c.Once.Given() { // it asks again, under the same key; when that is refused, the first may have been carried out all the same
+	if lost && c.Once.Given() { // it asks again, with the same key or number; when that is refused, the first may have been carried out all the same
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.ask(func(ctx context.Context) (err error) {
 			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
@@ -280,6 +291,9 @@ func (u *user) claim(r *runner) {
 	}
 	r.held = append(r.held, h)
 	if len(r.held) > 4 {
+		if again := r.held[0].again; again != nil {
+			r.numbers.answered(&again.Once)
+		}
 		r.held = r.held[1:]
 	}
 }
@@ -373,6 +387,10 @@ func (u *user) complete(r *runner) {
 			c.Claim = job.ID{} // anybody may
 		}
 	}
+	repeat := h.again != nil
+	if !repeat && u.random.IntN(2) == 0 {
+		u.number(r.numbers, &c.Once)
+	}
 	var answer store.Ended
 	var receipt ingest.Receipt
 	err := u.ask(func(ctx context.Context) (err error) {
@@ -384,6 +402,7 @@ func (u *user) complete(r *runner) {
 	switch {
 	case err == nil:
 		h.again = nil
+		r.numbers.answered(&c.Once)
 		if err := u.w.account.completed(receipt, c, answer); err != nil {
 			u.w.violation(err)
 		}
@@ -393,6 +412,8 @@ func (u *user) complete(r *runner) {
 	case !notStored(err):
 		u.w.account.unanswered(c, h.jobs)
 		h.again = &c
+	case !repeat:
+		r.numbers.answered(&c.Once)
 	}
 }
 

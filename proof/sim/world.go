@@ -34,12 +34,13 @@ type world struct {
 	shape  journal.Options // sizes
 	retain int64
 
-	endedAt atomic.Int64 // journal time at the end of the last life that was up, ms
-	wall    atomic.Int64 // how far the wall clock is from true time, ns
-	account *account
-	book    *book
-	runners []*runner
-	posted  int
+	endedAt   atomic.Int64 // journal time at the end of the last life that was up, ms
+	wall      atomic.Int64 // how far the wall clock is from true time, ns
+	account   *account
+	book      *book
+	runners   []*runner
+	producers []*numbering
+	posted    int
 
 	log func(format string, args ...any)
 	mu  sync.Mutex
@@ -66,7 +67,10 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 		return nil, err
 	}
 	for i := range 3 {
-		w.runners = append(w.runners, &runner{name: fmt.Sprintf("runner-%d", i)})
+		w.runners = append(w.runners, &runner{name: fmt.Sprintf("runner-%d", i), numbers: newNumbering()})
+	}
+	for range 2 {
+		w.producers = append(w.producers, newNumbering())
 	}
 	return w, nil
 }

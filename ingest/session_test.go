@@ -1,0 +1,183 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// inSession is the Once of a request in a session.
+func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
+	t.Helper()
+	session, _, err := e.OpenSession(t.Context(), job.OpenSession{Runner: "r1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(slot int, number uint64) job.Once {
+		return job.Once{Session: session.ID, Slot: slot, Number: number, Digest: job.Digest{1}}
+	}
+}
+
+// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat comes before a restart or after it.
+func TestNumberedRequestsOverARestart(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e, stop := start(t, dir)
+	number := inSession(t, e)
+	create := func() *job.Create {
+		c := lines(4)
+		c.Once = number(0, 1)
+		return c
+	}
+	claim := claimOf(2)
+	claim.Once = number(1, 1)
+	made, _, err := e.Create(ctx, create())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, _, _, err := e.Claim(ctx, claim, 0)
+	if err != nil || claimed.Jobs() != 2 {
+		t.Fatalf("%+v, %v", claimed, err)
+	}
+	// Two commands of one request, the second for all that the claim still holds.
+	parts := []job.Complete{
+		{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Batch, Code: job.Fail, ExitCode: 400, DelayMs: -1}}, Once: number(2, 1)},
+		{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: number(2, 1)},
+	}
+	parts[1].Once.Part = 1
+	ended, last, err := e.CompleteInOrder(ctx, parts)
+	if err != nil || ended[0].Results[0].Status != job.Failed || ended[1].All != 1 {
+		t.Fatalf("%+v, %v", ended, err)
+	}
+	repeat := func(when string) {
+		t.Helper()
+		if again, receipt, err := e.Create(ctx, create()); err != nil || !again.Replayed || again.Batch != made.Batch || receipt.Seq != made.Seq {
+			t.Errorf("%s: create %+v, %v", when, again, err)
+		}
+		if again, jobs, _, err := e.Claim(ctx, claim, time.Hour); err != nil || !again.Replayed || again.Claim != claimed.Claim || len(jobs) != 0 {
+			t.Errorf("%s: claim %+v, %v", when, again, err)
+		}
+		again, receipt, err := e.CompleteInOrder(ctx, parts)
+		if err != nil || !again[0].Replayed || again[0].Results[0] != ended[0].Results[0] || again[1].All != 1 || receipt != last {
+			t.Errorf("%s: complete %+v, %v, %v", when, again, receipt, err)
+		}
+		counts := e.Stats().Jobs
+		if counts["pending"] != 2 || counts["completed"] != 1 || counts["failed"] != 1 {
+			t.Errorf("%s: %v", when, counts)
+		}
+	}
+	repeat("before the restart")
+	stop()
+	e, _ = start(t, dir)
+	repeat("after the restart")
+	if keys := e.Stats().Keys; keys != 0 || e.Stats().Sessions != 1 {
+		t.Errorf("%d keys, %d sessions", keys, e.Stats().Sessions)
+	}
+}
+
+// TestRefusedNumbers: an unknown session, a passed number and a number of another request are refused at once, also where a claim would wait.
+func TestRefusedNumbers(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	number := inSession(t, e)
+	c := lines(1)
+	c.Once = number(0, 5)
+	if _, _, err := e.Create(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	unknown, other := number(0, 6), number(0, 5)
+	unknown.Session = job.NewID(unknown.Session.At()+1, 1, 0)
+	other.Digest = job.Digest{2}
+	for want, once := range map[job.Refusal]job.Once{job.NumberPassed: number(0, 4), job.NumberReused: other, job.SessionNotFound: unknown} {
+		for _, types := range [][]string{nil, {"nothing"}} { // with a job to hand out, and without
+			claim := claimOf(1)
+			claim.Once, claim.Types = once, types
+			if _, _, _, err := e.Claim(ctx, claim, time.Hour); !errors.Is(err, want) {
+				t.Errorf("claim of %v: %v, want %v", types, err, want)
+			}
+		}
+		end := job.Complete{Outcomes: []job.Outcome{{ID: unknown.Session, Code: job.OK, ExitCode: 200, DelayMs: -1}}, Once: once}
+		if _, _, err := e.Complete(ctx, end); !errors.Is(err, want) {
+			t.Errorf("complete: %v, want %v", err, want)
+		}
+		c := lines(1)
+		c.Once = once
+		if _, _, err := e.Create(ctx, c); !errors.Is(err, want) {
+			t.Errorf("create: %v, want %v", err, want)
+		}
+	}
+	if _, err := e.EndSession(ctx, job.EndSession{Session: unknown.Session}); !errors.Is(err, job.SessionNotFound) {
+		t.Errorf("end: %v", err)
+	}
+	if n := e.Stats().Jobs["pending"]; n != 1 {
+		t.Errorf("%d jobs are pending", n)
+	}
+}
+
+// TestRepeatWaitsForTheRequestUnderWay: of a slot one request at a time is under way, so that a repeated claim does not take a second job.
+func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	number := inSession(t, e)
+	claim := claimOf(1)
+	claim.Once = number(3, 1)
+	type answer struct {
+		claim    job.ID
+		jobs     int
+		replayed bool
+		err      error
+	}
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() {
+			c, jobs, _, err := e.Claim(ctx, claim, time.Minute)
+			answers <- answer{c.Claim, len(jobs), c.Replayed, err}
+		}()
+	}
+	for e.Stats().Parked == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	// Another slot is not held up.
+	elsewhere := claimOf(1)
+	elsewhere.Once = number(4, 1)
+	if c, _, _, err := e.Claim(ctx, elsewhere, 0); err != nil || c.Jobs() != 0 {
+		t.Errorf("another slot: %+v, %v", c, err)
+	}
+	if _, _, err := e.Create(ctx, lines(2)); err != nil {
+		t.Fatal(err)
+	}
+	first, second := <-answers, <-answers
+	if first.err != nil || second.err != nil || first.claim != second.claim || first.jobs != 1 || second.jobs != 1 || first.replayed == second.replayed {
+		t.Errorf("%+v and %+v", first, second)
+	}
+	if n := e.Stats().Jobs["active"]; n != 1 {
+		t.Errorf("%d jobs are handed out", n)
+	}
+}
+
+// TestNumberedClaimKeepsItsJobs: a caller that hung up may repeat its claim, so its jobs are not given back.
+func TestNumberedClaimKeepsItsJobs(t *testing.T) {
+	e, _ := start(t, t.TempDir())
+	number := inSession(t, e)
+	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	claim := claimOf(2)
+	claim.Once = number(0, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := 0; e.Stats().Jobs["active"] == 0; n++ { // a caller that is gone before its claim is journaled gets none
+		if n > 0 {
+			var delay context.CancelFunc
+			ctx, delay = context.WithTimeout(t.Context(), time.Duration(n)*50*time.Microsecond)
+			defer delay()
+		}
+		_, _, _, _ = e.Claim(ctx, claim, 0) // it may also be answered
+	}
+	again, jobs, _, err := e.Claim(t.Context(), claim, 0)
+	if err != nil || !again.Replayed || len(jobs) != 2 {
+		t.Errorf("%+v, %d jobs, %v", again, len(jobs), err)
+	}
+}
