@@ -97,9 +97,12 @@ const (
 	defaultWait   = 20 * time.Second
 	defaultDrain  = 30 * time.Second
 	defaultReport = 2 * time.Minute
-	// lastClaim is how long a claim under way may take when the worker is to stop. If it were broken off at once, jobs whose answer
-	// was on its way would be nobody's until their lease runs out. A claim that still waits by then has most likely none.
-	lastClaim = 250 * time.Millisecond
+	// lastClaim is how long a claim that waits at the server may go on when the worker is to stop. If it were broken off at once, jobs
+	// whose answer was on its way would be nobody's until their lease runs out. A claim that still waits by then has most likely none; it is
+	// repeated once to make sure, for lastRepeat. Both are longer where requests take long.
+	lastClaim, lastRepeat = 250 * time.Millisecond, 750 * time.Millisecond
+	// lastAnswer is the same for a claim that does not wait: its answer is on its way unless the server is down.
+	lastAnswer = 5 * time.Second
 )
 
 // Run works until ctx ends, and then drains: it claims no more, gives back the jobs that were not begun, waits for the running handlers up

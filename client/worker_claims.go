@@ -130,7 +130,7 @@ func (r *running) claim(n int, wait time.Duration) {
 	r.giveBackAll(back)
 }
 
-// claimOnce makes one claim. When the worker stops meanwhile the claim may go on for lastClaim.
+// claimOnce makes one claim. When the worker stops meanwhile it is broken off: soon, if it waits for jobs at the server.
 func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
@@ -139,7 +139,11 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	ctx, cancel := context.WithCancel(r.reporting)
 	defer cancel()
 	defer context.AfterFunc(r.stopping, func() {
-		sleep(ctx, lastClaim)
+		last := lastAnswer
+		if wait > 0 {
+			last = r.patience(lastClaim)
+		}
+		sleep(ctx, last)
 		cancel()
 	})()
 	sent = time.Now()
@@ -150,17 +154,25 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
 	if err != nil && r.stopping.Err() != nil {
-		// It was broken off, and what it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be
-		// given back; if it handed out none it waits, and is broken off again.
-		once, cancel := context.WithTimeout(r.reporting, lastClaim)
+		// What it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be given back; if it handed
+		// out none it waits, and is broken off again.
+		patience := r.patience(lastRepeat)
+		once, cancel := context.WithTimeout(r.reporting, patience)
 		defer cancel()
 		sent = time.Now()
-		got, err = r.Client.single(lastClaim).Claim(once, q)
+		got, err = r.Client.single(patience).Claim(once, q)
 	}
 	if got != nil && len(got.Jobs) == 0 {
 		got = nil
 	}
 	return got, sent, err
+}
+
+// patience returns how long a claim may take that should take least when nothing delays it: longer on a slow machine or network.
+func (r *running) patience(least time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return least + 8*r.claims.roundTrip
 }
 
 // measured takes in how long a request took. running.mu is held.
