@@ -22,8 +22,11 @@ build: ## build bin/daybook
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
-test: ## all tests, in a few minutes on two cores
-	$(GO) test -count=1 -timeout 10m ./...
+test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
+	$(GO) test -count=1 -timeout 40m ./...
+
+busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
+	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
 
 check: ## what must hold before a change lands: formatting, vet, static analysis, races
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -74,4 +77,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test check vuln demo bench bench-parts scale sweeps sim corruption crash hostile fuzz clean
+.PHONY: help build run test busy check vuln demo bench bench-parts scale sweeps sim corruption crash hostile fuzz clean

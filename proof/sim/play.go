@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -140,12 +142,38 @@ func (s *server) look(all bool) error {
 	if err == nil {
 		err = s.reread(all)
 	}
+	if err == nil {
+		err = s.cutIsCovered()
+	}
 	if s.isGone() {
 		return nil // it was cut short
 	}
 	w.account.figures.Checks++
 	if err != nil {
 		return fmt.Errorf("life %d: %w", s.number, err)
+	}
+	return nil
+}
+
+// cutIsCovered looks whether the journal still has all that the store would need if the power were lost now: no volume may have left whose
+// records are not on the store's disk.
+func (s *server) cutIsCovered() error {
+	first := s.engine.Stats().Journal.First
+	if first <= 1 {
+		return nil
+	}
+	o := s.w.storeOptions(s.w.mem.CrashClone(vfs.CrashCloneCfg{})) // nothing that was not synced
+	durable, err := store.Peek(ingest.StoreDir(s.w.root()), o)
+	if err != nil {
+		return fmt.Errorf("what the store has on disk: %w", err)
+	}
+	s.w.account.figures.Cuts++
+	return covered(first, durable.Applied)
+}
+
+func covered(first, durable uint64) error {
+	if first > durable+1 {
+		return fmt.Errorf("the journal begins at %d, and the store has %d on disk: what is between was cut too early", first, durable)
 	}
 	return nil
 }

@@ -524,6 +524,18 @@ func TestLookAtMoved(t *testing.T) {
 	}
 }
 
+// TestCutTooEarly: a journal that was cut too far is noticed.
+func TestCutTooEarly(t *testing.T) {
+	for _, tt := range []struct {
+		first, durable uint64
+		bad            bool
+	}{{1, 0, false}, {11, 10, false}, {5, 10, false}, {12, 10, true}} {
+		if err := covered(tt.first, tt.durable); (err != nil) != tt.bad {
+			t.Errorf("a journal from %d and a store with %d: %v", tt.first, tt.durable, err)
+		}
+	}
+}
+
 // TestLook: a document that contradicts the answers is found.
 func TestLook(t *testing.T) {
 	s := tell(t, false, func(*batch) {})

@@ -1,0 +1,113 @@
+// Command busy keeps a machine busy for a while, so that tests can be run on one that is: `make busy` in one shell, `make test` in another.
+//
+// It spins on the processor, writes and syncs files, and starts processes, which is what a build server does beside a test run. The load is
+// bounded in number and time, and its files are removed. It is for development only and no part of the server.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// What somebody may ask for at most: it is meant to slow a machine down, not to take it away.
+const (
+	maxEach  = 64
+	maxTime  = 2 * time.Hour
+	diskSize = 8 << 20 // of each writer's file
+)
+
+func main() {
+	spin := flag.Int("spin", 8, "goroutines that spin on the processor")
+	disk := flag.Int("disk", 2, "goroutines that write a file of 8 MiB again and again, and sync it")
+	fork := flag.Int("fork", 1, "goroutines that start processes")
+	length := flag.Duration("for", 10*time.Minute, "how long")
+	dir := flag.String("dir", os.TempDir(), "where the files are written")
+	flag.Parse()
+	if err := run(*spin, *disk, *fork, *length, *dir); err != nil {
+		fmt.Fprintln(os.Stderr, "busy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(spin, disk, fork int, length time.Duration, dir string) (err error) {
+	for _, n := range []int{spin, disk, fork} {
+		if n < 0 || n > maxEach {
+			return fmt.Errorf("%d of a kind; between 0 and %d are allowed", n, maxEach)
+		}
+	}
+	if length <= 0 || length > maxTime {
+		return fmt.Errorf("for %v; up to %v is allowed", length, maxTime)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	if dir, err = os.MkdirTemp(dir, "daybook-busy-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	fmt.Printf("busy: %d spinning, %d writing and syncing below %s, %d starting processes, for %v\n", spin, disk, dir, fork, length)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	each := func(n int, work func(i int) error) {
+		for i := range n {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if err := work(i); err != nil && ctx.Err() == nil {
+						mu.Lock()
+						failed = errors.Join(failed, err)
+						mu.Unlock()
+						return
+					}
+				}
+			})
+		}
+	}
+	each(spin, func(int) error {
+		for end := time.Now().Add(10 * time.Millisecond); time.Now().Before(end); {
+		}
+		return nil
+	})
+	data := make([]byte, diskSize)
+	each(disk, func(i int) error {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		return errors.Join(err, f.Sync(), f.Close())
+	})
+	each(fork, func(int) error { return exec.CommandContext(ctx, "true").Run() })
+	all.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case <-time.After(10 * time.Second):
+				fmt.Println("busy: load", load())
+			case <-ctx.Done():
+			}
+		}
+	})
+	all.Wait()
+	return failed
+}
+
+// load is the kernel's load average, where it has one.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
+}
