@@ -42,6 +42,7 @@ type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
 	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
+	Queues                                      int // deleted
 	Cuts                                        int // times that a cut journal was held against what the store has on disk
 	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
 	Commands                                    uint64
@@ -63,6 +64,7 @@ func (f *Figures) Add(other Figures) {
 	f.Checks += other.Checks
 	f.Operations += other.Operations
 	f.Sweeps += other.Sweeps
+	f.Queues += other.Queues
 	f.Cuts += other.Cuts
 	f.Read += other.Read
 	f.Lost += other.Lost

@@ -20,9 +20,11 @@ type audit struct {
 	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
 	paused map[[2]string]bool
 
-	stopped  bool    // all handing out
-	graceSeq uint64  // of the last grace
-	ticks    []int64 // their times
+	stopped   bool                 // all handing out
+	graceSeq  uint64               // of the last grace
+	deletedAt map[[2]string]uint64 // seq of the last deletion of a queue that was granted
+	mayBeGone map[[2]string]bool   // queues that have been deleted, or may have been
+	ticks     []int64              // their times
 
 	// Of jobs that operators move (moved.go).
 	moved         map[job.ID]*movedStory
@@ -69,7 +71,7 @@ func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
 		moved: map[job.ID]*movedStory{}, movedClaims: map[job.ID][]job.ID{}, askedBatches: map[job.ID][]operation{}, askedQueues: map[[2]string][]operation{},
 		overBatches: map[job.ID][]over{}, overQueues: map[[2]string][]over{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
-		keys: map[[3]string][]job.ID{}}
+		keys: map[[3]string][]job.ID{}, deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}}
 	for _, e := range a.inOrder() {
 		if err := e.hold(u); err != nil {
 			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
@@ -91,6 +93,14 @@ func (u *audit) mayHandOut(doc *job.Job) error {
 	}
 	if u.paused[[2]string{doc.Client, doc.Type}] {
 		return fmt.Errorf("job %v is handed out of the paused queue %s/%s", doc.ID, doc.Client, doc.Type)
+	}
+	return u.survived(doc)
+}
+
+// survived looks whether a job that is there was there when its queue was deleted: only a queue without jobs can be.
+func (u *audit) survived(doc *job.Job) error {
+	if at := u.deletedAt[[2]string{doc.Client, doc.Type}]; uint64(doc.ID.LowSeq()) < at {
+		return fmt.Errorf("queue %s/%s was deleted, at %d, and job %v of it is there", doc.Client, doc.Type, at, doc.ID)
 	}
 	return nil
 }
@@ -233,6 +243,9 @@ func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int
 func (u *audit) look(doc *job.Job) error {
 	b, err := u.a.match(doc)
 	if err != nil {
+		return err
+	}
+	if err := u.survived(doc); err != nil {
 		return err
 	}
 	if b.moved {

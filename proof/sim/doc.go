@@ -20,7 +20,7 @@
 //     ended stays ended, a claim that was superseded changes nothing, no attempt is one too many, a paused queue hands out nothing;
 //   - so are the operations of operators (operations.go, moved.go): a job that was answered as cancelled, ended or deleted, alone or by a
 //     sweep that is finished, is not handed out unless the journal has a redrive of it after that, and its runner is refused; patches, expiry,
-//     time-outs and unique keys hold. An operation without an answer excuses nothing: the journal says whether and when it was carried out;
+//     time-outs and unique keys hold; a queue that was deleted had no jobs. An operation without an answer excuses nothing: the journal says whether and when it was carried out;
 //   - store.Check finds nothing, and the server's store has the same keys and values as the book, whatever crashes it came through.
 //
 // At last nothing fails any more, all queues are resumed, and all work must come to its end.

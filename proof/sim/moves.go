@@ -13,6 +13,9 @@ import (
 // Operators move jobs of one type only, so that all others are held to the simpler rules of audit.go. moved.go has those of the moved ones.
 const movedType = "swept"
 
+// briefType is of queues whose jobs are few and purged soon, so that the queues can be deleted.
+const briefType = "brief"
+
 // moved makes a batch one that operators may move, with all the attributes that time has an effect on.
 func (u *user) moved(b *batch) {
 	b.moved = true

@@ -32,7 +32,7 @@ type operation struct {
 // journaledOperation notes a command of the journal that is not a create. a.mu is not held.
 func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
-	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick":
+	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle":
 	default:
 		return nil
 	}
@@ -95,6 +95,19 @@ func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 		case job.Delete:
 			s.deleted = r.Seq
 		}
+		return nil
+	})
+}
+
+// queueDeleted notes the answer to the deletion of a queue, which must have had no jobs.
+func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.Refusal) {
+	if refusal == job.Granted {
+		a.mu.Lock()
+		a.figures.Queues++
+		a.mu.Unlock()
+	}
+	a.answered(r, d, refusal, func(u *audit) error {
+		u.deletedAt[[2]string{d.Client, d.Type}] = r.Seq
 		return nil
 	})
 }
@@ -172,8 +185,15 @@ func (u *audit) operated(o operation) {
 		u.stopped = c.Stopped
 	case job.Pause: // a queue that is not there cannot be paused
 		name := [2]string{c.Client, c.Type}
-		if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq {
+		if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq && !u.mayBeGone[name] {
 			u.paused[name] = c.Paused
+		}
+	case job.DeleteQueue: // with its pause; one without an answer may have been refused
+		name := [2]string{c.Client, c.Type}
+		u.paused[name], u.mayBeGone[name] = false, true
+	case job.DeleteIdleQueues: // none that is paused
+		for name := range u.a.queues {
+			u.mayBeGone[name] = true
 		}
 	case job.Grace:
 		u.graceSeq = o.seq

@@ -286,7 +286,7 @@ func (s *server) finish() error {
 	ctx := context.Background()
 	a := s.w.account
 	for _, client := range []string{"acme", "default"} {
-		for _, typ := range []string{"resize", "mail", movedType} {
+		for _, typ := range []string{"resize", "mail", movedType, briefType} {
 			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
 			if err != nil {
 				return fmt.Errorf("resume: %w", err)
@@ -306,7 +306,7 @@ func (s *server) finish() error {
 		if counts[job.Deferred]+counts[job.Pending]+counts[job.Active] == 0 {
 			break
 		}
-		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes, Types: []string{"resize", "mail"}}
+		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes, Types: []string{"resize", "mail", briefType}}
 		if turn++; turn%2 == 0 {
 			c.Types = []string{movedType}
 		}
@@ -334,5 +334,25 @@ func (s *server) finish() error {
 	if counts := s.engine.Store().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
 		return fmt.Errorf("work that nobody can have: %v, such as %+v, at %d with %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
 	}
+	if err := s.deleteQueues(ctx); err != nil {
+		return err
+	}
 	return s.look(true)
+}
+
+// deleteQueues deletes the queues whose jobs have all been purged by now.
+func (s *server) deleteQueues(ctx context.Context) error {
+	time.Sleep(10 * time.Second) // ten times their retention
+	for _, client := range []string{"acme", "default"} {
+		d := job.DeleteQueue{Client: client, Type: briefType}
+		answer, receipt, err := s.engine.DeleteQueue(ctx, d)
+		if err != nil {
+			return fmt.Errorf("delete queue: %w", err)
+		}
+		if answer.Refusal != job.Granted && answer.Refusal != job.QueueNotFound {
+			return fmt.Errorf("queue %s/%s, whose jobs are to be purged by now, cannot be deleted: %w", client, briefType, answer.Refusal)
+		}
+		s.w.account.queueDeleted(receipt, d, answer.Refusal)
+	}
+	return nil
 }

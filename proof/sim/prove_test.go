@@ -211,6 +211,16 @@ func TestAudit(t *testing.T) {
 			s.journal(job.Pause{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
+		{"a queue hands out after it was deleted with its pause", "", func(t *testing.T, s *told) {
+			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+			s.journal(job.DeleteQueue{Client: "c", Type: "t"})
+			s.claim(t, 1, 1)
+		}},
+		{"a queue is deleted and has a job", "and job", func(t *testing.T, s *told) {
+			d := job.DeleteQueue{Client: "c", Type: "t"}
+			s.a.queueDeleted(s.journal(d), d, job.Granted)
+			s.claim(t, 1, 1)
+		}},
 		{"a stopped server hands out", "while all are stopped", func(t *testing.T, s *told) {
 			s.do(job.Switch{Stopped: true})
 			s.claim(t, 1, 1)

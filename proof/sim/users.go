@@ -155,8 +155,14 @@ func (u *user) batch(numbers *numbering) *batch {
 		}
 		b.create.Groups = append(b.create.Groups, g)
 	}
-	if u.random.IntN(4) == 0 {
+	switch u.random.IntN(20) {
+	case 0, 1, 2, 3, 4:
 		u.moved(b)
+	case 5: // of queues that have no jobs every now and then, and can be deleted
+		for i := range b.create.Groups {
+			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
+			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
+		}
 	}
 	if u.random.IntN(3) == 0 {
 		b.create.Once = job.Once{Scope: "create", Key: b.tag}
@@ -229,11 +235,11 @@ func (u *user) claim(r *runner) {
 	c := job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
 	switch u.random.IntN(6) {
 	case 0, 1:
-		c.Types = []string{pick(u.random, "resize", "mail")}
+		c.Types = []string{pick(u.random, "resize", "mail", briefType)}
 	case 2:
 		c.Types = []string{movedType}
 	default:
-		c.Types = []string{"resize", "mail"}
+		c.Types = []string{"resize", "mail", briefType}
 	}
 	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
 	switch u.random.IntN(3) {
@@ -426,12 +432,14 @@ func (s *server) operate(id int) {
 			u.move()
 		case 11:
 			u.stopAll()
+		case 12, 13:
+			u.deleteQueue(pick(u.random, "acme", "default"), pick(u.random, "mail", movedType, briefType, briefType, briefType))
 		case 2, 3, 4:
 			if err := s.engine.Store().Flush(); err != nil {
 				u.unexpected("flush", err)
 			}
 		case 0:
-			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType), u.random.IntN(2) == 0)
+			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType, briefType), u.random.IntN(2) == 0)
 		case 1:
 			// Far less than the day that a start would refuse.
 			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
@@ -439,6 +447,22 @@ func (s *server) operate(id int) {
 		default:
 			u.read()
 		}
+	}
+}
+
+// deleteQueue deletes a queue, which is refused while it has jobs.
+func (u *user) deleteQueue(client, typ string) {
+	d := job.DeleteQueue{Client: client, Type: typ}
+	var answer store.QueueDeleted
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.DeleteQueue(ctx, d)
+		return err
+	})
+	u.unexpected("delete queue", err)
+	u.s.log("%s %s/%s: %v, %v %v", d.Verb(), client, typ, receipt, answer.Refusal, err)
+	if err == nil {
+		u.w.account.queueDeleted(receipt, d, answer.Refusal)
 	}
 }
 
