@@ -90,6 +90,7 @@ func TestComplete(t *testing.T) {
 		{"status active", `{"status":"active"}`, "status"},
 		{"code", `{"code":"fine"}`, "code"},
 		{"code unget", `{"code":"unget"}`, "code"},
+		{"code damaged", `{"code":"damaged"}`, "code"},
 		{"code in capitals", `{"code":"OK"}`, "code"},
 		{"exit code of no class", `{"exit_code":300}`, "exit_code"},
 		{"exit code 0", `{"exit_code":0}`, "exit_code"},

@@ -140,6 +140,7 @@ var figures = []figure{
 	gauge("daybook_clock_offset_seconds", "How far the journal's time is ahead of the wall clock.", func(s *ingest.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }),
 	gauge("daybook_disk_free_bytes", "Bytes free where the data lies.", func(s *ingest.Stats) float64 { return float64(s.DiskFree) }),
 	gauge("daybook_disk_low", "1 while creates are refused for want of space.", func(s *ingest.Stats) float64 { return oneIf(s.DiskLow) }),
+	counter("daybook_damaged_jobs_total", "Jobs put aside because their payloads could not be read.", func(s *ingest.Stats) float64 { return float64(s.Damaged) }),
 	counter("daybook_creates_refused_overloaded_total", "Creates refused because ingestion lags.", func(s *ingest.Stats) float64 { return float64(s.Overloaded) }),
 	counter("daybook_ticks_total", "Ticks journaled: moments at which something was due.", func(s *ingest.Stats) float64 { return float64(s.Ticks) }),
 	counter("daybook_graces_total", "Times that all leases were given their full length again.", func(s *ingest.Stats) float64 { return float64(s.Graces) }),

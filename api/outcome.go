@@ -92,7 +92,7 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	}
 	if f.Code != nil {
 		code, err := job.ParseCode(*f.Code)
-		if err != nil || code == job.Unget {
+		if err != nil || code == job.Unget || code == job.Damaged {
 			return o, badRequest("code", fmt.Sprintf("code %q is none of ok, failed, retry, error", shortened(*f.Code)))
 		}
 		if o.Code != job.NoCode && o.Code != code {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -65,7 +66,10 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 			}
 			if len(claimed.Runs) > 0 {
 				jobs, err := e.held(ctx, &claimed, admit)
-				return claimed, jobs, receipt, err
+				if err != nil || len(jobs) > 0 || c.Once.Given() {
+					return claimed, jobs, receipt, err
+				}
+				continue // all that it held was set aside, or purged
 			}
 		case !known:
 			known = true
@@ -108,13 +112,24 @@ func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) er
 		return store.Claimed{}, nil, Receipt{}, err
 	}
 	jobs, err := e.store.Held(c)
+	if errors.Is(err, store.ErrDamaged) {
+		if err = e.setAside(context.Background(), c, err); err == nil {
+			jobs, err = e.store.Held(c)
+		}
+	}
 	return *c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}, err
 }
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.
 func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(int64) error) (jobs []job.Job, err error) {
 	if err = admit(claimed.PayloadBytes); err == nil {
-		if jobs, err = e.store.HandedOut(claimed); err == nil {
+		jobs, err = e.store.HandedOut(claimed)
+		if errors.Is(err, store.ErrDamaged) {
+			if err = e.setAside(ctx, claimed, err); err == nil {
+				jobs, err = e.store.HandedOut(claimed)
+			}
+		}
+		if err == nil {
 			err = ctx.Err()
 		}
 	}
@@ -123,6 +138,25 @@ func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(in
 		return nil, err
 	}
 	return jobs, nil
+}
+
+// setAside ends the runs of those jobs of a claim whose payloads cannot be read, so that the jobs after them are not held up: they are
+// deferred until somebody runs them, and a rebuild of the store mends them. It returns why, damage, if there are none.
+func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
+	ids, err := e.store.SetAside(c)
+	if err != nil || len(ids) == 0 {
+		return cmp.Or(err, why)
+	}
+	cmd := job.Complete{Claim: c.Claim}
+	for _, id := range ids {
+		cmd.Outcomes = append(cmd.Outcomes, job.Outcome{ID: id, Code: job.Damaged, DelayMs: -1})
+	}
+	if _, _, err := e.decide(ctx, cmd); err != nil {
+		return err
+	}
+	e.setAsideJobs.Add(uint64(len(ids)))
+	e.log.Error("payloads cannot be read; their jobs are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
+	return nil
 }
 
 // available reports whether a claim would find a job, counting what was synced and is not applied yet.

@@ -61,19 +61,20 @@ type Engine struct {
 	flushed   chan struct{}      // capacity 1: the journal may be cut: Pebble wrote a memtable, or space is short
 
 	// Written by one goroutine each, read by Stats.
-	durable     atomic.Uint64 // seq that the store has on disk; written by maintain
-	replayed    atomic.Uint64 // commands applied by the replay
-	commits     atomic.Uint64
-	ticks       atomic.Uint64
-	tickTook    atomic.Int64 // ns that the last tick took to apply
-	longestStep atomic.Int64 // ns that the longest step of the applier took; a test sets it to 0
-	graces      atomic.Uint64
-	overloaded  atomic.Uint64
-	committing  atomic.Int64 // when the running commit began, unix ns; 0: none runs
-	failing     atomic.Int64 // when the store's failing was last said, unix ns
-	damaged     atomic.Int64 // when its damage was
-	diskFree    atomic.Uint64
-	diskLow     atomic.Bool
+	durable      atomic.Uint64 // seq that the store has on disk; written by maintain
+	replayed     atomic.Uint64 // commands applied by the replay
+	commits      atomic.Uint64
+	ticks        atomic.Uint64
+	tickTook     atomic.Int64 // ns that the last tick took to apply
+	longestStep  atomic.Int64 // ns that the longest step of the applier took; a test sets it to 0
+	graces       atomic.Uint64
+	setAsideJobs atomic.Uint64 // whose payloads could not be read; written by the goroutines of claims
+	overloaded   atomic.Uint64
+	committing   atomic.Int64 // when the running commit began, unix ns; 0: none runs
+	failing      atomic.Int64 // when the store's failing was last said, unix ns
+	damaged      atomic.Int64 // when its damage was
+	diskFree     atomic.Uint64
+	diskLow      atomic.Bool
 
 	// Claims that were applied for callers who had hung up, to be ungot.
 	strayMu sync.Mutex

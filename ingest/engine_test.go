@@ -25,6 +25,23 @@ func startWith(t testing.TB, o Options) (e *Engine, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	end := serve(t, e)
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		end()
+		check(t, dir)
+	}
+	t.Cleanup(stop)
+	return e, stop
+}
+
+// serve runs an engine until end is called.
+func serve(t testing.TB, e *Engine) (end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -35,20 +52,12 @@ func startWith(t testing.TB, o Options) (e *Engine, stop func()) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("run: %v", err)
 		}
-		check(t, dir)
 	}
-	t.Cleanup(stop)
-	return e, stop
 }
 
 func check(t testing.TB, dir string) {

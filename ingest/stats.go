@@ -35,6 +35,7 @@ type Stats struct {
 	Ticks      uint64 `json:"ticks"`
 	Graces     uint64 `json:"graces"`
 	Overloaded uint64 `json:"creates_refused_overloaded"`
+	Damaged    uint64 `json:"damaged_jobs"` // set aside since the start, because their payloads could not be read
 	Replayed   uint64 `json:"replayed_commands"`
 	Ready      bool   `json:"ready"`
 	Reason     string `json:"reason"` // why not ready
@@ -86,7 +87,7 @@ func (e *Engine) Stats() Stats {
 		},
 		Store:    StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.Load(), Level: totals.Level},
 		DiskFree: e.diskFree.Load(), DiskLow: e.diskLow.Load(),
-		Ticks: e.ticks.Load(), Graces: e.graces.Load(), Overloaded: e.overloaded.Load(), Replayed: e.replayed.Load(),
+		Ticks: e.ticks.Load(), Graces: e.graces.Load(), Overloaded: e.overloaded.Load(), Damaged: e.setAsideJobs.Load(), Replayed: e.replayed.Load(),
 		Ready: true,
 	}
 	for _, status := range job.Statuses {

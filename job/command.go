@@ -361,7 +361,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	if r.err != nil {
 		return o, nil, fmt.Errorf("outcome %q: %w", line, r.err)
 	}
-	if o.Code == NoCode || o.Code != Unget && ExitCodeClass(o.ExitCode) != o.Code || o.Code == Unget && o.ExitCode != 0 {
+	if o.Code == NoCode || o.ExitCode != 0 && o.Code.DefaultExitCode() == 0 || o.Code.DefaultExitCode() != 0 && ExitCodeClass(o.ExitCode) != o.Code {
 		return o, nil, fmt.Errorf("outcome %q: code and exit_code do not fit", line)
 	}
 	if o.OutputKind == Nothing {

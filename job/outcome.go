@@ -55,6 +55,9 @@ type Attempt struct {
 	Why      Why
 }
 
+// DamagedText is the error of a job whose code is Damaged.
+const DamagedText = "the payload cannot be read, because the store is damaged: rebuild the store, then run the job"
+
 // Next says where an active job goes when a run ends with code c after it has been claimed attempts times of max: the
 // status, and whether the attempt counts against max. Deferred stands for pending when no delay is left to wait.
 func (c Code) Next(attempts, max int) (to Status, counts bool) {
@@ -65,6 +68,8 @@ func (c Code) Next(attempts, max int) (to Status, counts bool) {
 		return Failed, true
 	case Unget:
 		return Pending, false
+	case Damaged:
+		return Deferred, false
 	}
 	if attempts >= max {
 		return Failed, true

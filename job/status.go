@@ -50,7 +50,8 @@ func (s Status) Terminal() bool { return s == Completed || s == Failed || s == C
 // Code classifies the outcome of a run.
 type Code uint8
 
-// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed.
+// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed. Damaged is the server's own:
+// it could not read the payload, and puts the job aside until somebody runs it.
 const (
 	NoCode Code = iota
 	OK
@@ -58,13 +59,14 @@ const (
 	Retry
 	Error
 	Unget
+	Damaged
 )
 
-var codeNames = [...]string{"", "ok", "failed", "retry", "error", "unget"}
+var codeNames = [...]string{"", "ok", "failed", "retry", "error", "unget", "damaged"}
 
 func (c Code) String() string { return codeNames[c] }
 
-// ParseCode parses the code of an outcome: ok, failed, retry, error or unget.
+// ParseCode parses the code of an outcome: ok, failed, retry, error, unget or damaged.
 func ParseCode(text string) (Code, error) {
 	for i, name := range codeNames {
 		if i > 0 && name == text {

@@ -115,10 +115,10 @@ func (s *Store) create(c *job.Create) *Made {
 	}
 	existing := s.takeKeys(b, c.Unique)
 	s.batches[b.seq] = b
-	s.o.set(seqKey(batchTable, b.seq), b.encode())
 	if b.frame != job.NoFrame {
 		s.writePages(b, c.Payloads)
 	}
+	s.o.set(seqKey(batchTable, b.seq), b.encode())
 	holes := existing
 	for i := range b.groups {
 		g := &b.groups[i]

@@ -296,6 +296,9 @@ func (c *checker) pages(b *batch) {
 		if rest, err := b.frame.Skip(value, int(last-first)+1); err != nil || len(rest) > 0 {
 			c.problem("batch %d: page %d-%d does not hold its lines", b.seq, first, last)
 		}
+		if at, end := b.pageOf(first); at != first || end != last {
+			c.problem("batch %d: page %d-%d is not one that the batch has", b.seq, first, last)
+		}
 		pages = append(pages, page{first, last})
 		return true
 	})

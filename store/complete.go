@@ -107,7 +107,10 @@ func (s *Store) end(b *batch, sp span, first, last uint32, o *job.Outcome) job.S
 	if !counts {
 		next.attempts--
 	}
-	if to == job.Deferred {
+	switch {
+	case o.Code == job.Damaged:
+		next.class, next.at = back, job.MaxTimeMs // somebody runs it, once the store has been mended
+	case to == job.Deferred:
 		delay := o.DelayMs
 		if delay < 0 {
 			delay = g.backoff.Delay(int(sp.attempts), mix(s.seed, s.seq, b.seq, first))
@@ -120,7 +123,7 @@ func (s *Store) end(b *batch, sp span, first, last uint32, o *job.Outcome) job.S
 		next.at, next.why = s.now, job.Told
 	}
 	next.status = to
-	if o.Code != job.OK && o.Code != job.Unget {
+	if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
 		s.remember(b, first, last, &sp.state, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Code: o.Code, ExitCode: o.ExitCode,
 			Error: o.Error, Why: job.Told})
 	}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"slices"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -31,13 +33,14 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 	}
 	defer func() {
 		if v != nil {
-			v.close()
+			v.discard()
 		}
 	}()
 	docs = make([]job.Job, 0, c.Jobs())
 	for i := range c.handouts {
 		h := &c.handouts[i]
 		start := len(docs)
+		s.failOnDamage(h.b, h.sp.first, h.sp.last)
 		s.pages.each(open, h.b, h.sp.first, h.sp.last, func(line uint32, payload []byte) {
 			doc := h.b.document(&h.sp, line)
 			doc.Client, doc.Type = h.client, h.typ
@@ -55,6 +58,72 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 		}
 	}
 	return docs, nil
+}
+
+// SetAside returns the jobs of a claim whose payloads cannot be read, and takes them out of what HandedOut returns.
+func (s *Store) SetAside(c *Claimed) (ids []job.ID, err error) {
+	defer catch(&err)
+	damaged := map[job.ID]bool{}
+	for _, r := range c.Runs {
+		if b := s.batchNow(r.Batch); b != nil && b.frame != job.NoFrame {
+			for line := r.First; line <= r.Last; {
+				_, err := s.payloadOf(b, line)
+				_, last := b.pageOf(line)
+				for ; line <= min(last, r.Last); line++ {
+					if errors.Is(err, ErrDamaged) && !errors.Is(err, errContradiction) {
+						id := job.NewID(b.at, b.seq, int(line))
+						damaged[id] = true
+						ids = append(ids, id)
+					}
+				}
+			}
+		}
+	}
+	c.handouts = slices.Collect(func(yield func(handout) bool) {
+		for _, h := range c.handouts {
+			first := h.sp.first
+			for line := h.sp.first; line <= h.sp.last; line++ {
+				if !damaged[job.NewID(h.b.at, h.b.seq, int(line))] {
+					continue
+				}
+				if part := h; first < line {
+					part.sp.first, part.sp.last = first, line-1
+					yield(part)
+				}
+				first = line + 1
+			}
+			if part := h; first <= h.sp.last {
+				part.sp.first = first
+				yield(part)
+			}
+		}
+	})
+	return ids, nil
+}
+
+// batchNow returns a batch as of the last commit, or nil when it is gone.
+func (s *Store) batchNow(seq uint64) *batch {
+	v := s.view()
+	defer v.close()
+	return readBatch(v, seq)
+}
+
+// failOnDamage fails when a page of lines is known to be damaged.
+func (s *Store) failOnDamage(b *batch, first, last uint32) {
+	for line := first; line <= last; {
+		pageFirst, pageLast := b.pageOf(line)
+		if known, ok := s.damagedPages.Load(damagedPage{b.seq, pageFirst}); ok {
+			panic(known.(*Error))
+		}
+		line = pageLast + 1
+	}
+}
+
+// damagedPage names a page that could not be read. Pages that were found damaged are remembered: on each further read Pebble would look,
+// for seconds, for the bit that was flipped.
+type damagedPage struct {
+	batch uint64
+	first uint32
 }
 
 // pageCache holds pages of payloads that were claimed from lately: the next claim usually takes the lines that follow. Pages never

@@ -604,7 +604,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 	for _, j := range jobs {
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
-		if o.Code != job.OK && o.Code != job.Unget {
+		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
 			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Told})
 		}
 		if !o.Result.Empty() {
@@ -619,6 +619,10 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 			j.attempts--
 			j.cameBack = true
 			m.makePending(j)
+		case o.Code == job.Damaged:
+			j.attempts--
+			j.cameBack = true
+			j.status, j.runAt = job.Deferred, job.MaxTimeMs
 		case j.attempts >= j.attr.MaxAttempts:
 			m.terminal(j, job.Failed, job.Told)
 		default:
@@ -729,6 +733,9 @@ func (m *model) document(j *modelJob) job.Job {
 	}
 	if j.code != job.OK && len(j.history) > 0 {
 		doc.Error = j.history[len(j.history)-1].Error
+	}
+	if j.code == job.Damaged {
+		doc.Error = job.DamagedText
 	}
 	switch {
 	case j.status == job.Deferred:

@@ -768,7 +768,7 @@ func (g *generator) steps() (steps []step) {
 
 // pass returns how much time passes before the next command.
 func (g *generator) pass() int64 {
-	if due := g.m.nextDue(); due != 0 && g.some(20) {
+	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) { // what is put aside for good comes back by request only
 		return max(0, due-g.at+g.Int64N(3)-1) // to what happens next, or a little before or after
 	}
 	switch n := g.IntN(100); {
@@ -1048,8 +1048,8 @@ func (g *generator) complete() job.Command {
 }
 
 func (g *generator) outcome() job.Outcome {
-	o := job.Outcome{Code: oneOf(g, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Error, job.Unget), DelayMs: -1}
-	if o.Code != job.Unget {
+	o := job.Outcome{Code: oneOf(g, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Error, job.Unget, job.Damaged), DelayMs: -1}
+	if o.Code != job.Unget && o.Code != job.Damaged {
 		o.ExitCode = o.Code.DefaultExitCode() + oneOf(g, 0, 0, 1)
 		if g.some(20) {
 			o.ProcessExit = new(int64)

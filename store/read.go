@@ -46,6 +46,12 @@ func (v view) close() {
 	fail("close view", err)
 }
 
+// discard closes a view whatever it has met, which whoever used it has reported.
+func (v view) discard() {
+	v.it.Close()
+	v.leave()
+}
+
 // gate lets readers in until it is shut, and whoever shuts it waits for those inside. A lock would not do: who is inside may enter
 // again.
 type gate struct {
@@ -154,9 +160,12 @@ func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) 
 	})
 }
 
-// writePages cuts a framed body into pages of whole lines. The rows share the body's memory.
+// writePages cuts a framed body into pages of whole lines, and has b know where they end. The rows share the body's memory.
 func (s *Store) writePages(b *batch, body []byte) {
 	for line := uint32(0); line < b.lines; {
+		if line > 0 {
+			b.pageEnds = append(b.pageEnds, line-1)
+		}
 		page, n := cutPage(b.frame, body, int(b.lines-line), s.bounds.pageBytes)
 		s.o.set(pageKey(b.seq, line+uint32(n)-1, line), page)
 		line += uint32(n)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/daybookq/daybook/job"
@@ -91,6 +92,9 @@ type batch struct {
 	longest int
 	groups  []group
 	unique  bool // whether lines have unique keys
+	// pageEnds are the last lines of its pages, but for the last page. With them Apply finds pages without reading any: whether a page can
+	// be read depends on a disk, and what Apply does must not.
+	pageEnds []uint32
 	batchCounts
 	dirty bool // on the Store's list of that name
 	gone  bool // purged as a whole
@@ -288,6 +292,10 @@ func (b *batch) encode() []byte {
 		g := &b.groups[i]
 		g.encode(&e)
 	}
+	e.uint(uint64(len(b.pageEnds)))
+	for _, line := range b.pageEnds {
+		e.uint(uint64(line))
+	}
 	return e
 }
 
@@ -339,7 +347,28 @@ func decodeBatch(seq uint64, value []byte) *batch {
 	if first != b.lines || first == 0 {
 		contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
 	}
+	if n := d.count(1); n > 0 {
+		b.pageEnds = make([]uint32, n)
+	}
+	for i := range b.pageEnds {
+		b.pageEnds[i] = uint32(d.uint())
+		if line := b.pageEnds[i]; line+1 >= b.lines || i > 0 && line <= b.pageEnds[i-1] {
+			contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
+		}
+	}
 	return b
+}
+
+// pageOf returns the ends of the page that holds a line.
+func (b *batch) pageOf(line uint32) (first, last uint32) {
+	at, _ := slices.BinarySearch(b.pageEnds, line)
+	if last = b.lines - 1; at < len(b.pageEnds) {
+		last = b.pageEnds[at]
+	}
+	if at > 0 {
+		first = b.pageEnds[at-1] + 1
+	}
+	return first, last
 }
 
 func encodeCounts(e *encoder, counts *job.Counts) {

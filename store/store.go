@@ -97,7 +97,6 @@ type Store struct {
 	cells    map[string]*cell
 	// dirtyCells are written by the next commit, or before a draw reads them.
 	dirtyCells []*cell
-	page       pageBounds // of a page that lines were purged of lately: pages never change
 
 	// Of the command being applied.
 	seq     uint64
@@ -119,6 +118,8 @@ type Store struct {
 
 	idleSince atomic.Int64
 	totals    atomic.Pointer[Totals]
+
+	damagedPages sync.Map // of damagedPage to the *Error of reading it
 }
 
 // Totals are sums over all queues.
@@ -130,11 +131,6 @@ type Totals struct {
 	Sessions uint64
 	Sweeps   int  // that are under way
 	Stopped  bool // by the switch
-}
-
-type pageBounds struct {
-	batch       uint64
-	first, last uint32
 }
 
 type cachedSpan struct {

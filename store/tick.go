@@ -266,39 +266,24 @@ func (s *Store) dropDetails(b *batch, first, last uint32) {
 	}
 }
 
-// frameBytes is more than a frame adds to a payload.
-const frameBytes = 12
-
 // dropPages deletes the pages that reach into first … last and have no line left.
 func (s *Store) dropPages(b *batch, first, last uint32) {
 	if b.frame == job.NoFrame {
 		return
 	}
-	if int64(b.lines)*int64(b.longest+frameBytes) <= int64(s.bounds.pageBytes) { // there is one page, and where is known
+	if len(b.pageEnds) == 0 {
 		if b.counts[job.Purged] == int64(b.lines) {
 			s.o.del(pageKey(b.seq, b.lines-1, 0))
 		}
 		return
 	}
-	// Lines mostly go in order, so those behind are looked at first: one is enough to keep a page, and which page it is is known.
-	if p := s.page; p.batch == b.seq && p.first <= first && last <= p.last && s.live(b.seq, last+1, p.last) {
-		return
-	}
-	var pages []string
-	s.o.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
-		_, pageFirst := splitPageKey(key)
-		if pageFirst > last {
-			return false
+	for line := first; line <= last; {
+		pageFirst, pageLast := b.pageOf(line)
+		// Lines mostly go in order, so those after them are looked at first: one is enough to keep a page.
+		if (last >= pageLast || !s.live(b.seq, last+1, pageLast)) && (first <= pageFirst || !s.live(b.seq, pageFirst, first-1)) {
+			s.o.del(pageKey(b.seq, pageLast, pageFirst))
 		}
-		pages = append(pages, key)
-		return true
-	})
-	for _, key := range pages {
-		pageLast, pageFirst := splitPageKey(key)
-		s.page = pageBounds{b.seq, pageFirst, pageLast}
-		if !s.live(b.seq, last+1, pageLast) && (first <= pageFirst || !s.live(b.seq, pageFirst, first-1)) {
-			s.o.del(key)
-		}
+		line = pageLast + 1
 	}
 }
 
