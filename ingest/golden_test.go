@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,8 +24,9 @@ var (
 // goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they were written.
 var goldens = map[string]func(g *goldenMaker){
 	"journal-v1":          (*goldenMaker).lives,
-	"journal-v1-moves":    (*goldenMaker).moves, // of level 2
+	"journal-v1-moves":    (*goldenMaker).moves, // of level 2, which is decided as level 3
 	"journal-v1-sessions": (*goldenMaker).sessions,
+	"journal-level-3":     (*goldenMaker).all,
 }
 
 // TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is written now.
@@ -85,9 +87,82 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&got, "digest %x %v\n", sum, rows)
-	path := filepath.Join(golden, "state.txt")
+	sameGolden(t, filepath.Join(golden, "state.txt"), got.String(), rewrite)
+
+	// The rows, byte for byte, however the records are cut into commits and lives of the store.
+	listing := rowsOf(t, e.store)
+	sameGolden(t, filepath.Join(golden, "rows.txt"), listing, rewrite)
+	for name, way := range map[string]struct{ commitEach, restartInTheMiddle bool }{
+		"a commit for each record":   {commitEach: true},
+		"a restart after each third": {restartInTheMiddle: true},
+	} {
+		if again := applyGolden(t, e.journal, way.commitEach, way.restartInTheMiddle); again != listing {
+			t.Errorf("with %s the rows are others", name)
+		}
+	}
+}
+
+// rowsOf lists all keys and values.
+func rowsOf(t *testing.T, s *store.Store) string {
+	t.Helper()
+	var list strings.Builder
+	if err := s.EachRow(func(key string, value []byte) bool {
+		fmt.Fprintf(&list, "%c %x = %q\n", key[0], key[1:], value)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list.String()
+}
+
+// applyGolden applies the records of a journal to a new store in another way, and returns its rows.
+func applyGolden(t *testing.T, j *journal.Journal, commitEach, restart bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	var s *store.Store
+	open := func() {
+		var err error
+		if s, err = store.Open(dir, store.Options{Journal: j.UUID()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for r, err := range j.Records(1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body = append([]byte(nil), r.Body...)
+		if _, err := applyRecord(s, &r); err != nil {
+			t.Fatal(err)
+		}
+		if commitEach {
+			if err := s.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if restart && r.Seq%3 == 0 {
+			if err := errors.Join(s.Commit(), s.FlushWait(), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			open()
+		}
+	}
+	if err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return rowsOf(t, s)
+}
+
+// sameGolden compares a text with a golden file, line by line.
+func sameGolden(t *testing.T, path, got string, rewrite bool) {
+	t.Helper()
 	if rewrite {
-		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,10 +170,10 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gotLines, wantLines := strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {
-			t.Fatalf("the golden journal leads to\n%s\nand used to lead to\n%s", gotLines[min(i, len(gotLines)-1)], wantLines[min(i, len(wantLines)-1)])
+			t.Fatalf("%s:%d: the golden journal leads to\n%s\nand used to lead to\n%s", path, i+1, gotLines[min(i, len(gotLines)-1)], wantLines[min(i, len(wantLines)-1)])
 		}
 	}
 }
@@ -241,6 +316,21 @@ func (g *goldenMaker) sessions() {
 	g.decide(job.EndSession{Session: idle})
 	last := open("r2")
 	g.decide(job.EndSession{Session: last})
+}
+
+// all does what level 3 knows: the lives and moves of jobs, queues that are deleted, and sessions.
+func (g *goldenMaker) all() {
+	g.lives()
+	g.moves()
+	g.decide(job.Move{Op: job.Delete, Client: "acme", Type: "default"})
+	g.decide(job.DeleteQueue{Client: "acme", Type: "default"})
+	other := lines(1)
+	other.Groups[0].Client, other.Groups[0].RetentionMs = "idle", 0
+	made := g.created(g.e.Create(g.ctx, other))
+	g.decide(job.Move{Op: job.Cancel, Job: made})
+	g.now += job.MinQueueIdleMs
+	g.decide(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs})
+	g.sessions()
 }
 
 // lives does what level 1 knew.

@@ -17,7 +17,7 @@ type Command interface {
 
 // Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a record
 // leads to the same state whichever binary applies it.
-const Level = 2
+const Level = 3
 
 // Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not fit their
 // fields are errors. The command may share memory with fields and body.

@@ -62,6 +62,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 			fail("raise level", fmt.Errorf("level %d, and this program knows %d: %w", cmd.Level, job.Level, ErrNewerFormat))
 		}
 		s.meta.level = max(s.meta.level, cmd.Level)
+		s.followLevel()
 	case job.Mark:
 	default:
 		panic(fmt.Sprintf("store: no way to apply %T", cmd))
@@ -76,24 +77,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 // Pending returns how many bytes the next Commit will write.
 func (s *Store) Pending() int { return s.o.bytes }
 
-const (
-	hourMs = 3_600_000
-	// effectRetentionMs is how long effects rows are kept.
-	effectRetentionMs = 14 * 24 * hourMs
-)
-
-// writeEffects keeps what the command moved, for those who read history.
-func (s *Store) writeEffects() {
-	if len(s.effects) == 0 {
-		return
-	}
-	if hour := s.now / hourMs; hour != s.meta.effectHour {
-		s.meta.effectHour = hour
-		s.setTimer(timerKey(s.now+effectRetentionMs, effectTimer, s.seq, 0, 0))
-	}
-	s.o.set(seqKey(effectTable, s.seq), encodeEffects(s.now, s.effects))
-	s.effects = s.effects[:0]
-}
+const hourMs = 3_600_000
 
 // create makes a batch. It returns nil for one without keys, which nobody waits for.
 func (s *Store) create(c *job.Create) *Made {

@@ -185,12 +185,12 @@ func (s *Store) misdivided(c *cell) bool {
 	if c.divided {
 		return s.few(c.spans)
 	}
-	return c.spans > s.bounds.cellSpans && int(c.key[orderAt]) < len(cellLevels)-1
+	return c.spans > s.rules.cellSpans && int(c.key[orderAt]) < len(cellLevels)-1
 }
 
 // few reports whether a part of a lane has too few spans to be divided: a quarter of what divides it, so that it is not divided and joined
 // again and again.
-func (s *Store) few(spans int64) bool { return spans < max(1, s.bounds.cellSpans/4) }
+func (s *Store) few(spans int64) bool { return spans < max(1, s.rules.cellSpans/4) }
 
 // resizeCells divides cells that have come to hold many spans, and joins those that have few left. Both walk no more spans than a cell may
 // have and the command added.
@@ -221,7 +221,7 @@ func (s *Store) resizeLane(q *queue, l *lane) {
 		if from := l.window.first(&s.o); from != "" {
 			s.undivide(from, l.window.to, 0)
 		}
-	case !l.divided && l.spans > s.bounds.cellSpans:
+	case !l.divided && l.spans > s.rules.cellSpans:
 		l.divided = true
 		s.touch(&q.dirty, q)
 		s.divide(l.window.first(&s.o), l.window.to, 0)

@@ -28,7 +28,7 @@ func (s *Store) Check(report func(problem string) bool) (problems int, err error
 	v := s.sideBySide()
 	defer v.close()
 	c := checker{
-		v: v, indexes: s.indexes, few: s.few, cellSpans: s.bounds.cellSpans,
+		v: v, indexes: s.indexes, few: s.few, cellSpans: s.rules.cellSpans,
 		queues: map[uint32]*recount{}, rows: map[byte]int64{}, report: report,
 	}
 	defer func() {
@@ -144,11 +144,7 @@ func (c *checker) run() {
 	c.onces()
 	c.sessions()
 	c.sweeps()
-	c.table(timerTable, func(key string, _ []byte) {
-		if _, kind, _, _, _ := splitTimerKey(key); kind == effectTimer {
-			c.rows[timerTable]++
-		}
-	})
+	c.effects()
 	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
@@ -386,6 +382,16 @@ func (c *checker) orphans() {
 			}
 		})
 	}
+}
+
+// EachRow calls visit with all keys and values, in order, until it returns false: for those who compare stores. The value is valid during
+// the visit.
+func (s *Store) EachRow(visit func(key string, value []byte) bool) (err error) {
+	defer catch(&err)
+	v := s.view()
+	defer v.close()
+	v.scan("\x00", "\xff", visit)
+	return nil
 }
 
 // Digest sums up all keys and values, and counts the rows of each table: equal stores have equal digests.

@@ -114,3 +114,25 @@ func (c *checker) sweeps() {
 		}
 	})
 }
+
+// effects checks the bytes of the effects rows against those of their segments.
+func (c *checker) effects() {
+	segments := c.meta.effects
+	bytes := make([]int64, len(segments))
+	at := 0
+	c.table(effectTable, func(key string, value []byte) {
+		for at+1 < len(segments) && segments[at+1].first <= seqOfKey(key) {
+			at++
+		}
+		if len(segments) == 0 || seqOfKey(key) < segments[at].first {
+			c.problem("row %x is of no segment of effects", key)
+			return
+		}
+		bytes[at] += int64(len(key) + len(value))
+	})
+	for i, s := range segments {
+		if bytes[i] != s.bytes {
+			c.problem("the segment of effects from %d on counts %d bytes, and has %d", s.first, s.bytes, bytes[i])
+		}
+	}
+}

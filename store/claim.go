@@ -38,7 +38,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	t := claiming{
 		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: c.id(), Seq: c.seq, runner: c.runner},
 		choice: s.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
-		rows: s.o.writes + s.bounds.claimRows,
+		rows: s.o.writes + s.rules.claimRows,
 	}
 	switch cmd.Strategy {
 	case job.Oldest:

@@ -21,7 +21,7 @@
 //
 // One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or page.
 //
-//	M                                                  meta: format, journal, cursor, time, level, epochs
+//	M                                                  meta: format, journal, cursor, time, level, epochs, effects' segments
 //	Q queue:4                                          a queue: client, type, paused, counts by status, its lanes, what is next in line
 //	B seq:8                                            a batch: time, lines, frame, groups
 //	b seq:8                                            its counts by status
@@ -34,7 +34,7 @@
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
-//	                                                   5 effects: seq:8; 8 sweep: seq:8; 9 keys: generation:8;
+//	                                                   8 sweep: seq:8; 9 keys: generation:8;
 //	                                                   10 runner: len:1 runner; 11 session: seq:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out
 //	c claim:8                                          its lease, and how many lines it holds and how many name it

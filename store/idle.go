@@ -61,7 +61,7 @@ func (s *Store) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 // deleteIdleQueues deletes as many idle queues as one command may.
 func (s *Store) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted {
 	result := &IdleQueuesDeleted{}
-	for q := s.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= s.now && result.Queues < s.bounds.commandRows; q = s.queues.idle.oldest() {
+	for q := s.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= s.now && result.Queues < s.rules.commandRows; q = s.queues.idle.oldest() {
 		s.dropQueue(q)
 		result.Queues++
 	}

@@ -27,8 +27,9 @@ func queueNames(t *testing.T, s *Store) (names []string) {
 // TestIdleQueuesAreDeleted: queues that have had no jobs for the time that a command names go, a bounded number at a time, those that have
 // been idle for the longest time first; queues with jobs, or that are paused, stay.
 func TestIdleQueuesAreDeleted(t *testing.T) {
-	b := smallBounds
-	b.commandRows = 2
+	b, r := smallBounds, *smallBounds.rules
+	r.commandRows = 2
+	b.rules = &r
 	s := mustOpen(t, Options{bounds: &b})
 	seq := uint64(0)
 	apply := func(at int64, cmd job.Command) Result {

@@ -54,7 +54,6 @@ const (
 	claimTimer    = 2  // claim
 	overrideTimer = 3  // claim, seq, line
 	purgeTimer    = 4  // seq, last line of a terminal span
-	effectTimer   = 5  // seq before which effects go
 	expireTimer   = 6  // seq, last line of a waiting span that must be started by then
 	timeoutTimer  = 7  // seq, last line of an active span that runs too long
 	sweepTimer    = 8  // sweep that goes on, or is to be forgotten
@@ -341,7 +340,7 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, effectTimer, sweepTimer, onceTimer, sessionTimer:
+		case claimTimer, sweepTimer, onceTimer, sessionTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22

@@ -36,7 +36,7 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 				class != fresh || seq != n || last != line {
 				t.Errorf("readyKey %d %d: %d %d %d %d %d", n, line, queue, priority, class, seq, last)
 			}
-			for kind, want := range map[byte][2]uint64{runAtTimer: {0, uint64(line)}, purgeTimer: {0, uint64(line)}, claimTimer: {}, effectTimer: {},
+			for kind, want := range map[byte][2]uint64{runAtTimer: {0, uint64(line)}, purgeTimer: {0, uint64(line)}, claimTimer: {},
 				overrideTimer: {n / 7, uint64(line)}} {
 				at, k, a, b, l := splitTimerKey(timerKey(startAt, kind, n, n/7, line))
 				if at != startAt || k != kind || a != n || b != want[0] || uint64(l) != want[1] {
@@ -78,7 +78,7 @@ func TestKeysSort(t *testing.T) {
 		},
 		"lists stand by id": {listKey(1, job.Pending, 2, 9), listKey(1, job.Pending, 3, 1), listKey(1, job.Active, 1, 0), listKey(2, job.Deferred, 1, 0)},
 		"timers stand by time, then kind": {
-			timerKey(5, effectTimer, 1, 0, 0), timerKey(6, runAtTimer, 9, 0, 9), timerKey(6, claimTimer, 1, 0, 0), timerKey(6, overrideTimer, 1, 1, 1),
+			timerKey(6, runAtTimer, 9, 0, 9), timerKey(6, claimTimer, 1, 0, 0), timerKey(6, overrideTimer, 1, 1, 1),
 			timerKey(6, purgeTimer, 1, 0, 0), timerKey(256, runAtTimer, 0, 0, 0),
 		},
 		"no runner's rows begin with another's": {

@@ -154,7 +154,7 @@ func play(o Options, steps []step) (err error) {
 		return err
 	}
 	p.m = newModel(p.s.seed)
-	p.m.most = p.s.bounds.commandRows
+	p.m.most = p.s.rules.commandRows
 	defer func() {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
@@ -374,7 +374,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			largest = max(largest, e.run.Lines())
 		}
 	}
-	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.bounds.commandRows) + tickSpanRows + largest; cost > most {
+	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.rules.commandRows) + tickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
 	// What became pending or was purged is first in order of time, but for retries of what was abandoned just now.
@@ -725,10 +725,12 @@ func newGenerator(seed uint64) *generator {
 	g.options.bounds = &bounds{
 		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
-		pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
-		cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000),
+		rules: &rules{
+			pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
+			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+		},
 	}
-	g.m.most = g.options.bounds.commandRows
+	g.m.most = g.options.bounds.rules.commandRows
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4

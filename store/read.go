@@ -166,7 +166,7 @@ func (s *Store) writePages(b *batch, body []byte) {
 		if line > 0 {
 			b.pageEnds = append(b.pageEnds, line-1)
 		}
-		page, n := cutPage(b.frame, body, int(b.lines-line), s.bounds.pageBytes)
+		page, n := cutPage(b.frame, body, int(b.lines-line), s.rules.pageBytes)
 		s.o.set(pageKey(b.seq, line+uint32(n)-1, line), page)
 		line += uint32(n)
 		body = body[len(page):]

@@ -29,8 +29,8 @@ type meta struct {
 	// epochs are those that began after epoch 0, in order; see epochs.go.
 	epochs   []epoch
 	sessions uint64 // how many are open
-	// effectHour is the hour (at / hourMs) of the last effects row; a new hour gets a timer that will drop what came before.
-	effectHour int64
+	// effects are the segments of effects rows, oldest first.
+	effects []effectSegment
 }
 
 // span is a maximal range of lines of one group in the same state. Everything but its ends must be equal for two spans to
@@ -158,13 +158,6 @@ type override struct {
 	timerAt int64
 }
 
-// effect is one move of a range of lines.
-type effect struct {
-	run      Run
-	from, to job.Status
-	reason   reason
-}
-
 // reason says what moved lines.
 type reason byte
 
@@ -199,7 +192,6 @@ func (m *meta) encode() []byte {
 	e.uint(uint64(m.level))
 	e.int(m.graceAt)
 	e.uint(uint64(m.nextQueue))
-	e.int(m.effectHour)
 	e.bool(m.stopped)
 	e.text(m.served)
 	e.uint(uint64(len(m.keys)))
@@ -213,6 +205,12 @@ func (m *meta) encode() []byte {
 		e.int(x.at)
 	}
 	e.uint(m.sessions)
+	e.uint(uint64(len(m.effects)))
+	for _, x := range m.effects {
+		e.uint(x.first)
+		e.int(x.at)
+		e.int(x.bytes)
+	}
 	return e
 }
 
@@ -225,7 +223,6 @@ func decodeMeta(value []byte) (m meta) {
 	m.level = int(d.uint())
 	m.graceAt = d.int()
 	m.nextQueue = uint32(d.uint())
-	m.effectHour = d.int()
 	if m.version != formatVersion {
 		return m // whoever opens it sees to that
 	}
@@ -240,6 +237,10 @@ func decodeMeta(value []byte) (m meta) {
 		m.epochs[i] = epoch{d.uint(), d.int()}
 	}
 	m.sessions = d.uint()
+	m.effects = make([]effectSegment, d.count(3))
+	for i := range m.effects {
+		m.effects[i] = effectSegment{d.uint(), d.int(), d.int()}
+	}
 	return m
 }
 

@@ -19,7 +19,7 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effectHour: 472222,
+	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
 		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
 	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
 		updatedAt: startAt, at: job.MaxTimeMs, why: job.Expired, kept: kept{priority: 10, maxAttempts: 7, redrives: math.MaxUint32}}}
@@ -181,7 +181,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{pageBytes: 20, minWindow: 1, maxWindow: 9, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60}})
+			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, effectBytes: 200}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

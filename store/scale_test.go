@@ -185,8 +185,8 @@ func TestWindowsShrinkInTurns(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ {
 		f.apply(job.Mark{})
 		mustCommit(t, s)
-		if want := 3*queues + 1 - min(commit*shrunkQueues, queues); s.windows.keys != want {
-			t.Errorf("after commit %d: %d keys, want %d", commit, s.windows.keys, want) // one is a timer's
+		if want := 3*queues - min(commit*shrunkQueues, queues); s.windows.keys != want {
+			t.Errorf("after commit %d: %d keys, want %d", commit, s.windows.keys, want)
 		}
 	}
 	if s.windows.limit != max(100, 2*s.windows.keys) {

@@ -61,7 +61,7 @@ var (
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("the store is closed")
 	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
-	ErrNewerFormat = errors.New("the data was written by a newer version of the program")
+	ErrNewerFormat = errors.New("the data was written by a newer version of the program; start that version or a later one")
 	// ErrOlderFormat: a version of the program wrote the store that came before its first release.
 	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
 )
@@ -71,7 +71,8 @@ type Store struct {
 	db      *pebble.DB
 	cache   *pebble.Cache
 	bounds  *bounds
-	readers gate // of queries, for which Close waits
+	rules   rules // of the level
+	readers gate  // of queries, for which Close waits
 
 	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
 	mu       sync.RWMutex
@@ -147,35 +148,18 @@ type bounds struct {
 	minWindow, maxWindow int
 	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
 	windowKeys int
-	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
-	// single job's read is cheap. Invariant: part of the level, since it decides which rows there are.
-	pageBytes int
-	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided. Invariant: part of the level, since it
-	// decides which rows there are.
-	cellSpans int64
-	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many small spans.
-	// Invariant: part of the level.
-	commandRows, claimRows int
-	// sweepRows bounds the step of a sweep within a tick, so that claims behind it hardly wait. Invariant: part of the level.
-	sweepRows int
+	rules      *rules // in place of the level's
 }
 
 var standardBounds = bounds{
 	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
-	pageBytes:   64 << 10,
-	cellSpans:   512,
-	commandRows: 1000, claimRows: 4000,
-	sweepRows: 200,
 }
 
 var smallBounds = bounds{
 	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	pageBytes:   100,
-	cellSpans:   2,
-	commandRows: 30, claimRows: 100,
-	sweepRows: 200,
+	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000},
 }
 
 // Open opens the store in dir, or makes it.
@@ -274,6 +258,7 @@ func (s *Store) load(o Options) (err error) {
 		return fmt.Errorf("open store: it was made from journal %s, not %s: %w", s.meta.journal, o.Journal, ErrForeignJournal)
 	}
 	s.reseed()
+	s.followLevel()
 	s.publishEpochs()
 	var all []*queue
 	s.o.scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {

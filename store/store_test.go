@@ -191,24 +191,47 @@ func TestQueueExists(t *testing.T) {
 	}
 }
 
-// TestEffectsGo has two weeks pass after some commands: their effects rows are dropped, and later ones stay.
-func TestEffectsGo(t *testing.T) {
-	s := mustOpen(t, Options{})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 1))
-	mustApply(t, s, 2, 1, plainClaim("r", 1))
-	mustApply(t, s, 3, 2*hourMs, plainClaim("r", 1))
-	mustApply(t, s, 4, effectRetentionMs, job.Tick{}) // the first hour's timer drops what is before it: nothing
-	mustApply(t, s, 5, effectRetentionMs+2*hourMs, job.Tick{})
-	mustCommit(t, s)
-	var left []uint64
-	for _, row := range dump(s) {
-		if row.key[0] == effectTable {
-			left = append(left, seqOfKey(row.key))
+// TestEffectsAreBounded: effects rows are kept for their time, and no more of them than all segments may have.
+func TestEffectsAreBounded(t *testing.T) {
+	b, r := smallBounds, *smallBounds.rules
+	r.effectBytes = 100
+	b.rules = &r
+	left := func(s *Store) (seqs []uint64) {
+		t.Helper()
+		mustCommit(t, s)
+		bytes := int64(0)
+		for _, row := range dump(s) {
+			if row.key[0] == effectTable {
+				seqs = append(seqs, seqOfKey(row.key))
+				bytes += int64(len(row.key) + len(row.value))
+			}
 		}
+		if bytes > effectSegments*s.rules.effectBytes {
+			t.Errorf("%d bytes of effects are kept", bytes)
+		}
+		return seqs
 	}
-	if len(left) == 0 || left[0] != 3 {
-		t.Errorf("effects of %v are left", left)
-	}
+	t.Run("by bytes", func(t *testing.T) {
+		s := mustOpen(t, Options{bounds: &b})
+		for seq := uint64(1); seq <= 100; seq++ {
+			mustApply(t, s, seq, 0, plainCreate("a", "x", 1, 1))
+			if seqs := left(s); seqs[len(seqs)-1] != seq || seq < 10 && seqs[0] != 1 {
+				t.Fatalf("after %d: effects of %v are left", seq, seqs)
+			}
+		}
+		if seqs := left(s); len(seqs) < 12 || int(seqs[0]) != 101-len(seqs) {
+			t.Errorf("effects of %v are left", seqs)
+		}
+	})
+	t.Run("by time", func(t *testing.T) {
+		s := mustOpen(t, Options{})
+		for day := int64(1); day <= 60; day++ {
+			mustApply(t, s, uint64(day), day*24*hourMs, plainCreate("a", "x", 1, 1))
+			if n := len(left(s)); day >= 14 && (n < 14 || n > 22) {
+				t.Fatalf("after %d days the effects of %d are left", day, n)
+			}
+		}
+	})
 }
 
 // TestFailedReadBreaksTheStore makes the files unreadable: Apply says so, and neither Apply nor Commit goes on afterwards, since

@@ -104,8 +104,9 @@ func TestFairServesClientsInTurn(t *testing.T) {
 
 // TestClaimIsBounded: a claim over many small spans ends when it has written what a command may, and the next one goes on.
 func TestClaimIsBounded(t *testing.T) {
-	bounds := standardBounds
-	bounds.claimRows = 1000
+	bounds, fewer := standardBounds, levels[0].rules
+	fewer.claimRows = 1000
+	bounds.rules = &fewer
 	s := mustOpen(t, Options{bounds: &bounds})
 	const jobs = 1000
 	for i := range jobs {
@@ -115,7 +116,7 @@ func TestClaimIsBounded(t *testing.T) {
 	for seq := uint64(jobs + 1); got < jobs; seq++ {
 		before := s.o.writes
 		c := mustApply(t, s, seq, 0, plainClaim("r", jobs)).(*Claimed)
-		if rows := s.o.writes - before; rows > s.bounds.claimRows+100 {
+		if rows := s.o.writes - before; rows > s.rules.claimRows+100 {
 			t.Fatalf("a claim of %d jobs wrote %d rows", c.Jobs(), rows)
 		}
 		if c.Jobs() == 0 {

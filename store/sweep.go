@@ -80,7 +80,7 @@ func (s *Store) startSweep(m job.Move) *Swept {
 	if len(s.running) >= job.MaxSweeps {
 		return &Swept{Refusal: job.TooManySweeps}
 	}
-	if s.step(w, s.bounds.commandRows); w.finishedAt != 0 {
+	if s.step(w, s.rules.commandRows); w.finishedAt != 0 {
 		return &Swept{Moved: w.moved, Skipped: w.skipped}
 	}
 	s.running = append(s.running, w)

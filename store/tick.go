@@ -8,7 +8,7 @@ import (
 )
 
 // tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick stops when those it moved and
-// the details it wrote come to bounds.commandRows, so that a hundred thousand leases that run out together do not hold up the claims
+// the details it wrote come to rules.commandRows, so that a hundred thousand leases that run out together do not hold up the claims
 // and completions behind them. What is left is still due, and the next tick goes on there: the timer rows are the position, and
 // none other is kept.
 const tickSpanRows = 8
@@ -20,7 +20,7 @@ func (s *Store) tick(t job.Tick) {
 	if t.AsOf > 0 {
 		s.due = min(s.due, t.AsOf)
 	}
-	sweeps, budget := s.bounds.sweepRows, s.bounds.commandRows
+	sweeps, budget := s.rules.sweepRows, s.rules.commandRows
 	if t.Rows > 0 {
 		sweeps, budget = t.Rows, t.Rows
 	}
@@ -71,10 +71,6 @@ func (s *Store) tick(t job.Tick) {
 			budget -= tickSpanRows
 		case sessionTimer:
 			budget -= s.expireSession(key, a)
-		case effectTimer:
-			s.o.cut(seqKey(effectTable, 0), seqKey(effectTable, a))
-			s.dropTimer(key)
-			budget -= tickSpanRows
 		}
 	}
 }

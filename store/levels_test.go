@@ -1,0 +1,190 @@
+package store
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+var rewriteLevels = flag.Bool("rewrite-levels", false, "write again what the levels decide: only for a level that no release has")
+
+// TestRulesOfLevels holds the rules of each level, and the constants that all levels share, against what they were when the level was made. A
+// number that must change gets a new level, see rules.
+func TestRulesOfLevels(t *testing.T) {
+	var got strings.Builder
+	for _, l := range levels {
+		fmt.Fprintf(&got, "level %d: %+v\n", l.number, l.rules)
+	}
+	fmt.Fprintf(&got, "shared: %+v\n", []any{
+		"tickSpanRows", tickSpanRows, "sweepChunk", sweepChunk, "maxNotices", maxNotices, "noticeSpans", noticeSpans, "noticeMs", noticeMs,
+		"generationMs", generationMs, "effectRetentionMs", effectRetentionMs, "effectSegmentMs", effectSegmentMs, "effectSegments", effectSegments,
+		"cellLevels", cellLevels,
+		"MaxHistory", job.MaxHistory, "MaxSweeps", job.MaxSweeps, "SweepLifeMs", job.SweepLifeMs, "KeyLifeMs", job.KeyLifeMs, "MaxSessions", job.MaxSessions,
+	})
+	sameText(t, "../testdata/levels/rules.txt", got.String())
+}
+
+// TestLevelsAreKnown: numbers from 0 to the newest level have rules, and a store follows them when a command raises its level.
+func TestLevelsAreKnown(t *testing.T) {
+	for number := range job.Level + 1 {
+		if rulesAt(number) == (rules{}) {
+			t.Errorf("level %d has no rules", number)
+		}
+	}
+	s := mustOpen(t, Options{})
+	if s.Level() != 0 || s.rules != levels[0].rules {
+		t.Errorf("a new store is at level %d, with the rules %+v", s.Level(), s.rules)
+	}
+	for i, l := range levels {
+		mustApply(t, s, uint64(i+1), 0, job.SetLevel{Level: l.number})
+		if s.rules != l.rules {
+			t.Errorf("at level %d: %+v", l.number, s.rules)
+		}
+	}
+}
+
+// TestWhatLevelsDecide plays commands to a store with the standard rules such that each bound is met, and holds what they decide and the rows
+// that they make, byte for byte, against what it was when the level was made.
+func TestWhatLevelsDecide(t *testing.T) {
+	for _, l := range levels {
+		s := mustOpen(t, Options{Journal: testJournal})
+		var log []step
+		var got strings.Builder
+		seq, at := uint64(0), int64(0)
+		apply := func(cmd job.Command) Result {
+			seq++
+			log = append(log, step{seq: seq, at: startAt + at, cmd: cmd})
+			return mustApply(t, s, seq, at, cmd)
+		}
+		step := func(name string, cmd job.Command) Result {
+			at += 10
+			result := apply(cmd)
+			mustCommit(t, s)
+			sum, rows, err := s.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&got, "%s: %s: digest %x %v\n", name, summary(result), sum, rows)
+			return result
+		}
+		step("level", job.SetLevel{Level: l.number})
+		step("a batch of many pages", plainCreate("a", "pages", 3000, 200))
+		// Every second job gets another priority: as many spans as jobs.
+		many := plainCreate("a", "spans", 6000, 1)
+		many.Groups[0].LeaseMs, many.Groups[0].RetentionMs = job.MinLeaseMs, 5000
+		step("a batch", many)
+		batch := job.NewID(startAt+at, seq, 0)
+		higher := 9
+		for line := 0; line < 6000; line += 2 {
+			apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+		}
+		step("patched", job.Mark{})
+		// A claim ends late jobs as it meets them, and stops at its bound though it has none to hand out.
+		late := plainCreate("b", "late", 3000, 1)
+		late.Groups[0].ExpiresAt = startAt + at + 100
+		step("a batch of late jobs", late)
+		batchOfLate := job.NewID(startAt+at, seq, 0)
+		for line := 0; line < 3000; line += 2 {
+			apply(job.Patch{Job: batchOfLate.WithLine(line), Priority: &higher})
+		}
+		at += 200
+		claimLate := plainClaim("r", 10)
+		claimLate.Types = []string{"late"}
+		step("claim of late jobs", claimLate)
+		for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+			claim := plainClaim("r", job.MaxClaimJobs)
+			claim.Types, claim.Strategy = []string{"spans"}, strategy
+			claim.Once = job.Once{Scope: "s", Key: strategy.String()}
+			step("claim by "+strategy.String(), claim)
+		}
+		step("tickle of all", job.Tickle{Runner: "r", Progress: -1})
+		at += 10 * job.MinLeaseMs
+		for range 8 {
+			step("tick after leases", job.Tick{})
+		}
+		step("sweep", job.Move{Op: job.Cancel, Client: "a", Type: "spans"})
+		for range 8 {
+			step("tick of the sweep", job.Tick{})
+		}
+		step("redrive of a batch", job.Move{Op: job.Redrive, Batch: batch, Status: job.Cancelled})
+		for range 3 {
+			step("tick of sweeps", job.Tick{})
+		}
+		at += 10_000
+		for range 4 {
+			step("tick after retention", job.Tick{})
+		}
+		claim := plainClaim("r2", 100)
+		claim.Types = []string{"pages"}
+		claimed := step("claim", claim).(*Claimed)
+		step("errors", job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: -1, Error: "no"}})
+		at += job.KeyLifeMs * 3
+		step("tick after keys", job.Tick{})
+		step("grace", job.Grace{})
+		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.number), got.String())
+		random := rand.New(rand.NewPCG(1, 1))
+		for name, again := range map[string]func() (*Store, error){
+			"rebuilt": func() (*Store, error) {
+				return rebuild(random, Options{Journal: testJournal, bounds: &standardBounds}, log, 0)
+			},
+			"restarted": func() (*Store, error) {
+				return crashing(random, Options{Journal: testJournal, bounds: &standardBounds}, log)
+			},
+		} {
+			other, err := again()
+			if err == nil {
+				err = errors.Join(sameStores(s, other), other.Close())
+			}
+			if err != nil {
+				t.Errorf("level %d, %s: %v", l.number, name, err)
+			}
+		}
+		if problems := problemsOf(t, s); len(problems) > 0 {
+			t.Errorf("%q", problems)
+		}
+	}
+}
+
+// summary is a result in short.
+func summary(result Result) string {
+	switch r := result.(type) {
+	case *Claimed:
+		return fmt.Sprintf("%d jobs in %d runs", r.Jobs(), len(r.Runs))
+	case *Tickled:
+		return fmt.Sprintf("%d held, %d lost, %q", r.Held, len(r.Lost), r.Refusal.Code())
+	case nil:
+		return "nothing"
+	}
+	return fmt.Sprintf("%+v", result)
+}
+
+// sameText compares a text with a file, line by line.
+func sameText(t *testing.T, path, got string) {
+	t.Helper()
+	if *rewriteLevels {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(gotLines), len(wantLines)) {
+		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {
+			t.Fatalf("%s:%d: a level decides\n%s\nand used to decide\n%s\nWhat a level decides never changes: see rules in rules.go", path, i+1,
+				gotLines[min(i, len(gotLines)-1)], wantLines[min(i, len(wantLines)-1)])
+		}
+	}
+}
