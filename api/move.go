@@ -201,7 +201,7 @@ func (s *Server) sweep(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeJSON, append(appendSweep(nil, &doc), '\n'))
 }
 
-// sweeps answers GET /sweeps: all that are under way or ended within a day.
+// sweeps answers GET /sweeps: those under way, and the newest of those that ended within a day.
 func (s *Server) sweeps(c echo.Context) error {
 	minSeq, err := minSeq(c)
 	if err != nil {

@@ -128,3 +128,28 @@ func TestNoticesAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestSweepsListIsBounded: the list of sweeps has those under way and the newest of the others, however many have ended.
+func TestSweepsListIsBounded(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	under := &sweep{seq: 1, at: startAt, op: job.Cancel, queue: 1}
+	s.running = append(s.running, under)
+	put := func(w *sweep) {
+		s.o.set(seqKey(sweepTable, w.seq), w.encode())
+		s.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.seq, 0, 0))
+	}
+	put(under)
+	const ended = job.MaxPage + 500
+	for seq := uint64(2); seq < 2+ended; seq++ {
+		put(&sweep{seq: seq, at: startAt, op: job.Cancel, queue: 1, finishedAt: startAt})
+	}
+	mustApply(t, s, 2+ended, 0, job.Mark{})
+	mustCommit(t, s)
+	docs, err := s.Sweeps()
+	if err != nil || len(docs) != job.MaxPage {
+		t.Fatalf("%d sweeps, %v", len(docs), err)
+	}
+	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {
+		t.Errorf("the list begins with %v, %v and ends with %v", first.ID, second.ID, last.ID)
+	}
+}

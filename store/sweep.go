@@ -302,18 +302,35 @@ func (s *Store) Sweep(id job.ID) (doc Sweep, err error) {
 	return Sweep{}, job.SweepNotFound
 }
 
-// Sweeps returns the documents of all sweeps that are under way or ended lately, oldest first.
+// Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately, job.MaxPage in all, oldest first.
 func (s *Store) Sweeps() (docs []Sweep, err error) {
 	defer catch(&err)
+	s.mu.RLock()
+	var seqs []uint64 // of those under way, which may be older than many that have ended
+	for _, w := range s.running {
+		seqs = append(seqs, w.seq)
+	}
+	s.mu.RUnlock()
 	v := s.view()
 	defer v.close()
-	var sweeps []*sweep
-	v.scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
-		sweeps = append(sweeps, decodeSweep(seqOfKey(key), value))
-		return true
-	})
-	for _, w := range sweeps {
-		docs = append(docs, w.document())
+	prefix := string(sweepTable)
+	room := job.MaxPage - len(seqs)
+	for ok := v.it.SeekLT([]byte(after(prefix))); ok && room > 0; ok = v.it.Prev() {
+		key := string(v.it.Key())
+		if key < prefix {
+			break
+		}
+		if seq := seqOfKey(key); !slices.Contains(seqs, seq) {
+			seqs = append(seqs, seq)
+			room--
+		}
+	}
+	fail("scan", v.it.Error())
+	slices.Sort(seqs)
+	for _, seq := range seqs {
+		if value := v.get(seqKey(sweepTable, seq)); value != nil { // of one that has just begun there is no row yet
+			docs = append(docs, decodeSweep(seq, value).document())
+		}
 	}
 	return docs, nil
 }
