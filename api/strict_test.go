@@ -10,8 +10,6 @@ import (
 
 // The tests of this file go through the route table, so that a new route cannot be forgotten.
 
-var pathParameter = regexp.MustCompile(`:\w+`)
-
 // TestUnknownParametersAreRefused: no route ignores a query parameter, and a refusal comes before anything happens.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := start(t, func(o *Options) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })

@@ -775,8 +775,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 	t.Run("slow handlers have no job claimed ahead", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			given, ended := 0, 0
-			var f *fake
-			f = runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
 				n := int(c.body["max"].(float64))
 				if held := given - ended; held+n > 4 {
 					t.Errorf("%d jobs are held, and %d more are claimed", held, n)
