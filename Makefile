@@ -53,6 +53,9 @@ scale: build ## ten million pending jobs: memory, claim latency, restart; about 
 sweeps: build ## cancel, redrive and delete ten million jobs beside claims of another queue; SWEEPS=n for fewer; about an hour, a million six minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench
 
+check-scale: ## memory of a check of ten million one-job batches; CHECK_BATCHES=n for fewer; ten million take about half an hour
+	DAYBOOK_CHECK_BATCHES=$(or $(CHECK_BATCHES),10000000) $(GO) test -count=1 -v -run TestCheckOfManyBatches -timeout 90m ./store
+
 PROOF := DAYBOOK_REPORT=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 90m
 
 sim: ## SEEDS (10000) simulated servers with crashes and faults; about ten minutes; reports to docs/reliability.md
@@ -77,4 +80,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test busy check vuln demo bench bench-parts scale sweeps sim corruption crash hostile fuzz clean
+.PHONY: help build run test busy check vuln demo bench bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
