@@ -4,6 +4,8 @@
 // # The lanes
 //
 //   - Kills: SIGKILL at any moment, one in four while the server starts.
+//   - Workers: SIGKILL under the load of three workers of the Go client, which repeat by themselves what had no answer. What a worker says
+//     was reported stands in the job, and each completed job has the output that one of its handlers returned.
 //   - PowerCuts: the data lie on proof/powerfs. The power goes at a random time, or at the n-th write, sync or change of a name from a
 //     random time on; also in the very first start, and again during the start after a cut. Now and then syncs fail with EIO: under load,
 //     and at a start, which must then say why it ends.

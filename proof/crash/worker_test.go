@@ -1,0 +1,243 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// TestWorkers kills the server under the load of the Go client's own Worker, which is what most users run: it claims ahead, tickles, reports in
+// batches, and repeats what had no answer, while the server comes and goes.
+func TestWorkers(t *testing.T) {
+	l := newLane(t, 7)
+	n := max(*kills/4, 3)
+	l.workers(n)
+	l.report(fmt.Sprintf("%d kills under the load of the client's Worker", n))
+}
+
+// runs is what the handlers of a few workers did, and what their reports were answered with.
+type runs struct {
+	h *history
+
+	mu       sync.Mutex
+	outputs  map[job.ID]map[string]bool // that a handler returned
+	fails    map[job.ID]bool            // a handler returned Fail
+	begun    map[job.ID]int
+	reported map[job.ID]string // code of an outcome whose report was acknowledged
+	events   int
+}
+
+// handle is the handler: it works a little, and now and then fails.
+func (r *runs) handle(ctx context.Context, j *client.Job) (client.Outcome, error) {
+	id, err := job.ParseID(j.ID)
+	if err != nil {
+		r.h.problem("a worker was handed the job %q: %v", j.ID, err)
+		return client.Outcome{}, err
+	}
+	r.h.seen(id, j.Payload)
+	r.mu.Lock()
+	r.begun[id]++
+	begun := r.begun[id]
+	r.mu.Unlock()
+	hash := fnv.New64a()
+	fmt.Fprint(hash, j.ID, begun)
+	rng := rand.New(rand.NewPCG(hash.Sum64(), 0))
+	if rng.IntN(4) == 0 {
+		pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch n := rng.IntN(40); {
+	case n == 0:
+		r.fails[id] = true
+		return client.Outcome{}, client.Fail(errors.New("it cannot be done"))
+	case n < 3:
+		return client.Outcome{}, client.RetryAfter(50*time.Millisecond, errors.New("not yet"))
+	case n < 15:
+		r.note(id, "")
+		return client.Outcome{}, nil
+	}
+	output := fmt.Sprintf("run %d of %s", begun, j.ID)
+	r.note(id, output)
+	return client.TextOutput(output), nil
+}
+
+func (r *runs) note(id job.ID, output string) {
+	if r.outputs[id] == nil {
+		r.outputs[id] = map[string]bool{}
+	}
+	r.outputs[id][output] = true
+}
+
+// event is told what happened to the workers.
+func (r *runs) event(e client.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events++
+	if e.Job == nil || e.Err != nil {
+		return
+	}
+	if id, err := job.ParseID(e.Job.ID); err == nil && (e.Outcome.Code == "" || e.Outcome.Code == "ok" || e.Outcome.Code == "failed") {
+		r.reported[id] = map[bool]string{true: "failed", false: "completed"}[e.Outcome.Code == "failed"]
+	}
+}
+
+// verdict says what is wrong with the document of a job that has ended; "" if nothing is.
+func (r *runs) verdict(id job.ID, d *document, output string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch reported := r.reported[id]; {
+	case reported != "" && reported != d.Status:
+		return fmt.Sprintf("a report was acknowledged that makes it %s", reported)
+	case d.Status == "completed" && !r.outputs[id][output]:
+		return fmt.Sprintf("no handler returned the output %q", output)
+	case d.Status == "failed" && !r.fails[id] && d.RunAttempts < d.MaxAttempts:
+		return "no handler said that it failed, and it has attempts left"
+	}
+	return ""
+}
+
+func (l *lane) workers(kills int) {
+	s := l.stage("workers", l.TempDir())
+	l.must(s, s.start())
+	r := &runs{h: s.h, outputs: map[job.ID]map[string]bool{}, fails: map[job.ID]bool{}, begun: map[job.ID]int{}, reported: map[job.ID]string{}}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	ended := make([]error, 3)
+	for i := range ended {
+		w := &client.Worker{
+			Client: client.New(s.server.URL(), client.Options{}), Handler: r.handle, Types: []string{s.u.queue}, OnEvent: r.event, Wait: time.Second,
+			RunnerID: fmt.Sprint("worker-", i), Concurrency: []int{1, 8, 16}[i], Batch: []int{1, 10, 100}[i], DrainTimeout: patience,
+		}
+		all.Go(func() { ended[i] = w.Run(ctx) })
+	}
+	defer all.Wait()
+	defer stop()
+	load := standardLoad
+	load.runners, load.operators = 0, 0
+	c := newCrowd(s.u, load, "w", l.rng.Uint64())
+	defer c.end()
+	begun := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.begun)
+	}
+	for n := range kills {
+		l.loaded(s, c)
+		before := begun()
+		l.wait(s, "handlers run", func() bool { return begun() > before })
+		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
+		l.must(s, s.kill())
+		l.must(s, s.start())
+		l.progress("%d of %d kills", n+1, kills)
+	}
+	l.loaded(s, c)
+	c.end()
+
+	// The workers do what is left.
+	least, since := int64(-1), time.Now()
+	for {
+		st, err := s.u.stats(context.Background())
+		left := st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"]
+		if err == nil && left == 0 {
+			break
+		}
+		if err == nil && (least < 0 || left < least) {
+			least, since = left, time.Now()
+		}
+		if time.Since(since) > patience {
+			l.must(s, undecided("the workers ended no job for %v: %v, %v", patience, st.Jobs, err))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	stop()
+	all.Wait()
+	l.must(s, errors.Join(ended...))
+	l.must(s, s.readBack())
+	l.must(s, l.outputs(s, r))
+	l.must(s, s.stop())
+	l.must(s, errors.Join(s.tool("check"), s.tool("journal", "verify")))
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	for _, problem := range s.h.wrong {
+		l.Error(problem)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.h.count.Ended, s.h.count.Claimed = len(r.reported), r.sum()
+	s.h.count.Checked, s.h.count.Operations = len(r.begun), r.events
+	l.tally.add(s.h.count)
+}
+
+// sum is how many runs were begun. r.mu is held.
+func (r *runs) sum() (n int) {
+	for _, begun := range r.begun {
+		n += begun
+	}
+	return n
+}
+
+// outputs holds every job's end against what handlers did.
+func (l *lane) outputs(s *stage, r *runs) error {
+	list := client.New(s.server.URL(), client.Options{})
+	n := 0
+	for j, err := range list.Jobs(context.Background(), client.JobsQuery{}) {
+		if err != nil {
+			return fmt.Errorf("list jobs: %w", err)
+		}
+		id, err := job.ParseID(j.ID)
+		if err != nil {
+			return err
+		}
+		n++
+		d := document{Status: j.Status, RunAttempts: int32(j.RunAttempts), MaxAttempts: int32(j.MaxAttempts)}
+		if why := r.verdict(id, &d, string(j.Output)); why != "" {
+			s.h.problem("job %s is %s after %d runs of %d: %s", id, j.Status, j.RunAttempts, j.MaxAttempts, why)
+		}
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	for id, code := range r.reported {
+		if s.h.jobs[id.WithLine(0)] == nil {
+			return fmt.Errorf("job %s was reported as %s, and nobody posted it", id, code)
+		}
+	}
+	if n == 0 {
+		return errors.New("the list of jobs is empty")
+	}
+	return nil
+}
+
+// TestRunsAreJudged: the lane notices when what a worker did is not what the server has.
+func TestRunsAreJudged(t *testing.T) {
+	id := job.NewID(1, 2, 3)
+	for name, tt := range map[string]struct {
+		reported, status, output string
+		attempts                 int32
+		bad                      bool
+	}{
+		"completed with what a handler returned": {"completed", "completed", "out", 1, false},
+		"completed, the report had no answer":    {"", "completed", "out", 1, false},
+		"another output":                         {"completed", "completed", "other", 1, true},
+		"a report that is gone":                  {"completed", "failed", "", 3, true},
+		"failed by itself":                       {"", "failed", "", 1, true},
+		"abandoned at its last attempt":          {"", "failed", "", 3, false},
+	} {
+		r := &runs{outputs: map[job.ID]map[string]bool{id: {"out": true}}, fails: map[job.ID]bool{}, reported: map[job.ID]string{}}
+		if tt.reported != "" {
+			r.reported[id] = tt.reported
+		}
+		why := r.verdict(id, &document{Status: tt.status, RunAttempts: tt.attempts, MaxAttempts: 3}, tt.output)
+		if (why != "") != tt.bad {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
