@@ -91,13 +91,14 @@ func TestApplierDoesNotPause(t *testing.T) {
 		}
 	}
 	park(woken, parked-woken) // they wait for ever
-	best := map[string]time.Duration{}
+	type step struct{ took, late time.Duration }
+	best := map[string]step{}
 	measure := func(what string, do func()) {
 		e.longestStep.Store(0)
-		do()
+		late := lateness(do)
 		took := time.Duration(e.longestStep.Load())
-		if before, ok := best[what]; !ok || took < before {
-			best[what] = took
+		if before, ok := best[what]; !ok || took < before.took {
+			best[what] = step{took, late}
 		}
 	}
 	for range tries {
@@ -125,12 +126,38 @@ func TestApplierDoesNotPause(t *testing.T) {
 			}
 		})
 	}
-	for what, took := range best {
-		t.Logf("%s: %v", what, took)
-		if took > longest {
-			t.Errorf("%s: a step of the applier takes %v, more than %v", what, took, longest)
+	for what, s := range best {
+		t.Logf("%s: %v, while a sleep of a millisecond came up to %v late", what, s.took, s.late)
+		switch {
+		case s.took <= longest:
+		case s.late > longest/4:
+			t.Logf("undecided, machine too slow: %s: a step of the applier took %v", what, s.took)
+		default:
+			t.Errorf("%s: a step of the applier takes %v, more than %v", what, s.took, longest)
 		}
 	}
+}
+
+// lateness returns how late, at worst, a goroutine that sleeps for a millisecond again and again woke up while do ran: what the machine and
+// the runtime, and not the product, made others wait.
+func lateness(do func()) (worst time.Duration) {
+	var witness sync.WaitGroup
+	ended := make(chan struct{})
+	witness.Go(func() {
+		for {
+			began := time.Now()
+			select {
+			case <-time.After(time.Millisecond):
+				worst = max(worst, time.Since(began)-time.Millisecond)
+			case <-ended:
+				return
+			}
+		}
+	})
+	do()
+	close(ended)
+	witness.Wait()
+	return worst
 }
 
 // cpuTime is the processor time that the process has had.
