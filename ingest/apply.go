@@ -43,25 +43,37 @@ func (e *Engine) stepped(took time.Duration) {
 	}
 }
 
+// commit commits, and notes since when for those who wait.
+func (e *Engine) commit() error {
+	e.committing.Store(time.Now().UnixNano())
+	defer e.committing.Store(0)
+	return e.store.Commit()
+}
+
 // replay applies what the journal has and the store has not, and reports its progress now and then.
 func (e *Engine) replay(ctx context.Context) error {
-	n, err := replay(ctx, e.store, e.journal, func(seq uint64) { e.replayed.Store(seq) })
+	n, err := replay(ctx, e.store, e.journal, e.commit, func(seq uint64) { e.replayed.Store(seq) })
 	e.replayed.Store(n)
 	return err
 }
 
 // replay applies the records of j that s has not applied, and returns their number.
-func replay(ctx context.Context, s *store.Store, j *journal.Journal, progress func(seq uint64)) (n uint64, err error) {
+func replay(ctx context.Context, s *store.Store, j *journal.Journal, commit func() error, progress func(seq uint64)) (n uint64, err error) {
 	from := s.Applied() + 1
 	if first := j.First(); first > from {
 		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
 	}
-	return Replay(ctx, s, j.Records(from), progress)
+	return applyAll(ctx, s, j.Records(from), commit, progress)
 }
 
 // Replay applies records, the first of which must be the first that s has not applied, and returns their number. progress is called
 // now and then with the last seq applied.
 func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
+	return applyAll(ctx, s, records, s.Commit, progress)
+}
+
+func applyAll(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], commit func() error,
+	progress func(seq uint64)) (n uint64, err error) {
 	for r, err := range records {
 		if err == nil {
 			err = ctx.Err()
@@ -75,14 +87,14 @@ func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Recor
 		}
 		n++
 		if s.Pending() >= maxCommitBytes {
-			if err := s.Commit(); err != nil {
+			if err := commit(); err != nil {
 				return n, err
 			}
 			progress(r.Seq)
 		}
 	}
 	s.TakeReadied() // nobody waits yet
-	return n, s.Commit()
+	return n, commit()
 }
 
 // apply is the applier: it takes durable groups in order, until the hand-over is closed.
@@ -123,10 +135,7 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		if e.store.Pending() < maxCommitBytes && i < len(records)-1 {
 			continue
 		}
-		e.committing.Store(time.Now().UnixNano())
-		err = e.store.Commit()
-		e.committing.Store(0)
-		if err != nil {
+		if err = e.commit(); err != nil {
 			return err
 		}
 		e.commits.Add(1)

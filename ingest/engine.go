@@ -39,6 +39,8 @@ type Options struct {
 	Journal journal.Options
 	Store   store.Options
 	Statfs  func(path string) (free, total uint64, err error)
+	// CommitWait is how long requests wait for a commit that Pebble holds back, and a stop for the store; 0: commitWait.
+	CommitWait time.Duration
 }
 
 // Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
@@ -55,6 +57,7 @@ type Engine struct {
 
 	state     atomic.Pointer[stateNote]
 	applied   broadcast          // of commits
+	blocked   broadcast          // of the store's taking no commit, again and again as long as it does
 	due       chan struct{}      // capacity 1: the next timer row may have changed
 	accept    chan chan struct{} // to the timekeeper: accept the wall clock, and close the channel when that is done
 	timeEnded chan struct{}      // closed when the timekeeper has ended
@@ -101,6 +104,9 @@ func Open(o Options) (_ *Engine, err error) {
 	}
 	if o.Statfs == nil {
 		o.Statfs = statfs
+	}
+	if o.CommitWait == 0 {
+		o.CommitWait = commitWait
 	}
 	e := &Engine{
 		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
@@ -170,7 +176,7 @@ func (e *Engine) close() error {
 		errs = append(errs, e.journal.Close())
 	}
 	if e.store != nil {
-		errs = append(errs, e.store.Close())
+		errs = append(errs, e.store.CloseWithin(e.o.CommitWait))
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())
@@ -179,12 +185,17 @@ func (e *Engine) close() error {
 }
 
 // Run replays what the store has not applied yet, then serves until ctx is done, commits what was taken, and closes everything.
-// An error means that the engine could not go on; the journal holds what was acknowledged, and a restart applies it.
+// An error means that the engine could not go on; the journal holds what was acknowledged, and a restart applies it. With ErrStuck the
+// data directory stays in use until the process ends.
 func (e *Engine) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, e.close()) }()
-	if err := e.replay(ctx); err != nil {
+	defer func() {
+		if !errors.Is(err, ErrStuck) { // a part that is stuck still uses the files
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if err := e.stoppable(ctx, func() error { return e.replay(ctx) }); err != nil {
 		e.refuse(err)
-		if errors.Is(err, context.Canceled) {
+		if errors.Is(err, context.Canceled) && !errors.Is(err, ErrStuck) {
 			return nil
 		}
 		return fmt.Errorf("replay journal: %w", err)
@@ -211,28 +222,50 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	parts.Go(func() { e.parked.run(ctx, e.store) })
 	parts.Go(func() { e.maintain(ctx) })
 	parts.Go(func() { e.watchDisk(ctx) })
+	parts.Go(func() { e.watchCommits(ctx) })
+	ended := func() error { parts.Wait(); return errors.Join(journalErr, applyErr) }
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
 		cancel()
-		parts.Wait()
-		return fmt.Errorf("begin: %w", errors.Join(err, applyErr))
+		return fmt.Errorf("begin: %w", errors.Join(err, e.stoppable(ctx, ended)))
 	}
 	<-ctx.Done()
 	e.refuse(ErrClosed)
 	e.parked.close()
-	parts.Wait()
-	if err := errors.Join(journalErr, applyErr); err != nil {
+	if err := e.stoppable(ctx, ended); err != nil {
 		return err
 	}
 	// The cursor on disk is the one witness of the journal's end that does not lie in the journal: with it, a start after this stop
 	// notices whatever has become of the last records. It also has nothing to replay.
-	if err := e.store.FlushWithin(stopFlush); err != nil {
+	if err := e.store.FlushWithin(e.o.CommitWait); err != nil {
 		e.log.Warn("cannot flush the store; the next start replays more", "error", err)
 	}
 	return nil
 }
 
-// stopFlush bounds the flush at a stop: on a full disk it would never end.
-const stopFlush = 5 * time.Second
+// stoppable runs f, which ends when ctx is done unless the store takes no commit. Then it is left behind, with ErrStuck.
+func (e *Engine) stoppable(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	for {
+		since := e.committing.Load()
+		timer := time.NewTimer(e.o.CommitWait)
+		select {
+		case err := <-done:
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+		if since != 0 && since == e.committing.Load() { // the same commit all the time
+			return fmt.Errorf("%w: it has not taken a commit since %v; what was acknowledged is in the journal, and the next start applies it",
+				ErrStuck, time.Unix(0, since).Format(time.TimeOnly))
+		}
+	}
+}
 
 // begin journals what a start owes: the level of this program, and a full lease to everyone who could not tickle meanwhile.
 func (e *Engine) begin(ctx context.Context) error {
@@ -272,10 +305,25 @@ func (e *Engine) accepting() error {
 	if err := e.state.Load().err; err != nil {
 		return err
 	}
-	if began := e.committing.Load(); began != 0 && time.Since(time.Unix(0, began)) > maxCommitTime {
+	return e.commitBlocked()
+}
+
+// commitBlocked is an ErrStale when the store has been at work on a commit for too long.
+func (e *Engine) commitBlocked() error {
+	if began := e.committing.Load(); began != 0 && time.Since(time.Unix(0, began)) > e.o.CommitWait {
 		return fmt.Errorf("%w: the store has not taken a commit since %v; is its disk full?", ErrStale, time.Unix(0, began).Format(time.TimeOnly))
 	}
 	return nil
+}
+
+// watchCommits has those who wait for a decision notice that the store takes no commit, until ctx is done.
+func (e *Engine) watchCommits(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause(ctx, e.o.CommitWait/10)
+		if e.commitBlocked() != nil {
+			e.blocked.tell()
+		}
+	}
 }
 
 // Ready is nil when the replay is done and the journal accepts; else the reason.
@@ -307,8 +355,9 @@ const (
 	slowFailing = 100 * time.Millisecond
 )
 
-// maxCommitTime is when a commit counts as blocked: Pebble on a full disk returns no error but waits.
-const maxCommitTime = 5 * time.Second
+// commitWait is when a commit counts as blocked: Pebble on a full disk returns no error but waits. It also bounds, each by itself, what a
+// stop waits for: a commit, the last flush, and Pebble's end.
+const commitWait = 5 * time.Second
 
 // signal wakes the one who waits on a channel of capacity 1, or will.
 func signal(c chan struct{}) {

@@ -110,11 +110,35 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 	if err := e.propose(ctx, journal.Bulk, c, w); err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	select {
-	case a := <-w.synced:
-		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
-	case <-ctx.Done():
-		return store.Made{}, Receipt{}, errors.Join(ErrUnknown, ctx.Err())
+	a, err := e.await(ctx, w.synced)
+	if err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+}
+
+// await returns the answer to a command that was proposed. It gives up, and says ErrUnknown, when ctx ends or the store takes no commit: a
+// full disk may last for hours, and a caller can decide better than we can what to do meanwhile.
+func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, err error) {
+	for {
+		blocked := e.blocked.next()
+		err := e.commitBlocked()
+		if err == nil {
+			select {
+			case a = <-answers:
+				return a, nil
+			case <-blocked:
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		select { // what is there counts
+		case a = <-answers:
+			return a, nil
+		default:
+			return a, errors.Join(ErrUnknown, err)
+		}
 	}
 }
 
@@ -167,17 +191,16 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 
 // decision waits for what Apply decided about a command that was proposed.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
-	select {
-	case a := <-w.applied:
-		return a.result, a.receipt, a.err
-	case <-ctx.Done():
+	a, err := e.await(ctx, w.applied)
+	if err != nil {
 		if w.left.Swap(true) { // the applier came first, and thinks that we have its answer
 			if a := <-w.applied; a.err == nil {
 				e.giveBack(a.result)
 			}
 		}
-		return nil, Receipt{}, errors.Join(ErrUnknown, ctx.Err())
+		return nil, Receipt{}, err
 	}
+	return a.result, a.receipt, a.err
 }
 
 // giveBack has jobs ungot that were handed to a caller who had hung up.

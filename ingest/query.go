@@ -20,12 +20,16 @@ func (e *Engine) catchUp(ctx context.Context, minSeq uint64) error {
 	timer := time.NewTimer(maxReadWait)
 	defer timer.Stop()
 	for {
-		next := e.applied.next()
+		next, blocked := e.applied.next(), e.blocked.next()
 		if e.store.Applied() >= target {
 			return nil
 		}
+		if err := e.commitBlocked(); err != nil {
+			return err
+		}
 		select {
 		case <-next:
+		case <-blocked:
 		case <-timer.C:
 			return ErrStale
 		case <-ctx.Done():

@@ -93,7 +93,7 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, err
 	}
 	last := j.Synced()
-	if result.Commands, err = replay(ctx, s, j, func(seq uint64) { progress(seq, last) }); err != nil {
+	if result.Commands, err = replay(ctx, s, j, s.Commit, func(seq uint64) { progress(seq, last) }); err != nil {
 		return result, err
 	}
 	result.Cursor = s.Applied()

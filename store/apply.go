@@ -13,6 +13,11 @@ import (
 //
 // An error means that the database below failed; the store must then be closed.
 func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	if s.db == nil {
+		return nil, ErrClosed
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil || seq <= s.meta.cursor {

@@ -121,7 +121,7 @@ func decodeDone(d *decoder) *done {
 
 // past is where what requests did before is looked up: the rows and caches of Apply, or one moment of the database.
 type past struct {
-	s       *Store
+	keys    []keyGeneration
 	rows    rows
 	now     int64
 	session func(id job.ID) *session
@@ -129,17 +129,20 @@ type past struct {
 }
 
 // past is that of Apply.
-func (s *Store) past() past { return past{s, &s.o, s.now, s.sessionOf, s.findClaim} }
+func (s *Store) past() past { return past{s.meta.keys, &s.o, s.now, s.sessionOf, s.findClaim} }
 
 // lookBack calls look with the past of the last commit. now is the journal's time, unix ms.
 func (s *Store) lookBack(now int64, look func(p past)) (err error) {
 	defer catch(&err)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	v := s.view()
 	defer v.close()
+	var keys []keyGeneration
+	if value := v.get(metaKey); value != nil { // s.meta may be ahead of the view
+		m := decodeMeta(value)
+		keys = m.keys
+	}
 	look(past{
-		s, v, now,
+		keys, v, now,
 		func(id job.ID) *session { return s.readSessionOf(v, id) },
 		func(seq uint64) *claim { return readClaim(v, seq) },
 	})
@@ -174,9 +177,8 @@ func (p past) find(o *job.Once) (d *done, refusal job.Refusal) {
 
 // findKey returns what was done under a key, if that is not too long ago, or nil.
 func (p past) findKey(o *job.Once) *done {
-	keys := p.s.meta.keys
-	for i := len(keys) - 1; i >= 0; i-- {
-		if value := p.rows.get(onceKey(keys[i].number, o.Scope, o.Key)); value != nil {
+	for i := len(p.keys) - 1; i >= 0; i-- {
+		if value := p.rows.get(onceKey(p.keys[i].number, o.Scope, o.Key)); value != nil {
 			d := decoder(value)
 			if done := decodeDone(&d); done.doneAt()+job.KeyLifeMs > p.now {
 				return done

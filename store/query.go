@@ -1,11 +1,7 @@
 package store
 
 import (
-	"fmt"
 	"slices"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -255,11 +251,12 @@ func (s *Store) Queue(client, typ string) (_ Queue, err error) {
 	q := s.queues.byName[queueName{client, typ}]
 	var doc Queue
 	var head string
-	if q != nil {
-		doc, head = q.document(), q.head
+	known := q != nil && q.committed()
+	if known {
+		doc, head = q.shown, q.shownHead
 	}
 	s.mu.RUnlock()
-	if q == nil {
+	if !known {
 		return Queue{}, job.QueueNotFound
 	}
 	v := s.view()
@@ -268,8 +265,13 @@ func (s *Store) Queue(client, typ string) (_ Queue, err error) {
 	return doc, nil
 }
 
-func (q *queue) document() Queue {
-	return Queue{Client: q.client, Type: q.typ, Paused: q.paused, CreatedAt: q.createdAt, Counts: q.counts}
+// committed reports whether a commit has written the queue.
+func (q *queue) committed() bool { return q.shown != Queue{} }
+
+// show has queries see the queue as it is now.
+func (q *queue) show() {
+	q.shownHead = q.head
+	q.shown = Queue{Client: q.client, Type: q.typ, Paused: q.paused, CreatedAt: q.createdAt, Counts: q.counts}
 }
 
 // pendingSince returns when the span with this ready key became pending; 0 when it has moved on since the key was read.
@@ -290,8 +292,8 @@ func (s *Store) Queues(client, afterClient, afterType string, limit int) (docs [
 	defer catch(&err)
 	var heads []string
 	s.mu.RLock()
-	for _, q := range s.queues.page(client, afterClient, afterType, limit+1) {
-		docs, heads = append(docs, q.document()), append(heads, q.head)
+	for _, q := range s.queues.page(client, afterClient, afterType, limit+1, (*queue).committed) {
+		docs, heads = append(docs, q.shown), append(heads, q.shownHead)
 	}
 	s.mu.RUnlock()
 	if more = len(docs) > limit; more {
@@ -303,84 +305,4 @@ func (s *Store) Queues(client, afterClient, afterType string, limit int) (docs [
 		docs[i].PendingSince = pendingSince(v, heads[i])
 	}
 	return docs, more, nil
-}
-
-// Durable returns the cursor that Pebble has on disk: the journal up to it is no longer needed to start again.
-func (s *Store) Durable() (seq uint64, err error) {
-	defer catch(&err)
-	v := s.viewWith(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
-	defer v.close()
-	if value := v.get(metaKey); value != nil {
-		seq = decodeMeta(value).cursor
-	}
-	return seq, nil
-}
-
-// Flush has Pebble write what it holds in memory; Options.Flushed tells when it has. Small commands alone would hardly ever fill
-// a memtable, and the journal behind them would stay.
-func (s *Store) Flush() error {
-	if !s.readers.enter() {
-		return ErrClosed
-	}
-	defer s.readers.leave()
-	if _, err := s.db.AsyncFlush(); err != nil {
-		return &Error{"flush", err}
-	}
-	return nil
-}
-
-// FlushWithin is FlushWait that gives up after d, as on a full disk, where a flush does not fail but waits.
-func (s *Store) FlushWithin(d time.Duration) error {
-	if !s.readers.enter() {
-		return ErrClosed
-	}
-	defer s.readers.leave()
-	done, err := s.db.AsyncFlush()
-	if err != nil {
-		return &Error{"flush", err}
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
-		return &Error{"flush", fmt.Errorf("not done within %v", d)}
-	}
-}
-
-// FlushWait has Pebble write what it holds in memory and waits for it.
-func (s *Store) FlushWait() error {
-	if !s.readers.enter() {
-		return ErrClosed
-	}
-	defer s.readers.leave()
-	if err := s.db.Flush(); err != nil {
-		return &Error{"flush", err}
-	}
-	return nil
-}
-
-// Checkpoint makes a base in dir, which must not exist: a store of its own, at the cursor of the last commit or a later one.
-func (s *Store) Checkpoint(dir string) error {
-	if err := s.FlushWait(); err != nil {
-		return err
-	}
-	if !s.readers.enter() {
-		return ErrClosed
-	}
-	defer s.readers.leave()
-	if err := s.db.Checkpoint(dir); err != nil {
-		return &Error{"checkpoint", err}
-	}
-	return nil
-}
-
-// DiskBytes returns what the store occupies on disk; 0 once it is closed.
-func (s *Store) DiskBytes() uint64 {
-	if !s.readers.enter() {
-		return 0
-	}
-	defer s.readers.leave()
-	return s.db.Metrics().DiskSpaceUsage()
 }

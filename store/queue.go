@@ -27,6 +27,9 @@ type queue struct {
 	// span there is has a later one.
 	tailKnown bool
 	samples   []sample // what the Store's samples count of it
+	// As of the last commit, for queries: its document, zero before the first, and its head.
+	shown     Queue
+	shownHead string
 	// On the lists of that name in the Store.
 	dirty, moved, readied bool
 	gone                  bool // deleted
@@ -275,8 +278,8 @@ func (qs *queues) add(q *queue) {
 	qs.names.Set(q)
 }
 
-// page returns up to limit queues after a pair in the order of client and type, of one client or, with "", of all.
-func (qs *queues) page(client, afterClient, afterType string, limit int) (page []*queue) {
+// page returns up to limit of the queues that are to be kept, after a pair in the order of client and type, of one client or, with "", of all.
+func (qs *queues) page(client, afterClient, afterType string, limit int, keep func(q *queue) bool) (page []*queue) {
 	from := &queue{client: afterClient, typ: afterType}
 	if from.client < client {
 		from = &queue{client: client}
@@ -285,7 +288,7 @@ func (qs *queues) page(client, afterClient, afterType string, limit int) (page [
 		if client != "" && q.client != client {
 			return false
 		}
-		if q.client != afterClient || q.typ != afterType {
+		if (q.client != afterClient || q.typ != afterType) && keep(q) {
 			page = append(page, q)
 		}
 		return len(page) < limit

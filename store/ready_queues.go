@@ -33,7 +33,7 @@ const readyPage = 1000
 func (s *Store) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	page := s.queues.page("", client, typ, readyPage)
+	page := s.queues.page("", client, typ, readyPage, func(*queue) bool { return true })
 	for _, q := range page {
 		if q.rank != "" && !s.meta.stopped {
 			ready = append(ready, Readied{q.client, q.typ, q.counts[job.Pending]})

@@ -66,20 +66,28 @@ var (
 	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
 )
 
-// Store keeps the state and its indexes. One goroutine applies; any may query.
+// Store keeps the state and its indexes. One goroutine applies and commits; any may query.
 type Store struct {
-	db      *pebble.DB
-	cache   *pebble.Cache
-	bounds  *bounds
-	rules   rules // of the level
-	readers gate  // of queries, for which Close waits
+	db       *pebble.DB
+	cache    *pebble.Cache
+	bounds   *bounds
+	rules    rules       // of the level
+	failing  func(error) // Options.Failing
+	readers  gate        // of queries, for which Close waits
+	flushing atomic.Bool // a Flush waits for Pebble to begin
 
-	// mu is held by Apply and Commit, and shared by the few queries that look at the queues in memory.
-	mu       sync.RWMutex
+	// applying is held through Apply and Commit, and by Close. No query takes it: Commit waits for Pebble under it.
+	applying sync.Mutex
+
+	// mu guards what both Apply and queries use. Invariant: nobody waits for Pebble to take a write with mu held, so that queries go on
+	// while Pebble holds writers back. Apply holds it through reads that miss the caches.
+	mu     sync.RWMutex
+	meta   meta
+	queues queues
+
+	// The rest belongs to the goroutine that applies. Invariant: no query touches it, so that Commit may use it without mu.
 	o        overlay
 	outgoing *pebble.Batch // of Commit, which uses its memory again
-	meta     meta
-	queues   queues
 	timers   window
 	windows  *windows
 	running  []*sweep // those that have not ended, by seq
@@ -94,6 +102,7 @@ type Store struct {
 	runners  map[string]*runner
 	spans    *btree.BTreeG[cachedSpan]
 	dirty    []dirtyRow
+	changed  []*queue // whose rows the running commit writes
 	sessions map[uint64]*session
 	cells    map[string]*cell
 	// dirtyCells are written by the next commit, or before a draw reads them.
@@ -171,6 +180,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	}
 	s := &Store{
 		bounds:   cmp.Or(o.bounds, standard),
+		failing:  o.Failing,
 		batches:  map[uint64]*batch{},
 		claims:   map[uint64]*claim{},
 		runners:  map[string]*runner{},
@@ -266,6 +276,7 @@ func (s *Store) load(o Options) (err error) {
 		return true
 	})
 	for _, q := range all {
+		q.show()
 		for status, n := range q.counts {
 			s.counts[status] += n
 		}
@@ -300,21 +311,6 @@ func (s *Store) Adopt(journal string) error {
 	s.meta.journal = journal
 	s.reseed()
 	return nil
-}
-
-// Close ends the store. What was applied and not committed is dropped; what was committed and not flushed is in the journal.
-// Queries that are under way end first, later ones get ErrClosed.
-func (s *Store) Close() error {
-	s.readers.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.db == nil {
-		return nil
-	}
-	err := errors.Join(s.outgoing.Close(), s.db.Close())
-	s.cache.Unref()
-	s.db = nil
-	return err
 }
 
 // logger gives Pebble's voice to ours. Pebble calls Fatalf when it cannot go on, and by default ends the process there.
@@ -365,120 +361,4 @@ func (s *Store) QueueExists(client, typ string) (exists bool, queues int, ever u
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.queues.byName[queueName{client, typ}] != nil, len(s.queues.byID), s.meta.nextQueue - 1
-}
-
-// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble flushes;
-// until then the journal is what keeps it.
-func (s *Store) Commit() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil || !s.pending {
-		return s.broken
-	}
-	defer func() { s.broken = err }()
-	defer catch(&err)
-	s.flushDirty()
-	if err := s.o.flush(s.outgoing); err != nil {
-		return &Error{"build commit", err}
-	}
-	if err := s.db.Apply(s.outgoing, pebble.NoSync); err != nil {
-		return &Error{"commit", err}
-	}
-	s.outgoing.Reset()
-	s.pending = false
-	s.trimCaches()
-	s.publish()
-	return nil
-}
-
-// dirtyRow is an object whose row the next commit writes, or deletes when the object is gone.
-type dirtyRow interface {
-	flush(o *overlay)
-}
-
-func (q *queue) flush(o *overlay) {
-	q.dirty = false
-	if q.gone {
-		o.del(queueKey(q.id))
-	} else {
-		o.set(queueKey(q.id), q.encode())
-	}
-}
-
-func (b *batch) flush(o *overlay) {
-	b.dirty = false
-	if !b.gone {
-		o.set(seqKey(countsTable, b.seq), b.batchCounts.encode())
-	}
-}
-
-func (c *claim) flush(o *overlay) {
-	c.dirty = false
-	if c.refs > 0 {
-		o.set(seqKey(leaseTable, c.seq), c.lease.encode())
-	}
-}
-
-// touch has the row of x written at the next commit. mark is x's own note that it is listed already.
-func (s *Store) touch(mark *bool, x dirtyRow) {
-	if !*mark {
-		*mark = true
-		s.dirty = append(s.dirty, x)
-	}
-}
-
-func (s *Store) flushDirty() {
-	for _, x := range s.dirty {
-		x.flush(&s.o)
-	}
-	clear(s.dirty)
-	s.dirty = s.dirty[:0]
-	s.flushCells()
-	s.o.set(metaKey, s.meta.encode())
-}
-
-func (s *Store) publish() {
-	s.applied.Store(s.meta.cursor)
-	due := int64(0)
-	if key := s.timers.first(&s.o); key != "" {
-		due, _, _, _, _ = splitTimerKey(key)
-	}
-	s.nextDue.Store(due)
-	idle := int64(0)
-	if q := s.queues.idle.oldest(); q != nil {
-		idle = q.idleAt
-	}
-	s.idleSince.Store(idle)
-	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level,
-		Keys: s.meta.numKeys(), Sessions: s.meta.sessions, Sweeps: len(s.running), Stopped: s.meta.stopped})
-}
-
-func (s *Store) dropSpans() {
-	s.spans = btree.NewBTreeGOptions(func(a, b cachedSpan) bool {
-		return a.seq < b.seq || a.seq == b.seq && a.last < b.last
-	}, btree.Options{NoLocks: true, Degree: 32})
-}
-
-func (s *Store) trimCaches() {
-	if s.spans.Len() > s.bounds.cachedSpans {
-		s.dropSpans()
-	}
-	if len(s.batches) > s.bounds.cachedBatches {
-		clear(s.batches)
-	}
-	if len(s.claims) > s.bounds.cachedClaims {
-		clear(s.claims)
-	}
-	if len(s.runners) > s.bounds.cachedClaims {
-		clear(s.runners)
-	}
-	if len(s.cells) > s.bounds.cachedClaims {
-		clear(s.cells)
-	}
-	if len(s.sessions) > s.bounds.cachedClaims {
-		clear(s.sessions)
-	}
-	if s.windows.keys > s.windows.limit {
-		s.shrinkWindows()
-	}
 }

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/store"
+)
+
+// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as soon as its
+// memtables are full.
+type stallingFS struct {
+	vfs.FS
+	gate chan struct{}
+}
+
+func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if filepath.Ext(name) == ".sst" {
+		<-fs.gate
+	}
+	return fs.FS.Create(name, c)
+}
+
+// startStalled runs a server whose store takes no commit any more.
+func startStalled(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that was left behind goes on for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := make(chan struct{})
+	engine, err := ingest.Open(ingest.Options{Dir: dir, CommitWait: 200 * time.Millisecond,
+		Store: store.Options{FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	t.Cleanup(func() {
+		close(gate)
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, ingest.ErrStuck) {
+			t.Errorf("engine: %v", err)
+		}
+		for os.RemoveAll(dir) != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	r := startOn(t, Options{Engine: engine, Log: zerolog.Nop()})
+	for engine.Ready() != nil {
+		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
+	}
+	lines := strings.Repeat(strings.Repeat("x", 100)+"\n", 1000)
+	for engine.Ready() == nil {
+		if a := r.add("/acme/job/mail/add", lines); a.status != http.StatusCreated && a.status != http.StatusServiceUnavailable {
+			t.Fatalf("add: %d %s", a.status, a.body)
+		}
+	}
+	return r
+}
+
+// TestEveryRouteAnswersWhileTheStoreTakesNoCommit sends each route of the table a request: it succeeds, or is refused with a reason, soon.
+func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
+	r := startStalled(t)
+	const claimOne = `{"runner_id":"r","max":1}`
+	bodies := map[string]string{ // of routes that refuse an empty one before they ask the engine
+		"/jobs/create":           `{"payload":"x"}`,
+		"/add":                   "one line\n",
+		"/:client/job/:type/add": "one line\n",
+		"/jobs/claim":            claimOne,
+		"/jobs/tickle":           `{"runner_id":"r"}`,
+		"/jobs/:id/tickle":       `{"runner_id":"r"}`,
+		"/jobs/complete":         `{"claim_id":"` + unknownID + `","status":"completed"}`,
+		"/jobs/:id/complete":     `{"status":"completed"}`,
+		"PATCH /jobs/:id":        `{"priority":3}`,
+	}
+	path := strings.NewReplacer(":id", unknownID, ":client", "acme", ":type", "mail", ":file", "index.html")
+	var requests sync.WaitGroup
+	for _, route := range r.server.routes() {
+		for _, headers := range [][2]string{{}, {"Idempotency-Key", `"k` + route.path + `"`}} {
+			body, given := bodies[route.method+" "+route.path]
+			if !given {
+				body = bodies[route.path]
+			}
+			requests.Go(func() {
+				what := route.method + " " + route.path
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				req, err := http.NewRequestWithContext(ctx, route.method, r.url+path.Replace(route.path), strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if strings.HasPrefix(body, "{") {
+					req.Header.Set("Content-Type", "application/json")
+				}
+				if headers[0] != "" {
+					req.Header.Set(headers[0], headers[1])
+				}
+				answer, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+					return
+				}
+				defer answer.Body.Close()
+				text, err := io.ReadAll(answer.Body)
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				var p struct{ Code, Detail string }
+				if answer.StatusCode >= 500 && (answer.StatusCode != http.StatusServiceUnavailable || json.Unmarshal(text, &p) != nil || p.Code == "" || p.Detail == "") &&
+					route.path != "/readyz" {
+					t.Errorf("%s: %d %s", what, answer.StatusCode, text)
+				}
+			})
+		}
+	}
+	requests.Wait()
+}

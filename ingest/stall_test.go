@@ -1,0 +1,118 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as soon as its
+// memtables are full.
+type stallingFS struct {
+	vfs.FS
+	gate chan struct{}
+}
+
+func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if filepath.Ext(name) == ".sst" {
+		<-fs.gate
+	}
+	return fs.FS.Create(name, c)
+}
+
+// startStalled runs an engine whose store takes no commit any more. stop ends the engine and returns what Run says; resume lets the store
+// go on.
+func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
+	t.Helper()
+	gate := make(chan struct{})
+	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that was left behind goes on for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err = Open(Options{Dir: dir, CommitWait: 200 * time.Millisecond,
+		Store: store.Options{FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	for e.Ready() != nil {
+		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
+	}
+	for e.commitBlocked() == nil { // creates are acknowledged by the journal, and applied later
+		if _, _, err := e.Create(t.Context(), lines(1000)); err != nil && !errors.Is(err, ErrStale) {
+			t.Fatal(err)
+		}
+	}
+	stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(10 * time.Second):
+			return errors.New("the engine does not end")
+		}
+	})
+	resume = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(func() {
+		resume()
+		if err := stop(); err != nil && !errors.Is(err, ErrStuck) {
+			t.Error(err)
+		}
+		for os.RemoveAll(dir) != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return e, stop, resume
+}
+
+func TestStopIsBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
+	_, stop, _ := startStalled(t)
+	if err := stop(); !errors.Is(err, ErrStuck) {
+		t.Errorf("run: %v", err)
+	}
+}
+
+// TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before anybody noticed is answered too, and a claim whose
+// caller was sent away is given back when it is applied.
+func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
+	e, _, resume := startStalled(t)
+	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had come before the commit
+	if !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
+		t.Errorf("a claim: %v", err)
+	}
+	if _, _, _, err := e.Claim(t.Context(), claimOf(1), 0); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a claim after it: %v", err)
+	}
+	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a create after it: %v", err)
+	}
+	resume()
+	for e.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	for { // until the claim has been given back
+		next := e.applied.next()
+		if err := e.catchUp(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if e.store.Totals().Counts[job.Active] == 0 {
+			return
+		}
+		select {
+		case <-next:
+		case <-t.Context().Done():
+			t.Fatal("the claim is not given back")
+		}
+	}
+}

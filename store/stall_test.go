@@ -1,0 +1,176 @@
+package store
+
+import (
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// stallingFS is a disk on which no table can be begun until the gate is open: Pebble holds writers back as soon as its memtables are full.
+type stallingFS struct {
+	vfs.FS
+	gate chan struct{}
+}
+
+func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if filepath.Ext(name) == ".sst" {
+		<-fs.gate
+	}
+	return fs.FS.Create(name, c)
+}
+
+// stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed before.
+func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
+	t.Helper()
+	gate := make(chan struct{})
+	s, err := Open("store", Options{Journal: testJournal, FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Uint64
+	var stop atomic.Bool
+	ended := make(chan error, 1)
+	go func() {
+		for seq := uint64(1); !stop.Load(); seq++ {
+			_, err := s.Apply(seq, startAt, plainCreate("a", "x", 10, 1000))
+			if err := errors.Join(err, s.Commit()); err != nil {
+				ended <- err
+				return
+			}
+			done.Store(seq)
+		}
+		ended <- nil
+	}()
+	for { // there is nothing to wait on: a commit that is held back says nothing
+		before := done.Load()
+		time.Sleep(50 * time.Millisecond)
+		if before > 0 && done.Load() == before {
+			break
+		}
+	}
+	resumed := false
+	resume = func() {
+		if !resumed {
+			resumed = true
+			stop.Store(true)
+			close(gate)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		resume()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, done.Load(), resume
+}
+
+// mustReturn fails the test when f does not return soon, or too soon to have been held back.
+func mustReturn(t *testing.T, what string, f func() error) error {
+	t.Helper()
+	returned := make(chan error, 1)
+	go func() { returned <- f() }()
+	select {
+	case err := <-returned:
+		return err
+	case <-time.After(5 * time.Second):
+		t.Errorf("%s does not return while Pebble holds a commit back", what)
+		return nil
+	}
+}
+
+func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
+	s, committed, _ := stalledStore(t)
+	id := job.NewID(startAt, 1, 0)
+	once := &job.Once{Scope: "create", Key: "k"}
+	for what, query := range map[string]func() error{
+		"QueueExists":   func() error { s.QueueExists("a", "x"); return nil },
+		"Available":     func() error { s.Available(nil, nil); return nil },
+		"Journal":       func() error { s.Journal(); return nil },
+		"At":            func() error { s.At(); return nil },
+		"Level":         func() error { s.Level(); return nil },
+		"Totals":        func() error { s.Totals(); return nil },
+		"DiskBytes":     func() error { s.DiskBytes(); return nil },
+		"WaitingTypes":  func() error { s.WaitingTypes("", "", 10); return nil },
+		"Job":           func() error { _, err := s.Job(id); return err },
+		"Batch":         func() error { _, err := s.Batch(id); return err },
+		"Queue":         func() error { _, err := s.Queue("a", "x"); return err },
+		"Queues":        func() error { _, _, err := s.Queues("", "", "", 10); return err },
+		"List":          func() error { _, _, err := s.List(Filter{Limit: 10, Client: "a"}); return err },
+		"Runners":       func() error { _, _, err := s.Runners("", 10); return err },
+		"Sweeps":        func() error { _, err := s.Sweeps(); return err },
+		"MadeBefore":    func() error { _, err := s.MadeBefore(once, startAt); return err },
+		"ClaimedBefore": func() error { _, err := s.ClaimedBefore(once, startAt); return err },
+		"Durable":       func() error { _, err := s.Durable(); return err },
+		"Flush":         func() error { return s.Flush() },
+	} {
+		if err := mustReturn(t, what, query); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := s.Applied(); got != committed {
+		t.Errorf("queries see %d, and %d was committed", got, committed)
+	}
+}
+
+func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
+	s, _, resume := stalledStore(t)
+	var failed *Error
+	err := mustReturn(t, "FlushWithin", func() error { return s.FlushWithin(10 * time.Millisecond) })
+	if !errors.As(err, &failed) || failed.Op != "flush" {
+		t.Errorf("flush: %v", err)
+	}
+	err = mustReturn(t, "CloseWithin", func() error { return s.CloseWithin(10 * time.Millisecond) })
+	if !errors.As(err, &failed) || failed.Op != "close" {
+		t.Errorf("close: %v", err)
+	}
+	if _, err := s.Job(job.NewID(startAt, 1, 0)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a query of a store that is being closed: %v", err)
+	}
+	resume()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.FlushWithin(time.Second); !errors.Is(err, ErrClosed) {
+		t.Errorf("flush after close: %v", err)
+	}
+}
+
+// TestQueuesShowWhatIsCommitted: documents have the counters of the last commit, as everything else that queries see.
+func TestQueuesShowWhatIsCommitted(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
+	if doc, err := s.Queue("a", "x"); !errors.Is(err, job.QueueNotFound) {
+		t.Errorf("a queue that is not committed: %+v, %v", doc, err)
+	}
+	if docs, more, err := s.Queues("", "", "", 10); len(docs) != 0 || more || err != nil {
+		t.Errorf("queues that are not committed: %+v, %v, %v", docs, more, err)
+	}
+	mustCommit(t, s)
+	want, err := s.Queue("a", "x")
+	if err != nil || want.Counts[job.Pending] != 3 || want.PendingSince != startAt {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	mustApply(t, s, 2, 1, plainClaim("r", 2))
+	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
+	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
+	if got, err := s.Queue("a", "x"); got != want || err != nil {
+		t.Errorf("before the commit %+v, %v, want %+v", got, err, want)
+	}
+	if docs, _, err := s.Queues("", "", "", 10); len(docs) != 1 || docs[0] != want || err != nil {
+		t.Errorf("before the commit %+v, %v, want %+v", docs, err, want)
+	}
+	mustCommit(t, s)
+	if got, err := s.Queue("a", "x"); err != nil || got.Counts[job.Pending] != 1 || got.Counts[job.Active] != 2 || !got.Paused {
+		t.Errorf("after the commit %+v, %v", got, err)
+	}
+}
