@@ -353,13 +353,7 @@ func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	if r.claims > maxRunnerClaims {
 		return nil, false
 	}
-	var claims []uint64
-	prefix := runnerKey(holdTable, l.f.Runner)
-	l.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
-		claims = append(claims, claimOfHold(key))
-		return true
-	})
-	for _, seq := range claims {
+	for _, seq := range l.v.openClaims(r, maxRunnerClaims) {
 		if c := readClaim(l.v, seq); c != nil {
 			runs = append(runs, c.runs...)
 		}

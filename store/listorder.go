@@ -1,6 +1,10 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/daybookq/daybook/job"
+)
 
 // begin finds where the list begins; false when nothing lies there. Ids are in order of time, seq and line, and the times of batches
 // never decrease with their seqs: so the place of an id that names no batch, or none any more, is found by halving.
@@ -61,7 +65,7 @@ func (v view) firstBatch(at int64) (seq uint64, seqAt int64, ok bool) {
 
 // lastBatch returns the seq of the newest batch; 0 without one.
 func (v view) lastBatch() uint64 {
-	if v.it.SeekLT([]byte{batchTable + 1}) && v.it.Key()[0] == batchTable {
+	if v.it.SeekLTWithLimit([]byte{batchTable + 1}, []byte{batchTable}) == pebble.IterValid && v.it.Key()[0] == batchTable {
 		return seqOfKey(string(v.it.Key()))
 	}
 	fail("read", v.it.Error())

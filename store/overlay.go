@@ -81,6 +81,9 @@ func (o *overlay) get(key string) []byte {
 		return nil
 	}
 	o.reads++
+	if mostlyAbsent(key[0]) {
+		return o.probe(key)
+	}
 	value, closer, err := o.db.Get([]byte(key))
 	if err == pebble.ErrNotFound {
 		return nil
@@ -88,6 +91,21 @@ func (o *overlay) get(key string) []byte {
 	fail("read", err)
 	value = append(make([]byte, 0, len(value)), value...)
 	fail("read", closer.Close())
+	return value
+}
+
+// mostlyAbsent reports whether Apply looks in a table mostly for keys that are not there.
+func mostlyAbsent(table byte) bool { return table == uniqueTable || table == onceTable }
+
+// probe is get for keys that are mostly absent: unlike Pebble's Get it asks the filters of the last level as well, which has most tables.
+func (o *overlay) probe(key string) (value []byte) {
+	it, err := o.db.NewIter(&pebble.IterOptions{LowerBound: []byte(key), UpperBound: []byte(key + "\x00"), UseL6Filters: true})
+	fail("read", err)
+	defer func() { fail("read", it.Close()) }()
+	if it.SeekPrefixGE([]byte(key)) {
+		value = append([]byte{}, it.Value()...) // not nil, though it be empty
+	}
+	fail("read", it.Error())
 	return value
 }
 
@@ -106,7 +124,7 @@ func (o *overlay) getAll(keys []string, visit func(key string, value []byte)) {
 			if !row.deleted {
 				visit(key, row.value)
 			}
-		} else if !o.isCut(key) && it.SeekGE([]byte(key)) && string(it.Key()) == key {
+		} else if !o.isCut(key) && it.SeekPrefixGE([]byte(key)) && string(it.Key()) == key {
 			visit(key, it.Value())
 		}
 	}

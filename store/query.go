@@ -11,9 +11,13 @@ func (s *Store) Job(id job.ID) (doc job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
+	return s.jobIn(v, id)
+}
+
+func (s *Store) jobIn(v view, id job.ID) (doc job.Job, err error) {
 	line := uint32(id.Line())
 	b := s.readBatchOf(v, id)
-	if b == nil || line >= b.lines {
+	if b == nil || line >= b.lines || !v.hasPage(b, line) {
 		return job.Job{}, job.NotFound
 	}
 	docs := s.documents(v, b, line, line, 0, Everything, nil)

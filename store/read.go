@@ -26,7 +26,7 @@ type view struct {
 }
 
 // view opens a view; close it. Like overlay, it fails by panicking with *Error.
-func (s *Store) view() view { return s.viewWith(nil) }
+func (s *Store) view() view { return s.viewWith(&pebble.IterOptions{UseL6Filters: true}) }
 
 func (s *Store) viewWith(o *pebble.IterOptions) view {
 	if !s.readers.enter() {
@@ -89,25 +89,43 @@ func (g *gate) close() {
 	<-g.shut
 }
 
+// get looks for the one key: a prefix of a key is all of it. Where the key is absent the filters of the tables say so, and no deleted
+// neighbours are passed in search of the next key.
 func (v view) get(key string) []byte {
-	if v.it.SeekGE([]byte(key)) && string(v.it.Key()) == key {
+	if v.it.SeekPrefixGE([]byte(key)) && string(v.it.Key()) == key {
 		return append([]byte{}, v.it.Value()...) // not nil, though it be empty
 	}
 	fail("read", v.it.Error())
 	return nil
 }
 
+// hasPage reports whether a line's page is there. It is deleted when all its lines are purged. Lines that are purged one after the other
+// leave as many deleted spans, which a look for the span of the first would pass; of pages they leave few.
+func (v view) hasPage(b *batch, line uint32) (there bool) {
+	if b.frame == job.NoFrame {
+		return true
+	}
+	v.scan(pageKey(b.seq, line, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
+		_, first := splitPageKey(key)
+		there = first <= line
+		return false
+	})
+	return there
+}
+
 // newest returns the value of the last key that begins with prefix, or nil. It is valid until the view is used again.
 func (v view) newest(prefix string) []byte {
-	if v.it.SeekLT([]byte(after(prefix))) && strings.HasPrefix(string(v.it.Key()), prefix) {
+	if v.it.SeekLTWithLimit([]byte(after(prefix)), []byte(prefix)) == pebble.IterValid && strings.HasPrefix(string(v.it.Key()), prefix) {
 		return v.it.Value()
 	}
 	fail("read", v.it.Error())
 	return nil
 }
 
+// scan stops at the end of the range, also among deleted keys.
 func (v view) scan(from, to string, visit func(key string, value []byte) bool) {
-	for ok := v.it.SeekGE([]byte(from)); ok && string(v.it.Key()) < to; ok = v.it.Next() {
+	limit := []byte(to)
+	for at := v.it.SeekGEWithLimit([]byte(from), limit); at == pebble.IterValid && string(v.it.Key()) < to; at = v.it.NextWithLimit(limit) {
 		if !visit(string(v.it.Key()), v.it.Value()) {
 			return
 		}
@@ -156,7 +174,7 @@ func readSpan(r rows, seq uint64, line uint32) (sp span, ok bool) {
 func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) {
 	r.scan(lineKey(spanTable, seq, first), after(seqKey(spanTable, seq)), func(key string, value []byte) bool {
 		sp := decodeSpan(lineOfKey(key), value)
-		return sp.first <= last && visit(sp)
+		return sp.first <= last && visit(sp) && sp.last < last // beyond lie, perhaps, very many versions of this one
 	})
 }
 

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/daybookq/daybook/job"
 )
 
@@ -92,7 +94,7 @@ func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, 
 			return list, true, nil
 		}
 		doc := Runner{Name: r.name, Claims: r.claims, Held: r.held, LastSeenAt: r.tickledAt}
-		for _, seq := range v.openClaims(r.name, maxOpenClaims) {
+		for _, seq := range v.openClaims(r, maxOpenClaims) {
 			c := readClaim(v, seq)
 			if c == nil {
 				continue
@@ -116,15 +118,22 @@ func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, 
 	return list, false, nil
 }
 
-// openClaims returns the newest claims of a runner that hold something, the newest first.
-func (v view) openClaims(name string, most int) (seqs []uint64) {
-	prefix := runnerKey(holdTable, name)
-	for ok := v.it.SeekLT([]byte(after(prefix))); ok && len(seqs) < most; ok = v.it.Prev() {
+// openClaims returns the newest claims of a runner that hold something, the newest first, most of them at most. It goes no further than the
+// last one that the runner has: the rows of claims that held something before are deleted, and may be very many.
+func (v view) openClaims(r *runner, most int) (seqs []uint64) {
+	most = min(most, r.claims)
+	if most == 0 {
+		return nil
+	}
+	prefix := runnerKey(holdTable, r.name)
+	for at := v.it.SeekLTWithLimit([]byte(after(prefix)), []byte(prefix)); at == pebble.IterValid; at = v.it.PrevWithLimit([]byte(prefix)) {
 		key := string(v.it.Key())
 		if key < prefix {
 			break
 		}
-		seqs = append(seqs, claimOfHold(key))
+		if seqs = append(seqs, claimOfHold(key)); len(seqs) == most {
+			break
+		}
 	}
 	fail("scan", v.it.Error())
 	return seqs

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/tidwall/btree"
 
@@ -51,6 +52,9 @@ const (
 	memtableBytes = 64 << 20
 	// cacheBytes is Pebble's block cache, which serves payload pages and spans that the caches here have dropped.
 	cacheBytes = 64 << 20
+	// filterBits is what each key adds to the filter of its table: one look in a hundred for a key that is absent reads the table in vain.
+	// Most looks for unique keys, idempotency keys and batches that are gone find nothing, and would read a table of every level.
+	filterBits = 10
 	// maxRetainedBatch is above what a commit usually carries.
 	maxRetainedBatch = 16 << 20
 )
@@ -211,6 +215,9 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		L0StopWritesThreshold:       24,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      logger{o.Logf, o.Fatalf},
+	}
+	for i := range options.Levels {
+		options.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
 	options.EventListener = &pebble.EventListener{
 		FlushEnd: func(i pebble.FlushInfo) {

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// stepsOf is how many entries Pebble looks at for what f reads.
+func stepsOf(t testing.TB, s *Store, f func(v view)) int {
+	t.Helper()
+	v := s.view()
+	defer v.close()
+	f(v)
+	stats := v.it.Stats()
+	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ReverseStepCount[pebble.InternalIterCall]
+}
+
+// TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. What a read costs must not depend on how
+// many stand beside what it looks for.
+func TestReadsPassFewDeletedNeighbours(t *testing.T) {
+	for _, n := range []int{500, 5000} {
+		for _, lines := range []int{1, n} {
+			t.Run(fmt.Sprintf("%d jobs in batches of %d", n, lines), func(t *testing.T) {
+				s := mustOpen(t, Options{})
+				seq := uint64(0)
+				var ids []job.ID
+				for len(ids) < n {
+					seq++
+					mustApply(t, s, seq, int64(seq), plainCreate("a", "x", lines, 1500)) // 43 lines a page, and no more than 128 pages in a batch
+					for line := range lines {
+						ids = append(ids, jobID(int64(seq), seq, line))
+					}
+				}
+				mustCommit(t, s)
+				for range 50 { // of one runner, which still holds the last
+					seq++
+					c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*Claimed)
+					seq++
+					mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
+					mustCommit(t, s)
+				}
+				for _, id := range ids[:n-1] {
+					seq++
+					mustApply(t, s, seq, int64(seq), job.Move{Op: job.Delete, Job: id})
+					mustCommit(t, s)
+				}
+				seq++
+				if c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*Claimed); c.Jobs() != 1 {
+					t.Fatalf("claimed %d jobs", c.Jobs())
+				}
+				mustCommit(t, s)
+				for what, read := range map[string]func(v view){
+					"a purged job": func(v view) {
+						if _, err := s.jobIn(v, ids[0]); !errors.Is(err, job.NotFound) {
+							t.Errorf("a purged job: %v", err)
+						}
+					},
+					"a job that is there": func(v view) {
+						if _, err := s.jobIn(v, ids[n-1]); err != nil {
+							t.Errorf("a job: %v", err)
+						}
+					},
+					"an absent key":        func(v view) { v.get(seqKey(batchTable, 0)) },
+					"the end of an index":  func(v view) { v.scan(listKey(1, job.Failed, 0, 0), listKey(1, job.Failed+1, 0, 0), nil) },
+					"a runner's claims":    func(v view) { v.openClaims(readRunner(v, "r"), maxOpenClaims) },
+					"an idle runner's":     func(v view) { v.openClaims(&runner{name: "r"}, maxOpenClaims) },
+					"a runner with no row": func(v view) { readRunner(v, "q") },
+				} {
+					if steps := stepsOf(t, s, read); steps > 400 {
+						t.Errorf("%s: %d steps", what, steps)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestFiltersAnswerForAbsentKeys: a look for a key that is absent reads no table whose filter says so.
+func TestFiltersAnswerForAbsentKeys(t *testing.T) {
+	s := mustOpen(t, Options{})
+	for i := range 4 { // tables that overlap, so that each look would read them all
+		c := plainCreate("a", "x", 100, 5)
+		for line := range 100 {
+			c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("key-%02d-%d", line, i)})
+		}
+		mustApply(t, s, uint64(i+1), int64(i), c)
+		mustCommit(t, s)
+		if err := s.FlushWait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	misses := s.db.Metrics().Filter.Hits
+	const looks = 100
+	for i := range looks {
+		if s.o.get(uniqueKey(1, fmt.Sprintf("key-%02d-x", i))) != nil {
+			t.Fatal("a key that nobody has")
+		}
+	}
+	if spared := s.db.Metrics().Filter.Hits - misses; spared < looks {
+		t.Errorf("%d looks for absent keys were spared %d tables", looks, spared)
+	}
+}
