@@ -103,7 +103,7 @@ func (s *Store) create(c *job.Create) *Made {
 		first += uint32(g.Lines)
 	}
 	existing := s.takeKeys(b, c.Unique)
-	s.batches[b.seq] = b
+	s.batches.set(b.seq, b)
 	if b.frame != job.NoFrame {
 		s.writePages(b, c.Payloads)
 	}

@@ -116,14 +116,14 @@ func padded(k keyBuilder) string {
 
 // cell returns the cell of a key; one without spans has no row.
 func (s *Store) cell(key string) *cell {
-	if c := s.cells[key]; c != nil {
+	if c := s.cells.get(key); c != nil {
 		return c
 	}
 	c := &cell{key: key}
 	if value := s.o.get(key); value != nil {
 		c = decodeCell(key, value)
 	}
-	s.cells[key] = c
+	s.cells.set(key, c)
 	return c
 }
 

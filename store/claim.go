@@ -34,7 +34,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	}
 	c := &claim{seq: s.seq, at: s.now, runner: cmd.Runner}
 	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
-	s.claims[c.seq] = c
+	s.claims.set(c.seq, c)
 	t := claiming{
 		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: c.id(), Seq: c.seq, runner: c.runner},
 		choice: s.queues.choice(cmd.Clients, cmd.Types), left: cmd.Max, room: payloadRoom{limit: cmd.MaxBytes},
@@ -53,7 +53,7 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 		t.serveInTurn()
 	}
 	if len(c.runs) == 0 {
-		delete(s.claims, c.seq)
+		s.claims.del(c.seq)
 		return &Claimed{}
 	}
 	s.openClaim(c)

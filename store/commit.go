@@ -2,7 +2,6 @@ package store
 
 import (
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/tidwall/btree"
 )
 
 // Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble flushes;
@@ -107,31 +106,13 @@ func (s *Store) publish() {
 		Keys: s.meta.numKeys(), Sessions: s.meta.sessions, Sweeps: len(s.running), Stopped: s.meta.stopped})
 }
 
-func (s *Store) dropSpans() {
-	s.spans = btree.NewBTreeGOptions(func(a, b cachedSpan) bool {
-		return a.seq < b.seq || a.seq == b.seq && a.last < b.last
-	}, btree.Options{NoLocks: true, Degree: 32})
-}
-
 func (s *Store) trimCaches() {
-	if s.spans.Len() > s.bounds.cachedSpans {
-		s.dropSpans()
-	}
-	if len(s.batches) > s.bounds.cachedBatches {
-		clear(s.batches)
-	}
-	if len(s.claims) > s.bounds.cachedClaims {
-		clear(s.claims)
-	}
-	if len(s.runners) > s.bounds.cachedClaims {
-		clear(s.runners)
-	}
-	if len(s.cells) > s.bounds.cachedClaims {
-		clear(s.cells)
-	}
-	if len(s.sessions) > s.bounds.cachedClaims {
-		clear(s.sessions)
-	}
+	s.spans.trim(s.bounds.cachedSpans)
+	s.batches.trim(s.bounds.cachedBatches)
+	s.claims.trim(s.bounds.cachedClaims)
+	s.runners.trim(s.bounds.cachedClaims)
+	s.cells.trim(s.bounds.cachedClaims)
+	s.sessions.trim(s.bounds.cachedClaims)
 	if s.windows.keys > s.windows.limit {
 		s.shrinkWindows()
 	}

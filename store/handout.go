@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tidwall/btree"
-
 	"github.com/daybookq/daybook/job"
 )
 
@@ -127,11 +125,11 @@ type damagedPage struct {
 }
 
 // pageCache holds pages of payloads that were claimed from lately: the next claim usually takes the lines that follow. Pages never
-// change, so what it holds is never wrong; when it is full it is dropped as a whole.
+// change, so what it holds is never wrong.
 type pageCache struct {
-	mu    sync.Mutex
-	pages *btree.BTreeG[cachedPage]
-	bytes int
+	mu     sync.Mutex
+	recent recentLines[cachedPage]
+	bytes  int // in the younger generation
 }
 
 type cachedPage struct {
@@ -143,22 +141,25 @@ type cachedPage struct {
 // pageCacheBytes is enough for the heads of some hundred queues.
 const pageCacheBytes = 32 << 20
 
-func (p *pageCache) clear() {
-	p.bytes = 0
-	p.pages = btree.NewBTreeGOptions(func(a, b cachedPage) bool {
-		return a.seq < b.seq || a.seq == b.seq && a.last < b.last
-	}, btree.Options{NoLocks: true, Degree: 16})
+// count adds to what the younger generation holds, and ends it when that is half of what the cache may hold.
+func (p *pageCache) count(bytes int) {
+	if p.bytes += bytes; p.bytes > pageCacheBytes/2 {
+		p.recent.age()
+		p.bytes = 0
+	}
 }
 
 // find returns the page that holds a line, from the cache or through a view.
 func (p *pageCache) find(open func() view, seq uint64, line uint32) (page cachedPage, ok bool) {
 	p.mu.Lock()
-	p.pages.Ascend(cachedPage{seq: seq, last: line}, func(c cachedPage) bool {
-		page = c
-		return false
+	page, ok, moved := p.recent.find(cachedPage{seq: seq, last: line}, func(c *cachedPage) bool {
+		return c.seq == seq && c.first <= line && line <= c.last
 	})
+	if moved {
+		p.count(len(page.framed))
+	}
 	p.mu.Unlock()
-	if page.seq == seq && page.first <= line && line <= page.last && page.framed != nil {
+	if ok {
 		return page, true
 	}
 	open().scan(pageKey(seq, line, 0), after(seqKey(pageTable, seq)), func(key string, value []byte) bool {
@@ -171,11 +172,8 @@ func (p *pageCache) find(open func() view, seq uint64, line uint32) (page cached
 	// A page that this line is all of will not be asked for again soon.
 	if ok && page.first < page.last {
 		p.mu.Lock()
-		if p.bytes += len(page.framed); p.bytes > pageCacheBytes {
-			p.clear()
-			p.bytes = len(page.framed)
-		}
-		p.pages.Set(page)
+		p.recent.set(page)
+		p.count(len(page.framed))
 		p.mu.Unlock()
 	}
 	return page, ok

@@ -13,12 +13,12 @@ func (s *Store) claim(seq uint64) *claim {
 
 // findClaim returns the claim of a seq, or nil.
 func (s *Store) findClaim(seq uint64) *claim {
-	if c := s.claims[seq]; c != nil {
+	if c := s.claims.get(seq); c != nil {
 		return c
 	}
 	c := readClaim(&s.o, seq)
 	if c != nil {
-		s.claims[seq] = c
+		s.claims.set(seq, c)
 	}
 	return c
 }
@@ -76,7 +76,7 @@ func (c *claim) lines() int {
 
 // openClaim writes the rows of a new claim.
 func (s *Store) openClaim(c *claim) {
-	s.claims[c.seq] = c
+	s.claims.set(c.seq, c)
 	s.hold(c.runner, 1, 0)
 	s.o.set(seqKey(claimTable, c.seq), c.encode())
 	s.o.set(holdKey(holdTable, c.runner, c.seq), nil)
@@ -190,7 +190,7 @@ func (s *Store) settle() {
 			s.unnotice(c)
 			s.o.del(seqKey(claimTable, c.seq))
 			s.o.del(seqKey(leaseTable, c.seq))
-			delete(s.claims, c.seq)
+			s.claims.del(c.seq)
 		}
 	}
 	clear(s.leases)

@@ -47,10 +47,10 @@ func (r *runner) flush(o *overlay) {
 }
 
 func (s *Store) runner(name string) *runner {
-	r := s.runners[name]
+	r := s.runners.get(name)
 	if r == nil {
 		r = readRunner(&s.o, name)
-		s.runners[name] = r
+		s.runners.set(name, r)
 	}
 	return r
 }
@@ -95,7 +95,7 @@ func (s *Store) checkIdle(name string) {
 	default:
 		s.o.del(runnerKey(runnerTable, name))
 		r.gone = true
-		delete(s.runners, name)
+		s.runners.del(name)
 		return
 	}
 	s.touch(&r.dirty, r)

@@ -112,10 +112,10 @@ func (n *session) slot(r rows, index int) *slot {
 
 // session returns the session of a seq, or nil.
 func (s *Store) session(seq uint64) *session {
-	n := s.sessions[seq]
+	n := s.sessions.get(seq)
 	if n == nil {
 		if n = readSession(&s.o, seq); n != nil {
-			s.sessions[seq] = n
+			s.sessions.set(seq, n)
 		}
 	}
 	return n
@@ -137,7 +137,7 @@ func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now, slots: map[int]*slot{}}
-	s.sessions[n.seq] = n
+	s.sessions.set(n.seq, n)
 	s.meta.sessions++
 	s.retimeSession(n)
 	return &SessionOpened{Session: n.document(nil)}
@@ -197,7 +197,7 @@ func (s *Store) forgetSession(n *session) (slots int) {
 			slots++
 		}
 	}
-	delete(s.sessions, n.seq)
+	s.sessions.del(n.seq)
 	return slots
 }
 

@@ -8,12 +8,12 @@ import (
 
 // batch returns the batch that the command seq made, or nil when there is none (any more).
 func (s *Store) batch(seq uint64) *batch {
-	if b := s.batches[seq]; b != nil {
+	if b := s.batches.get(seq); b != nil {
 		return b
 	}
 	b := readBatch(&s.o, seq)
 	if b != nil {
-		s.batches[seq] = b
+		s.batches.set(seq, b)
 	}
 	return b
 }
@@ -34,25 +34,22 @@ func (b *batch) group(line uint32) *group {
 // spanAt returns the span that holds a line. The cache needs no note of which stretches it knows: exactly one span holds a
 // line, so a cached one that does is the one.
 func (s *Store) spanAt(seq uint64, line uint32) span {
-	var found cachedSpan
-	s.spans.Ascend(cachedSpan{seq: seq, span: span{last: line}}, func(c cachedSpan) bool {
-		found = c
-		return false
-	})
-	if found.seq == seq && found.first <= line && line <= found.last {
+	if found, ok, _ := s.spans.find(cachedSpan{seq: seq, span: span{last: line}}, func(c *cachedSpan) bool {
+		return c.seq == seq && c.first <= line && line <= c.last
+	}); ok {
 		return found.span
 	}
 	sp, ok := readSpan(&s.o, seq, line)
 	if !ok {
 		contradict("find span", "line %d of batch %d is in none", line, seq)
 	}
-	s.spans.Set(cachedSpan{seq, sp})
+	s.spans.set(cachedSpan{seq, sp})
 	return sp
 }
 
 // spanEnding is spanAt for a line that is known to be the last of its span, as index rows tell: a plain look where the other seeks.
 func (s *Store) spanEnding(seq uint64, last uint32) span {
-	if found, ok := s.spans.Get(cachedSpan{seq: seq, span: span{last: last}}); ok {
+	if found, ok := s.spans.get(cachedSpan{seq: seq, span: span{last: last}}); ok {
 		return found.span
 	}
 	value := s.o.get(lineKey(spanTable, seq, last))
@@ -60,7 +57,7 @@ func (s *Store) spanEnding(seq uint64, last uint32) span {
 		contradict("find span", "none ends at line %d of batch %d", last, seq)
 	}
 	sp := decodeSpan(last, value)
-	s.spans.Set(cachedSpan{seq, sp})
+	s.spans.set(cachedSpan{seq, sp})
 	return sp
 }
 
@@ -138,7 +135,7 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 		heir := findLast(news, o.last)
 		if heir == nil {
 			s.o.del(lineKey(spanTable, b.seq, o.last))
-			s.spans.Delete(cachedSpan{b.seq, *o})
+			s.spans.del(cachedSpan{b.seq, *o})
 		}
 		if heir == nil || heir.state != o.state {
 			for _, key := range s.indexes(b, g, o) {
@@ -174,7 +171,7 @@ func (s *Store) putSpan(b *batch, g *group, sp span) {
 		panic(fmt.Sprintf("store: span %d-%d leaves its group %d-%d of batch %d", sp.first, sp.last, g.first, g.last, b.seq))
 	}
 	s.o.set(lineKey(spanTable, b.seq, sp.last), sp.encode())
-	s.spans.Set(cachedSpan{b.seq, sp})
+	s.spans.set(cachedSpan{b.seq, sp})
 }
 
 func (s *Store) putIndex(g *group, key string) {

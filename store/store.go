@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/tidwall/btree"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -99,16 +98,16 @@ type Store struct {
 	pending  bool     // whether commands were applied since the last commit
 	broken   error    // why neither Apply nor Commit can go on: the overlay may hold half a command
 
-	// Caches of rows, by key. All may be dropped after a commit: what they answer never depends on what they hold. Spans are
+	// Caches of rows, by key. What they answer never depends on what they hold. Spans are
 	// written through; of the others the commit writes those in dirty.
-	batches  map[uint64]*batch
-	claims   map[uint64]*claim
-	runners  map[string]*runner
-	spans    *btree.BTreeG[cachedSpan]
+	batches  recent[uint64, *batch]
+	claims   recent[uint64, *claim]
+	runners  recent[string, *runner]
+	spans    recentLines[cachedSpan]
 	dirty    []dirtyRow
 	changed  []*queue // whose rows the running commit writes
-	sessions map[uint64]*session
-	cells    map[string]*cell
+	sessions recent[uint64, *session]
+	cells    recent[string, *cell]
 	// dirtyCells are written by the next commit, or before a draw reads them.
 	dirtyCells []*cell
 
@@ -155,7 +154,7 @@ type cachedSpan struct {
 // bounds are the sizes past which something is dropped, cut or left for later. Tests shrink them, so that a few jobs do what
 // millions would.
 type bounds struct {
-	// Caches are dropped as a whole past these: simple, and refilled by a few seeks.
+	// Caches drop, beyond these, what was not looked up lately.
 	cachedSpans, cachedBatches, cachedClaims int
 	// Windows keep at most maxWindow keys; the first refill takes minWindow.
 	minWindow, maxWindow int
@@ -185,16 +184,16 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	s := &Store{
 		bounds:   cmp.Or(o.bounds, standard),
 		failing:  o.Failing,
-		batches:  map[uint64]*batch{},
-		claims:   map[uint64]*claim{},
-		runners:  map[string]*runner{},
-		sessions: map[uint64]*session{},
-		cells:    map[string]*cell{},
+		batches:  newRecent[uint64, *batch](),
+		claims:   newRecent[uint64, *claim](),
+		runners:  newRecent[string, *runner](),
+		sessions: newRecent[uint64, *session](),
+		cells:    newRecent[string, *cell](),
 	}
 	s.queues = newQueues()
 	s.windows = &windows{bounds: s.bounds, limit: s.bounds.windowKeys}
-	s.dropSpans()
-	s.pages.clear()
+	s.spans = newRecentLines(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last })
+	s.pages.recent = newRecentLines(func(a, b cachedPage) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last })
 	size := func(given, standard int) int64 {
 		if given > 0 {
 			return int64(given)

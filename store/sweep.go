@@ -182,29 +182,29 @@ func (s *Store) prefetch(places []place) {
 	var batches, counts, spans []string
 	seen := uint64(0)
 	for _, p := range places {
-		if s.batches[p.seq] == nil && p.seq != seen {
+		if s.batches.get(p.seq) == nil && p.seq != seen {
 			seen = p.seq
 			batches, counts = append(batches, seqKey(batchTable, p.seq)), append(counts, seqKey(countsTable, p.seq))
 		}
-		if _, ok := s.spans.Get(cachedSpan{seq: p.seq, span: span{last: p.last}}); !ok {
+		if _, ok := s.spans.get(cachedSpan{seq: p.seq, span: span{last: p.last}}); !ok {
 			spans = append(spans, lineKey(spanTable, p.seq, p.last))
 		}
 	}
 	s.o.getAll(batches, func(key string, value []byte) {
 		b := decodeBatch(seqOfKey(key), value)
-		s.batches[b.seq] = b
+		s.batches.set(b.seq, b)
 	})
 	s.o.getAll(counts, func(key string, value []byte) {
-		if b := s.batches[seqOfKey(key)]; b != nil {
+		if b := s.batches.get(seqOfKey(key)); b != nil {
 			b.batchCounts = decodeBatchCounts(value)
 		}
 	})
 	s.o.getAll(spans, func(key string, value []byte) {
-		s.spans.Set(cachedSpan{seqOfKey(key), decodeSpan(lineOfKey(key), value)})
+		s.spans.set(cachedSpan{seqOfKey(key), decodeSpan(lineOfKey(key), value)})
 	})
 	var seqs []uint64
 	for _, p := range places {
-		if sp, ok := s.spans.Get(cachedSpan{seq: p.seq, span: span{last: p.last}}); ok && sp.claim != 0 && s.claims[sp.claim] == nil {
+		if sp, ok := s.spans.get(cachedSpan{seq: p.seq, span: span{last: p.last}}); ok && sp.claim != 0 && s.claims.get(sp.claim) == nil {
 			seqs = append(seqs, sp.claim)
 		}
 	}
@@ -219,7 +219,7 @@ func (s *Store) prefetch(places []place) {
 		if c := found[seqOfKey(key)]; c != nil {
 			c.lease = decodeLease(value)
 			c.closed = c.held == 0
-			s.claims[c.seq] = c
+			s.claims.set(c.seq, c)
 		}
 	})
 }

@@ -232,12 +232,12 @@ func (s *Store) dropGone(b *batch) {
 	if b.counts[job.Purged] == int64(b.lines) {
 		for _, g := range b.groups { // each is one span by now
 			s.o.del(lineKey(spanTable, b.seq, g.last))
-			s.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
+			s.spans.del(cachedSpan{b.seq, span{last: g.last}})
 		}
 		s.o.del(seqKey(batchTable, b.seq))
 		s.o.del(seqKey(countsTable, b.seq))
 		b.gone = true
-		delete(s.batches, b.seq)
+		s.batches.del(b.seq)
 	}
 }
 
