@@ -156,6 +156,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a tickle of no id":             {"tickle", "", "x\n", "line \"x\""},
 		"a tickle of an id without end": {"tickle", "", id, "line"},
 		"a tickle of an empty line":     {"tickle", "", id + "\n\n", "line \"\""},
+		"a run of a queue":              {"run", "client=a type=x", "", "is for one job"},
+		"a run of a batch":              {"run", "batch=018bcfe5-6800-7000-8000-000004000000", "", "is for one job"},
 		"a step without jobs":           {"tickle", "runner=r step=s", "", "want jobs"},
 		"progress without jobs":         {"tickle", "runner=r progress=0", "", "want jobs"},
 		"a complete without outcome":    {"complete", "", "", "no outcome"},

@@ -87,6 +87,9 @@ func decodeMove(r *fieldReader, op Op) Command {
 	if targets != 1 || queue && (m.Client == "" || m.Type == "") {
 		r.fail(fmt.Errorf("one job, or one batch, or a client and a type are wanted"))
 	}
+	if op == Run && m.Job.IsZero() {
+		r.fail(fmt.Errorf("%s is for one job: there is no sweep that runs jobs", op))
+	}
 	if m.Status != 0 && (!m.Job.IsZero() || !slices.Contains(op.Takes(), m.Status)) {
 		r.fail(fmt.Errorf("%s does not take the status %v here", op, m.Status))
 	}
