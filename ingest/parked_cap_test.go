@@ -1,0 +1,53 @@
+package ingest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestParkedClaimsAreBounded: one claim more than may wait is refused, and only that: claims that find a job, or do not wait, are served, and
+// when somebody leaves there is a place again.
+func TestParkedClaimsAreBounded(t *testing.T) {
+	ctx := t.Context()
+	e, _ := startWith(t, Options{Dir: t.TempDir()})
+	e.parked.n.Add(job.MaxParkedClaims)
+	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
+		t.Errorf("a claim past the bound: %v", err)
+	}
+	if _, jobs, _, err := e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 0 {
+		t.Errorf("a claim that does not wait: %d jobs, %v", len(jobs), err)
+	}
+	if _, _, err := e.Create(ctx, lines(2)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour); err != nil || len(jobs) != 1 {
+			t.Errorf("a claim that finds a job: %d jobs, %v", len(jobs), err)
+		}
+	}
+	e.parked.n.Add(-1) // somebody leaves
+	got := make(chan int, 1)
+	go func() {
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+		if err != nil {
+			t.Errorf("the last claim that may wait: %v", err)
+		}
+		got <- len(jobs)
+	}()
+	for e.parked.n.Load() < job.MaxParkedClaims {
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
+		t.Errorf("a claim past the bound again: %v", err)
+	}
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != 1 {
+		t.Errorf("the claim that waited has %d jobs", n)
+	}
+	e.parked.n.Add(1 - job.MaxParkedClaims)
+}
