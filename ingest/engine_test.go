@@ -166,7 +166,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 		ok := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
 		commands = append(commands, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok}})
 	}
-	before := e.Stats().Journal.Syncs
+	before, synced := e.Stats().Journal.Syncs, e.Stats().Synced
 	ended, last, err := e.CompleteInOrder(t.Context(), commands)
 	if err != nil || len(ended) != claims {
 		t.Fatalf("%d of %d were carried out, %v", len(ended), claims, err)
@@ -176,8 +176,8 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 			t.Errorf("result %d: %+v", i, r)
 		}
 	}
-	if last.Seq != e.Stats().Synced {
-		t.Errorf("the receipt is of %d, and the last command is %d", last.Seq, e.Stats().Synced)
+	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // other commands, such as a tick, may come between and after
+		t.Errorf("the receipt is of %d, and the commands are among %d to %d", last.Seq, synced+1, now)
 	}
 	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
 		t.Errorf("%d commands took %d fsyncs", claims, syncs)
