@@ -18,7 +18,7 @@ import (
 // batches, and repeats what had no answer, while the server comes and goes.
 func TestWorkers(t *testing.T) {
 	l := newLane(t, 7)
-	n := max(*kills/4, 3)
+	n := max(*kills/20, 3)
 	l.workers(n)
 	l.report(fmt.Sprintf("%d kills under the load of the client's Worker", n))
 }
