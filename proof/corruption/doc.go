@@ -3,22 +3,24 @@
 // # What is damaged
 //
 // Data directories in which one of everything was done, so that every kind of command is in the journal, in several segments and volumes, and
-// every kind of row in the store (fixture.go): killed when idle; the same with its journal alone; after a clean stop; with a journal whose
-// beginning has left; and killed before the last record had a mark behind it. In each, one thing at a time (damage.go): every bit of every
-// file flipped, every file cut at every byte, every sector of 512 bytes zeroed or written over its successor, zeros or garbage or the
-// file's own end appended, any two segments or tables swapped, every file and every volume deleted.
+// every kind of row in the store, cancels and sweeps among them (fixture.go): killed when idle; the same with its journal alone; after a clean
+// stop; with a journal whose beginning was cut; and killed before a mark followed the last record. In each, one thing at a time (damage.go):
+// every bit of every file flipped, every file cut at every byte, every sector of 512 bytes zeroed or written over its successor, zeros or
+// garbage or the file's own end appended, any two segments or tables swapped, every file and every volume deleted. What an earlier directory
+// has with the same bytes in the same role is not tried twice.
 //
 // # What may come of it
 //
 // A server is started on it, everything is read, and the store checked (verdict.go):
 //
-//	intact           every job with its payload, status, outcome, attempts and claim, and the queues show as before: the damage was in what was not needed, or in what is made again
+//	intact           every job with its payload, status, outcome, attempts and claim, the queues and the sweeps show as before: the damage was in what was not needed, or in what is rebuilt
 //	refused          the start fails, and its error names the next step and the file with the place in it (of the store, whose files Pebble
 //	                 reads, the directory and what Pebble says of the file)
 //	refused on read  it starts, a read is answered with such an error, and everything else that is read is right
 //	window           the last records are gone together with everything that could prove that they were there
 //
-// Anything else fails the test: something lost or altered in silence, an error that does not help, a panic, an answer that never comes.
+// Anything else fails the test: something lost or altered in silence, an error that does not help, a panic. So does a case without an answer
+// within minutes: it is reported as undecided, since a machine may be too slow.
 // TestVerdicts shows that each would be noticed.
 //
 // # The window

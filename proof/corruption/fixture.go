@@ -35,6 +35,7 @@ type fixture struct {
 type state struct {
 	docs   map[job.ID]string
 	queues string
+	sweeps string
 }
 
 // difference tells what s shows otherwise than want does; what could not be read is not compared.
@@ -47,6 +48,9 @@ func (s *state) difference(want *state) string {
 	if s.queues != "" && s.queues != want.queues {
 		return fmt.Sprintf("queues are %s, were %s", s.queues, want.queues)
 	}
+	if s.sweeps != "" && s.sweeps != want.sweeps {
+		return fmt.Sprintf("sweeps are %s, were %s", s.sweeps, want.sweeps)
+	}
 	return ""
 }
 
@@ -55,10 +59,13 @@ func engineOptions(dir string, retain int64) ingest.Options {
 	return ingest.Options{
 		Dir: dir, JournalRetain: retain, AllowClockAhead: true,
 		Journal: journal.Options{SegmentBytes: 900, VolumeBytes: 2500},
-		Store:   store.Options{MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
+		Store:   store.Options{Small: true, MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
 		Statfs:  func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },
 	}
 }
+
+// errUnsettled: what is due was not done in time, so what a user would see in the end is not known.
+var errUnsettled = errors.New("undecided, machine too slow: what is due was not done")
 
 // errPanicked wraps what a panic said.
 var errPanicked = errors.New("panic")
@@ -104,13 +111,27 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
+// settle waits until nothing is due: until then what users see still changes.
+func (r *running) settle() error {
+	for deadline := time.Now().Add(maxSettle); ; time.Sleep(time.Millisecond) {
+		switch st := r.Stats(); {
+		case st.NextDue == 0 || st.NextDue > st.Now:
+			return nil
+		case r.Ready() != nil: // it refuses writes, and so ticks; its reads say why
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w within %v", errUnsettled, maxSettle)
+		}
+	}
+}
+
+// maxSettle is how long a server may take to do what is due; most take some milliseconds.
+const maxSettle = 2 * time.Minute
+
 // see reads everything. An error is the first that a read was answered with; what could be read is in the state.
 func (r *running) see(jobs []job.ID) (*state, error) {
-	for range 1000 { // what is due comes to rest first
-		if st := r.Stats(); st.NextDue == 0 || st.NextDue > st.Now {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	if err := r.settle(); err != nil {
+		return &state{}, err
 	}
 	var first error
 	s := &state{docs: map[job.ID]string{}}
@@ -133,6 +154,14 @@ func (r *running) see(jobs []job.ID) (*state, error) {
 	}
 	for _, q := range queues {
 		s.queues += fmt.Sprintf("%s/%s %v %v; ", q.Client, q.Type, q.Paused, q.Counts)
+	}
+	sweeps, err := r.Sweeps(context.Background(), 0)
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // not empty, which would say that they could not be read
+	for _, w := range sweeps { // their times are those of the ticks, which may have to be repeated
+		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
 }
@@ -185,10 +214,9 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := f.work(r); err != nil {
+	if err := f.work(r, retain == 0); err != nil {
 		return nil, nil, errors.Join(err, r.stop())
 	}
-	first := r.Stats().Journal.First
 	if err := r.stop(); err != nil {
 		return nil, nil, err
 	}
@@ -197,13 +225,9 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 		return nil, nil, err
 	}
 	err = f.create(r, job.LineFrame, "last", "line")
-	if err == nil && retain == 0 && first == 1 {
-		err = errors.New("the journal was not cut")
-	}
-	idle(r)
 	killed, stopped = &fixture{jobs: f.jobs}, &fixture{jobs: f.jobs}
 	if err == nil {
-		killed.files, err = load(dir)
+		killed.files, err = r.idle(dir)
 	}
 	if err := errors.Join(err, r.stop()); err != nil {
 		return nil, nil, err
@@ -212,10 +236,24 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	return killed, stopped, err
 }
 
-// idle waits until the journal has written its mark, and nothing after it.
-func idle(r *running) {
-	for last := uint64(0); last != r.Stats().Synced; time.Sleep(30 * time.Millisecond) {
-		last = r.Stats().Synced
+// idle waits until nothing is due and the journal ends with a mark, and returns the files of dir as they are then.
+func (r *running) idle(dir string) (map[string][]byte, error) {
+	for deadline := time.Now().Add(maxSettle); ; time.Sleep(10 * time.Millisecond) {
+		if err := r.settle(); err != nil {
+			return nil, err
+		}
+		before := r.Stats().Appended
+		files, err := load(dir)
+		if err != nil || before != r.Stats().Appended {
+			continue // something happened meanwhile, such as that a file was removed
+		}
+		records := (&fixture{files: files}).records()
+		if n := len(records); n > 0 && records[n-1].verb == journal.MarkVerb {
+			return files, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("undecided, machine too slow: the journal has no mark after %v", maxSettle)
+		}
 	}
 }
 
@@ -245,7 +283,7 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 }
 
 // work does one of everything that a journal can hold.
-func (f *fixture) work(r *running) error {
+func (f *fixture) work(r *running, cut bool) error {
 	ctx := context.Background()
 	claim := job.Claim{Runner: "r1", Max: 3, MaxBytes: job.MaxClaimBytes, Types: []string{"resize"}}
 	outcome := func(id job.ID, code job.Code) job.Outcome {
@@ -267,6 +305,22 @@ func (f *fixture) work(r *running) error {
 		return func() error {
 			_, _, err := r.Move(ctx, job.Move{Op: op, Job: f.jobs[first+line]})
 			return err
+		}
+	}
+	// Jobs in so many groups that to cancel or redrive all of them is a sweep, which ticks go on with.
+	scattered := &job.Create{Frame: job.LineFrame}
+	for i := range 8 {
+		g := group
+		g.Lines, g.Type, g.Priority = 1, "swept", i
+		scattered.Groups = append(scattered.Groups, g)
+	}
+	sweep := func(op job.Op) func() error {
+		return func() error {
+			answer, _, err := r.MoveAll(ctx, job.Move{Op: op, Client: group.Client, Type: "swept"})
+			if err == nil && answer.Sweep.IsZero() {
+				err = fmt.Errorf("%v of a queue was done in one command, and was to be a sweep: %+v", op, answer)
+			}
+			return errors.Join(err, r.settle())
 		}
 	}
 	var claimed store.Claimed
@@ -324,11 +378,17 @@ func (f *fixture) work(r *running) error {
 			_, _, err := r.MoveAll(ctx, job.Move{Op: job.Cancel, Client: full.Client, Type: full.Type, Status: job.Pending})
 			return err
 		},
+		func() error { return f.post(r, scattered, strings.Fields(strings.Repeat("s ", scattered.Lines()))...) },
+		sweep(job.Cancel), sweep(job.Redrive),
 		func() error { _, _, err := r.Switch(ctx, job.Switch{Stopped: true}); return err },
 		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
 		func() error { return r.Store().FlushWait() },
 		func() error {
-			time.Sleep(20 * time.Millisecond) // the cut follows the flush, and tells nobody
+			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // it follows the flush
+				if time.Now().After(deadline) {
+					return errors.New("the journal was not cut")
+				}
+			}
 			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize"})
 			return err
 		},
@@ -349,7 +409,7 @@ func (f *fixture) work(r *running) error {
 
 // wait waits until a queue of acme has n pending jobs.
 func wait(r *running, typ string, n int64) error {
-	for range 1000 {
+	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); {
 		q, err := r.Queue(context.Background(), 0, "acme", typ)
 		if err != nil {
 			return err
@@ -359,7 +419,7 @@ func wait(r *running, typ string, n int64) error {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	return fmt.Errorf("queue %s never had %d pending jobs", typ, n)
+	return fmt.Errorf("undecided, machine too slow: queue %s does not have %d pending jobs after %v", typ, n, maxSettle)
 }
 
 // withoutMark returns f without the marks at its end.

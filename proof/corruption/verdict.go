@@ -20,7 +20,7 @@ const (
 	lost          verdict = "LOST"            // something acknowledged is gone or altered, and nobody says so
 	unclear       verdict = "UNCLEAR"         // a refusal that does not help
 	panicked      verdict = "PANIC"
-	hung          verdict = "HANG"
+	hung          verdict = "NO ANSWER"
 )
 
 var verdicts = []verdict{intact, refused, refusedOnRead, window, lost, unclear, panicked, hung}
@@ -83,6 +83,9 @@ func try(d *damage, dir string, start opener) (v verdict, detail string) {
 		readErr = s.check()
 	}
 	stopErr := s.stop()
+	if errors.Is(readErr, errUnsettled) {
+		return hung, readErr.Error()
+	}
 	if readErr != nil {
 		if diff := got.difference(d.fixture.want); diff != "" {
 			return lost, diff
