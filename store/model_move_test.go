@@ -249,6 +249,10 @@ func (m *model) overtake(jobs []*modelJob) {
 	for _, j := range jobs {
 		for _, w := range m.sweeps {
 			if j.status.Waits() && w.thorough() && w.move.Batch.IsZero() && !w.ended && m.takes(w, j) {
+				if m.ticking && !m.sweptLater(j) {
+					m.spared = append(m.spared, w.id)
+					continue
+				}
 				m.sweepOne(w, j)
 				break
 			}
@@ -256,12 +260,20 @@ func (m *model) overtake(jobs []*modelJob) {
 	}
 }
 
+// sweptLater reports whether a sweep takes a job in what is left of a tick. If none does, those that would have had ended earlier in the
+// tick, which the events do not say.
+func (m *model) sweptLater(j *modelJob) bool {
+	return slices.ContainsFunc(m.later, func(e event) bool { return e.id == j.id && sweepReasons[e.why] != 0 })
+}
+
 // tick does, of all that is due, what events say, in their order; nil is all of it.
 func (m *model) tick(events []event) {
-	if events == nil {
+	if m.ticking = events != nil; !m.ticking {
 		events = m.allDue()
 	}
-	for _, e := range events {
+	defer func() { m.ticking, m.later = false, nil }()
+	for i, e := range events {
+		m.later = events[i+1:]
 		j := m.jobs[e.id]
 		if j == nil && (e.why == purged || sweepReasons[e.why] != 0) {
 			continue // the last of a batch: gone as it ended

@@ -11,6 +11,12 @@ import (
 // model is what Apply must amount to, written as plainly as it can be: a row per job, no spans, no indexes, no caches. It was
 // written from DESIGN.md and docs/api.md. Every command is a walk over all jobs.
 type model struct {
+	// Of the tick that is applied, if what the store did is known: what comes after the present event, and the sweeps that left alone what
+	// came back.
+	ticking bool
+	later   []event
+	spared  []job.ID
+
 	seed     uint64 // of the jitter
 	seq      uint64
 	at       int64

@@ -241,6 +241,12 @@ func (p *player) apply(st step) error {
 		}
 	}
 	want := p.m.apply(st.seq, st.at, cmd, events)
+	for _, id := range p.m.spared {
+		if slices.ContainsFunc(p.s.running, func(w *sweep) bool { return w.id() == id }) {
+			return fmt.Errorf("sweep %v is under way, and left a job alone that came back in this tick", id)
+		}
+	}
+	p.m.spared = nil
 	if c, ok := want.(*Claimed); ok {
 		want = p.m.inOrderOf(told(c), got.(*Claimed))
 	}
