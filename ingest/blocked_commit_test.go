@@ -1,0 +1,81 @@
+package ingest
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestBlockedCommit: on a full disk Pebble returns no error. It tries to write its tables again and again, and once its memtables are full a
+// commit waits. Then requests are refused with the reason, and served again when there is space. Nothing that was acknowledged is lost.
+func TestBlockedCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as a commit may until it counts as blocked; Pebble holds a lock meanwhile, so the time cannot be virtual")
+	}
+	ctx := t.Context()
+	var full atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") && op.Kind != errorfs.OpRemove {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	e, stop := startWith(t, Options{Dir: t.TempDir(), Store: store.Options{FS: fs, MemtableBytes: 256 << 10}})
+	defer stop()
+	var acknowledged []job.ID
+	create := func() error {
+		_, receipt, err := e.Create(ctx, lines(5000))
+		if err == nil {
+			acknowledged = append(acknowledged, job.NewID(receipt.At, receipt.Seq, 4999))
+		}
+		return err
+	}
+	if err := create(); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	for began := time.Now(); e.accepting() == nil; time.Sleep(100 * time.Millisecond) {
+		if err := create(); err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrOverloaded) {
+			t.Fatalf("create while the commit is about to block: %v", err)
+		}
+		if time.Since(began) > 4*time.Minute {
+			t.Fatal("no commit was blocked in four minutes: this test tests nothing")
+		}
+	}
+	if err := e.Ready(); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("ready while a commit is blocked: %v", err)
+	}
+	if err := create(); !errors.Is(err, ErrStale) {
+		t.Errorf("create while a commit is blocked: %v", err)
+	}
+	if _, _, _, err := e.Claim(ctx, claimOf(1), 0); !errors.Is(err, ErrStale) {
+		t.Errorf("claim while a commit is blocked: %v", err)
+	}
+	full.Store(false)
+	for began := time.Now(); e.Ready() != nil; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > 4*time.Minute {
+			t.Fatalf("not ready four minutes after there is space again: %v", e.Ready())
+		}
+	}
+	if err := create(); err != nil {
+		t.Errorf("create with space: %v", err)
+	}
+	if _, jobs, _, err := e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 1 {
+		t.Errorf("claim with space: %d jobs, %v", len(jobs), err)
+	}
+	for _, id := range acknowledged {
+		if doc, err := e.Job(ctx, 0, id); err != nil || string(doc.Payload) != "line 4999" {
+			t.Errorf("job %v of %d acknowledged creates: %q, %v", id, len(acknowledged), doc.Payload, err)
+		}
+	}
+	t.Logf("%d creates were acknowledged", len(acknowledged))
+}
