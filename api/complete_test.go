@@ -34,7 +34,7 @@ func TestComplete(t *testing.T) {
 		{"all three", `{"status":"failed","code":"failed","exit_code":404,"output_b64":"AA=="}`, []any{"exit_code", 404, "output_b64", "AA==", "output", nil}},
 		{"retry", `{"code":"retry","delay_ms":3600000}`, []any{"status", "deferred", "code", "retry", "exit_code", 100}},
 		{"error at once", `{"code":"error","delay_ms":0,"error":"again"}`, []any{"status", "pending", "code", "error", "exit_code", 500}},
-		{"error by exit code", `{"exit_code":599}`, []any{"status", "deferred", "code", "error", "exit_code", 599}},
+		{"error by exit code", `{"exit_code":599,"delay_ms":3600000}`, []any{"status", "deferred", "code", "error", "exit_code", 599}},
 		{"empty output", `{"code":"ok","output":""}`, []any{"output", ""}},
 		{"nulls", `{"code":"ok","output":null,"error":null,"claim_id":null,"runner_id":null,"delay_ms":null}`, []any{"status", "completed", "output", nil}},
 		{"largest", `{"code":"failed","error":"` + repeat(' ', job.MaxErrorBytes) + `","output":"` + repeat('o', job.MaxOutputBytes) + `","output_addr":"` + repeat('a', 4096) + `","process_exit":4294967295}`,
