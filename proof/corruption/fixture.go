@@ -160,7 +160,7 @@ func (r *running) see(jobs []job.ID) (*state, error) {
 		return s, errors.Join(first, err)
 	}
 	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // not empty, which would say that they could not be read
-	for _, w := range sweeps { // their times are those of the ticks, which may have to be repeated
+	for _, w := range sweeps {                  // their times are those of the ticks, which may have to be repeated
 		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
