@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ import (
 // lavish is an engine whose jobs are as large as they can be.
 type lavish struct {
 	picky
-	handed int // claims
+	handed atomic.Int64 // claims
 }
 
 func (e *lavish) doc(n int) job.Job {
@@ -39,7 +40,7 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 	if err := admit(2 * job.MaxPayloadBytes); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}
-	e.handed++
+	e.handed.Add(1)
 	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, []job.Job{e.doc(0), e.doc(1)}, fuzzReceipt, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -116,6 +117,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.data, "address")); err != nil || strings.TrimSpace(string(text)) != address {
 		t.Errorf("%s, %v", text, err)
 	}
+	s.end(t, syscall.SIGKILL) // its log is whole then
 	if strings.Contains(s.log.String(), "too many open files") {
 		t.Errorf("descriptors ran out: %s", s.log)
 	}
