@@ -21,7 +21,7 @@ type ClaimRequest struct {
 	// Key is an idempotency key: see NewKey. A repeated claim returns what is still held under it.
 	Key string
 
-	number *number // of a Worker's claim that may be made again
+	number *held // of a Worker's claim that may be made again
 }
 
 // Claim is what was handed out: jobs that are active now under one id and one lease.

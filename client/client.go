@@ -46,9 +46,9 @@ type Client struct {
 	// report is work that is done. A Worker bounds that by its context.
 	stubborn bool
 	// own, where given, is the number of the next request that can have one: see Numbered.
-	own *number
+	own *held
 	// session, where given, numbers the requests that are safe to repeat and that the server knows by their numbers.
-	session *session
+	session *workerSession
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect yet.
@@ -97,7 +97,7 @@ func (c *Client) single(timeout time.Duration) *Client {
 }
 
 // in returns a client that makes its requests in a session.
-func (c *Client) in(s *session) *Client {
+func (c *Client) in(s *workerSession) *Client {
 	p := *c
 	p.session = s
 	return &p
@@ -113,8 +113,8 @@ type request struct {
 	minSeq       uint64
 	key          string // Idempotency-Key
 	prefer       string
-	inSession    bool    // it has a number where the client has a session
-	number       *number // nil: a new one
+	inSession    bool  // it has a number where the client has a session
+	number       *held // nil: a new one
 	// repeatable says that doing it twice is the same as doing it once.
 	repeatable bool
 	wait       time.Duration // that it asks the server for before the answer
@@ -140,7 +140,7 @@ func get(path string) request { return request{method: http.MethodGet, path: pat
 // do makes a request, in the client's session where it has one.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	if r.inSession && c.session != nil {
-		return c.session.numbered(ctx, c, r)
+		return c.session.do(ctx, c, r)
 	}
 	return c.repeat(ctx, r)
 }

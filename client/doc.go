@@ -23,6 +23,6 @@
 //   - job.go, list.go, queues.go: documents of jobs, lists of them, queues.
 //   - worker.go: the Worker, its options, and how it stops.
 //   - worker_jobs.go: the jobs that it holds. worker_handlers.go: the handlers that do them. handler_errors.go: their errors.
-//   - numbers.go: sessions, and the numbers of their requests. session.go: the session of a Worker.
+//   - session.go: sessions, and the numbers of their requests. worker_session.go: the session of a Worker.
 //   - worker_claims.go: when and how much it claims. worker_reports.go: how it reports. worker_leases.go: tickles and lost leases.
 package client

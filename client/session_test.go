@@ -2,13 +2,10 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,159 +14,243 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// A worker's requests have numbers in a session, so that the server keeps no row for each of them.
-func TestWorkersSession(t *testing.T) {
-	t.Run("claims and reports have numbers, each higher than the one before it in its slot", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			const jobs = 200
-			var ev events
-			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(jobs)})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.tell, Handler: well})
-			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-			if opens := f.to("/sessions"); len(opens) != 1 || opens[0].body["runner_id"] != "r7" {
-				t.Errorf("opened: %+v", opens)
-			}
-			last, texts := map[string]int{}, map[string]string{}
-			for _, c := range f.all() {
-				if c.route != "/jobs/claim" && c.route != "/jobs/complete" {
-					continue
-				}
-				number := 0
-				fmt.Sscan(c.header.Get("Daybook-Session-Number"), &number)
-				slot := c.header.Get("Daybook-Session-Slot")
-				repeat := number == last[slot] && string(c.text) == texts[slot] // of the claim under way when it stops
-				if c.header.Get("Daybook-Session") != testID(9000) || c.header.Get("Idempotency-Key") != "" || number <= last[slot] && !repeat {
-					t.Errorf("%s: %v after %d", c.route, c.header, last[slot])
-				}
-				last[slot], texts[slot] = number, string(c.text)
-			}
-			if ends := f.to("/sessions/{id}"); len(ends) != 1 || ends[0].method != http.MethodDelete || ends[0].id != testID(9000) {
-				t.Errorf("ended: %+v", ends)
-			}
-			if len(ev.ends()) != jobs {
-				t.Errorf("%d jobs have ended", len(ev.ends()))
-			}
-		})
-	})
-	t.Run("a claim whose answer was lost is repeated under its number", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			lost := true
-			answer := once(handOut(1, time.Minute))
-			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
-				if lost {
-					lost = false
-					return lostAnswer
-				}
-				return answer(c)
-			}})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: well})
-			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-			claims := f.to("/jobs/claim")
-			for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
-				if first, again := claims[0].header.Get(name), claims[1].header.Get(name); first == "" || first != again {
-					t.Errorf("%s is %q, and %q in the repeat", name, first, again)
-				}
-			}
-			if string(claims[0].text) != string(claims[1].text) {
-				t.Errorf("%s, and %s in the repeat", claims[0].text, claims[1].text)
-			}
-		})
-	})
-	t.Run("a session that the server has forgotten is opened again", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			sessions, forgotten := 0, map[string]bool{}
-			var ev events
-			known := func(answer func(call) reply) func(call) reply {
-				return func(c call) reply {
-					if forgotten[c.header.Get("Daybook-Session")] {
-						return problem(404, "session_not_found", "not_stored")
-					}
-					return answer(c)
-				}
-			}
-			f := runner(t, map[string]func(call) reply{
-				"/sessions":      func(call) reply { sessions++; return opened(sessions) },
-				"/jobs/claim":    known(eachByItself(2)),
-				"/jobs/complete": known(completed),
-			})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, OnEvent: ev.tell, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
-				f.serial(func() { forgotten[testID(9000+sessions)] = true })
-				return client.Outcome{}, nil
-			}})
-			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-			ends := ev.ends()
-			if len(ends) != 2 || ends[testID(0)].Err != nil || ends[testID(1)].Err != nil {
-				t.Errorf("%+v", ends)
-			}
-			if sessions < 2 || sessions > 3 {
-				t.Errorf("%d sessions were opened", sessions)
-			}
-		})
-	})
-	t.Run("a drain leaves no key and no session", func(t *testing.T) {
-		const jobs = 500
-		s := daybooktest.Start(t)
-		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
+const someID = "0197f1c0-1111-7000-8000-000000400000"
+
+func openSession(t *testing.T, c *client.Client) *client.Session {
+	t.Helper()
+	s, err := c.OpenSession(t.Context(), "r1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func take(t *testing.T, s *client.Session) client.Number {
+	t.Helper()
+	n, err := s.Take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestNumberedCallsAreCarriedOutOnce: the same call with the same number has the answer of the first, of each kind that can have one.
+func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
+	server := daybooktest.Start(t)
+	c, ctx := server.Client, t.Context()
+	s := openSession(t, c)
+	lines := []byte("a\nb\nc\nd\n")
+	queue := func() client.Queue {
+		t.Helper()
+		q, err := c.Queue(ctx, "default", "default")
+		if err != nil {
 			t.Fatal(err)
 		}
-		all := make(chan struct{})
-		var left atomic.Int32
-		left.Store(jobs)
-		var during sync.Once
-		w := &client.Worker{Client: s.Client, Concurrency: 8, Batch: 3, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
-			during.Do(func() {
-				if stats := totals(t, s); stats.Sessions != 1 || stats.Keys != 0 {
-					t.Errorf("while it works: %+v", stats)
-				}
-			})
-			return client.Outcome{}, nil
-		}, OnEvent: func(e client.Event) {
-			if e.Job != nil && left.Add(-1) == 0 {
-				close(all)
+		return q
+	}
+	number := func() (*client.Client, func()) {
+		n := take(t, s)
+		return c.Numbered(n), func() { s.Answered(n) }
+	}
+
+	numbered, answered := number()
+	var ids [2]string
+	for i := range ids {
+		added, err := numbered.AddLines(ctx, lines, client.AddOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = added.FirstID
+	}
+	if _, err := numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}); !errors.Is(err, client.ErrKeyReused) {
+		t.Errorf("another request with the number: %v", err)
+	}
+	answered()
+	if n := queue().Counts["pending"]; ids[0] != ids[1] || n != 4 {
+		t.Errorf("added %v, %d jobs", ids, n)
+	}
+
+	numbered, answered = number()
+	for i := range ids {
+		j, err := numbered.Create(ctx, client.TextJob("single", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = j.ID
+	}
+	answered()
+	if ids[0] != ids[1] {
+		t.Errorf("created %v", ids)
+	}
+
+	numbered, answered = number()
+	var claims [2]*client.Claim
+	for i := range claims {
+		var err error
+		if claims[i], err = numbered.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 3, Types: []string{"default"}}); err != nil || len(claims[i].Jobs) != 3 {
+			t.Fatalf("%+v, %v", claims[i], err)
+		}
+	}
+	answered()
+	if n := queue().Counts["active"]; claims[0].ID != claims[1].ID || n != 3 {
+		t.Errorf("claims %s and %s, %d jobs", claims[0].ID, claims[1].ID, n)
+	}
+
+	jobs := claims[0].Jobs
+	numbered, answered = number()
+	for range 2 {
+		if _, err := numbered.Complete(ctx, jobs[0].ID, "", client.Outcome{}); err != nil {
+			t.Errorf("complete without a claim: %v", err)
+		}
+	}
+	answered()
+	numbered, answered = number()
+	for range 2 {
+		results, err := numbered.CompleteMany(ctx, claims[0].ID, []client.JobOutcome{{JobID: jobs[1].ID, Outcome: client.Outcome{Code: "failed"}}, {JobID: jobs[0].ID, Outcome: client.Outcome{Code: "failed"}}})
+		if err != nil || len(results) != 2 || results[0].Status != "failed" || !errors.Is(results[1].Err(), client.ErrOutcomeDiffers) {
+			t.Errorf("complete several: %+v, %v", results, err)
+		}
+	}
+	answered()
+	numbered, answered = number()
+	for range 2 {
+		if ended, _, err := numbered.CompleteClaim(ctx, claims[0].ID, client.Outcome{}); err != nil || ended != 2 {
+			t.Errorf("complete the rest: %d, %v", ended, err)
+		}
+	}
+	answered()
+
+	doc, err := c.Session(ctx, s.ID)
+	if err != nil || len(doc.Slots) != 1 || doc.Slots[0] != (client.SessionSlot{Slot: 0, Number: 6}) || doc.RunnerID != "r1" {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	n := take(t, s)
+	for range 2 {
+		if err := s.End(ctx); err != nil {
+			t.Errorf("end: %v", err)
+		}
+	}
+	if _, err := c.Numbered(n).Create(ctx, client.TextJob("t", "x")); !errors.Is(err, client.ErrSessionNotFound) || errors.Is(err, client.ErrUnknown) {
+		t.Errorf("a request of a session that has ended: %v", err)
+	}
+	if _, err := c.Session(ctx, s.ID); !errors.Is(err, client.ErrSessionNotFound) {
+		t.Errorf("its document: %v", err)
+	}
+	j := client.TextJob("t", "x")
+	j.Key = client.NewKey()
+	if _, err := c.Numbered(n).Create(ctx, j); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a key beside a number: %v", err)
+	}
+}
+
+// TestNumberedRequestsAreRepeated: with the same headers, also what is not repeated without a number.
+func TestNumberedRequestsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`}, lostAnswer, lostAnswer, reply{status: 201, body: `{"batch_id":"` + someID + `","count":1,"first_id":"` + someID + `"}`})
+		c := f.client(client.Options{})
+		s := openSession(t, c)
+		n := take(t, s)
+		if _, err := c.Numbered(n).AddLines(t.Context(), []byte("x\n"), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.Answered(n)
+		if len(f.calls) != 4 {
+			t.Fatalf("%d calls", len(f.calls))
+		}
+		for _, call := range f.calls[1:] {
+			got := [3]string{call.header.Get("Daybook-Session"), call.header.Get("Daybook-Session-Slot"), call.header.Get("Daybook-Session-Number")}
+			if got != [3]string{someID, "0", "1"} {
+				t.Errorf("headers %v", got)
 			}
-		}}
-		stop := start(t, w)
-		<-all
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if stats := totals(t, s); stats.Sessions != 0 || stats.Keys != 0 {
-			t.Errorf("after it: %+v", stats)
-		}
-		if got := counts(t, s); got["completed"] != jobs {
-			t.Errorf("%v", got)
 		}
 	})
 }
 
-type storeTotals struct {
-	Keys     int `json:"idempotency_keys"`
-	Sessions int `json:"sessions"`
+// TestLostAnswerOfAForgottenSession: the request may have been carried out before the session was forgotten.
+func TestLostAnswerOfAForgottenSession(t *testing.T) {
+	for _, code := range []struct {
+		code   string
+		status int
+		fate   string
+		is     error
+	}{
+		{"session_not_found", http.StatusNotFound, "not_stored", client.ErrSessionNotFound},
+		{"number_passed", http.StatusConflict, "unknown", client.ErrNumberPassed},
+	} {
+		t.Run(code.code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`}, lostAnswer, problem(code.status, code.code, code.fate))
+				c := f.client(client.Options{})
+				_, err := c.Numbered(take(t, openSession(t, c))).Create(t.Context(), client.TextJob("t", "x"))
+				if !errors.Is(err, client.ErrUnknown) || !errors.Is(err, code.is) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
 }
 
-func totals(t *testing.T, s *daybooktest.Server) (stats storeTotals) {
-	t.Helper()
-	answer, err := http.Get(s.URL + "/stats")
-	if err != nil {
-		t.Error(err)
-		return stats
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil {
-		err = json.Unmarshal(text, &stats)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	return stats
+// TestSlots: as many requests as there are slots are under way at once, each in its own; the lowest that is free is taken.
+func TestSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`})
+		s := openSession(t, f.client(client.Options{}))
+		seen := map[int]bool{}
+		var all []client.Number
+		for range client.MaxSlots {
+			n := take(t, s)
+			if n.Number != 1 || seen[n.Slot] || n.Session != someID {
+				t.Errorf("%+v", n)
+			}
+			seen[n.Slot] = true
+			all = append(all, n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if n, err := s.Take(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one more: %+v, %v", n, err)
+		}
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			n := take(t, s)
+			if want := (client.Number{Session: someID, Slot: 7, Number: 2}); n != want {
+				t.Errorf("%+v, want %+v", n, want)
+			}
+		})
+		synctest.Wait()
+		s.Answered(all[7])
+		wait.Wait()
+		s.Answered(all[9])
+		s.Answered(all[3])
+		if n := take(t, s); n.Slot != 3 || n.Number != 2 {
+			t.Errorf("%+v", n)
+		}
+		for name, n := range map[string]client.Number{"twice": all[9], "of another session": {Session: "other", Slot: 1, Number: 1}, "with an old number": all[7]} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("a number answered %s is accepted", name)
+					}
+				}()
+				s.Answered(n)
+			}()
+		}
+	})
+}
+
+func ExampleSession() {
+	c, stop := server()
+	defer stop()
+	ctx := context.Background()
+
+	session := must(c.OpenSession(ctx, "importer"))
+	n := must(session.Take(ctx))
+	first := must(c.Numbered(n).Create(ctx, client.TextJob("resize", "cat.png")))
+	again := must(c.Numbered(n).Create(ctx, client.TextJob("resize", "cat.png"))) // because the answer was lost, say
+	session.Answered(n)
+	fmt.Println(first.ID == again.ID)
+	fmt.Println(session.End(ctx))
+	// Output:
+	// true
+	// <nil>
 }

@@ -119,7 +119,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := r.setDefaults(); err != nil {
 		return err
 	}
-	r.session = newSession(w.Client, r.RunnerID)
+	r.session = newWorkerSession(r.RunnerID)
 	r.Client = w.Client.in(r.session)
 	r.ready.L = &r.mu
 	r.jobs.meanTook = -1
@@ -180,7 +180,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // leases keepLeases keeps. Neither handlers nor leases know how jobs are claimed, or how they are reported.
 type running struct {
 	Worker
-	session   *session        // of Client
+	session   *workerSession  // of Client
 	stopping  context.Context // ends when the worker is to claim no more
 	stop      func(refused error)
 	life      context.Context // of handlers

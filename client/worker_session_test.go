@@ -1,0 +1,175 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// A worker's requests have numbers in a session, so that the server keeps no row for each of them.
+func TestWorkersSession(t *testing.T) {
+	t.Run("claims and reports have numbers, each higher than the one before it in its slot", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const jobs = 200
+			var ev events
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(jobs)})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.tell, Handler: well})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if opens := f.to("/sessions"); len(opens) != 1 || opens[0].body["runner_id"] != "r7" {
+				t.Errorf("opened: %+v", opens)
+			}
+			last, texts := map[string]int{}, map[string]string{}
+			for _, c := range f.all() {
+				if c.route != "/jobs/claim" && c.route != "/jobs/complete" {
+					continue
+				}
+				number := 0
+				fmt.Sscan(c.header.Get("Daybook-Session-Number"), &number)
+				slot := c.header.Get("Daybook-Session-Slot")
+				repeat := number == last[slot] && string(c.text) == texts[slot] // of the claim under way when it stops
+				if c.header.Get("Daybook-Session") != testID(9000) || c.header.Get("Idempotency-Key") != "" || number <= last[slot] && !repeat {
+					t.Errorf("%s: %v after %d", c.route, c.header, last[slot])
+				}
+				last[slot], texts[slot] = number, string(c.text)
+			}
+			if ends := f.to("/sessions/{id}"); len(ends) != 1 || ends[0].method != http.MethodDelete || ends[0].id != testID(9000) {
+				t.Errorf("ended: %+v", ends)
+			}
+			if len(ev.ends()) != jobs {
+				t.Errorf("%d jobs have ended", len(ev.ends()))
+			}
+		})
+	})
+	t.Run("a claim whose answer was lost is repeated under its number", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			lost := true
+			answer := once(handOut(1, time.Minute))
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+				if lost {
+					lost = false
+					return lostAnswer
+				}
+				return answer(c)
+			}})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: well})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			claims := f.to("/jobs/claim")
+			for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
+				if first, again := claims[0].header.Get(name), claims[1].header.Get(name); first == "" || first != again {
+					t.Errorf("%s is %q, and %q in the repeat", name, first, again)
+				}
+			}
+			if string(claims[0].text) != string(claims[1].text) {
+				t.Errorf("%s, and %s in the repeat", claims[0].text, claims[1].text)
+			}
+		})
+	})
+	t.Run("a session that the server has forgotten is opened again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sessions, forgotten := 0, map[string]bool{}
+			var ev events
+			known := func(answer func(call) reply) func(call) reply {
+				return func(c call) reply {
+					if forgotten[c.header.Get("Daybook-Session")] {
+						return problem(404, "session_not_found", "not_stored")
+					}
+					return answer(c)
+				}
+			}
+			f := runner(t, map[string]func(call) reply{
+				"/sessions":      func(call) reply { sessions++; return opened(sessions) },
+				"/jobs/claim":    known(eachByItself(2)),
+				"/jobs/complete": known(completed),
+			})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, OnEvent: ev.tell, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+				f.serial(func() { forgotten[testID(9000+sessions)] = true })
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			ends := ev.ends()
+			if len(ends) != 2 || ends[testID(0)].Err != nil || ends[testID(1)].Err != nil {
+				t.Errorf("%+v", ends)
+			}
+			if sessions < 2 || sessions > 3 {
+				t.Errorf("%d sessions were opened", sessions)
+			}
+		})
+	})
+	t.Run("a drain leaves no key and no session", func(t *testing.T) {
+		const jobs = 500
+		s := daybooktest.Start(t)
+		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all := make(chan struct{})
+		var left atomic.Int32
+		left.Store(jobs)
+		var during sync.Once
+		w := &client.Worker{Client: s.Client, Concurrency: 8, Batch: 3, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			during.Do(func() {
+				if stats := totals(t, s); stats.Sessions != 1 || stats.Keys != 0 {
+					t.Errorf("while it works: %+v", stats)
+				}
+			})
+			return client.Outcome{}, nil
+		}, OnEvent: func(e client.Event) {
+			if e.Job != nil && left.Add(-1) == 0 {
+				close(all)
+			}
+		}}
+		stop := start(t, w)
+		<-all
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if stats := totals(t, s); stats.Sessions != 0 || stats.Keys != 0 {
+			t.Errorf("after it: %+v", stats)
+		}
+		if got := counts(t, s); got["completed"] != jobs {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+type storeTotals struct {
+	Keys     int `json:"idempotency_keys"`
+	Sessions int `json:"sessions"`
+}
+
+func totals(t *testing.T, s *daybooktest.Server) (stats storeTotals) {
+	t.Helper()
+	answer, err := http.Get(s.URL + "/stats")
+	if err != nil {
+		t.Error(err)
+		return stats
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &stats)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return stats
+}
