@@ -86,6 +86,17 @@ func (f Frame) Append(body, payload []byte) []byte {
 	return append(body, '\n')
 }
 
+// Size is the length of a framed payload of n bytes.
+func (f Frame) Size(n int) int {
+	switch f {
+	case LineFrame:
+		return n + 1
+	case LenFrame:
+		return len(strconv.Itoa(n)) + n + 2
+	}
+	return 0
+}
+
 // Next splits the first payload from a framed body. Both results are parts of body.
 func (f Frame) Next(body []byte) (payload, rest []byte, err error) {
 	end := 0

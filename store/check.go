@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc64"
+	"slices"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -16,7 +19,7 @@ import (
 //   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
 //     too late, and only leases of held lines exist;
 //   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
-//   - payload pages tile what is not purged, and details belong to lines that are not.
+//   - payload pages tile what is not purged, the rows beside them tell the lengths of their payloads, and details belong to lines that are not.
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
 // reads one moment of the database; Apply may go on.
@@ -291,11 +294,22 @@ func (c *checker) pages(b *batch) {
 		}
 		if rest, err := b.frame.Skip(value, int(last-first)+1); err != nil || len(rest) > 0 {
 			c.problem("batch %d: page %d-%d does not hold its lines", b.seq, first, last)
+		} else {
+			c.sizes(b, first, last, value)
 		}
 		if at, end := b.pageOf(first); at != first || end != last {
 			c.problem("batch %d: page %d-%d is not one that the batch has", b.seq, first, last)
 		}
 		pages = append(pages, page{first, last})
+		return true
+	})
+	prefix = seqKey(sizesTable, b.seq)
+	c.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+		last, first := splitPageKey(key)
+		at, there := slices.BinarySearchFunc(pages, first, func(p page, first uint32) int { return cmp.Compare(p.first, first) })
+		if !b.uneven || !there || pages[at].last != last {
+			c.problem("batch %d: sizes of page %d-%d, which is not there", b.seq, first, last)
+		}
 		return true
 	})
 	if b.frame == job.NoFrame {
@@ -324,6 +338,20 @@ func (c *checker) pages(b *batch) {
 		if !live[i] {
 			c.problem("batch %d: page %d-%d holds purged lines only", b.seq, p.first, p.last)
 		}
+	}
+}
+
+// sizes finds that the row of a page's sizes tells the lengths of its payloads. A batch whose payloads have the same length has none.
+func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
+	n := int(last-first) + 1
+	if !b.uneven {
+		if len(page) != n*b.frame.Size(b.longest) {
+			c.problem("batch %d: page %d-%d has payloads of other lengths than %d", b.seq, first, last, b.longest)
+		}
+		return
+	}
+	if want := encodeSizes(b.frame, page, n); !bytes.Equal(c.v.get(sizesKey(b.seq, last, first)), want) {
+		c.problem("batch %d: the sizes of page %d-%d are not those of its payloads", b.seq, first, last)
 	}
 }
 
@@ -371,7 +399,7 @@ func decodeDetail(kind byte, value []byte) {
 
 // orphans finds rows of batches that are gone.
 func (c *checker) orphans() {
-	for _, table := range []byte{countsTable, spanTable, pageTable, detailTable} {
+	for _, table := range []byte{countsTable, spanTable, pageTable, sizesTable, detailTable} {
 		seq, there := uint64(0), false
 		c.table(table, func(key string, _ []byte) {
 			if at := seqOfKey(key); at != seq {

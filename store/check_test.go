@@ -122,6 +122,7 @@ func richStore(t testing.TB) *Store {
 	another := plainCreate("a", "x", 2, 9)
 	another.Groups[0].ExpiresAt = startAt + 90_000
 	another.Unique = []job.UniqueKey{{Line: 1, Key: "k2"}}
+	another.Payloads, another.Longest = []byte("short\nlonger by far\n"), len("longer by far")
 	mustApply(t, s, 25, 1120, another)
 	mustCommit(t, s)
 	have := map[string]bool{}
@@ -321,6 +322,9 @@ func TestCheckNames(t *testing.T) {
 		{"page too many", "overlaps another", storedRow{pageKey(2, 2, 1), []byte("x\ny\n")}, false},
 		{"page short", "does not hold its lines", storedRow{find(pageTable, "of batch 2 ").key, []byte("x\n")}, false},
 		{"page of purged lines", "holds purged lines only", storedRow{pageKey(1, 0, 0), []byte("x\n")}, false},
+		{"sizes gone", "are not those of its payloads", find(sizesTable, ""), true},
+		{"sizes of another page", "which is not there", storedRow{sizesKey(1, 5, 0), []byte{1}}, false},
+		{"sizes of no batch", "belongs to no batch", storedRow{sizesKey(99, 5, 0), []byte{1}}, false},
 		{"detail of purged line", "line 0 has details", storedRow{detailKey(1, 0, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"detail of no line", "line 12 has details", storedRow{detailKey(1, 12, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"detail of unknown kind", "unknown kind 9", storedRow{detailKey(1, 5, 9), nil}, false},

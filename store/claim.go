@@ -254,8 +254,8 @@ func (p *payloadRoom) take(s *Store, b *batch, first uint32, n int, one, fromEnd
 		}
 		p.exact, p.bound = true, 0
 		for _, r := range p.taken {
-			eachPayload(&s.o, s.batch(r.Batch), r.First, r.Last, func(_ uint32, payload []byte) bool {
-				p.bound += int64(len(payload))
+			eachSize(&s.o, s.batch(r.Batch), r.First, r.Last, func(size int64) bool {
+				p.bound += size
 				return true
 			})
 		}
@@ -270,12 +270,12 @@ func (p *payloadRoom) take(s *Store, b *batch, first uint32, n int, one, fromEnd
 		return false
 	}
 	if !fromEnd {
-		eachPayload(&s.o, b, first, last, func(_ uint32, payload []byte) bool { return fits(int64(len(payload))) })
+		eachSize(&s.o, b, first, last, fits)
 		return fit
 	}
 	sizes := make([]int64, 0, n)
-	eachPayload(&s.o, b, first, last, func(_ uint32, payload []byte) bool {
-		sizes = append(sizes, int64(len(payload)))
+	eachSize(&s.o, b, first, last, func(size int64) bool {
+		sizes = append(sizes, size)
 		return true
 	})
 	for i := n - 1; i >= 0 && fits(sizes[i]); i-- {

@@ -26,6 +26,7 @@
 //	B seq:8                                            a batch: time, lines, frame, groups
 //	b seq:8                                            its counts by status
 //	P seq:8 last:4 first:4                             a page of framed payloads, about 64 KiB
+//	p seq:8 last:4 first:4                             lengths of a page's payloads; none where all of the batch are as long
 //	S seq:8 last:4                                     a span
 //	D seq:8 line:4 kind:1 …                            a detail: 2 result, 3 progress; 1 one attempt of the
 //	                                                   history: and the command that ended it, 8

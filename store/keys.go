@@ -15,6 +15,7 @@ const (
 	batchTable    = 'B'
 	countsTable   = 'b'
 	pageTable     = 'P'
+	sizesTable    = 'p'
 	spanTable     = 'S'
 	detailTable   = 'D'
 	readyTable    = 'R'
@@ -37,7 +38,7 @@ const (
 )
 
 // tables lists them all, for Check and statistics.
-var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, spanTable, detailTable, readyTable, listTable,
+var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable}
 
@@ -113,9 +114,14 @@ func lineOfKey(key string) uint32 { return u32At(key, 9) }
 
 // pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs no
 // second look.
-func pageKey(seq uint64, last, first uint32) string {
+func pageKey(seq uint64, last, first uint32) string { return keyOfPage(pageTable, seq, last, first) }
+
+// sizesKey is that of the lengths of a page's payloads.
+func sizesKey(seq uint64, last, first uint32) string { return keyOfPage(sizesTable, seq, last, first) }
+
+func keyOfPage(table byte, seq uint64, last, first uint32) string {
 	k := make(keyBuilder, 0, 17)
-	k.u8(pageTable)
+	k.u8(table)
 	k.u64(seq)
 	k.u32(last)
 	k.u32(first)
@@ -324,7 +330,7 @@ func wellFormed(key string) bool {
 		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
 	case detailTable:
 		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
-	case pageTable:
+	case pageTable, sizesTable:
 		return len(key) == 17
 	case listTable:
 		return len(key) == 18

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -76,6 +77,12 @@ func TestWhatLevelsDecide(t *testing.T) {
 		}
 		step("level", job.SetLevel{Level: l.number})
 		step("a batch of many pages", plainCreate("a", "pages", 3000, 200))
+		uneven := &job.Create{Groups: []job.Group{plainGroup("c", "uneven", 2000)}, Frame: job.LineFrame, Longest: 500}
+		for line := range 2000 {
+			uneven.Payloads = uneven.Frame.Append(uneven.Payloads, bytes.Repeat([]byte("x"), 1+line*37%500))
+		}
+		step("a batch of payloads of many lengths", uneven)
+		step("a claim that measures", job.Claim{Runner: "r", Max: 1000, MaxBytes: 100_000, Clients: []string{"c"}})
 		// Every second job gets another priority: as many spans as jobs.
 		many := plainCreate("a", "spans", 6000, 1)
 		many.Groups[0].LeaseMs, many.Groups[0].RetentionMs = job.MinLeaseMs, 5000

@@ -1,13 +1,10 @@
 package store
 
 import (
-	"bytes"
 	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/daybookq/daybook/job"
 )
 
 // rows is what both Apply, through its overlay, and queries, through a view, read from.
@@ -99,20 +96,6 @@ func (v view) get(key string) []byte {
 	return nil
 }
 
-// hasPage reports whether a line's page is there. It is deleted when all its lines are purged. Lines that are purged one after the other
-// leave as many deleted spans, which a look for the span of the first would pass; of pages they leave few.
-func (v view) hasPage(b *batch, line uint32) (there bool) {
-	if b.frame == job.NoFrame {
-		return true
-	}
-	v.scan(pageKey(b.seq, line, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
-		_, first := splitPageKey(key)
-		there = first <= line
-		return false
-	})
-	return there
-}
-
 // newest returns the value of the last key that begins with prefix, or nil. It is valid until the view is used again.
 func (v view) newest(prefix string) []byte {
 	if v.it.SeekLTWithLimit([]byte(after(prefix)), []byte(prefix)) == pebble.IterValid && strings.HasPrefix(string(v.it.Key()), prefix) {
@@ -176,79 +159,4 @@ func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) 
 		sp := decodeSpan(lineOfKey(key), value)
 		return sp.first <= last && visit(sp) && sp.last < last // beyond lie, perhaps, very many versions of this one
 	})
-}
-
-// writePages cuts a framed body into pages of whole lines, and has b know where they end. The rows share the body's memory.
-func (s *Store) writePages(b *batch, body []byte) {
-	for line := uint32(0); line < b.lines; {
-		if line > 0 {
-			b.pageEnds = append(b.pageEnds, line-1)
-		}
-		page, n := cutPage(b.frame, body, int(b.lines-line), s.rules.pageBytes)
-		s.o.set(pageKey(b.seq, line+uint32(n)-1, line), page)
-		line += uint32(n)
-		body = body[len(page):]
-	}
-}
-
-// cutPage returns the first page, of about the given size, of a framed body, and the number of lines in it.
-func cutPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n int) {
-	if frame == job.LineFrame {
-		if len(body) <= pageBytes {
-			return body, lines
-		}
-		end := bytes.LastIndexByte(body[:pageBytes], '\n') + 1
-		if end == 0 {
-			end = pageBytes + bytes.IndexByte(body[pageBytes:], '\n') + 1
-		}
-		page = body[:end:end]
-		return page, bytes.Count(page, newline)
-	}
-	rest := body
-	for n < lines && len(body)-len(rest) < pageBytes {
-		_, next, err := frame.Next(rest)
-		fail("cut page", err)
-		rest = next
-		n++
-	}
-	end := len(body) - len(rest)
-	return body[:end:end], n
-}
-
-var newline = []byte{'\n'}
-
-// eachPayload calls visit with the payloads of lines first … last, in order, until it returns false. A payload is valid during
-// the visit.
-func eachPayload(r rows, b *batch, first, last uint32, visit func(line uint32, payload []byte) bool) {
-	line := first
-	if b.frame == job.NoFrame {
-		for ; line <= last && visit(line, nil); line++ {
-		}
-		return
-	}
-	r.scan(pageKey(b.seq, first, 0), after(seqKey(pageTable, b.seq)), func(key string, page []byte) bool {
-		pageLast, pageFirst := splitPageKey(key)
-		if pageFirst > line {
-			contradict("read payload", "line %d of batch %d is in no page", line, b.seq)
-		}
-		page, err := b.frame.Skip(page, int(line-pageFirst))
-		framed(err)
-		for ; line <= min(pageLast, last); line++ {
-			var payload []byte
-			payload, page, err = b.frame.Next(page)
-			framed(err)
-			if !visit(line, payload) {
-				line = last
-				return false
-			}
-		}
-		return line <= last
-	})
-}
-
-// framed fails when a page does not hold the payloads that its key promises.
-func framed(err error) {
-	if err != nil {
-		contradict("read payload", "%v", err)
-	}
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/daybookq/daybook/job"
@@ -11,7 +10,7 @@ import (
 // as a whole has a version in the meta row.
 
 // formatVersion is the version of keys and values. A store of a newer one is refused.
-const formatVersion = 3
+const formatVersion = 4
 
 // meta is the one row that says how far the store has come.
 type meta struct {
@@ -92,6 +91,7 @@ type batch struct {
 	longest int
 	groups  []group
 	unique  bool // whether lines have unique keys
+	uneven  bool // whether payloads differ in length, so that each page has a row of their sizes
 	// pageEnds are the last lines of its pages, but for the last page. With them Apply finds pages without reading any: whether a page can
 	// be read depends on a disk, and what Apply does must not.
 	pageEnds []uint32
@@ -288,6 +288,7 @@ func (b *batch) encode() []byte {
 	e.uint(uint64(b.frame))
 	e.uint(uint64(b.longest))
 	e.bool(b.unique)
+	e.bool(b.uneven)
 	e.uint(uint64(len(b.groups)))
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -333,7 +334,7 @@ func decodeGroup(d *decoder) group {
 // decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := decoder(value)
-	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool()}
+	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool(), uneven: d.bool()}
 	b.groups = make([]group, d.count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {
@@ -358,18 +359,6 @@ func decodeBatch(seq uint64, value []byte) *batch {
 		}
 	}
 	return b
-}
-
-// pageOf returns the ends of the page that holds a line.
-func (b *batch) pageOf(line uint32) (first, last uint32) {
-	at, _ := slices.BinarySearch(b.pageEnds, line)
-	if last = b.lines - 1; at < len(b.pageEnds) {
-		last = b.pageEnds[at]
-	}
-	if at > 0 {
-		first = b.pageEnds[at-1] + 1
-	}
-	return first, last
 }
 
 func encodeCounts(e *encoder, counts *job.Counts) {

@@ -239,6 +239,9 @@ func describeRow(key string, value []byte) (text string) {
 	case pageTable:
 		last, first := splitPageKey(key)
 		return fmt.Sprintf("page %d-%d of batch %d %q", first, last, seqOfKey(key), value)
+	case sizesTable:
+		last, first := splitPageKey(key)
+		return fmt.Sprintf("sizes of page %d-%d of batch %d %v", first, last, seqOfKey(key), value)
 	case spanTable:
 		return fmt.Sprintf("span of batch %d %+v", seqOfKey(key), decodeSpan(lineOfKey(key), value))
 	case detailTable:

@@ -261,36 +261,3 @@ func (s *Store) dropDetails(b *batch, first, last uint32) {
 		s.o.del(key)
 	}
 }
-
-// dropPages deletes the pages that reach into first … last and have no line left.
-func (s *Store) dropPages(b *batch, first, last uint32) {
-	if b.frame == job.NoFrame {
-		return
-	}
-	if len(b.pageEnds) == 0 {
-		if b.counts[job.Purged] == int64(b.lines) {
-			s.o.del(pageKey(b.seq, b.lines-1, 0))
-		}
-		return
-	}
-	for line := first; line <= last; {
-		pageFirst, pageLast := b.pageOf(line)
-		// Lines mostly go in order, so those after them are looked at first: one is enough to keep a page.
-		if (last >= pageLast || !s.live(b.seq, last+1, pageLast)) && (first <= pageFirst || !s.live(b.seq, pageFirst, first-1)) {
-			s.o.del(pageKey(b.seq, pageLast, pageFirst))
-		}
-		line = pageLast + 1
-	}
-}
-
-// live reports whether any of the lines from … to has not been purged.
-func (s *Store) live(seq uint64, from, to uint32) bool {
-	for line := from; line <= to; {
-		sp := s.spanAt(seq, line)
-		if sp.status != job.Purged {
-			return true
-		}
-		line = sp.last + 1
-	}
-	return false
-}
