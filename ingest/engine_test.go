@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -147,6 +148,77 @@ func TestParkedClaim(t *testing.T) {
 	}
 	if n := <-got; n != 3 {
 		t.Fatalf("got %d jobs, want 3", n)
+	}
+}
+
+// TestCompletionsStayInOrder: a request whose first command is long, and whose second is short, is carried out in this order. Each alone
+// would go through a lane of its own, and the short one would come first.
+func TestCompletionsStayInOrder(t *testing.T) {
+	e, _ := start(t, t.TempDir())
+	number := inSession(t, e)
+	for name, once := range map[string]job.Once{"without a key": {}, "with a number": number(0, 1)} {
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := e.Create(t.Context(), lines(2)); err != nil {
+				t.Fatal(err)
+			}
+			claimed, jobs, _, err := e.Claim(t.Context(), claimOf(2), 0)
+			if err != nil || len(jobs) != 2 {
+				t.Fatalf("%d jobs, %v", len(jobs), err)
+			}
+			failed := job.Outcome{ID: jobs[1].ID, Code: job.Fail, ExitCode: 400, DelayMs: -1}
+			failed.OutputKind, failed.Output = job.Text, bytes.Repeat([]byte("x"), largeOutput)
+			parts := []job.Complete{
+				{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}, Once: once},
+				{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: once},
+			}
+			if once.Given() {
+				parts[1].Once.Part = 1
+			}
+			ended, _, err := e.CompleteInOrder(t.Context(), parts)
+			if err != nil || len(ended) != 2 || ended[0].Results[0].Status != job.Failed || ended[1].All != 1 {
+				t.Errorf("%+v, %v", ended, err)
+			}
+		})
+	}
+}
+
+// TestLongCompletionsLetOthersIn: of a request with very many outcomes no more than maxOutcomesAhead are ahead of a command that comes later.
+func TestLongCompletionsLetOthersIn(t *testing.T) {
+	const claims, each = 8, 400
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(t.Context(), lines(claims*each)); err != nil {
+		t.Fatal(err)
+	}
+	var commands []job.Complete
+	for range claims {
+		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(each), 0)
+		if err != nil || len(jobs) != each {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		c := job.Complete{Claim: claimed.Claim}
+		for i := range jobs {
+			c.Outcomes = append(c.Outcomes, job.Outcome{ID: jobs[i].ID, Code: job.OK, ExitCode: 200, DelayMs: -1})
+		}
+		commands = append(commands, c)
+	}
+	q := completions{e: e, ctx: t.Context(), lane: laneOfAll(commands)}
+	most := 0
+	for i := range commands {
+		if err := q.propose(&commands[i]); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, q.ahead)
+	}
+	if most > maxOutcomesAhead || most <= each {
+		t.Errorf("%d outcomes were ahead, and %d may be", most, maxOutcomesAhead)
+	}
+	for len(q.proposed) > 0 {
+		if err := q.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(q.ended) != claims || e.Stats().Jobs["completed"] != claims*each {
+		t.Errorf("%d were carried out, %v", len(q.ended), e.Stats().Jobs)
 	}
 }
 
