@@ -79,7 +79,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 		// Else net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
 		req.GetBody = nil
 	}
-	if r.number != nil {
+	if r.number != nil && r.number.Session != "" {
 		r.number.set(req.Header)
 	}
 	if r.prefer != "" {

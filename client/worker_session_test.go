@@ -115,6 +115,74 @@ func TestWorkersSession(t *testing.T) {
 			}
 		})
 	})
+	t.Run("where the server has no room for a session, work goes on without numbers, and with them when there is room", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const jobs = 100
+			var ev events
+			opens := 0
+			f := runner(t, map[string]func(call) reply{
+				"/sessions": func(call) reply {
+					if opens++; opens == 1 {
+						return problem(429, "too_many_sessions", "not_stored")
+					}
+					return opened(0)
+				},
+				"/jobs/claim": eachByItself(jobs),
+			})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				time.Sleep(time.Second)
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(2 * jobs * time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			with, without := 0, 0
+			for _, c := range append(f.to("/jobs/claim"), f.to("/jobs/complete")...) {
+				if c.header.Get("Daybook-Session") == "" {
+					without++
+				} else {
+					with++
+				}
+			}
+			if with == 0 || without == 0 || opens != 2 || len(ev.ends()) != jobs {
+				t.Errorf("%d requests with a number and %d without one, %d sessions were asked for, %d jobs have ended", with, without, opens, len(ev.ends()))
+			}
+		})
+	})
+	t.Run("a session that is forgotten while there is no room for another", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var ev events
+			opens := 0
+			claims := eachByItself(3)
+			forgotten := func(answer func(call) reply) func(call) reply {
+				return func(c call) reply {
+					if c.header.Get("Daybook-Session") != "" {
+						return problem(404, "session_not_found", "not_stored")
+					}
+					return answer(c)
+				}
+			}
+			f := runner(t, map[string]func(call) reply{
+				"/sessions": func(call) reply {
+					if opens++; opens == 1 {
+						return opened(0)
+					}
+					return problem(429, "too_many_sessions", "not_stored")
+				},
+				"/sessions/{id}": func(call) reply { return problem(404, "session_not_found", "not_stored") },
+				"/jobs/claim":    forgotten(claims), "/jobs/complete": forgotten(completed),
+			})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.tell, Handler: well})
+			time.Sleep(10 * time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if ends := ev.ends(); len(ends) != 3 || ends[testID(0)].Err != nil {
+				t.Errorf("%+v", ends)
+			}
+		})
+	})
 	t.Run("a drain leaves no key and no session", func(t *testing.T) {
 		const jobs = 500
 		s := daybooktest.Start(t)
