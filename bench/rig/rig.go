@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,6 +72,7 @@ func (s *Server) Launch() error {
 	args := append([]string{"serve", "--listen", s.Listen, "--data", s.Data, "--init"}, s.Args...)
 	cmd := exec.Command(s.Binary, args...)
 	cmd.Stderr = s.Log
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") }) // settings are Args
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
