@@ -22,6 +22,10 @@ build: ## build bin/daybook
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
+tools: ## install what tests beside other programs need, on Debian as root: avahi, and python-zeroconf into bin/python
+	apt-get update -q && apt-get install -q -y avahi-daemon avahi-utils dbus iproute2 python3-venv
+	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
+
 test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
 	$(GO) test -count=1 -timeout 40m ./...
 
@@ -80,4 +84,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run test busy check vuln demo bench bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
+.PHONY: help build run tools test busy check vuln demo bench bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean

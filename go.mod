@@ -18,11 +18,18 @@ require (
 
 require (
 	github.com/cockroachdb/datadriven v1.0.3
+	github.com/hashicorp/mdns v1.0.7
+	github.com/miekg/dns v1.1.72
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/swaggest/swgui v1.8.5
 )
 
-require github.com/pmezard/go-difflib v1.0.0 // indirect
+require (
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/tools v0.49.0 // indirect
+)
 
 require (
 	github.com/getkin/kin-openapi v0.152.0

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"store":              {"job"},
 	"ingest":             {"job", "journal", "store"},
 	"api":                {"job", "ingest", "store"},
-	"client":             {"job"},
+	"client":             {"job", "mdns"},
 	"client/daybooktest": {"api", "client", "ingest", "job", "journal", "store"},
 	"mdns":               {},
 	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "mdns", "store"},

@@ -78,7 +78,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	url, err := f.server.check()
+	url, err := f.server.check(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +31,7 @@ func checkListen(listen string, insecure bool) (address *net.TCPAddr, exposed bo
 // serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check has the verdict.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer
-	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port")
+	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port; mdns: for the one on the local network")
 }
 
 // serverAddress is the address of a server as it was given: a URL, perhaps with a user and a path, or host:port.
@@ -45,8 +46,15 @@ func (a *serverAddress) Type() string { return "address" }
 // String is the address as people may see it, without user and password.
 func (a *serverAddress) String() string { return redacted(string(*a)) }
 
-// check returns the address as the URL that requests begin with.
-func (a *serverAddress) check() (string, error) {
+// check returns the address as the URL that requests begin with. An address that begins with mdns: is looked up, once.
+func (a *serverAddress) check(ctx context.Context) (string, error) {
+	if strings.HasPrefix(string(*a), mdnsScheme) {
+		url, err := discover(ctx, string(*a))
+		if err != nil {
+			return "", err
+		}
+		*a = serverAddress(url)
+	}
 	text := strings.TrimRight(string(*a), "/")
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

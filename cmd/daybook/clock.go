@@ -26,7 +26,7 @@ all leases get their full length again. A time that is ahead of the wall clock g
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var offset time.Duration
 			if accept {
-				address, err := server.check()
+				address, err := server.check(cmd.Context())
 				if err != nil {
 					return err
 				}

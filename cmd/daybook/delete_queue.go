@@ -24,7 +24,7 @@ client and type makes the queue again. Queues that have had no jobs for --queue-
 					return usageError{err}
 				}
 			}
-			url, err := server.check()
+			url, err := server.check(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func (e *noAnswer) Unwrap() error { return e.err }
 
 // ask reads a document from the server.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
-	base, err := server.check()
+	base, err := server.check(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ The flags of ` + "`daybook serve`" + ` can be given as environment variables as 
 		return nil
 	}
 	root.AddCommand(
-		newServe(), newAdd(), newGet(), newQueues(), newStats(), newClock(),
+		newServe(), newAdd(), newGet(), newQueues(), newStats(), newClock(), newDiscover(),
 		newCheck(), newRebuild(), newJournal(), newVersion(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root

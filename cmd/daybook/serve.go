@@ -39,6 +39,8 @@ type serveFlags struct {
 	logFormat     string
 	clockAhead    bool
 	pprof         string
+	mdns          string
+	mdnsOn        []string
 	drain         durationFlag
 	allowQuit     bool
 	allowGet      bool
@@ -73,6 +75,9 @@ There is no access control yet, so the server refuses to listen beyond loopback 
 The default data directory is created when it does not exist. One that --data names must hold a journal already, unless --init is given: a disk that is not
 mounted would otherwise start an empty queue.
 
+A server that listens beyond loopback announces itself on the local network by multicast DNS, under its id, so that ` + "`daybook discover`" + ` and
+--server mdns: find it. --mdns off keeps it quiet; --mdns on makes it an error if the server cannot be announced.
+
 A request's Host must be an IP address, localhost, or a name that --allow-host lists: a web page could make any other name point to this server. For containers
 and clusters: --allow-host daybook, --allow-host '*.svc.cluster.local'; --allow-host '*' accepts every name.
 
@@ -106,6 +111,8 @@ the environment over the file. --print-config shows the settings in force and wh
 	flags.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error; successes on hot routes are logged at debug only")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
+	flags.StringVar(&f.mdns, "mdns", "auto", "announce the server on the local network: on, off, or auto, which is when it listens beyond loopback")
+	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce it on; all that can multicast without")
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
 	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
@@ -154,6 +161,9 @@ func (f *serveFlags) options() (api.Options, error) {
 		if err != nil {
 			return o, usageError{err}
 		}
+	}
+	if f.mdns != mdnsAuto && f.mdns != mdnsOn && f.mdns != mdnsOff {
+		return o, usageError{fmt.Errorf("--mdns %q is none of auto, on, off", f.mdns)}
 	}
 	if f.queueIdle != 0 {
 		if err := job.CheckRange("--queue-idle in ms", f.queueIdle.ms(), job.MinQueueIdleMs, job.MaxDelayMs); err != nil {
@@ -266,6 +276,11 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	quiet, err := f.announceOnNetwork(l.Addr().(*net.TCPAddr), engine.Stats().Journal.UUID, exposed, log)
+	if err != nil {
+		return err
+	}
+	defer quiet()
 	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).
 		Uint64("open_files", files.limit).Int("max_connections", files.connections).Msg("listening")
 

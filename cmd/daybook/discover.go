@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func newDiscover() *cobra.Command {
+	timeout := durationFlag(2 * time.Second)
+	var interfaces []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "discover",
+		Short: "Find servers on the local network",
+		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of their ids.
+
+A server announces itself when it listens beyond loopback (see --mdns of ` + "`daybook serve`" + `). Multicast stays within a network segment, and often does not
+pass Wi-Fi access points, VPNs or clouds. A server that was stopped may be listed for two more minutes by others' answers. Nobody checks what is announced: whoever
+is in the network can announce any address.
+
+Other verbs find the server themselves: --server mdns: takes the only one that answers, and --server mdns:ID the one with this id.`,
+		Example: `  daybook discover
+  daybook discover --json | jq -r .url
+  daybook queues --server mdns:`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := client.Discover(cmd.Context(), client.DiscoverOptions{Timeout: time.Duration(timeout), Interfaces: interfaces})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				for _, f := range found {
+					if err := out.Encode(f); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(found) == 0 {
+				return errNoServer
+			}
+			return table(cmd.OutOrStdout(), func(row func(cells ...any)) {
+				row("ID", "URL", "VERSION")
+				for _, f := range found {
+					row(f.ID, f.URL, f.Version)
+				}
+			})
+		},
+	}
+	cmd.Flags().Var(&timeout, "timeout", "how long to wait for answers")
+	cmd.Flags().StringSliceVar(&interfaces, "interface", nil, "network interfaces to ask on; all without")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server a line; nothing when none is found")
+	return cmd
+}
+
+// errNoServer is that nobody answered.
+var errNoServer = errors.New("no server answered on the local network; a server announces itself when it listens beyond loopback")
+
+const mdnsScheme = "mdns:"
+
+// discover returns the URL of the server that an address of the form mdns: or mdns:ID stands for.
+func discover(ctx context.Context, address string) (string, error) {
+	id := strings.TrimPrefix(address, mdnsScheme)
+	found, err := client.Discover(ctx, client.DiscoverOptions{})
+	if err != nil {
+		return "", err
+	}
+	var urls []string
+	var ids []string
+	for _, f := range found {
+		if id == "" || f.ID == strings.ToLower(id) {
+			urls, ids = append(urls, f.URL), append(ids, f.ID+" at "+f.URL)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", errNoServer
+	case len(urls) == 0:
+		return "", fmt.Errorf("none of the %d servers that answered has the id %q", len(found), id)
+	case len(urls) > 1:
+		return "", usageError{fmt.Errorf("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))}
+	}
+	return urls[0], nil
+}

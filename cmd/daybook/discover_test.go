@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/mdns"
+)
+
+// network is two network namespaces with a cable between them, as two machines on one switch.
+type network struct {
+	server, browser string // names of the namespaces
+}
+
+const (
+	serverLink, browserLink = "dbserver", "dbbrowser"
+	serverIPv4, serverIPv6  = "10.77.0.1", "fd77::1"
+)
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("skipped: network namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("skipped: there is no `ip` command; Debian's package is iproute2")
+	}
+	n := &network{fmt.Sprintf("daybook-a-%d", os.Getpid()), fmt.Sprintf("daybook-b-%d", os.Getpid())}
+	for _, name := range []string{n.server, n.browser} {
+		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+			t.Skipf("skipped: this machine has no network namespaces: %v: %s", err, out)
+		}
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+	}
+	run := func(line string) {
+		t.Helper()
+		args := strings.Fields(line)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	run(fmt.Sprintf("ip link add %s netns %s type veth peer name %s netns %s", serverLink, n.server, browserLink, n.browser))
+	for i, at := range []struct{ namespace, link string }{{n.server, serverLink}, {n.browser, browserLink}} {
+		run(fmt.Sprintf("ip -n %s link set lo up", at.namespace))
+		run(fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev %s", at.namespace, i+1, at.link))
+		run(fmt.Sprintf("ip -n %s addr add fd77::%d/64 dev %s nodad", at.namespace, i+1, at.link))
+		run(fmt.Sprintf("ip -n %s link set %s up", at.namespace, at.link))
+		run(fmt.Sprintf("ip -n %s route add 224.0.0.0/4 dev %s", at.namespace, at.link)) // a machine's default route does as well
+	}
+	return n
+}
+
+// in returns a command that runs in a namespace.
+func in(ctx context.Context, namespace string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", namespace}, args...)...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
+// browse runs this program where the browser is.
+func (n *network) browse(t *testing.T, args ...string) result {
+	t.Helper()
+	cmd := in(t.Context(), n.browser, append([]string{os.Args[0]}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Run()
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// background runs a command until the test ends.
+func background(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+	})
+}
+
+// serve starts a server in the server's namespace and returns its port and its id.
+func (n *network) serve(t *testing.T, args ...string) (port, id string) {
+	t.Helper()
+	args = append([]string{os.Args[0], "serve", "--data", t.TempDir(), "--init", "--insecure"}, args...)
+	cmd := in(context.Background(), n.server, args...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, cmd)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server does not start: %v: %s", err, &log)
+	}
+	line = strings.TrimSpace(line)
+	at := strings.Replace(strings.TrimPrefix(line, "listening on http://"), "[::]", "127.0.0.1", 1)
+	port = at[strings.LastIndexByte(at, ':')+1:]
+	var stats struct{ Journal struct{ UUID string } }
+	text, err := in(t.Context(), n.server, os.Args[0], "stats", "--json", "--server", at).Output()
+	if err == nil {
+		err = json.Unmarshal(text, &stats)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port, stats.Journal.UUID
+}
+
+// TestDiscover: a server on one machine is found from another, by this program and by others'.
+func TestDiscover(t *testing.T) {
+	n := newNetwork(t)
+	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code == exitOK || !strings.Contains(r.errs, "no server answered") {
+		t.Errorf("without a server: %+v", r)
+	}
+	port, id := n.serve(t, "--listen", "[::]:0")
+	t.Run("by daybook discover", func(t *testing.T) {
+		r := n.browse(t, "discover", "--json", "--interface", browserLink)
+		var found mdns.Found
+		if err := json.Unmarshal([]byte(r.out), &found); err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if found.ID != id || found.URL != "http://"+serverIPv4+":"+port || found.Version != version || found.Path != "/" ||
+			fmt.Sprint(found.Addresses) != fmt.Sprintf("[%s:%s [%s]:%s]", serverIPv4, port, serverIPv6, port) {
+			t.Errorf("%+v", found)
+		}
+		if r := n.browse(t, "discover"); !strings.Contains(r.out, id) {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("by --server mdns:", func(t *testing.T) {
+		for _, server := range []string{"mdns:", "mdns:" + strings.ToUpper(id)} {
+			if r := n.browse(t, "stats", "--json", "--server", server); r.code != exitOK || !strings.Contains(r.out, id) {
+				t.Errorf("%s: %+v", server, r)
+			}
+		}
+		if r := n.browse(t, "stats", "--server", "mdns:other"); r.code == exitOK || !strings.Contains(r.errs, "none of the 1 servers") {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("by avahi-browse", func(t *testing.T) { n.avahi(t, id, port) })
+	t.Run("by python-zeroconf", func(t *testing.T) { n.zeroconf(t, id, port) })
+	t.Run("of several servers one must be named", func(t *testing.T) {
+		_, other := n.serve(t, "--listen", serverIPv4+":0")
+		if r := n.browse(t, "stats", "--server", "mdns:"); r.code != exitUsage || !strings.Contains(r.errs, id) || !strings.Contains(r.errs, other) {
+			t.Errorf("%+v", r)
+		}
+		if r := n.browse(t, "stats", "--json", "--server", "mdns:"+other); r.code != exitOK || !strings.Contains(r.out, other) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestNotAnnounced: what must not be found is not, and --mdns on is an error where nothing can be announced.
+func TestNotAnnounced(t *testing.T) {
+	n := newNetwork(t)
+	n.serve(t, "--listen", "0.0.0.0:0", "--mdns", "off")
+	n.serve(t, "--listen", "127.0.0.1:0")
+	if r := n.browse(t, "discover", "--json", "--timeout", "1s"); r.code != exitOK || r.out != "" {
+		t.Errorf("%+v", r)
+	}
+	for _, args := range [][]string{
+		{"--listen", "127.0.0.1:0", "--mdns", "on"},
+		{"--listen", "0.0.0.0:0", "--mdns", "on", "--mdns-interface", "nothere0"},
+		{"--listen", "0.0.0.0:0", "--mdns", "on", "--mdns-interface", "lo"},
+		{"--listen", "0.0.0.0:0", "--mdns", "maybe"},
+	} {
+		cmd := in(t.Context(), n.server, append([]string{os.Args[0], "serve", "--data", t.TempDir(), "--init", "--insecure"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "mdns") && !strings.Contains(string(out), "interface") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+}
+
+const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`
+
+// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. Both get places of their own.
+func (n *network) avahi(t *testing.T, id, port string) {
+	for _, program := range []string{"avahi-browse", "avahi-daemon", "dbus-daemon"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("skipped: there is no %s; Debian's packages are avahi-daemon, avahi-utils and dbus", program)
+		}
+	}
+	dir, err := os.MkdirTemp("", "daybook-avahi-") // short, as the path of a socket must be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	bus := filepath.Join(dir, "bus")
+	files := map[string]string{
+		"bus.conf": fmt.Sprintf(busConfig, bus),
+		"avahi.conf": "[server]\nuse-ipv4=yes\nuse-ipv6=yes\nallow-interfaces=" + browserLink +
+			"\nenable-dbus=yes\n[publish]\ndisable-publishing=yes\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+bus)
+	background(t, in(context.Background(), n.browser, "dbus-daemon", "--config-file="+filepath.Join(dir, "bus.conf"), "--nofork", "--nopidfile"))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(bus); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	background(t, in(context.Background(), n.browser, "avahi-daemon", "-f", filepath.Join(dir, "avahi.conf"), "--no-drop-root", "--no-chroot", "--no-rlimits"))
+	for _, service := range []string{"_daybook._tcp", "_serval_queue._tcp", "_serval:queue._tcp"} {
+		want := regexp.MustCompile(`(?m)^=;` + browserLink + `;IPv4;` + id + `;.*;` + regexp.QuoteMeta(serverIPv4) + `;` + port + `;.*"http_port=` + port + `"`)
+		var out []byte
+		for deadline := time.Now().Add(time.Minute); !want.Match(out); {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			out, err = in(ctx, n.browser, "avahi-browse", "--resolve", "--terminate", "--parsable", service).CombinedOutput()
+			cancel()
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %v: %s", service, err, out)
+			}
+		}
+		for _, field := range []string{`"path=/"`, `"version=` + version + `"`, "_serval"} {
+			if !bytes.Contains(out, []byte(field)) && (field != "_serval" || service != "_daybook._tcp") {
+				t.Errorf("%s: no %s in %s", service, field, out)
+			}
+		}
+	}
+}
+
+const zeroconfProgram = `
+import json, sys, threading
+from zeroconf import ServiceBrowser, ServiceListener, Zeroconf
+found, done = {}, threading.Event()
+class Listener(ServiceListener):
+    def add_service(self, z, kind, name):
+        info = z.get_service_info(kind, name, 10000)
+        if info:
+            found[kind] = {"name": name, "port": info.port, "addresses": info.parsed_addresses(),
+                           "txt": {k.decode(): v.decode() for k, v in info.properties.items()}}
+        if len(found) == len(sys.argv) - 1:
+            done.set()
+    def update_service(self, z, kind, name): pass
+    def remove_service(self, z, kind, name): pass
+z = Zeroconf()
+browsers = [ServiceBrowser(z, kind, Listener()) for kind in sys.argv[1:]]
+done.wait(60)
+z.close()
+print(json.dumps(found))
+`
+
+// zeroconf looks for the server with python-zeroconf. It refuses to look for a service with a colon in its name.
+func (n *network) zeroconf(t *testing.T, id, port string) {
+	python, err := filepath.Abs("../../bin/python/bin/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(python); err != nil {
+		python = "python3"
+	}
+	if out, err := exec.Command(python, "-c", "import zeroconf").CombinedOutput(); err != nil {
+		t.Skipf("skipped: there is no zeroconf package for Python; `make tools` installs it: %v: %s", err, out)
+	}
+	out, err := in(t.Context(), n.browser, python, "-c", zeroconfProgram, mdns.Service+".local.", "_serval_queue._tcp.local.").Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var found map[string]struct {
+		Name      string
+		Port      int
+		Addresses []string
+		Txt       map[string]string
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, service := range []string{mdns.Service, "_serval_queue._tcp"} {
+		f := found[service+".local."]
+		addresses := strings.Join(f.Addresses, " ")
+		if f.Name != id+"."+service+".local." || fmt.Sprint(f.Port) != port || f.Txt["http_port"] != port || f.Txt["path"] != "/" || f.Txt["version"] != version ||
+			!strings.Contains(addresses, serverIPv4) || !strings.Contains(addresses, serverIPv6) {
+			t.Errorf("%s: %+v", service, f)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/mdns"
+)
+
+// Values of --mdns.
+const (
+	mdnsAuto = "auto"
+	mdnsOn   = "on"
+	mdnsOff  = "off"
+)
+
+// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until the returned function is called. A server that listens on
+// loopback cannot be announced: nobody could connect to it. With auto a failure is a warning only, since the server itself is well.
+func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, exposed bool, log zerolog.Logger) (end func(), err error) {
+	none := func() {}
+	switch {
+	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !exposed:
+		return none, nil
+	case !exposed:
+		return none, usageError{fmt.Errorf("--mdns on, and the server listens on %s, where no other machine can connect", address)}
+	}
+	a, err := mdns.Announce(mdns.Server{
+		ID: id, Port: address.Port, Path: "/", Version: version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn,
+		Logger: slog.New(zerolog.NewSlogHandler(log)),
+	})
+	if err != nil {
+		if f.mdns == mdnsAuto {
+			log.Warn().Err(err).Msg("the server is not announced on the local network")
+			return none, nil
+		}
+		return none, err
+	}
+	log.Info().Str("id", id).Strs("interfaces", a.Interfaces).Msg("announced on the local network by multicast DNS")
+	return func() {
+		if err := a.Close(); err != nil {
+			log.Warn().Err(err).Msg("cannot end the announcement on the local network")
+		}
+	}, nil
+}
