@@ -63,7 +63,7 @@ The flags of ` + "`daybook serve`" + ` can be given as environment variables as 
 	}
 	root.AddCommand(
 		newServe(), newAdd(), newGet(), newQueues(), newStats(), newClock(), newDiscover(),
-		newCheck(), newRebuild(), newJournal(), newVersion(), newExitCodes(), newEnvironmentHelp(),
+		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root
 }

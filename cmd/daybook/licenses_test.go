@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt anew, after modules have changed")
+
+// licenceFile matches the names under which modules keep their licences and notices. Some keep those of code that they took over in the folder licenses.
+var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\..*)?$`)
+
+// TestLicenses: the notices in the binary are those of the modules that it is built from.
+func TestLicenses(t *testing.T) {
+	var want bytes.Buffer
+	text, err := os.ReadFile("../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&want, "Daybook is under the Apache License, version 2.0:\n\n%s\n", bytes.TrimRight(text, "\n"))
+	modules := map[string]string{} // directory by name
+	for _, arch := range []string{"amd64", "arm64"} {
+		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".")
+		list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			if path, dir, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				modules[path] = dir
+			}
+		}
+	}
+	modules["Go's standard library and runtime"] = runtime.GOROOT()
+	modules["Swagger UI, in the page of the API"] = "testdata/swagger-ui"
+	var names []string
+	for name := range modules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var texts []string
+	of := map[string][]string{} // who has a text
+	for _, name := range names {
+		found := 0
+		for _, pattern := range []string{"*", "licenses/*"} {
+			files, err := filepath.Glob(filepath.Join(modules[name], pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if info, err := os.Stat(file); err != nil || info.IsDir() || pattern == "*" && !licenceFile.MatchString(filepath.Base(file)) {
+					continue
+				}
+				data, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found++
+				text := string(bytes.TrimSpace(data))
+				if of[text] == nil {
+					texts = append(texts, text)
+				}
+				of[text] = append(of[text], fmt.Sprintf("%s (%s)", name, filepath.Base(file)))
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: no licence in %s", name, modules[name])
+		}
+	}
+	for _, text := range texts {
+		fmt.Fprintf(&want, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 100), strings.Join(of[text], "\n"), text)
+	}
+	if *rewriteLicenses {
+		if err := os.WriteFile("licenses.txt", want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if notices != want.String() {
+		t.Error("licenses.txt is not what the modules of the build say; write it anew with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
+	}
+	if out := ok(t, "licenses"); out != notices {
+		t.Errorf("daybook licenses prints %d bytes of %d", len(out), len(notices))
+	}
+}
