@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,30 +16,10 @@ import (
 func TestDamagedPage(t *testing.T) {
 	const n = 3000
 	ctx, dir := t.Context(), t.TempDir()
-	e, stop := start(t, dir)
-	random := rand.New(rand.NewPCG(1, 2))
-	c := lines(n)
-	c.Payloads, c.Longest = nil, 0
-	c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // neither ends a job whose payload cannot be read
-	want := map[job.ID]string{}
-	var payloads []string
-	for range n {
-		payload := fmt.Sprintf("%016x%016x%016x", random.Uint64(), random.Uint64(), random.Uint64())
-		payloads = append(payloads, payload)
-		c.Payloads = c.Frame.Append(c.Payloads, []byte(payload))
-		c.Longest = max(c.Longest, len(payload))
-	}
-	_, receipt, err := e.Create(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line, payload := range payloads {
-		want[job.NewID(receipt.At, receipt.Seq, line)] = payload
-	}
-	stop() // flushes the store
-	spoil(t, StoreDir(dir))
-
-	e, err = Open(Options{Dir: dir})
+	want := damagedBatch(t, dir, n, func(c *job.Create) {
+		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // neither ends a job whose payload cannot be read
+	})
+	e, err := Open(Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +90,184 @@ func TestDamagedPage(t *testing.T) {
 	}
 	if jobs := work(); jobs != len(aside) || len(want) > 0 {
 		t.Errorf("%d of %d mended jobs were handed out", jobs, len(aside))
+	}
+}
+
+// damagedBatch makes a batch of n jobs, of which one page of payloads cannot be read. It returns the payloads.
+func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (want map[job.ID]string) {
+	t.Helper()
+	e, stop := start(t, dir)
+	random := rand.New(rand.NewPCG(1, 2))
+	c := lines(n)
+	c.Payloads, c.Longest = nil, 0
+	change(c)
+	var payloads []string
+	for range n {
+		payload := fmt.Sprintf("%016x%016x%016x", random.Uint64(), random.Uint64(), random.Uint64())
+		payloads = append(payloads, payload)
+		c.Payloads = c.Frame.Append(c.Payloads, []byte(payload))
+		c.Longest = max(c.Longest, len(payload))
+	}
+	_, receipt, err := e.Create(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = map[job.ID]string{}
+	for line, payload := range payloads {
+		want[job.NewID(receipt.At, receipt.Seq, line)] = payload
+	}
+	stop() // flushes the store
+	spoil(t, StoreDir(dir))
+	return want
+}
+
+// TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read is refused to its claim, patched, run, cancelled, redriven and deleted as
+// any other deferred job, holds its unique key, and is handed out to nobody before the store is mended; other jobs go on.
+func TestJobsSetAsideKeepTheirRules(t *testing.T) {
+	const n, keys = 3000, 1000 // of which some are in the damaged page
+	ctx, dir := t.Context(), t.TempDir()
+	key := func(id job.ID) string { return fmt.Sprint("key ", id.Line()) }
+	want := damagedBatch(t, dir, n, func(c *job.Create) {
+		c.Groups[0].MaxAttempts = 1
+		for line := n/2 - keys/2; line < n/2+keys/2; line++ {
+			c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: fmt.Sprint("key ", line)})
+		}
+	})
+	e, err := Open(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := serve(t, e)
+	number := inSession(t, e)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// All that can be read is handed out, and stays active.
+	var claims []job.ID
+	active := map[job.ID]bool{}
+	claim := func(max int) (jobs int) {
+		t.Helper()
+		c := claimOf(max)
+		c.LeaseMs, c.Once = 3_600_000, number(len(claims), 1)
+		claimed, docs, _, err := e.Claim(ctx, c, 0)
+		must(err)
+		claims = append(claims, claimed.Claim)
+		for i := range docs {
+			if want[docs[i].ID] != string(docs[i].Payload) || docs[i].RunAttempts != 1 || active[docs[i].ID] {
+				t.Fatalf("job %s has attempt %d and payload %q, want %q", docs[i].ID, docs[i].RunAttempts, docs[i].Payload, want[docs[i].ID])
+			}
+			active[docs[i].ID] = true
+		}
+		again, repeated, _, err := e.Claim(ctx, c, 0)
+		if err != nil || again.Claim != claimed.Claim || len(repeated) != len(docs) {
+			t.Fatalf("the repeat of a claim of %d jobs has %d, %v", len(docs), len(repeated), err)
+		}
+		return len(docs)
+	}
+	for e.Stats().Jobs["pending"] > 0 {
+		claim(700)
+	}
+	var aside []job.ID // with a unique key
+	for id := range want {
+		if line := id.Line(); !active[id] && line >= n/2-keys/2 && line < n/2+keys/2 {
+			aside = append(aside, id)
+		}
+	}
+	if len(active) == 0 || len(aside) < 10 || e.Stats().Damaged != uint64(n-len(active)) {
+		t.Fatalf("%d of %d jobs were handed out, %d set aside, %d of them with a key", len(active), n, e.Stats().Damaged, len(aside))
+	}
+	is := func(id job.ID, status job.Status) *job.Job {
+		t.Helper()
+		doc, err := e.Job(ctx, 0, id)
+		must(err)
+		if doc.Status != status || doc.RunAttempts != 0 || status == job.Deferred && (doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.Payload != nil || doc.RunAt != job.MaxTimeMs) {
+			t.Fatalf("want %v: %+v", status, doc)
+		}
+		return &doc
+	}
+	move := func(op job.Op, id job.ID, want job.Refusal) {
+		t.Helper()
+		moved, _, err := e.Move(ctx, job.Move{Op: op, Job: id})
+		if err != nil || moved.Refusal != want {
+			t.Fatalf("%v: %+v, %v", op, moved, err)
+		}
+	}
+	patch := func(p job.Patch) {
+		t.Helper()
+		moved, _, err := e.Patch(ctx, p)
+		if err != nil || moved.Refusal != job.Granted {
+			t.Fatalf("patch: %+v, %v", moved, err)
+		}
+	}
+	holder := func(id job.ID) job.ID { // of its unique key
+		t.Helper()
+		c := lines(1)
+		c.Unique = []job.UniqueKey{{Key: key(id)}}
+		c.Groups[0].RunAt = job.MaxTimeMs
+		made, _, err := e.Create(ctx, c)
+		must(err)
+		if len(made.Existing) == 0 {
+			return made.Batch
+		}
+		return made.Existing[0].Job
+	}
+	for _, id := range aside {
+		is(id, job.Deferred)
+	}
+
+	patched, early, cancelled, deleted := aside[0], aside[1], aside[2], aside[3]
+	for _, c := range claims { // no claim holds it
+		ended, _, err := e.Complete(ctx, job.Complete{Claim: c, Outcomes: []job.Outcome{{ID: patched, Code: job.OK, ExitCode: 200, DelayMs: -1}}})
+		if err != nil || ended.Results[0].Refusal == job.Granted {
+			t.Fatalf("complete: %+v, %v", ended, err)
+		}
+	}
+	move(job.Redrive, patched, job.HasNotEnded)
+	priority, now := 9, e.Now()
+	patch(job.Patch{Job: patched, Priority: &priority})
+	if doc := is(patched, job.Deferred); doc.Priority != priority || doc.UniqueKey != key(patched) || holder(patched) != patched {
+		t.Errorf("patched: %+v", doc)
+	}
+	patch(job.Patch{Job: early, RunAt: &now})
+	is(early, job.Pending)
+	move(job.Cancel, cancelled, job.Granted)
+	if doc, err := e.Job(ctx, 0, cancelled); !errors.Is(err, store.ErrDamaged) { // it is not set aside any more, and its payload cannot be read
+		t.Errorf("cancelled: %+v, %v", doc, err)
+	}
+	if b, err := e.Batch(ctx, 0, cancelled.WithLine(0)); err != nil || b.Counts[job.Cancelled] != 1 {
+		t.Errorf("cancelled: %+v, %v", b, err)
+	}
+	move(job.Redrive, cancelled, job.Granted)
+	move(job.Delete, deleted, job.Granted)
+	move(job.Run, deleted, job.NotFound)
+	if holder(deleted) == deleted {
+		t.Errorf("a deleted job holds its unique key")
+	}
+	if jobs := claim(10); jobs != 0 { // what was made pending is set aside again
+		t.Errorf("%d damaged jobs were handed out", jobs)
+	}
+	is(early, job.Deferred)
+	is(cancelled, job.Deferred)
+	if n := e.Stats().Jobs["active"]; n != int64(len(active)) {
+		t.Errorf("%d jobs are active, and %d were handed out", n, len(active))
+	}
+	end()
+
+	_, err = Rebuild(ctx, dir, "", func(uint64, uint64) {})
+	must(err)
+	e, _ = start(t, dir)
+	if n := e.Stats().Jobs["active"]; n != int64(len(active)) {
+		t.Errorf("after the rebuild %d jobs are active, and %d were handed out", n, len(active))
+	}
+	for _, id := range []job.ID{patched, early, cancelled} {
+		move(job.Run, id, job.Granted)
+	}
+	if jobs := claim(10); jobs != 3 || !active[patched] || !active[early] || !active[cancelled] {
+		t.Errorf("%d mended jobs were handed out", jobs)
 	}
 }
 

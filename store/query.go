@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
@@ -8,16 +9,28 @@ import (
 
 // Job returns the document of a job; job.NotFound when there is none.
 func (s *Store) Job(id job.ID) (doc job.Job, err error) {
+	doc, err = s.jobWhere(id, func(v view, b *batch, line uint32) bool {
+		first, _ := b.pageOf(line)
+		_, damaged := s.damagedPages.Load(damagedPage{b.seq, first})
+		return damaged || v.hasPage(b, line)
+	})
+	if errors.Is(err, ErrDamaged) { // a job that was set aside has a document, although its page cannot be read
+		doc, err = s.jobWhere(id, func(view, *batch, uint32) bool { return true })
+	}
+	return doc, err
+}
+
+func (s *Store) jobWhere(id job.ID, hasPage func(view, *batch, uint32) bool) (doc job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.close()
-	return s.jobIn(v, id)
+	return s.jobIn(v, id, hasPage)
 }
 
-func (s *Store) jobIn(v view, id job.ID) (doc job.Job, err error) {
+func (s *Store) jobIn(v view, id job.ID, hasPage func(view, *batch, uint32) bool) (doc job.Job, err error) {
 	line := uint32(id.Line())
 	b := s.readBatchOf(v, id)
-	if b == nil || line >= b.lines || !v.hasPage(b, line) {
+	if b == nil || line >= b.lines || !hasPage(v, b, line) {
 		return job.Job{}, job.NotFound
 	}
 	docs := s.documents(v, b, line, line, 0, Everything, nil)
