@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ type Options struct {
 	Statfs  func(path string) (free, total uint64, err error)
 	// CommitWait is how long requests wait for a commit that Pebble holds back, and a stop for the store; 0: commitWait.
 	CommitWait time.Duration
+	// maxKeys and maxQueues bound idempotency keys and queues; 0: job.MaxKeys and job.MaxQueues.
+	maxKeys   uint64
+	maxQueues int
 }
 
 // Engine is the running queue. Open it, have Run going, then call the rest from any goroutine.
@@ -108,6 +112,7 @@ func Open(o Options) (_ *Engine, err error) {
 	if o.CommitWait == 0 {
 		o.CommitWait = commitWait
 	}
+	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, log: o.Logger, over: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), disk: &disk{data: o.Dir, statfs: o.Statfs, fallocate: unix.Fallocate},
 		due: make(chan struct{}, 1), accept: make(chan chan struct{}), timeEnded: make(chan struct{}), flushed: make(chan struct{}, 1), stray: make(chan struct{}, 1),

@@ -46,7 +46,7 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 func (e *Engine) mayMakeQueues(c *job.Create) error {
 	for i := range c.Groups {
 		exists, n, ever := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type)
-		if exists || n < job.MaxQueues && ever < job.MaxQueueNumbers {
+		if exists || n < e.o.maxQueues && ever < job.MaxQueueNumbers {
 			continue
 		}
 		wait, ok := e.untilIdle()

@@ -47,7 +47,7 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 
 // mayRemember reports whether what a request does may be remembered. A session has a bounded number of rows; a key is a row more.
 func (e *Engine) mayRemember(o *job.Once) error {
-	if !o.Numbered() && e.store.Totals().Keys >= job.MaxKeys {
+	if !o.Numbered() && e.store.Totals().Keys >= e.o.maxKeys {
 		return ErrTooManyKeys
 	}
 	return nil

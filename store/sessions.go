@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -133,7 +134,7 @@ func (s *Store) sessionOf(id job.ID) *session {
 }
 
 func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
-	if s.meta.sessions >= job.MaxSessions {
+	if s.meta.sessions >= cmp.Or(s.bounds.sessions, job.MaxSessions) {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now, slots: map[int]*slot{}}

@@ -40,8 +40,8 @@ type Options struct {
 	FS vfs.FS
 	// MemtableBytes and CacheBytes replace the sizes below in tests.
 	MemtableBytes, CacheBytes int
-	// Small shrinks, in tests, all that is cached, paged or left for later, so that a few jobs do what millions would. A store
-	// that was made with it must be opened with it.
+	// Small shrinks, in tests, all that is cached, paged or left for later, and how many sessions may be open, so that a few jobs do what
+	// millions would. A store that was made with it must be opened with it.
 	Small  bool
 	bounds *bounds // nil: standardBounds
 }
@@ -160,6 +160,7 @@ type bounds struct {
 	minWindow, maxWindow int
 	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
 	windowKeys int
+	sessions   uint64 // that may be open; 0: job.MaxSessions
 	rules      *rules // in place of the level's
 }
 
@@ -171,7 +172,8 @@ var standardBounds = bounds{
 var smallBounds = bounds{
 	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000},
+	sessions: 500,
+	rules:    &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000},
 }
 
 // Open opens the store in dir, or makes it.

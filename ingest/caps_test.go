@@ -1,0 +1,244 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// The bounds on what clients can make grow: one more is refused, and nothing else. Claims that wait are in parked_cap_test.go, sweeps in
+// package store.
+
+// keyed is a Once with an idempotency key.
+func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
+
+// TestKeysAreBounded: a request whose idempotency key would be one too many is refused; requests without a key or with a number of a session,
+// and repeats of known keys, are served.
+func TestKeysAreBounded(t *testing.T) {
+	const most = 3
+	ctx, dir := t.Context(), t.TempDir()
+	e, stop := startWith(t, Options{Dir: dir, maxKeys: most})
+	number := inSession(t, e)
+	create := func(once job.Once) (store.Made, error) {
+		c := lines(3)
+		c.Once = once
+		made, _, err := e.Create(ctx, c)
+		return made, err
+	}
+	claim := func(once job.Once) (store.Claimed, error) {
+		c := claimOf(1)
+		c.Once = once
+		claimed, _, _, err := e.Claim(ctx, c, 0)
+		return claimed, err
+	}
+	complete := func(claim job.ID, once job.Once) error {
+		_, _, err := e.Complete(ctx, job.Complete{Claim: claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: once})
+		return err
+	}
+	made, err := create(keyed("create"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := claim(keyed("claim"))
+	if err == nil {
+		err = complete(claimed.Claim, keyed("complete"))
+	}
+	if err != nil || e.Stats().Keys != most {
+		t.Fatalf("%d keys, %v", e.Stats().Keys, err)
+	}
+	past := func() {
+		t.Helper()
+		held, err := claim(job.Once{})
+		if err != nil || held.Jobs() != 1 {
+			t.Fatalf("a claim without a key: %+v, %v", held, err)
+		}
+		if _, err := create(keyed("one more")); !errors.Is(err, ErrTooManyKeys) {
+			t.Errorf("a create past the bound: %v", err)
+		}
+		if _, err := claim(keyed("one more claim")); !errors.Is(err, ErrTooManyKeys) {
+			t.Errorf("a claim past the bound: %v", err)
+		}
+		if err := complete(held.Claim, keyed("one more completion")); !errors.Is(err, ErrTooManyKeys) {
+			t.Errorf("a completion past the bound: %v", err)
+		}
+		if err := complete(held.Claim, job.Once{}); err != nil {
+			t.Errorf("a completion without a key: %v", err)
+		}
+		if _, err := create(job.Once{}); err != nil {
+			t.Errorf("a create without a key: %v", err)
+		}
+		if again, err := create(keyed("create")); err != nil || !again.Replayed || again.Batch != made.Batch {
+			t.Errorf("a repeat: %+v, %v", again, err)
+		}
+		if again, err := claim(keyed("claim")); err != nil || !again.Replayed || again.Claim != claimed.Claim {
+			t.Errorf("a repeated claim: %+v, %v", again, err)
+		}
+		if err := complete(claimed.Claim, keyed("complete")); err != nil {
+			t.Errorf("a repeated completion: %v", err)
+		}
+		if n := e.Stats().Keys; n != most {
+			t.Errorf("%d keys", n)
+		}
+	}
+	past()
+	if _, err := create(number(0, 1)); err != nil {
+		t.Errorf("a create with a number: %v", err)
+	}
+	if held, err := claim(number(1, 1)); err != nil || held.Jobs() != 1 {
+		t.Errorf("a claim with a number: %+v, %v", held, err)
+	} else if err := complete(held.Claim, number(2, 1)); err != nil {
+		t.Errorf("a completion with a number: %v", err)
+	}
+	stop()
+	e, _ = startWith(t, Options{Dir: dir, maxKeys: most})
+	past()
+}
+
+// TestQueuesAreBounded: a create that would make one queue too many is refused as a whole; those in queues that are there are served, and
+// when a queue is deleted there is room again.
+func TestQueuesAreBounded(t *testing.T) {
+	const most = 3
+	ctx, dir := t.Context(), t.TempDir()
+	e, stop := startWith(t, Options{Dir: dir, maxQueues: most, QueueIdle: time.Hour})
+	of := func(types ...string) (job.ID, error) {
+		c := lines(len(types))
+		g := c.Groups[0]
+		c.Groups = nil
+		for _, typ := range types {
+			g.Lines, g.Type = 1, typ
+			c.Groups = append(c.Groups, g)
+		}
+		made, _, err := e.Create(ctx, c)
+		return made.Batch, err
+	}
+	refused := func(wait time.Duration, types ...string) {
+		t.Helper()
+		if _, _, err := e.Queues(ctx, 0, "", "", "", 1); err != nil { // what was synced has been applied
+			t.Fatal(err)
+		}
+		_, err := of(types...)
+		var full *TooManyQueues
+		if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.RetryAfter < wait-time.Minute || full.RetryAfter > wait {
+			t.Errorf("a create past the bound: %v, %+v", err, full)
+		}
+		if n := e.Stats().Queues; n != most {
+			t.Errorf("%d queues", n)
+		}
+	}
+	var last job.ID
+	for i := range most {
+		id, err := of(fmt.Sprint("queue", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = id
+	}
+	refused(maxQueueWait, "more")
+	refused(maxQueueWait, "queue0", "more")
+	if _, err := of("queue0", "queue1"); err != nil {
+		t.Errorf("a create in queues that are there: %v", err)
+	}
+	claimed, jobs, _, err := e.Claim(ctx, claimOf(10), 0)
+	if err != nil || len(jobs) != most+2 {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	if ended, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil || ended.All != most+2 {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	stop()
+
+	e, _ = startWith(t, Options{Dir: dir, maxQueues: most, QueueIdle: 30 * time.Minute})
+	refused(maxQueueWait, "more")
+	if _, _, err := e.Move(ctx, job.Move{Op: job.Delete, Job: last}); err != nil {
+		t.Fatal(err)
+	}
+	refused(30*time.Minute, "more") // when the queue without jobs is deleted because it is idle
+	if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}); err != nil || deleted.Refusal != job.Granted {
+		t.Fatalf("%+v, %v", deleted, err)
+	}
+	if _, err := of("more"); err != nil {
+		t.Errorf("a create once there is room: %v", err)
+	}
+	refused(maxQueueWait, "another")
+}
+
+// TestSessionsAreBounded: one session too many is refused; those that are open, and requests without one, are served, and when one is ended
+// there is room again.
+func TestSessionsAreBounded(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	o := Options{Dir: dir, Store: store.Options{Small: true}} // which has a bound that a test can reach
+	e, stop := startWith(t, o)
+	number := inSession(t, e)
+	var opened atomic.Int64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			for {
+				_, _, err := e.OpenSession(ctx, job.OpenSession{})
+				if errors.Is(err, job.TooManySessions) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				opened.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	most := uint64(opened.Load()) + 1
+	past := func(n uint64) {
+		t.Helper()
+		if got := e.Stats().Sessions; got != most {
+			t.Errorf("%d sessions are open of %d", got, most)
+		}
+		if s, _, err := e.OpenSession(ctx, job.OpenSession{}); !errors.Is(err, job.TooManySessions) || !s.ID.IsZero() {
+			t.Errorf("a session past the bound: %+v, %v", s, err)
+		}
+		c := lines(1)
+		c.Once = number(0, n)
+		made, _, err := e.Create(ctx, c)
+		if err != nil {
+			t.Errorf("a create in a session: %v", err)
+		}
+		c = lines(1)
+		c.Once = number(0, n)
+		if again, _, err := e.Create(ctx, c); err != nil || !again.Replayed || again.Batch != made.Batch {
+			t.Errorf("a repeat in a session: %+v, %v", again, err)
+		}
+		c = lines(1)
+		c.Once = keyed(fmt.Sprint(number(0, n).Session, n))
+		if _, _, err := e.Create(ctx, c); err != nil {
+			t.Errorf("a create with a key: %v", err)
+		}
+		claim := claimOf(2)
+		claim.Once = number(1, n)
+		claimed, jobs, _, err := e.Claim(ctx, claim, 0)
+		if err != nil || len(jobs) != 2 {
+			t.Errorf("a claim in a session: %d jobs, %v", len(jobs), err)
+		}
+		end := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}
+		if ended, _, err := e.Complete(ctx, end); err != nil || ended.All != 2 {
+			t.Errorf("a completion without a session: %+v, %v", ended, err)
+		}
+	}
+	past(1)
+	stop()
+	e, _ = startWith(t, o)
+	past(2)
+	if _, err := e.EndSession(ctx, job.EndSession{Session: number(0, 0).Session}); err != nil {
+		t.Fatal(err)
+	}
+	number = inSession(t, e) // takes the place
+	past(1)
+	if doc, err := e.Session(ctx, 0, number(0, 0).Session); err != nil || len(doc.Slots) != 2 {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
