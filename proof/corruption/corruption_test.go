@@ -237,6 +237,31 @@ func (l liar) see(f *fixture) (*state, error) {
 	return l.tell(s)
 }
 
+// TestFixtures: the first fixture has each command of package job in its journal, and an open and an ended session.
+func TestFixtures(t *testing.T) {
+	all, err := fixtures(memory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]bool{}
+	for _, r := range all[0].places {
+		verbs[r.verb] = true
+	}
+	for _, verb := range []string{
+		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
+		"opensession", "endsession", "tick", "grace", "mark", "level",
+	} {
+		if !verbs[verb] {
+			t.Errorf("no %s in the journal", verb)
+		}
+	}
+	for _, f := range all {
+		if s := f.want.sessions; len(s) != 2 || !strings.Contains(s[f.sessions[0]], "slots [{0 1} {3 2}]") || s[f.sessions[1]] != "not found" {
+			t.Errorf("%s: sessions %q", f.name, s)
+		}
+	}
+}
+
 type helpless struct{}
 
 func (helpless) Error() string { return "something is wrong" }
@@ -272,6 +297,14 @@ func TestVerdicts(t *testing.T) {
 			s.docs[f.jobs[0]] = strings.Replace(s.docs[f.jobs[0]], "one", "One", 1)
 			return s, nil
 		}), lost},
+		"a lost session": {lying(func(s *state) (*state, error) {
+			s.sessions[f.sessions[0]] = "not found"
+			return s, nil
+		}), lost},
+		"a session with another number": {lying(func(s *state) (*state, error) {
+			s.sessions[f.sessions[0]] = strings.Replace(s.sessions[f.sessions[0]], "{3 2}", "{3 1}", 1)
+			return s, nil
+		}), lost},
 		"an error and a lost job": {lying(func(s *state) (*state, error) {
 			s.docs[f.jobs[3]] = "not found"
 			return s, helpless{}
@@ -287,6 +320,7 @@ func TestVerdicts(t *testing.T) {
 		})
 	}
 	// And the window: a server that has lost the last records is excused only where the store's cursor does not prove them.
+	windows := 0
 	for _, f := range all {
 		want, before := window, all[0].shorter[len(all[0].shorter)-1]
 		if f.name == "stopped" {
@@ -296,8 +330,19 @@ func TestVerdicts(t *testing.T) {
 		} else {
 			before = f.shorter[len(f.shorter)-1]
 		}
-		// All that is missing is cut off, and so is its proof.
-		from := f.places[len(f.places)-max(len(f.shorter), 1)]
+		// What is missing is cut off, and so is its proof: as much of it as is in the last segment.
+		missing := max(len(f.shorter), 1)
+		for f.name != "alone" && missing > 1 && f.places[len(f.places)-missing].file != f.places[len(f.places)-1].file {
+			missing--
+		}
+		from := f.places[len(f.places)-missing]
+		if want == window {
+			if before = f.shorter[missing-1]; before.difference(f.want) == "" { // a mark alone, which shows nowhere
+				want = intact
+			} else {
+				windows++
+			}
+		}
 		d := &damage{fixture: f, kind: "cut at a byte", file: from.file, at: from.from}
 		if f.name == "alone" {
 			d = &damage{fixture: f, kind: "delete", file: "journal"}
@@ -316,5 +361,8 @@ func TestVerdicts(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, "other")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if windows < 2 {
+		t.Errorf("only %d fixtures can lose a record in the window that shows", windows)
 	}
 }

@@ -3,7 +3,7 @@
 // # What is damaged
 //
 // Data directories in which one of everything was done, so that every kind of command is in the journal, in several segments and volumes, and
-// every kind of row in the store, cancels and sweeps among them (fixture.go): killed when idle; the same with its journal alone; after a clean
+// every kind of row in the store, cancels and sweeps among them (fixture.go, work.go): killed when idle; the same with its journal alone; after a clean
 // stop; with a journal whose beginning was cut; and killed before a mark followed the last record. In each, one thing at a time (damage.go):
 // every bit of every file flipped, every file cut at every byte, every sector of 512 bytes zeroed or written over its successor, zeros or
 // garbage or the file's own end appended, any two segments or tables swapped, every file and every volume deleted. What an earlier directory
@@ -13,7 +13,7 @@
 //
 // A server is started on it, everything is read, and the store checked (verdict.go):
 //
-//	intact           every job with its payload, status, outcome, attempts and claim, the queues and the sweeps show as before: the damage was in what was not needed, or in what is rebuilt
+//	intact           every job with its payload, status, outcome, attempts and claim, the queues, the sweeps and the sessions show as before: the damage was in what was not needed, or in what is rebuilt
 //	refused          the start fails, and its error names the next step and the file with the place in it (of the store, whose files Pebble
 //	                 reads, the directory and what Pebble says of the file)
 //	refused on read  it starts, a read is answered with such an error, and everything else that is read is right

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
@@ -24,7 +25,9 @@ type fixture struct {
 	about string
 	files map[string][]byte // by path below the directory
 	jobs  []job.ID
-	want  *state // what an undamaged start shows
+	// sessions are one that is open and one that was ended.
+	sessions []job.ID
+	want     *state // what an undamaged start shows
 	// shorter is what shows when the last records are missing: one, two, and so on, back to what the store has flushed. Nothing but
 	// records behind them, and at last the store's cursor, can prove that they were there.
 	shorter []*state
@@ -33,9 +36,10 @@ type fixture struct {
 
 // state is everything a user can see.
 type state struct {
-	docs   map[job.ID]string
-	queues string
-	sweeps string
+	docs     map[job.ID]string
+	sessions map[job.ID]string
+	queues   string
+	sweeps   string
 }
 
 // difference tells what s shows otherwise than want does; what could not be read is not compared.
@@ -43,6 +47,11 @@ func (s *state) difference(want *state) string {
 	for id, doc := range s.docs {
 		if want.docs[id] != doc {
 			return fmt.Sprintf("job %v is %s, was %s", id, doc, want.docs[id])
+		}
+	}
+	for id, doc := range s.sessions {
+		if want.sessions[id] != doc {
+			return fmt.Sprintf("session %v is %s, was %s", id, doc, want.sessions[id])
 		}
 	}
 	if s.queues != "" && s.queues != want.queues {
@@ -129,13 +138,13 @@ func (r *running) settle() error {
 const maxSettle = 2 * time.Minute
 
 // see reads everything. An error is the first that a read was answered with; what could be read is in the state.
-func (r *running) see(jobs []job.ID) (*state, error) {
+func (r *running) see(f *fixture) (*state, error) {
 	if err := r.settle(); err != nil {
 		return &state{}, err
 	}
 	var first error
-	s := &state{docs: map[job.ID]string{}}
-	for _, id := range jobs {
+	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}}
+	for _, id := range f.jobs {
 		doc, err := r.Job(context.Background(), 0, id)
 		switch {
 		case errors.Is(err, job.NotFound):
@@ -146,6 +155,17 @@ func (r *running) see(jobs []job.ID) (*state, error) {
 		default:
 			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %d attempts, by %v", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
 				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, len(doc.Attempts), doc.Claim)
+		}
+	}
+	for _, id := range f.sessions {
+		doc, err := r.Session(context.Background(), 0, id)
+		switch {
+		case errors.Is(err, job.SessionNotFound):
+			s.sessions[id] = "not found"
+		case err != nil:
+			first = errors.Join(first, err)
+		default:
+			s.sessions[id] = fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots)
 		}
 	}
 	queues, _, err := r.Queues(context.Background(), 0, "", "", "", 100)
@@ -184,7 +204,7 @@ func fixtures(dir string) ([]*fixture, error) {
 		return nil, err
 	}
 	unproven.name, unproven.about = "unproven", "killed before a mark was written, so that nothing proves the last record"
-	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, files: maps.Clone(killed.files)}
+	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, files: maps.Clone(killed.files)}
 	maps.DeleteFunc(alone.files, func(path string, _ []byte) bool { return strings.HasPrefix(path, "store/") })
 	all := []*fixture{killed, alone, stopped, cut, unproven}
 	for _, f := range all {
@@ -210,11 +230,17 @@ func fixtures(dir string) ([]*fixture, error) {
 // makeFixture has a server do one of everything, and returns what it leaves when it is killed, and when it is stopped.
 func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error) {
 	f := &fixture{}
-	r, err := open(engineOptions(dir, retain))
+	o := engineOptions(dir, retain)
+	o.QueueIdle = job.MinQueueIdleMs * time.Millisecond
+	// Its clock is slow by more than that, and is set right on the way, so that a queue has been idle for as long without a wait.
+	var behind atomic.Int64
+	behind.Store(int64(o.QueueIdle + time.Second))
+	o.Journal.Wall = func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }
+	r, err := open(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := f.work(r, retain == 0); err != nil {
+	if err := f.work(r, retain == 0, func() { behind.Store(0) }); err != nil {
 		return nil, nil, errors.Join(err, r.stop())
 	}
 	if err := r.stop(); err != nil {
@@ -225,7 +251,7 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 		return nil, nil, err
 	}
 	err = f.create(r, job.LineFrame, "last", "line")
-	killed, stopped = &fixture{jobs: f.jobs}, &fixture{jobs: f.jobs}
+	killed, stopped = &fixture{jobs: f.jobs, sessions: f.sessions}, &fixture{jobs: f.jobs, sessions: f.sessions}
 	if err == nil {
 		killed.files, err = r.idle(dir)
 	}
@@ -282,149 +308,9 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 	return err
 }
 
-// work does one of everything that a journal can hold.
-func (f *fixture) work(r *running, cut bool) error {
-	ctx := context.Background()
-	claim := job.Claim{Runner: "r1", Max: 3, MaxBytes: job.MaxClaimBytes, Types: []string{"resize"}}
-	outcome := func(id job.ID, code job.Code) job.Outcome {
-		return job.Outcome{ID: id, Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
-	}
-	several := &job.Create{Frame: job.LenFrame}
-	for _, client := range []string{"acme", "other"} {
-		g := group
-		g.Lines, g.Client, g.Priority = 1, client, 9
-		several.Groups = append(several.Groups, g)
-	}
-	soon := group
-	soon.Lines, soon.Type, soon.RunAt = 1, "later", r.Now()+20
-	full := group
-	full.Lines, full.Type, full.ExpiresAt, full.TimeoutMs = 4, "moved", job.MaxTimeMs, job.MaxTimeoutMs
-	full.Meta, full.Traceparent = "colour=red", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	first := 0 // of these, in f.jobs
-	move := func(op job.Op, line int) func() error {
-		return func() error {
-			_, _, err := r.Move(ctx, job.Move{Op: op, Job: f.jobs[first+line]})
-			return err
-		}
-	}
-	// Jobs in so many groups that to cancel or redrive all of them is a sweep, which ticks go on with.
-	scattered := &job.Create{Frame: job.LineFrame}
-	for i := range 8 {
-		g := group
-		g.Lines, g.Type, g.Priority = 1, "swept", i
-		scattered.Groups = append(scattered.Groups, g)
-	}
-	sweep := func(op job.Op) func() error {
-		return func() error {
-			answer, _, err := r.MoveAll(ctx, job.Move{Op: op, Client: group.Client, Type: "swept"})
-			if err == nil && answer.Sweep.IsZero() {
-				err = fmt.Errorf("%v of a queue was done in one command, and was to be a sweep: %+v", op, answer)
-			}
-			return errors.Join(err, r.settle())
-		}
-	}
-	var claimed store.Claimed
-	var docs []job.Job
-	steps := []func() error{
-		func() error { return f.create(r, job.LineFrame, "one", "two", "three", "four", "five", "six") },
-		func() error { return f.create(r, job.LenFrame, "with\nnewline", "", "\n#:end crc=00000000\n") },
-		func() error { return f.create(r, job.NoFrame, "", "") },
-		func() error { return f.post(r, several, "first group", "second group") },
-		func() error {
-			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{soon}}, strings.Repeat("later ", 60))
-		},
-		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
-		func() error {
-			_, _, err := r.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1})
-			return err
-		},
-		func() error {
-			_, _, err := r.Tickle(ctx, job.Tickle{IDs: []job.ID{docs[0].ID}, Step: "half", Progress: 500_000})
-			return err
-		},
-		func() error { _, _, err := r.Tickle(ctx, job.Tickle{Runner: "r1", Progress: -1}); return err },
-		func() error {
-			ok, failed := outcome(docs[0].ID, job.OK), outcome(docs[1].ID, job.Fail)
-			ok.OutputKind, ok.Output, ok.OutputAddr = job.Text, []byte("out\nput"), "sha256-o"
-			failed.Error = "no such thing"
-			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok, failed, outcome(docs[2].ID, job.Error)}})
-			return err
-		},
-		func() error { return wait(r, "later", 1) }, // a tick
-		func() error { return r.Store().FlushWait() },
-		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
-		func() error {
-			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}})
-			return err
-		},
-		func() error {
-			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize", Paused: true})
-			return err
-		},
-		func() error {
-			first = len(f.jobs)
-			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{full}, Unique: []job.UniqueKey{{Line: 1, Key: "order 7"}},
-				Once: job.Once{Scope: "create acme", Key: "k"}}, "to be cancelled", "to be patched", "to be deleted", "to be swept")
-		},
-		move(job.Cancel, 0), move(job.Redrive, 0), move(job.Cancel, 0),
-		func() error {
-			priority, runAt := 7, int64(job.MaxTimeMs)
-			_, _, err := r.Patch(ctx, job.Patch{Job: f.jobs[first+1], Priority: &priority, RunAt: &runAt})
-			return err
-		},
-		move(job.Run, 1), move(job.Delete, 2),
-		func() error {
-			f.jobs = append(f.jobs[:first+2], f.jobs[first+3:]...)
-			_, _, err := r.MoveAll(ctx, job.Move{Op: job.Cancel, Client: full.Client, Type: full.Type, Status: job.Pending})
-			return err
-		},
-		func() error { return f.post(r, scattered, strings.Fields(strings.Repeat("s ", scattered.Lines()))...) },
-		sweep(job.Cancel), sweep(job.Redrive),
-		func() error { _, _, err := r.Switch(ctx, job.Switch{Stopped: true}); return err },
-		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
-		func() error { return r.Store().FlushWait() },
-		func() error {
-			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // it follows the flush
-				if time.Now().After(deadline) {
-					return errors.New("the journal was not cut")
-				}
-			}
-			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize"})
-			return err
-		},
-		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
-		func() error {
-			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome(docs[0].ID, job.Unget)}})
-			return err
-		},
-		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err }, // is held at the end
-	}
-	for i, step := range steps {
-		if err := step(); err != nil {
-			return fmt.Errorf("step %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// wait waits until a queue of acme has n pending jobs.
-func wait(r *running, typ string, n int64) error {
-	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); {
-		q, err := r.Queue(context.Background(), 0, "acme", typ)
-		if err != nil {
-			return err
-		}
-		if q.Counts[job.Pending] == n {
-			return nil
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	return fmt.Errorf("undecided, machine too slow: queue %s does not have %d pending jobs after %v", typ, n, maxSettle)
-}
-
 // withoutMark returns f without the marks at its end.
 func (f *fixture) withoutMark() (*fixture, error) {
-	u := &fixture{jobs: f.jobs, files: f.files}
+	u := &fixture{jobs: f.jobs, sessions: f.sessions, files: f.files}
 	for {
 		shorter, verb, err := u.withoutLast()
 		if err != nil || verb != journal.MarkVerb {
@@ -441,7 +327,7 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 		return nil, "", errors.New("the journal is empty")
 	}
 	last := records[len(records)-1]
-	shorter := &fixture{jobs: f.jobs, files: maps.Clone(f.files)}
+	shorter := &fixture{jobs: f.jobs, sessions: f.sessions, files: maps.Clone(f.files)}
 	shorter.files[last.file] = f.files[last.file][:last.from]
 	segments := f.segments() // empty ones behind it go with it
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {
@@ -498,7 +384,7 @@ func (f *fixture) seen(dir string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.see(f.jobs)
+	s, err := r.see(f)
 	return s, errors.Join(err, r.stop())
 }
 

@@ -39,7 +39,7 @@ type server interface {
 
 type real struct{ *running }
 
-func (r real) see(f *fixture) (*state, error) { return r.running.see(f.jobs) }
+func (r real) see(f *fixture) (*state, error) { return r.running.see(f) }
 
 func (r real) check() error {
 	first := ""

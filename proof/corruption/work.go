@@ -1,0 +1,212 @@
+package corruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// work does one of everything that a journal can hold. wake sets the clock right.
+func (f *fixture) work(r *running, cut bool, wake func()) error {
+	ctx := context.Background()
+	claim := job.Claim{Runner: "r1", Max: 3, MaxBytes: job.MaxClaimBytes, Types: []string{"resize"}}
+	outcome := func(id job.ID, code job.Code) job.Outcome {
+		return job.Outcome{ID: id, Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
+	}
+	several := &job.Create{Frame: job.LenFrame}
+	for _, client := range []string{"acme", "other"} {
+		g := group
+		g.Lines, g.Client, g.Priority = 1, client, 9
+		several.Groups = append(several.Groups, g)
+	}
+	emptied := 0                                      // of these, in f.jobs
+	for _, client := range []string{"gone", "idle"} { // queues that are empty soon
+		g := group
+		g.Lines, g.Client, g.Type, g.RetentionMs = 1, client, "empty", 0
+		several.Groups = append(several.Groups, g)
+	}
+	soon := group
+	soon.Lines, soon.Type, soon.RunAt = 1, "later", r.Now()+20
+	full := group
+	full.Lines, full.Type, full.ExpiresAt, full.TimeoutMs = 4, "moved", job.MaxTimeMs, job.MaxTimeoutMs
+	full.Meta, full.Traceparent = "colour=red", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	first := 0 // of these, in f.jobs
+	move := func(op job.Op, line int) func() error {
+		return func() error {
+			_, _, err := r.Move(ctx, job.Move{Op: op, Job: f.jobs[first+line]})
+			return err
+		}
+	}
+	// Jobs in so many groups that to cancel or redrive all of them is a sweep, which ticks go on with.
+	scattered := &job.Create{Frame: job.LineFrame}
+	for i := range 6 {
+		g := group
+		g.Lines, g.Type, g.Priority = 1, "swept", i
+		scattered.Groups = append(scattered.Groups, g)
+	}
+	sweep := func(op job.Op) func() error {
+		return func() error {
+			answer, _, err := r.MoveAll(ctx, job.Move{Op: op, Client: group.Client, Type: "swept"})
+			if err == nil && answer.Sweep.IsZero() {
+				err = fmt.Errorf("%v of a queue was done in one command, and was to be a sweep: %+v", op, answer)
+			}
+			return errors.Join(err, r.settle())
+		}
+	}
+	number := func(slot int, n uint64) job.Once {
+		return job.Once{Session: f.sessions[0], Slot: slot, Number: n, Digest: job.Digest{byte(slot), byte(n)}}
+	}
+	openSession := func() error {
+		s, _, err := r.OpenSession(ctx, job.OpenSession{Runner: "r1"})
+		f.sessions = append(f.sessions, s.ID)
+		return err
+	}
+	var claimed store.Claimed
+	var docs []job.Job
+	steps := []func() error{
+		openSession,
+		func() error { return f.create(r, job.LineFrame, "one", "two", "three", "four", "five", "six") },
+		func() error { return f.create(r, job.LenFrame, "with\nnewline", "", "\n#:end crc=00000000\n") },
+		func() error {
+			g := group
+			g.Lines = 2
+			return f.post(r, &job.Create{Frame: job.NoFrame, Groups: []job.Group{g}, Once: number(0, 1)}, "", "")
+		},
+		func() error {
+			emptied = len(f.jobs) + 2
+			return f.post(r, several, "first group", "second group", "g", "i")
+		},
+		func() error {
+			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{soon}}, strings.Repeat("later ", 60))
+		},
+		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
+		func() error {
+			_, _, err := r.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1})
+			return err
+		},
+		func() error {
+			_, _, err := r.Tickle(ctx, job.Tickle{IDs: []job.ID{docs[0].ID}, Step: "half", Progress: 500_000})
+			return err
+		},
+		func() error { _, _, err := r.Tickle(ctx, job.Tickle{Runner: "r1", Progress: -1}); return err },
+		func() error {
+			ok, failed := outcome(docs[0].ID, job.OK), outcome(docs[1].ID, job.Fail)
+			ok.OutputKind, ok.Output, ok.OutputAddr = job.Text, []byte("out\nput"), "sha256-o"
+			failed.Error = "no such thing"
+			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok, failed, outcome(docs[2].ID, job.Error)}})
+			return err
+		},
+		func() error { return wait(r, "later", 1) }, // a tick
+		func() error { return r.Store().FlushWait() },
+		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
+		func() error {
+			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}, Once: number(3, 1)})
+			return err
+		},
+		openSession,
+		func() error {
+			for i := range 2 {
+				if _, _, err := r.Move(ctx, job.Move{Op: job.Delete, Job: f.jobs[emptied+i]}); err != nil {
+					return err
+				}
+			}
+			deleted, _, err := r.DeleteQueue(ctx, job.DeleteQueue{Client: "gone", Type: "empty"})
+			if err == nil && deleted.Refusal != job.Granted {
+				err = deleted.Refusal
+			}
+			return err
+		},
+		func() error { // nothing is active, so that no grace goes with it
+			wake()
+			if _, err := r.AcceptTime(ctx); err != nil {
+				return err
+			}
+			return waitIdle(r, "idle", "empty")
+		},
+		func() error {
+			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize", Paused: true})
+			return err
+		},
+		func() error {
+			first = len(f.jobs)
+			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{full}, Unique: []job.UniqueKey{{Line: 1, Key: "order 7"}},
+				Once: job.Once{Scope: "create acme", Key: "k"}}, "to be cancelled", "to be patched", "to be deleted", "to be swept")
+		},
+		move(job.Cancel, 0), move(job.Redrive, 0), move(job.Cancel, 0),
+		func() error {
+			priority, runAt := 7, int64(job.MaxTimeMs)
+			_, _, err := r.Patch(ctx, job.Patch{Job: f.jobs[first+1], Priority: &priority, RunAt: &runAt})
+			return err
+		},
+		move(job.Run, 1), move(job.Delete, 2),
+		func() error {
+			f.jobs = append(f.jobs[:first+2], f.jobs[first+3:]...)
+			_, _, err := r.MoveAll(ctx, job.Move{Op: job.Cancel, Client: full.Client, Type: full.Type, Status: job.Pending})
+			return err
+		},
+		func() error { return f.post(r, scattered, strings.Fields(strings.Repeat("s ", scattered.Lines()))...) },
+		sweep(job.Cancel), sweep(job.Redrive),
+		func() error { _, _, err := r.Switch(ctx, job.Switch{Stopped: true}); return err },
+		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
+		func() error { return r.Store().FlushWait() },
+		func() error {
+			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // it follows the flush
+				if time.Now().After(deadline) {
+					return errors.New("the journal was not cut")
+				}
+			}
+			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize"})
+			return err
+		},
+		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
+		func() error {
+			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome(docs[0].ID, job.Unget)}})
+			return err
+		},
+		func() error { _, err := r.EndSession(ctx, job.EndSession{Session: f.sessions[1]}); return err },
+		func() (err error) { // is held at the end
+			claim.Once = number(3, 2)
+			claimed, docs, _, err = r.Claim(ctx, claim, 0)
+			return err
+		},
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// wait waits until a queue of acme has n pending jobs.
+func wait(r *running, typ string, n int64) error {
+	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); {
+		q, err := r.Queue(context.Background(), 0, "acme", typ)
+		if err != nil {
+			return err
+		}
+		if q.Counts[job.Pending] == n {
+			return nil
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return fmt.Errorf("undecided, machine too slow: queue %s does not have %d pending jobs after %v", typ, n, maxSettle)
+}
+
+// waitIdle waits until a queue is deleted because it is idle.
+func waitIdle(r *running, client, typ string) error {
+	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if _, err := r.Queue(context.Background(), 0, client, typ); err != nil {
+			if errors.Is(err, job.QueueNotFound) {
+				return nil
+			}
+			return err
+		}
+	}
+	return fmt.Errorf("undecided, machine too slow: the idle queue %s/%s is not deleted after %v", client, typ, maxSettle)
+}
