@@ -29,6 +29,8 @@ type account struct {
 
 	lostClaims int // whose answer nobody has
 
+	aside []job.ID // jobs that were set aside, for operators to run
+
 	// What the journal has of operations, up to upTo (operations.go).
 	upTo      uint64
 	inJournal map[uint64]string // verbs
@@ -43,6 +45,7 @@ type Figures struct {
 	Faults, Creates, Jobs, Claims, Ends, Checks int
 	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
 	Queues                                      int // deleted
+	Aside                                       int // jobs that were set aside as damaged
 	Cuts                                        int // times that a cut journal was held against what the store has on disk
 	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
 	Commands                                    uint64
@@ -65,6 +68,7 @@ func (f *Figures) Add(other Figures) {
 	f.Operations += other.Operations
 	f.Sweeps += other.Sweeps
 	f.Queues += other.Queues
+	f.Aside += other.Aside
 	f.Cuts += other.Cuts
 	f.Read += other.Read
 	f.Lost += other.Lost
@@ -313,6 +317,10 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 		if result.ID != c.Outcomes[i].ID {
 			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
 		}
+		if result.Refusal == job.Granted && c.Outcomes[i].Code == job.Damaged {
+			a.aside = append(a.aside, result.ID)
+			a.figures.Aside++
+		}
 		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
 		}
@@ -357,7 +365,7 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 	mark := func(id job.ID, o *job.Outcome) {
 		m := a.maybeOf(id)
 		m.ended[c.Claim] = true
-		m.unget = m.unget || o.Code == job.Unget
+		m.unget = m.unget || o.Code == job.Unget || o.Code == job.Damaged
 	}
 	for i := range c.Outcomes {
 		mark(c.Outcomes[i].ID, &c.Outcomes[i])

@@ -47,6 +47,7 @@ type story struct {
 	attempts int
 	max      int
 	ungot    bool
+	aside    bool // since its payload cannot be read, and nobody has run it since
 
 	// Of the last end that was answered.
 	endedBy  job.ID
@@ -116,6 +117,8 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[doc.ID.Line()].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
+	case l.aside:
+		return fmt.Errorf("job %v is handed out after it was set aside, and nobody has run it", doc.ID)
 	case !l.free && !u.maybeEnded(doc.ID, l.holder) && r.At < l.deadline:
 		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, l.deadline-r.At, l.holder)
 	case doc.RunAttempts <= l.attempts && !l.ungot && (m == nil || !m.unget):
@@ -180,7 +183,8 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 		l.endedBy = l.holder
 	}
 	u.done[[2]job.ID{l.endedBy, o.ID}] = true
-	l.ungot = l.ungot || o.Code == job.Unget
+	l.ungot = l.ungot || o.Code == job.Unget || o.Code == job.Damaged
+	l.aside = o.Code == job.Damaged && !u.maybeEnded(o.ID, claim)
 	if status.Terminal() {
 		l.status = status
 	}
@@ -258,6 +262,10 @@ func (u *audit) look(doc *job.Job) error {
 	case l.status.Terminal():
 		if doc.Status != l.status || doc.CompletedAt == 0 || !u.maybeEnded(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.anybody) {
 			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
+		}
+	case l.aside:
+		if doc.Status != job.Deferred || doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.RunAt != job.MaxTimeMs || doc.RunAttempts != l.attempts-1 {
+			return fmt.Errorf("job %v was set aside in attempt %d, and is %+v", doc.ID, l.attempts, *doc)
 		}
 	case doc.Status == job.Completed || doc.Status == job.Failed && doc.RunAttempts < doc.MaxAttempts:
 		if !u.anyMaybe(doc.ID) {

@@ -36,7 +36,10 @@
 // # What is not
 //
 // The api and HTTP are not played, nor is a process that is frozen, nor a store that blocks on a full disk: package crash has those, with
-// the real binary. A killed process's writes to the store count as durable. Damage to what was durable is package corruption's.
+// the real binary. A killed process's writes to the store count as durable. Damage to what was durable is package corruption's: here no page
+// of payloads is damaged, but runners end some runs as the engine ends those whose payloads it cannot read, and such jobs must be deferred,
+// show as damaged, and be handed out to nobody until an operator runs them. That the engine does so for a page that it cannot read, and only
+// for the jobs in it, is in ingest/damage_test.go.
 //
 // # The same again
 //

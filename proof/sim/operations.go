@@ -212,6 +212,9 @@ func (u *audit) operated(o operation) {
 		case c.Op == job.Run || c.Op == job.Redrive && !c.Job.IsZero():
 			s := u.movedJob(c.Job)
 			s.notBefore = 0
+			if l := u.jobs[c.Job]; l != nil {
+				l.aside = false
+			}
 			if c.Op == job.Redrive {
 				s.asked = append(s.asked, o)
 			}

@@ -299,6 +299,9 @@ func (s *server) finish() error {
 	} else {
 		a.answered(receipt, job.Switch{}, job.Granted, nil)
 	}
+	if err := s.runAside(ctx); err != nil {
+		return err
+	}
 	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
 	idle, turn := 0, 0
 	for idle < 240 {
@@ -338,6 +341,30 @@ func (s *server) finish() error {
 		return err
 	}
 	return s.look(true)
+}
+
+// runAside runs all jobs that are set aside.
+func (s *server) runAside(ctx context.Context) error {
+	for f := (store.Filter{Status: job.Deferred, Limit: 1000, Parts: store.Details}); ; {
+		docs, next, err := s.engine.List(ctx, 0, f)
+		if err != nil {
+			return fmt.Errorf("list deferred jobs: %w", err)
+		}
+		for i := range docs {
+			if docs[i].Code != job.Damaged {
+				continue
+			}
+			m := job.Move{Op: job.Run, Job: docs[i].ID}
+			moved, receipt, err := s.engine.Move(ctx, m)
+			if err != nil {
+				return fmt.Errorf("run: %w", err)
+			}
+			s.w.account.movedOne(receipt, m, moved)
+		}
+		if f.After = next; next.IsZero() {
+			return nil
+		}
+	}
 }
 
 // deleteQueues deletes the queues whose jobs have all been purged by now.

@@ -236,6 +236,24 @@ func TestAudit(t *testing.T) {
 			s.do(job.Switch{Stopped: true})
 			s.claim(t, 1, 1)
 		}},
+		{"a job that was set aside is handed out", "after it was set aside", func(t *testing.T, s *told) {
+			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
+			s.claim(t, 5000, 1)
+		}},
+		{"a job that was set aside is handed out after a run that was refused", "after it was set aside", func(t *testing.T, s *told) {
+			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
+			s.refuse(job.Move{Op: job.Run, Job: s.jobs[0].ID})
+			s.claim(t, 5000, 1)
+		}},
+		{"a job that was set aside is handed out after a run without an answer, and the attempt did not count", "", func(t *testing.T, s *told) {
+			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
+			s.journal(job.Move{Op: job.Run, Job: s.jobs[0].ID})
+			s.claim(t, 1, 1)
+		}},
+		{"a job that is set aside at its last attempt fails", "and not deferred", func(t *testing.T, s *told) {
+			s.claim(t, 1, 1)
+			s.end(t, 10, s.claim(t, 1000, 2), job.Damaged, granted(job.Failed))
+		}},
 		{"an operation is answered that the journal does not have", "was answered, and record", func(t *testing.T, s *told) {
 			s.a.answered(s.receipt(1), job.Switch{Stopped: true}, job.Granted, nil)
 		}},

@@ -394,6 +394,9 @@ func (u *user) complete(r *runner) {
 		}
 	}
 	repeat := h.again != nil
+	if !repeat && !c.Claim.IsZero() && u.random.IntN(4) == 0 {
+		u.setAside(&c)
+	}
 	if !repeat && u.random.IntN(2) == 0 {
 		u.number(r.numbers, &c.Once)
 	}
@@ -423,6 +426,43 @@ func (u *user) complete(r *runner) {
 	}
 }
 
+// setAside has some jobs end as the engine ends those whose payloads it cannot read.
+func (u *user) setAside(c *job.Complete) {
+	for i := range c.Outcomes {
+		u.w.account.mu.Lock()
+		moved := u.w.account.isMoved(c.Outcomes[i].ID)
+		u.w.account.mu.Unlock()
+		if !moved && u.random.IntN(3) == 0 {
+			c.Outcomes[i] = job.Outcome{ID: c.Outcomes[i].ID, Code: job.Damaged, DelayMs: -1}
+		}
+	}
+}
+
+// runAside runs a job that was set aside, as after a rebuild.
+func (u *user) runAside() {
+	a := u.w.account
+	a.mu.Lock()
+	if len(a.aside) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	i := u.random.IntN(len(a.aside))
+	m := job.Move{Op: job.Run, Job: a.aside[i]}
+	a.aside = append(a.aside[:i], a.aside[i+1:]...)
+	a.mu.Unlock()
+	var moved store.Moved
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		moved, receipt, err = u.s.engine.Move(ctx, m)
+		return err
+	})
+	u.unexpected(m.Verb(), err)
+	u.s.log("%s %v, which was set aside: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
+	if err == nil {
+		a.movedOne(receipt, m, moved)
+	}
+}
+
 // operate pauses and resumes queues, sets the clock, has the store flushed, and reads.
 func (s *server) operate(id int) {
 	u := s.user(id)
@@ -432,6 +472,8 @@ func (s *server) operate(id int) {
 			u.move()
 		case 11:
 			u.stopAll()
+		case 14:
+			u.runAside()
 		case 12, 13:
 			u.deleteQueue(pick(u.random, "acme", "default"), pick(u.random, "mail", movedType, briefType, briefType, briefType))
 		case 2, 3, 4:
