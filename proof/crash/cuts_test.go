@@ -59,6 +59,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 		}
 		l.must(s, s.start())
 		c := newCrowd(s.u, l.load(), "c", l.rng.Uint64())
+		s.startErrands(c, 2)
 		for n := 0; n < perStage && done < cuts; n++ {
 			longest := 1200 * time.Millisecond
 			if l.rng.IntN(25) == 0 && *full {

@@ -31,6 +31,12 @@
 // claim, with every outcome, in a request of their own or together with the next claim, give back, come too late, die, and repeat what got no
 // answer, sometimes what did. An operator cancels and redrives jobs, batches and the whole queue (not in Stops). Readers look at jobs meanwhile.
 //
+// In the lanes without a full or read-only disk, users with errands (errands.go, errand_jobs.go, errand_queues.go) take one job at a time from its create to its end, in queues that
+// nobody else touches, with numbered requests of a session of the Go client. They know what each answer must be, and check it at once: a unique
+// key that is held and is free again, a patch, the claim of the only job, a release, a completion, deletes of jobs and queues, queues that
+// --queue-idle deletes, the session's document, and repeats of numbered requests, at once and when later ones have been carried out. What got
+// no answer is repeated through kills and power cuts until it is answered. TestErrands shows that wrong answers are found out.
+//
 // # The model
 //
 // Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is there an order, in
@@ -54,7 +60,8 @@
 //   - A claim without an answer is only assumed where a job's history makes no sense otherwise, and then any such claim of that time may
 //     explain it. That a lease runs out in time, and the order in which jobs are handed out, are not checked here (the drain must end).
 //   - A tickle of a whole claim that renewed only some of its jobs proves nothing here.
-//   - Unique keys, deletes and purging are not in the load. Data directories are small: some dozen megabytes.
+//   - Unique keys, patches, deletes and sessions are in the errands alone, which nobody gets in the way of. Purging after a retention is not in
+//     the load. Queues are left to --queue-idle, a minute at least, but only -full waits for it. Data directories are small: some dozen megabytes.
 //   - On a full disk the store cannot be driven so far that its memtables fill and Pebble blocks, as creates are refused long before.
 //   - The order of the processes' steps is the kernel's: a seed repeats the plan, not the run.
 //   - What a power cut can do is powerfs's model. Disks that lose what they said was written are not in it.

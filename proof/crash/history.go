@@ -36,6 +36,7 @@ type tally struct {
 	Deaths                             int // of the server, by whatever
 	Checked, Ghosts, Undecided         int // jobs whose histories were checked, with how many operations
 	Operations                         int
+	Errands, IdleQueues                int // jobs taken through a whole life by users with queues of their own; their queues that --queue-idle deleted
 	Lost, Wrong, Violations            int
 }
 
@@ -54,6 +55,8 @@ func (t *tally) add(o tally) {
 	t.Ghosts += o.Ghosts
 	t.Undecided += o.Undecided
 	t.Operations += o.Operations
+	t.Errands += o.Errands
+	t.IdleQueues += o.IdleQueues
 	t.Lost += o.Lost
 	t.Wrong += o.Wrong
 	t.Violations += o.Violations

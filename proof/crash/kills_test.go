@@ -16,6 +16,7 @@ func TestKills(t *testing.T) {
 		s := l.stage("kills", t.TempDir())
 		l.must(s, s.start())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
+		s.startErrands(c, 2)
 		l.loaded(s, c)
 		for range min(perStage, *kills-killed) {
 			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
@@ -32,6 +33,7 @@ func TestKills(t *testing.T) {
 		l.loaded(s, c)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
+		s.waitIdle = *full && killed >= *kills
 		l.finish(s)
 		l.progress("%d of %d kills, %d jobs, %d operations checked", killed, *kills, l.tally.Jobs, l.tally.Operations)
 	}

@@ -33,7 +33,7 @@ func serveSmall(args []string) int {
 		return 1
 	}
 	engine, err := ingest.Open(ingest.Options{
-		Dir:     data,
+		Dir: data, QueueIdle: queueIdle,
 		Journal: journal.Options{SegmentBytes: 24 << 10, VolumeBytes: 150 << 10},
 		Store:   store.Options{MemtableBytes: 128 << 10},
 		Fatal:   func(reason string) { os.Exit(failed(fmt.Errorf("the store cannot go on: %s", reason))) },

@@ -24,6 +24,9 @@ type stage struct {
 	h      *history
 	u      *user
 	said   *lastWords
+
+	errands  []*errands
+	waitIdle bool // finish waits until the queues are deleted that errands have left to --queue-idle
 }
 
 // patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing about the server: what took
@@ -79,7 +82,7 @@ func newStage(name, binary, data string, args ...string) (*stage, error) {
 	said := &lastWords{}
 	s := &stage{
 		name: name, tools: binary, h: newHistory(), said: said,
-		server: &rig.Server{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info"}, args...), Log: said},
+		server: &rig.Server{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String()}, args...), Log: said},
 	}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
 	return s, nil
@@ -227,10 +230,16 @@ func (s *stage) tool(args ...string) error {
 	return nil
 }
 
-// finish has a running server work off what there is, reads everything back, stops the server, has its data checked, and checks the
-// history. The crowd must have left.
+// finish has a running server end the errands and work off what there is, reads everything back, stops the server, has its data checked, and
+// checks the history. The crowd must have left.
 func (s *stage) finish(seed uint64) error {
+	if err := s.restErrands(); err != nil {
+		return err
+	}
 	if err := s.drain(seed); err != nil {
+		return err
+	}
+	if err := s.settleErrands(); err != nil {
 		return err
 	}
 	if err := s.readBack(); err != nil {

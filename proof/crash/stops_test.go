@@ -24,6 +24,8 @@ func (l *lane) stops(stops int) {
 	load := standardLoad
 	load.longLeases, load.operators = true, 0 // nobody cancels what is held
 	c := newCrowd(s.u, load, "s", l.rng.Uint64())
+	s.startErrands(c, 2)
+	s.waitIdle = *full
 	defer c.end()
 	tried := 0
 	for n := 0; n < stops; tried++ {

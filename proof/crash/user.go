@@ -34,7 +34,8 @@ func newUser(h *history, url, queue string, callers int) *user {
 // reply is what became of a request.
 type reply struct {
 	call, ret int64
-	status    int // 0: no answer
+	status    int    // 0: no answer
+	seq       string // Daybook-Seq
 	body      []byte
 	problem   struct {
 		Code    string `json:"code"`
@@ -60,15 +61,21 @@ func (u *user) send(ctx context.Context, method, path, contentType string, body 
 
 // sendOnce is send with an idempotency key.
 func (u *user) sendOnce(ctx context.Context, method, path, contentType, key string, body []byte) (*reply, error) {
+	return u.sendWith(ctx, method, path, map[string]string{"Content-Type": contentType, "Idempotency-Key": key}, body)
+}
+
+// sendWith is send with headers. Those without a value are left out.
+func (u *user) sendWith(ctx context.Context, method, path string, headers map[string]string, body []byte) (*reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+	for name, value := range headers {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
 	}
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
+	if headers["Idempotency-Key"] != "" {
 		req.GetBody = nil // else the transport would repeat it by itself, and a refused connection would no longer mean that nothing was sent
 	}
 	r := &reply{call: u.h.now()}
@@ -85,7 +92,7 @@ func (u *user) sendOnce(ctx context.Context, method, path, contentType, key stri
 	if err != nil {
 		return r, nil
 	}
-	r.status = answer.StatusCode
+	r.status, r.seq = answer.StatusCode, answer.Header.Get("Daybook-Seq")
 	if r.status >= 400 {
 		if err := json.Unmarshal(r.body, &r.problem); err != nil {
 			u.h.problem("%s %s: %d with %.200q, which is no problem document", method, path, r.status, r.body)

@@ -124,6 +124,7 @@ func (l *lane) workers(kills int) {
 	load := standardLoad
 	load.runners, load.operators = 0, 0
 	c := newCrowd(s.u, load, "w", l.rng.Uint64())
+	s.startErrands(c, 1)
 	defer c.end()
 	begun := func() int {
 		r.mu.Lock()
@@ -141,6 +142,7 @@ func (l *lane) workers(kills int) {
 	}
 	l.loaded(s, c)
 	c.end()
+	l.must(s, s.restErrands())
 
 	// The workers do what is left.
 	least, since := int64(-1), time.Now()
@@ -161,6 +163,7 @@ func (l *lane) workers(kills int) {
 	stop()
 	all.Wait()
 	l.must(s, errors.Join(ended...))
+	l.must(s, s.settleErrands())
 	l.must(s, s.readBack())
 	l.must(s, l.outputs(s, r))
 	l.must(s, s.stop())

@@ -1,0 +1,315 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/ingest"
+)
+
+// liar answers some requests otherwise than the server behind it does.
+type liar struct {
+	real http.Handler
+	lie  func(l *liar, w http.ResponseWriter, r *http.Request) (answered bool)
+	n    map[string]int // times that something happened, for lie
+}
+
+func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.lie == nil || !l.lie(l, w, r) {
+		l.real.ServeHTTP(w, r)
+	}
+}
+
+// recorder is a recorder that takes deadlines.
+type recorder struct{ *httptest.ResponseRecorder }
+
+func (recorder) SetReadDeadline(time.Time) error  { return nil }
+func (recorder) SetWriteDeadline(time.Time) error { return nil }
+
+// ask has the server behind it answer a request of the liar's own.
+func (l *liar) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
+	other := httptest.NewRequestWithContext(r.Context(), method, path, strings.NewReader(body))
+	other.Host = r.Host
+	if body != "" {
+		other.Header.Set("Content-Type", "application/json")
+	}
+	return l.record(other)
+}
+
+// record has the server behind it answer r, and returns the answer.
+func (l *liar) record(r *http.Request) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	l.real.ServeHTTP(recorder{answer}, r)
+	return answer
+}
+
+// give gives an answer that was recorded, with another body.
+func give(w http.ResponseWriter, answer *httptest.ResponseRecorder, body []byte) {
+	for name, values := range answer.Header() {
+		if name != "Content-Length" {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(body)
+}
+
+// refuse answers with a problem.
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "code": code, "outcome": "not_stored"})
+}
+
+// withBody replaces the body of a request.
+func withBody(r *http.Request, body []byte) *http.Request {
+	out := r.Clone(r.Context())
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return out
+}
+
+func bodyOf(t *testing.T, r *http.Request) []byte {
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r.Body); err != nil {
+		t.Error(err)
+	}
+	return b.Bytes()
+}
+
+// TestErrands: errands go through on a server that keeps its promises, and notice one that does not. Without that, their going through in a
+// lane would prove nothing.
+func TestErrands(t *testing.T) {
+	created := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/create" }
+	claimed := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/claim" }
+	completed := func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/jobs/") && strings.HasSuffix(r.URL.Path, "/complete")
+	}
+	ofJob := func(r *http.Request, method string) bool {
+		return r.Method == method && strings.HasPrefix(r.URL.Path, "/jobs/") && strings.Count(r.URL.Path, "/") == 2
+	}
+	ofQueue := func(r *http.Request, method string) bool {
+		return r.Method == method && strings.HasPrefix(r.URL.Path, "/queues/") && strings.Count(r.URL.Path, "/") == 3
+	}
+	unnumbered := func(r *http.Request) *http.Request {
+		r = r.Clone(r.Context())
+		for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
+			r.Header.Del(name)
+		}
+		return r
+	}
+	jobIn := func(body []byte) string {
+		var doc struct {
+			JobID string `json:"job_id"`
+		}
+		_ = json.Unmarshal(body, &doc)
+		return doc.JobID
+	}
+	for name, tt := range map[string]struct {
+		notice string // in what is said of it
+		lie    func(*liar, http.ResponseWriter, *http.Request) bool
+	}{
+		"the real server": {},
+		"an acknowledged job is lost": {"a create with the unique key of job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !created(r) {
+				return false
+			}
+			answer := l.record(r)
+			if l.n["created"]++; l.n["created"] >= 5 {
+				l.ask(r, http.MethodDelete, "/jobs/"+jobIn(answer.Body.Bytes()), "")
+			}
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"a repeated create is carried out again": {"the unique key is free, and", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !created(r) {
+				return false
+			}
+			l.real.ServeHTTP(w, unnumbered(r))
+			return true
+		}},
+		"a repeated claim is carried out again": {"claim of the only job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !claimed(r) {
+				return false
+			}
+			l.real.ServeHTTP(w, unnumbered(r))
+			return true
+		}},
+		"a repeated completion is carried out again": {"409 claim_lost", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !completed(r) {
+				return false
+			}
+			l.real.ServeHTTP(w, unnumbered(r))
+			return true
+		}},
+		"a unique key is not held": {"a create with the unique key of job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !created(r) {
+				return false
+			}
+			body := bodyOf(t, r)
+			other := fmt.Sprintf(`"unique_key":"%08x `, crc32.ChecksumIEEE(body)) // the same in a repeat
+			l.real.ServeHTTP(w, withBody(r, bytes.Replace(body, []byte(`"unique_key":"`), []byte(other), 1)))
+			return true
+		}},
+		"a delete that does not happen": {"complete a deleted job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !ofJob(r, http.MethodDelete) {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+		"a patch that is lost": {"it reads as", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !ofJob(r, http.MethodPatch) {
+				return false
+			}
+			before := l.ask(r, http.MethodGet, r.URL.Path, "").Body.Bytes()
+			answer := l.record(r)
+			var doc struct {
+				Priority    int `json:"priority"`
+				MaxAttempts int `json:"max_attempts"`
+			}
+			_ = json.Unmarshal(before, &doc)
+			back, _ := json.Marshal(map[string]int{"priority": doc.Priority, "max_attempts": doc.MaxAttempts})
+			l.ask(r, http.MethodPatch, r.URL.Path, string(back))
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"another payload is handed out": {"it reads as", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !claimed(r) {
+				return false
+			}
+			answer := l.record(r)
+			give(w, answer, bytes.Replace(answer.Body.Bytes(), []byte(`<errand`), []byte(`<Errand`), 1))
+			return true
+		}},
+		"a claim finds nothing": {"claim of the only job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !claimed(r) {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+		"a completion that does not happen": {"the job is gone, and reads", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/jobs/"), "/complete")
+			if !completed(r) || id == "complete" || id == r.URL.Path || l.ask(r, http.MethodGet, "/jobs/"+id, "").Code != http.StatusOK {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"job_id": id, "status": "completed"})
+			return true
+		}},
+		"a completed job is there again": {"the job is gone, and reads", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !created(r) {
+				return false
+			}
+			l.real.ServeHTTP(w, withBody(r, bytes.Replace(bodyOf(t, r), []byte(`"retention_ms":0`), []byte(`"retention_ms":1000000`), 1)))
+			return true
+		}},
+		"a queue that is deleted and there again": {"is there again", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !ofQueue(r, http.MethodDelete) {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+		"a queue without jobs that is not empty": {"409 queue_not_empty", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !ofQueue(r, http.MethodDelete) {
+				return false
+			}
+			refuse(w, http.StatusConflict, "queue_not_empty")
+			return true
+		}},
+		"an idle queue that is deleted early": {"is gone", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if !ofQueue(r, http.MethodGet) {
+				return false
+			}
+			refuse(w, http.StatusNotFound, "queue_not_found")
+			return true
+		}},
+		"a forgotten session": {"404 session_not_found", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("Daybook-Session") == "" {
+				return false
+			}
+			if l.n["numbered"]++; l.n["numbered"] < 20 {
+				return false
+			}
+			refuse(w, http.StatusNotFound, "session_not_found")
+			return true
+		}},
+		"a session that has lost its numbers": {"has carried out", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, "/sessions/") {
+				return false
+			}
+			answer := l.record(r)
+			body := answer.Body.Bytes()
+			if from := bytes.Index(body, []byte(`"slots":[`)); from > 0 {
+				body = append(body[:from:from], `"slots":[]}`...)
+			}
+			give(w, answer, body)
+			return true
+		}},
+		"a session that does not end": {"was ended, and is", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodDelete || !strings.HasPrefix(r.URL.Path, "/sessions/") {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			engine, err := ingest.Open(ingest.Options{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- engine.Run(ctx) }()
+			defer func() {
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}()
+			for engine.Ready() != nil {
+				time.Sleep(time.Millisecond)
+			}
+			server, err := api.New(api.Options{Engine: engine})
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := httptest.NewServer(&liar{real: server.Handler(), lie: tt.lie, n: map[string]int{}})
+			defer there.Close()
+
+			h := newHistory()
+			e := newErrands(newUser(h, there.URL, "nobody", 2), "errand", 7)
+			for e.err == nil && e.done < 60 {
+				if len(e.todo) == 0 {
+					e.plan()
+				}
+				e.advance(ctx)
+			}
+			if e.err == nil && e.rest(ctx) == nil {
+				_ = e.settle(ctx, false) // it shows in e.err
+			}
+			if tt.lie != nil && (e.err == nil || !strings.Contains(e.err.Error(), tt.notice)) {
+				t.Errorf("after %d errands they say %v, and not %q", e.done, e.err, tt.notice)
+			}
+			if tt.lie == nil && (e.err != nil || len(h.wrong) > 0) {
+				t.Errorf("%v, %q", e.err, h.wrong)
+			}
+			if counts := engine.Stats().Jobs; tt.lie == nil && counts["pending"]+counts["active"]+counts["completed"] > 0 {
+				t.Errorf("jobs are left: %v", counts)
+			}
+		})
+	}
+}
