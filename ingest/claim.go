@@ -140,8 +140,8 @@ func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(in
 	return jobs, nil
 }
 
-// setAside ends the runs of those jobs of a claim whose payloads cannot be read, so that the jobs after them are not held up: they are
-// deferred until somebody runs them, and a rebuild of the store mends them. It returns why, damage, if there are none.
+// setAside ends the runs of those jobs of a claim of which a payload, unique key or history cannot be read, so that the jobs after them are not
+// held up: they are deferred until somebody runs them, and a rebuild of the store mends them. It returns why, damage, if there are none.
 func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
@@ -155,7 +155,7 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 		return err
 	}
 	e.setAsideJobs.Add(uint64(len(ids)))
-	e.log.Error("payloads cannot be read; their jobs are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
+	e.log.Error("jobs cannot be read; they are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
 	return nil
 }
 

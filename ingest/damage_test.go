@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -45,6 +46,31 @@ func TestDamagedPage(t *testing.T) {
 			}
 			jobs += len(docs)
 		}
+	}
+	// Before anybody has claimed them, jobs are shown without the payloads that cannot be read.
+	shown, unread := 0, 0
+	for after := (job.ID{}); ; {
+		docs, next, err := e.List(ctx, 0, store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range docs {
+			shown++
+			if alone, err := e.Job(ctx, 0, docs[i].ID); err != nil || alone.Error != docs[i].Error {
+				t.Fatalf("job %s by itself has the error %q, in a list %q: %v", docs[i].ID, alone.Error, docs[i].Error, err)
+			}
+			if docs[i].Error == job.DamagedText {
+				unread++
+			} else if string(docs[i].Payload) != want[docs[i].ID] {
+				t.Fatalf("job %s is listed with payload %q", docs[i].ID, docs[i].Payload)
+			}
+		}
+		if after = next; next.IsZero() {
+			break
+		}
+	}
+	if shown != n || unread == 0 || unread == n {
+		t.Errorf("%d of %d jobs are listed, %d of them damaged", shown, n, unread)
 	}
 	healthy := work()
 	if healthy == 0 || healthy == n || e.Stats().Damaged != uint64(n-healthy) {
@@ -293,4 +319,138 @@ func spoil(t *testing.T, dir string) {
 	if err := os.WriteFile(name, largest, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read holds up no other job either, and no list or document
+// fails because of it.
+func TestDamagedKeysAndHistories(t *testing.T) {
+	const n = 400
+	text := func(random *rand.Rand) string {
+		b := make([]byte, 150)
+		for i := range b {
+			b[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[random.IntN(64)]
+		}
+		return string(b)
+	}
+	for _, what := range []string{"unique keys", "histories"} {
+		t.Run(what, func(t *testing.T) {
+			ctx, dir := t.Context(), t.TempDir()
+			e, stop := start(t, dir)
+			random := rand.New(rand.NewPCG(3, 4))
+			c := lines(n)
+			c.Groups[0].RetentionMs = 3_600_000
+			marker := ""
+			if what == "unique keys" {
+				for line := range n {
+					c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: text(random)})
+				}
+				marker = c.Unique[n/2].Key
+			}
+			_, receipt, err := e.Create(ctx, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if what == "histories" {
+				claimed, docs, _, err := e.Claim(ctx, claimOf(n), 0)
+				if err != nil || len(docs) != n {
+					t.Fatal(len(docs), err)
+				}
+				end := job.Complete{Claim: claimed.Claim}
+				for i := range docs {
+					end.Outcomes = append(end.Outcomes, job.Outcome{ID: docs[i].ID, Code: job.Retry, ExitCode: 100, Error: text(random)})
+				}
+				marker = end.Outcomes[n/2].Error
+				if _, _, err := e.Complete(ctx, end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop() // flushes the store
+			spoilAt(t, StoreDir(dir), marker)
+
+			e, err = Open(Options{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := serve(t, e)
+			defer end()
+			// look reads all jobs in lists and by themselves, and returns how many are damaged and how many of those have that code.
+			look := func() (damaged, coded int) {
+				listed := 0
+				for after := (job.ID{}); ; {
+					docs, next, err := e.List(ctx, 0, store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range docs {
+						if docs[i].Error == job.DamagedText {
+							damaged++
+						}
+						if docs[i].Code == job.Damaged {
+							coded++
+						}
+					}
+					listed += len(docs)
+					if after = next; next.IsZero() {
+						break
+					}
+				}
+				for line := range n {
+					if _, err := e.Job(ctx, 0, job.NewID(receipt.At, receipt.Seq, line)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if listed != n {
+					t.Errorf("%d of %d jobs are listed", listed, n)
+				}
+				return damaged, coded
+			}
+			if damaged, coded := look(); damaged == 0 || damaged > n/4 || coded != 0 {
+				t.Errorf("%d jobs show damage before a claim, %d have the code", damaged, coded)
+			}
+			healthy := 0
+			for {
+				claimed, docs, _, err := e.Claim(ctx, claimOf(70), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(docs) == 0 {
+					break
+				}
+				if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
+					t.Fatal(err)
+				}
+				healthy += len(docs)
+			}
+			aside := n - healthy
+			if aside == 0 || aside > n/4 || e.Stats().Damaged != uint64(aside) {
+				t.Errorf("%d of %d jobs were handed out, %d set aside", healthy, n, e.Stats().Damaged)
+			}
+			if damaged, coded := look(); damaged < aside || coded != aside {
+				t.Errorf("%d jobs show damage, %d have the code, %d were set aside", damaged, coded, aside)
+			}
+		})
+	}
+}
+
+// spoilAt flips a bit of the first place in a store's tables that has a text.
+func spoilAt(t *testing.T, dir, text string) {
+	t.Helper()
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		data, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(data, []byte(text)); at >= 0 {
+			data[at] ^= 1
+			if err := os.WriteFile(table, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("no table has the text")
 }

@@ -55,8 +55,8 @@ type Attempt struct {
 	Why      Why
 }
 
-// DamagedText is the error of a job whose code is Damaged.
-const DamagedText = "the payload cannot be read, because the store is damaged: rebuild the store, then run the job"
+// DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.
+const DamagedText = "a part of the job cannot be read, because the store is damaged: rebuild the store, then run the job if its code is damaged"
 
 // Next says where an active job goes when a run ends with code c after it has been claimed attempts times of max: the
 // status, and whether the attempt counts against max. Deferred stands for pending when no delay is left to wait.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
@@ -38,7 +37,7 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 	for i := range c.handouts {
 		h := &c.handouts[i]
 		start := len(docs)
-		s.failOnDamage(h.b, h.sp.first, h.sp.last)
+		s.failOnDamage(h)
 		s.pages.each(open, h.b, h.sp.first, h.sp.last, func(line uint32, payload []byte) {
 			doc := h.b.document(&h.sp, line)
 			doc.Client, doc.Type = h.client, h.typ
@@ -50,38 +49,66 @@ func (s *Store) HandedOut(c *Claimed) (docs []job.Job, err error) {
 		if h.b.unique && len(docs) > start {
 			addKeys(open(), h.b, docs[start:])
 		}
-		// A line that is claimed for the first time has no history, and results and progress are of other claims.
-		if h.details && (h.sp.attempts > 1 || h.sp.redrives > 0) && len(docs) > start {
+		if h.hasHistory() && len(docs) > start {
 			addBrief(open(), h.b, docs[start:], make([]uint64, len(docs)-start))
 		}
 	}
 	return docs, nil
 }
 
-// SetAside returns the jobs of a claim whose payloads cannot be read, and takes them out of what HandedOut returns.
+// SetAside returns the jobs of a claim of which a row cannot be read that their documents need, and takes them out of what HandedOut returns.
 func (s *Store) SetAside(c *Claimed) (ids []job.ID, err error) {
 	defer catch(&err)
-	damaged := map[job.ID]bool{}
-	for _, r := range c.Runs {
-		if b := s.batchNow(r.Batch); b != nil && b.frame != job.NoFrame {
-			for line := r.First; line <= r.Last; {
-				_, err := s.payloadOf(b, line)
-				_, last := b.pageOf(line)
-				for ; line <= min(last, r.Last); line++ {
-					if errors.Is(err, ErrDamaged) && !errors.Is(err, errContradiction) {
-						id := job.NewID(b.at, b.seq, int(line))
-						damaged[id] = true
-						ids = append(ids, id)
+	v := s.view()
+	defer v.discard()
+	aside := map[job.ID]bool{}
+	look := func(b *batch, first, last uint32, details bool) {
+		unread := func(line uint32, _ error) { aside[job.NewID(b.at, b.seq, int(line))] = true }
+		if b.frame != job.NoFrame {
+			for line := first; line <= last; {
+				_, pageLast := b.pageOf(line)
+				err := s.readPage(v, b, line)
+				for ; line <= min(pageLast, last); line++ {
+					if unreadable(err) {
+						unread(line, err)
 					}
 				}
 			}
 		}
+		if b.unique {
+			s.readLines(lineKeyTable, b.seq, first, last, func(first, last uint32) { keysOf(v, b, first, last) }, unread)
+		}
+		if details {
+			s.readLines(detailTable, b.seq, first, last, func(first, last uint32) {
+				for line := first; line <= last; line++ {
+					v.newest(detailKey(b.seq, line, historyDetail))
+					v.get(detailKey(b.seq, line, progressDetail))
+				}
+			}, unread)
+		}
+		for line := first; line <= last; line++ {
+			if id := job.NewID(b.at, b.seq, int(line)); aside[id] {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if c.Replayed {
+		for _, r := range c.Runs {
+			if b := readBatch(v, r.Batch); b != nil {
+				look(b, r.First, r.Last, b.details)
+			}
+		}
+		return ids, nil
+	}
+	for i := range c.handouts {
+		h := &c.handouts[i]
+		look(h.b, h.sp.first, h.sp.last, h.hasHistory())
 	}
 	c.handouts = slices.Collect(func(yield func(handout) bool) {
 		for _, h := range c.handouts {
 			first := h.sp.first
 			for line := h.sp.first; line <= h.sp.last; line++ {
-				if !damaged[job.NewID(h.b.at, h.b.seq, int(line))] {
+				if !aside[job.NewID(h.b.at, h.b.seq, int(line))] {
 					continue
 				}
 				if part := h; first < line {
@@ -99,29 +126,39 @@ func (s *Store) SetAside(c *Claimed) (ids []job.ID, err error) {
 	return ids, nil
 }
 
-// batchNow returns a batch as of the last commit, or nil when it is gone.
-func (s *Store) batchNow(seq uint64) *batch {
-	v := s.view()
-	defer v.close()
-	return readBatch(v, seq)
+// hasHistory reports whether the lines may have one. A line that is claimed for the first time has none, and results and progress are of
+// other claims.
+func (h *handout) hasHistory() bool { return h.details && (h.sp.attempts > 1 || h.sp.redrives > 0) }
+
+// readPage reads the page of a line, and returns why that cannot be done.
+func (s *Store) readPage(v view, b *batch, line uint32) error {
+	first, _ := b.pageOf(line)
+	if known := s.damage(pageTable, b.seq, first); known != nil {
+		return known
+	}
+	err := try(func() { eachPayload(v, b, line, line, func(uint32, []byte) bool { return true }) })
+	if unreadable(err) {
+		s.damaged.Store(damagedRow{pageTable, b.seq, first}, err)
+	}
+	return err
 }
 
-// failOnDamage fails when a page of lines is known to be damaged.
-func (s *Store) failOnDamage(b *batch, first, last uint32) {
-	for line := first; line <= last; {
-		pageFirst, pageLast := b.pageOf(line)
-		if known, ok := s.damagedPages.Load(damagedPage{b.seq, pageFirst}); ok {
-			panic(known.(*Error))
+// failOnDamage fails when something that the documents of a handout need is known to be damaged.
+func (s *Store) failOnDamage(h *handout) {
+	check := func(table byte, line uint32) {
+		if known := s.damage(table, h.b.seq, line); known != nil {
+			panic(known)
 		}
+	}
+	for line := h.sp.first; line <= h.sp.last; {
+		pageFirst, pageLast := h.b.pageOf(line)
+		check(pageTable, pageFirst)
 		line = pageLast + 1
 	}
-}
-
-// damagedPage names a page that could not be read. Pages that were found damaged are remembered: on each further read Pebble would look,
-// for seconds, for the bit that was flipped.
-type damagedPage struct {
-	batch uint64
-	first uint32
+	for line := h.sp.first; line <= h.sp.last && (h.b.unique || h.hasHistory()); line++ {
+		check(lineKeyTable, line)
+		check(detailTable, line)
+	}
 }
 
 // pageCache holds pages of payloads that were claimed from lately: the next claim usually takes the lines that follow. Pages never

@@ -51,7 +51,7 @@ const (
 func (s *Store) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	defer catch(&err)
 	v := s.view()
-	defer v.close()
+	defer v.discard()
 	l := lister{
 		s: s, v: v, f: f, rows: cmp.Or(f.rows, maxListRows), room: cmp.Or(f.bytes, maxListBytes),
 		queues: map[uint32]queueName{}, claims: map[uint64]string{},

@@ -127,16 +127,26 @@ func framed(err error) {
 }
 
 // hasPage reports whether a line's page is there. It is deleted when all its lines are purged. Lines that are purged one after the other
-// leave as many deleted spans, which a look for the span of the first would pass; of pages they leave few.
-func (v view) hasPage(b *batch, line uint32) (there bool) {
-	if b.frame == job.NoFrame {
+// leave as many deleted spans, which a look for the span of the first would pass; of pages they leave few. A page that cannot be read may be there.
+func (s *Store) hasPage(v view, b *batch, line uint32) (there bool) {
+	pageFirst, _ := b.pageOf(line)
+	if b.frame == job.NoFrame || s.damage(pageTable, b.seq, pageFirst) != nil {
 		return true
 	}
-	v.scan(pageKey(b.seq, line, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
-		_, first := splitPageKey(key)
-		there = first <= line
-		return false
+	err := try(func() {
+		v.scan(pageKey(b.seq, line, 0), after(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
+			_, first := splitPageKey(key)
+			there = first <= line
+			return false
+		})
 	})
+	if unreadable(err) {
+		s.damaged.Store(damagedRow{pageTable, b.seq, pageFirst}, err)
+		return true
+	}
+	if err != nil {
+		panic(err)
+	}
 	return there
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
@@ -9,28 +8,16 @@ import (
 
 // Job returns the document of a job; job.NotFound when there is none.
 func (s *Store) Job(id job.ID) (doc job.Job, err error) {
-	doc, err = s.jobWhere(id, func(v view, b *batch, line uint32) bool {
-		first, _ := b.pageOf(line)
-		_, damaged := s.damagedPages.Load(damagedPage{b.seq, first})
-		return damaged || v.hasPage(b, line)
-	})
-	if errors.Is(err, ErrDamaged) { // a job that was set aside has a document, although its page cannot be read
-		doc, err = s.jobWhere(id, func(view, *batch, uint32) bool { return true })
-	}
-	return doc, err
-}
-
-func (s *Store) jobWhere(id job.ID, hasPage func(view, *batch, uint32) bool) (doc job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
-	defer v.close()
-	return s.jobIn(v, id, hasPage)
+	defer v.discard()
+	return s.jobIn(v, id)
 }
 
-func (s *Store) jobIn(v view, id job.ID, hasPage func(view, *batch, uint32) bool) (doc job.Job, err error) {
+func (s *Store) jobIn(v view, id job.ID) (doc job.Job, err error) {
 	line := uint32(id.Line())
 	b := s.readBatchOf(v, id)
-	if b == nil || line >= b.lines || !hasPage(v, b, line) {
+	if b == nil || line >= b.lines || !s.hasPage(v, b, line) {
 		return job.Job{}, job.NotFound
 	}
 	docs := s.documents(v, b, line, line, 0, Everything, nil)
@@ -44,8 +31,8 @@ func (s *Store) jobIn(v view, id job.ID, hasPage func(view, *batch, uint32) bool
 func (s *Store) Held(c *Claimed) (docs []job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
-	defer v.close()
-	return s.heldDocuments(v, c.Seq, c.Runs, Payloads|Brief), nil
+	defer v.discard()
+	return s.heldDocuments(v, c.Seq, c.Runs, Payloads|Brief|whole), nil
 }
 
 // heldDocuments returns the documents of the jobs in runs that a claim holds.
@@ -177,6 +164,9 @@ func addKeys(r rows, b *batch, docs []job.Job) {
 // addDetails adds all that is kept for single lines, whose claims are given.
 func addDetails(v view, b *batch, docs []job.Job, claims []uint64) {
 	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
+	for i := range docs { // an earlier read may have met damage after some of them
+		docs[i].Attempts = nil
+	}
 	at := 0
 	v.scan(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0), func(key string, value []byte) bool {
 		line := lineOfKey(key)

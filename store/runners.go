@@ -36,7 +36,7 @@ func (c *claim) document(r *runner, graceAt int64) Claim {
 func (s *Store) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
 	defer catch(&err)
 	v := s.view()
-	defer v.close()
+	defer v.discard()
 	c := s.readClaimOf(v, id)
 	if c == nil || c.refs == 0 {
 		return Claim{}, nil, job.ClaimNotFound

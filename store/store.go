@@ -132,7 +132,7 @@ type Store struct {
 	idleSince atomic.Int64
 	totals    atomic.Pointer[Totals]
 
-	damagedPages sync.Map // of damagedPage to the *Error of reading it
+	damaged sync.Map // of damagedRow to the *Error of reading it
 }
 
 // Totals are sums over all queues.
