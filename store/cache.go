@@ -16,14 +16,20 @@ func newRecent[K comparable, V any]() recent[K, V] { return recent[K, V]{young: 
 
 // get returns the value of a key; the zero value when it is not here.
 func (r *recent[K, V]) get(key K) V {
+	value, _ := r.find(key)
+	return value
+}
+
+// find is get, and reports whether the value moved to the younger generation.
+func (r *recent[K, V]) find(key K) (value V, moved bool) {
 	value, ok := r.young[key]
 	if !ok {
-		if value, ok = r.old[key]; ok {
+		if value, moved = r.old[key]; moved {
 			r.young[key] = value
 			delete(r.old, key)
 		}
 	}
-	return value
+	return value, moved
 }
 
 func (r *recent[K, V]) set(key K, value V) {
@@ -36,10 +42,13 @@ func (r *recent[K, V]) del(key K) {
 	delete(r.old, key)
 }
 
+// age ends the generation.
+func (r *recent[K, V]) age() { r.old, r.young = r.young, map[K]V{} }
+
 // trim ends the generation when the younger one has half of limit.
 func (r *recent[K, V]) trim(limit int) {
 	if len(r.young) > limit/2 {
-		r.old, r.young = r.young, map[K]V{}
+		r.age()
 	}
 }
 

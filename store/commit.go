@@ -113,6 +113,7 @@ func (s *Store) trimCaches() {
 	s.runners.trim(s.bounds.cachedClaims)
 	s.cells.trim(s.bounds.cachedClaims)
 	s.sessions.trim(s.bounds.cachedClaims)
+	s.trimSlots()
 	if s.windows.keys > s.windows.limit {
 		s.shrinkWindows()
 	}

@@ -125,11 +125,12 @@ type past struct {
 	rows    rows
 	now     int64
 	session func(id job.ID) *session
+	slot    func(name slotName) *slot
 	claim   func(seq uint64) *claim
 }
 
 // past is that of Apply.
-func (s *Store) past() past { return past{s.meta.keys, &s.o, s.now, s.sessionOf, s.findClaim} }
+func (s *Store) past() past { return past{s.meta.keys, &s.o, s.now, s.sessionOf, s.slot, s.findClaim} }
 
 // lookBack calls look with the past of the last commit. now is the journal's time, unix ms.
 func (s *Store) lookBack(now int64, look func(p past)) (err error) {
@@ -144,6 +145,7 @@ func (s *Store) lookBack(now int64, look func(p past)) (err error) {
 	look(past{
 		keys, v, now,
 		func(id job.ID) *session { return s.readSessionOf(v, id) },
+		func(name slotName) *slot { return readSlot(v, name) },
 		func(seq uint64) *claim { return readClaim(v, seq) },
 	})
 	return nil
@@ -159,7 +161,7 @@ func (p past) find(o *job.Once) (d *done, refusal job.Refusal) {
 		if n == nil {
 			return nil, job.SessionNotFound
 		}
-		l := n.slot(p.rows, o.Slot)
+		l := p.slot(slotName{n.seq, o.Slot})
 		if o.Number < l.number {
 			return nil, job.NumberPassed
 		}
@@ -203,9 +205,7 @@ func (s *Store) rememberOnce(o *job.Once, d *done) {
 	d.digest = o.Digest
 	if o.Numbered() {
 		n := s.sessionOf(o.Session)
-		l := n.slot(&s.o, o.Slot)
-		l.number, l.done = o.Number, d
-		s.touch(&l.dirty, l)
+		s.writeSlot(n, o.Slot, o.Number, d)
 		if n.usedAt != s.now {
 			n.usedAt = s.now
 			s.touch(&n.dirty, n)

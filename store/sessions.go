@@ -19,18 +19,25 @@ type session struct {
 	runner  string
 	usedAt  int64 // when it was opened, or carried out a request last
 	timerAt int64 // of its timer row, at or before it is forgotten
-	slots   map[int]*slot
+	// written are the slots whose rows the next commit writes.
+	written map[int]*slot
 	dirty   bool // on the Store's list of that name
 	gone    bool
 }
 
 // slot is the last request of a slot. Number 0: there was none.
 type slot struct {
-	session *session
-	index   int
+	slotName
+	session *session // set when the slot is on the Store's list dirty
 	number  uint64
 	done    *done
 	dirty   bool // on the Store's list of that name
+}
+
+// slotName is what a slot is cached by.
+type slotName struct {
+	session uint64
+	index   int
 }
 
 func (n *session) encode() []byte {
@@ -44,7 +51,7 @@ func (n *session) encode() []byte {
 
 func decodeSession(seq uint64, value []byte) *session {
 	d := decoder(value)
-	return &session{seq: seq, at: d.int(), runner: d.text(), usedAt: d.int(), timerAt: d.int(), slots: map[int]*slot{}}
+	return &session{seq: seq, at: d.int(), runner: d.text(), usedAt: d.int(), timerAt: d.int()}
 }
 
 func (l *slot) encode() []byte {
@@ -71,7 +78,9 @@ func (l *slot) flush(o *overlay) {
 	l.dirty = false
 	if !l.session.gone {
 		o.set(slotKey(l.session.seq, l.index), l.encode())
+		delete(l.session.written, l.index)
 	}
+	l.session = nil
 }
 
 // expiresAt is when a session is forgotten unless it carries out a request before.
@@ -98,17 +107,60 @@ func (s *Store) readSessionOf(r rows, id job.ID) *session {
 	return nil
 }
 
-// slot returns a slot of the session as it is in memory or else in r.
-func (n *session) slot(r rows, index int) *slot {
-	l := n.slots[index]
-	if l == nil {
-		l = &slot{session: n, index: index}
-		if value := r.get(slotKey(n.seq, index)); value != nil {
-			l.number, l.done = decodeSlot(value)
-		}
-		n.slots[index] = l
+// readSlot returns a slot of a session as its row says.
+func readSlot(r rows, name slotName) *slot {
+	l := &slot{slotName: name}
+	if value := r.get(slotKey(name.session, name.index)); value != nil {
+		l.number, l.done = decodeSlot(value)
 	}
 	return l
+}
+
+// slot is readSlot through Apply's cache.
+func (s *Store) slot(name slotName) *slot {
+	l, moved := s.slots.find(name)
+	if l == nil {
+		l = readSlot(&s.o, name)
+		s.slots.set(name, l)
+		moved = true
+	}
+	if moved {
+		s.slotBytes += l.size()
+	}
+	return l
+}
+
+// writeSlot has a slot remember a request of its session.
+func (s *Store) writeSlot(n *session, index int, number uint64, d *done) {
+	l := s.slot(slotName{n.seq, index})
+	s.slotBytes -= l.size()
+	l.session, l.number, l.done = n, number, d
+	s.slotBytes += l.size()
+	if n.written == nil {
+		n.written = map[int]*slot{}
+	}
+	n.written[index] = l
+	s.touch(&l.dirty, l)
+}
+
+// size is about how many bytes of memory a slot takes with its place in the cache.
+func (l *slot) size() int {
+	n := 200
+	if d := l.done; d != nil {
+		n += 200 + len(d.group.meta) + len(d.group.traceparent) + len(d.queue.client) + len(d.queue.typ) + len(d.existing)*24
+		for i := range d.ended {
+			n += 72 + len(d.ended[i].results)*16
+		}
+	}
+	return n
+}
+
+// trimSlots ends the generation of cached slots when the younger one takes half of the bytes that both may take.
+func (s *Store) trimSlots() {
+	if s.slotBytes > s.bounds.cachedSlotBytes/2 {
+		s.slots.age()
+		s.slotBytes = 0
+	}
 }
 
 // session returns the session of a seq, or nil.
@@ -137,7 +189,7 @@ func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
 	if s.meta.sessions >= cmp.Or(s.bounds.sessions, job.MaxSessions) {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now, slots: map[int]*slot{}}
+	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now}
 	s.sessions.set(n.seq, n)
 	s.meta.sessions++
 	s.retimeSession(n)
@@ -186,20 +238,14 @@ func (s *Store) forgetSession(n *session) (slots int) {
 	var keys []string
 	s.o.scan(prefix, after(prefix), func(key string, _ []byte) bool {
 		keys = append(keys, key)
-		delete(n.slots, slotOfKey(key))
+		delete(n.written, slotOfKey(key))
 		return true
 	})
 	for _, key := range keys {
 		s.o.del(key)
 	}
-	slots = len(keys)
-	for _, l := range n.slots {
-		if l.number > 0 {
-			slots++
-		}
-	}
 	s.sessions.del(n.seq)
-	return slots
+	return len(keys) + len(n.written)
 }
 
 // Session is the document of a session. Times are unix ms.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -253,6 +254,61 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
+// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much take no more memory than what is cached may.
+func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
+	const limit, sessions, slots = 1 << 20, 20, 8
+	b := standardBounds
+	b.cachedSlotBytes = limit
+	s := mustOpen(t, Options{bounds: &b})
+	seq := uint64(1)
+	next := func() uint64 { seq++; return seq }
+	first := plainCreate("a", "x", job.MaxUniqueKeys, 3)
+	for line := range job.MaxUniqueKeys {
+		first.Unique = append(first.Unique, job.UniqueKey{Line: line, Key: fmt.Sprint(line)})
+	}
+	mustApply(t, s, next(), 0, first)
+	held := func() (bytes int) {
+		for _, generation := range []map[slotName]*slot{s.slots.young, s.slots.old} {
+			for _, l := range generation {
+				bytes += l.size()
+			}
+		}
+		for _, generation := range []map[uint64]*session{s.sessions.young, s.sessions.old} {
+			for _, n := range generation {
+				bytes += 200 * len(n.written)
+			}
+		}
+		return bytes
+	}
+	var ids []job.ID
+	for range sessions {
+		seq := next()
+		ids = append(ids, openSession(t, s, seq, 0))
+	}
+	most := 0
+	for slot := range slots {
+		for _, id := range ids {
+			again := *first
+			again.Once = job.Once{Session: id, Slot: slot, Number: 1}
+			if made := mustApply(t, s, next(), 0, &again).(*Made); len(made.Existing) != job.MaxUniqueKeys {
+				t.Fatalf("%+v", made)
+			}
+			mustCommit(t, s)
+			most = max(most, held())
+		}
+	}
+	if most < limit/2 || most > limit+limit/10 {
+		t.Errorf("%d slots took up to %d bytes, where %d may be cached", sessions*slots, most, limit)
+	}
+	for _, id := range ids { // what was dropped is read again
+		again := *first
+		again.Once = job.Once{Session: id, Number: 1}
+		if made := mustApply(t, s, next(), 0, &again).(*Made); !made.Replayed || len(made.Existing) != job.MaxUniqueKeys {
+			t.Fatalf("repeated: %+v", made)
+		}
+	}
+}
+
 func TestTooManySessions(t *testing.T) {
 	s := mustOpen(t, Options{})
 	s.meta.sessions = job.MaxSessions - 1
@@ -291,7 +347,9 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 				t.Fatalf("before: %q", problems)
 			}
 			n := s.sessionOf(id)
-			doctor(s, n, n.slot(&s.o, 0))
+			l := s.slot(slotName{n.seq, 0})
+			l.session = n
+			doctor(s, n, l)
 			s.pending = true
 			mustCommit(t, s)
 			if problems := problemsOf(t, s); len(problems) == 0 {

@@ -107,7 +107,10 @@ type Store struct {
 	dirty    []dirtyRow
 	changed  []*queue // whose rows the running commit writes
 	sessions recent[uint64, *session]
+	slots    recent[slotName, *slot]
 	cells    recent[string, *cell]
+	// slotBytes is about what the younger generation of slots takes.
+	slotBytes int
 	// dirtyCells are written by the next commit, or before a draw reads them.
 	dirtyCells []*cell
 
@@ -156,6 +159,8 @@ type cachedSpan struct {
 type bounds struct {
 	// Caches drop, beyond these, what was not looked up lately.
 	cachedSpans, cachedBatches, cachedClaims int
+	// cachedSlotBytes bounds the slots of sessions, which differ much in size: one that remembers a create may hold a thousand ids.
+	cachedSlotBytes int
 	// Windows keep at most maxWindow keys; the first refill takes minWindow.
 	minWindow, maxWindow int
 	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
@@ -165,12 +170,12 @@ type bounds struct {
 }
 
 var standardBounds = bounds{
-	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000,
+	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000, cachedSlotBytes: 32 << 20,
 	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
 }
 
 var smallBounds = bounds{
-	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5,
+	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5, cachedSlotBytes: 4000,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
 	sessions: 500,
 	rules:    &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000},
@@ -190,6 +195,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		claims:   newRecent[uint64, *claim](),
 		runners:  newRecent[string, *runner](),
 		sessions: newRecent[uint64, *session](),
+		slots:    newRecent[slotName, *slot](),
 		cells:    newRecent[string, *cell](),
 	}
 	s.queues = newQueues()
