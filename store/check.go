@@ -148,7 +148,7 @@ func (c *checker) run() {
 	c.sessions()
 	c.sweeps()
 	c.effects()
-	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable} {
+	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

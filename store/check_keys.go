@@ -67,6 +67,10 @@ func (c *checker) sessions() {
 		sessions++
 		n := decodeSession(seqOfKey(key), value)
 		c.must(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+		c.must(idleKey(n.used, n.idleAt, n.seq))
+		if n.idleAt > n.usedAt || n.idleAt < n.at || !n.used && n.usedAt != n.at {
+			c.problem("session %d has an idle row of %d, was opened at %d and used (%v) at %d", n.seq, n.idleAt, n.at, n.used, n.usedAt)
+		}
 		if n.timerAt > n.expiresAt() {
 			c.problem("the timer of session %d is at %d, after its end %d", n.seq, n.timerAt, n.expiresAt())
 		}

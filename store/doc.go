@@ -50,6 +50,7 @@
 //	I generation:4 len:2 scope key                     what a command with an idempotency key did
 //	A seq:8                                            a session: runner, when it was used last
 //	a seq:8 slot:1                                     what the last request of a slot of a session did
+//	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes

@@ -35,12 +35,13 @@ const (
 	cellTable     = 'N'
 	sessionTable  = 'A'
 	slotTable     = 'a'
+	idleTable     = 'Z'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
-	noticeTable, sweepTable, cellTable, sessionTable, slotTable}
+	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -298,6 +299,23 @@ func slotKey(session uint64, slot int) string {
 
 func slotOfKey(key string) int { return int(key[9]) }
 
+// idlePrefix is what the keys of the idle rows begin with, of sessions that have or have not carried out a request.
+func idlePrefix(used bool) string {
+	if used {
+		return string([]byte{idleTable, 1})
+	}
+	return string([]byte{idleTable, 0})
+}
+
+func idleKey(used bool, at int64, seq uint64) string {
+	k := append(make(keyBuilder, 0, 18), idlePrefix(used)...)
+	k.u64(uint64(at))
+	k.u64(seq)
+	return string(k)
+}
+
+func splitIdleKey(key string) (at int64, seq uint64) { return int64(u64At(key, 2)), u64At(key, 10) }
+
 // generationKey is what the keys of a generation begin with.
 func generationKey(generation uint32) string {
 	k := make(keyBuilder, 0, 5)
@@ -332,7 +350,7 @@ func wellFormed(key string) bool {
 		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
 	case pageTable, sizesTable:
 		return len(key) == 17
-	case listTable:
+	case listTable, idleTable:
 		return len(key) == 18
 	case overrideTable:
 		return len(key) == 21

@@ -28,6 +28,7 @@ func TestRulesOfLevels(t *testing.T) {
 		"generationMs", generationMs, "effectRetentionMs", effectRetentionMs, "effectSegmentMs", effectSegmentMs, "effectSegments", effectSegments,
 		"cellLevels", cellLevels,
 		"MaxHistory", job.MaxHistory, "MaxSweeps", job.MaxSweeps, "SweepLifeMs", job.SweepLifeMs, "KeyLifeMs", job.KeyLifeMs, "MaxSessions", job.MaxSessions,
+		"unusedSessionMs", unusedSessionMs, "idleSessionMs", idleSessionMs, "idleLooks", idleLooks,
 	})
 	sameText(t, "../testdata/levels/rules.txt", got.String())
 }

@@ -206,10 +206,7 @@ func (s *Store) rememberOnce(o *job.Once, d *done) {
 	if o.Numbered() {
 		n := s.sessionOf(o.Session)
 		s.writeSlot(n, o.Slot, o.Number, d)
-		if n.usedAt != s.now {
-			n.usedAt = s.now
-			s.touch(&n.dirty, n)
-		}
+		s.useSession(n)
 		return
 	}
 	number := uint32(s.now / generationMs)

@@ -42,7 +42,7 @@ func rowForms() map[string]struct {
 		{seq: 812, at: startAt, all: 1000, results: []resultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
 		{seq: math.MaxUint64, at: startAt, refusal: job.ClaimLost, results: []resultRun{}},
 	}}
-	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2}
+	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1}
 	last := slot{number: math.MaxInt64, done: took}
 	encoded := func(d *done) (e encoder) { d.encode(&e); return e }
 	decoded := func(b []byte) any { return decodeDone((*decoder)(&b)) }

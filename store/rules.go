@@ -25,6 +25,8 @@ type rules struct {
 	sweepRows int
 	// effectBytes is the size of a segment of effects rows.
 	effectBytes int64
+	// sessions is how many may be open.
+	sessions uint64
 }
 
 // level is a version of what Apply decides.
@@ -37,7 +39,7 @@ type level struct {
 // by nobody: their records are applied by the rules of the first. So are records before the first that raises the level: a server
 // appends that before all others, and level 0 is the level of a journal without one.
 var levels = []level{
-	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20}},
+	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, sessions: job.MaxSessions}},
 }
 
 // The newest level is the one that a server raises its journal to.

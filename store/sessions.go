@@ -19,6 +19,8 @@ type session struct {
 	runner  string
 	usedAt  int64 // when it was opened, or carried out a request last
 	timerAt int64 // of its timer row, at or before it is forgotten
+	used    bool  // whether it has carried out a request
+	idleAt  int64 // of its idle row, at or before usedAt
 	// written are the slots whose rows the next commit writes.
 	written map[int]*slot
 	dirty   bool // on the Store's list of that name
@@ -46,12 +48,14 @@ func (n *session) encode() []byte {
 	e.text(n.runner)
 	e.int(n.usedAt)
 	e.int(n.timerAt)
+	e.bool(n.used)
+	e.int(n.idleAt)
 	return e
 }
 
 func decodeSession(seq uint64, value []byte) *session {
 	d := decoder(value)
-	return &session{seq: seq, at: d.int(), runner: d.text(), usedAt: d.int(), timerAt: d.int()}
+	return &session{seq: seq, at: d.int(), runner: d.text(), usedAt: d.int(), timerAt: d.int(), used: d.bool(), idleAt: d.int()}
 }
 
 func (l *slot) encode() []byte {
@@ -186,13 +190,14 @@ func (s *Store) sessionOf(id job.ID) *session {
 }
 
 func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
-	if s.meta.sessions >= cmp.Or(s.bounds.sessions, job.MaxSessions) {
+	if s.meta.sessions >= s.rules.sessions && !s.makeRoomForSession() {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now}
 	s.sessions.set(n.seq, n)
 	s.meta.sessions++
 	s.retimeSession(n)
+	s.putIdle(n)
 	return &SessionOpened{Session: n.document(nil)}
 }
 
@@ -201,9 +206,91 @@ func (s *Store) endSession(cmd job.EndSession) *SessionEnded {
 	if n == nil {
 		return &SessionEnded{Refusal: job.SessionNotFound}
 	}
+	s.dropSession(n)
+	return &SessionEnded{}
+}
+
+// dropSession forgets a session before its timer is due.
+func (s *Store) dropSession(n *session) {
 	s.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
 	s.forgetSession(n)
-	return &SessionEnded{}
+}
+
+// When as many sessions are open as may be, opening one more forgets one that nobody seems to use: processes that crash and start again, and
+// open a session each time, must not keep all others from opening theirs.
+const (
+	// unusedSessionMs is for how long a session is left alone that has not carried out a request yet.
+	unusedSessionMs = 60_000
+	// idleSessionMs is for how long one is left alone that has.
+	idleSessionMs = 3_600_000
+	// idleLooks bounds the sessions that are looked at and have been used since their idle row was written. They get a new one, so that the
+	// next attempt to open a session goes on after them.
+	idleLooks = 100
+)
+
+// makeRoomForSession forgets the session that was opened first of those that carried out no request, or else the one that was used least
+// recently. It reports false if both have been used too lately for that.
+func (s *Store) makeRoomForSession() bool {
+	if key := s.unusedSessions.first(&s.o); key != "" {
+		if at, seq := splitIdleKey(key); at+unusedSessionMs <= s.now {
+			s.dropSession(s.session(seq))
+			return true
+		}
+	}
+	for range idleLooks {
+		key := s.usedSessions.first(&s.o)
+		if key == "" {
+			return false
+		}
+		at, seq := splitIdleKey(key)
+		if at+idleSessionMs > s.now {
+			return false
+		}
+		n := s.session(seq)
+		if n.usedAt+idleSessionMs <= s.now {
+			s.dropSession(n)
+			return true
+		}
+		s.dropIdle(n)
+		s.putIdle(n)
+	}
+	return false
+}
+
+// putIdle writes the row by which a session is found when there are too many. Requests after the first do not move it.
+func (s *Store) putIdle(n *session) {
+	n.idleAt = n.usedAt
+	key := idleKey(n.used, n.idleAt, n.seq)
+	s.o.set(key, nil)
+	s.idleSessions(n.used).insert(key)
+	s.touch(&n.dirty, n)
+}
+
+func (s *Store) dropIdle(n *session) {
+	key := idleKey(n.used, n.idleAt, n.seq)
+	s.o.del(key)
+	s.idleSessions(n.used).remove(key)
+}
+
+func (s *Store) idleSessions(used bool) *window {
+	if used {
+		return &s.usedSessions
+	}
+	return &s.unusedSessions
+}
+
+// useSession notes that a session carries out a request.
+func (s *Store) useSession(n *session) {
+	if n.used && n.usedAt == s.now {
+		return
+	}
+	n.usedAt = s.now
+	if !n.used {
+		s.dropIdle(n)
+		n.used = true
+		s.putIdle(n)
+	}
+	s.touch(&n.dirty, n)
 }
 
 // retimeSession sets the timer of a session. Requests do not move it: it is early then, and set again when it is due.
@@ -233,6 +320,7 @@ func (s *Store) expireSession(key string, seq uint64) (rows int) {
 func (s *Store) forgetSession(n *session) (slots int) {
 	n.gone = true
 	s.meta.sessions--
+	s.dropIdle(n)
 	s.o.del(seqKey(sessionTable, n.seq))
 	prefix := seqKey(slotTable, n.seq)
 	var keys []string

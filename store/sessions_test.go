@@ -309,23 +309,130 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	}
 }
 
+// fewSessions opens a store in which so many sessions may be open.
+func fewSessions(t *testing.T, most uint64) *Store {
+	b := standardBounds
+	r := levels[len(levels)-1].rules
+	r.sessions = most
+	b.rules = &r
+	return mustOpen(t, Options{bounds: &b})
+}
+
+// TestTooManySessions: one too many is opened in place of one that nobody seems to use, and refused when there is none.
 func TestTooManySessions(t *testing.T) {
-	s := mustOpen(t, Options{})
-	s.meta.sessions = job.MaxSessions - 1
-	id := openSession(t, s, 1, 0)
-	if got := mustApply(t, s, 2, 0, job.OpenSession{}).(*SessionOpened); got.Refusal != job.TooManySessions || !got.Session.ID.IsZero() {
-		t.Errorf("one past the limit: %+v", got)
+	const most = 5
+	s := fewSessions(t, most)
+	seq := uint64(0)
+	open := func(at int64) (job.ID, job.Refusal) {
+		seq++
+		got := mustApply(t, s, seq, at, job.OpenSession{}).(*SessionOpened)
+		mustCommit(t, s)
+		return got.Session.ID, got.Refusal
 	}
-	mustApply(t, s, 3, 0, job.EndSession{Session: id})
-	openSession(t, s, 4, 0)
-	s.meta.sessions = 1
-	s.pending = true
+	use := func(id job.ID, at int64, number uint64) {
+		seq++
+		create := plainCreate("a", "x", 1, 3)
+		create.Once = inSession(id, number)
+		if got := mustApply(t, s, seq, at, create).(*Made); got.Refusal != job.Granted {
+			t.Fatalf("number %d of %v is refused: %v", number, id, got.Refusal)
+		}
+	}
+	has := func(id job.ID) bool {
+		_, err := s.SessionDocument(id)
+		return err == nil
+	}
+	var ids []job.ID
+	for i := range int64(most) {
+		id, refusal := open(i)
+		if refusal != job.Granted {
+			t.Fatal(refusal)
+		}
+		ids = append(ids, id)
+	}
+	use(ids[0], 10, 1)
+	use(ids[2], 20, 1)
+	use(ids[4], 30, 1)
+	if id, refusal := open(unusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
+		t.Errorf("while all are young: %v", refusal)
+	}
+	// Sessions that carried out no request go first, the oldest first, and sessions that are opened meanwhile have their time.
+	now := int64(unusedSessionMs + 3)
+	for _, old := range []job.ID{ids[1], ids[3]} {
+		if _, refusal := open(now); refusal != job.Granted || has(old) {
+			t.Errorf("unused session %v: %v, still there: %v", old, refusal, has(old))
+		}
+	}
+	if _, refusal := open(now); refusal != job.TooManySessions {
+		t.Errorf("when no unused one is old: %v", refusal)
+	}
+	// Then the one that was used least recently, once that is an hour ago.
+	use(ids[0], now, 2)
+	unused := []job.ID{}
+	for now = int64(20 + idleSessionMs); ; { // those of above are unused since long
+		id, refusal := open(now)
+		if refusal != job.Granted {
+			t.Fatal(refusal)
+		}
+		unused = append(unused, id)
+		if !has(ids[2]) {
+			break
+		}
+	}
+	if !has(ids[0]) || !has(ids[4]) || len(unused) != 3 {
+		t.Errorf("after %d more sessions: %v %v", len(unused), has(ids[0]), has(ids[4]))
+	}
+	if _, refusal := open(now); refusal != job.TooManySessions {
+		t.Errorf("when all others were used within the hour: %v", refusal)
+	}
+	seq++
+	if got := mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*SessionEnded); got.Refusal != job.Granted {
+		t.Error(got.Refusal)
+	}
+	if _, refusal := open(now); refusal != job.Granted {
+		t.Errorf("after one has ended: %v", refusal)
+	}
+	if problems := problemsOf(t, s); len(problems) > 0 {
+		t.Errorf("%q", problems)
+	}
+	if n := rowsOf(t, s, idleTable); n != most {
+		t.Errorf("%d sessions have %d idle rows", most, n)
+	}
+}
+
+// TestSessionsInUseAreLookedAtInParts: a look at sessions that were used since their idle row was written is bounded, and the next goes on.
+func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
+	const most = 2*idleLooks + 10
+	s := fewSessions(t, most)
+	seq := uint64(0)
+	next := func() uint64 { seq++; return seq }
+	var ids []job.ID
+	for range most {
+		at := next()
+		ids = append(ids, openSession(t, s, at, 0))
+	}
+	create := plainCreate("a", "x", 1, 3)
+	for _, id := range ids {
+		create.Once = inSession(id, 1)
+		mustApply(t, s, next(), 0, create)
+	}
+	for _, id := range ids[:most-1] {
+		create.Once = inSession(id, 3)
+		mustApply(t, s, next(), idleSessionMs, create)
+	}
+	for i, want := range []job.Refusal{job.TooManySessions, job.TooManySessions, job.Granted, job.TooManySessions} {
+		if got := mustApply(t, s, next(), idleSessionMs, job.OpenSession{}).(*SessionOpened); got.Refusal != want {
+			t.Errorf("attempt %d: %v, want %v", i, got.Refusal, want)
+		}
+	}
 }
 
 // TestCheckFindsDamageInSessions doctors each thing that Check promises of sessions.
 func TestCheckFindsDamageInSessions(t *testing.T) {
 	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
 		"a count too high":          func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
+		"no idle row":               func(s *Store, n *session, _ *slot) { s.dropIdle(n) },
+		"an idle row too many":      func(s *Store, n *session, _ *slot) { s.o.set(idleKey(!n.used, n.idleAt, n.seq), nil) },
+		"an idle row that is late":  func(s *Store, n *session, _ *slot) { s.dropIdle(n); n.usedAt++; s.putIdle(n); n.usedAt-- },
 		"no timer":                  func(s *Store, n *session, _ *slot) { s.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0)) },
 		"a timer too many":          func(s *Store, n *session, _ *slot) { s.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0)) },
 		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.touch(&n.dirty, n) },

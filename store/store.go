@@ -92,11 +92,13 @@ type Store struct {
 	o        overlay
 	outgoing *pebble.Batch // of Commit, which uses its memory again
 	timers   window
-	windows  *windows
-	running  []*sweep // those that have not ended, by seq
-	seed     uint64   // of the jitter: from the journal's UUID
-	pending  bool     // whether commands were applied since the last commit
-	broken   error    // why neither Apply nor Commit can go on: the overlay may hold half a command
+	// unusedSessions and usedSessions are the idle rows of sessions that have carried out no request yet, and of all others.
+	unusedSessions, usedSessions window
+	windows                      *windows
+	running                      []*sweep // those that have not ended, by seq
+	seed                         uint64   // of the jitter: from the journal's UUID
+	pending                      bool     // whether commands were applied since the last commit
+	broken                       error    // why neither Apply nor Commit can go on: the overlay may hold half a command
 
 	// Caches of rows, by key. What they answer never depends on what they hold. Spans are
 	// written through; of the others the commit writes those in dirty.
@@ -165,7 +167,6 @@ type bounds struct {
 	minWindow, maxWindow int
 	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
 	windowKeys int
-	sessions   uint64 // that may be open; 0: job.MaxSessions
 	rules      *rules // in place of the level's
 }
 
@@ -177,8 +178,7 @@ var standardBounds = bounds{
 var smallBounds = bounds{
 	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5, cachedSlotBytes: 4000,
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
-	sessions: 500,
-	rules:    &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000},
+	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, sessions: 500},
 }
 
 // Open opens the store in dir, or makes it.
@@ -306,6 +306,8 @@ func (s *Store) load(o Options) (err error) {
 		return true
 	})
 	s.timers = storedWindow(s.windows, string(timerTable), string(timerTable+1))
+	s.unusedSessions = storedWindow(s.windows, idlePrefix(false), idlePrefix(true))
+	s.usedSessions = storedWindow(s.windows, idlePrefix(true), string(idleTable+1))
 	return nil
 }
 

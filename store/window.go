@@ -147,6 +147,8 @@ func (s *Store) shrinkWindows() {
 	})
 	if n < shrunkQueues { // that was the last one
 		s.timers.shrink(s.bounds.minWindow)
+		s.unusedSessions.shrink(s.bounds.minWindow)
+		s.usedSessions.shrink(s.bounds.minWindow)
 		s.windows.limit = max(s.bounds.windowKeys, 2*s.windows.keys) // so many queues need more
 		s.windows.shrunk = queueName{}
 	}
