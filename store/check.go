@@ -350,7 +350,7 @@ func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
 		}
 		return
 	}
-	if want := encodeSizes(b.frame, page, n); !bytes.Equal(c.v.get(sizesKey(b.seq, last, first)), want) {
+	if want := encodeSizes(b.frame, page, n, b.longest); !bytes.Equal(c.v.get(sizesKey(b.seq, last, first)), want) {
 		c.problem("batch %d: the sizes of page %d-%d are not those of its payloads", b.seq, first, last)
 	}
 }

@@ -240,6 +240,7 @@ type payloadRoom struct {
 	bound int64 // no more than this has been taken
 	taken []Run // while bound is all that is known
 	exact bool
+	sizes pageSizes // of the page that was measured last
 }
 
 // take returns how many of n lines, from first on or from the last of them back, still fit. One line always does when it is the first of
@@ -254,7 +255,7 @@ func (p *payloadRoom) take(s *Store, b *batch, first uint32, n int, one, fromEnd
 		}
 		p.exact, p.bound = true, 0
 		for _, r := range p.taken {
-			eachSize(&s.o, s.batch(r.Batch), r.First, r.Last, func(size int64) bool {
+			p.sizes.each(&s.o, s.batch(r.Batch), r.First, r.Last, func(size int64) bool {
 				p.bound += size
 				return true
 			})
@@ -270,11 +271,11 @@ func (p *payloadRoom) take(s *Store, b *batch, first uint32, n int, one, fromEnd
 		return false
 	}
 	if !fromEnd {
-		eachSize(&s.o, b, first, last, fits)
+		p.sizes.each(&s.o, b, first, last, fits)
 		return fit
 	}
 	sizes := make([]int64, 0, n)
-	eachSize(&s.o, b, first, last, func(size int64) bool {
+	p.sizes.each(&s.o, b, first, last, func(size int64) bool {
 		sizes = append(sizes, size)
 		return true
 	})

@@ -11,6 +11,63 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
+// TestSizesOfShortLines: eight bytes at a time they are what a walk from line to line finds.
+func TestSizesOfShortLines(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		var page, want []byte
+		longest := 1 + random.IntN(127)
+		n := 1 + random.IntN(40)
+		for range n {
+			line := make([]byte, 1+random.IntN(longest))
+			for i := range line {
+				for line[i] = '\n'; line[i] == '\n'; { // bytes beside the newline in value, and with the highest bit, most of all
+					line[i] = []byte{'\n' - 1, '\n' + 1, '\n' | 0x80, 0, 0xff, 0x8b, byte(random.Uint32())}[random.IntN(7)]
+				}
+			}
+			page = job.LineFrame.Append(page, line)
+			want = append(want, byte(len(line)))
+		}
+		if got := encodeSizes(job.LineFrame, page, n, longest); string(got) != string(want) {
+			t.Fatalf("%q: %v, want %v", page, got, want)
+		}
+		for name, bad := range map[string]func(){
+			"a line less":       func() { encodeSizes(job.LineFrame, page, n+1, longest) },
+			"a line more":       func() { encodeSizes(job.LineFrame, page, n-1, longest) },
+			"no newline at end": func() { encodeSizes(job.LineFrame, append(page[:len(page):len(page)], 'x'), n, longest) },
+		} {
+			if try(bad) == nil {
+				t.Fatalf("%s: nothing is found", name)
+			}
+		}
+	}
+}
+
+// TestMeasuredPagesAreDecodedOnce: a claim that takes many spans of a page reads the page's sizes once.
+func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
+	const lines = 400
+	s := mustOpen(t, Options{})
+	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: 1000}
+	for line := range lines {
+		c.Payloads = c.Frame.Append(c.Payloads, make([]byte, max(1, c.Longest*(1-line))))
+	}
+	mustApply(t, s, 1, 0, c)
+	higher := 9
+	for line := 0; line < lines; line += 2 {
+		mustApply(t, s, uint64(2+line), 0, job.Patch{Job: jobID(0, 1, line), Priority: &higher})
+	}
+	mustCommit(t, s)
+	s.o.reads = 0
+	claim := plainClaim("r", 150)
+	claim.MaxBytes = 5000
+	if got := mustApply(t, s, lines+2, 0, claim).(*Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
+		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
+	}
+	if s.o.reads > 20 {
+		t.Errorf("the claim read %d rows", s.o.reads)
+	}
+}
+
 // TestClaimsReadNoPages: what a claim takes follows from the journal alone. A page that a disk cannot read must not alter it, nor stop the
 // applier: here the pages are missing, and claims that have to measure payloads take what they would take otherwise.
 func TestClaimsReadNoPages(t *testing.T) {

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// shortLines is a create with a body as long as the API admits, of lines of up to so many bytes.
+func shortLines(longest int) *job.Create {
+	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", 0)}, Frame: job.LineFrame, Longest: longest}
+	random := rand.New(rand.NewPCG(1, 1))
+	line := bytes.Repeat([]byte("x"), longest)
+	for len(c.Payloads) < job.MaxBodyBytes-longest-1 && c.Groups[0].Lines < job.MaxLines {
+		n := longest
+		if c.Groups[0].Lines > 0 {
+			n = 1 + random.IntN(longest)
+		}
+		c.Payloads = c.Frame.Append(c.Payloads, line[:n])
+		c.Groups[0].Lines++
+	}
+	return c
+}
+
+// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length, and measures the part of it that the lengths take.
+func BenchmarkCreateOfShortLines(b *testing.B) {
+	for _, longest := range []int{2, 3, 20} {
+		b.Run(fmt.Sprintf("longest=%d", longest), func(b *testing.B) {
+			c := shortLines(longest)
+			s := newBench(b)
+			var check, sizes time.Duration
+			for b.Loop() {
+				s.apply(c)
+				b.StopTimer()
+				s.commit()
+				began := time.Now()
+				if err := c.CheckPayloads(); err != nil {
+					b.Fatal(err)
+				}
+				check += time.Since(began)
+				began = time.Now()
+				encodeSizes(c.Frame, c.Payloads, c.Lines(), longest)
+				sizes += time.Since(began)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(c.Lines()), "lines")
+			b.ReportMetric(check.Seconds()*1000/float64(b.N), "ms/check")
+			b.ReportMetric(sizes.Seconds()*1000/float64(b.N), "ms/sizes")
+		})
+	}
+}
+
+// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, of a page of 20,000 lines of which one is long, so that the claim must
+// measure what it takes.
+func BenchmarkMeasuredClaim(b *testing.B) {
+	const lines = 20_000
+	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: 20_000}
+	for line := range lines {
+		n := 1
+		if line == 0 {
+			n = c.Longest
+		}
+		c.Payloads = c.Frame.Append(c.Payloads, bytes.Repeat([]byte("x"), n))
+	}
+	s := newBench(b)
+	higher := 9
+	var took time.Duration
+	claims := 0
+	for b.Loop() {
+		s.apply(c)
+		batch := job.NewID(s.at, s.seq, 0)
+		for line := lines / 2; line < lines; line += 2 {
+			s.apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+		}
+		for range 4 {
+			claim := plainClaim("r", job.MaxClaimJobs)
+			claim.MaxBytes = 100_000
+			began := time.Now()
+			if got := s.apply(claim).(*Claimed); got.Jobs() != job.MaxClaimJobs {
+				b.Fatalf("%d jobs", got.Jobs())
+			}
+			took += time.Since(began)
+			claims++
+		}
+		s.commit()
+	}
+	b.ReportMetric(took.Seconds()*1000/float64(claims), "ms/claim")
+}
