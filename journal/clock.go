@@ -65,7 +65,8 @@ func (c *Clock) Now() int64 {
 func (c *Clock) Accept() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now = max(c.now, c.advance())
+	wall := c.advance() // before c.now is read, which it moves
+	c.now = max(c.now, wall)
 }
 
 // Offset says how far the journal's time is ahead of the wall clock; negative when it is behind.

@@ -103,6 +103,17 @@ func TestClock(t *testing.T) {
 			t.Fatal("caught up after", spent)
 		}
 	})
+	t.Run("accept does not go back", func(t *testing.T) {
+		f := newFakeClock()
+		f.Start(0)
+		start := f.Now()
+		f.wall = f.wall.Add(-time.Hour)
+		f.pass(time.Minute)
+		f.Accept()
+		if got := f.Now() - start; got != 30_000 { // as without Accept: the clock is ahead of the wall
+			t.Fatal(got)
+		}
+	})
 	t.Run("stands while nothing passes", func(t *testing.T) {
 		f := newFakeClock()
 		f.Start(0)

@@ -87,3 +87,33 @@ func TestMissingMark(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRunOfAJobSetAside: it shows no damage any more once somebody lets it run, now or later, and still does after other changes.
+func TestRunOfAJobSetAside(t *testing.T) {
+	later, higher := int64(startAt+60_000), 9
+	for name, test := range map[string]struct {
+		cmd     func(id job.ID) job.Command
+		damaged bool
+	}{
+		"run":              {func(id job.ID) job.Command { return job.Move{Op: job.Run, Job: id} }, false},
+		"another run_at":   {func(id job.ID) job.Command { return job.Patch{Job: id, RunAt: &later} }, false},
+		"another priority": {func(id job.ID) job.Command { return job.Patch{Job: id, Priority: &higher} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, Options{})
+			mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 5))
+			id := jobID(0, 1, 0)
+			held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*Claimed)
+			mustApply(t, s, 3, 0, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
+			mustApply(t, s, 4, 1, test.cmd(id))
+			mustCommit(t, s)
+			code, text := job.NoCode, ""
+			if test.damaged {
+				code, text = job.Damaged, job.DamagedText
+			}
+			if doc, err := s.Job(id); err != nil || doc.Code != code || doc.Error != text {
+				t.Errorf("code %v, error %q, %v", doc.Code, doc.Error, err)
+			}
+		})
+	}
+}

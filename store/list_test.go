@@ -35,7 +35,7 @@ func listSeed(seed uint64) (err error) {
 		return err
 	}
 	p.m = newModel(p.s.seed)
-	p.m.most = p.s.rules.commandRows
+	p.m.most, p.m.mostSessions = p.s.rules.commandRows, p.s.rules.sessions
 	defer func() { err = errors.Join(err, p.s.Close()) }()
 	for i, st := range steps {
 		if err := p.step(st); err != nil {

@@ -40,6 +40,9 @@ func (m *model) moveOne(cmd job.Move) Result {
 		case j.status.Terminal():
 			return &Moved{Refusal: job.HasEnded}
 		case j.status == job.Deferred:
+			if j.code == job.Damaged {
+				j.code = job.NoCode
+			}
 			m.makePending(j)
 		}
 	case job.Delete:
@@ -103,6 +106,9 @@ func (m *model) patch(p job.Patch) Result {
 	runAt := j.runAt
 	if p.RunAt != nil {
 		runAt = *p.RunAt
+	}
+	if j.code == job.Damaged && runAt != j.runAt {
+		j.code = job.NoCode
 	}
 	switch order := j.order; {
 	case runAt > m.at:

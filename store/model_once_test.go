@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -22,6 +23,7 @@ type modelSession struct {
 	id         job.ID
 	runner     string
 	at, usedAt int64
+	used       bool
 	slots      map[int]modelSlot
 }
 
@@ -32,7 +34,34 @@ type modelSlot struct {
 
 func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
+// makeRoomForSession forgets the session that nobody seems to use most of all; see the store's.
+func (m *model) makeRoomForSession() bool {
+	var all []*modelSession
+	for _, n := range m.sessions {
+		if n.used && n.usedAt+idleSessionMs <= m.at || !n.used && n.at+unusedSessionMs <= m.at {
+			all = append(all, n)
+		}
+	}
+	if len(all) == 0 {
+		return false
+	}
+	first := slices.MinFunc(all, func(a, b *modelSession) int {
+		if a.used != b.used {
+			if a.used {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.usedAt, b.usedAt), bytes.Compare(a.id[:], b.id[:]))
+	})
+	delete(m.sessions, first.id)
+	return true
+}
+
 func (m *model) openSession(cmd job.OpenSession) Result {
+	if uint64(len(m.sessions)) >= m.mostSessions && !m.makeRoomForSession() {
+		return &SessionOpened{Refusal: job.TooManySessions}
+	}
 	n := &modelSession{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, at: m.at, usedAt: m.at, slots: map[int]modelSlot{}}
 	m.sessions[n.id] = n
 	doc := n.document()
@@ -110,7 +139,7 @@ func (m *model) keepOnce(o *job.Once, done modelOnce) {
 	if o.Numbered() {
 		n := m.sessions[o.Session]
 		n.slots[o.Slot] = modelSlot{o.Number, &done}
-		n.usedAt = m.at
+		n.usedAt, n.used = m.at, true
 		return
 	}
 	m.once[[2]string{o.Scope, o.Key}] = &done

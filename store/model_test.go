@@ -30,10 +30,12 @@ type model struct {
 	keys     map[queueName]map[string]*modelJob
 	once     map[[2]string]*modelOnce
 	sessions map[job.ID]*modelSession
-	sweeps   []*modelSweep
-	served   string
-	stopped  bool
-	most     int // queues that one command deletes
+	// mostSessions may be open.
+	mostSessions uint64
+	sweeps       []*modelSweep
+	served       string
+	stopped      bool
+	most         int // queues that one command deletes
 }
 
 // modelSweep is a sweep that is under way, or was.
@@ -124,7 +126,7 @@ type modelRunner struct {
 
 func newModel(seed uint64) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}}
+		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}, mostSessions: job.MaxSessions}
 }
 
 // apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is everything.

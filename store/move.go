@@ -91,6 +91,9 @@ func (s *Store) delete(b *batch, sp span, first, last uint32) {
 
 // wait gives a waiting line of sp another state in which it waits for runAt, or for a claim when that has come.
 func (s *Store) wait(b *batch, sp span, line uint32, next state, runAt int64, why reason) {
+	if next.code == job.Damaged && runAt != sp.at { // somebody lets a job that was set aside run
+		next.code = job.NoCode
+	}
 	next.updatedAt, next.order = s.now, 0
 	if next.status, next.at = job.Deferred, runAt; runAt <= s.now {
 		if next.status, next.at = job.Pending, 0; next.class == fresh {

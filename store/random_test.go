@@ -154,7 +154,7 @@ func play(o Options, steps []step) (err error) {
 		return err
 	}
 	p.m = newModel(p.s.seed)
-	p.m.most = p.s.rules.commandRows
+	p.m.most, p.m.mostSessions = p.s.rules.commandRows, p.s.rules.sessions
 	defer func() {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
@@ -729,14 +729,15 @@ func newGenerator(seed uint64) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt, m: newModel(0)}
 	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
 	g.options.bounds = &bounds{
-		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000),
+		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000), cachedSlotBytes: oneOf(g, 0, 1000, 1<<20),
 		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
 		rules: &rules{
 			pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
 			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
 		},
 	}
-	g.m.most = g.options.bounds.rules.commandRows
+	g.m.most, g.m.mostSessions = g.options.bounds.rules.commandRows, g.options.bounds.rules.sessions
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4
@@ -766,7 +767,7 @@ func (g *generator) steps() (steps []step) {
 		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
 		}
-		if o, ok := result.(*SessionOpened); ok {
+		if o, ok := result.(*SessionOpened); ok && o.Refusal == job.Granted {
 			g.sessions = append(g.sessions, o.Session.ID)
 		}
 		steps = append(steps, st)

@@ -29,7 +29,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		live.m = newModel(live.s.seed)
-		live.m.most = live.s.rules.commandRows
+		live.m.most, live.m.mostSessions = live.s.rules.commandRows, live.s.rules.sessions
 		for i, st := range steps {
 			if err := live.step(st); err != nil {
 				t.Fatalf("seed %d: step %d: %v", seed, i, err)

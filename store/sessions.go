@@ -247,7 +247,7 @@ func (s *Store) makeRoomForSession() bool {
 			return false
 		}
 		n := s.session(seq)
-		if n.usedAt+idleSessionMs <= s.now {
+		if n.usedAt == at {
 			s.dropSession(n)
 			return true
 		}
