@@ -18,17 +18,20 @@ import (
 // which they came, until those together may take as many jobs as there are.
 //
 // A fleet's claims mostly accept the same clients and types. Such claims share one interest, and only interests stand in the lists by
-// queue: parking and waking a claim costs the same whether ten wait or a hundred thousand.
+// queue: parking and waking a claim costs the same whether ten wait or a hundred thousand. An interest that names very many pairs of a client
+// and a type is in one list of such interests instead, so that its place there changes at once.
 type parkedClaims struct {
 	n atomic.Int64 // claims that are parked
 
 	mu        sync.Mutex
 	closed    bool
 	tickets   uint64 // given out so far
-	places    int    // of interests in byQueue
+	places    int    // pairs that the interests name
 	interests map[string]*interest
-	// byQueue holds, for each pair that an interest names ("" is any client or type), the interests in the order of their oldest claims.
+	// byQueue holds, for each pair that an interest names ("" is any client or type), the interests in the order of their oldest claims; wide
+	// holds those that name more than maxListedPairs.
 	byQueue map[queueName]*btree.BTreeG[*interest]
+	wide    *btree.BTreeG[*interest]
 
 	readyMu sync.Mutex
 	ready   map[queueName]int64 // queues that gained jobs, and how many they have; nobody was woken for them yet
@@ -43,7 +46,11 @@ type queueName struct{ client, typ string }
 // interest is what some parked claims accept: the jobs of some clients and types.
 type interest struct {
 	key    string
-	queues []queueName
+	pairs  int
+	queues []queueName // the pairs; none of a wide interest
+	// clients and types are those of a wide interest.
+	clients, types map[string]bool
+
 	claims *list.List // of *parkedClaim, oldest first; never empty while the interest is listed
 	first  uint64     // ticket of the oldest claim
 }
@@ -57,14 +64,22 @@ type parkedClaim struct {
 	woken   chan queueName // capacity 1: the queue that has jobs; closed when the server stops
 }
 
+// maxListedPairs bounds the lists that an interest is in, and so the work of a claim that parks or leaves. With maxPlaces it also bounds the wide
+// interests, all of which a wake may look at, to 5000.
+const maxListedPairs = 100
+
 // maxPlaces bounds the pairs that all interests name together, each of which takes about a hundred bytes. A claim may name ten thousand pairs.
 const maxPlaces = 500_000
 
 func newParkedClaims() *parkedClaims {
 	return &parkedClaims{
-		interests: map[string]*interest{}, byQueue: map[queueName]*btree.BTreeG[*interest]{},
+		interests: map[string]*interest{}, byQueue: map[queueName]*btree.BTreeG[*interest]{}, wide: newInterests(),
 		ready: map[queueName]int64{}, readied: make(chan struct{}, 1),
 	}
+}
+
+func newInterests() *btree.BTreeG[*interest] {
+	return btree.NewBTreeGOptions(olderInterest, btree.Options{NoLocks: true, Degree: 8})
 }
 
 func olderInterest(a, b *interest) bool { return a.first < b.first }
@@ -84,12 +99,7 @@ func (l *parkedClaims) park(clients, types []string, max int) *parkedClaim {
 		if l.places+len(clients)*len(types) > maxPlaces {
 			return nil
 		}
-		in = &interest{key: key, claims: list.New()}
-		for _, client := range clients {
-			for _, typ := range types {
-				in.queues = append(in.queues, queueName{client, typ})
-			}
-		}
+		in = newInterest(key, clients, types)
 	}
 	l.n.Add(1)
 	l.tickets++
@@ -99,6 +109,33 @@ func (l *parkedClaims) park(clients, types []string, max int) *parkedClaim {
 		l.list(in)
 	}
 	return c
+}
+
+func newInterest(key string, clients, types []string) *interest {
+	in := &interest{key: key, pairs: len(clients) * len(types), claims: list.New()}
+	if in.pairs > maxListedPairs {
+		in.clients, in.types = setOf(clients), setOf(types)
+		return in
+	}
+	for _, client := range clients {
+		for _, typ := range types {
+			in.queues = append(in.queues, queueName{client, typ})
+		}
+	}
+	return in
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// accepts reports whether a wide interest names a queue.
+func (in *interest) accepts(q queueName) bool {
+	return (in.clients[q.client] || in.clients[""]) && (in.types[q.typ] || in.types[""])
 }
 
 // canonical returns names in the one order that all claims with the same names share; any name is "".
@@ -115,10 +152,13 @@ func canonical(names []string) []string {
 func (l *parkedClaims) list(in *interest) {
 	in.first = in.claims.Front().Value.(*parkedClaim).ticket
 	l.interests[in.key] = in
-	l.places += len(in.queues)
+	l.places += in.pairs
+	if in.pairs > maxListedPairs {
+		l.wide.Set(in)
+	}
 	for _, q := range in.queues {
 		if l.byQueue[q] == nil {
-			l.byQueue[q] = btree.NewBTreeGOptions(olderInterest, btree.Options{NoLocks: true, Degree: 8})
+			l.byQueue[q] = newInterests()
 		}
 		l.byQueue[q].Set(in)
 	}
@@ -127,7 +167,10 @@ func (l *parkedClaims) list(in *interest) {
 // unlist takes an interest out of the lists of its queues.
 func (l *parkedClaims) unlist(in *interest) {
 	delete(l.interests, in.key)
-	l.places -= len(in.queues)
+	l.places -= in.pairs
+	if in.pairs > maxListedPairs {
+		l.wide.Delete(in)
+	}
 	for _, q := range in.queues {
 		if l.byQueue[q].Delete(in); l.byQueue[q].Len() == 0 {
 			delete(l.byQueue, q)
@@ -187,6 +230,16 @@ func (l *parkedClaims) wakeOldest(at queueName) *parkedClaim {
 			first = in
 		}
 	}
+	l.wide.Scan(func(in *interest) bool {
+		if first != nil && first.first < in.first {
+			return false
+		}
+		if in.accepts(at) {
+			first = in
+			return false
+		}
+		return true
+	})
 	if first == nil {
 		return nil
 	}

@@ -149,6 +149,29 @@ func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	}
 }
 
+// TestWakingIsIndependentOfPairs: a claim that names ten thousand pairs of clients and types is woken about as fast as one that names a pair.
+func TestWakingIsIndependentOfPairs(t *testing.T) {
+	perClaim := func(clients, types int) (best time.Duration) {
+		const n = 200
+		best = time.Hour
+		for range 3 {
+			l := newParkedClaims()
+			for range n {
+				l.park(names("c", clients), names("t", types), 1)
+			}
+			began := time.Now()
+			l.wake(queueName{"c0", "t0"}, n)
+			best = min(best, time.Since(began)/n)
+		}
+		return best
+	}
+	few, many := perClaim(1, 1), perClaim(100, 100)
+	t.Logf("waking one claim took %v with one pair, %v with 10,000", few, many)
+	if many > 100*few { // the work for each pair would take some thousand times as long
+		t.Errorf("waking one claim took %v with one pair, and %v with 10,000", few, many)
+	}
+}
+
 // TestNoMoreClaimsWakeThanAreNeeded: claims are woken for jobs, not one for each job: what one claim may take alone wakes one.
 func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
@@ -188,6 +211,27 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 			t.Errorf("%d jobs were handed out by %d journaled claims, want %d by 1", jobs, claims, n)
 		}
 	})
+}
+
+func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
+	for _, n := range []int{10, 32, 100} {
+		b.Run(fmt.Sprintf("pairs=%d", n*n), func(b *testing.B) {
+			l := newParkedClaims()
+			clients, types := names("c", n), names("t", n)
+			for range 100 {
+				l.park(clients, types, 1)
+			}
+			for i := range min(40, maxPlaces/n/n-1) { // other interests with as many pairs, which do not accept the queue
+				l.park(clients, append(types[1:n:n], fmt.Sprint("u", i)), 1)
+			}
+			for b.Loop() {
+				c := l.park(clients, types, 1)
+				l.wake(queueName{"c0", "t0"}, 1)
+				l.leave(c)
+				l.park(clients, types, 1)
+			}
+		})
+	}
 }
 
 func BenchmarkWakeParkedClaim(b *testing.B) {

@@ -123,18 +123,6 @@ func compareIDs(a, b job.ID) int {
 	return slices.Compare(a[:], b[:])
 }
 
-// compareCreated compares ids in the order in which they were created: within the millisecond in which an epoch begins, ids of the epoch before
-// come first.
-func compareCreated(a, b job.ID) int {
-	if late := a.LowSeq().Late(); a.At() == b.At() && late != b.LowSeq().Late() {
-		if late {
-			return -1
-		}
-		return 1
-	}
-	return slices.Compare(a[:], b[:])
-}
-
 func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 	var want []job.Job
 	for _, b := range p.m.batches {
@@ -172,7 +160,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 		if next.IsZero() {
 			break
 		}
-		if compareCreated(next, f.After) <= 0 || len(docs) > 0 && compareCreated(next, docs[len(docs)-1].ID) < 0 {
+		if compareIDs(next, f.After) <= 0 || len(docs) > 0 && compareIDs(next, docs[len(docs)-1].ID) < 0 {
 			return fmt.Errorf("page %d goes on after %v, and began after %v", pages, next, f.After)
 		}
 		if f.rows == 0 && f.bytes == 0 && len(docs) < f.Limit {
