@@ -114,6 +114,7 @@ func (s *Store) trimCaches() {
 	s.cells.trim(s.bounds.cachedClaims)
 	s.sessions.trim(s.bounds.cachedClaims)
 	s.trimSlots()
+	s.hints.trim(s.bounds.cachedClaims)
 	if s.windows.keys > s.windows.limit {
 		s.shrinkWindows()
 	}

@@ -111,6 +111,7 @@ type Store struct {
 	sessions recent[uint64, *session]
 	slots    recent[slotName, *slot]
 	cells    recent[string, *cell]
+	hints    recent[string, *hintRow]
 	// slotBytes is about what the younger generation of slots takes.
 	slotBytes int
 	// dirtyCells are written by the next commit, or before a draw reads them.
@@ -197,6 +198,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 		sessions: newRecent[uint64, *session](),
 		slots:    newRecent[slotName, *slot](),
 		cells:    newRecent[string, *cell](),
+		hints:    newRecent[string, *hintRow](),
 	}
 	s.queues = newQueues()
 	s.windows = &windows{bounds: s.bounds, limit: s.bounds.windowKeys}

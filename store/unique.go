@@ -14,17 +14,41 @@ func (s *Store) takeKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
 			existing = append(existing, madeBy{line, id})
 			continue
 		}
-		s.o.set(hint, encodeLine(b.seq, line))
+		s.setHint(hint, encodeLine(b.seq, line))
 		s.o.set(lineKey(lineKeyTable, b.seq, line), []byte(u.Key))
 		b.unique = true
 	}
 	return existing
 }
 
+// hint returns the row of a unique key, or nil, through a cache that also knows which rows are not there: a key that is used again and again has
+// a row that is deleted and set again, and a read of it would pass all those versions until Pebble has flushed them.
+func (s *Store) hint(key string) []byte {
+	row := s.hints.get(key)
+	if row == nil {
+		row = &hintRow{s.o.get(key)}
+		s.hints.set(key, row)
+	}
+	return row.value
+}
+
+// setHint writes the row of a unique key, or deletes it where value is nil.
+func (s *Store) setHint(key string, value []byte) {
+	s.hints.set(key, &hintRow{value})
+	if value == nil {
+		s.o.del(key)
+	} else {
+		s.o.set(key, value)
+	}
+}
+
+// hintRow is a cached row of a unique key; nil: there is none.
+type hintRow struct{ value []byte }
+
 // holder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are all unfinished; it may
 // be nil.
 func (s *Store) holder(fresh *batch, hint string) (id job.ID, held bool) {
-	value := s.o.get(hint)
+	value := s.hint(hint)
 	if value == nil {
 		return id, false
 	}
@@ -57,9 +81,9 @@ func (s *Store) dropKeys(b *batch, first, last uint32) {
 	for _, u := range keysOf(&s.o, b, first, last) {
 		s.o.del(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
 		hint := uniqueKey(b.group(uint32(u.Line)).queue, u.Key)
-		if value := s.o.get(hint); value != nil {
+		if value := s.hint(hint); value != nil {
 			if seq, line := decodeLine(value); seq == b.seq && int(line) == u.Line {
-				s.o.del(hint)
+				s.setHint(hint, nil)
 			}
 		}
 	}
@@ -75,7 +99,7 @@ func (s *Store) takeKeysAgain(b *batch, first, last uint32) (held []uint32) {
 			held = append(held, line)
 			continue
 		}
-		s.o.set(hint, encodeLine(b.seq, line))
+		s.setHint(hint, encodeLine(b.seq, line))
 	}
 	return held
 }
