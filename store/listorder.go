@@ -105,7 +105,8 @@ func (l *lister) cursors() (list []*cursor, ok bool) {
 }
 
 // listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok when they are more than most, or when
-// too many would have to be looked through. Queues only ever come: one that a view does not know has no rows in it.
+// too many would have to be looked through. A queue that was made since the view was opened has no rows in it, and of one that was deleted
+// since, all jobs are gone by now.
 func (s *Store) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
