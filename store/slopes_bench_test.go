@@ -1,0 +1,81 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The work of a command must not grow with what else there is. These benchmarks measure it beside 100, 10,000 and 100,000 runners or spans; the
+// median, since a commit or a flush now and then is not the command's work.
+
+// BenchmarkBesideRunners lets one runner claim a job, tickle all that it holds and complete the job, while so many others hold one.
+func BenchmarkBesideRunners(b *testing.B) {
+	for _, runners := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("runners=%d", runners), func(b *testing.B) {
+			n := newBench(b)
+			n.apply(plainCreate("a", "x", runners, 1))
+			for i := range runners {
+				n.apply(plainClaim(fmt.Sprintf("runner%d", i), 1))
+			}
+			n.commit()
+			n.apply(plainCreate("a", "x", min(b.N+100_000, job.MaxLines), 1))
+			n.commit()
+			medians(b, n, func() []job.Command {
+				claimed := n.apply(plainClaim("r", 1)).(*Claimed)
+				return []job.Command{
+					job.Tickle{Runner: "r", Progress: -1},
+					job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}},
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkBesideSpans claims and completes single jobs of a queue in which so many jobs are a span each.
+func BenchmarkBesideSpans(b *testing.B) {
+	for _, spans := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("spans=%d", spans), func(b *testing.B) {
+			n := newBench(b)
+			n.apply(plainCreate("a", "x", 2*spans, 1))
+			batch := job.NewID(n.at, n.seq, 0)
+			higher := 9
+			for line := 0; line < 2*spans; line += 2 {
+				n.apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+			}
+			n.commit()
+			medians(b, n, func() []job.Command {
+				claimed := n.apply(plainClaim("r", 1)).(*Claimed)
+				id := job.NewID(batch.At(), claimed.Runs[0].Batch, int(claimed.Runs[0].First))
+				return []job.Command{ // it comes back, before all others of its priority
+					job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Unget, DelayMs: -1}}},
+				}
+			})
+		})
+	}
+}
+
+// medians measures cycles: what prepare does, which is a claim, and the commands that it returns.
+func medians(b *testing.B, n *bench, prepare func() []job.Command) {
+	var claims, rest []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		commands := prepare()
+		claims = append(claims, time.Since(began))
+		began = time.Now()
+		for _, cmd := range commands {
+			n.apply(cmd)
+		}
+		rest = append(rest, time.Since(began)/time.Duration(len(commands)))
+		if len(claims)%50 == 0 {
+			n.commit()
+		}
+	}
+	slices.Sort(claims)
+	slices.Sort(rest)
+	b.ReportMetric(float64(claims[len(claims)/2].Nanoseconds())/1000, "µs/claim")
+	b.ReportMetric(float64(rest[len(rest)/2].Nanoseconds())/1000, "µs/other")
+}
