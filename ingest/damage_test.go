@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -261,7 +260,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	patch(job.Patch{Job: early, RunAt: &now})
 	is(early, job.Pending)
 	move(job.Cancel, cancelled, job.Granted)
-	if doc, err := e.Job(ctx, 0, cancelled); !errors.Is(err, store.ErrDamaged) { // it is not set aside any more, and its payload cannot be read
+	if doc, err := e.Job(ctx, 0, cancelled); err != nil || doc.Status != job.Cancelled || doc.Code != job.NoCode || doc.Error != job.DamagedText {
 		t.Errorf("cancelled: %+v, %v", doc, err)
 	}
 	if b, err := e.Batch(ctx, 0, cancelled.WithLine(0)); err != nil || b.Counts[job.Cancelled] != 1 {
