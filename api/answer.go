@@ -18,14 +18,23 @@ import (
 const (
 	documentsBudgetBytes = 32 << 20 // of GETs
 	handoutsBudgetBytes  = 64 << 20 // of claims
-	changesBudgetBytes   = 16 << 20 // of changes to one job, which show its document
+	changesBudgetBytes   = 16 << 20 // of changes to one job, which show its document, and of completions of many
+	parkedBudgetBytes    = 16 << 20 // of what claims that wait have completed before
 	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
 	jobStateBytes = 2 << 10
 	// maxDocumentsBytes is what a page of jobs is made from: payloads and details, and the rest of its documents.
 	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
+	// Of a completion's results, what each is made from, and its text.
+	resultBytes     = 64
+	resultTextBytes = 192
 	// maxRowsBytes is what a page of queues or runners is made from, with its text.
 	maxRowsBytes = 4 << 20
 )
+
+// resultsBytes is about what n results take, with as much of their text as is in memory at once.
+func resultsBytes(n int) int64 {
+	return 512 + int64(n)*resultBytes + min(int64(n)*resultTextBytes, maxPooledAnswer)
+}
 
 // hold takes a share of a budget for an answer, before what it is made from is read. The caller resizes it to what was read, and releases it when the answer is written.
 func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {

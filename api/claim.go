@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -113,52 +114,57 @@ func checkNames(field string, names []string) error {
 }
 
 // completion reads what is to be reported first: a list of outcomes, or one of the objects of POST /jobs/complete.
-func (r *claimRequest) completion() (done completion, err error) {
+func (r *claimRequest) completion(done *completion) error {
 	const field = "complete"
 	switch r.Complete.Kind() {
 	case jsontext.KindBeginArray:
-		var items []outcomeItem
-		if err := decodeValue(field, r.Complete, &items); err != nil {
-			return done, err
-		}
-		return listed(field, items, job.ID{}, "")
+		return done.list(field, r.Complete, job.ID{}, "")
 	case jsontext.KindBeginObject:
 		var all completeRequest
 		if err := decodeValue(field, r.Complete, &all); err != nil {
-			return done, err
+			return err
 		}
-		done, err := all.completion()
-		if err != nil {
-			return done, inside(field, err)
+		if err := all.completion(done); err != nil {
+			return inside(field, err)
 		}
-		return done, nil
+		return nil
 	}
-	return done, badRequest(field, "complete must be a list of outcomes or an object")
+	return badRequest(field, "complete must be a list of outcomes or an object")
 }
 
-// claim answers POST /jobs/claim. What it reports is applied first and answered in any case; only the claim may wait.
+// claim answers POST /jobs/claim.
 func (s *Server) claim(c echo.Context) error {
 	body, err := s.readJSON(c, s.reports, false)
 	if err != nil {
 		return err
 	}
+	defer body.release()
 	var r claimRequest
-	if err = decodeObject(body.bytes, &r); err != nil {
-		body.release()
+	if err := decodeObject(body.bytes, &r); err != nil {
 		return err
 	}
 	cmd, wait, err := r.command()
 	if err == nil {
 		cmd.Once, err = once(c, "claim", cmd.Runner, body.bytes)
 	}
-	body.release() // now, since a claim may wait for a minute
 	if err != nil {
 		return err
 	}
 	if absent(r.Complete) {
+		body.release() // now, since a claim may wait for a minute
 		return s.claimOnly(c, cmd, wait, r.Max == nil)
 	}
-	done, err := r.completion()
+	return s.completeAndClaim(c, body, &r, cmd, wait)
+}
+
+// completeAndClaim answers a claim that reports something. That is applied first and answered in any case; only the claim may wait.
+//
+// The results are kept until they are answered, so their share is taken before anything is applied. While a claim waits it must not hold a share of the answers that
+// other claims need: results of claims that wait have a budget of their own. A claim whose results find no room there does not wait.
+func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, cmd job.Claim, wait time.Duration) error {
+	ctx := c.Request().Context()
+	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
+	err := r.completion(&done)
 	if err == nil {
 		err = s.namedAll(&done)
 	}
@@ -168,13 +174,22 @@ func (s *Server) claim(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	held, parked := s.shareOf(c, s.handouts), s.shareOf(c, s.parked)
+	defer held.release()
+	defer parked.release()
+	if results := resultsBytes(done.count); wait == 0 || !parked.grow(ctx, results, 0) {
+		wait = 0
+		if err := held.resize(ctx, results); err != nil {
+			return err
+		}
+	}
+	all := done.all
 	ended, seq, err := s.end(ctx, &done)
 	if err != nil {
 		return err
 	}
-	held := s.shareOf(c, s.handouts)
-	defer held.release()
+	done.commands, r.Complete = nil, nil
+	body.release()
 	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, held)
 	if claimErr != nil && ctx.Err() != nil {
 		return claimErr // nobody is there to read the results
@@ -186,7 +201,7 @@ func (s *Server) claim(c echo.Context) error {
 	setReplayed(c, ended.Replayed || claimed.Replayed)
 	b := append(make([]byte, 0, 256+96*len(ended.Results)), `{"results":`...)
 	b = appendJobResults(b, ended.Results)
-	if done.all {
+	if all {
 		b = append(b, `,"ended":`...)
 		b = strconv.AppendInt(b, int64(ended.All), 10)
 		if ended.Refusal != job.Granted {
@@ -203,7 +218,11 @@ func (s *Server) claim(c echo.Context) error {
 		b = append(appendText(b, p.detail), '}')
 	}
 	b = append(b, ',')
-	return s.answerClaim(c, held, b, &claimed, jobs)
+	err = s.answerClaim(c, held, b, &claimed, jobs)
+	if p, ok := errors.AsType[*problem](err); ok {
+		return after(p)
+	}
+	return err
 }
 
 // claimOnly answers a claim that reports nothing.
@@ -230,7 +249,7 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
 }
 
-// hand makes the claim. A server that drains ends its wait. The share is what the answer takes.
+// hand makes the claim. A server that drains ends its wait. The share grows by what the jobs of the answer take.
 func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
@@ -239,10 +258,13 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, he
 		defer stop()
 		ctx = waiting
 	}
-	admit := func(payloadBytes int64) error { return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes) }
+	before := held.held
+	admit := func(payloadBytes int64) error {
+		return held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
+	}
 	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
-	if err == nil && held.held > statesBytes(jobs) {
-		held.shrink(held.held - statesBytes(jobs))
+	if n := before + statesBytes(jobs); err == nil && held.held > n {
+		held.shrink(held.held - n)
 	}
 	if err != nil && context.Cause(ctx) == errShuttingDown {
 		err = errShuttingDown

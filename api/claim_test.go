@@ -1,12 +1,16 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
@@ -122,6 +126,10 @@ func TestClaim(t *testing.T) {
 		{"complete with a wrong code", `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","code":"fine"}]}`, "complete[0].code"},
 		{"complete, unknown field", `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","kode":"ok"}]}`, "complete[0].kode"},
 		{"complete all without claim", `{"runner_id":"r","complete":{"code":"ok"}}`, "complete.claim_id"},
+		{"complete of too many", `{"runner_id":"r","complete":` + outcomes(job.MaxOutcomes+1) + `}`, "complete"},
+		{"complete of too many in the object", `{"runner_id":"r","complete":{"outcomes":` + outcomes(job.MaxOutcomes+1) + `}}`, "complete.outcomes"},
+		{"complete, a list of the wrong type", `{"runner_id":"r","complete":{"outcomes":5}}`, "complete.outcomes"},
+		{"complete, too many exceptions", `{"runner_id":"r","complete":{"claim_id":"` + unknownID + `","code":"ok","except":` + outcomes(job.MaxClaimJobs+1) + `}}`, "complete.except"},
 		{"complete, unknown field in the object", `{"runner_id":"r","complete":{"code":"ok","x":1}}`, "complete.x"},
 	} {
 		t.Run(c.name, func(t *testing.T) { r.post("/jobs/claim", c.body).wrong(c.field) })
@@ -130,6 +138,78 @@ func TestClaim(t *testing.T) {
 		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames-1) + `],"lease_ms":86400000,"max_bytes":8388608}`
 		if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent {
 			t.Errorf("%d %s", a.status, a.body)
+		}
+		o := r.post("/jobs/claim", `{"runner_id":"r","clients":["none"],"complete":`+outcomes(job.MaxOutcomes)+`}`).object(http.StatusOK)
+		if n := len(o["results"].([]any)); n != job.MaxOutcomes {
+			t.Errorf("%d results", n)
+		}
+	})
+}
+
+// outcomes is a list of n outcomes of a job that is not there.
+func outcomes(n int) string {
+	one := `{"job_id":"` + unknownID + `","code":"ok"}`
+	return "[" + one + strings.Repeat(","+one, n-1) + "]"
+}
+
+// patientEngine is an engine whose claims wait in vain, and that applies every outcome.
+type patientEngine struct{ picky }
+
+func (e *patientEngine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+	return waiting{}.ClaimAdmitted(ctx, c, wait, admit)
+}
+
+// TestCompletionsOfParkedClaimsAreBounded: claims that wait keep the results of what they completed, and no body. When they keep as much as they may, another one is
+// answered without a wait.
+func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+		s.engine = &patientEngine{picky{t: t}}
+		body := `{"runner_id":"r","wait_ms":60000,"complete":` + outcomes(job.MaxOutcomes) + `}`
+		request := fmt.Sprintf("POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		began := time.Now()
+		waited, atOnce := 0, 0
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 100 {
+			c := l.dial()
+			defer c.Close()
+			all.Go(func() {
+				if _, err := io.WriteString(c, request); err != nil {
+					t.Error(err)
+					return
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != http.StatusOK || strings.Count(string(text), `"status":"completed"`) != job.MaxOutcomes {
+					t.Errorf("%d %.200s, %v", resp.StatusCode, text, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if time.Since(began) == time.Minute {
+					waited++
+				} else {
+					atOnce++
+				}
+			})
+			synctest.Wait()
+		}
+		if s.control.used() != 0 || s.handouts.used() != 0 {
+			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.used(), s.handouts.used())
+		}
+		if used := s.parked.used(); used > s.parked.total || used < s.parked.total/2 {
+			t.Errorf("%d bytes of results are held, of %d", used, s.parked.total)
+		}
+		all.Wait()
+		if waited < 30 || atOnce < 30 {
+			t.Errorf("%d claims waited, %d did not", waited, atOnce)
+		}
+		synctest.Wait()
+		if used := s.parked.used() + s.handouts.used(); used != 0 {
+			t.Errorf("%d bytes are held at the end", used)
 		}
 	})
 }

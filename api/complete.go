@@ -116,13 +116,14 @@ func (s *Server) completeMany(c echo.Context) error {
 		return err
 	}
 	defer body.release()
-	var done completion
+	ctx := c.Request().Context()
+	done := completion{reserve: func(n int64) error { return body.reserve(ctx, n) }}
 	var r completeRequest
 	lines := isNDJSON(c.Request())
 	if lines {
-		done, err = outcomeLines(body.bytes)
+		err = done.lines(body.bytes)
 	} else if err = decodeObject(body.bytes, &r); err == nil {
-		done, err = r.completion()
+		err = r.completion(&done)
 	}
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ended, seq, err := s.end(c.Request().Context(), &done)
+	ended, seq, err := s.end(ctx, &done)
 	if err != nil {
 		return err
 	}

@@ -178,6 +178,7 @@ func FuzzRequests(f *testing.F) {
 	if s.defaults, err = (Defaults{}).filled(); err != nil {
 		f.Fatal(err)
 	}
+	enough := func(int64) error { return nil }
 	check := func(t *testing.T, err error) {
 		if p := problemOf(err); err != nil && (p.status != 400 && p.status != 413 || p.code == "internal") {
 			t.Errorf("%v", err)
@@ -195,13 +196,13 @@ func FuzzRequests(f *testing.F) {
 		var claim claimRequest
 		if err = decodeObject(text, &claim); err == nil {
 			if _, _, err = claim.command(); err == nil && !absent(claim.Complete) {
-				_, err = claim.completion()
+				err = claim.completion(&completion{most: job.MaxOutcomes, reserve: enough})
 			}
 		}
 		check(t, err)
 		var complete completeRequest
 		if err = decodeObject(text, &complete); err == nil {
-			_, err = complete.completion()
+			err = complete.completion(&completion{reserve: enough})
 		}
 		check(t, err)
 		var tickle tickleFields
@@ -209,8 +210,7 @@ func FuzzRequests(f *testing.F) {
 			_, err = tickle.command()
 		}
 		check(t, err)
-		_, err = outcomeLines(text)
-		check(t, err)
+		check(t, (&completion{reserve: enough}).lines(text))
 		for _, r := range (&Server{}).routes() {
 			query, err := parseQuery(string(text), r.query)
 			check(t, err)

@@ -73,6 +73,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "parked", s.parked)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m
 }

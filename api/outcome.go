@@ -194,51 +194,77 @@ type completion struct {
 	commands []job.Complete
 	all      bool
 	bytes    int // of the last command
+	count    int // of outcomes, without the one for all
+
+	most    int                     // outcomes of a request; 0: as many as its body has
+	reserve func(bytes int64) error // waits until these may be in memory
 }
 
-// completeRequest is the JSON body of POST /jobs/complete: an outcome for all of a claim with exceptions, or a list.
+const (
+	// outcomeBytes is about what an outcome takes beside its text in the body: decoded, as part of a command, and its result.
+	outcomeBytes = 256
+	// The shares of outcomes are taken for so many at a time. The first ones are counted with the body.
+	outcomesPerShare = 100
+)
+
+// admit counts an outcome of a list before it is decoded.
+func (d *completion) admit(list string) error {
+	d.count++
+	if d.most > 0 && d.count > d.most {
+		return badRequest(list, fmt.Sprintf("%s of a claim has at most %d outcomes; send more with POST /jobs/complete", list, d.most))
+	}
+	if d.count%outcomesPerShare == 0 {
+		return d.reserve(outcomesPerShare * outcomeBytes)
+	}
+	return nil
+}
+
+// completeRequest is the JSON body of POST /jobs/complete: an outcome for all of a claim with exceptions, or a list. The lists are decoded an item at a time.
 type completeRequest struct {
 	fences
 	outcomeFields
-	Except   *[]exceptItem  `json:"except"`
-	Outcomes *[]outcomeItem `json:"outcomes"`
+	Except   jsontext.Value `json:"except"`   // of exceptItem
+	Outcomes jsontext.Value `json:"outcomes"` // of outcomeItem
 }
 
-func (r *completeRequest) completion() (done completion, err error) {
+func (r *completeRequest) completion(done *completion) error {
 	runner, err := r.runner()
 	if err != nil {
-		return done, err
+		return err
 	}
-	if r.Outcomes != nil {
-		if r.outcomeFields.any() || r.Except != nil {
-			return done, badRequest("outcomes", "outcomes excludes an outcome for all and except")
+	if !absent(r.Outcomes) {
+		if r.outcomeFields.any() || !absent(r.Except) {
+			return badRequest("outcomes", "outcomes excludes an outcome for all and except")
 		}
-		return listed("outcomes", *r.Outcomes, r.ClaimID, runner)
+		return done.list("outcomes", r.Outcomes, r.ClaimID, runner)
 	}
 	if !r.given() {
-		return done, badRequest("outcomes", "an outcome for all (status, code or exit_code) or a list of outcomes is wanted")
+		return badRequest("outcomes", "an outcome for all (status, code or exit_code) or a list of outcomes is wanted")
 	}
 	if r.ClaimID.IsZero() {
-		return done, badRequest("claim_id", "an outcome for all wants the claim_id of what they are all of")
+		return badRequest("claim_id", "an outcome for all wants the claim_id of what they are all of")
 	}
 	all, err := r.outcome()
 	if err != nil {
-		return done, err
+		return err
 	}
 	if n := len(all.Output) + len(all.Error); n > job.MaxForAllBytes {
-		return done, badRequest("output", fmt.Sprintf("output and error of an outcome for all have at most %d bytes together, not %d, since each job keeps them; larger outputs go by output_addr", job.MaxForAllBytes, n))
+		return badRequest("output", fmt.Sprintf("output and error of an outcome for all have at most %d bytes together, not %d, since each job keeps them; larger outputs go by output_addr", job.MaxForAllBytes, n))
 	}
-	if r.Except != nil {
-		if err := job.CheckRange("except", int64(len(*r.Except)), 0, job.MaxClaimJobs); err != nil {
-			return done, badRequest("except", fmt.Sprintf("except names at most %d jobs, as many as a claim can hold", job.MaxClaimJobs))
-		}
-		for i := range *r.Except {
-			e := &(*r.Except)[i]
+	if !absent(r.Except) {
+		err := decodeEach(done, "except", r.Except, func(e *exceptItem) error {
+			if done.count > job.MaxClaimJobs {
+				return badRequest("except", fmt.Sprintf("except names at most %d jobs, as many as a claim can hold", job.MaxClaimJobs))
+			}
 			o, err := e.outcomeOf(e.JobID)
 			if err != nil {
-				return done, inside(item("except", i), err)
+				return inside(item("except", done.count-1), err)
 			}
 			done.add(r.ClaimID, runner, o)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if len(done.commands) == 0 {
@@ -246,7 +272,35 @@ func (r *completeRequest) completion() (done completion, err error) {
 	}
 	done.all = true
 	done.commands[len(done.commands)-1].All = &all
-	return done, nil
+	return nil
+}
+
+// decodeEach decodes a list, one item after another.
+func decodeEach[T any](d *completion, list string, text jsontext.Value, take func(it *T) error) error {
+	if text.Kind() != jsontext.KindBeginArray {
+		return badRequest(list, fmt.Sprintf("%s must be a list, not %s", list, kindText(text.Kind())))
+	}
+	items := jsontext.NewDecoder(bytes.NewBuffer(text))
+	if _, err := items.ReadToken(); err != nil {
+		return fmt.Errorf("read list %s: %w", list, err) // the text was read as JSON before
+	}
+	for items.PeekKind() != jsontext.KindEndArray {
+		if err := d.admit(list); err != nil {
+			return err
+		}
+		value, err := items.ReadValue()
+		if err != nil {
+			return fmt.Errorf("read list %s: %w", list, err)
+		}
+		var it T
+		if err := decodeValue(item(list, d.count-1), value, &it); err != nil {
+			return err
+		}
+		if err := take(&it); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // any reports whether any field is given.
@@ -254,14 +308,14 @@ func (f *outcomeFields) any() bool {
 	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil
 }
 
-// listed is a completion of a list, each item of which may name fences of its own instead of the request's.
-func listed(list string, items []outcomeItem, claim job.ID, runner string) (done completion, err error) {
-	for i := range items {
-		if err := done.addItem(&items[i], claim, runner); err != nil {
-			return done, inside(item(list, i), err)
+// list adds a list of outcomes, each item of which may name fences of its own instead of the request's.
+func (d *completion) list(name string, items jsontext.Value, claim job.ID, runner string) error {
+	return decodeEach(d, name, items, func(it *outcomeItem) error {
+		if err := d.addItem(it, claim, runner); err != nil {
+			return inside(item(name, d.count-1), err)
 		}
-	}
-	return done, nil
+		return nil
+	})
 }
 
 func (d *completion) addItem(it *outcomeItem, claim job.ID, runner string) error {
@@ -303,24 +357,27 @@ func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	d.bytes = bytes
 }
 
-// outcomeLines reads NDJSON: one outcome a line, empty lines ignored. Nothing is applied unless all of it is well-formed.
-func outcomeLines(text []byte) (done completion, err error) {
+// lines adds the outcomes of NDJSON: one a line, empty lines ignored. Nothing is applied unless all of it is well-formed.
+func (d *completion) lines(text []byte) error {
 	for number := 1; len(text) > 0; number++ {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\n"))
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
+		if err := d.admit(""); err != nil {
+			return err
+		}
 		var it outcomeItem
 		err := decodeObject(line, &it)
 		if err == nil {
-			err = done.addItem(&it, job.ID{}, "")
+			err = d.addItem(&it, job.ID{}, "")
 		}
 		if err != nil {
 			p := *problemOf(err)
 			p.detail = fmt.Sprintf("line %d: %s", number, p.detail)
-			return done, &p
+			return &p
 		}
 	}
-	return done, nil
+	return nil
 }

@@ -50,8 +50,9 @@ type body struct {
 	pooled *[]byte
 }
 
-// release gives the share back and, for a body that does not outlive its request, the buffer.
+// release gives the share back and, for a body that does not outlive its request, the buffer. It may be called again.
 func (b *body) release() {
+	b.bytes = nil
 	if b.share.budget != nil {
 		b.share.release()
 	}
@@ -160,9 +161,9 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 }
 
 // reserve waits until n more bytes may be in memory.
-func (b *body) reserve(ctx context.Context, n int) error {
+func (b *body) reserve(ctx context.Context, n int64) error {
 	switch {
-	case b.share.grow(ctx, int64(n), maxBudgetWait):
+	case b.share.grow(ctx, n, maxBudgetWait):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -172,7 +173,7 @@ func (b *body) reserve(ctx context.Context, n int) error {
 
 // take makes the buffer longer.
 func (b *body) take(ctx context.Context, size int) error {
-	if err := b.reserve(ctx, size-cap(b.bytes)); err != nil {
+	if err := b.reserve(ctx, int64(size-cap(b.bytes))); err != nil {
 		return err
 	}
 	larger := make([]byte, len(b.bytes), size)

@@ -52,6 +52,7 @@ type Server struct {
 
 	bulk, control                *budget // of request bodies
 	documents, handouts, changes *budget // of answers
+	parked                       *budget // of results that are answered when a claim has waited
 	pages                        turns   // of lists
 	compressors                  *budget
 	creates                      lane // bodies with payloads
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
-		compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
+		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
 	}
 	s.maxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 	s.creates = lane{s.bulk, maxBodyBytes}
