@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -259,15 +260,23 @@ func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, he
 		ctx = waiting
 	}
 	before := held.held
-	admit := func(payloadBytes int64) error {
-		return held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
+	admit := func(payloadBytes int64) error { // of a claim that is in the journal
+		err := held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
+		if err != nil && cmd.Once.Given() {
+			return after(err)
+		}
+		return err
 	}
 	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
 	if n := before + statesBytes(jobs); err == nil && held.held > n {
 		held.shrink(held.held - n)
 	}
 	if err != nil && context.Cause(ctx) == errShuttingDown {
-		err = errShuttingDown
+		p := *problemOf(errShuttingDown)
+		if cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
+			p.fate = unknown // it keeps what it was handed out before its wait was broken off
+		}
+		err = &p
 	}
 	return claimed, jobs, receipt.Seq, err
 }
@@ -316,12 +325,23 @@ func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed 
 // handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone before: without
 // that they would wait for their lease to run out. A request that ends once its answer is written tells nothing, since a runner may
 // read and hang up; the lease judges then.
+//
+// A claim with a key or number keeps its jobs for its caller, who may repeat it. It gives them back only when it is refused.
 func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
 	failed := write()
-	if failed == nil && !gone || claimed.Claim.IsZero() || claimed.Keyed { // a client with a key or number may repeat the request
+	if failed == nil && !gone || claimed.Claim.IsZero() {
 		return failed
+	}
+	if claimed.Keyed {
+		p, refused := errors.AsType[*problem](failed)
+		if !refused || c.Response().Committed {
+			return failed
+		}
+		if failed = after(p); claimed.Replayed {
+			return failed
+		}
 	}
 	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{
 		Claim: claimed.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1},

@@ -22,8 +22,8 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 
 // ClaimAdmitted is Claim for a caller with a bound on its memory.
 //
-// Before the documents are read, admit gets the number of bytes that their payloads have at most. If it returns an error, the jobs are given back as if ctx
-// had ended, and the error is returned.
+// Before the documents are read, admit gets the number of bytes that their payloads have at most. If it returns an error, the jobs are given back, and the error is
+// returned. That is so for a claim with a key or number as well: repeated, it returns no jobs. A claim that repeats another gives nothing back.
 func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -122,7 +122,11 @@ func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) er
 
 // held returns the documents of what was just handed out; on any failure the claim is given back.
 func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(int64) error) (jobs []job.Job, err error) {
-	if err = admit(claimed.PayloadBytes); err == nil {
+	if err = admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
+		e.unget(context.WithoutCancel(ctx), claimed.Claim) // before it returns: a repeat, which waits for that, must not find the jobs
+		return nil, err
+	}
+	if err == nil {
 		jobs, err = e.store.HandedOut(claimed)
 		if errors.Is(err, store.ErrDamaged) {
 			if err = e.setAside(ctx, claimed, err); err == nil {

@@ -228,11 +228,16 @@ func (e *Engine) ungetStrays(ctx context.Context) {
 		e.strays = nil
 		e.strayMu.Unlock()
 		for _, id := range strays {
-			cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
-			if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
-				e.log.Warn("cannot give back a claim whose caller hung up; its lease will", "claim_id", id.String(), "error", err)
-			}
+			e.unget(ctx, id)
 		}
+	}
+}
+
+// unget gives back the jobs of a claim that nobody got.
+func (e *Engine) unget(ctx context.Context, id job.ID) {
+	cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+	if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
+		e.log.Warn("cannot give back the jobs of a claim that was not answered; they are free when its lease ends", "claim_id", id.String(), "error", err)
 	}
 }
 

@@ -1,0 +1,117 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// onOwnClock runs a test of a whole server on a clock of its own.
+func onOwnClock(t *testing.T, test func(t *testing.T, s *scenario)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scenario{t: t, dir: dir, began: time.Now(), free: 1 << 40}
+		s.up()
+		test(t, s)
+		s.down(true)
+	})
+}
+
+// send makes a request. Headers are pairs of name and value.
+func (s *scenario) send(t *testing.T, method, path, body string, headers ...string) reply {
+	t.Helper()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Host, req.RemoteAddr = "127.0.0.1:1717", "127.0.0.1:5"
+	if body == "" {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", mimeJSON)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.server.Handler().ServeHTTP(patient{w}, req)
+	return reply{t, method + " " + path, w.Code, w.Header(), w.Body.String()}
+}
+
+// TestRefusedClaimsGiveTheirJobsBack: a claim that finds no room for its answer is in the journal by then. Its jobs are free at once, and the problem says what a
+// repeat will find.
+func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
+	onOwnClock(t, func(t *testing.T, s *scenario) {
+		const claim = `{"runner_id":"r","max":2}`
+		s.send(t, "POST", "/add", "one\ntwo\n").object(http.StatusCreated)
+		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
+		full := func(test func()) { // others hold the whole budget of claims meanwhile
+			others := share{budget: s.server.handouts}
+			if !others.grow(t.Context(), s.server.handouts.total, 0) {
+				t.Fatal("the budget is not free")
+			}
+			test()
+			others.release()
+		}
+		free := func(what string) {
+			t.Helper()
+			synctest.Wait() // the jobs of a claim without a key are given back after the answer
+			for _, j := range s.send(t, "GET", "/jobs", "").object(http.StatusOK)["jobs"].([]any) {
+				want(t, j.(map[string]any), "status", "pending", "run_attempts", 0)
+			}
+			if t.Failed() {
+				t.Fatalf("after %s", what)
+			}
+		}
+		full(func() {
+			want(t, s.send(t, "POST", "/jobs/claim", claim).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
+		})
+		free("a claim without a key")
+		for _, c := range []struct {
+			name          string
+			first, second []string
+		}{
+			{"a key", []string{headerKey, "k1"}, []string{headerKey, "k2"}},
+			{"a number", []string{headerSession, session, headerNumber, "1"}, []string{headerSession, session, headerNumber, "2"}},
+		} {
+			full(func() {
+				want(t, s.send(t, "POST", "/jobs/claim", claim, c.first...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
+			})
+			free(c.name)
+			again := s.send(t, "POST", "/jobs/claim", claim, c.first...)
+			if got := ids(again.object(http.StatusOK)); len(got) != 0 || again.header.Get(headerReplayed) != "true" {
+				t.Errorf("%s: the repeat of a refused claim: %v %v", c.name, got, again.header)
+			}
+			// The refusal of a repeat gives nothing back: the jobs were handed out before.
+			got := s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)
+			if len(ids(got)) != 2 {
+				t.Errorf("%s: the next claim: %v", c.name, ids(got))
+			}
+			full(func() {
+				want(t, s.send(t, "POST", "/jobs/claim", claim, c.second...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
+			})
+			if again := ids(s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)); len(again) != 2 {
+				t.Errorf("%s: the repeat of a refused repeat: %v", c.name, again)
+			}
+			s.send(t, "POST", "/jobs/"+ids(got)[0]+"/release", `{"how":"unget"}`).object(http.StatusOK)
+			s.send(t, "POST", "/jobs/"+ids(got)[1]+"/release", `{"how":"unget"}`).object(http.StatusOK)
+			free(c.name + ", released")
+		}
+		// With outcomes: they are not applied when there is no room for their results, and are answered when there is.
+		complete := `{"runner_id":"r","max":2,"complete":` + outcomes(3)
+		full(func() {
+			want(t, s.send(t, "POST", "/jobs/claim", complete+`}`).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
+			o := s.send(t, "POST", "/jobs/claim", complete+`,"wait_ms":1000}`, headerKey, "k3").object(http.StatusOK)
+			if refused, _ := o["claim_refused"].(map[string]any); refused["code"] != "overloaded" || len(o["results"].([]any)) != 3 || len(ids(o)) != 0 {
+				t.Errorf("%v", o)
+			}
+		})
+		free("a claim with outcomes")
+		for name, used := range map[string]int64{"handouts": s.server.handouts.used(), "parked": s.server.parked.used(), "control": s.server.control.used()} {
+			if used != 0 {
+				t.Errorf("%d bytes of %s are held at the end", used, name)
+			}
+		}
+	})
+}
