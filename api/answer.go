@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -22,6 +23,8 @@ const (
 	parkedBudgetBytes    = 16 << 20 // of what claims that wait have completed before
 	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
 	jobStateBytes = 2 << 10
+	// maxDocumentBytes is what the longest document is made from: payload, output, the errors of its history, and the rest.
+	maxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+jobStateBytes) + 64<<10
 	// maxDocumentsBytes is what a page of jobs is made from: payloads and details, and the rest of its documents.
 	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
 	// Of a completion's results, what each is made from, and its text.
@@ -50,22 +53,30 @@ func (s *Server) holdPage(c echo.Context, minSeq uint64, n int64) (*share, error
 	return s.hold(c, s.documents, n)
 }
 
-// readJob reads the document of a job and takes a share for the answer, to be released when it is written. Most are short, so it is read first; if there is no room for
-// it, it is forgotten and read again when there is.
+// readJob reads the document of a job, with a share for the answer, to be released when it is written. Most documents are short: a small share is taken first, and one
+// for the longest document only when the job does not fit into that.
 func (s *Server) readJob(c echo.Context, from *budget, minSeq uint64, id job.ID) (j job.Job, held *share, err error) {
 	ctx := c.Request().Context()
 	held = s.shareOf(c, from)
-	if j, err = s.engine.Job(ctx, minSeq, id); err != nil {
+	if err = s.engine.CatchUp(ctx, minSeq); err != nil { // a share must not be held by one who waits for that
 		return j, held, err
 	}
-	n := stateBytes(&j)
-	if !held.grow(ctx, n, 0) {
-		j = job.Job{}
+	for _, n := range [...]int64{smallShareBytes, maxDocumentBytes} {
+		var fits bool
 		if err = held.resize(ctx, n); err == nil {
-			j, err = s.engine.Job(ctx, minSeq, id)
+			j, fits, err = s.engine.JobWithin(ctx, minSeq, id, n-jobStateBytes)
+		}
+		if err != nil {
+			held.release()
+			return j, held, err
+		}
+		if fits {
+			held.shrink(max(0, n-stateBytes(&j)))
+			return j, held, nil
 		}
 	}
-	return j, held, err
+	held.release()
+	return j, held, fmt.Errorf("job %s is longer than a job can be: more than %d bytes", id, maxDocumentBytes)
 }
 
 // turns are had by those who make pages of documents, while they use a processor: half of the processors, so that lists, however many are asked for at once, leave the

@@ -23,6 +23,8 @@ import (
 type lavish struct {
 	picky
 	handed atomic.Int64 // claims
+
+	reading, mostReading atomic.Int64 // documents
 }
 
 func (e *lavish) doc(n int) job.Job {
@@ -34,7 +36,15 @@ func (e *lavish) List(context.Context, uint64, store.Filter) ([]job.Job, job.ID,
 	return []job.Job{e.doc(0), e.doc(1)}, job.ID{}, nil
 }
 
-func (e *lavish) Job(context.Context, uint64, job.ID) (job.Job, error) { return e.doc(0), nil }
+func (e *lavish) JobWithin(_ context.Context, _ uint64, _ job.ID, room int64) (job.Job, bool, error) {
+	if room < job.MaxPayloadBytes {
+		return job.Job{}, false, nil
+	}
+	e.mostReading.Store(max(e.mostReading.Load(), e.reading.Add(1)))
+	time.Sleep(time.Millisecond) // others come meanwhile
+	e.reading.Add(-1)
+	return e.doc(0), true, nil
+}
 
 func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	if err := admit(2 * job.MaxPayloadBytes); err != nil {
@@ -54,6 +64,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 		name, request, other string
 		of                   func(s *Server) *budget
 	}{
+		{"completions", head("POST", "/jobs/complete", `{"outcomes":`+outcomes(5000)+`}`), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.changes }},
 		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
 		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *budget { return s.documents }},
 		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *budget { return s.handouts }},
@@ -61,7 +72,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-				s.engine = &lavish{picky: picky{t: t}}
+				engine := &lavish{picky: picky{t: t}}
+				s.engine = engine
 				bounded := func() {
 					synctest.Wait()
 					if of := c.of(s); of.used() > of.total+2*maxDocumentsBytes {
@@ -76,6 +88,9 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 					}
 				}
 				bounded()
+				if n := engine.mostReading.Load(); n > 6 {
+					t.Errorf("%d documents of the greatest length were read at once", n)
+				}
 				if c.of(s).used() < c.of(s).total/2 {
 					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).used())
 				}
@@ -164,5 +179,51 @@ func TestLongAnswersAreWhole(t *testing.T) {
 		}
 		check("lines", claimed, list)
 		claimed += len(list)
+	}
+}
+
+// TestReadOfLongJobs: a job that does not fit into the room of its reader is not read, and the longest one fits into the share for it.
+func TestReadOfLongJobs(t *testing.T) {
+	r := start(t)
+	fits := func(id string, room int64) bool {
+		t.Helper()
+		at, err := job.ParseID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, fits, err := r.engine.JobWithin(t.Context(), 0, at, room)
+		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
+			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))
+		}
+		return fits
+	}
+	id := r.post("/jobs/create", `{"payload":"`+repeat('x', 100)+`"}`).object(http.StatusCreated)["job_id"].(string)
+	if fits(id, 99) || !fits(id, 100) {
+		t.Error("a payload of 100 bytes")
+	}
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+	r.post("/jobs/"+id+"/complete", `{"code":"ok","output":"`+repeat('y', 1000)+`"}`).object(http.StatusOK)
+	if fits(id, 1099) || !fits(id, 2000) {
+		t.Error("with an output of 1000 bytes")
+	}
+
+	id = r.post("/jobs/create", `{"max_attempts":1000,"payload":"`+repeat('x', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)["job_id"].(string)
+	for i := range job.MaxHistory + 1 {
+		code := `"error","delay_ms":0`
+		if i == job.MaxHistory {
+			code = `"failed","output":"` + repeat('y', job.MaxOutputBytes) + `"`
+		}
+		r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+		r.post("/jobs/"+id+"/complete", `{"code":`+code+`,"error":"`+repeat('z', job.MaxErrorBytes)+`"}`).object(http.StatusOK)
+	}
+	if fits(id, job.MaxPayloadBytes+job.MaxOutputBytes) {
+		t.Error("the longest document is shorter than it can be")
+	}
+	o := r.get("/jobs/" + id).object(http.StatusOK)
+	if len(o["payload"].(string)) != job.MaxPayloadBytes || len(o["output"].(string)) != job.MaxOutputBytes || len(o["attempts"].([]any)) != job.MaxHistory {
+		t.Error("the longest document is not whole")
+	}
+	if used := r.server.documents.used() + r.server.changes.used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
 	}
 }

@@ -260,11 +260,12 @@ func (s *stub) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Re
 	return s.Engine.Create(ctx, c)
 }
 
-func (s *stub) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error) {
+func (s *stub) JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (job.Job, bool, error) {
 	if s.getJob != nil {
-		return s.getJob(id)
+		doc, err := s.getJob(id)
+		return doc, true, err
 	}
-	return s.Engine.Job(ctx, minSeq, id)
+	return s.Engine.JobWithin(ctx, minSeq, id, room)
 }
 
 func (s *stub) Ready() error {

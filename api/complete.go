@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -34,7 +33,7 @@ func (s *Server) complete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.endOne(c, id, o, &r.fences, body.bytes)
+	return s.endOne(c, id, o, &r.fences, body)
 }
 
 // release answers POST /jobs/{id}/release.
@@ -80,11 +79,11 @@ func (s *Server) release(c echo.Context) error {
 		}
 		o.DelayMs = *r.DelayMs
 	}
-	return s.endOne(c, id, o, &r.fences, body.bytes)
+	return s.endOne(c, id, o, &r.fences, body)
 }
 
 // endOne gives one job its outcome and answers with its document.
-func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body []byte) error {
+func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body *body) error {
 	runner, err := f.runner()
 	if err == nil {
 		err = s.named(f.ClaimID)
@@ -94,13 +93,14 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, bod
 	}
 	o.ID = id
 	cmd := job.Complete{Claim: f.ClaimID, Runner: runner, Outcomes: []job.Outcome{o}}
-	if cmd.Once, err = once(c, "complete", runner, body); err != nil {
+	if cmd.Once, err = once(c, "complete", runner, body.bytes); err != nil {
 		return err
 	}
 	ended, receipt, err := s.engine.Complete(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
+	body.release() // the client may be slow to read
 	setReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
@@ -142,10 +142,18 @@ func (s *Server) completeMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	held, err := s.hold(c, s.changes, resultsBytes(done.count)) // before anything is applied
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	all := done.all
 	ended, seq, err := s.end(ctx, &done)
 	if err != nil {
 		return err
 	}
+	done.commands, r = nil, completeRequest{}
+	body.release() // the client may be slow to read
 	setReplayed(c, ended.Replayed)
 	if err := refused(ended.Refusal); err != nil {
 		return err
@@ -154,32 +162,54 @@ func (s *Server) completeMany(c echo.Context) error {
 		setSeq(c, seq)
 	}
 
-	at := buffer()
-	b, kind := *at, mimeJSON
 	if lines {
-		kind = mimeNDJSON
-		for i := range ended.Results {
-			b = append(appendJobResult(b, &ended.Results[i]), '\n')
+		p := newPieces(c, mimeNDJSON, held, nil)
+		if err := p.results(ended.Results, "", "\n"); err != nil {
+			return err
 		}
-	} else {
-		b = append(b, '{')
-		if done.all {
-			b = append(b, `"ended":`...)
-			b = strconv.AppendInt(b, int64(ended.All), 10)
-			b = append(b, ',')
-		}
-		b = append(b, `"results":`...)
-		b = append(appendJobResults(b, ended.Results), "}\n"...)
+		return p.end()
 	}
-	err = answer(c, http.StatusOK, kind, b)
-	putBuffer(at, b)
-	return err
+	p := newPieces(c, mimeJSON, held, nil)
+	p.b = append(p.b, '{')
+	if all {
+		p.b = append(p.b, `"ended":`...)
+		p.b = strconv.AppendInt(p.b, int64(ended.All), 10)
+		p.b = append(p.b, ',')
+	}
+	p.b = append(p.b, `"results":[`...)
+	if err := p.results(ended.Results, ",", ""); err != nil {
+		return err
+	}
+	p.b = append(p.b, "]}\n"...)
+	return p.end()
+}
+
+// results appends what became of outcomes. Between two of them stands a separator, after each an end.
+func (p *pieces) results(list []store.JobResult, separator, end string) error {
+	for i := range list {
+		if i > 0 {
+			p.b = append(p.b, separator...)
+		}
+		p.b = append(appendJobResult(p.b, &list[i]), end...)
+		if len(p.b) < pieceBytes {
+			continue
+		}
+		if err := p.write(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // end carries out a completion and returns the results of all its commands together, with the position of the last one. A command
 // that fails after others were applied leaves the whole unknown: repeating it shows what became of it.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
+	n := 0
+	for i := range ended {
+		n += len(ended[i].Results)
+	}
+	all.Results = make([]store.JobResult, 0, n)
 	for i := range ended {
 		all.Results = append(all.Results, ended[i].Results...)
 		all.All, all.Refusal, all.Replayed = ended[i].All, ended[i].Refusal, ended[i].Replayed

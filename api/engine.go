@@ -30,7 +30,7 @@ type Engine interface {
 	Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error)
 
 	CatchUp(ctx context.Context, minSeq uint64) error
-	Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error)
+	JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (doc job.Job, fits bool, err error)
 	Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error)
 	Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error)
 	Queues(ctx context.Context, minSeq uint64, client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)

@@ -139,8 +139,8 @@ func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDe
 	return store.QueueDeleted{}, fuzzReceipt, nil
 }
 
-func (s *picky) Job(_ context.Context, _ uint64, id job.ID) (job.Job, error) {
-	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Progress: -1}, nil
+func (s *picky) JobWithin(_ context.Context, _ uint64, id job.ID, _ int64) (job.Job, bool, error) {
+	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Progress: -1}, true, nil
 }
 
 func (s *picky) Batch(_ context.Context, _ uint64, id job.ID) (store.Batch, error) {

@@ -160,11 +160,11 @@ func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
 	return f.Engine.CatchUp(ctx, minSeq)
 }
 
-func (f *faulty) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, error) {
+func (f *faulty) JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (job.Job, bool, error) {
 	if err := f.failure(); err != nil {
-		return job.Job{}, err
+		return job.Job{}, false, err
 	}
-	return f.Engine.Job(ctx, minSeq, id)
+	return f.Engine.JobWithin(ctx, minSeq, id, room)
 }
 
 func (f *faulty) Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error) {

@@ -50,6 +50,14 @@ func (e *Engine) Job(ctx context.Context, minSeq uint64, id job.ID) (job.Job, er
 	return e.store.Job(id)
 }
 
+// JobWithin is Job for a caller with a bound on its memory; see store.Store.JobWithin.
+func (e *Engine) JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (doc job.Job, fits bool, err error) {
+	if err := e.catchUp(ctx, minSeq); err != nil {
+		return job.Job{}, false, err
+	}
+	return e.store.JobWithin(id, room)
+}
+
 // Batch returns the document of a batch, like Job.
 func (e *Engine) Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error) {
 	if err := e.catchUp(ctx, minSeq); err != nil {

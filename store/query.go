@@ -8,23 +8,33 @@ import (
 
 // Job returns the document of a job; job.NotFound when there is none.
 func (s *Store) Job(id job.ID) (doc job.Job, err error) {
+	doc, _, err = s.JobWithin(id, unbounded)
+	return doc, err
+}
+
+// JobWithin is Job for a caller with a bound on its memory. If the job's payload, output and history have more than room bytes together, it
+// reads none of them, and fits is false.
+func (s *Store) JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error) {
 	defer catch(&err)
 	v := s.view()
 	defer v.discard()
-	return s.jobIn(v, id)
+	return s.jobIn(v, id, room)
 }
 
-func (s *Store) jobIn(v view, id job.ID) (doc job.Job, err error) {
+func (s *Store) jobIn(v view, id job.ID, room int64) (doc job.Job, fits bool, err error) {
 	line := uint32(id.Line())
 	b := s.readBatchOf(v, id)
 	if b == nil || line >= b.lines || !s.hasPage(v, b, line) {
-		return job.Job{}, job.NotFound
+		return job.Job{}, false, job.NotFound
 	}
-	docs := s.documents(v, b, line, line, 0, Everything, nil)
-	if len(docs) == 0 {
-		return job.Job{}, job.NotFound
+	docs, all := s.documentsWithin(v, b, line, line, 0, Everything, room, nil)
+	switch {
+	case !all:
+		return job.Job{}, false, nil
+	case len(docs) == 0:
+		return job.Job{}, false, job.NotFound
 	}
-	return docs[0], nil
+	return docs[0], true, nil
 }
 
 // Held returns the documents of the jobs that a claim still holds of what it handed out, as a claim shows them.
@@ -47,6 +57,12 @@ func (s *Store) heldDocuments(v view, claim uint64, runs []Run, parts Parts) (do
 
 // documents appends the documents of lines first … last of b to docs; with a claim, of those that it holds. Purged lines have none.
 func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, parts Parts, docs []job.Job) []job.Job {
+	docs, _ = s.documentsWithin(v, b, first, last, claim, parts, unbounded, docs)
+	return docs
+}
+
+// documentsWithin is documents of which the payloads and details have at most room bytes together. all is false when there are more.
+func (s *Store) documentsWithin(v view, b *batch, first, last uint32, claim uint64, parts Parts, room int64, docs []job.Job) (_ []job.Job, all bool) {
 	start := len(docs)
 	var names map[uint32]queueName
 	eachSpan(v, b.seq, first, last, func(sp span) bool {
@@ -60,7 +76,7 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, pa
 	})
 	found := docs[start:]
 	if len(found) == 0 {
-		return docs
+		return docs, true
 	}
 
 	// The rest is looked up once for all lines, in order.
@@ -74,8 +90,8 @@ func (s *Store) documents(v view, b *batch, first, last uint32, claim uint64, pa
 		}
 		found[i].Client, found[i].Type = name.client, name.typ
 	}
-	s.fill(v, b, found, parts, unbounded, len(found))
-	return docs
+	n, _ := s.fill(v, b, found, parts, room, 0)
+	return docs[:start+n], n == len(found)
 }
 
 // document makes the part of a document that the span and the group tell.

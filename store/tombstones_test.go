@@ -56,12 +56,12 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 				mustCommit(t, s)
 				for what, read := range map[string]func(v view){
 					"a purged job": func(v view) {
-						if _, err := s.jobIn(v, ids[0]); !errors.Is(err, job.NotFound) {
+						if _, _, err := s.jobIn(v, ids[0], unbounded); !errors.Is(err, job.NotFound) {
 							t.Errorf("a purged job: %v", err)
 						}
 					},
 					"a job that is there": func(v view) {
-						if _, err := s.jobIn(v, ids[n-1]); err != nil {
+						if _, _, err := s.jobIn(v, ids[n-1], unbounded); err != nil {
 							t.Errorf("a job: %v", err)
 						}
 					},
