@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -155,16 +156,15 @@ func TestBudget(t *testing.T) {
 // TestBodiesWaitForTheirShare: a body that finds no room waits unread, and is refused in the end.
 func TestBodiesWaitForTheirShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		first, all := share{budget: s.bulk}, share{budget: s.bulk}
-		if !first.grow(t.Context(), 1, 0) || !all.grow(t.Context(), smallShareBytes, 0) {
+		first := share{budget: s.bulk} // the oldest gets what it wants
+		if !first.grow(t.Context(), 1, 0) {
 			t.Fatal("the budget is not empty")
 		}
-		s.bulk.free = 0
 		c := l.dial()
 		defer c.Close()
 		in := bufio.NewReader(c)
-		post := func() *http.Response {
-			go io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n0123456789\n")
+		post := func(n int) *http.Response {
+			go fmt.Fprintf(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", n, lines(n))
 			resp, err := http.ReadResponse(in, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -174,13 +174,22 @@ func TestBodiesWaitForTheirShare(t *testing.T) {
 			}
 			return resp
 		}
-		time.AfterFunc(maxBudgetWait/2, func() { all.release() })
-		if resp := post(); resp.StatusCode != http.StatusCreated {
-			t.Errorf("%d", resp.StatusCode)
+		for _, wait := range []time.Duration{maxBudgetWait / 2, paceTime + time.Second} { // within the time that the client has, and beyond it
+			s.bulk.free = 0
+			time.AfterFunc(wait, func() {
+				s.bulk.mu.Lock()
+				s.bulk.free = s.bulk.total
+				s.bulk.serve()
+				s.bulk.mu.Unlock()
+			})
+			start := time.Now()
+			if resp := post(100_000); resp.StatusCode != http.StatusCreated || time.Since(start) != wait {
+				t.Errorf("a body that waited %s: %d after %s", wait, resp.StatusCode, time.Since(start))
+			}
 		}
 		s.bulk.free = 0
 		start := time.Now()
-		if resp := post(); resp.StatusCode != http.StatusTooManyRequests || time.Since(start) < maxBudgetWait || resp.Header.Get("Retry-After") == "" {
+		if resp := post(11); resp.StatusCode != http.StatusTooManyRequests || time.Since(start) < maxBudgetWait || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
 		}
 	})

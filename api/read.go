@@ -48,6 +48,7 @@ type body struct {
 	limit  int
 	share  share
 	pooled *[]byte
+	paced  *pacedReader // that it is read from; nil without a body
 }
 
 // release gives the share back and, for a body that does not outlive its request, the buffer. It may be called again.
@@ -117,6 +118,7 @@ func (s *Server) read(c echo.Context, l lane, pool bool) (_ *body, err error) {
 		b.share.peer = conn.peer
 	}
 	from := &pacedReader{from: r.Body, control: http.NewResponseController(c.Response().Writer)}
+	b.paced = from
 	switch {
 	case zipped:
 		err = b.unzip(r.Context(), from)
@@ -160,10 +162,13 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve waits until n more bytes may be in memory.
+// reserve waits until n more bytes may be in memory. The wait is the server's, so that what the client sends next has its full time again.
 func (b *body) reserve(ctx context.Context, n int64) error {
 	switch {
 	case b.share.grow(ctx, n, maxBudgetWait):
+		if b.paced != nil {
+			b.paced.left = 0
+		}
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
