@@ -85,22 +85,17 @@ type turns chan struct{}
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// take waits for a turn; whoever has none after an error must not give one back.
-func (t turns) take(ctx context.Context) error {
+// do waits for a turn and calls f in it.
+func (t turns) do(ctx context.Context, f func() error) error {
 	if t == nil {
-		return nil
+		return f()
 	}
 	select {
 	case t <- struct{}{}:
-		return nil
+		defer func() { <-t }()
+		return f()
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func (t turns) give() {
-	if t != nil {
-		<-t
 	}
 }
 
@@ -204,33 +199,31 @@ func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
 
 // jobs appends documents of jobs, which it forgets as they are written. Between two of them stands a separator, after each an end.
 func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
-	ctx := p.c.Request().Context()
-	if err := p.turns.take(ctx); err != nil {
-		return err
-	}
-	var before jobs
-	first, made := 0, int64(0)
-	for i := range list {
-		if i > 0 {
-			p.b = append(p.b, separator...)
+	for at := 0; at < len(list); {
+		from, made := at, int64(0)
+		var before jobs
+		err := p.turns.do(p.c.Request().Context(), func() error {
+			for ; at < len(list) && len(p.b) < pieceBytes; at++ {
+				if at > 0 {
+					p.b = append(p.b, separator...)
+				}
+				made += stateBytes(&list[at])
+				p.b = append(one(p.b, &before, &list[at]), end...)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		made += stateBytes(&list[i])
-		p.b = append(one(p.b, &before, &list[i]), end...)
 		if len(p.b) < pieceBytes {
-			continue
+			return nil // that was all
 		}
-		p.turns.give()
 		if err := p.write(); err != nil {
 			return err
 		}
-		clear(list[first : i+1])
+		clear(list[from:at])
 		p.held.shrink(min(made, p.held.held))
-		first, made, before = i+1, 0, jobs{}
-		if err := p.turns.take(ctx); err != nil {
-			return err
-		}
 	}
-	p.turns.give()
 	return nil
 }
 

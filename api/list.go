@@ -28,11 +28,12 @@ func (s *Server) list(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	if err := s.pages.take(c.Request().Context()); err != nil {
+	var list []job.Job
+	var next job.ID
+	err = s.pages.do(c.Request().Context(), func() error {
+		list, next, err = s.engine.List(c.Request().Context(), minSeq, filter)
 		return err
-	}
-	list, next, err := s.engine.List(c.Request().Context(), minSeq, filter)
-	s.pages.give()
+	})
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -363,4 +366,53 @@ func TestCompression(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, last, "route", "/jobs", "status", 200, "bytes_out", len(sent))
+}
+
+// panicking is an engine whose lists panic until it is calm.
+type panicking struct {
+	Engine
+	calm atomic.Bool
+}
+
+func (e *panicking) List(ctx context.Context, minSeq uint64, f store.Filter) ([]job.Job, job.ID, error) {
+	if !e.calm.Load() {
+		panic("list")
+	}
+	return e.Engine.List(ctx, minSeq, f)
+}
+
+func (e *panicking) ClaimDocument(context.Context, uint64, job.ID, store.Parts) (store.Claim, []job.Job, error) {
+	panic("claim")
+}
+
+// TestAPanicKeepsNoTurn: lists go on after panics, as many as there are turns.
+func TestAPanicKeepsNoTurn(t *testing.T) {
+	engine := &panicking{}
+	r := start(t, func(o *Options) { engine.Engine, o.Engine = o.Engine, engine })
+	for range 2 * cap(r.server.pages) {
+		client := http.Client{Timeout: time.Second}
+		for _, path := range []string{"/jobs", "/claims/" + unknownID} {
+			resp, err := client.Get(r.url + path)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusInternalServerError {
+				t.Errorf("%s: %d", path, resp.StatusCode)
+			}
+		}
+		func() {
+			defer func() { recover() }()
+			p := newPieces(r.server.echo.NewContext(httptest.NewRequest("GET", "/", nil), nil), mimeJSON, &share{budget: r.server.documents}, r.server.pages)
+			t.Error("no panic", p.jobs(make([]job.Job, 1), "", "", func([]byte, *jobs, *job.Job) []byte { panic("document") }))
+		}()
+	}
+	if n := len(r.server.pages); n != 0 {
+		t.Errorf("%d turns are taken", n)
+	}
+	engine.calm.Store(true)
+	r.get("/jobs").object(http.StatusOK)
+	if used := r.server.documents.used(); used != 0 {
+		t.Errorf("%d bytes are held", used)
+	}
 }

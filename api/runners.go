@@ -110,11 +110,12 @@ func (s *Server) claimDocument(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	if err := s.pages.take(c.Request().Context()); err != nil {
+	var claim store.Claim
+	var list []job.Job
+	err = s.pages.do(c.Request().Context(), func() error {
+		claim, list, err = s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
 		return err
-	}
-	claim, list, err := s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
-	s.pages.give()
+	})
 	if err != nil {
 		return err
 	}
