@@ -19,6 +19,9 @@ const (
 	headerNumber   = "Daybook-Session-Number"
 )
 
+// onceHeaders are the headers that keep a repeated request from being carried out again.
+var onceHeaders = [...]string{headerKey, headerSession, headerSlot, headerNumber}
+
 // once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner, or its number in a
 // session. A repeat is known by the digest of all that decides about the answer: path, query, kind and content of the body, and what the
 // client prefers.

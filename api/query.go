@@ -26,12 +26,20 @@ func parameters(c echo.Context) []parameter {
 	return list
 }
 
-// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, and bodies of GET, HEAD and DELETE.
-// A misspelt filter would list everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
+// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, bodies of GET, HEAD and DELETE, and keys and numbers of requests
+// that it would carry out again. A misspelt filter would list everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
 func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
-	bodiless := r.method == http.MethodGet || r.method == http.MethodHead || r.method == http.MethodDelete
+	reads := r.method == http.MethodGet || r.method == http.MethodHead
+	bodiless := reads || r.method == http.MethodDelete
 	return func(c echo.Context) error {
 		req := c.Request()
+		if !r.keyed && !reads {
+			for _, name := range onceHeaders {
+				if len(req.Header[name]) > 0 {
+					return badRequest(name, fmt.Sprintf("%s %s does not take the header %s, and would carry out a repeat again; send it without", r.method, req.URL.Path, name))
+				}
+			}
+		}
 		if bodiless && req.ContentLength != 0 {
 			return badRequest("", r.method+" takes no body; parameters are in the path and the query")
 		}

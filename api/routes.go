@@ -10,7 +10,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// route is a line of the API. A hot route is called so often that its successes are logged at debug level only. query lists the query
+// route is a line of the API. A hot route is called so often that its successes are logged at debug level only. A keyed one takes an Idempotency-Key or a number of a
+// session; other routes that change something refuse them. query lists the query
 // parameters that it knows, separated by spaces; one that ends in a dot stands for all that begin with it. Others are refused.
 //
 // To add a route: a line here with a handler, its operation in openapi.yaml, a section in docs/api.md. Tests compare the three.
@@ -18,72 +19,76 @@ type route struct {
 	method, path string
 	handle       echo.HandlerFunc
 	hot          bool
+	keyed        bool
 	query        string
 }
 
-const hot = true
+const (
+	hot   = true
+	keyed = true
+)
 
 // routes is the whole API. A literal first segment is a reserved client name, so that /{client}/job/{type}/add stays unambiguous.
 func (s *Server) routes() []route {
 	return []route{
-		{http.MethodPost, "/jobs/create", s.create, hot, ""},
-		{http.MethodPost, "/add", s.add, hot, "client jobtype " + lineQuery},
-		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, lineQuery},
+		{http.MethodPost, "/jobs/create", s.create, hot, keyed, ""},
+		{http.MethodPost, "/add", s.add, hot, keyed, "client jobtype " + lineQuery},
+		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, lineQuery},
 
-		{http.MethodGet, "/jobs", s.list, !hot, "status client type runner_id claim_id created_after created_before limit after fields " + metaPrefix},
-		{http.MethodGet, "/jobs/:id", s.job, hot, "fields"},
-		{http.MethodGet, "/batches/:id", s.batch, hot, ""},
-		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, "fields"},
-		{http.MethodGet, "/runners", s.runners, !hot, "limit after"},
+		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type runner_id claim_id created_after created_before limit after fields " + metaPrefix},
+		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields"},
+		{http.MethodGet, "/batches/:id", s.batch, hot, !keyed, ""},
+		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields"},
+		{http.MethodGet, "/runners", s.runners, !hot, !keyed, "limit after"},
 
-		{http.MethodPost, "/jobs/claim", s.claim, hot, ""},
-		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot, ""},
-		{http.MethodPost, "/jobs/:id/tickle", s.tickle, hot, ""},
-		{http.MethodPost, "/jobs/complete", s.completeMany, hot, ""},
-		{http.MethodPost, "/jobs/:id/complete", s.complete, hot, ""},
-		{http.MethodPost, "/jobs/:id/release", s.release, hot, ""},
+		{http.MethodPost, "/jobs/claim", s.claim, hot, keyed, ""},
+		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot, !keyed, ""},
+		{http.MethodPost, "/jobs/:id/tickle", s.tickle, hot, !keyed, ""},
+		{http.MethodPost, "/jobs/complete", s.completeMany, hot, keyed, ""},
+		{http.MethodPost, "/jobs/:id/complete", s.complete, hot, keyed, ""},
+		{http.MethodPost, "/jobs/:id/release", s.release, hot, keyed, ""},
 
-		{http.MethodPost, "/jobs/:id/cancel", s.move(job.Cancel), !hot, ""},
-		{http.MethodPost, "/jobs/:id/redrive", s.move(job.Redrive), !hot, ""},
-		{http.MethodPost, "/jobs/:id/run", s.move(job.Run), !hot, ""},
-		{http.MethodPatch, "/jobs/:id", s.patch, !hot, ""},
-		{http.MethodDelete, "/jobs/:id", s.remove, !hot, ""},
-		{http.MethodPost, "/batches/:id/cancel", s.moveBatch(job.Cancel), !hot, "status"},
-		{http.MethodPost, "/batches/:id/redrive", s.moveBatch(job.Redrive), !hot, "status"},
-		{http.MethodDelete, "/batches/:id", s.moveBatch(job.Delete), !hot, "status"},
-		{http.MethodPost, "/queues/:client/:type/cancel", s.moveQueue(job.Cancel), !hot, "status"},
-		{http.MethodPost, "/queues/:client/:type/redrive", s.moveQueue(job.Redrive), !hot, "status"},
-		{http.MethodDelete, "/queues/:client/:type/jobs", s.moveQueue(job.Delete), !hot, "status"},
-		{http.MethodGet, "/sweeps", s.sweeps, !hot, ""},
-		{http.MethodGet, "/sweeps/:id", s.sweep, !hot, ""},
+		{http.MethodPost, "/jobs/:id/cancel", s.move(job.Cancel), !hot, !keyed, ""},
+		{http.MethodPost, "/jobs/:id/redrive", s.move(job.Redrive), !hot, !keyed, ""},
+		{http.MethodPost, "/jobs/:id/run", s.move(job.Run), !hot, !keyed, ""},
+		{http.MethodPatch, "/jobs/:id", s.patch, !hot, !keyed, ""},
+		{http.MethodDelete, "/jobs/:id", s.remove, !hot, !keyed, ""},
+		{http.MethodPost, "/batches/:id/cancel", s.moveBatch(job.Cancel), !hot, !keyed, "status"},
+		{http.MethodPost, "/batches/:id/redrive", s.moveBatch(job.Redrive), !hot, !keyed, "status"},
+		{http.MethodDelete, "/batches/:id", s.moveBatch(job.Delete), !hot, !keyed, "status"},
+		{http.MethodPost, "/queues/:client/:type/cancel", s.moveQueue(job.Cancel), !hot, !keyed, "status"},
+		{http.MethodPost, "/queues/:client/:type/redrive", s.moveQueue(job.Redrive), !hot, !keyed, "status"},
+		{http.MethodDelete, "/queues/:client/:type/jobs", s.moveQueue(job.Delete), !hot, !keyed, "status"},
+		{http.MethodGet, "/sweeps", s.sweeps, !hot, !keyed, ""},
+		{http.MethodGet, "/sweeps/:id", s.sweep, !hot, !keyed, ""},
 
-		{http.MethodPost, "/sessions", s.openSession, !hot, ""},
-		{http.MethodGet, "/sessions/:id", s.session, !hot, ""},
-		{http.MethodDelete, "/sessions/:id", s.endSession, !hot, ""},
+		{http.MethodPost, "/sessions", s.openSession, !hot, !keyed, ""},
+		{http.MethodGet, "/sessions/:id", s.session, !hot, !keyed, ""},
+		{http.MethodDelete, "/sessions/:id", s.endSession, !hot, !keyed, ""},
 
-		{http.MethodGet, "/queues", s.queues, !hot, "limit after client waiting"},
-		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, ""},
-		{http.MethodDelete, "/queues/:client/:type", s.deleteQueue, !hot, ""},
-		{http.MethodPost, "/queues/:client/:type/pause", s.pause, !hot, ""},
-		{http.MethodPost, "/queues/:client/:type/resume", s.resume, !hot, ""},
+		{http.MethodGet, "/queues", s.queues, !hot, !keyed, "limit after client waiting"},
+		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, !keyed, ""},
+		{http.MethodDelete, "/queues/:client/:type", s.deleteQueue, !hot, !keyed, ""},
+		{http.MethodPost, "/queues/:client/:type/pause", s.pause, !hot, !keyed, ""},
+		{http.MethodPost, "/queues/:client/:type/resume", s.resume, !hot, !keyed, ""},
 
-		{http.MethodPost, "/start", s.setStopped(false), !hot, ""},
-		{http.MethodPost, "/stop", s.setStopped(true), !hot, ""},
-		{http.MethodPost, "/quit", s.quit, !hot, ""},
+		{http.MethodPost, "/start", s.setStopped(false), !hot, !keyed, ""},
+		{http.MethodPost, "/stop", s.setStopped(true), !hot, !keyed, ""},
+		{http.MethodPost, "/quit", s.quit, !hot, !keyed, ""},
 
-		{http.MethodPost, "/clock/accept", s.acceptTime, !hot, ""},
+		{http.MethodPost, "/clock/accept", s.acceptTime, !hot, !keyed, ""},
 
-		{http.MethodGet, "/", s.root, !hot, ""},
-		{http.MethodGet, "/ping", s.ping, hot, ""},
-		{http.MethodGet, "/healthz", s.healthz, hot, ""},
-		{http.MethodGet, "/readyz", s.readyz, hot, ""},
-		{http.MethodGet, "/version", s.version, !hot, ""},
-		{http.MethodGet, "/stats", s.stats, hot, ""},
-		{http.MethodGet, "/metrics", s.metricsPage, hot, ""},
+		{http.MethodGet, "/", s.root, !hot, !keyed, ""},
+		{http.MethodGet, "/ping", s.ping, hot, !keyed, ""},
+		{http.MethodGet, "/healthz", s.healthz, hot, !keyed, ""},
+		{http.MethodGet, "/readyz", s.readyz, hot, !keyed, ""},
+		{http.MethodGet, "/version", s.version, !hot, !keyed, ""},
+		{http.MethodGet, "/stats", s.stats, hot, !keyed, ""},
+		{http.MethodGet, "/metrics", s.metricsPage, hot, !keyed, ""},
 
-		{http.MethodGet, "/openapi.yaml", s.openapi, !hot, ""},
-		{http.MethodGet, "/docs", s.docs, !hot, ""},
-		{http.MethodGet, "/docs/:file", s.docsFile, !hot, ""},
+		{http.MethodGet, "/openapi.yaml", s.openapi, !hot, !keyed, ""},
+		{http.MethodGet, "/docs", s.docs, !hot, !keyed, ""},
+		{http.MethodGet, "/docs/:file", s.docsFile, !hot, !keyed, ""},
 	}
 }
 
@@ -91,9 +96,9 @@ func (s *Server) routes() []route {
 // within reach of every web page, whose images send no header that would give them away.
 func (s *Server) getSwitches() []route {
 	return []route{
-		{http.MethodGet, "/start", s.setStopped(false), !hot, ""},
-		{http.MethodGet, "/stop", s.setStopped(true), !hot, ""},
-		{http.MethodGet, "/quit", s.quit, !hot, ""},
+		{http.MethodGet, "/start", s.setStopped(false), !hot, !keyed, ""},
+		{http.MethodGet, "/stop", s.setStopped(true), !hot, !keyed, ""},
+		{http.MethodGet, "/quit", s.quit, !hot, !keyed, ""},
 	}
 }
 

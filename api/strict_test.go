@@ -194,3 +194,29 @@ func TestLineForm(t *testing.T) {
 	}
 	r.add("/add", "a\nb\n", "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "key_reused")
 }
+
+// TestKeysAreRefusedWhereTheyDoNothing: a client that sends a key or a number of a session relies on it.
+func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
+	r := start(t, func(o *Options) { o.Quit = func() {} })
+	path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "index.html")
+	for _, route := range r.server.routes() {
+		for _, header := range onceHeaders {
+			a := r.do(route.method, path.Replace(route.path), nil, header, "1")
+			switch {
+			case route.method == http.MethodGet:
+				if a.status >= http.StatusBadRequest && a.status != http.StatusNotFound {
+					t.Errorf("%s with %s: %d %s", a.what, header, a.status, a.body)
+				}
+			case route.keyed:
+				if strings.Contains(a.body, "does not take the header") {
+					t.Errorf("%s with %s: %s", a.what, header, a.body)
+				}
+			default:
+				a.wrong(header)
+			}
+		}
+	}
+	// Every route that reads the headers says that it takes them.
+	r.post("/jobs/"+unknownID+"/release", `{"how":"retry"}`, headerKey, "k").refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`, headerKey, "k2").refused(http.StatusNotFound, "job_not_found")
+}
