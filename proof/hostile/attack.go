@@ -28,6 +28,7 @@ var attacks = []attack{
 // request is a request to a route, in two parts.
 type request struct {
 	route      api.Route
+	what       string // of a route with several requests
 	head, body string
 	effects    bool // a complete one would disturb the honest clients
 }

@@ -2,8 +2,11 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +94,68 @@ func begin(t *testing.T, files int) *besieged {
 		id, _, _ = strings.Cut(rest, `"`)
 	}
 	b.requests = requestsTo(id)
+	text, err := b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", bench.Lines(1, 4<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), `"first_id":"`)
+	huge, _, _ := strings.Cut(rest, `"`)
+	b.requests = append(b.requests, largeRequests(huge)...)
 	return b
+}
+
+// largeRequests are as large as requests and answers can be: payloads of 4 MiB, a body full of outcomes, and a claim that waits with as many results as it may have.
+func largeRequests(huge string) []*request {
+	outcomes := func(n int) string {
+		one := `{"job_id":"` + huge + `","code":"ok","claim_id":"` + huge + `"}`
+		return "[" + one + strings.Repeat(","+one, n-1) + "]"
+	}
+	const most = 8 << 20
+	full := most / len(outcomes(1))
+	list := []*request{
+		{what: "a job of 4 MiB", route: api.Route{Method: "GET", Path: "/jobs/" + huge}},
+		{what: "a change of a job of 4 MiB", route: api.Route{Method: "POST", Path: "/jobs/" + huge + "/run"}, body: "{}"},
+		{what: "a claim of 4 MiB", route: api.Route{Method: "POST", Path: "/jobs/claim"}, body: `{"runner_id":"hostile","clients":["victim"],"types":["huge"],"lease_ms":1000}`},
+		{what: "a body full of outcomes", route: api.Route{Method: "POST", Path: "/jobs/complete"}, body: `{"outcomes":` + outcomes(full-1) + `}`},
+		{what: "a claim that waits with a thousand results", route: api.Route{Method: "POST", Path: "/jobs/claim"}, body: `{"runner_id":"hostile","clients":["nobody"],"wait_ms":60000,"complete":` + outcomes(1000) + `}`},
+		{what: "a claim with a body full of outcomes", route: api.Route{Method: "POST", Path: "/jobs/claim"}, body: `{"runner_id":"hostile","clients":["nobody"],"complete":` + outcomes(full-2) + `}`},
+	}
+	for _, r := range list {
+		r.head = fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", r.route.Method, r.route.Path, len(r.body))
+	}
+	return list
+}
+
+// TestLargeRequestsAreServed: what the attacks send is what the server would do, were it not for the attack.
+func TestLargeRequestsAreServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the attacks of this package are not in a short run")
+	}
+	b := begin(t, 0)
+	for _, r := range b.requests[len(b.requests)-len(largeRequests("")):] {
+		switch r.what {
+		case "a claim that waits with a thousand results":
+			continue // for a minute
+		case "a claim with a body full of outcomes":
+			if _, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "at most 1000 outcomes") {
+				t.Errorf("%s: %v", r.what, err)
+			}
+			continue
+		case "a job of 4 MiB":
+			resp, err := http.Get(b.URL() + r.route.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < 4<<20 {
+				t.Errorf("%s: %d bytes, %v", r.what, n, err)
+			}
+			resp.Body.Close()
+			continue
+		}
+		if text, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); err != nil || len(text) < 4<<20 {
+			t.Errorf("%s: %d bytes, %v", r.what, len(text), err)
+		}
+	}
 }
 
 // requestsTo makes a request to each route.
@@ -254,7 +318,7 @@ func TestHostileClients(t *testing.T) {
 	for _, r := range b.requests {
 		for _, a := range attacks {
 			o := b.under(t, connections, a, []*request{r}, 1, time.Second)
-			name := fmt.Sprintf("%s, `%s %s`", a.name, r.route.Method, r.route.Path)
+			name := fmt.Sprintf("%s, `%s %s` %s", a.name, r.route.Method, r.route.Path, r.what)
 			check(name, connections, o)
 			if o.load.resident > worst.load.resident {
 				worst, worstOf = o, name
