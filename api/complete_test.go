@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -368,5 +369,32 @@ func TestTickle(t *testing.T) {
 	})
 	t.Run("step at the limit", func(t *testing.T) {
 		want(t, r.post(path, `{"step":"`+repeat('s', 1024)+`","progress":0}`).object(http.StatusOK), "progress", 0)
+	})
+}
+
+// TestExceptionsComeBeforeTheOutcomeForAll: a completion of several commands, of which the last has the outcome for all, while the journal's disk is slow. The commands
+// before it are long ones, which must not be overtaken.
+func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
+	onOwnClock(t, func(t *testing.T, s *scenario) {
+		const jobs = 130
+		s.send(t, "POST", "/add", strings.Repeat("x\n", jobs)).object(http.StatusCreated)
+		claim := s.send(t, "POST", "/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, jobs)).object(http.StatusOK)
+		var except []string
+		for i, id := range ids(claim)[:127] {
+			long := job.MaxErrorBytes
+			if i == 126 { // it does not fit into the third command, and is not long by itself
+				long = 45 << 10
+			}
+			except = append(except, fmt.Sprintf(`{"job_id":%q,"code":"failed","error":%q}`, id, repeat('e', long)))
+		}
+		s.slow.Store(int64(time.Second))
+		o := s.send(t, "POST", "/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[%s]}`, claim["claim_id"], strings.Join(except, ","))).object(http.StatusOK)
+		s.slow.Store(0)
+		want(t, o, "ended", jobs-len(except))
+		for i, r := range o["results"].([]any) {
+			if result := r.(map[string]any); result["status"] != "failed" {
+				t.Fatalf("exception %d: %v", i, result)
+			}
+		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -72,8 +73,9 @@ type scenario struct {
 	quit   bool
 
 	disk   sync.Mutex
-	free   uint64 // of the disk, bytes
-	broken error  // of every write of the journal
+	free   uint64       // of the disk, bytes
+	broken error        // of every write of the journal
+	slow   atomic.Int64 // nanoseconds that each sync of the journal takes
 }
 
 func (s *scenario) failure() error {
@@ -88,7 +90,10 @@ func (s *scenario) up() {
 		Dir: s.dir,
 		// Time is the bubble's; the journal stamps by it.
 		Journal: journal.Options{Wall: time.Now, Hooks: journal.Hooks{
-			Sync:     func(l *wal.Log) error { return cmp.Or(s.failure(), l.Sync()) },
+			Sync: func(l *wal.Log) error {
+				time.Sleep(time.Duration(s.slow.Load()))
+				return cmp.Or(s.failure(), l.Sync())
+			},
 			SyncFile: func(f *os.File) error { return cmp.Or(s.failure(), f.Sync()) },
 		}},
 		Statfs: func(string) (free, total uint64, err error) {
