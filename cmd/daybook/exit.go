@@ -126,7 +126,7 @@ func hintFor(err error) string {
 	case exitUsage:
 		return "`daybook help` lists the verbs, `daybook help VERB` the flags of one."
 	case exitDataInUse:
-		return "Stop the process that uses it (removing the file `lock` in it does not help), or name another directory by --data."
+		return "Stop the process that uses it (the lock is on the directory itself: there is no file to remove), or name another directory by --data."
 	case exitListen:
 		return "Stop the process that listens there, or choose another address by --listen (port 0: any free port)."
 	case exitNoAnswer:
