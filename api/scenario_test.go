@@ -76,6 +76,7 @@ type scenario struct {
 	free   uint64       // of the disk, bytes
 	broken error        // of every write of the journal
 	slow   atomic.Int64 // nanoseconds that each sync of the journal takes
+	ahead  atomic.Int64 // nanoseconds by which the wall clock was set forward
 }
 
 func (s *scenario) failure() error {
@@ -89,7 +90,7 @@ func (s *scenario) up() {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.dir,
 		// Time is the bubble's; the journal stamps by it.
-		Journal: journal.Options{Wall: time.Now, Hooks: journal.Hooks{
+		Journal: journal.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }, Hooks: journal.Hooks{
 			Sync: func(l *wal.Log) error {
 				time.Sleep(time.Duration(s.slow.Load()))
 				return cmp.Or(s.failure(), l.Sync())
