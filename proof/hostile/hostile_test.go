@@ -27,10 +27,12 @@ var full = flag.Bool("full", false, "each attack on each route by itself, about 
 const (
 	mostResident = 256 << 20 // of a server that did little before
 	// An attack on one route can fill one budget of package api, of at most 128 MiB, and as much again is garbage before it is collected.
-	mostMore    = 256 << 20
-	mostSlower  = 2.0 // claims of others, the 99th percentile with and without attack
-	leastPosts  = 0.8 // of the rate without attack
-	connections = 500
+	mostMore = 256 << 20
+	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results, of 192 MiB together.
+	mostMoreLarge = 2 * 192 << 20
+	mostSlower    = 2.0 // claims of others, the 99th percentile with and without attack
+	leastPosts    = 0.8 // of the rate without attack
+	connections   = 500
 )
 
 // busyMachine returns the load of the machine before the tests if it is more than the processors can do. Latencies are then reported and judge nothing.
@@ -50,7 +52,8 @@ func busyMachine(t *testing.T) (load float64, busy bool) {
 type besieged struct {
 	*rig.Server
 	honest   *honest
-	requests []*request
+	requests []*request // one to each route
+	large    []*request
 }
 
 func begin(t *testing.T, files int) *besieged {
@@ -100,7 +103,7 @@ func begin(t *testing.T, files int) *besieged {
 	}
 	_, rest, _ := strings.Cut(string(text), `"first_id":"`)
 	huge, _, _ := strings.Cut(rest, `"`)
-	b.requests = append(b.requests, largeRequests(huge)...)
+	b.large = largeRequests(huge)
 	return b
 }
 
@@ -132,7 +135,7 @@ func TestLargeRequestsAreServed(t *testing.T) {
 		t.Skip("the attacks of this package are not in a short run")
 	}
 	b := begin(t, 0)
-	for _, r := range b.requests[len(b.requests)-len(largeRequests("")):] {
+	for _, r := range b.large {
 		switch r.what {
 		case "a claim that waits with a thousand results":
 			continue // for a minute
@@ -256,11 +259,12 @@ func TestHostileClients(t *testing.T) {
 	machine, busy := busyMachine(t)
 	var table strings.Builder
 	table.WriteString(rowHead)
+	more := int64(mostMore)
 	check := func(what string, n int, o outcome) {
 		t.Helper()
 		row := o.row(what, n)
 		t.Log(row)
-		if most := max(mostResident, o.before.resident+mostMore); o.load.resident > most {
+		if most := max(mostResident, o.before.resident+more); o.load.resident > most {
 			t.Errorf("%s: the server took %d MiB, more than %d", what, o.load.resident>>20, most>>20)
 		}
 		if most := 6*n + 500; o.load.goroutines > most {
@@ -302,6 +306,14 @@ func TestHostileClients(t *testing.T) {
 		check(a.name+", all routes", connections, o)
 		table.WriteString(o.row(a.name+", all routes", connections))
 	}
+	more = mostMoreLarge
+	for _, a := range attacks {
+		n := 10 * len(b.large) // each sends megabytes a second
+		o := b.under(t, n, a, b.large, 1, d)
+		check(a.name+", large requests", n, o)
+		table.WriteString(o.row(a.name+", large requests", n))
+	}
+	more = mostMore
 	if !*full {
 		return // ratios of two seconds say nothing on a machine that does something else
 	}
@@ -318,7 +330,7 @@ func TestHostileClients(t *testing.T) {
 	for _, r := range b.requests {
 		for _, a := range attacks {
 			o := b.under(t, connections, a, []*request{r}, 1, time.Second)
-			name := fmt.Sprintf("%s, `%s %s` %s", a.name, r.route.Method, r.route.Path, r.what)
+			name := fmt.Sprintf("%s, `%s %s`", a.name, r.route.Method, r.route.Path)
 			check(name, connections, o)
 			if o.load.resident > worst.load.resident {
 				worst, worstOf = o, name
