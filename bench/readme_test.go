@@ -1,17 +1,76 @@
 package bench
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
+// TestReadmeProgram builds the README's program outside of this module, as its readers do, and runs it until it has done its jobs.
+func TestReadmeProgram(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatal("the README has no program")
+	}
+	s := serve(t)
+	dir := t.TempDir()
+	sums, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"main.go": strings.ReplaceAll(block[1], "127.0.0.1:1717", s.Listen), "go.sum": string(sums),
+		"go.mod": "module readme\n\ngo 1.26\n\nrequire github.com/daybookq/daybook v0.0.0\n\nreplace github.com/daybookq/daybook => " + root + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", "readme", ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	program := exec.Command(filepath.Join(dir, "readme"))
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		program.Process.Kill()
+		program.Wait()
+	}()
+	for lines := bufio.NewScanner(out); ; {
+		if !lines.Scan() {
+			t.Fatalf("it ended before it had done its jobs: %v", lines.Err())
+		}
+		if regexp.MustCompile(`^job [0-9a-f-]{36}: second$`).MatchString(lines.Text()) {
+			return
+		}
+	}
+}
+
 // TestReadmeTour runs the commands of the README's tour and compares what they print. `…` stands for anything.
 func TestReadmeTour(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed: the README's tour cannot be run")
+	for _, program := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("skipped: %s is not installed, and the README's tour needs it", program)
+		}
 	}
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
