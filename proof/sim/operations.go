@@ -185,8 +185,10 @@ func (u *audit) operated(o operation) {
 		u.stopped = c.Stopped
 	case job.Pause: // a queue that is not there cannot be paused
 		name := [2]string{c.Client, c.Type}
-		if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq && !u.mayBeGone[name] {
-			u.paused[name] = c.Paused
+		if !c.Paused { // also without an answer: if the queue is gone, so is its pause
+			u.paused[name] = false
+		} else if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq && !u.mayBeGone[name] {
+			u.paused[name] = true
 		}
 	case job.DeleteQueue: // with its pause; one without an answer may have been refused
 		name := [2]string{c.Client, c.Type}

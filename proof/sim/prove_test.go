@@ -216,6 +216,12 @@ func TestAudit(t *testing.T) {
 			s.journal(job.DeleteQueue{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
+		{"a queue hands out after a resume without an answer, although it may have been deleted before", "", func(t *testing.T, s *told) {
+			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+			s.journal(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs})
+			s.journal(job.Pause{Client: "c", Type: "t"})
+			s.claim(t, 1, 1)
+		}},
 		{"a queue is deleted and has a job", "and job", func(t *testing.T, s *told) {
 			d := job.DeleteQueue{Client: "c", Type: "t"}
 			s.a.queueDeleted(s.journal(d), d, job.Granted)
