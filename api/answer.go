@@ -155,7 +155,10 @@ func answer(c echo.Context, status int, kind string, text []byte) error {
 // A browser must not take a payload that is shown for a page of this server.
 var nosniff = []string{"nosniff"}
 
-const headerSeq = "Daybook-Seq"
+const (
+	headerSeq    = "Daybook-Seq"     // of an answer: the position of the change in the journal
+	headerMinSeq = "Daybook-Min-Seq" // of a request: the position that a read must include
+)
 
 func setSeq(c echo.Context, seq uint64) {
 	c.Response().Header()[headerSeq] = []string{strconv.FormatUint(seq, 10)}

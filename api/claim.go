@@ -105,6 +105,9 @@ func checkNames(field string, names []string) error {
 	if len(names) > job.MaxClaimNames {
 		return badRequest(field, fmt.Sprintf("%s holds at most %d names, not %d", field, job.MaxClaimNames, len(names)))
 	}
+	if names != nil && len(names) == 0 {
+		return badRequest(field, fmt.Sprintf("%s is an empty list, which names nothing; leave it out to claim of all", field))
+	}
 	for i, name := range names {
 		place := item(field, i)
 		if err := job.CheckName(place, name); err != nil {

@@ -91,7 +91,7 @@ func (h *allowedHosts) allow(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || h.any {
 		return true
 	}
-	name = strings.ToLower(name)
+	name = strings.TrimSuffix(strings.ToLower(name), ".") // a full name may end in a dot
 	return name == "localhost" || h.names[name] || slices.ContainsFunc(h.suffix, func(s string) bool {
 		return strings.HasSuffix(name, s) && len(name) > len(s)
 	})

@@ -95,14 +95,13 @@ func pathID(c echo.Context) (job.ID, error) {
 
 // minSeq is the position that a read waits for, beside all that was synced when it came.
 func minSeq(c echo.Context) (uint64, error) {
-	const header = "Daybook-Min-Seq"
-	values := c.Request().Header[header]
+	values := c.Request().Header[headerMinSeq]
 	if len(values) == 0 {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(values[0], 10, 64)
 	if err != nil || len(values) > 1 {
-		return 0, badRequest(header, header+" must be one whole number, a Daybook-Seq that an answer gave")
+		return 0, badRequest(headerMinSeq, headerMinSeq+" must be one whole number, a Daybook-Seq that an answer gave")
 	}
 	return n, nil
 }

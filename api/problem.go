@@ -73,7 +73,7 @@ func routeNotFound() *problem {
 }
 
 func methodNotAllowed(allow string) *problem {
-	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: "this route wants another method", allow: allow}
+	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: strings.TrimSuffix("this route has no such method; it has "+allow, "; it has "), allow: allow}
 }
 
 // refused tells a job rule's refusal; Granted is no problem.
@@ -82,8 +82,10 @@ func refused(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.SessionNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound:
 		status = http.StatusNotFound
+	case job.SessionNotFound:
+		status, f = http.StatusNotFound, unknown // an earlier try of a numbered request may have been carried out
 	case job.NotActive:
 		status = http.StatusBadRequest
 	case job.KeyReused, job.NumberReused:

@@ -40,6 +40,11 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 				}
 			}
 		}
+		for name := range req.Header {
+			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && !slices.Contains(onceHeaders[:], name) {
+				return badRequest(name, fmt.Sprintf("there is no header %s; the server knows %s, %s, %s and %s", name, headerMinSeq, headerSession, headerSlot, headerNumber))
+			}
+		}
 		if bodiless && req.ContentLength != 0 {
 			return badRequest("", r.method+" takes no body; parameters are in the path and the query")
 		}

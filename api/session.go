@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -54,7 +55,7 @@ func (s *Server) session(c echo.Context) error {
 	}
 	session, err := s.engine.Session(c.Request().Context(), minSeq, id)
 	if err != nil {
-		return err
+		return sessionGone(err)
 	}
 	return answer(c, http.StatusOK, mimeJSON, append(appendSession(nil, &session), '\n'))
 }
@@ -67,10 +68,20 @@ func (s *Server) endSession(c echo.Context) error {
 	}
 	receipt, err := s.engine.EndSession(c.Request().Context(), job.EndSession{Session: id})
 	if err != nil {
-		return err
+		return sessionGone(err)
 	}
 	setSeq(c, receipt.Seq)
 	return c.NoContent(http.StatusNoContent)
+}
+
+// sessionGone says that a request about a session itself, which is not there, stored nothing.
+func sessionGone(err error) error {
+	if errors.Is(err, job.SessionNotFound) {
+		p := problemOf(err)
+		p.fate = notStored
+		return p
+	}
+	return err
 }
 
 func appendSession(b []byte, s *store.Session) []byte {

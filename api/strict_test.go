@@ -10,6 +10,17 @@ import (
 
 // The tests of this file go through the route table, so that a new route cannot be forgotten.
 
+// TestUnknownHeadersAreRefused: a misspelt header of ours is not ignored, nor is a list that names nothing.
+func TestUnknownHeadersAreRefused(t *testing.T) {
+	r := start(t)
+	r.get("/jobs", "Daybook-Min-Sec", "1").wrong("Daybook-Min-Sec")
+	r.get("/jobs", "Daybook-Seq", "1").wantStatus(http.StatusOK) // as an answer gave it
+	for _, field := range []string{"clients", "types"} {
+		r.post("/jobs/claim", `{"runner_id":"r","`+field+`":[]}`).wrong(field)
+		r.post("/jobs/claim", `{"runner_id":"r","`+field+`":null}`).wantStatus(http.StatusNoContent)
+	}
+}
+
 // TestUnknownParametersAreRefused: no route ignores a query parameter, and a refusal comes before anything happens.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := start(t, func(o *Options) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })

@@ -25,7 +25,8 @@ type AddOptions struct {
 	Type   string
 	Attributes
 
-	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it.
+	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it. ErrKeyReused, if the input or
+	// BodyBytes differ from those of an earlier Add with the key.
 	Key string
 	// BodyBytes bounds one post of Add; 0 stands for 1 MiB, and 4 MiB is the most.
 	BodyBytes int
@@ -321,7 +322,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	a.posts.Go(func() {
 		o := a.o
 		if o.Key != "" {
-			o.Key = fmt.Sprintf("%s/%d+%d", o.Key, offset, len(body))
+			o.Key = fmt.Sprintf("%s/%d", o.Key, offset) // not of its length: a changed body must be refused as another request
 		}
 		added, err := a.c.AddLines(a.posting, body, o)
 		a.finish(b, added, err)

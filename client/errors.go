@@ -61,7 +61,7 @@ var sentinels = map[string]error{
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
-		return e.Outcome == "unknown"
+		return e.Outcome == "unknown" && e.Code != "session_not_found" // unless an answer was lost, which afterLost knows
 	case ErrUnavailable:
 		return sentinels[e.Code] == target && e.Outcome == "not_stored"
 	}

@@ -64,7 +64,7 @@ A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, -
 	flags.Var(&f.delay, "delay", "how long the jobs wait before they may run")
 	flags.Var(&f.lease, "lease", "how long a claim may go without a tickle (default: the server's)")
 	flags.Var(&f.retention, "retention", "how long finished jobs are kept (default: the server's)")
-	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input, to continue an earlier add (default: a new one)")
+	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input, to continue an earlier add of the same input (default: a new one)")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are on their way at once")
 	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning to leave out")
 	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
@@ -121,7 +121,11 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err == nil {
 		return a.failed
 	}
-	err = fmt.Errorf("%d lines were stored in %d batches; then: %w", result.Jobs, len(result.Bodies), err)
+	if errors.Is(err, client.ErrKeyReused) {
+		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are as before, and the rest was not stored; add other input without --key: %w",
+			options.Key, result.Jobs, err)
+	}
+	err = fmt.Errorf("%d lines are stored in %d batches; then: %w", result.Jobs, len(result.Bodies), err)
 	if options.FlushAfter == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "To store what is missing and nothing twice, run the same command with --key %s within 24 hours.\n", options.Key)
 	}

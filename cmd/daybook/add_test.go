@@ -119,8 +119,32 @@ func TestAdd(t *testing.T) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
-		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, "0 lines were stored") {
+		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, "0 lines are stored") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	})
+	t.Run("another input with the key of an earlier one stores nothing twice", func(t *testing.T) {
+		typ := "keyed"
+		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != exitOK {
+			t.Fatalf("exit code %d: %s", r.code, r.errs)
+		}
+		for _, in := range []string{"a\nb\nc\n", "b\n", "a\nB\n"} {
+			r := execute(t, in, "add", "--server", s.url, "--type", typ, "--key", "S1")
+			if r.code != exitRefused || !strings.Contains(r.errs, "is not the one that was added with --key S1") || strings.Contains(r.errs, "run the same command") {
+				t.Errorf("%q: exit code %d: %s", in, r.code, r.errs)
+			}
+		}
+		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != exitOK {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+		for line := range strings.Lines(ok(t, "queues", "--json", "--server", s.url, "--client", "default")) {
+			var q struct {
+				Type   string
+				Counts map[string]int
+			}
+			if err := json.Unmarshal([]byte(line), &q); err != nil || q.Type == typ && q.Counts["pending"] != 2 {
+				t.Errorf("%s, %v", line, err)
+			}
 		}
 	})
 	t.Run("an input that fails", func(t *testing.T) {

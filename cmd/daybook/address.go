@@ -28,6 +28,14 @@ func checkListen(listen string, insecure bool) (address *net.TCPAddr, exposed bo
 	return address, exposed, nil
 }
 
+// networkOf is the network to listen on: 0.0.0.0 stands for IPv4 alone, where "tcp" would take IPv6 as well.
+func networkOf(address *net.TCPAddr) string {
+	if address.IP.To4() != nil {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
 // serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check has the verdict.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer

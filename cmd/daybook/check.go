@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,14 +31,12 @@ func mustExist(data string) error {
 
 // hasJournal reports whether a directory of that name exists and holds a journal.
 func hasJournal(data string) (bool, error) {
-	info, err := os.Stat(ingest.JournalDir(data))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	entries, err := os.ReadDir(ingest.JournalDir(data))
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
-	case err == nil && !info.IsDir():
-		err = fmt.Errorf("%s is not a directory", ingest.JournalDir(data))
 	}
-	return err == nil, err
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // of a file system of its own
+	return len(entries) > 0, err
 }
 
 func newCheck() *cobra.Command {

@@ -24,7 +24,10 @@ const maxConfigBytes = 1 << 20
 var notInConfig = []string{"config", "print-config", "help"}
 
 // setting is a key of a configuration file with its value as the flag of that name takes it.
-type setting struct{ key, value string }
+type setting struct {
+	key, value string
+	line       int // 0: not known
+}
 
 // readConfig returns the settings in the file at path.
 func readConfig(path string) ([]setting, error) {
@@ -65,9 +68,9 @@ func parseConfig(text []byte) ([]setting, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", lineOf(text, key), key, err)
 		}
-		settings = append(settings, setting{key, value})
+		settings = append(settings, setting{key, value, lineNumber(text, key)})
 	}
-	slices.SortStableFunc(settings, func(a, b setting) int { return cmp.Compare(lineNumber(text, a.key), lineNumber(text, b.key)) })
+	slices.SortStableFunc(settings, func(a, b setting) int { return cmp.Compare(a.line, b.line) })
 	return settings, nil
 }
 
@@ -134,7 +137,14 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 	for _, s := range settings {
 		flag := flags.Lookup(s.key)
 		if flag == nil || slices.Contains(notInConfig, s.key) {
-			return usageError{fmt.Errorf("configuration %s: no setting is called %q; `daybook serve --help` lists them", path, s.key)}
+			at, meant := path, ""
+			if s.line > 0 {
+				at = fmt.Sprintf("%s:%d", path, s.line)
+			}
+			if name := strings.ReplaceAll(strings.ToLower(s.key), "_", "-"); name != s.key && flags.Lookup(name) != nil {
+				meant = fmt.Sprintf(" (perhaps %s is meant)", name)
+			}
+			return usageError{fmt.Errorf("configuration %s: no setting is called %q%s; `daybook serve --help` lists them", at, s.key, meant)}
 		}
 		// A wrong value is reported even if it is overridden.
 		was, changed := flag.Value.String(), flag.Changed
@@ -146,13 +156,26 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 			err = flags.Set(s.key, was)
 		}
 		if err != nil {
-			return usageError{fmt.Errorf("configuration %s: %s: %w", path, s.key, err)}
+			return usageError{fmt.Errorf("configuration %s: %s: %w", path, s.key, plainly(err))}
 		}
 		if !changed {
 			flag.Annotations = map[string][]string{originKey: {path}}
 		}
 	}
 	return nil
+}
+
+// plainly returns an error of the flag library about a value without the names of Go's functions.
+func plainly(err error) error {
+	var wrong *strconv.NumError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	kind := "a whole number"
+	if wrong.Func == "ParseBool" {
+		kind = "true or false"
+	}
+	return fmt.Errorf("%q is not %s", wrong.Num, kind)
 }
 
 // originKey is the annotation of a flag that says where its value comes from, if not from the command line.

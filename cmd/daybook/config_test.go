@@ -62,7 +62,10 @@ func TestConfig(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ file, want string }{
-		"unknown key":       {"max-attempts = 1\nlisten_on = 'x'\n", `no setting is called "listen_on"`},
+		"unknown key":       {"max-attempts = 1\nlisten_on = 'x'\n", `FILE:2: no setting is called "listen_on"`},
+		"underscores":       {"max_attempts = 1\n", `no setting is called "max_attempts" (perhaps max-attempts is meant)`},
+		"no number":         {"max-attempts = 'five'\n", `max-attempts: "five" is not a whole number`},
+		"neither":           {"insecure = 'yes'\n", `insecure: "yes" is not true or false`},
 		"itself":            {"config = 'x'\n", `no setting is called "config"`},
 		"twice":             {"max-attempts = 1\nmax-attempts = 2\n", "FILE:2: "},
 		"no TOML":           {"listen = 'a'\nmax-attempts: 2\n", "FILE:2: "},

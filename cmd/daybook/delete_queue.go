@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,13 +13,20 @@ import (
 func newDeleteQueue() *cobra.Command {
 	var server serverAddress
 	cmd := &cobra.Command{
-		Use:   "delete CLIENT TYPE",
+		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
 		Long: `Delete a queue that has no jobs, paused or not. The server refuses to delete one that has jobs, also ended ones that it still keeps. The next job of that
 client and type makes the queue again. Queues that have had no jobs for --queue-idle (see daybook serve) are deleted without this.`,
-		Example: `  daybook queues delete acme resize`,
-		Args:    cobra.ExactArgs(2),
+		Example: `  daybook queues delete acme/resize`,
+		Args:    cobra.RangeArgs(1, 2), // client and type may also be two arguments
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				client, typ, ok := strings.Cut(args[0], "/")
+				if !ok {
+					return usageError{fmt.Errorf("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", args[0])}
+				}
+				args = []string{client, typ}
+			}
 			for i, field := range []string{"CLIENT", "TYPE"} {
 				if err := job.CheckName(field, args[i]); err != nil {
 					return usageError{err}

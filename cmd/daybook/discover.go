@@ -36,6 +36,9 @@ Other verbs find the server themselves: --server mdns: takes the only one that a
 			if err != nil {
 				return err
 			}
+			if len(found) == 0 {
+				return errNoServer
+			}
 			if asJSON {
 				out := json.NewEncoder(cmd.OutOrStdout())
 				for _, f := range found {
@@ -44,9 +47,6 @@ Other verbs find the server themselves: --server mdns: takes the only one that a
 					}
 				}
 				return nil
-			}
-			if len(found) == 0 {
-				return errNoServer
 			}
 			return table(cmd.OutOrStdout(), func(row func(cells ...any)) {
 				row("ID", "URL", "VERSION")
@@ -58,7 +58,7 @@ Other verbs find the server themselves: --server mdns: takes the only one that a
 	}
 	cmd.Flags().Var(&timeout, "timeout", "how long to wait for answers")
 	cmd.Flags().StringSliceVar(&interfaces, "interface", nil, "network interfaces to ask on; all without")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server a line; nothing when none is found")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server a line")
 	return cmd
 }
 

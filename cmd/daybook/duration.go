@@ -39,13 +39,27 @@ func (d *durationFlag) Type() string { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
 
-// bytesFlag is a number of bytes, with k, M or G for powers of 1024.
+// checkDuration refuses a duration that is outside of min … max, unless it is 0 and zero says that 0 is allowed.
+func checkDuration(flag string, d durationFlag, min, max int64, zero bool) error {
+	if zero && d == 0 || d.ms() >= min && d.ms() <= max {
+		return nil
+	}
+	least, most := durationFlag(time.Duration(min)*time.Millisecond), durationFlag(time.Duration(max)*time.Millisecond)
+	or := ""
+	if zero && min > 0 {
+		or = ", or 0"
+	}
+	return fmt.Errorf("%s must be from %s to %s%s, not %s", flag, &least, &most, or, &d)
+}
+
+// bytesFlag is a number of bytes, with k, M or G (or KiB, MiB, GiB) for powers of 1024.
 type bytesFlag int64
 
 func (b *bytesFlag) Set(text string) error {
 	number, shift := text, 0
+	plain := strings.TrimSuffix(text, "iB") // 1GiB is 1G
 	for suffix, bits := range map[string]int{"k": 10, "K": 10, "M": 20, "G": 30, "T": 40} {
-		if n, ok := strings.CutSuffix(text, suffix); ok {
+		if n, ok := strings.CutSuffix(plain, suffix); ok {
 			number, shift = n, bits
 		}
 	}

@@ -31,7 +31,7 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 		name := variable(f.Name)
 		if value := os.Getenv(name); value != "" {
 			if setErr := cmd.Flags().Set(f.Name, value); setErr != nil {
-				err = fmt.Errorf("environment variable %s: %w", name, setErr)
+				err = fmt.Errorf("environment variable %s: %w", name, plainly(setErr))
 			}
 			f.Annotations = map[string][]string{originKey: {name}}
 		}

@@ -112,7 +112,7 @@ func exitCode(err error) int {
 		return exitNotFound
 	case isRefused, errors.Is(err, client.ErrTooLarge):
 		return exitRefused
-	case isSilent, errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
+	case isSilent, errors.Is(err, errNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return exitNoAnswer
 	case isPath, isInput, errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
 		return exitFile
@@ -128,8 +128,14 @@ func hintFor(err error) string {
 	case exitDataInUse:
 		return "Stop the process that uses it (the lock is on the directory itself: there is no file to remove), or name another directory by --data."
 	case exitListen:
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return "No network interface of this machine has that address; choose another by --listen."
+		}
 		return "Stop the process that listens there, or choose another address by --listen (port 0: any free port)."
 	case exitNoAnswer:
+		if errors.Is(err, errNoServer) {
+			return "" // its text names the step
+		}
 		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) names its address."
 	case exitFormat:
 		if errors.Is(err, store.ErrOlderFormat) {

@@ -208,7 +208,7 @@ func TestServe(t *testing.T) {
 		if err := json.Unmarshal([]byte(ok(t, "queues", "--json", "--server", s.url, "--client", "default")), &q); err != nil || q.Client != "default" {
 			t.Errorf("%+v, %v", q, err)
 		}
-		if text := ok(t, "queues", "--server", s.url, "--client", "none"); !strings.HasPrefix(text, "no queues") {
+		if text := ok(t, "queues", "--server", s.url, "--client", "none"); text != "client none has no queues\n" {
 			t.Error(text)
 		}
 		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == exitOK || !strings.Contains(r.errs, "queue_not_empty") {
@@ -444,9 +444,15 @@ func TestUsage(t *testing.T) {
 		{"get", "accepts 1 arg"},
 		{"journal", "dump, verify or give-up"},
 		{"queues --client a/b", "--client"},
-		{"queues delete a", "accepts 2 arg"},
+		{"queues delete a", "CLIENT/TYPE"},
+		{"queues delete", "accepts between 1 and 2"},
 		{"queues delete a b/c", "TYPE"},
-		{"serve --queue-idle 10s", "--queue-idle"},
+		{"serve --queue-idle 10s", "--queue-idle must be from 1m0s to 36600d, or 0, not 10s"},
+		{"serve --print-config --queue-idle 10s", "--queue-idle"},
+		{"serve --print-config --pprof 0.0.0.0:1", "--pprof"},
+		{"serve --print-config --listen 0.0.0.0:0", "--insecure"},
+		{"serve --print-config --log-level loud", "--log-level"},
+		{"serve --print-config --mdns on", "--mdns"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(c.args)...)

@@ -50,7 +50,7 @@ if the runners do not keep up.`,
 				}
 				return nil
 			}
-			return printQueues(cmd, queues)
+			return printQueues(cmd, client, queues)
 		},
 	}
 	cmd.AddCommand(newDeleteQueue())
@@ -87,7 +87,11 @@ func allQueues(cmd *cobra.Command, server *serverAddress, client string) ([]json
 	}
 }
 
-func printQueues(cmd *cobra.Command, queues []json.RawMessage) error {
+func printQueues(cmd *cobra.Command, client string, queues []json.RawMessage) error {
+	if len(queues) == 0 && client != "" {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "client %s has no queues\n", client)
+		return err
+	}
 	if len(queues) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no queues yet; the first job of a client and type creates one")
 		return err

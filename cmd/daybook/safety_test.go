@@ -43,6 +43,11 @@ func TestListenBeyondLoopback(t *testing.T) {
 	if _, err := os.Stat(data); err == nil {
 		t.Error("a refused start made the data directory")
 	}
+	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
+		if address, _, err := checkListen(listen, true); err != nil || networkOf(address) != network {
+			t.Errorf("%s listens on %s, %v", listen, networkOf(address), err)
+		}
+	}
 	for _, listen := range []string{"127.0.0.1", "a b:1", "127.0.0.1:port"} {
 		if r := execute(t, "", "serve", "--listen", listen, "--data", data, "--init"); r.code != exitUsage || !strings.Contains(r.errs, "--listen") {
 			t.Errorf("%s: exit code %d: %s", listen, r.code, r.errs)
@@ -57,11 +62,17 @@ func TestListenBeyondLoopback(t *testing.T) {
 // TestDataDirectoryThatIsMissing: a directory that was named and holds no journal is a disk that is not mounted, unless --init says otherwise.
 func TestDataDirectoryThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
-	missing, empty := filepath.Join(dir, "missing"), filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o755); err != nil {
+	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
+	if err := os.MkdirAll(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, data := range []string{missing, empty} {
+	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // a journal with a disk of its own
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "check", "--data", unmounted); r.code != exitNoData {
+		t.Errorf("check: exit code %d: %s", r.code, r.errs)
+	}
+	for _, data := range []string{missing, empty, unmounted} {
 		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", data)
 		if r.code != exitNoData || !strings.Contains(r.errs, "--init") || !strings.Contains(r.errs, data) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)

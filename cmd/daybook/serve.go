@@ -91,7 +91,13 @@ the environment over the file. --print-config shows the settings in force and wh
 			if err := fromConfig(cmd.Flags(), f.config); err != nil {
 				return err
 			}
+			if err := f.checkSettings(); err != nil {
+				return err
+			}
 			if f.printConfig {
+				for _, name := range unknownVariables(os.Environ()) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
+				}
 				return printConfig(cmd.OutOrStdout(), cmd.Flags())
 			}
 			return serve(cmd, &f)
@@ -100,7 +106,7 @@ the environment over the file. --print-config shows the settings in force and wh
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes one that is free")
 	flags.StringVar(&f.data, "data", defaultData, "data directory")
-	flags.BoolVar(&f.init, "init", false, "create the data directory that --data names if it does not exist or is empty")
+	flags.BoolVar(&f.init, "init", false, "start an empty queue in the data directory that --data names if it holds none; harmless when it does")
 	flags.BoolVar(&f.insecure, "insecure", false, "listen beyond loopback although there is no access control")
 	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names below, * every name")
 	flags.Var(&f.abandonedAge, "abandoned-age", "how long a claim may go without a tickle before its jobs are handed out again, unless they say otherwise")
@@ -143,6 +149,24 @@ func (f *serveFlags) checkData(cmd *cobra.Command) error {
 	return nil
 }
 
+// checkSettings refuses settings that make no sense, before anything is created or listens.
+func (f *serveFlags) checkSettings() error {
+	if _, err := f.options(); err != nil {
+		return err
+	}
+	if _, err := newLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
+		return err
+	}
+	address, exposed, err := checkListen(f.listen, f.insecure)
+	if err != nil {
+		return err
+	}
+	if f.mdns == mdnsOn && !exposed {
+		return usageError{fmt.Errorf("--mdns on, and the server listens on %s, where no other machine can connect", address)}
+	}
+	return checkProfiles(f.pprof)
+}
+
 // options checks the flags and returns what the API is made of.
 func (f *serveFlags) options() (api.Options, error) {
 	o := api.Options{
@@ -154,9 +178,10 @@ func (f *serveFlags) options() (api.Options, error) {
 	}
 	for _, err := range []error{
 		job.CheckRange("--max-attempts", int64(f.maxAttempts), 1, job.MaxAttempts),
-		job.CheckRange("--abandoned-age in ms", f.abandonedAge.ms(), job.MinLeaseMs, job.MaxLeaseMs),
-		job.CheckRange("--retention in ms", f.retention.ms(), 0, job.MaxDelayMs),
-		job.CheckRange("--drain in ms", f.drain.ms(), 0, job.MaxDelayMs),
+		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs, false),
+		checkDuration("--retention", f.retention, 0, job.MaxDelayMs, true),
+		checkDuration("--drain", f.drain, 0, job.MaxDelayMs, true),
+		checkDuration("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs, true),
 	} {
 		if err != nil {
 			return o, usageError{err}
@@ -164,11 +189,6 @@ func (f *serveFlags) options() (api.Options, error) {
 	}
 	if f.mdns != mdnsAuto && f.mdns != mdnsOn && f.mdns != mdnsOff {
 		return o, usageError{fmt.Errorf("--mdns %q is none of auto, on, off", f.mdns)}
-	}
-	if f.queueIdle != 0 {
-		if err := job.CheckRange("--queue-idle in ms", f.queueIdle.ms(), job.MinQueueIdleMs, job.MaxDelayMs); err != nil {
-			return o, usageError{err}
-		}
 	}
 	if o.Defaults.RetentionMs == 0 {
 		o.Defaults.RetentionMs = -1
@@ -226,7 +246,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := net.ListenTCP("tcp", address)
+	l, err := net.ListenTCP(networkOf(address), address)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errListen, err)
 	}
@@ -272,15 +292,15 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		}
 		defer profiles.Close()
 	}
-	removeAddress, err := announce(cmd.OutOrStdout(), f.data, l.Addr())
-	if err != nil {
-		return err
-	}
 	quiet, err := f.announceOnNetwork(l.Addr().(*net.TCPAddr), engine.Stats().Journal.UUID, exposed, log)
 	if err != nil {
 		return err
 	}
 	defer quiet()
+	removeAddress, err := announce(cmd.OutOrStdout(), f.data, l.Addr())
+	if err != nil {
+		return err
+	}
 	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).
 		Uint64("open_files", files.limit).Int("max_connections", files.connections).Msg("listening")
 
@@ -354,12 +374,16 @@ func announce(out io.Writer, data string, addr net.Addr) (remove func() error, e
 	}, nil
 }
 
+// checkProfiles refuses an address for profiles that other machines can reach.
+func checkProfiles(address string) error {
+	if at, err := netip.ParseAddrPort(address); address != "" && (err != nil || !at.Addr().IsLoopback()) {
+		return usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
+	}
+	return nil
+}
+
 // serveProfiles serves net/http/pprof on a loopback address of its own: profiles tell what is in memory.
 func serveProfiles(address string) (*http.Server, error) {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil || !at.Addr().IsLoopback() {
-		return nil, usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
-	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w for profiles: %w", errListen, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 
@@ -24,8 +23,6 @@ func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, exposed 
 	switch {
 	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !exposed:
 		return none, nil
-	case !exposed:
-		return none, usageError{fmt.Errorf("--mdns on, and the server listens on %s, where no other machine can connect", address)}
 	}
 	a, err := mdns.Announce(mdns.Server{
 		ID: id, Port: address.Port, Path: "/", Version: version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn,
