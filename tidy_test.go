@@ -192,6 +192,35 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
+// listsFiles are the folders whose doc.go lists their files.
+var listsFiles = []string{"api", "client", "mdns"}
+
+// TestDocListsFiles: the doc.go of a folder names each of its files.
+func TestDocListsFiles(t *testing.T) {
+	for _, dir := range listsFiles {
+		text, err := os.ReadFile(filepath.Join(dir, "doc.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]bool{}
+		for _, name := range regexp.MustCompile(`\b[a-z_]+\.go\b`).FindAllString(string(text), -1) {
+			named[name] = true
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("%s/doc.go names %s: %v", dir, name, err)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			if name := filepath.Base(path); !strings.HasSuffix(name, "_test.go") && name != "doc.go" && !named[name] {
+				t.Errorf("%s/doc.go does not name %s", dir, name)
+			}
+		}
+	}
+}
+
 // TestGuarantees: every test that docs/guarantees.md names is there.
 func TestGuarantees(t *testing.T) {
 	text, err := os.ReadFile("docs/guarantees.md")

@@ -16,5 +16,22 @@
 //   - The buffer of a create belongs to the journal once it is handed over; it is neither touched nor used again here.
 //   - Documents are built without reflection: an answer to a claim holds up to a thousand of them.
 //
+// Files, in the order of a request:
+//
+//   - server.go, routes.go: the server and its options; the table of all routes.
+//   - listener.go, connection.go, request_framing.go: how many connections there are, how fast each must be, and which requests are malformed.
+//   - origin.go, query_parameters.go: which hosts and origins are served; parameters and headers that a route does not know.
+//   - request_body.go, memory_budget.go, strict_json.go: bodies within the memory that they may take, and their JSON.
+//   - idempotency.go: idempotency keys and numbers of sessions.
+//   - create.go, create_many.go, add.go, job_attributes.go: creating one job, several as JSON, lines; the attributes of jobs.
+//   - claim.go, tickle.go, complete.go, outcomes.go: what runners ask for, and how they report outcomes.
+//   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
+//   - jobs.go, list.go, queues.go, runners.go: reading.
+//   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.
+//   - job_document.go, json_text.go: documents of jobs, and the JSON values in them.
+//   - answer_memory.go, compress.go, entity_tag.go: answers within the memory that they may take, compressed, or unchanged.
+//   - problem.go, access_log.go: refusals; the log and the metrics of each request.
+//   - engine.go: what of the engine is used here.
+//
 // Not for: rules about jobs (package job), waiting and ordering (package ingest), TLS and logins (a proxy's work).
 package api

@@ -20,7 +20,7 @@
 //   - add.go: bulk posts of lines, resumable. create.go: creating jobs.
 //   - claim.go, claim_answer.go: claims and tickles, and how the answer to a claim is read.
 //   - complete.go: completions and releases. move.go: cancel, redrive, run, patch, delete, and sweeps.
-//   - job.go, list.go, queues.go: documents of jobs, lists of them, queues.
+//   - job.go, list.go, queues.go: documents of jobs, lists of them, queues. discover.go: servers on the local network.
 //   - worker.go: the Worker, its options, and how it stops.
 //   - worker_jobs.go: the jobs that it holds. worker_handlers.go: the handlers that do them. handler_errors.go: their errors.
 //   - session.go: sessions, and the numbers of their requests. worker_session.go: the session of a Worker.

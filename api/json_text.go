@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The documents of the API are appended value by value, in the order of docs/api.md; those of jobs are made in fields.go.
+// The documents of the API are appended value by value, in the order of docs/api.md; those of jobs are made in job_document.go.
 
 // form says how documents are put together.
 type form bool
