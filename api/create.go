@@ -157,7 +157,7 @@ func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 		}
 		kind, payload = job.WASI, job.AppendWASI(nil, *r.BinaryAddr, input)
 	} else if r.InputAddr != nil {
-		return kind, nil, badRequest("input_addr", "input_addr wants a binary_addr")
+		return kind, nil, badRequest("input_addr", "input_addr requires a binary_addr")
 	}
 	if given > 1 {
 		return kind, nil, badRequest("payload", "payload, payload_b64 and binary_addr exclude each other")

@@ -46,7 +46,7 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 		return unreadable(err)
 	}
 	if _, err := d.ReadToken(); err != io.EOF {
-		return badRequest("", "the body goes on behind the list")
+		return badRequest("", "there is text after the list")
 	}
 	return nil
 }

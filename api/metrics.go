@@ -139,7 +139,7 @@ var figures = []figure{
 	gauge("daybook_lag_commands", "Commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),
 	gauge("daybook_lag_bytes", "Bytes of the commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagBytes) }),
 	gauge("daybook_clock_offset_seconds", "How far the journal's time is ahead of the wall clock.", func(s *ingest.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }),
-	gauge("daybook_disk_free_bytes", "Bytes free where the data lies.", func(s *ingest.Stats) float64 { return float64(s.DiskFree) }),
+	gauge("daybook_disk_free_bytes", "Free bytes on the disk with the data.", func(s *ingest.Stats) float64 { return float64(s.DiskFree) }),
 	gauge("daybook_disk_low", "1 while creates are refused for want of space.", func(s *ingest.Stats) float64 { return oneIf(s.DiskLow) }),
 	counter("daybook_damaged_jobs_total", "Jobs put aside because their payloads could not be read.", func(s *ingest.Stats) float64 { return float64(s.Damaged) }),
 	counter("daybook_creates_refused_overloaded_total", "Creates refused because ingestion lags.", func(s *ingest.Stats) float64 { return float64(s.Overloaded) }),

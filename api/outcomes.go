@@ -242,7 +242,7 @@ func (r *completeRequest) completion(done *completion) error {
 		return badRequest("outcomes", "an outcome for all (status, code or exit_code) or a list of outcomes is wanted")
 	}
 	if r.ClaimID.IsZero() {
-		return badRequest("claim_id", "an outcome for all wants the claim_id of what they are all of")
+		return badRequest("claim_id", "an outcome for all jobs of a claim requires the claim_id")
 	}
 	all, err := r.outcome()
 	if err != nil {

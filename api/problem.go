@@ -166,7 +166,7 @@ func problemOf(err error) *problem {
 			return methodNotAllowed("")
 		}
 	}
-	return &problem{status: http.StatusInternalServerError, code: "internal", detail: "the server failed; its log tells why", fate: unknown}
+	return &problem{status: http.StatusInternalServerError, code: "internal", detail: "the server failed; its log has the reason", fate: unknown}
 }
 
 // after is the problem of a request whose change is stored, though what was to follow it failed.

@@ -84,7 +84,7 @@ func readyDocument(offset time.Duration) ready {
 	doc := ready{Status: "ready", ClockOffsetMs: offset.Milliseconds()}
 	switch {
 	case offset < -largeOffset:
-		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v behind it and catches up at double speed, so jobs with a run_at are late; POST /clock/accept sets it at once",
+		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v earlier and catches up at double speed, so jobs with a run_at are late; POST /clock/accept sets it at once",
 			-offset.Round(time.Second))
 	case offset > largeOffset:
 		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and goes at half speed until then", offset.Round(time.Second))

@@ -24,7 +24,7 @@ var (
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server takes no more for now")
 	ErrUnavailable      = errors.New("the server cannot be reached or does not serve now; nothing was stored")
-	ErrUnknown          = errors.New("no answer tells whether it was stored")
+	ErrUnknown          = errors.New("there was no answer that says whether it was stored")
 	ErrUnexpectedAnswer = errors.New("the answer is not one of a Daybook server")
 )
 

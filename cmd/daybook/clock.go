@@ -49,6 +49,6 @@ all leases get their full length again. A time that is ahead of the wall clock g
 		},
 	}
 	serverFlag(cmd, &server)
-	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if it is behind")
+	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if it is earlier")
 	return cmd
 }
