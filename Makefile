@@ -23,7 +23,7 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
 tools: ## install what tests beside other programs need, on Debian as root: avahi, and python-zeroconf into bin/python
-	apt-get update -q && apt-get install -q -y curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
+	apt-get update -q && apt-get install -q -y --no-upgrade curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
 test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
