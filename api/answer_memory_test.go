@@ -110,7 +110,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if took := time.Since(began); took > 0 {
 					t.Errorf("others waited %s", took)
 				}
-				for range 30 {
+				// Those that wait for memory wait up to 8 s, for the body and for the answer, and then have as long as any to read a refusal.
+				for range 60 {
 					time.Sleep(time.Second)
 					bounded()
 				}
