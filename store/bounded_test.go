@@ -67,7 +67,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
 			}
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 && !underRace {
 			t.Errorf("%s: %d bytes of memory were used for %d jobs", way.name, used, jobs)
 		}
 	}
