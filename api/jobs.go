@@ -43,11 +43,7 @@ func (s *Server) job(c echo.Context) error {
 
 // batch answers GET /batches/{id}.
 func (s *Server) batch(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	minSeq, err := minSeq(c)
+	id, minSeq, err := idToRead(c)
 	if err != nil {
 		return err
 	}
@@ -91,6 +87,14 @@ func pathID(c echo.Context) (job.ID, error) {
 		return id, badID("id")
 	}
 	return id, nil
+}
+
+// idToRead returns the id of the path of a GET, and the position that the read waits for.
+func idToRead(c echo.Context) (id job.ID, seq uint64, err error) {
+	if id, err = pathID(c); err == nil {
+		seq, err = minSeq(c)
+	}
+	return id, seq, err
 }
 
 // minSeq is the position that a read waits for, beside all that was synced when it came.

@@ -186,11 +186,7 @@ func sweepOf(m job.Move, swept store.Swept, r ingest.Receipt) *store.Sweep {
 
 // sweep answers GET /sweeps/{id}.
 func (s *Server) sweep(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	minSeq, err := minSeq(c)
+	id, minSeq, err := idToRead(c)
 	if err != nil {
 		return err
 	}

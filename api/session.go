@@ -45,11 +45,7 @@ func (s *Server) openSession(c echo.Context) error {
 
 // session answers GET /sessions/{id}.
 func (s *Server) session(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	minSeq, err := minSeq(c)
+	id, minSeq, err := idToRead(c)
 	if err != nil {
 		return err
 	}
