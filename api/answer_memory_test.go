@@ -29,7 +29,7 @@ type lavish struct {
 
 func (e *lavish) doc(n int) job.Job {
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, n)
-	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
+	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
 }
 
 func (e *lavish) List(context.Context, uint64, store.Filter) ([]job.Job, job.ID, error) {

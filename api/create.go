@@ -72,15 +72,10 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	}
 	g = made.Group // of a repeat: as it was made
 	id := made.Batch
-	j := job.Job{
-		ID: id, Batch: id, Client: g.Client, Type: g.Type, Status: job.Pending, Priority: g.Priority,
-		Kind: g.Kind, Payload: payload, Progress: -1,
-		MaxAttempts: g.MaxAttempts, LeaseMs: g.LeaseMs, RunAt: g.RunAt, CreatedAt: receipt.At, UpdatedAt: receipt.At,
-		ExpiresAt: g.ExpiresAt, TimeoutMs: g.TimeoutMs, Traceparent: g.Traceparent, Meta: g.Meta, UniqueKey: unique,
-	}
-	if g.RunAt > receipt.At {
-		j.Status = job.Deferred
-	}
+	first := job.Admit(&g.Attributes, job.Now{Seq: receipt.Seq, At: receipt.At})
+	j := g.Document(&first)
+	j.ID, j.Batch, j.Client, j.Type, j.CreatedAt = id, id, g.Client, g.Type, receipt.At
+	j.Payload, j.UniqueKey = payload, unique
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
 	held := s.shareOf(c, s.changes)
 	defer held.release()

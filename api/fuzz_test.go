@@ -101,7 +101,7 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 		s.t.Errorf("a claim waits %v", wait)
 	}
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
-	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Kind: job.Text, Payload: []byte("p"), Progress: -1}
+	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text}, Payload: []byte("p"), Progress: -1}
 	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, []job.Job{doc}, fuzzReceipt, nil
 }
 
@@ -140,7 +140,7 @@ func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDe
 }
 
 func (s *picky) JobWithin(_ context.Context, _ uint64, id job.ID, _ int64) (job.Job, bool, error) {
-	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Kind: job.Text, Progress: -1}, true, nil
+	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Progress: -1}, true, nil
 }
 
 func (s *picky) Batch(_ context.Context, _ uint64, id job.ID) (store.Batch, error) {

@@ -32,7 +32,7 @@ func (d Defaults) filled() (Defaults, error) {
 	if d.Backoff == (job.Backoff{}) {
 		d.Backoff = job.Backoff{InitialMs: job.DefaultBackoffMs, FactorMilli: job.DefaultBackoffMilli, MaxMs: job.DefaultBackoffMaxMs}
 	}
-	g := job.Group{MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RetentionMs: d.RetentionMs, Backoff: d.Backoff}
+	g := job.Group{Attributes: job.Attributes{MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RetentionMs: d.RetentionMs, Backoff: d.Backoff}}
 	return d, checkGroup(&g)
 }
 
@@ -70,8 +70,8 @@ func (a *attributes) traced(c echo.Context) {
 // group makes the attributes of jobs created now, with every default filled in: the applier has no configuration.
 func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	g := job.Group{
-		Client: job.DefaultName, Type: job.DefaultName, Priority: job.DefaultPriority,
-		MaxAttempts: s.defaults.MaxAttempts, LeaseMs: s.defaults.LeaseMs, RetentionMs: s.defaults.RetentionMs, Backoff: s.defaults.Backoff,
+		Client: job.DefaultName, Type: job.DefaultName, Attributes: job.Attributes{Priority: job.DefaultPriority,
+			MaxAttempts: s.defaults.MaxAttempts, LeaseMs: s.defaults.LeaseMs, RetentionMs: s.defaults.RetentionMs, Backoff: s.defaults.Backoff},
 	}
 	set(&g.Client, a.Client)
 	set(&g.Type, a.Type)

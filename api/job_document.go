@@ -77,7 +77,7 @@ var (
 
 func plainText() (before, behind string) {
 	const text = "text"
-	before, behind, _ = strings.Cut(string(appendFields(nil, jobOwn, &job.Job{Kind: job.Text, Payload: []byte(text)}, inJSON)), text)
+	before, behind, _ = strings.Cut(string(appendFields(nil, jobOwn, &job.Job{Attributes: job.Attributes{Kind: job.Text}, Payload: []byte(text)}, inJSON)), text)
 	return before, behind
 }
 
@@ -152,11 +152,10 @@ func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
 
 // alike reports whether the documents of two jobs differ in id and payload at most.
 func alike(a, b *job.Job) bool {
-	return a.Batch == b.Batch && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Claim == b.Claim && a.DeadlineAt == b.DeadlineAt &&
-		a.Status == b.Status && a.Priority == b.Priority && a.RunAttempts == b.RunAttempts && a.MaxAttempts == b.MaxAttempts && a.LeaseMs == b.LeaseMs &&
-		a.RunAt == b.RunAt && a.CompletedAt == b.CompletedAt && a.Code == b.Code && a.ExitCode == b.ExitCode && a.Progress == b.Progress &&
-		a.Redrives == b.Redrives && a.ExpiresAt == b.ExpiresAt && a.TimeoutMs == b.TimeoutMs && a.Why == b.Why && a.UniqueKey == b.UniqueKey &&
-		a.Traceparent == b.Traceparent && a.Meta == b.Meta && a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
+	return a.Batch == b.Batch && a.Attributes == b.Attributes && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt &&
+		a.CompletedAt == b.CompletedAt && a.DeadlineAt == b.DeadlineAt && a.Claim == b.Claim && a.Status == b.Status && a.Code == b.Code &&
+		a.ExitCode == b.ExitCode && a.RunAttempts == b.RunAttempts && a.Redrives == b.Redrives && a.Progress == b.Progress && a.Why == b.Why &&
+		a.UniqueKey == b.UniqueKey && a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&
 		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
 }
 

@@ -48,9 +48,10 @@ func TestJobDocument(t *testing.T) {
 	}
 	exit := int64(-1)
 	full := job.Job{
-		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Priority: 9, Kind: job.Text, Payload: []byte("p"),
+		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
+		Attributes: job.Attributes{Priority: 9, Kind: job.Text, MaxAttempts: 3, LeaseMs: 4, RunAt: 5},
 		Code: job.Error, ExitCode: 500, Error: "err \"or\"\n", Step: "s", Progress: 999_999, Runner: "r\u2028", Claim: job.NewID(8, 9, 0),
-		RunAttempts: 2, MaxAttempts: 3, LeaseMs: 4, RunAt: 5, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
+		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
 		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
 		Attempts: []job.Attempt{
 			{At: 1, Runner: "a", Code: job.Error, ExitCode: 500, Error: "no", Why: job.Told},
@@ -84,8 +85,9 @@ func TestJobDocument(t *testing.T) {
 // TestJobsInARow: what is copied from the document before is what would have been written.
 func TestJobsInARow(t *testing.T) {
 	exit := int64(3)
-	base := job.Job{ID: job.NewID(5, 6, 0), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Active, Kind: job.Text, Payload: []byte("p"), Progress: -1,
-		Runner: "r", Claim: job.NewID(8, 9, 0), RunAttempts: 1, MaxAttempts: 3, LeaseMs: 4, CreatedAt: 6, UpdatedAt: 7, DeadlineAt: 9}
+	base := job.Job{ID: job.NewID(5, 6, 0), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Active, Payload: []byte("p"), Progress: -1,
+		Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3, LeaseMs: 4},
+		Runner:     "r", Claim: job.NewID(8, 9, 0), RunAttempts: 1, CreatedAt: 6, UpdatedAt: 7, DeadlineAt: 9}
 	list := []job.Job{base, base, base}
 	list[1].Payload = []byte("other \"p\"")
 	list[2].Kind = job.JSON
@@ -143,7 +145,7 @@ func FuzzContent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		for _, kind := range []job.Kind{job.Text, job.Bytes} {
-			j := job.Job{Kind: kind, Payload: payload, Status: job.Pending, Progress: -1, Runner: string(payload), Error: string(payload), Step: string(payload)}
+			j := job.Job{Attributes: job.Attributes{Kind: kind}, Payload: payload, Status: job.Pending, Progress: -1, Runner: string(payload), Error: string(payload), Step: string(payload)}
 			text := appendJob(nil, &j, inLines)
 			if bytes.ContainsAny(text, "\n\r") {
 				t.Errorf("a line break in %q", text)
@@ -235,9 +237,10 @@ func BenchmarkClaimDocuments(b *testing.B) {
 	list := make([]job.Job, 1000)
 	for i := range list {
 		list[i] = job.Job{
-			ID: job.NewID(1670273606123, 812, i), Batch: job.NewID(1670273606123, 812, 0), Client: "default", Type: "resize", Status: job.Active, Priority: 4,
-			Kind: job.Text, Payload: payload, Progress: -1, Runner: "runner-1", Claim: job.NewID(1670273606123, 813, 0), RunAttempts: 1, MaxAttempts: 3,
-			LeaseMs: 300000, CreatedAt: 1670273606123, UpdatedAt: 1670273606123, DeadlineAt: 1670273906123,
+			ID: job.NewID(1670273606123, 812, i), Batch: job.NewID(1670273606123, 812, 0), Client: "default", Type: "resize", Status: job.Active,
+			Attributes: job.Attributes{Priority: 4, Kind: job.Text, MaxAttempts: 3, LeaseMs: 300000},
+			Payload: payload, Progress: -1, Runner: "runner-1", Claim: job.NewID(1670273606123, 813, 0), RunAttempts: 1,
+			CreatedAt: 1670273606123, UpdatedAt: 1670273606123, DeadlineAt: 1670273906123,
 		}
 	}
 	out := make([]byte, 0, 1000*jobTextBytes*2)

@@ -77,8 +77,8 @@ func lines(n int) *job.Create {
 	}
 	payloads, _, longest := job.TrimLines([]byte(body.String()))
 	return &job.Create{Frame: job.LineFrame, Longest: longest, Payloads: payloads, Groups: []job.Group{{
-		Lines: n, Client: "default", Type: "default", Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
-		Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000,
+		Lines: n, Client: "default", Type: "default", Attributes: job.Attributes{Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
+			Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000},
 	}}}
 }
 

@@ -16,9 +16,9 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 func commands() map[string]Command {
 	at := func(line int) ID { return NewID(1670273606123, 812, line) }
 	exit, negative := int64(137), int64(-1)
-	usual := Group{Lines: 2, Client: "acme", Type: "resize", Kind: Text, Priority: 4, MaxAttempts: 3,
-		Backoff: Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: 300_000, RetentionMs: 1_209_600_000}
-	deferred := Group{Lines: 1, Client: "acme", Type: "mail.send", Kind: Nothing, Priority: 9, RunAt: 1670273700000, MaxAttempts: 1, LeaseMs: 1000}
+	usual := Group{Lines: 2, Client: "acme", Type: "resize", Attributes: Attributes{Kind: Text, Priority: 4, MaxAttempts: 3,
+		Backoff: Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: 300_000, RetentionMs: 1_209_600_000}}
+	deferred := Group{Lines: 1, Client: "acme", Type: "mail.send", Attributes: Attributes{Kind: Nothing, Priority: 9, RunAt: 1670273700000, MaxAttempts: 1, LeaseMs: 1000}}
 	second := usual
 	second.Lines, second.Kind = 1, JSON
 	wasi := usual
@@ -205,8 +205,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a session with a field":        {"opensession", "claim=" + id, "", "unknown field"},
 		"a digest that is short":        {"claim", "runner=r max=1 max_bytes=1 key=k scope=s digest=00", "", "not a digest"},
 		"a digest in upper case":        {"claim", "runner=r max=1 max_bytes=1 key=k scope=s digest=" + strings.Repeat("AA", 16), "", "not a digest"},
-		"unique keys out of order":      {"create", "n=2 unique=2 frame=none " + group, "line=1 key=a\nline=0 key=b\n", "behind the one before"},
-		"a unique key of no line":       {"create", "n=1 unique=1 frame=none " + group, "line=1 key=a\n", "behind the one before"},
+		"unique keys out of order":      {"create", "n=2 unique=2 frame=none " + group, "line=1 key=a\nline=0 key=b\n", "after the one before"},
+		"a unique key of no line":       {"create", "n=1 unique=1 frame=none " + group, "line=1 key=a\n", "after the one before"},
 		"a unique key of nothing":       {"create", "n=1 unique=1 frame=none " + group, "line=0\n", "no key"},
 		"a unique key too few":          {"create", "n=1 unique=1 frame=none " + group, "", "is missing"},
 		"an unknown field beside one":   {"create", "n=1 unique=1 frame=none " + group, "line=0 key=a x=1\n", "unknown field"},

@@ -4,25 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
-	"strings"
 )
-
-// Group is a run of consecutive lines of a batch with equal attributes.
-type Group struct {
-	Lines        int
-	Client, Type string
-	Kind         Kind
-	Priority     int   // 0 … MaxPriority, the highest first
-	RunAt        int64 // unix ms; 0: at once
-	MaxAttempts  int
-	Backoff      Backoff
-	LeaseMs      int64
-	RetentionMs  int64
-	ExpiresAt    int64 // unix ms by which a job must have been started; 0: never
-	TimeoutMs    int64 // how long a run may last; 0: as long as it is tickled
-	Traceparent  string
-	Meta         Meta
-}
 
 // UniqueKey is the key of one line: its queue has one unfinished job with it at most, and a create that would make another makes none.
 type UniqueKey struct {
@@ -89,77 +71,6 @@ func (c *Create) Encode() (fieldText, body []byte) {
 		return f, c.Payloads
 	}
 	return f, append(body, c.Payloads...)
-}
-
-func (f *fields) group(g *Group) {
-	f.text("client", g.Client)
-	f.text("type", g.Type)
-	f.text("kind", g.Kind.String())
-	f.int("priority", int64(g.Priority))
-	f.int("run_at", g.RunAt)
-	f.int("max_attempts", int64(g.MaxAttempts))
-	if g.Backoff != (Backoff{}) {
-		f.key("backoff")
-		*f = fmt.Appendf(*f, "%d:%d:%d", g.Backoff.InitialMs, g.Backoff.FactorMilli, g.Backoff.MaxMs)
-	}
-	f.int("lease_ms", g.LeaseMs)
-	f.int("retention_ms", g.RetentionMs)
-	f.int("expires_at", g.ExpiresAt)
-	f.int("timeout_ms", g.TimeoutMs)
-	f.text("traceparent", g.Traceparent)
-	if g.Meta != "" { // it is in its text form already
-		f.key("meta")
-		*f = append(*f, g.Meta...)
-	}
-}
-
-// group reads one attribute of a group.
-func (r *fieldReader) group(g *Group, key, raw string) {
-	var err error
-	switch key {
-	case "client":
-		g.Client = r.name(key, raw)
-	case "type":
-		g.Type = r.name(key, raw)
-	case "kind":
-		if g.Kind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
-			r.fail(err)
-		}
-	case "priority":
-		g.Priority = int(r.int(key, raw, 0, MaxPriority))
-	case "run_at":
-		g.RunAt = r.int(key, raw, 0, MaxTimeMs)
-	case "max_attempts":
-		g.MaxAttempts = int(r.int(key, raw, 1, MaxAttempts))
-	case "backoff":
-		parts := strings.Split(raw, ":")
-		if len(parts) != 3 {
-			r.fail(fmt.Errorf("field backoff=%s is not initial:factor:max", raw))
-			return
-		}
-		g.Backoff.InitialMs = r.int(key, parts[0], 0, MaxDelayMs)
-		g.Backoff.FactorMilli = r.int(key, parts[1], 1000, MaxFactorMilli)
-		g.Backoff.MaxMs = r.int(key, parts[2], 0, MaxDelayMs)
-	case "lease_ms":
-		g.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
-	case "retention_ms":
-		g.RetentionMs = r.int(key, raw, 0, MaxDelayMs)
-	case "expires_at":
-		g.ExpiresAt = r.int(key, raw, 1, MaxTimeMs)
-	case "timeout_ms":
-		g.TimeoutMs = r.int(key, raw, MinTimeoutMs, MaxTimeoutMs)
-	case "traceparent":
-		g.Traceparent = raw
-		if err := CheckTraceparent(raw); err != nil {
-			r.fail(err)
-		}
-	case "meta":
-		if g.Meta, err = parseMeta(raw); err != nil {
-			r.fail(err)
-		}
-	default:
-		r.unknown(key)
-	}
 }
 
 func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
@@ -254,7 +165,7 @@ func decodeUnique(body []byte, k, n int) (unique []UniqueKey, rest []byte, err e
 			}
 		}
 		if r.err == nil && (u.Key == "" || u.Line < 0 || u.Line >= n || i > 0 && u.Line <= unique[i-1].Line) {
-			r.fail(fmt.Errorf("no key, or its line is not one of %d behind the one before", n))
+			r.fail(fmt.Errorf("no key, or its line is not one of %d after the one before", n))
 		}
 		if r.err != nil {
 			return nil, nil, fmt.Errorf("unique key %d: %w", i, r.err)

@@ -1,21 +1,61 @@
-// Package job is the domain of Daybook: what a job is, what may happen to it next, and how a request to change it
-// is written down. It is pure: no clock, no I/O, no goroutine, nothing but the standard library. The packages around it
-// store jobs, journal commands and serve them; whether a transition is allowed, and what it leads to, is decided here.
+// Package job is the domain of Daybook: what a job is, what may happen to it next, and how a request to change it is written down. It is pure:
+// it has no clock, no I/O and no goroutines, and it imports only the standard library. Other packages store jobs, journal commands and serve
+// them. Whether a transition is allowed, and what it leads to, is decided here.
 //
-// A job is one line of a batch: a payload and its state.
+// A job is one line of a batch: a payload and its State.
 //
 //	create ──► deferred ──run_at──► pending ──claim──► active ──ok──► completed
 //	              ▲                   ▲  ▲               │ └──failed──► failed
 //	              │                   │  └────unget──────┤
-//	              └──retry/error: backoff────────────────┤   retry, error or abandoned with all attempts used ──► failed
+//	              └──retry/error: backoff────────────────┤   retry, error or abandoned, and all attempts used ──► failed
 //	                                  └──abandoned───────┘
 //
-// The outcome of a run is a Code and a numeric exit code of the same class. ok and failed are final; retry and error run
-// again after a backoff until MaxAttempts runs have been counted. A run is counted by the claim that hands the job out; unget
-// gives it back.
+// The outcome of a run is a Code and a numeric exit code of the same class. ok and failed are final. After retry and error the job runs again
+// when a backoff has passed, until MaxAttempts claims have been counted. Unget returns the job, and the claim does not count.
 //
-// A Command is a request to change state as the journal keeps it. Its text form is a list of fields and a body, and parsing
-// it yields the same command again, so that what is applied is always what was written down.
+// A Command is a request to change state, in the form in which the journal keeps it. Its text is a list of fields and a body. Decoding the text
+// gives the same command again, so that what is applied is always what was written.
 //
-// Not for: storage, HTTP, time. Nothing here knows what now is; commands carry the times that matter.
+// # To add an attribute of jobs
+//
+//  1. group.go: the field of Attributes, and its form in commands (both directions), in rows (both directions; a row needs a new format) and in
+//     documents (Document, if it is not shown as it is).
+//  2. api/job_attributes.go: its JSON field, its query parameter and its check.
+//  3. api/job_document.go: its field in documents.
+//  4. client/create.go, client/add.go and client/job.go: the field of creates, of bulk posts and of documents.
+//  5. api/openapi.yaml, and 6. docs/api.md.
+//
+// TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of them was forgotten.
+//
+// # To add a command
+//
+// Write the type with Verb and Encode, and a decoder that Decode calls. Add it to the golden texts (testdata/v1), to store.Apply, to the model
+// test of package store, and to the simulation. Raise the level if Apply decides something that it did not decide before.
+//
+// The files:
+//
+//	id.go           ID: the address of a job, batch or claim
+//	status.go       Status and Code
+//	outcome.go      Outcome, Result, Attempt, Backoff
+//	job.go          Job: the document
+//	group.go        Group and Attributes: what a create sets, in all forms
+//	state.go        State: the part of a job that changes
+//	transition.go   the rules: from a state and a command to the next state, or a refusal
+//	fence.go        Fence: whether a request may act on a job that a claim holds
+//	lease.go        Lease and Promise: when a claim counts as abandoned
+//	sweep.go        Sweep: operations on all jobs of a batch or queue, and which of several prevails
+//	refusal.go      Refusal: the reasons why not
+//	limits.go       every bound, and the defaults
+//	command.go      Command, Decode, and claim, tickle, complete, tick, pause and the like
+//	create.go       Create
+//	move.go         Move and Patch: what operators do to jobs
+//	queue.go        commands that delete queues
+//	session.go      commands that open and end sessions
+//	once.go         Once: an idempotency key or a session's number
+//	strategy.go     the orders in which a claim may take jobs
+//	payload.go      payload kinds and frames
+//	meta.go         Meta: labels of jobs, and trace context
+//	fields.go       the text form of commands: key=value
+//
+// Not for: storage, HTTP, time. Nothing here knows the time; commands carry it.
 package job

@@ -1,44 +1,39 @@
 package job
 
-// Job is the whole document of one job. Times are unix milliseconds; 0 stands for none, as does an empty text.
+// Job is the whole document of one job. Times are unix milliseconds. 0, or an empty text, stands for none.
 type Job struct {
 	ID           ID
 	Batch        ID
 	Client, Type string
-	Status       Status
-	Priority     int
-
-	Kind    Kind
+	// Attributes are those of the job's group; a patch may have changed the priority and max_attempts, and run_at is that of the next run
+	// of a deferred job.
+	Attributes
 	Payload []byte
+
+	Status Status
 
 	Code     Code
 	ExitCode int
 	Result
 	Error    string
-	Attempts []Attempt // those that did not succeed, oldest first, MaxHistory at most
+	Attempts []Attempt // the runs that did not succeed, oldest first, at most MaxHistory
 
 	Step     string
-	Progress int64 // in millionths; negative when never told
+	Progress int64 // in millionths; negative: never reported
 
 	Runner string
 	Claim  ID
 
-	RunAttempts, MaxAttempts int
-	Redrives                 int // how often it was made to begin anew
-	LeaseMs                  int64
-	TimeoutMs                int64 // how long a run may last, however often it is tickled
+	RunAttempts int
+	Redrives    int // how often the job was redriven
 
-	RunAt       int64
 	CreatedAt   int64
 	UpdatedAt   int64
 	CompletedAt int64
 	DeadlineAt  int64 // of an active job: when it counts as abandoned unless it is tickled
-	ExpiresAt   int64 // when it is cancelled unless it has been started by then
 	Why         Why   // of an ended job
 
-	UniqueKey   string
-	Traceparent string
-	Meta        Meta
+	UniqueKey string
 }
 
 // Counts is a number of jobs for each status.

@@ -58,33 +58,6 @@ type Attempt struct {
 // DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.
 const DamagedText = "a part of the job cannot be read, because the store is damaged: rebuild the store, then run the job if its code is damaged"
 
-// Next says where an active job goes when a run ends with code c after it has been claimed attempts times of max: the
-// status, and whether the attempt counts against max. Deferred stands for pending when no delay is left to wait.
-func (c Code) Next(attempts, max int) (to Status, counts bool) {
-	switch c {
-	case OK:
-		return Completed, true
-	case Fail:
-		return Failed, true
-	case Unget:
-		return Pending, false
-	case Damaged:
-		return Deferred, false
-	}
-	if attempts >= max {
-		return Failed, true
-	}
-	return Deferred, true
-}
-
-// NextAbandoned is Next for a job whose lease ran out: it goes back to its old place at once.
-func NextAbandoned(attempts, max int) Status {
-	if attempts >= max {
-		return Failed
-	}
-	return Pending
-}
-
 // Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each further
 // attempt, at most MaxMs.
 type Backoff struct {

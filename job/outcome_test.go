@@ -5,35 +5,6 @@ import (
 	"testing"
 )
 
-func TestNext(t *testing.T) {
-	for _, test := range []struct {
-		code          Code
-		attempts, max int
-		to            Status
-		counts        bool
-	}{
-		{OK, 1, 3, Completed, true},
-		{OK, 3, 3, Completed, true},
-		{Fail, 1, 3, Failed, true},
-		{Retry, 1, 3, Deferred, true},
-		{Error, 2, 3, Deferred, true},
-		{Retry, 3, 3, Failed, true},
-		{Error, 3, 3, Failed, true},
-		{Error, 1, 1, Failed, true},
-		{Unget, 1, 1, Pending, false},
-		{Unget, 3, 3, Pending, false},
-	} {
-		if to, counts := test.code.Next(test.attempts, test.max); to != test.to || counts != test.counts {
-			t.Errorf("%v after %d of %d: %v, %v; want %v, %v", test.code, test.attempts, test.max, to, counts, test.to, test.counts)
-		}
-	}
-	for attempts, want := range map[int]Status{1: Pending, 2: Pending, 3: Failed, 4: Failed} {
-		if to := NextAbandoned(attempts, 3); to != want {
-			t.Errorf("abandoned after %d of 3: %v, want %v", attempts, to, want)
-		}
-	}
-}
-
 func TestExitCodes(t *testing.T) {
 	for exit, want := range map[int]Code{
 		-1: NoCode, 0: NoCode, 99: NoCode, 100: Retry, 199: Retry, 200: OK, 299: OK, 300: NoCode, 399: NoCode, 400: Fail, 499: Fail, 500: Error, 599: Error,

@@ -25,7 +25,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	}
 	defer func() { s.broken = err }()
 	defer catch(&err)
-	s.seq, s.now = seq, max(at, s.meta.at)
+	s.now = job.Now{Seq: seq, At: max(at, s.meta.at)}
 	s.beginEpoch()
 	switch cmd := cmd.(type) {
 	case *job.Create:
@@ -61,7 +61,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	case job.Tick:
 		s.tick(cmd)
 	case job.Grace:
-		s.meta.graceAt = s.now
+		s.meta.graceAt = s.now.At
 	case job.SetLevel:
 		if cmd.Level > job.Level {
 			fail("raise level", fmt.Errorf("level %d, and this program knows %d: %w", cmd.Level, job.Level, ErrNewerFormat))
@@ -74,7 +74,7 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err
 	}
 	s.settle()
 	s.writeEffects()
-	s.meta.cursor, s.meta.at = seq, s.now
+	s.meta.cursor, s.meta.at = seq, s.now.At
 	s.pending = true
 	return result, nil
 }
@@ -91,14 +91,12 @@ func (s *Store) create(c *job.Create) *Made {
 			return made
 		}
 	}
-	b := &batch{seq: s.seq, at: s.now, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest}
+	b := &batch{seq: s.now.Seq, at: s.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest}
 	first := uint32(0)
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		b.groups = append(b.groups, group{
-			first: first, last: first + uint32(g.Lines) - 1, queue: s.makeQueue(g.Client, g.Type).id, kind: g.Kind,
-			priority: uint32(g.Priority), runAt: g.RunAt, maxAttempts: g.MaxAttempts, backoff: g.Backoff, leaseMs: g.LeaseMs,
-			retentionMs: g.RetentionMs, expiresAt: g.ExpiresAt, timeoutMs: g.TimeoutMs, traceparent: g.Traceparent, meta: g.Meta,
+			first: first, last: first + uint32(g.Lines) - 1, queue: s.makeQueue(g.Client, g.Type).id, Attributes: g.Attributes,
 		})
 		first += uint32(g.Lines)
 	}
@@ -111,11 +109,7 @@ func (s *Store) create(c *job.Create) *Made {
 	holes := existing
 	for i := range b.groups {
 		g := &b.groups[i]
-		st := state{status: job.Pending, class: fresh, order: s.seq, updatedAt: s.now}
-		if g.runAt > s.now {
-			st = state{status: job.Deferred, class: fresh, at: g.runAt, updatedAt: s.now}
-		}
-		holes = s.addGroup(b, g, st, holes)
+		holes = s.addGroup(b, g, job.Admit(&g.Attributes, s.now), holes)
 	}
 	for _, x := range existing {
 		s.dropPages(b, x.line, x.line)
@@ -139,12 +133,12 @@ func (s *Store) create(c *job.Create) *Made {
 
 // addGroup writes the first spans of a group: its lines are in st, but for those that made no job, which are holes from the beginning. It
 // returns the holes behind the group.
-func (s *Store) addGroup(b *batch, g *group, st state, holes []madeBy) []madeBy {
+func (s *Store) addGroup(b *batch, g *group, st job.State, holes []madeBy) []madeBy {
 	for line := g.first; line <= g.last; {
 		last, now := g.last, st
 		if len(holes) > 0 && holes[0].line <= g.last {
 			if last = holes[0].line - 1; holes[0].line == line {
-				last, now = line, state{status: job.Purged}
+				last, now = line, job.State{Status: job.Purged}
 				for holes = holes[1:]; len(holes) > 0 && holes[0].line == last+1 && last < g.last; holes = holes[1:] {
 					last++
 				}
@@ -167,7 +161,7 @@ func (s *Store) makeQueue(client, typ string) *queue {
 	if q := s.queues.byName[queueName{client, typ}]; q != nil {
 		return q
 	}
-	q := &queue{windows: s.windows, id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now}
+	q := &queue{windows: s.windows, id: s.meta.nextQueue, client: client, typ: typ, createdAt: s.now.At}
 	s.meta.nextQueue++
 	s.queues.add(q)
 	s.touch(&q.dirty, q)
@@ -200,33 +194,23 @@ func (s *Store) find(id job.ID) (*batch, span) {
 		return nil, span{}
 	}
 	sp := s.spanAt(b.seq, line)
-	if sp.status == job.Purged {
+	if sp.Status == job.Purged {
 		return nil, span{}
 	}
 	return b, sp
 }
 
-// admit says whether a request that names a claim and a runner (or neither) may act on a span.
-func (s *Store) admit(sp *span, claimID job.ID, runner string) job.Refusal {
-	if !claimID.IsZero() {
-		c := s.claimByID(claimID)
-		if c == nil || sp.claim != c.seq {
-			return job.ClaimLost
+// holder returns what a fence needs to know of the claims around a job.
+func (s *Store) holder(sp *span, f *job.Fence) (h job.Holder) {
+	if !f.Claim.IsZero() {
+		if c := s.claimByID(f.Claim); c != nil {
+			h.Named = c.seq
 		}
 	}
-	switch {
-	case sp.status == job.Cancelled:
-		return job.WasCancelled
-	case sp.status == job.Active:
-	case claimID.IsZero():
-		return job.NotActive
-	default:
-		return job.ClaimLost
+	if f.Runner != "" && sp.Claim != 0 {
+		h.Runner = s.claim(sp.Claim).runner
 	}
-	if runner != "" && s.claim(sp.claim).runner != runner {
-		return job.RunnerDiffers
-	}
-	return job.Granted
+	return h
 }
 
 // mix scrambles what makes a jitter: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast Splittable Pseudorandom

@@ -132,16 +132,16 @@ func TestNoticesAreBounded(t *testing.T) {
 // TestSweepsListIsBounded: the list of sweeps has those under way and the newest of the others, however many have ended.
 func TestSweepsListIsBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
-	under := &sweep{seq: 1, at: startAt, op: job.Cancel, queue: 1}
+	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queue: 1}
 	s.running = append(s.running, under)
 	put := func(w *sweep) {
-		s.o.set(seqKey(sweepTable, w.seq), w.encode())
-		s.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.seq, 0, 0))
+		s.o.set(seqKey(sweepTable, w.Seq), w.encode())
+		s.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.Seq, 0, 0))
 	}
 	put(under)
 	const ended = job.MaxPage + 500
 	for seq := uint64(2); seq < 2+ended; seq++ {
-		put(&sweep{seq: seq, at: startAt, op: job.Cancel, queue: 1, finishedAt: startAt})
+		put(&sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: seq, At: startAt}}, queue: 1, finishedAt: startAt})
 	}
 	mustApply(t, s, 2+ended, 0, job.Mark{})
 	mustCommit(t, s)

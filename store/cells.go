@@ -151,21 +151,15 @@ func (s *Store) flushCells() {
 
 // countPending counts a span in its lane when it is pending: sign is 1 when it is added, -1 when it is removed.
 func (s *Store) countPending(b *batch, g *group, sp *span, sign int64) {
-	if sp.status != job.Pending {
+	if sp.Status != job.Pending {
 		return
 	}
-	priority := sp.priorityIn(g)
-	q := s.queues.byID[g.queue]
-	l := q.lane(priority, sp.class)
+	l := s.queues.byID[g.queue].lane(sp.lane(g))
 	l.spans += sign
 	if !l.divided {
 		return
 	}
-	order := sp.order
-	if sp.class == back {
-		order = b.seq
-	}
-	ready := readyKey(g.queue, priority, sp.class, order, b.seq, sp.last)
+	ready := sp.readyKey(b, g)
 	for level := range cellLevels {
 		c := s.cell(cellKey(ready, level))
 		c.jobs += sign * (int64(sp.last-sp.first) + 1)
@@ -328,8 +322,8 @@ func (s *Store) eachPending(from, to string, visit func(key string, jobs int64) 
 				next = key
 				return false
 			}
-			_, _, _, seq, last := splitReadyKey(key)
-			keys, spans = append(keys, key), append(spans, lineKey(spanTable, seq, last))
+			_, _, end := splitReadyKey(key)
+			keys, spans = append(keys, key), append(spans, lineKey(spanTable, end.seq, end.line))
 			return true
 		})
 		lines := make(map[string]int64, len(keys))
@@ -339,10 +333,10 @@ func (s *Store) eachPending(from, to string, visit func(key string, jobs int64) 
 			lines[key] = int64(sp.last-sp.first) + 1
 		})
 		for _, key := range keys {
-			_, _, _, seq, last := splitReadyKey(key)
-			n := lines[lineKey(spanTable, seq, last)]
+			_, _, end := splitReadyKey(key)
+			n := lines[lineKey(spanTable, end.seq, end.line)]
 			if n == 0 {
-				contradict("find span", "none ends at line %d of batch %d", last, seq)
+				contradict("find span", "none ends at line %d of batch %d", end.line, end.seq)
 			}
 			if !visit(key, n) {
 				return

@@ -71,18 +71,17 @@ type recount struct {
 
 // laneCount is how many jobs of a lane are pending.
 type laneCount struct {
-	priority uint32
-	class    byte
-	pending  int64
+	laneID
+	pending int64
 }
 
-func (r *recount) lane(priority uint32, class byte) *laneCount {
+func (r *recount) lane(id laneID) *laneCount {
 	for i := range r.lanes {
-		if l := &r.lanes[i]; l.priority == priority && l.class == class {
+		if l := &r.lanes[i]; l.laneID == id {
 			return l
 		}
 	}
-	r.lanes = append(r.lanes, laneCount{priority: priority, class: class})
+	r.lanes = append(r.lanes, laneCount{laneID: id})
 	return &r.lanes[len(r.lanes)-1]
 }
 
@@ -219,7 +218,7 @@ func (c *checker) batch(b *batch) {
 			c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.seq, sp.first, sp.last, next, g.first, g.last)
 			return false
 		}
-		if before != nil && before.state == sp.state {
+		if before != nil && before.State == sp.State {
 			c.problem("batch %d: spans %d-%d and %d-%d are equal and not one", b.seq, before.first, before.last, sp.first, sp.last)
 		}
 		c.span(b, g, &sp, &counts)
@@ -243,37 +242,37 @@ func (c *checker) batch(b *batch) {
 }
 
 func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
-	if sp.status == 0 || int(sp.status) >= job.NumStatus {
-		c.problem("batch %d: lines %d-%d are %v", b.seq, sp.first, sp.last, sp.status)
+	if sp.Status == 0 || int(sp.Status) >= job.NumStatus {
+		c.problem("batch %d: lines %d-%d are %v", b.seq, sp.first, sp.last, sp.Status)
 		return
 	}
 	n := int64(sp.last-sp.first) + 1
-	counts[sp.status] += n
-	if sp.status == job.Purged {
-		if sp.state != (state{status: job.Purged}) {
-			c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.state)
+	counts[sp.Status] += n
+	if sp.Status == job.Purged {
+		if sp.State != (job.State{Status: job.Purged}) {
+			c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.State)
 		}
 		return
 	}
 	q := c.queue(g.queue)
-	q.counts[sp.status] += n
-	if sp.status == job.Pending {
-		q.lane(sp.priorityIn(g), sp.class).pending += n
+	q.counts[sp.Status] += n
+	if sp.Status == job.Pending {
+		q.lane(sp.lane(g)).pending += n
 	}
 	for _, key := range c.indexes(b, g, sp) {
 		c.must(key)
 	}
-	if sp.claim != 0 {
+	if sp.Claim != 0 {
 		c.named.refs += int(n)
 	}
-	if sp.status == job.Active {
+	if sp.Status == job.Active {
 		c.named.held += int(n)
-		if sp.claim == 0 {
+		if sp.Claim == 0 {
 			c.problem("batch %d: lines %d-%d are active under no claim", b.seq, sp.first, sp.last)
 		}
 	}
-	if most := sp.maxAttemptsIn(g); int(sp.attempts) > most {
-		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.attempts, most)
+	if most := sp.MaxAttemptsIn(&g.Attributes); int(sp.Attempts) > most {
+		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.Attempts, most)
 	}
 }
 
@@ -318,7 +317,7 @@ func (c *checker) pages(b *batch) {
 	at := 0
 	live := make([]bool, len(pages)) // which pages have a line that has a document
 	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
-		if sp.status == job.Purged {
+		if sp.Status == job.Purged {
 			return true
 		}
 		for line := sp.first; line <= sp.last; {
@@ -376,7 +375,7 @@ func (c *checker) details(b *batch) {
 			sp, _ = readSpan(c.v, b.seq, line)
 		}
 		first = false
-		if line >= b.lines || sp.status == job.Purged {
+		if line >= b.lines || sp.Status == job.Purged {
 			c.problem("batch %d: line %d has details, and is purged or none", b.seq, line)
 		}
 		return true

@@ -8,17 +8,17 @@ import (
 
 // leases checks claims, leases of single lines and runners against what the spans name.
 func (c *checker) leases() {
-	c.table(leaseTable, func(key string, _ []byte) {
+	c.table(claimStateTable, func(key string, _ []byte) {
 		if c.v.get(seqKey(claimTable, seqOfKey(key))) == nil {
 			c.problem("row %x belongs to no claim", key)
 		}
 	})
-	c.table(overrideTable, c.override)
+	c.table(jobLeaseTable, c.override)
 	c.table(claimTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		c.guard(func() {
 			cl := decodeClaim(seq, value)
-			cl.lease = decodeLease(c.v.get(seqKey(leaseTable, seq)))
+			cl.claimState = decodeClaimState(c.v.get(seqKey(claimStateTable, seq)))
 			c.claimed(cl)
 		}, "claim %d", seq)
 	})
@@ -42,12 +42,12 @@ func (c *checker) strays() {
 		})
 	}
 	c.table(spanTable, func(key string, value []byte) {
-		if sp := decodeSpan(lineOfKey(key), value); sp.claim != 0 && !knows(sp.claim, seqOfKey(key), sp.first, sp.last) {
-			c.problem("lines %d-%d of batch %d name claim %d, which did not hand them out", sp.first, sp.last, seqOfKey(key), sp.claim)
+		if sp := decodeSpan(lineOfKey(key), value); sp.Claim != 0 && !knows(sp.Claim, seqOfKey(key), sp.first, sp.last) {
+			c.problem("lines %d-%d of batch %d name claim %d, which did not hand them out", sp.first, sp.last, seqOfKey(key), sp.Claim)
 		}
 	})
-	c.table(overrideTable, func(key string, _ []byte) {
-		if claim, seq, line := splitOverrideKey(key); !knows(claim, seq, line, line) {
+	c.table(jobLeaseTable, func(key string, _ []byte) {
+		if claim, seq, line := splitJobLeaseKey(key); !knows(claim, seq, line, line) {
 			c.problem("line %d of batch %d has a lease under claim %d, which did not hand it out", line, seq, claim)
 		}
 	})
@@ -83,8 +83,8 @@ func (c *checker) runners() {
 		c.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
 			if wellFormed(key) {
 				claims++
-				if value := c.v.get(seqKey(leaseTable, claimOfHold(key))); value != nil {
-					l := decodeLease(value)
+				if value := c.v.get(seqKey(claimStateTable, claimOfHold(key))); value != nil {
+					l := decodeClaimState(value)
 					jobs += l.held
 				}
 			}
@@ -107,15 +107,15 @@ func (c *checker) runners() {
 
 // override checks the lease of a single line.
 func (c *checker) override(key string, value []byte) {
-	claimSeq, seq, line := splitOverrideKey(key)
-	o := decodeOverride(value)
+	claimSeq, seq, line := splitJobLeaseKey(key)
+	o := decodeJobLease(value)
 	c.named.overrides++
-	c.must(timerKey(o.timerAt, overrideTimer, claimSeq, seq, line))
-	if sp, ok := readSpan(c.v, seq, line); !ok || sp.status != job.Active || sp.claim != claimSeq {
+	c.must(timerKey(o.timerAt, jobLeaseTimer, claimSeq, seq, line))
+	if sp, ok := readSpan(c.v, seq, line); !ok || sp.Status != job.Active || sp.Claim != claimSeq {
 		c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
 	}
 	if cl := readClaim(c.v, claimSeq); cl != nil {
-		if deadline := o.under(cl).deadline(readRunner(c.v, cl.runner), c.meta.graceAt); o.timerAt > deadline {
+		if deadline := o.lease.Under(cl.lease).Deadline(&readRunner(c.v, cl.runner).promise, c.meta.graceAt); o.timerAt > deadline {
 			c.problem("the timer of line %d of batch %d under claim %d is at %d, after its deadline %d", line, seq, claimSeq, o.timerAt, deadline)
 		}
 	}
@@ -126,17 +126,17 @@ func (c *checker) claimed(cl *claim) {
 	var found claimCount
 	for _, r := range cl.runs {
 		eachSpan(c.v, r.Batch, r.First, r.Last, func(sp span) bool {
-			if sp.claim == cl.seq {
+			if sp.Claim == cl.seq {
 				n := int(min(sp.last, r.Last)) - int(max(sp.first, r.First)) + 1
 				found.refs += n
-				if sp.status == job.Active {
+				if sp.Status == job.Active {
 					found.held += n
 				}
 			}
 			return true
 		})
 	}
-	prefix := seqKey(overrideTable, cl.seq)
+	prefix := seqKey(jobLeaseTable, cl.seq)
 	c.v.scan(prefix, after(prefix), func(string, []byte) bool { found.overrides++; return true })
 	c.found.held += found.held
 	c.found.refs += found.refs
@@ -145,7 +145,7 @@ func (c *checker) claimed(cl *claim) {
 		c.problem("claim %d is named by no line", cl.seq)
 		return
 	}
-	if got := (claimCount{cl.held, cl.refs, cl.overrides}); got != found {
+	if got := (claimCount{cl.held, cl.refs, cl.jobLeases}); got != found {
 		c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, found)
 	}
 	if cl.cancelledAt != 0 {
@@ -154,8 +154,8 @@ func (c *checker) claimed(cl *claim) {
 	if cl.timerAt != 0 {
 		c.must(timerKey(cl.timerAt, claimTimer, cl.seq, 0, 0))
 	}
-	if cl.held > cl.overrides {
-		if deadline := cl.deadline(readRunner(c.v, cl.runner), c.meta.graceAt); cl.timerAt == 0 || cl.timerAt > deadline {
+	if cl.held > cl.jobLeases {
+		if deadline := cl.lease.Deadline(&readRunner(c.v, cl.runner).promise, c.meta.graceAt); cl.timerAt == 0 || cl.timerAt > deadline {
 			c.problem("the timer of claim %d is at %d, after its deadline %d", cl.seq, cl.timerAt, deadline)
 		}
 	}

@@ -13,7 +13,7 @@ func (c *checker) uniques() {
 			b := readBatch(c.v, seq)
 			sp, ok := readSpan(c.v, seq, line)
 			switch {
-			case b == nil || !ok || sp.status == job.Purged:
+			case b == nil || !ok || sp.Status == job.Purged:
 				c.problem("line %d of batch %d has a unique key, and is purged or none", line, seq)
 				return
 			case !b.unique:
@@ -21,7 +21,7 @@ func (c *checker) uniques() {
 			case unique == "":
 				c.problem("line %d of batch %d has an empty unique key", line, seq)
 			}
-			if sp.status.Terminal() {
+			if sp.Status.Terminal() {
 				return
 			}
 			value := c.v.get(uniqueKey(b.group(line).queue, unique))
@@ -110,8 +110,8 @@ func (c *checker) sweeps() {
 			c.problem("sweep %d has %d timers", seq, timers[seq])
 		}
 		c.rows[timerTable] += int64(timers[seq])
-		if w.op == 0 || w.op > job.Delete || w.batch.IsZero() == (w.queue == 0) {
-			c.problem("sweep %d does %d to queue %d, batch %v", seq, w.op, w.queue, w.batch)
+		if w.Op == 0 || w.Op > job.Delete || w.batch.IsZero() == (w.queue == 0) {
+			c.problem("sweep %d does %d to queue %d, batch %v", seq, w.Op, w.queue, w.batch)
 		}
 		if seq > c.meta.cursor {
 			c.problem("row %x lies beyond the cursor %d", key, c.meta.cursor)

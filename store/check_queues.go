@@ -27,7 +27,7 @@ func (c *checker) names() {
 			c.problem("queue %s/%s counts %v, and has %v", q.client, q.typ, q.counts, r.counts)
 		}
 		for _, l := range q.lanes {
-			got := r.lane(l.priority, l.class)
+			got := r.lane(l.laneID)
 			if got.pending != l.pending {
 				c.problem("queue %s/%s counts %d pending at priority %d class %d, and has %d", q.client, q.typ, l.pending, l.priority, l.class, got.pending)
 			}
@@ -58,10 +58,10 @@ func (c *checker) lane(q *queue, l *lane) {
 		if !l.divided || !wellFormed(key) {
 			return true
 		}
-		_, _, _, seq, line := splitReadyKey(key)
+		_, _, end := splitReadyKey(key)
 		jobs := int64(0)
-		if value := c.v.get(lineKey(spanTable, seq, line)); value != nil {
-			sp := decodeSpan(line, value)
+		if value := c.v.get(lineKey(spanTable, end.seq, end.line)); value != nil {
+			sp := decodeSpan(end.line, value)
 			jobs = int64(sp.last-sp.first) + 1
 		}
 		for level := range cells {

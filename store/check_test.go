@@ -62,8 +62,8 @@ func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at,
 // plainGroup is a group of n lines as the API makes it by default.
 func plainGroup(client, typ string, n int) job.Group {
 	return job.Group{
-		Lines: n, Client: client, Type: typ, Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts,
-		Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: job.DefaultLeaseMs, RetentionMs: job.DefaultRetentionMs,
+		Lines: n, Client: client, Type: typ, Attributes: job.Attributes{Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts,
+			Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 3_600_000}, LeaseMs: job.DefaultLeaseMs, RetentionMs: job.DefaultRetentionMs},
 	}
 }
 
@@ -268,8 +268,8 @@ func TestCheckNames(t *testing.T) {
 		change(&sp)
 		return storedRow{row.key, sp.encode()}
 	}
-	active := find(spanTable, "status:3 ")
-	claimRow, leaseRow := find(claimTable, `"r1"`), find(leaseTable, "claim 3 ")
+	active := find(spanTable, "Status:active ")
+	claimRow, leaseRow := find(claimTable, `"r1"`), find(claimStateTable, "claim 3 ")
 	for _, test := range []struct {
 		name, want string
 		broken     storedRow
@@ -278,11 +278,11 @@ func TestCheckNames(t *testing.T) {
 		{"gap", "was next", changeSpan(active, func(sp *span) { sp.first++ }), false},
 		{"overlap", "was next", changeSpan(active, func(sp *span) { sp.first-- }), false},
 		{"missing span", "are in no span", find(spanTable, "last:11"), true},
-		{"unknown status", "are status(9)", changeSpan(active, func(sp *span) { sp.status = 9 }), false},
-		{"no claim", "active under no claim", changeSpan(active, func(sp *span) { sp.claim = 0 }), false},
-		{"claim of nothing", "claim 77 is named by lines 2-2 of batch 1 and has no row", changeSpan(active, func(sp *span) { sp.claim = 77 }), false},
-		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *span) { sp.attempts = 4 }), false},
-		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(spanTable, "status:7 "), func(sp *span) { sp.updatedAt = 1 }), false},
+		{"unknown status", "are status(9)", changeSpan(active, func(sp *span) { sp.Status = 9 }), false},
+		{"no claim", "active under no claim", changeSpan(active, func(sp *span) { sp.Claim = 0 }), false},
+		{"claim of nothing", "claim 77 is named by lines 2-2 of batch 1 and has no row", changeSpan(active, func(sp *span) { sp.Claim = 77 }), false},
+		{"claimed too often", "were claimed 4 times of 3", changeSpan(active, func(sp *span) { sp.Attempts = 4 }), false},
+		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(spanTable, "Status:purged "), func(sp *span) { sp.UpdatedAt = 1 }), false},
 		{"ready row", "is missing", find(readyTable, "queue 1"), true},
 		{"list row", "is missing", find(listTable, "queue 2"), true},
 		{"run_at timer", "is missing", find(timerTable, "kind 1"), true},
@@ -290,7 +290,7 @@ func TestCheckNames(t *testing.T) {
 		{"claim timer", "is missing", find(timerTable, "kind 2"), true},
 		{"line timer", "is missing", find(timerTable, "kind 3"), true},
 		{"hold row", "is missing", find(holdTable, ""), true},
-		{"ready row too many", "table R has", storedRow{readyKey(1, 4, fresh, 1, 1, 6), nil}, false},
+		{"ready row too many", "table R has", storedRow{readyKey(1, laneID{4, job.Fresh}, 1, position{1, 6}), nil}, false},
 		{"batch counts", "batch 1 counts", storedRow{seqKey(countsTable, 1), (&batchCounts{details: true}).encode()}, false},
 		{"batch counts gone", "batch 1: ", find(countsTable, "batch 1 "), true},
 		{"unknown details", "does not know of", storedRow{seqKey(countsTable, 1), func() []byte {
@@ -304,7 +304,7 @@ func TestCheckNames(t *testing.T) {
 		{"queue's head", "next in line", func() storedRow {
 			row := find(queueTable, "queue 1")
 			q := decodeQueue(1, row.value, &windows{bounds: s.bounds})
-			q.head = readyKey(1, q.lanes[0].priority, q.lanes[0].class, 0, 1, 1)
+			q.head = readyKey(1, q.lanes[0].laneID, 0, position{1, 1})
 			return storedRow{row.key, q.encode()}
 		}(), false},
 		{"queue's newest", "the newest", func() storedRow {
@@ -331,17 +331,17 @@ func TestCheckNames(t *testing.T) {
 		{"detail of no batch", "belongs to no batch", storedRow{detailKey(99, 0, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
-		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&lease{}).encode()}, false},
+		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&claimState{}).encode()}, false},
 		{"claim row gone", "of batch 1 and has no row", claimRow, true},
 		{"claim without a lease", "claim 5: a row is shorter", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
-		{"lease of no claim", "belongs to no claim", storedRow{seqKey(leaseTable, 5), leaseRow.value}, false},
+		{"lease of no claim", "belongs to no claim", storedRow{seqKey(claimStateTable, 5), leaseRow.value}, false},
 		{"claim ranges", "which did not hand them out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
 		{"claim timer late", "after its deadline", storedRow{leaseRow.key, func() []byte {
-			l := decodeLease(leaseRow.value)
+			l := decodeClaimState(leaseRow.value)
 			l.timerAt += 1 << 40
 			return l.encode()
 		}()}, false},
-		{"lease of a line not held", "which it does not hold", storedRow{overrideKey(3, 1, 4), find(overrideTable, "").value}, false},
+		{"lease of a line not held", "which it does not hold", storedRow{jobLeaseKey(3, 1, 4), find(jobLeaseTable, "").value}, false},
 		{"runner counts", "counts 9 claims and 0 jobs, and holds 1 and 2", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},
 		{"idle runner remembers", "remembers", storedRow{runnerKey(runnerTable, "idle"), (&runner{tickledAt: 9, idleSince: 9, timerAt: 9}).encode()}, false},
 		{"idle runner without a timer", "has held nothing since", storedRow{runnerKey(runnerTable, "idle"), (&runner{idleSince: 9}).encode()}, false},

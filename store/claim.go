@@ -32,8 +32,8 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 	if s.meta.stopped {
 		return &Claimed{}
 	}
-	c := &claim{seq: s.seq, at: s.now, runner: cmd.Runner}
-	c.tickled = tickled{s.seq, s.now, cmd.LeaseMs}
+	c := &claim{seq: s.now.Seq, at: s.now.At, runner: cmd.Runner}
+	c.lease = job.Lease{Seq: s.now.Seq, At: s.now.At, Ms: cmd.LeaseMs}
 	s.claims.set(c.seq, c)
 	t := claiming{
 		s: s, cmd: &cmd, c: c, result: &Claimed{Claim: c.id(), Seq: c.seq, runner: c.runner},
@@ -57,9 +57,9 @@ func (s *Store) applyClaim(cmd job.Claim) *Claimed {
 		return &Claimed{}
 	}
 	s.openClaim(c)
-	t.result.LeaseMs, t.result.Runs, t.result.PayloadBytes = c.leaseMs, c.runs, t.room.bound
+	t.result.LeaseMs, t.result.Runs, t.result.PayloadBytes = c.lease.Ms, c.runs, t.room.bound
 	if t.result.Keyed = cmd.Once.Given(); t.result.Keyed {
-		d := &done{seq: s.seq, at: s.now}
+		d := &done{seq: s.now.Seq, at: s.now.At}
 		if before != nil {
 			d.ended = before.ended
 		}
@@ -73,9 +73,9 @@ func (t *claiming) takeHead(q *queue, n int) bool {
 	if q == nil {
 		return false
 	}
-	_, _, _, seq, last := splitReadyKey(q.head)
-	sp := t.s.spanEnding(seq, last)
-	return t.take(q, seq, sp, sp.first, n, false)
+	_, _, end := splitReadyKey(q.head)
+	sp := t.s.spanEnding(end.seq, end.line)
+	return t.take(q, end.seq, sp, sp.first, n, false)
 }
 
 // takeTail takes jobs from the end of a queue.
@@ -83,34 +83,34 @@ func (t *claiming) takeTail(q *queue) bool {
 	if q == nil {
 		return false
 	}
-	_, _, _, seq, last := splitReadyKey(q.findTail(&t.s.o))
-	sp := t.s.spanEnding(seq, last)
+	_, _, end := splitReadyKey(q.findTail(&t.s.o))
+	sp := t.s.spanEnding(end.seq, end.line)
 	first := sp.first
 	if n := uint32(t.left); sp.last-sp.first >= n {
 		first = sp.last - n + 1
 	}
-	return t.take(q, seq, sp, first, math.MaxInt, true)
+	return t.take(q, end.seq, sp, first, math.MaxInt, true)
 }
 
 // drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws again.
 func (t *claiming) drawAll() {
 	s := t.s
 	for draw := uint64(0); ; draw++ {
-		q, l, place := s.queues.samples.draw(t.choice, mix(s.seed, s.seq, draw, math.MaxUint32))
+		q, l, place := s.queues.samples.draw(t.choice, mix(s.seed, s.now.Seq, draw, math.MaxUint32))
 		if q == nil {
 			return
 		}
 		key, before := s.locate(l, place)
 		for walk := (laneWalk{s: s, l: l, at: key}); key != ""; key = walk.next() {
-			_, _, _, seq, last := splitReadyKey(key)
+			_, _, end := splitReadyKey(key)
 			for taken := false; !taken; before = 0 {
-				sp := s.spanEnding(seq, last)
+				sp := s.spanEnding(end.seq, end.line)
 				had := t.left
-				if !t.take(q, seq, sp, sp.first+uint32(before), math.MaxInt, false) {
+				if !t.take(q, end.seq, sp, sp.first+uint32(before), math.MaxInt, false) {
 					return
 				}
 				n := int64(had - t.left) // none of a span that has expired, which is gone as a whole
-				taken = n == 0 || int64(sp.first)+before+n > int64(last)
+				taken = n == 0 || int64(sp.first)+before+n > int64(end.line)
 			}
 		}
 	}
@@ -198,14 +198,14 @@ func (t *claiming) take(q *queue, seq uint64, sp span, first uint32, n int, from
 	t.begun = true
 	b := s.batch(seq)
 	g := b.group(first)
-	if expires(g, &sp.state) && g.expiresAt <= s.now {
+	if sp.Late(&g.Attributes, s.now) {
 		s.expireSpan(b, sp)
 		s.queues.place(q, &s.o)
 		return true
 	}
-	if c.leaseMs == 0 {
-		c.leaseMs = g.leaseMs
-	} else if t.cmd.LeaseMs == 0 && c.leaseMs != g.leaseMs {
+	if c.lease.Ms == 0 {
+		c.lease.Ms = g.LeaseMs
+	} else if t.cmd.LeaseMs == 0 && c.lease.Ms != g.LeaseMs {
 		return false // a claim has one lease
 	}
 	n = min(n, t.left, int(sp.last-first)+1)
@@ -217,10 +217,7 @@ func (t *claiming) take(q *queue, seq uint64, sp span, first uint32, n int, from
 		first = sp.last - uint32(fit) + 1
 	}
 	end := first + uint32(fit) - 1
-	next := state{kept: sp.kept, status: job.Active, attempts: sp.attempts + 1, claim: c.seq, updatedAt: s.now}
-	if g.timeoutMs > 0 {
-		next.at = s.now + g.timeoutMs
-	}
+	next := sp.HandOut(&g.Attributes, s.now)
 	t.result.handouts = append(t.result.handouts, handout{b, span{first, end, next}, q.client, q.typ, b.details})
 	s.move(b, sp, first, end, next, claimed)
 	if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == seq && c.runs[prev].Last+1 == first {

@@ -57,7 +57,7 @@ func (b *batch) flush(o *overlay) {
 func (c *claim) flush(o *overlay) {
 	c.dirty = false
 	if c.refs > 0 {
-		o.set(seqKey(leaseTable, c.seq), c.lease.encode())
+		o.set(seqKey(claimStateTable, c.seq), c.claimState.encode())
 	}
 }
 

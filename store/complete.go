@@ -12,7 +12,7 @@ func (s *Store) complete(cmd job.Complete) *Ended {
 		return again
 	}
 	result := s.endRuns(cmd)
-	s.rememberOnce(&cmd.Once, before.with(result.part(s.seq, s.now)))
+	s.rememberOnce(&cmd.Once, before.with(result.part(s.now.Seq, s.now.At)))
 	return result
 }
 
@@ -34,14 +34,11 @@ func (s *Store) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	if b == nil {
 		return JobResult{ID: o.ID, Refusal: job.NotFound}
 	}
-	if refusal := s.admit(&sp, cmd.Claim, cmd.Runner); refusal != job.Granted {
-		// A repeated request, whose first answer was lost, gets the same answer again.
-		if c := s.claimByID(cmd.Claim); refusal == job.ClaimLost && c != nil && sp.claim == c.seq {
-			if cmd.Runner != "" && c.runner != cmd.Runner {
-				refusal = job.RunnerDiffers
-			} else if refusal = job.OutcomeDiffers; o.Same(sp.code, int(sp.exitCode)) {
-				return JobResult{ID: o.ID, Status: sp.status}
-			}
+	fence := job.Fence{Claim: cmd.Claim, Runner: cmd.Runner}
+	holder := s.holder(&sp, &fence)
+	if refusal := fence.Admits(&sp.State, holder); refusal != job.Granted {
+		if refusal = fence.Repeats(&sp.State, holder, o, refusal); refusal == job.Granted {
+			return JobResult{ID: o.ID, Status: sp.Status}
 		}
 		return JobResult{ID: o.ID, Refusal: refusal}
 	}
@@ -61,13 +58,13 @@ func (s *Store) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal)
 	for _, r := range c.runs {
 		s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
 			switch {
-			case sp.claim != c.seq:
-			case sp.status == job.Cancelled:
+			case sp.Claim != c.seq:
+			case sp.Status == job.Cancelled:
 				cancelled = true
-			case sp.status == job.Active:
+			case sp.Status == job.Active:
 				s.end(b, sp, first, last, cmd.All)
 				n += int(last-first) + 1
-			case cmd.All.Same(sp.code, int(sp.exitCode)):
+			case cmd.All.Same(sp.Code, int(sp.ExitCode)):
 				n += int(last-first) + 1
 			}
 		})
@@ -76,7 +73,7 @@ func (s *Store) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal)
 	for i := range cmd.Outcomes { // an exception is not counted, even when its outcome is the same
 		id := cmd.Outcomes[i].ID
 		b, sp := s.find(id)
-		if b != nil && !excepted[id] && c.handedOut(b.seq, uint32(id.Line())) && sp.claim == c.seq && cmd.All.Same(sp.code, int(sp.exitCode)) {
+		if b != nil && !excepted[id] && c.handedOut(b.seq, uint32(id.Line())) && sp.Claim == c.seq && cmd.All.Same(sp.Code, int(sp.ExitCode)) {
 			n--
 		}
 		excepted[id] = true
@@ -90,68 +87,39 @@ func (s *Store) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal)
 	return n, job.Granted
 }
 
-func (c *claim) handedOut(seq uint64, line uint32) bool {
-	for _, r := range c.runs {
-		if r.Batch == seq && r.First <= line && line <= r.Last {
-			return true
-		}
-	}
-	return false
-}
-
 // end ends the run of active lines first … last of sp and returns where they went.
 func (s *Store) end(b *batch, sp span, first, last uint32, o *job.Outcome) job.Status {
 	g := b.group(first)
-	next := state{kept: sp.kept, code: o.Code, exitCode: uint16(o.ExitCode), attempts: sp.attempts, claim: sp.claim, updatedAt: s.now}
-	to, counts := o.Code.Next(int(sp.attempts), sp.maxAttemptsIn(g))
-	if !counts {
-		next.attempts--
-	}
-	switch {
-	case o.Code == job.Damaged:
-		next.class, next.at = back, job.MaxTimeMs // somebody runs it, once the store has been mended
-	case to == job.Deferred:
-		delay := o.DelayMs
-		if delay < 0 {
-			delay = g.backoff.Delay(int(sp.attempts), mix(s.seed, s.seq, b.seq, first))
-		}
-		if next.class, next.at = back, s.now+delay; delay == 0 {
-			to, next.at = job.Pending, 0
-		}
-	}
-	if to.Terminal() {
-		next.at, next.why = s.now, job.Told
-	}
-	next.status = to
-	if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-		s.remember(b, first, last, &sp.state, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Code: o.Code, ExitCode: o.ExitCode,
+	next := sp.End(&g.Attributes, o, s.now, mix(s.seed, s.now.Seq, b.seq, first))
+	if o.Code.Remembered() {
+		s.remember(b, first, last, &sp.State, job.Attempt{At: s.now.At, Runner: s.claim(sp.Claim).runner, Code: o.Code, ExitCode: o.ExitCode,
 			Error: o.Error, Why: job.Told})
 	}
 	if !o.Result.Empty() {
-		value := encodeResult(sp.claim, &o.Result)
+		value := encodeResult(sp.Claim, &o.Result)
 		for line := first; line <= last; line++ {
 			s.setDetail(b, line, resultDetail, value)
 		}
 	}
 	s.move(b, sp, first, last, next, ended)
-	s.retire(b, g, first, last, to)
-	return s.overtaken(b, first, last, to)
+	s.retire(b, g, first, last, next.Status)
+	return s.takeBack(b, first, last, &next)
 }
 
 // retire purges lines at once that became terminal and are not to be kept.
 func (s *Store) retire(b *batch, g *group, first, last uint32, to job.Status) {
-	if to.Terminal() && g.retentionMs == 0 {
+	if to.Terminal() && g.RetentionMs == 0 {
 		s.each(b.seq, first, last, func(sp span, first, last uint32) { s.purge(b, sp, first, last) })
 	}
 }
 
 // remember adds an attempt, in a row of its own, to the history of each line, which was in state st. Lines that were claimed no more often
 // than attempts are kept have nothing to forget.
-func (s *Store) remember(b *batch, first, last uint32, st *state, a job.Attempt) {
+func (s *Store) remember(b *batch, first, last uint32, st *job.State, a job.Attempt) {
 	value := encodeAttempt(&a)
 	for line := first; line <= last; line++ {
-		s.o.set(historyKey(b.seq, line, s.seq), value)
-		if st.attempts > job.MaxHistory || st.redrives > 0 {
+		s.o.set(historyKey(b.seq, line, s.now.Seq), value)
+		if st.Attempts > job.MaxHistory || st.Redrives > 0 {
 			s.forget(b, line)
 		}
 	}

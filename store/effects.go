@@ -36,17 +36,17 @@ func (s *Store) writeEffects() {
 	if len(s.effects) == 0 {
 		return
 	}
-	value := encodeEffects(s.now, s.effects)
+	value := encodeEffects(s.now.At, s.effects)
 	s.effects = s.effects[:0]
 	size := int64(len(value)) + effectKeyBytes
 	n := len(s.meta.effects)
-	if n == 0 || s.meta.effects[n-1].bytes+size > s.rules.effectBytes || s.meta.effects[n-1].at+effectSegmentMs <= s.now {
-		s.meta.effects = append(s.meta.effects, effectSegment{first: s.seq, at: s.now})
+	if n == 0 || s.meta.effects[n-1].bytes+size > s.rules.effectBytes || s.meta.effects[n-1].at+effectSegmentMs <= s.now.At {
+		s.meta.effects = append(s.meta.effects, effectSegment{first: s.now.Seq, at: s.now.At})
 		s.cutEffects()
 		n = len(s.meta.effects)
 	}
 	s.meta.effects[n-1].bytes += size
-	s.o.set(seqKey(effectTable, s.seq), value)
+	s.o.set(seqKey(effectTable, s.now.Seq), value)
 }
 
 // effectKeyBytes is the length of the key of an effects row.
@@ -59,10 +59,44 @@ func (s *Store) cutEffects() {
 	for _, e := range segments {
 		total += e.bytes
 	}
-	for len(segments) > 1 && (total > (effectSegments-1)*s.rules.effectBytes || segments[1].at+effectRetentionMs <= s.now) {
+	for len(segments) > 1 && (total > (effectSegments-1)*s.rules.effectBytes || segments[1].at+effectRetentionMs <= s.now.At) {
 		s.o.cut(seqKey(effectTable, segments[0].first), seqKey(effectTable, segments[1].first))
 		total -= segments[0].bytes
 		segments = segments[1:]
 	}
 	s.meta.effects = append([]effectSegment(nil), segments...)
+}
+
+// reason says what moved lines.
+type reason byte
+
+const (
+	created reason = iota + 1
+	claimed
+	ended
+	abandoned
+	due
+	purged
+	cancelled
+	expired
+	timedOut
+	redriven
+	started // by request, before its time
+	patched
+	deleted
+	graced // its time-out was put off
+)
+
+func encodeEffects(at int64, effects []effect) []byte {
+	e := make(encoder, 0, 32)
+	e.int(at)
+	for _, x := range effects {
+		e.uint(x.run.Batch)
+		e.uint(uint64(x.run.First))
+		e.uint(uint64(x.run.Last))
+		e.uint(uint64(x.from))
+		e.uint(uint64(x.to))
+		e.uint(uint64(x.reason))
+	}
+	return e
 }

@@ -16,11 +16,11 @@ type epoch struct {
 //
 // Invariant: s.epochs is never older than what a view shows, since it is published before the command is committed.
 func (s *Store) beginEpoch() {
-	number := job.EpochOf(s.seq)
+	number := job.EpochOf(s.now.Seq)
 	if number == s.meta.epoch() {
 		return
 	}
-	s.meta.epochs = append(s.meta.epochs[:len(s.meta.epochs):len(s.meta.epochs)], epoch{number, s.now})
+	s.meta.epochs = append(s.meta.epochs[:len(s.meta.epochs):len(s.meta.epochs)], epoch{number, s.now.At})
 	s.publishEpochs()
 }
 
@@ -104,7 +104,3 @@ func (s *Store) readClaimOf(r rows, id job.ID) *claim {
 	}
 	return nil
 }
-
-func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
-func (c *claim) id() job.ID { return job.NewID(c.at, c.seq, 0) }
-func (w *sweep) id() job.ID { return job.NewID(w.at, w.seq, 0) }

@@ -128,7 +128,7 @@ func (s *Store) SetAside(c *Claimed) (ids []job.ID, err error) {
 
 // hasHistory reports whether the lines may have one. A line that is claimed for the first time has none, and results and progress are of
 // other claims.
-func (h *handout) hasHistory() bool { return h.details && (h.sp.attempts > 1 || h.sp.redrives > 0) }
+func (h *handout) hasHistory() bool { return h.details && (h.sp.Attempts > 1 || h.sp.Redrives > 0) }
 
 // readPage reads the page of a line, and returns why that cannot be done.
 func (s *Store) readPage(v view, b *batch, line uint32) error {

@@ -36,7 +36,7 @@ func (s *Store) reviseIdle(q *queue) {
 		return
 	}
 	if idle {
-		q.idleAt = s.now
+		q.idleAt = s.now.At
 		s.queues.idle.Set(q)
 	} else {
 		s.queues.idle.Delete(q)
@@ -61,7 +61,7 @@ func (s *Store) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 // deleteIdleQueues deletes as many idle queues as one command may.
 func (s *Store) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted {
 	result := &IdleQueuesDeleted{}
-	for q := s.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= s.now && result.Queues < s.rules.commandRows; q = s.queues.idle.oldest() {
+	for q := s.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= s.now.At && result.Queues < s.rules.commandRows; q = s.queues.idle.oldest() {
 		s.dropQueue(q)
 		result.Queues++
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/daybookq/daybook/job"
@@ -10,37 +11,37 @@ import (
 // number. A key is built as a string because the overlay and the windows keep it.
 
 const (
-	metaTable     = 'M'
-	queueTable    = 'Q'
-	batchTable    = 'B'
-	countsTable   = 'b'
-	pageTable     = 'P'
-	sizesTable    = 'p'
-	spanTable     = 'S'
-	detailTable   = 'D'
-	readyTable    = 'R'
-	listTable     = 'L'
-	timerTable    = 'T'
-	claimTable    = 'C'
-	leaseTable    = 'c'
-	overrideTable = 'O'
-	runnerTable   = 'W'
-	holdTable     = 'w'
-	effectTable   = 'E'
-	uniqueTable   = 'U'
-	lineKeyTable  = 'K'
-	onceTable     = 'I'
-	noticeTable   = 'x'
-	sweepTable    = 'Y'
-	cellTable     = 'N'
-	sessionTable  = 'A'
-	slotTable     = 'a'
-	idleTable     = 'Z'
+	metaTable       = 'M'
+	queueTable      = 'Q'
+	batchTable      = 'B'
+	countsTable     = 'b'
+	pageTable       = 'P'
+	sizesTable      = 'p'
+	spanTable       = 'S'
+	detailTable     = 'D'
+	readyTable      = 'R'
+	listTable       = 'L'
+	timerTable      = 'T'
+	claimTable      = 'C'
+	claimStateTable = 'c'
+	jobLeaseTable   = 'O'
+	runnerTable     = 'W'
+	holdTable       = 'w'
+	effectTable     = 'E'
+	uniqueTable     = 'U'
+	lineKeyTable    = 'K'
+	onceTable       = 'I'
+	noticeTable     = 'x'
+	sweepTable      = 'Y'
+	cellTable       = 'N'
+	sessionTable    = 'A'
+	slotTable       = 'a'
+	idleTable       = 'Z'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
-	timerTable, claimTable, leaseTable, overrideTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
+	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable}
 
 // detail kinds: what is kept beside a span for a single line.
@@ -54,7 +55,7 @@ const (
 const (
 	runAtTimer    = 1  // seq, last line of a deferred span
 	claimTimer    = 2  // claim
-	overrideTimer = 3  // claim, seq, line
+	jobLeaseTimer = 3  // claim, seq, line
 	purgeTimer    = 4  // seq, last line of a terminal span
 	expireTimer   = 6  // seq, last line of a waiting span that must be started by then
 	timeoutTimer  = 7  // seq, last line of an active span that runs too long
@@ -149,25 +150,41 @@ func historyKey(seq uint64, line uint32, at uint64) string {
 
 func kindOfDetail(key string) byte { return key[13] }
 
-// laneKey is the common beginning of the ready rows of one lane of a queue: higher priorities sort first.
-func laneKey(queue uint32, priority uint32, class byte) string {
+// position is the place of a line among all lines, or of a span by its last line.
+type position struct {
+	seq  uint64 // of the batch
+	line uint32
+}
+
+func comparePositions(a, b position) int {
+	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.line, b.line))
+}
+
+// laneID names one of the lanes of a queue.
+type laneID struct {
+	priority uint32
+	class    job.Class
+}
+
+// laneKey is the common beginning of the ready rows of a lane. Higher priorities sort first.
+func laneKey(queue uint32, lane laneID) string {
 	k := make(keyBuilder, 0, 10)
 	k.u8(readyTable)
 	k.u32(queue)
-	k.u32(^priority)
-	k.u8(class)
+	k.u32(^lane.priority)
+	k.u8(byte(lane.class))
 	return string(k)
 }
 
-func readyKey(queue uint32, priority uint32, class byte, order, seq uint64, last uint32) string {
+func readyKey(queue uint32, lane laneID, order uint64, end position) string {
 	k := make(keyBuilder, 0, 30)
 	k.u8(readyTable)
 	k.u32(queue)
-	k.u32(^priority)
-	k.u8(class)
+	k.u32(^lane.priority)
+	k.u8(byte(lane.class))
 	k.u64(order)
-	k.u64(seq)
-	k.u32(last)
+	k.u64(end.seq)
+	k.u32(end.line)
 	return string(k)
 }
 
@@ -177,8 +194,8 @@ func readyRank(key string) string { return key[5:] }
 // priorityOfRank is the part of a rank that orders by priority.
 func priorityOfRank(rank string) string { return rank[:4] }
 
-func splitReadyKey(key string) (queue uint32, priority uint32, class byte, seq uint64, last uint32) {
-	return u32At(key, 1), ^u32At(key, 5), key[9], u64At(key, 18), u32At(key, 26)
+func splitReadyKey(key string) (queue uint32, lane laneID, end position) {
+	return u32At(key, 1), laneID{^u32At(key, 5), job.Class(key[9])}, position{u64At(key, 18), u32At(key, 26)}
 }
 
 func listKey(queue uint32, status job.Status, seq uint64, last uint32) string {
@@ -200,7 +217,7 @@ func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 	switch kind {
 	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 		k.u32(line)
-	case overrideTimer:
+	case jobLeaseTimer:
 		k.u64(b)
 		k.u32(line)
 	}
@@ -229,22 +246,22 @@ func splitTimerKey(key string) (at int64, kind byte, a, b uint64, line uint32) {
 	switch kind {
 	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 		line = u32At(key, 18)
-	case overrideTimer:
+	case jobLeaseTimer:
 		b, line = u64At(key, 18), u32At(key, 26)
 	}
 	return at, kind, a, b, line
 }
 
-func overrideKey(claim, seq uint64, line uint32) string {
+func jobLeaseKey(claim, seq uint64, line uint32) string {
 	k := make(keyBuilder, 0, 21)
-	k.u8(overrideTable)
+	k.u8(jobLeaseTable)
 	k.u64(claim)
 	k.u64(seq)
 	k.u32(line)
 	return string(k)
 }
 
-func splitOverrideKey(key string) (claim, seq uint64, line uint32) {
+func splitJobLeaseKey(key string) (claim, seq uint64, line uint32) {
 	return u64At(key, 1), u64At(key, 9), u32At(key, 17)
 }
 
@@ -336,7 +353,7 @@ func wellFormed(key string) bool {
 		return len(key) == 1
 	case queueTable:
 		return len(key) == 5
-	case batchTable, countsTable, claimTable, leaseTable, effectTable, sweepTable, sessionTable:
+	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable:
 		return len(key) == 9
 	case slotTable:
 		return len(key) == 10
@@ -352,7 +369,7 @@ func wellFormed(key string) bool {
 		return len(key) == 17
 	case listTable, idleTable:
 		return len(key) == 18
-	case overrideTable:
+	case jobLeaseTable:
 		return len(key) == 21
 	case readyTable:
 		return len(key) == 30
@@ -368,7 +385,7 @@ func wellFormed(key string) bool {
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22
-		case overrideTimer:
+		case jobLeaseTimer:
 			return len(key) == 30
 		}
 	case cellTable:

@@ -29,15 +29,15 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 			} else if last, first := splitPageKey(key); last != line || first != line/2 {
 				t.Errorf("pageKey %d %d: %d %d", line, line/2, last, first)
 			}
-			if claim, seq, l := splitOverrideKey(overrideKey(n, n/3, line)); claim != n || seq != n/3 || l != line {
-				t.Errorf("overrideKey %d %d: %d %d %d", n, line, claim, seq, l)
+			if claim, seq, l := splitJobLeaseKey(jobLeaseKey(n, n/3, line)); claim != n || seq != n/3 || l != line {
+				t.Errorf("jobLeaseKey %d %d: %d %d %d", n, line, claim, seq, l)
 			}
-			if queue, priority, class, seq, last := splitReadyKey(readyKey(7, line, fresh, n/5, n, line)); queue != 7 || priority != line ||
-				class != fresh || seq != n || last != line {
-				t.Errorf("readyKey %d %d: %d %d %d %d %d", n, line, queue, priority, class, seq, last)
+			lane, end := laneID{line, job.Fresh}, position{n, line}
+			if queue, l, e := splitReadyKey(readyKey(7, lane, n/5, end)); queue != 7 || l != lane || e != end {
+				t.Errorf("readyKey %d %d: %d %v %v", n, line, queue, l, e)
 			}
 			for kind, want := range map[byte][2]uint64{runAtTimer: {0, uint64(line)}, purgeTimer: {0, uint64(line)}, claimTimer: {},
-				overrideTimer: {n / 7, uint64(line)}} {
+				jobLeaseTimer: {n / 7, uint64(line)}} {
 				at, k, a, b, l := splitTimerKey(timerKey(startAt, kind, n, n/7, line))
 				if at != startAt || k != kind || a != n || b != want[0] || uint64(l) != want[1] {
 					t.Errorf("timerKey kind %d: %d %d %d %d %d", kind, at, k, a, b, l)
@@ -69,16 +69,16 @@ func TestKeysSort(t *testing.T) {
 		},
 		"pages stand by their last line": {pageKey(1, 5, 0), pageKey(1, 6, 6), pageKey(1, 300, 7), pageKey(2, 0, 0)},
 		"service: priority, class, order, id": {
-			readyKey(1, 9, back, 7, 7, 3), readyKey(1, 9, fresh, 2, 2, 9), readyKey(1, 4, back, 3, 3, 1), readyKey(1, 4, back, 3, 3, 2),
-			readyKey(1, 4, fresh, 2, 2, 0), readyKey(1, 4, fresh, 5, 1, 0), readyKey(1, 4, fresh, 5, 2, 0), readyKey(1, 0, back, 1, 1, 0),
-			readyKey(2, 9, back, 1, 1, 0),
+			readyKey(1, laneID{9, job.Returned}, 7, position{7, 3}), readyKey(1, laneID{9, job.Fresh}, 2, position{2, 9}), readyKey(1, laneID{4, job.Returned}, 3, position{3, 1}), readyKey(1, laneID{4, job.Returned}, 3, position{3, 2}),
+			readyKey(1, laneID{4, job.Fresh}, 2, position{2, 0}), readyKey(1, laneID{4, job.Fresh}, 5, position{1, 0}), readyKey(1, laneID{4, job.Fresh}, 5, position{2, 0}), readyKey(1, laneID{0, job.Returned}, 1, position{1, 0}),
+			readyKey(2, laneID{9, job.Returned}, 1, position{1, 0}),
 		},
 		"a lane ends before the next": {
-			laneKey(1, 4, back), readyKey(1, 4, back, math.MaxUint64, math.MaxUint64, math.MaxUint32), after(laneKey(1, 4, back)), readyKey(1, 4, fresh, 0, 0, 0),
+			laneKey(1, laneID{4, job.Returned}), readyKey(1, laneID{4, job.Returned}, math.MaxUint64, position{math.MaxUint64, math.MaxUint32}), after(laneKey(1, laneID{4, job.Returned})), readyKey(1, laneID{4, job.Fresh}, 0, position{0, 0}),
 		},
 		"lists stand by id": {listKey(1, job.Pending, 2, 9), listKey(1, job.Pending, 3, 1), listKey(1, job.Active, 1, 0), listKey(2, job.Deferred, 1, 0)},
 		"timers stand by time, then kind": {
-			timerKey(6, runAtTimer, 9, 0, 9), timerKey(6, claimTimer, 1, 0, 0), timerKey(6, overrideTimer, 1, 1, 1),
+			timerKey(6, runAtTimer, 9, 0, 9), timerKey(6, claimTimer, 1, 0, 0), timerKey(6, jobLeaseTimer, 1, 1, 1),
 			timerKey(6, purgeTimer, 1, 0, 0), timerKey(256, runAtTimer, 0, 0, 0),
 		},
 		"no runner's rows begin with another's": {
@@ -89,7 +89,7 @@ func TestKeysSort(t *testing.T) {
 			t.Errorf("%s: %x", name, keys)
 		}
 	}
-	a, b := readyKey(1, 4, fresh, 2, 2, 0), readyKey(9, 9, back, 7, 7, 0)
+	a, b := readyKey(1, laneID{4, job.Fresh}, 2, position{2, 0}), readyKey(9, laneID{9, job.Returned}, 7, position{7, 0})
 	if readyRank(b) > readyRank(a) {
 		t.Errorf("rank compares queues before priorities")
 	}

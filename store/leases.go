@@ -43,44 +43,13 @@ func (s *Store) leaseMoved(c *claim) {
 	}
 }
 
-// deadline returns when what was tickled, a claim or a single line, counts as abandoned. A tickle of all that the runner holds,
-// and a grace, count for it without being written to it.
-//
-// Invariant: nothing brings a deadline closer but what moves its timer row, so that the row is never late.
-func (t tickled) deadline(r *runner, graceAt int64) int64 {
-	at := max(t.tickledAt, graceAt, r.plainAt) + t.leaseMs
-	if r.untilSeq > t.tickledSeq {
-		at = max(at, r.until)
-	}
-	return at
-}
-
-// under returns the last tickle that reached a line of c with a lease of its own. A tickle of the claim without a lease is not
-// written to it: it keeps the one it has.
-func (o *override) under(c *claim) tickled {
-	t := o.tickled
-	if c.tickledSeq > t.tickledSeq {
-		t.tickledSeq, t.tickledAt = c.tickledSeq, c.tickledAt
-	}
-	return t
-}
-
-// lines returns the number of lines that the claim handed out.
-func (c *claim) lines() int {
-	n := 0
-	for _, r := range c.runs {
-		n += r.Lines()
-	}
-	return n
-}
-
 // openClaim writes the rows of a new claim.
 func (s *Store) openClaim(c *claim) {
 	s.claims.set(c.seq, c)
 	s.hold(c.runner, 1, 0)
 	s.o.set(seqKey(claimTable, c.seq), c.encode())
 	s.o.set(holdKey(holdTable, c.runner, c.seq), nil)
-	s.retime(c, c.tickledAt+c.leaseMs)
+	s.retime(c, c.lease.At+c.lease.Ms)
 	s.touch(&c.dirty, c)
 }
 
@@ -101,14 +70,14 @@ func (s *Store) retime(c *claim, at int64) {
 // renew gives all that the claim holds a full lease from now: the given one or, with 0, what each has. A timer row may be early,
 // so it only moves when the deadline came closer: a tickle usually writes one row.
 func (s *Store) renew(c *claim, leaseMs int64) {
-	c.tickledSeq, c.tickledAt = s.seq, s.now
+	c.lease.Seq, c.lease.At = s.now.Seq, s.now.At
 	if leaseMs > 0 {
-		c.leaseMs = leaseMs
-		if c.overrides > 0 {
-			s.dropOverrides(c, overrideKey(c.seq, 0, 0), after(seqKey(overrideTable, c.seq)))
+		c.lease.Ms = leaseMs
+		if c.jobLeases > 0 {
+			s.dropOverrides(c, jobLeaseKey(c.seq, 0, 0), after(seqKey(jobLeaseTable, c.seq)))
 		}
 	}
-	if due := c.tickledAt + c.leaseMs; c.timerAt == 0 || due < c.timerAt {
+	if due := c.lease.At + c.lease.Ms; c.timerAt == 0 || due < c.timerAt {
 		s.retime(c, due)
 	}
 	s.touch(&c.dirty, c)
@@ -116,48 +85,48 @@ func (s *Store) renew(c *claim, leaseMs int64) {
 
 // renewLine gives one of several held lines a lease of its own.
 func (s *Store) renewLine(c *claim, seq uint64, line uint32, leaseMs int64) {
-	key := overrideKey(c.seq, seq, line)
-	o := override{tickled: c.tickled}
+	key := jobLeaseKey(c.seq, seq, line)
+	o := jobLease{lease: c.lease}
 	if value := s.o.get(key); value != nil {
-		o = decodeOverride(value)
+		o = decodeJobLease(value)
 	} else {
-		c.overrides++
+		c.jobLeases++
 		s.touch(&c.dirty, c)
 	}
 	if leaseMs > 0 {
-		o.leaseMs = leaseMs
+		o.lease.Ms = leaseMs
 	}
-	o.tickledSeq, o.tickledAt = s.seq, s.now
-	if due := o.tickledAt + o.leaseMs; o.timerAt == 0 || due < o.timerAt {
+	o.lease.Seq, o.lease.At = s.now.Seq, s.now.At
+	if due := o.lease.At + o.lease.Ms; o.timerAt == 0 || due < o.timerAt {
 		s.retimeLine(c, &o, seq, line, due)
 	}
 	s.o.set(key, o.encode())
 }
 
-func (s *Store) retimeLine(c *claim, o *override, seq uint64, line uint32, at int64) {
+func (s *Store) retimeLine(c *claim, o *jobLease, seq uint64, line uint32, at int64) {
 	if o.timerAt != 0 {
-		s.dropTimer(timerKey(o.timerAt, overrideTimer, c.seq, seq, line))
+		s.dropTimer(timerKey(o.timerAt, jobLeaseTimer, c.seq, seq, line))
 	}
 	o.timerAt = at
-	s.setTimer(timerKey(at, overrideTimer, c.seq, seq, line))
+	s.setTimer(timerKey(at, jobLeaseTimer, c.seq, seq, line))
 }
 
 // dropOverrides removes the leases of single lines whose keys are in from … to (not included).
 func (s *Store) dropOverrides(c *claim, from, to string) {
 	type row struct {
 		key string
-		override
+		jobLease
 	}
 	var rows []row
 	s.o.scan(from, to, func(key string, value []byte) bool {
-		rows = append(rows, row{key, decodeOverride(value)})
+		rows = append(rows, row{key, decodeJobLease(value)})
 		return true
 	})
 	for _, r := range rows {
-		_, seq, line := splitOverrideKey(r.key)
+		_, seq, line := splitJobLeaseKey(r.key)
 		s.o.del(r.key)
-		s.dropTimer(timerKey(r.timerAt, overrideTimer, c.seq, seq, line))
-		c.overrides--
+		s.dropTimer(timerKey(r.timerAt, jobLeaseTimer, c.seq, seq, line))
+		c.jobLeases--
 	}
 }
 
@@ -167,8 +136,8 @@ func (s *Store) unhold(claimSeq, seq uint64, first, last uint32) {
 	n := int(last-first) + 1
 	c.held -= n
 	s.hold(c.runner, 0, -n)
-	if c.overrides > 0 {
-		s.dropOverrides(c, overrideKey(c.seq, seq, first), after(overrideKey(c.seq, seq, last)))
+	if c.jobLeases > 0 {
+		s.dropOverrides(c, jobLeaseKey(c.seq, seq, first), after(jobLeaseKey(c.seq, seq, last)))
 	}
 	s.leaseMoved(c)
 }
@@ -189,7 +158,7 @@ func (s *Store) settle() {
 		if c.refs == 0 {
 			s.unnotice(c)
 			s.o.del(seqKey(claimTable, c.seq))
-			s.o.del(seqKey(leaseTable, c.seq))
+			s.o.del(seqKey(claimStateTable, c.seq))
 			s.claims.del(c.seq)
 		}
 	}

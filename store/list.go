@@ -70,16 +70,6 @@ func (s *Store) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	return l.docs, next, nil
 }
 
-// position is where a line stands among all.
-type position struct {
-	seq  uint64
-	line uint32
-}
-
-func comparePositions(a, b position) int {
-	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.line, b.line))
-}
-
 // lister makes one page.
 type lister struct {
 	s     *Store
@@ -127,7 +117,7 @@ func (l *lister) group(g *group) bool {
 		return false
 	}
 	for key, want := range l.f.Meta {
-		if value, ok := g.meta.Get(key); !ok || value != want {
+		if value, ok := g.Meta.Get(key); !ok || value != want {
 			return false
 		}
 	}
@@ -136,16 +126,16 @@ func (l *lister) group(g *group) bool {
 
 // span reports whether the jobs of a span match: all that the filter says about their state.
 func (l *lister) span(sp *span) bool {
-	if sp.status == job.Purged || l.f.Status != 0 && sp.status != l.f.Status {
+	if sp.Status == job.Purged || l.f.Status != 0 && sp.Status != l.f.Status {
 		return false
 	}
 	if l.f.Claim.IsZero() && l.f.Runner == "" {
 		return true
 	}
-	if sp.status != job.Active && !sp.status.Terminal() || sp.claim == 0 { // as documents show it: see addClaims
+	if sp.Status != job.Active && !sp.Status.Terminal() || sp.Claim == 0 { // as documents show it: see addClaims
 		return false
 	}
-	return (l.f.Claim.IsZero() || sp.claim == l.claim) && (l.f.Runner == "" || l.runner(sp.claim) == l.f.Runner)
+	return (l.f.Claim.IsZero() || sp.Claim == l.claim) && (l.f.Runner == "" || l.runner(sp.Claim) == l.f.Runner)
 }
 
 func (l *lister) queue(id uint32) queueName {

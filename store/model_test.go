@@ -726,12 +726,9 @@ func (m *model) nextDue() (next int64) {
 // document is what a user sees of a job.
 func (m *model) document(j *modelJob) job.Job {
 	doc := job.Job{
-		ID: j.id, Batch: j.batch.id, Client: j.attr.Client, Type: j.attr.Type, Status: j.status, Priority: j.attr.Priority,
-		Kind: j.attr.Kind, Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
-		RunAttempts: j.attempts, MaxAttempts: j.attr.MaxAttempts, LeaseMs: j.attr.LeaseMs,
-		RunAt: j.attr.RunAt, CreatedAt: j.batch.at, UpdatedAt: j.movedAt,
-		Redrives: j.redrives, TimeoutMs: j.attr.TimeoutMs, ExpiresAt: j.attr.ExpiresAt, UniqueKey: j.key,
-		Traceparent: j.attr.Traceparent, Meta: j.attr.Meta,
+		ID: j.id, Batch: j.batch.id, Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
+		Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
+		RunAttempts: j.attempts, CreatedAt: j.batch.at, UpdatedAt: j.movedAt, Redrives: j.redrives, UniqueKey: j.key,
 	}
 	if j.status.Terminal() {
 		doc.Why = j.why

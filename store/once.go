@@ -130,7 +130,9 @@ type past struct {
 }
 
 // past is that of Apply.
-func (s *Store) past() past { return past{s.meta.keys, &s.o, s.now, s.sessionOf, s.slot, s.findClaim} }
+func (s *Store) past() past {
+	return past{s.meta.keys, &s.o, s.now.At, s.sessionOf, s.slot, s.findClaim}
+}
 
 // lookBack calls look with the past of the last commit. now is the journal's time, unix ms.
 func (s *Store) lookBack(now int64, look func(p past)) (err error) {
@@ -209,7 +211,7 @@ func (s *Store) rememberOnce(o *job.Once, d *done) {
 		s.useSession(n)
 		return
 	}
-	number := uint32(s.now / generationMs)
+	number := uint32(s.now.At / generationMs)
 	n := len(s.meta.keys)
 	if n == 0 || s.meta.keys[n-1].number != number { // the time of commands never goes back
 		s.meta.keys = append(s.meta.keys, keyGeneration{number: number})
@@ -249,7 +251,7 @@ func (p past) claimed(o *job.Once) (*Claimed, *done) {
 	}
 	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Seq: d.seq, Keyed: true, Replayed: true}
 	if c := p.claim(d.seq); c != nil { // nothing names it any more otherwise
-		result.LeaseMs, result.Runs, result.runner = c.leaseMs, c.runs, c.runner
+		result.LeaseMs, result.Runs, result.runner = c.lease.Ms, c.runs, c.runner
 		result.PayloadBytes = job.MaxClaimBytes
 	}
 	return result, d
@@ -267,7 +269,7 @@ func (p past) made(o *job.Once) *Made {
 		return &Made{Refusal: job.KeyReused}
 	}
 	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Seq: d.seq, Lines: int(d.lines), Replayed: true}
-	made.Group = d.group.of(d.queue.client, d.queue.typ)
+	made.Group = d.group.of(d.queue)
 	for _, x := range d.existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})
 	}
@@ -332,14 +334,6 @@ func (d *done) with(p endedPart) *done {
 	}
 	next.ended = append(slices.Clip(next.ended), p)
 	return next
-}
-
-// of returns a group as a create told it, but for its lines.
-func (g *group) of(client, typ string) job.Group {
-	return job.Group{
-		Client: client, Type: typ, Kind: g.kind, Priority: int(g.priority), RunAt: g.runAt, MaxAttempts: g.maxAttempts, Backoff: g.backoff,
-		LeaseMs: g.leaseMs, RetentionMs: g.retentionMs, ExpiresAt: g.expiresAt, TimeoutMs: g.timeoutMs, Traceparent: g.traceparent, Meta: g.meta,
-	}
 }
 
 // MadeBefore returns what a create did that was carried out with the same key or number, or why it may not be carried out; nil when

@@ -243,7 +243,7 @@ func (s *Store) dropPage(b *batch, first, last uint32) {
 func (s *Store) live(seq uint64, from, to uint32) bool {
 	for line := from; line <= to; {
 		sp := s.spanAt(seq, line)
-		if sp.status != job.Purged {
+		if sp.Status != job.Purged {
 			return true
 		}
 		line = sp.last + 1

@@ -66,7 +66,7 @@ func (s *Store) documentsWithin(v view, b *batch, first, last uint32, claim uint
 	start := len(docs)
 	var names map[uint32]queueName
 	eachSpan(v, b.seq, first, last, func(sp span) bool {
-		if sp.status == job.Purged || claim != 0 && (sp.status != job.Active || sp.claim != claim) {
+		if sp.Status == job.Purged || claim != 0 && (sp.Status != job.Active || sp.Claim != claim) {
 			return true
 		}
 		for line := max(first, sp.first); line <= min(last, sp.last); line++ {
@@ -96,31 +96,15 @@ func (s *Store) documentsWithin(v view, b *batch, first, last uint32, claim uint
 
 // document makes the part of a document that the span and the group tell.
 func (b *batch) document(sp *span, line uint32) job.Job {
-	g := b.group(line)
-	doc := job.Job{
-		ID: job.NewID(b.at, b.seq, int(line)), Batch: job.NewID(b.at, b.seq, 0),
-		Status: sp.status, Priority: int(sp.priorityIn(g)), Kind: g.kind,
-		Code: sp.code, ExitCode: int(sp.exitCode), Progress: -1,
-		RunAttempts: int(sp.attempts), MaxAttempts: sp.maxAttemptsIn(g), Redrives: int(sp.redrives), LeaseMs: g.leaseMs, TimeoutMs: g.timeoutMs,
-		RunAt: g.runAt, CreatedAt: b.at, UpdatedAt: sp.updatedAt, ExpiresAt: g.expiresAt, Why: sp.why,
-		Traceparent: g.traceparent, Meta: g.meta,
-	}
-	if doc.Code == job.Unget { // as if it had never been claimed
-		doc.Code = job.NoCode
-	}
-	if sp.status == job.Deferred {
-		doc.RunAt = sp.at
-	}
-	if sp.status.Terminal() {
-		doc.CompletedAt = sp.at
-	}
+	doc := b.group(line).Document(&sp.State)
+	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.id(), b.at
 	return doc
 }
 
 // deadline returns when an active job counts as abandoned: when its lease ends, or its time-out.
 func (sp *span) deadline(lease int64) int64 {
-	if sp.at > 0 {
-		return min(sp.at, lease)
+	if sp.At > 0 {
+		return min(sp.At, lease)
 	}
 	return lease
 }
@@ -142,11 +126,11 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) (claims []uint64) {
 		if i == 0 || line < sp.first || line > sp.last {
 			sp, _ = readSpan(v, b.seq, line)
 		}
-		if sp.claim == 0 {
+		if sp.Claim == 0 {
 			continue
 		}
-		if c == nil || c.seq != sp.claim {
-			c = readClaim(v, sp.claim)
+		if c == nil || c.seq != sp.Claim {
+			c = readClaim(v, sp.Claim)
 			r = readRunner(v, c.runner)
 			graceAt = decodeMeta(v.get(metaKey)).graceAt
 		}
@@ -155,15 +139,15 @@ func (s *Store) addClaims(v view, b *batch, docs []job.Job) (claims []uint64) {
 		if doc.Status != job.Active {
 			continue
 		}
-		t := c.tickled
-		if c.overrides > 0 {
-			if value := v.get(overrideKey(c.seq, b.seq, line)); value != nil {
-				o := decodeOverride(value)
-				t = o.under(c)
+		t := c.lease
+		if c.jobLeases > 0 {
+			if value := v.get(jobLeaseKey(c.seq, b.seq, line)); value != nil {
+				o := decodeJobLease(value)
+				t = o.lease.Under(c.lease)
 			}
 		}
-		doc.DeadlineAt, doc.LeaseMs = sp.deadline(t.deadline(r, graceAt)), t.leaseMs
-		doc.UpdatedAt = max(doc.UpdatedAt, t.tickledAt, r.tickledAt)
+		doc.DeadlineAt, doc.LeaseMs = sp.deadline(t.Deadline(&r.promise, graceAt)), t.Ms
+		doc.UpdatedAt = max(doc.UpdatedAt, t.At, r.tickledAt)
 	}
 	return claims
 }
@@ -302,9 +286,9 @@ func pendingSince(r rows, head string) int64 {
 	if head == "" {
 		return 0
 	}
-	_, _, _, seq, last := splitReadyKey(head)
-	if sp, ok := readSpan(r, seq, last); ok && sp.status == job.Pending {
-		return sp.updatedAt
+	_, _, end := splitReadyKey(head)
+	if sp, ok := readSpan(r, end.seq, end.line); ok && sp.Status == job.Pending {
+		return sp.UpdatedAt
 	}
 	return 0
 }

@@ -37,11 +37,10 @@ type queue struct {
 
 // lane is the waiting line of one priority and class of a queue.
 type lane struct {
-	priority uint32
-	class    byte
-	pending  int64 // jobs
-	spans    int64 // pending ones
-	divided  bool  // into cells
+	laneID
+	pending int64 // jobs
+	spans   int64 // pending ones
+	divided bool  // into cells
 	// newest is the greatest ready key that the lane has had since it was empty: no key of it is greater.
 	newest string
 	window window
@@ -53,11 +52,11 @@ func compareLanes(a, b *lane) int {
 }
 
 // lane returns the lane of a priority and class; a new one is known to be empty.
-func (q *queue) lane(priority uint32, class byte) *lane {
-	want := &lane{priority: priority, class: class}
+func (q *queue) lane(id laneID) *lane {
+	want := &lane{laneID: id}
 	at, found := slices.BinarySearchFunc(q.lanes, want, compareLanes)
 	if !found {
-		from := laneKey(q.id, priority, class)
+		from := laneKey(q.id, id)
 		want.window = newWindow(q.windows, from, after(from))
 		q.lanes = slices.Insert(q.lanes, at, want)
 	}
@@ -164,8 +163,8 @@ func decodeQueue(id uint32, value []byte, windows *windows) *queue {
 	q.counts = decodeCounts(&d)
 	q.jobs = q.counts.Total()
 	for left := q.counts[job.Pending]; left > 0; {
-		l := &lane{priority: uint32(d.uint()), class: byte(d.uint()), pending: int64(d.uint()), spans: int64(d.uint()), divided: d.bool()}
-		from := laneKey(id, l.priority, l.class)
+		l := &lane{laneID: laneID{uint32(d.uint()), job.Class(d.uint())}, pending: int64(d.uint()), spans: int64(d.uint()), divided: d.bool()}
+		from := laneKey(id, l.laneID)
 		l.newest = d.ready(from)
 		l.window = storedWindow(windows, from, after(from))
 		if l.pending == 0 || left < l.pending {

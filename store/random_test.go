@@ -260,7 +260,7 @@ func (p *player) apply(st step) error {
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
 	for _, w := range p.m.sweeps {
-		if !w.ended && !slices.ContainsFunc(p.s.running, func(r *sweep) bool { return r.seq == w.seq }) {
+		if !w.ended && !slices.ContainsFunc(p.s.running, func(r *sweep) bool { return r.Seq == w.seq }) {
 			if left := p.m.targets(w); len(left) > 0 {
 				return fmt.Errorf("sweep %v %+v has ended, and not taken %v", w.id, w.move, left)
 			}
@@ -910,10 +910,10 @@ func (g *generator) move() job.Command {
 
 func (g *generator) group() job.Group {
 	group := job.Group{
-		Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Priority: oneOf(g, 0, 4, 4, 4, 9), MaxAttempts: oneOf(g, 1, 2, 3, 30),
-		Backoff:     job.Backoff{InitialMs: oneOf[int64](g, 0, 500, 1000), FactorMilli: oneOf[int64](g, 1000, 2000), MaxMs: oneOf[int64](g, 500, 5000)},
-		LeaseMs:     oneOf[int64](g, 1000, 1000, 1500, 60_000),
-		RetentionMs: oneOf[int64](g, 0, 800, 5000, 1_000_000),
+		Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Attributes: job.Attributes{Priority: oneOf(g, 0, 4, 4, 4, 9), MaxAttempts: oneOf(g, 1, 2, 3, 30),
+			Backoff:     job.Backoff{InitialMs: oneOf[int64](g, 0, 500, 1000), FactorMilli: oneOf[int64](g, 1000, 2000), MaxMs: oneOf[int64](g, 500, 5000)},
+			LeaseMs:     oneOf[int64](g, 1000, 1000, 1500, 60_000),
+			RetentionMs: oneOf[int64](g, 0, 800, 5000, 1_000_000)},
 	}
 	if g.some(25) {
 		group.RunAt = g.at + oneOf[int64](g, -1, 0, 1, 700, 3000)

@@ -21,18 +21,18 @@ func rowForms() map[string]struct {
 	exit := int64(-1)
 	m := meta{version: formatVersion, journal: testJournal, cursor: math.MaxUint64, at: startAt, level: 1, graceAt: -1, nextQueue: math.MaxUint32, effects: []effectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
 		stopped: true, served: "a", keys: []keyGeneration{{39351, 1}, {39352, math.MaxUint64}}, epochs: []epoch{{1, startAt}, {1<<24 - 1, startAt}}, sessions: 7}
-	sp := span{3, 1<<22 - 1, state{status: job.Failed, class: fresh, code: job.Error, exitCode: 599, attempts: 1000, order: 812, claim: 1 << 39,
-		updatedAt: startAt, at: job.MaxTimeMs, why: job.Expired, kept: kept{priority: 10, maxAttempts: 7, redrives: math.MaxUint32}}}
+	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
+		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
-		{first: 0, last: 4, queue: 1, kind: job.WASI, priority: 9, runAt: startAt, maxAttempts: 1000, backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
-			leaseMs: 5, retentionMs: job.MaxDelayMs, expiresAt: job.MaxTimeMs, timeoutMs: 1, traceparent: "00-", meta: "a=b"},
+		{first: 0, last: 4, queue: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
+			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
 		{first: 5, last: 8, queue: math.MaxUint32},
 	}, unique: true}
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}}
-	l := lease{tickled: tickled{9, startAt, 1000}, timerAt: 5, held: 1000, refs: 1001, overrides: 3, cancelledAt: startAt}
-	o := override{tickled: tickled{9, startAt, 1000}, timerAt: 5}
-	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, plainAt: 5, until: 6, untilSeq: 7}
+	l := claimState{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5, held: 1000, refs: 1001, jobLeases: 3, cancelledAt: startAt}
+	o := jobLease{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5}
+	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Told}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queue: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
@@ -46,8 +46,8 @@ func rowForms() map[string]struct {
 	last := slot{number: math.MaxInt64, done: took}
 	encoded := func(d *done) (e encoder) { d.encode(&e); return e }
 	decoded := func(b []byte) any { return decodeDone((*decoder)(&b)) }
-	ofBatch := &sweep{seq: 9, at: startAt, op: job.Cancel, batch: jobID(1, 2, 0), status: job.Active, nextLine: 77, moved: 1 << 40, skipped: 1}
-	ofQueue := &sweep{seq: 9, at: startAt, op: job.Delete, queue: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
+	ofBatch := &sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, batch: jobID(1, 2, 0), nextLine: 77, moved: 1 << 40, skipped: 1}
+	ofQueue := &sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, queue: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
 	type told struct {
 		claim    uint64
 		result   job.Result
@@ -64,8 +64,8 @@ func rowForms() map[string]struct {
 		"batch":    {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
 		"counts":   {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
 		"claim":    {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
-		"lease":    {l, l.encode(), func(b []byte) any { return decodeLease(b) }},
-		"override": {o, o.encode(), func(b []byte) any { return decodeOverride(b) }},
+		"lease":    {l, l.encode(), func(b []byte) any { return decodeClaimState(b) }},
+		"override": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
 		"done":     {made, encoded(made), decoded},
 		"taken":    {took, encoded(took), decoded},
 		"session":  {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
@@ -96,22 +96,22 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	}
 	shared := &windows{bounds: &standardBounds}
 	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
-	for _, l := range []*lane{q.lane(4, fresh), q.lane(9, back)} {
-		l.newest = readyKey(7, l.priority, l.class, 70, 60, 50)
-		l.spans, l.divided = 1, l.class == fresh
+	for _, l := range []*lane{q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})} {
+		l.newest = readyKey(7, l.laneID, 70, position{60, 50})
+		l.spans, l.divided = 1, l.class == job.Fresh
 	}
-	q.lane(4, fresh).pending, q.lane(9, back).pending = 2, 1
+	q.lane(laneID{4, job.Fresh}).pending, q.lane(laneID{9, job.Returned}).pending = 2, 1
 	q.counts[job.Pending] = 3
 	q.jobs = q.counts.Total()
-	q.head = q.lane(9, back).newest
-	q.lane(0, back) // holds nothing: not stored
+	q.head = q.lane(laneID{9, job.Returned}).newest
+	q.lane(laneID{0, job.Returned}) // holds nothing: not stored
 	got := decodeQueue(7, q.encode(), shared)
 	for i, l := range got.lanes {
 		if want := q.lanes[i]; l.spans != want.spans || l.divided != want.divided || l.newest != want.newest {
 			t.Errorf("lane %+v, want %+v", l, want)
 		}
 	}
-	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != back || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
+	if len(got.lanes) != 2 || got.lanes[0].priority != 9 || got.lanes[0].class != job.Returned || got.lanes[0].pending != 1 || got.lanes[1].priority != 4 || got.lanes[1].pending != 2 {
 		t.Errorf("lanes %+v", got.lanes)
 	}
 	got.lanes, q.lanes = nil, nil
@@ -145,7 +145,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 		}
 		return result
 	}
-	apply(1, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", MaxAttempts: 1000, LeaseMs: 1000, RetentionMs: 1000}}})
+	apply(1, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", Attributes: job.Attributes{MaxAttempts: 1000, LeaseMs: 1000, RetentionMs: 1000}}}})
 	id := job.NewID(startAt+1, 1, 0)
 	for n := range 2 * job.MaxHistory {
 		seq := uint64(2 + 2*n)

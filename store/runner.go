@@ -1,16 +1,14 @@
 package store
 
+import "github.com/daybookq/daybook/job"
+
 // runner is what is known of a runner while it holds something, and its row for some time after.
 type runner struct {
 	name      string
 	claims    int
 	held      int
 	tickledAt int64 // of the last tickle of all it holds
-	// Such a tickle only ever extends. Without a lease of its own, each job has the one it has from plainAt on; with one, none is
-	// abandoned before until, the latest end that was promised, if it was held at untilSeq, the last such promise.
-	plainAt  int64
-	until    int64
-	untilSeq uint64
+	promise   job.Promise
 	// idleSince is when it last came to hold nothing; 0 while it holds something. A runner that holds nothing is as one that was never
 	// seen, but for its row: it stays for a while, since most runners claim again at once, and a key that is deleted and set again many
 	// times a second makes every read of it walk over all those versions.
@@ -25,9 +23,9 @@ func (r *runner) encode() []byte {
 	e.uint(uint64(r.claims))
 	e.uint(uint64(r.held))
 	e.int(r.tickledAt)
-	e.int(r.plainAt)
-	e.int(r.until)
-	e.uint(r.untilSeq)
+	e.int(r.promise.From)
+	e.int(r.promise.Until)
+	e.uint(r.promise.Seq)
 	e.int(r.idleSince)
 	e.int(r.timerAt)
 	return e
@@ -35,8 +33,16 @@ func (r *runner) encode() []byte {
 
 func decodeRunner(name string, value []byte) *runner {
 	d := decoder(value)
-	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledAt: d.int(), plainAt: d.int(), until: d.int(),
-		untilSeq: d.uint(), idleSince: d.int(), timerAt: d.int()}
+	return &runner{name: name, claims: int(d.uint()), held: int(d.uint()), tickledAt: d.int(),
+		promise: job.Promise{From: d.int(), Until: d.int(), Seq: d.uint()}, idleSince: d.int(), timerAt: d.int()}
+}
+
+// readRunner returns what is stored of a runner; nothing of one that has no row.
+func readRunner(r rows, name string) *runner {
+	if value := r.get(runnerKey(runnerTable, name)); value != nil {
+		return decodeRunner(name, value)
+	}
+	return &runner{name: name}
 }
 
 func (r *runner) flush(o *overlay) {
@@ -74,10 +80,10 @@ const runnerIdleMs = 60_000
 // rest forgets what was said of a runner that now holds nothing, and has its row deleted unless it claims again soon. The timer row stays
 // where it is when there is one: it may be early.
 func (s *Store) rest(r *runner) {
-	r.tickledAt, r.plainAt, r.until, r.untilSeq = 0, 0, 0, 0
-	r.idleSince = s.now
+	r.tickledAt, r.promise = 0, job.Promise{}
+	r.idleSince = s.now.At
 	if r.timerAt == 0 {
-		r.timerAt = s.now + runnerIdleMs
+		r.timerAt = s.now.At + runnerIdleMs
 		s.setTimer(runnerTimerKey(r.timerAt, r.name))
 	}
 }

@@ -21,12 +21,12 @@ type Claim struct {
 
 func (c *claim) document(r *runner, graceAt int64) Claim {
 	doc := Claim{
-		ID: job.NewID(c.at, c.seq, 0), Runner: c.runner, CreatedAt: c.at, LeaseMs: c.leaseMs, TickledAt: c.tickledAt,
+		ID: job.NewID(c.at, c.seq, 0), Runner: c.runner, CreatedAt: c.at, LeaseMs: c.lease.Ms, TickledAt: c.lease.At,
 		HandedOut: c.lines(), Held: c.held,
 	}
 	if c.held > 0 {
 		doc.TickledAt = max(doc.TickledAt, r.tickledAt)
-		doc.DeadlineAt = c.deadline(r, graceAt)
+		doc.DeadlineAt = c.lease.Deadline(&r.promise, graceAt)
 	}
 	return doc
 }
@@ -103,11 +103,11 @@ func (s *Store) Runners(afterName string, limit int) (list []Runner, more bool, 
 			open := c.document(r, graceAt)
 			doc.Open = append(doc.Open, open)
 			doc.LastSeenAt = max(doc.LastSeenAt, open.TickledAt)
-			if c.overrides > 0 {
-				prefix := seqKey(overrideTable, seq)
+			if c.jobLeases > 0 {
+				prefix := seqKey(jobLeaseTable, seq)
 				v.scan(prefix, after(prefix), func(_ string, value []byte) bool {
-					o := decodeOverride(value)
-					doc.LastSeenAt = max(doc.LastSeenAt, o.tickledAt)
+					o := decodeJobLease(value)
+					doc.LastSeenAt = max(doc.LastSeenAt, o.lease.At)
 					rows--
 					return true
 				})

@@ -247,8 +247,8 @@ func describeRow(key string, value []byte) (text string) {
 	case detailTable:
 		return fmt.Sprintf("detail %d of line %d of batch %d %q", key[13], lineOfKey(key), seqOfKey(key), value)
 	case readyTable:
-		queue, priority, class, seq, last := splitReadyKey(key)
-		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, priority, class, u64At(key, 10), seq, last)
+		queue, lane, end := splitReadyKey(key)
+		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, lane.priority, lane.class, u64At(key, 10), end.seq, end.line)
 	case listTable:
 		return fmt.Sprintf("list row of queue %d %v batch %d last %d", u32At(key, 1), job.Status(key[5]), u64At(key, 6), u32At(key, 14))
 	case timerTable:
@@ -260,11 +260,11 @@ func describeRow(key string, value []byte) (text string) {
 	case claimTable:
 		c := decodeClaim(seqOfKey(key), value)
 		return fmt.Sprintf("claim %d at %d of %q runs %v", c.seq, c.at, c.runner, c.runs)
-	case leaseTable:
-		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeLease(value))
-	case overrideTable:
-		claim, seq, line := splitOverrideKey(key)
-		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, decodeOverride(value))
+	case claimStateTable:
+		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeClaimState(value))
+	case jobLeaseTable:
+		claim, seq, line := splitJobLeaseKey(key)
+		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, decodeJobLease(value))
 	case runnerTable:
 		return fmt.Sprintf("runner %+v", *decodeRunner(runnerOfKey(key), value))
 	case holdTable:

@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"slices"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // samples counts the pending jobs of the ready queues by priority, so that a job is drawn with the same chance as any other in a time that
@@ -178,8 +180,8 @@ func (x *samples) draw(c choice, random uint64) (q *queue, l *lane, place int64)
 		}
 		break
 	}
-	for _, class := range [...]byte{back, fresh} {
-		l = q.lane(priority, class)
+	for _, class := range [...]job.Class{job.Returned, job.Fresh} {
+		l = q.lane(laneID{priority, class})
 		if place < l.pending {
 			return q, l, place
 		}

@@ -150,7 +150,7 @@ func (s *Store) writeSlot(n *session, index int, number uint64, d *done) {
 func (l *slot) size() int {
 	n := 200
 	if d := l.done; d != nil {
-		n += 200 + len(d.group.meta) + len(d.group.traceparent) + len(d.queue.client) + len(d.queue.typ) + len(d.existing)*24
+		n += 200 + len(d.group.Meta) + len(d.group.Traceparent) + len(d.queue.client) + len(d.queue.typ) + len(d.existing)*24
 		for i := range d.ended {
 			n += 72 + len(d.ended[i].results)*16
 		}
@@ -192,7 +192,7 @@ func (s *Store) openSession(cmd job.OpenSession) *SessionOpened {
 	if s.meta.sessions >= s.rules.sessions && !s.makeRoomForSession() {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &session{seq: s.seq, at: s.now, runner: cmd.Runner, usedAt: s.now}
+	n := &session{seq: s.now.Seq, at: s.now.At, runner: cmd.Runner, usedAt: s.now.At}
 	s.sessions.set(n.seq, n)
 	s.meta.sessions++
 	s.retimeSession(n)
@@ -231,7 +231,7 @@ const (
 // recently. It reports false if both have been used too lately for that.
 func (s *Store) makeRoomForSession() bool {
 	if key := s.unusedSessions.first(&s.o); key != "" {
-		if at, seq := splitIdleKey(key); at+unusedSessionMs <= s.now {
+		if at, seq := splitIdleKey(key); at+unusedSessionMs <= s.now.At {
 			s.dropSession(s.session(seq))
 			return true
 		}
@@ -242,7 +242,7 @@ func (s *Store) makeRoomForSession() bool {
 			return false
 		}
 		at, seq := splitIdleKey(key)
-		if at+idleSessionMs > s.now {
+		if at+idleSessionMs > s.now.At {
 			return false
 		}
 		n := s.session(seq)
@@ -280,10 +280,10 @@ func (s *Store) idleSessions(used bool) *window {
 
 // useSession notes that a session carries out a request.
 func (s *Store) useSession(n *session) {
-	if n.used && n.usedAt == s.now {
+	if n.used && n.usedAt == s.now.At {
 		return
 	}
-	n.usedAt = s.now
+	n.usedAt = s.now.At
 	if !n.used {
 		s.dropIdle(n)
 		n.used = true

@@ -18,19 +18,6 @@ func (s *Store) batch(seq uint64) *batch {
 	return b
 }
 
-// group returns the group that line belongs to.
-func (b *batch) group(line uint32) *group {
-	lo, hi := 0, len(b.groups)-1
-	for lo < hi {
-		if mid := (lo + hi) / 2; b.groups[mid].last < line {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return &b.groups[lo]
-}
-
 // spanAt returns the span that holds a line. The cache needs no note of which stretches it knows: exactly one span holds a
 // line, so a cached one that does is the one.
 func (s *Store) spanAt(seq uint64, line uint32) span {
@@ -64,65 +51,56 @@ func (s *Store) spanEnding(seq uint64, last uint32) span {
 // indexes returns the keys of the index rows that a span must have: by status, in its place in line or for what time brings it, and for
 // the time by which it must have been started.
 func (s *Store) indexes(b *batch, g *group, sp *span) (keys [3]string) {
-	if sp.status == job.Purged {
+	if sp.Status == job.Purged {
 		return keys
 	}
-	keys[0] = listKey(g.queue, sp.status, b.seq, sp.last)
+	keys[0] = listKey(g.queue, sp.Status, b.seq, sp.last)
 	switch {
-	case sp.status == job.Pending:
-		order := sp.order
-		if sp.class == back {
-			order = b.seq
-		}
-		keys[1] = readyKey(g.queue, sp.priorityIn(g), sp.class, order, b.seq, sp.last)
-	case sp.status == job.Deferred:
-		keys[1] = timerKey(sp.at, runAtTimer, b.seq, 0, sp.last)
-	case sp.status == job.Active && sp.at > 0:
-		keys[1] = timerKey(sp.at, timeoutTimer, b.seq, 0, sp.last)
-	case sp.status.Terminal():
-		keys[1] = timerKey(sp.at+g.retentionMs, purgeTimer, b.seq, 0, sp.last)
+	case sp.Status == job.Pending:
+		keys[1] = sp.readyKey(b, g)
+	case sp.Status == job.Deferred:
+		keys[1] = timerKey(sp.At, runAtTimer, b.seq, 0, sp.last)
+	case sp.Status == job.Active && sp.At > 0:
+		keys[1] = timerKey(sp.At, timeoutTimer, b.seq, 0, sp.last)
+	case sp.Status.Terminal():
+		keys[1] = timerKey(sp.At+g.RetentionMs, purgeTimer, b.seq, 0, sp.last)
 	}
-	if expires(g, &sp.state) {
-		keys[2] = timerKey(g.expiresAt, expireTimer, b.seq, 0, sp.last)
+	if sp.Expires(&g.Attributes) {
+		keys[2] = timerKey(g.ExpiresAt, expireTimer, b.seq, 0, sp.last)
 	}
 	return keys
 }
 
-// expires reports whether jobs must be started by their group's expiresAt: once they have been, or were made to begin anew, they need not.
-func expires(g *group, st *state) bool {
-	return g.expiresAt > 0 && st.status.Waits() && st.attempts == 0 && st.redrives == 0
-}
-
 // addSpan writes the first state of lines first … last.
-func (s *Store) addSpan(b *batch, g *group, first, last uint32, st state) {
+func (s *Store) addSpan(b *batch, g *group, first, last uint32, st job.State) {
 	sp := span{first, last, st}
 	s.putSpan(b, g, sp)
 	s.countPending(b, g, &sp, 1)
 	for _, key := range s.indexes(b, g, &sp) {
 		s.putIndex(g, key)
 	}
-	s.count(b, g, state{}, st, sp.first, sp.last, created)
+	s.count(b, g, job.State{}, st, sp.first, sp.last, created)
 }
 
 // move gives the lines first … last of span old, which holds them all, another state. It is the only way in which lines change:
 // it splits and merges spans, keeps their index rows, and moves the counters of batch, queue, claim and runner along.
-func (s *Store) move(b *batch, old span, first, last uint32, next state, why reason) {
+func (s *Store) move(b *batch, old span, first, last uint32, next job.State, why reason) {
 	g := b.group(first)
 	mid := span{first, last, next}
 	olds := append(make([]span, 0, 3), old)
 	news := make([]span, 0, 3)
 	if old.first < first {
-		news = append(news, span{old.first, first - 1, old.state})
+		news = append(news, span{old.first, first - 1, old.State})
 	} else if g.first < first {
-		if l := s.spanAt(b.seq, first-1); l.state == next {
+		if l := s.spanAt(b.seq, first-1); l.State == next {
 			olds = append(olds, l)
 			mid.first = l.first
 		}
 	}
 	if last < old.last {
-		news = append(news, span{last + 1, old.last, old.state})
+		news = append(news, span{last + 1, old.last, old.State})
 	} else if last < g.last {
-		if r := s.spanAt(b.seq, last+1); r.state == next {
+		if r := s.spanAt(b.seq, last+1); r.State == next {
 			olds = append(olds, r)
 			mid.last = r.last
 		}
@@ -137,7 +115,7 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 			s.o.del(lineKey(spanTable, b.seq, o.last))
 			s.spans.del(cachedSpan{b.seq, *o})
 		}
-		if heir == nil || heir.state != o.state {
+		if heir == nil || heir.State != o.State {
 			for _, key := range s.indexes(b, g, o) {
 				s.dropIndex(g, key)
 			}
@@ -147,13 +125,13 @@ func (s *Store) move(b *batch, old span, first, last uint32, next state, why rea
 		n := &news[i]
 		s.putSpan(b, g, *n)
 		s.countPending(b, g, n, 1)
-		if o := findLast(olds, n.last); o == nil || o.state != n.state {
+		if o := findLast(olds, n.last); o == nil || o.State != n.State {
 			for _, key := range s.indexes(b, g, n) {
 				s.putIndex(g, key)
 			}
 		}
 	}
-	s.count(b, g, old.state, next, first, last, why)
+	s.count(b, g, old.State, next, first, last, why)
 }
 
 // findLast returns the span that ends at last, or nil.
@@ -182,8 +160,8 @@ func (s *Store) putIndex(g *group, key string) {
 	switch key[0] {
 	case readyTable:
 		q := s.queues.byID[g.queue]
-		_, priority, class, _, _ := splitReadyKey(key)
-		q.lane(priority, class).insert(key)
+		_, lane, _ := splitReadyKey(key)
+		q.lane(lane).insert(key)
 		s.queueMoved(q)
 	case timerTable:
 		s.timers.insert(key)
@@ -198,8 +176,8 @@ func (s *Store) dropIndex(g *group, key string) {
 	switch key[0] {
 	case readyTable:
 		q := s.queues.byID[g.queue]
-		_, priority, class, _, _ := splitReadyKey(key)
-		q.lane(priority, class).remove(key)
+		_, lane, _ := splitReadyKey(key)
+		q.lane(lane).remove(key)
 		s.queueMoved(q)
 	case timerTable:
 		s.timers.remove(key)
@@ -217,31 +195,31 @@ func (s *Store) queueMoved(q *queue) {
 }
 
 // count moves the counters of everything that counts lines.
-func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, why reason) {
+func (s *Store) count(b *batch, g *group, old, next job.State, first, last uint32, why reason) {
 	n := int64(last-first) + 1
 	q := s.queues.byID[g.queue]
-	if old.status != 0 {
-		b.counts[old.status] -= n
-		q.counts[old.status] -= n
-		s.counts[old.status] -= n
+	if old.Status != 0 {
+		b.counts[old.Status] -= n
+		q.counts[old.Status] -= n
+		s.counts[old.Status] -= n
 		q.jobs -= n
 	}
-	b.counts[next.status] += n
-	if next.status != job.Purged { // which only batches count: a queue is deleted when all its jobs are purged
-		q.counts[next.status] += n
-		s.counts[next.status] += n
+	b.counts[next.Status] += n
+	if next.Status != job.Purged { // which only batches count: a queue is deleted when all its jobs are purged
+		q.counts[next.Status] += n
+		s.counts[next.Status] += n
 		q.jobs += n
 	}
 	if q.jobs == 0 || q.idleAt != 0 {
 		s.reviseIdle(q)
 	}
-	if next.status == job.Pending {
-		q.lane(next.priorityIn(g), next.class).pending += n
+	if next.Status == job.Pending {
+		q.lane(laneOf(&next, g)).pending += n
 		s.gained(q)
 		s.queueMoved(q)
 	}
-	if old.status == job.Pending {
-		l := q.lane(old.priorityIn(g), old.class)
+	if old.Status == job.Pending {
+		l := q.lane(laneOf(&old, g))
 		if l.pending -= n; l.pending == 0 {
 			l.newest = ""
 		}
@@ -250,32 +228,32 @@ func (s *Store) count(b *batch, g *group, old, next state, first, last uint32, w
 	s.touch(&b.dirty, b)
 	s.touch(&q.dirty, q)
 
-	if stays := old.status == next.status && old.claim == next.claim; !stays && old.status == job.Active {
-		s.unhold(old.claim, b.seq, first, last)
-	} else if !stays && next.status == job.Active {
-		c := s.claim(next.claim)
+	if stays := old.Status == next.Status && old.Claim == next.Claim; !stays && old.Status == job.Active {
+		s.unhold(old.Claim, b.seq, first, last)
+	} else if !stays && next.Status == job.Active {
+		c := s.claim(next.Claim)
 		c.held += int(n)
 		s.hold(c.runner, 0, int(n))
 		s.leaseMoved(c)
 	}
-	if old.claim != next.claim {
-		if old.claim != 0 {
-			c := s.claim(old.claim)
+	if old.Claim != next.Claim {
+		if old.Claim != 0 {
+			c := s.claim(old.Claim)
 			c.refs -= int(n)
 			s.leaseMoved(c)
 		}
-		if next.claim != 0 {
-			s.claim(next.claim).refs += int(n)
+		if next.Claim != 0 {
+			s.claim(next.Claim).refs += int(n)
 		}
 	}
 	if last := len(s.effects) - 1; last >= 0 {
 		e := &s.effects[last]
-		if e.run.Batch == b.seq && e.run.Last+1 == first && e.from == old.status && e.to == next.status && e.reason == why {
+		if e.run.Batch == b.seq && e.run.Last+1 == first && e.from == old.Status && e.to == next.Status && e.reason == why {
 			e.run.Last += uint32(n)
 			return
 		}
 	}
-	s.effects = append(s.effects, effect{Run{b.seq, first, last}, old.status, next.status, why})
+	s.effects = append(s.effects, effect{Run{b.seq, first, last}, old.Status, next.Status, why})
 }
 
 func (s *Store) gained(q *queue) {

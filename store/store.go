@@ -118,8 +118,7 @@ type Store struct {
 	dirtyCells []*cell
 
 	// Of the command being applied.
-	seq     uint64
-	now     int64
+	now     job.Now
 	due     int64    // of a tick: what is due by then happens
 	moved   []*queue // whose heads may have changed
 	resized []*cell  // that may have too many spans, or too few

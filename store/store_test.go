@@ -362,7 +362,7 @@ func TestNewerLevelIsRefused(t *testing.T) {
 // TestHandedOutHistoryIsShort: what goes to the next runner has the newest attempt and the beginning of its error.
 func TestHandedOutHistoryIsShort(t *testing.T) {
 	s := mustOpen(t, Options{})
-	mustApply(t, s, 1, 0, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", MaxAttempts: 9, LeaseMs: 1000, RetentionMs: 1000}}})
+	mustApply(t, s, 1, 0, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", Attributes: job.Attributes{MaxAttempts: 9, LeaseMs: 1000, RetentionMs: 1000}}}})
 	id := jobID(0, 1, 0)
 	for seq := uint64(2); seq < 6; seq += 2 {
 		mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
@@ -16,7 +15,7 @@ const tickSpanRows = 8
 // tick lets what is due happen, in the order of the times. Whether something is due is decided by the command's time when its
 // row is looked at, never by whether a tick came.
 func (s *Store) tick(t job.Tick) {
-	s.due = s.now
+	s.due = s.now.At
 	if t.AsOf > 0 {
 		s.due = min(s.due, t.AsOf)
 	}
@@ -42,7 +41,7 @@ func (s *Store) tick(t job.Tick) {
 			budget -= tickSpanRows
 		case claimTimer:
 			budget -= s.expire(a, budget)
-		case overrideTimer:
+		case jobLeaseTimer:
 			s.expireLine(a, b, line)
 			budget -= tickSpanRows
 		case purgeTimer:
@@ -78,7 +77,7 @@ func (s *Store) tick(t job.Tick) {
 // prefetchDue reads what up to so many of the next timers concern, as far as their keys are at hand, and returns their number.
 func (s *Store) prefetchDue(most int) int {
 	keys := s.timers.keys[:max(1, min(len(s.timers.keys), most))]
-	var places []place
+	var places []position
 	for _, key := range keys {
 		at, kind, seq, _, line := splitTimerKey(key)
 		if at > s.due {
@@ -86,11 +85,11 @@ func (s *Store) prefetchDue(most int) int {
 		}
 		switch kind {
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
-			places = append(places, place{seq, line})
+			places = append(places, position{seq, line})
 		}
 	}
 	if len(places) > 1 {
-		slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.last, b.last)) })
+		slices.SortFunc(places, comparePositions)
 		s.prefetch(slices.Compact(places)) // a span may have two timers
 	}
 	return len(keys)
@@ -99,25 +98,20 @@ func (s *Store) prefetchDue(most int) int {
 // promote makes a deferred span pending.
 func (s *Store) promote(seq uint64, line uint32) {
 	b, sp := s.batch(seq), s.spanEnding(seq, line)
-	next := sp.state
-	next.status, next.at, next.updatedAt = job.Pending, 0, s.now
-	if next.class == fresh {
-		next.order = s.seq
-	}
-	s.move(b, sp, sp.first, sp.last, next, due)
+	s.move(b, sp, sp.first, sp.last, sp.Due(s.now), due)
 }
 
 // expire abandons what a claim holds, as far as budget goes, and returns about how many rows that wrote.
 func (s *Store) expire(seq uint64, budget int) (rows int) {
 	c := s.claim(seq)
-	if deadline := c.deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.due {
+	if deadline := c.lease.Deadline(&s.runner(c.runner).promise, s.meta.graceAt); deadline > s.due {
 		s.retime(c, deadline)
 		return tickSpanRows
 	}
 	var parts []Run // of lines without a lease of their own
 	for _, r := range c.runs {
 		s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
-			if sp.status == job.Active && sp.claim == c.seq {
+			if sp.Status == job.Active && sp.Claim == c.seq {
 				parts = s.withoutOverride(parts, c, Run{b.seq, first, last})
 			}
 		})
@@ -136,9 +130,9 @@ func (s *Store) expire(seq uint64, budget int) (rows int) {
 // withoutOverride appends the parts of r whose lines have no lease of their own.
 func (s *Store) withoutOverride(parts []Run, c *claim, r Run) []Run {
 	first := r.First
-	if c.overrides > 0 {
-		s.o.scan(overrideKey(c.seq, r.Batch, r.First), after(overrideKey(c.seq, r.Batch, r.Last)), func(key string, _ []byte) bool {
-			_, _, line := splitOverrideKey(key)
+	if c.jobLeases > 0 {
+		s.o.scan(jobLeaseKey(c.seq, r.Batch, r.First), after(jobLeaseKey(c.seq, r.Batch, r.Last)), func(key string, _ []byte) bool {
+			_, _, line := splitJobLeaseKey(key)
 			if line > first {
 				parts = append(parts, Run{r.Batch, first, line - 1})
 			}
@@ -155,9 +149,9 @@ func (s *Store) withoutOverride(parts []Run, c *claim, r Run) []Run {
 // expireLine abandons a job whose own lease ran out.
 func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 	c := s.claim(claimSeq)
-	key := overrideKey(claimSeq, seq, line)
-	o := decodeOverride(s.o.get(key))
-	if deadline := o.under(c).deadline(s.runner(c.runner), s.meta.graceAt); deadline > s.due {
+	key := jobLeaseKey(claimSeq, seq, line)
+	o := decodeJobLease(s.o.get(key))
+	if deadline := o.lease.Under(c.lease).Deadline(&s.runner(c.runner).promise, s.meta.graceAt); deadline > s.due {
 		s.retimeLine(c, &o, seq, line, deadline)
 		s.o.set(key, o.encode())
 		return
@@ -170,9 +164,7 @@ func (s *Store) expireLine(claimSeq, seq uint64, line uint32) {
 func (s *Store) timeOut(seq uint64, last uint32) int {
 	b, sp := s.batch(seq), s.spanEnding(seq, last)
 	g := b.group(last)
-	if grace := s.meta.graceAt + g.leaseMs; s.meta.graceAt > sp.updatedAt && grace > s.due {
-		next := sp.state
-		next.at = grace
+	if next, ok := sp.Extend(&g.Attributes, s.meta.graceAt, s.due); ok {
 		s.move(b, sp, sp.first, sp.last, next, graced)
 		return 0
 	}
@@ -183,7 +175,7 @@ func (s *Store) timeOut(seq uint64, last uint32) int {
 // expireSpan ends waiting lines that should have been started by now.
 func (s *Store) expireSpan(b *batch, sp span) {
 	g := b.group(sp.first)
-	s.move(b, sp, sp.first, sp.last, state{kept: sp.kept, status: job.Cancelled, why: job.Expired, updatedAt: s.now, at: s.now}, expired)
+	s.move(b, sp, sp.first, sp.last, sp.Expire(s.now), expired)
 	s.retire(b, g, sp.first, sp.last, job.Cancelled)
 }
 
@@ -197,15 +189,11 @@ const timedOutText = "it ran longer than its timeout_ms"
 func (s *Store) abandon(r Run, why reason, text string) {
 	b, sp := s.batch(r.Batch), s.spanAt(r.Batch, r.First)
 	g := b.group(r.First)
-	to := job.NextAbandoned(int(sp.attempts), sp.maxAttemptsIn(g))
-	next := state{kept: sp.kept, status: to, class: back, attempts: sp.attempts, updatedAt: s.now}
-	if to.Terminal() {
-		next.at, next.why = s.now, job.Abandoned
-	}
-	s.remember(b, r.First, r.Last, &sp.state, job.Attempt{At: s.now, Runner: s.claim(sp.claim).runner, Error: text, Why: job.Abandoned})
+	next := sp.Abandon(&g.Attributes, s.now)
+	s.remember(b, r.First, r.Last, &sp.State, job.Attempt{At: s.now.At, Runner: s.claim(sp.Claim).runner, Error: text, Why: job.Abandoned})
 	s.move(b, sp, r.First, r.Last, next, why)
-	s.retire(b, g, r.First, r.Last, to)
-	s.overtaken(b, r.First, r.Last, to)
+	s.retire(b, g, r.First, r.Last, next.Status)
+	s.takeBack(b, r.First, r.Last, &next)
 }
 
 // purge forgets terminal lines of sp: they become a hole in their batch. Pages go when all of their lines have gone, the batch
@@ -219,7 +207,7 @@ func (s *Store) forgetJobs(b *batch, sp span, first, last uint32, why reason) {
 	if b.unique {
 		s.dropKeys(b, first, last)
 	}
-	s.move(b, sp, first, last, state{status: job.Purged}, why)
+	s.move(b, sp, first, last, job.State{Status: job.Purged}, why)
 	if b.details {
 		s.dropDetails(b, first, last)
 	}

@@ -19,12 +19,8 @@ func (s *Store) tickle(t job.Tickle) *Tickled {
 		return &Tickled{Refusal: job.ClaimLost, Lost: lost}
 	}
 	// What it holds is not touched: its timer rows look here when they come up.
-	r.tickledAt = s.now
-	if t.LeaseMs == 0 {
-		r.plainAt = s.now
-	} else {
-		r.until, r.untilSeq = max(r.until, s.now+t.LeaseMs), s.seq
-	}
+	r.tickledAt = s.now.At
+	r.promise.Extend(t.LeaseMs, s.now)
 	s.touch(&r.dirty, r)
 	return &Tickled{Held: r.held, Lost: lost}
 }
@@ -42,10 +38,10 @@ func (s *Store) tickleClaim(t job.Tickle) *Tickled {
 		for _, r := range c.runs {
 			s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
 				refusal := job.ClaimLost
-				if sp.claim == c.seq {
+				if sp.Claim == c.seq {
 					refusal = job.WasCancelled
 				}
-				if sp.status == job.Purged || sp.claim == c.seq && sp.status != job.Cancelled {
+				if sp.Status == job.Purged || sp.Claim == c.seq && sp.Status != job.Cancelled {
 					return // gone, or held, or ended by this very claim
 				}
 				result.Lost = appendLost(result.Lost, b, first, last, refusal)
@@ -63,7 +59,7 @@ func (s *Store) tickleClaim(t job.Tickle) *Tickled {
 }
 
 func (s *Store) tickleJobs(t job.Tickle) *Tickled {
-	result := &Tickled{}
+	result, fence := &Tickled{}, job.Fence{Claim: t.Claim, Runner: t.Runner}
 	type line struct {
 		b    *batch
 		line uint32
@@ -74,13 +70,13 @@ func (s *Store) tickleJobs(t job.Tickle) *Tickled {
 		b, sp := s.find(id)
 		refusal := job.NotFound
 		if b != nil {
-			refusal = s.admit(&sp, t.Claim, t.Runner)
+			refusal = fence.Admits(&sp.State, s.holder(&sp, &fence))
 		}
 		if refusal != job.Granted {
 			result.Lost = append(result.Lost, JobResult{ID: id, Refusal: refusal})
 			continue
 		}
-		c := s.claim(sp.claim)
+		c := s.claim(sp.Claim)
 		if named[c] == nil {
 			named[c] = map[job.ID]line{}
 			order = append(order, c)
@@ -138,7 +134,7 @@ func (s *Store) notice(c *claim) {
 	if c.cancelledAt == 0 {
 		s.o.set(holdKey(noticeTable, c.runner, c.seq), nil)
 	}
-	c.cancelledAt = s.now
+	c.cancelledAt = s.now.At
 	s.touch(&c.dirty, c)
 }
 
@@ -173,7 +169,7 @@ func (s *Store) notices(name string) (lost []JobResult) {
 	spans := noticeSpans
 	for _, seq := range seqs {
 		c := s.claim(seq)
-		if c.cancelledAt+noticeMs < s.now {
+		if c.cancelledAt+noticeMs < s.now.At {
 			s.unnotice(c)
 			continue
 		}
@@ -183,7 +179,7 @@ func (s *Store) notices(name string) (lost []JobResult) {
 			}
 			s.eachIfThere(r, func(b *batch, sp span, first, last uint32) {
 				spans--
-				if sp.claim == c.seq && sp.status == job.Cancelled {
+				if sp.Claim == c.seq && sp.Status == job.Cancelled {
 					lost = appendLost(lost, b, first, last, job.WasCancelled)
 				}
 			})

@@ -10,7 +10,7 @@ func (s *Store) takeKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
 	for _, u := range keys {
 		line := uint32(u.Line)
 		hint := uniqueKey(b.group(line).queue, u.Key)
-		if id, held := s.holder(b, hint); held {
+		if id, held := s.keyHolder(b, hint); held {
 			existing = append(existing, madeBy{line, id})
 			continue
 		}
@@ -45,9 +45,9 @@ func (s *Store) setHint(key string, value []byte) {
 // hintRow is a cached row of a unique key; nil: there is none.
 type hintRow struct{ value []byte }
 
-// holder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are all unfinished; it may
+// keyHolder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are all unfinished; it may
 // be nil.
-func (s *Store) holder(fresh *batch, hint string) (id job.ID, held bool) {
+func (s *Store) keyHolder(fresh *batch, hint string) (id job.ID, held bool) {
 	value := s.hint(hint)
 	if value == nil {
 		return id, false
@@ -61,7 +61,7 @@ func (s *Store) holder(fresh *batch, hint string) (id job.ID, held bool) {
 		return id, false
 	}
 	sp := s.spanAt(seq, line)
-	return job.NewID(b.at, seq, int(line)), sp.status != job.Purged && !sp.status.Terminal()
+	return job.NewID(b.at, seq, int(line)), sp.Status != job.Purged && !sp.Status.Terminal()
 }
 
 // keysOf returns the unique keys of lines first … last, by line.
@@ -95,7 +95,7 @@ func (s *Store) takeKeysAgain(b *batch, first, last uint32) (held []uint32) {
 	for _, u := range keysOf(&s.o, b, first, last) {
 		line := uint32(u.Line)
 		hint := uniqueKey(b.group(line).queue, u.Key)
-		if _, taken := s.holder(nil, hint); taken {
+		if _, taken := s.keyHolder(nil, hint); taken {
 			held = append(held, line)
 			continue
 		}

@@ -284,8 +284,8 @@ func (r *running) idle(dir string) (map[string][]byte, error) {
 }
 
 var group = job.Group{
-	Client: "acme", Type: "resize", Kind: job.Text, Priority: 4, MaxAttempts: 2, LeaseMs: 3_600_000,
-	Backoff: job.Backoff{InitialMs: 1, FactorMilli: 1000, MaxMs: 1}, RetentionMs: 1_000_000_000,
+	Client: "acme", Type: "resize", Attributes: job.Attributes{Kind: job.Text, Priority: 4, MaxAttempts: 2, LeaseMs: 3_600_000,
+		Backoff: job.Backoff{InitialMs: 1, FactorMilli: 1000, MaxMs: 1}, RetentionMs: 1_000_000_000},
 }
 
 func (f *fixture) create(r *running, frame job.Frame, payloads ...string) error {

@@ -173,7 +173,7 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
 	}
 	if !claim.IsZero() && !u.maybeEnded(o.ID, claim) { // else this may be the answer to a repetition, after more has happened
-		want, _ := o.Code.Next(l.attempts, l.max)
+		want := promised(o.Code, l.attempts, l.max)
 		if status != want && !(want == job.Deferred && status == job.Pending) {
 			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)
 		}
@@ -189,6 +189,22 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 		l.status = status
 	}
 	return nil
+}
+
+// promised is the status that docs/api.md promises of a job whose run ended with a code, after so many attempts of max. Deferred stands for
+// pending as well, where no delay is left to wait.
+func promised(code job.Code, attempts, max int) job.Status {
+	switch {
+	case code == job.OK:
+		return job.Completed
+	case code == job.Fail:
+		return job.Failed
+	case code == job.Unget:
+		return job.Pending
+	case code != job.Damaged && attempts >= max:
+		return job.Failed
+	}
+	return job.Deferred
 }
 
 // endedAll holds the answer to an outcome for all of a claim against what the claim can still have held.
@@ -220,7 +236,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 		if l.endedBy == c.Claim {
 			continue
 		}
-		status, _ := o.Code.Next(l.attempts, l.max)
+		status := promised(o.Code, l.attempts, l.max)
 		if err := u.ended(r, c.Claim, &o, status); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func tell(t *testing.T, moved bool, change func(*batch)) *told {
 	t.Helper()
 	s := &told{a: newAccount(), seq: 1, at: 1000}
 	b := &batch{tag: "batch-1", payloads: []string{"batch-1/0/x", "batch-1/1/y"}, moved: moved}
-	g := job.Group{Lines: 2, Client: "c", Type: "t", Kind: job.Text, MaxAttempts: 2, LeaseMs: 1000, RetentionMs: 1000}
+	g := job.Group{Lines: 2, Client: "c", Type: "t", Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 2, LeaseMs: 1000, RetentionMs: 1000}}
 	b.groups = []*job.Group{&g, &g}
 	change(b)
 	s.b = b
@@ -56,8 +56,7 @@ func tell(t *testing.T, moved bool, change func(*batch)) *told {
 	must(t, s.a.created(b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored))
 	s.a.queues[[2]string{"c", "t"}] = 1
 	for i := range s.jobs {
-		s.jobs[i] = job.Job{ID: b.id.WithLine(i), Batch: b.id, Client: "c", Type: "t", Kind: job.Text, MaxAttempts: g.MaxAttempts, Priority: g.Priority,
-			LeaseMs: 1000, ExpiresAt: g.ExpiresAt, TimeoutMs: g.TimeoutMs, Payload: []byte(b.payloads[i])}
+		s.jobs[i] = job.Job{ID: b.id.WithLine(i), Batch: b.id, Client: "c", Type: "t", Attributes: g.Attributes, Payload: []byte(b.payloads[i])}
 	}
 	return s
 }

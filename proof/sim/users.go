@@ -145,10 +145,10 @@ func (u *user) batch(numbers *numbering) *batch {
 	b.create.Frame = pick(u.random, job.LineFrame, job.LenFrame)
 	for range pick(u.random, 1, 1, 1, 2, 4) {
 		g := job.Group{
-			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: pick(u.random, "acme", "default"), Type: pick(u.random, "resize", "mail"), Kind: job.Text,
-			Priority: pick(u.random, 4, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
-			Backoff:     job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000},
-			RetentionMs: pick(u.random, int64(1000), 1_000_000_000),
+			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: pick(u.random, "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{Kind: job.Text,
+				Priority: pick(u.random, 4, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
+				Backoff:     job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000},
+				RetentionMs: pick(u.random, int64(1000), 1_000_000_000)},
 		}
 		if u.random.IntN(5) == 0 {
 			g.RunAt = u.s.engine.Now() + int64(u.random.IntN(3000))

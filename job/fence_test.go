@@ -1,0 +1,59 @@
+package job
+
+import "testing"
+
+// fences are requests about a job, named as in docs/api.md. Claim 60, of runner r1, held or holds the job.
+var fences = []struct {
+	name    string
+	state   State
+	outcome Outcome
+	fence   Fence
+	holder  Holder
+	admits  Refusal
+	repeats Refusal // what a repeated outcome is answered with
+}{
+	{name: "held by the claim", state: active, fence: named("r1"), holder: sixty},
+	{name: "held, and the request names neither claim nor runner", state: active, holder: Holder{Runner: "r1"}},
+	{name: "held, and the request names the runner only", state: active, fence: Fence{Runner: "r1"}, holder: Holder{Runner: "r1"}},
+	{name: "held by another claim", state: active, fence: named(""), holder: Holder{Named: 61}, admits: ClaimLost, repeats: ClaimLost},
+	{name: "held, and the request names a claim that does not exist", state: active, fence: named(""), admits: ClaimLost, repeats: ClaimLost},
+	{name: "held by the claim of another runner", state: active, fence: named("r2"), holder: sixty, admits: RunnerDiffers, repeats: RunnerDiffers},
+	{name: "held by another runner", state: active, fence: Fence{Runner: "r2"}, holder: Holder{Runner: "r1"}, admits: RunnerDiffers, repeats: RunnerDiffers},
+	{name: "ended by the claim with the same outcome", state: completed, outcome: Outcome{Code: OK, ExitCode: 200}, fence: named("r1"), holder: sixty,
+		admits: ClaimLost},
+	{name: "ended by the claim with another outcome", state: completed, outcome: Outcome{Code: OK, ExitCode: 201}, fence: named(""), holder: sixty,
+		admits: ClaimLost, repeats: OutcomeDiffers},
+	{name: "ended by the claim, and another runner repeats it", state: completed, outcome: Outcome{Code: OK, ExitCode: 200}, fence: named("r2"),
+		holder: sixty, admits: ClaimLost, repeats: RunnerDiffers},
+	{name: "ended by another claim", state: completed, outcome: Outcome{Code: OK, ExitCode: 200}, fence: named(""), holder: Holder{Named: 61},
+		admits: ClaimLost, repeats: ClaimLost},
+	{name: "ended, and the request names no claim", state: completed, outcome: Outcome{Code: OK, ExitCode: 200}, admits: NotActive, repeats: NotActive},
+	{name: "pending, and the request names no claim", state: pending, admits: NotActive, repeats: NotActive},
+	{name: "deferred by the claim's retry, which is repeated", state: backedOff, outcome: Outcome{Code: Retry, ExitCode: 100}, fence: named(""),
+		holder: sixty, admits: ClaimLost},
+	{name: "cancelled under the claim", state: func() State { s := gone; s.Claim = 60; return s }(), fence: named("r1"), holder: sixty,
+		admits: WasCancelled, repeats: WasCancelled},
+	{name: "cancelled, and the request names no claim", state: gone, admits: WasCancelled, repeats: WasCancelled},
+	{name: "cancelled while no claim held it", state: gone, fence: named(""), holder: Holder{Named: 60}, admits: ClaimLost, repeats: ClaimLost},
+}
+
+var sixty = Holder{Named: 60, Runner: "r1"}
+
+func named(runner string) Fence { return Fence{Claim: NewID(6000, 60, 0), Runner: runner} }
+
+func TestFence(t *testing.T) {
+	for _, test := range fences {
+		t.Run(test.name, func(t *testing.T) {
+			refusal := test.fence.Admits(&test.state, test.holder)
+			if refusal != test.admits {
+				t.Errorf("refusal %q, want %q", refusal.Code(), test.admits.Code())
+			}
+			if refusal == Granted {
+				return
+			}
+			if got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal); got != test.repeats {
+				t.Errorf("a repeated outcome is refused with %q, want %q", got.Code(), test.repeats.Code())
+			}
+		})
+	}
+}

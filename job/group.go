@@ -1,0 +1,206 @@
+package job
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Group is a range of consecutive lines of a batch with equal attributes.
+type Group struct {
+	Lines        int
+	Client, Type string
+	Attributes
+}
+
+// Attributes are what a create sets for all jobs of a group. This file has all forms of them inside the server: the fields of a command, the
+// row of a batch, and the document of a job. See the package's documentation for how to add one.
+type Attributes struct {
+	Kind        Kind
+	Priority    int   // 0 … MaxPriority; the highest is handed out first
+	RunAt       int64 // unix ms; 0: at once
+	MaxAttempts int
+	Backoff     Backoff
+	LeaseMs     int64
+	RetentionMs int64
+	ExpiresAt   int64 // unix ms by which a job must have been started; 0: never
+	TimeoutMs   int64 // how long a run may last; 0: as long as it is tickled
+	Traceparent string
+	Meta        Meta
+}
+
+// group writes the fields of a group in a command.
+func (f *fields) group(g *Group) {
+	f.text("client", g.Client)
+	f.text("type", g.Type)
+	f.text("kind", g.Kind.String())
+	f.int("priority", int64(g.Priority))
+	f.int("run_at", g.RunAt)
+	f.int("max_attempts", int64(g.MaxAttempts))
+	if g.Backoff != (Backoff{}) {
+		f.key("backoff")
+		*f = fmt.Appendf(*f, "%d:%d:%d", g.Backoff.InitialMs, g.Backoff.FactorMilli, g.Backoff.MaxMs)
+	}
+	f.int("lease_ms", g.LeaseMs)
+	f.int("retention_ms", g.RetentionMs)
+	f.int("expires_at", g.ExpiresAt)
+	f.int("timeout_ms", g.TimeoutMs)
+	f.text("traceparent", g.Traceparent)
+	if g.Meta != "" { // it is in its text form already
+		f.key("meta")
+		*f = append(*f, g.Meta...)
+	}
+}
+
+// group reads one field of a group.
+func (r *fieldReader) group(g *Group, key, raw string) {
+	var err error
+	switch key {
+	case "client":
+		g.Client = r.name(key, raw)
+	case "type":
+		g.Type = r.name(key, raw)
+	case "kind":
+		if g.Kind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
+			r.fail(err)
+		}
+	case "priority":
+		g.Priority = int(r.int(key, raw, 0, MaxPriority))
+	case "run_at":
+		g.RunAt = r.int(key, raw, 0, MaxTimeMs)
+	case "max_attempts":
+		g.MaxAttempts = int(r.int(key, raw, 1, MaxAttempts))
+	case "backoff":
+		parts := strings.Split(raw, ":")
+		if len(parts) != 3 {
+			r.fail(fmt.Errorf("field backoff=%s is not initial:factor:max", raw))
+			return
+		}
+		g.Backoff.InitialMs = r.int(key, parts[0], 0, MaxDelayMs)
+		g.Backoff.FactorMilli = r.int(key, parts[1], 1000, MaxFactorMilli)
+		g.Backoff.MaxMs = r.int(key, parts[2], 0, MaxDelayMs)
+	case "lease_ms":
+		g.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
+	case "retention_ms":
+		g.RetentionMs = r.int(key, raw, 0, MaxDelayMs)
+	case "expires_at":
+		g.ExpiresAt = r.int(key, raw, 1, MaxTimeMs)
+	case "timeout_ms":
+		g.TimeoutMs = r.int(key, raw, MinTimeoutMs, MaxTimeoutMs)
+	case "traceparent":
+		g.Traceparent = raw
+		if err := CheckTraceparent(raw); err != nil {
+			r.fail(err)
+		}
+	case "meta":
+		if g.Meta, err = parseMeta(raw); err != nil {
+			r.fail(err)
+		}
+	default:
+		r.unknown(key)
+	}
+}
+
+// AppendRow appends the form that attributes have in a row of the store: varints in the order below, and texts after their lengths.
+func (a *Attributes) AppendRow(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(a.Kind))
+	b = binary.AppendUvarint(b, uint64(a.Priority))
+	b = binary.AppendVarint(b, a.RunAt)
+	b = binary.AppendUvarint(b, uint64(a.MaxAttempts))
+	b = binary.AppendVarint(b, a.Backoff.InitialMs)
+	b = binary.AppendVarint(b, a.Backoff.FactorMilli)
+	b = binary.AppendVarint(b, a.Backoff.MaxMs)
+	b = binary.AppendVarint(b, a.LeaseMs)
+	b = binary.AppendVarint(b, a.RetentionMs)
+	b = binary.AppendVarint(b, a.ExpiresAt)
+	b = binary.AppendVarint(b, a.TimeoutMs)
+	for _, text := range [...]string{a.Traceparent, string(a.Meta)} {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
+	return b
+}
+
+// MinAttributesRow is the least number of bytes that AppendRow appends.
+const MinAttributesRow = 13
+
+// ErrShortRow is returned for a row that ends within attributes.
+var ErrShortRow = errors.New("attributes are cut off")
+
+// ParseRow reads what AppendRow appended, and returns what follows it.
+func (a *Attributes) ParseRow(row []byte) (rest []byte, err error) {
+	r := rowReader{rest: row}
+	a.Kind = Kind(r.uint())
+	a.Priority = int(r.uint())
+	a.RunAt = r.int()
+	a.MaxAttempts = int(r.uint())
+	a.Backoff = Backoff{InitialMs: r.int(), FactorMilli: r.int(), MaxMs: r.int()}
+	a.LeaseMs = r.int()
+	a.RetentionMs = r.int()
+	a.ExpiresAt = r.int()
+	a.TimeoutMs = r.int()
+	a.Traceparent = r.text()
+	a.Meta = Meta(r.text())
+	if r.short {
+		return nil, ErrShortRow
+	}
+	return r.rest, nil
+}
+
+// rowReader reads varints and texts. At the end of the row it notes that the row is short, and reads zeros.
+type rowReader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *rowReader) uint() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *rowReader) int() int64 {
+	n, size := binary.Varint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *rowReader) text() string {
+	n := r.uint()
+	if n > uint64(len(r.rest)) {
+		r.short = true
+		return ""
+	}
+	text := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return text
+}
+
+// skip passes over a varint of size bytes. The size of a varint that cannot be read is 0 or less.
+func (r *rowReader) skip(size int) {
+	if size <= 0 {
+		r.short = true
+		return
+	}
+	r.rest = r.rest[size:]
+}
+
+// Document returns the part of a job's document that follows from its attributes and its state. Client and type, its ids and the time of its
+// creation, and what has rows of its own (payload, keys, claim, details) are added by the store.
+func (a *Attributes) Document(s *State) Job {
+	doc := Job{
+		Attributes: *a, Status: s.Status, Code: s.Code, ExitCode: int(s.ExitCode), Progress: -1,
+		RunAttempts: int(s.Attempts), Redrives: int(s.Redrives), UpdatedAt: s.UpdatedAt, Why: s.Why,
+	}
+	doc.Priority, doc.MaxAttempts = s.PriorityIn(a), s.MaxAttemptsIn(a)
+	if s.Code == Unget { // as if the job had not been claimed
+		doc.Code = NoCode
+	}
+	switch {
+	case s.Status == Deferred:
+		doc.RunAt = s.At
+	case s.Status.Terminal():
+		doc.CompletedAt = s.At
+	}
+	return doc
+}

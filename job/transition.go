@@ -1,0 +1,199 @@
+package job
+
+// This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was created with and the
+// command, and returns the next state, or a Refusal that says why there is none. No rule reads a clock or knows how jobs are stored.
+// TestTransitions lists all of them, and the tables of docs/api.md are generated from that list.
+
+// Admit returns the first state of a job.
+func Admit(g *Attributes, now Now) State {
+	if g.RunAt > now.At {
+		return State{Status: Deferred, Class: Fresh, At: g.RunAt, UpdatedAt: now.At}
+	}
+	return State{Status: Pending, Class: Fresh, Order: now.Seq, UpdatedAt: now.At}
+}
+
+// Expires reports whether the job is cancelled if it has not been started by its expires_at. Jobs that were claimed or redriven are not.
+func (s *State) Expires(g *Attributes) bool {
+	return g.ExpiresAt > 0 && s.Status.Waits() && s.Attempts == 0 && s.Redrives == 0
+}
+
+// Late reports whether the expires_at of the job has passed.
+func (s *State) Late(g *Attributes, now Now) bool { return s.Expires(g) && g.ExpiresAt <= now.At }
+
+// Expire ends a waiting job whose expires_at has passed.
+func (s State) Expire(now Now) State {
+	return State{Status: Cancelled, Why: Expired, UpdatedAt: now.At, At: now.At, Changes: s.Changes}
+}
+
+// HandOut makes a pending job active, under the claim that the command makes.
+func (s State) HandOut(g *Attributes, now Now) State {
+	next := State{Status: Active, Attempts: s.Attempts + 1, Claim: now.Seq, UpdatedAt: now.At, Changes: s.Changes}
+	if g.TimeoutMs > 0 {
+		next.At = now.At + g.TimeoutMs
+	}
+	return next
+}
+
+// End ends a run with the outcome that its runner reported. random decides the jitter of the backoff.
+func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
+	next := State{Code: o.Code, ExitCode: uint16(o.ExitCode), Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: now.At, Changes: s.Changes}
+	switch o.Code {
+	case OK:
+		return next.ended(Completed, Told)
+	case Fail:
+		return next.ended(Failed, Told)
+	case Unget: // the run does not count
+		next.Status, next.Attempts = Pending, s.Attempts-1
+		return next
+	case Damaged: // the job waits until somebody has repaired the store and runs it
+		next.Status, next.Attempts, next.At = Deferred, s.Attempts-1, MaxTimeMs
+		return next
+	}
+	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
+		return next.ended(Failed, Told)
+	}
+	delay := o.DelayMs
+	if delay < 0 {
+		delay = g.Backoff.Delay(int(s.Attempts), random)
+	}
+	if delay == 0 {
+		next.Status = Pending
+		return next
+	}
+	next.Status, next.At = Deferred, now.At+delay
+	return next
+}
+
+// ended makes a terminal state of one whose UpdatedAt is set.
+func (s State) ended(status Status, why Why) State {
+	s.Status, s.Why, s.At = status, why, s.UpdatedAt
+	return s
+}
+
+// Remembered reports whether a run that ended with the code is added to the history of its job: a run that did not succeed is.
+func (c Code) Remembered() bool { return c != OK && c != Unget && c != Damaged }
+
+// Abandon ends a run whose lease or time-out has passed. The job is pending again without a backoff.
+func (s State) Abandon(g *Attributes, now Now) State {
+	next := State{Status: Pending, Attempts: s.Attempts, UpdatedAt: now.At, Changes: s.Changes}
+	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
+		return next.ended(Failed, Abandoned)
+	}
+	return next
+}
+
+// Extend puts off the end of a time-out that passed while no runner could reach the server, which began to serve again at graceAt: the
+// runner then has the length of a lease to report. ok is false if the time-out has passed at due all the same.
+func (s State) Extend(g *Attributes, graceAt, due int64) (next State, ok bool) {
+	end := graceAt + g.LeaseMs
+	if graceAt <= s.UpdatedAt || end <= due {
+		return s, false
+	}
+	s.At = end
+	return s, true
+}
+
+// Due makes a deferred job pending whose run_at has come.
+func (s State) Due(now Now) State {
+	s.Status, s.At, s.UpdatedAt = Pending, 0, now.At
+	if s.Class == Fresh {
+		s.Order = now.Seq
+	}
+	return s
+}
+
+// Cancel ends a job that has not ended. The state of an active job keeps its claim, so that the server can notify the runner. A cancelled
+// job stays as it is.
+func (s State) Cancel(now Now) (next State, refusal Refusal) {
+	switch {
+	case s.Status == Cancelled:
+		return s, Granted
+	case s.Status.Terminal():
+		return s, HasEnded
+	}
+	next = State{Status: Cancelled, Why: Asked, Attempts: s.Attempts, UpdatedAt: now.At, At: now.At, Changes: s.Changes}
+	if s.Status == Active {
+		next.Claim = s.Claim
+	}
+	return next, Granted
+}
+
+// Redrive makes an ended job pending, as if it were new.
+func (s State) Redrive(now Now) (next State, refusal Refusal) {
+	if !s.Status.Terminal() {
+		return s, HasNotEnded
+	}
+	next = State{Status: Pending, Class: Fresh, Order: now.Seq, UpdatedAt: now.At, Changes: s.Changes}
+	next.Redrives++
+	return next, Granted
+}
+
+// RunNow makes a deferred job pending before its run_at. A pending job stays as it is.
+func (s State) RunNow(now Now) (next State, refusal Refusal) {
+	if refusal := s.refuseUnlessWaiting(); refusal != Granted {
+		return s, refusal
+	}
+	if s.Status == Pending {
+		return s, Granted
+	}
+	return s.waitUntil(0, now), Granted
+}
+
+// Patch changes attributes of a waiting job.
+func (s State) Patch(g *Attributes, p *Patch, now Now) (next State, refusal Refusal) {
+	if refusal := s.refuseUnlessWaiting(); refusal != Granted {
+		return s, refusal
+	}
+	if p.MaxAttempts != nil && *p.MaxAttempts <= int(s.Attempts) {
+		return s, AttemptsUsed
+	}
+	next = s
+	if p.Priority != nil {
+		if next.Priority = 0; *p.Priority != g.Priority {
+			next.Priority = uint32(*p.Priority) + 1
+		}
+	}
+	if p.MaxAttempts != nil {
+		if next.MaxAttempts = 0; *p.MaxAttempts != g.MaxAttempts {
+			next.MaxAttempts = uint32(*p.MaxAttempts)
+		}
+	}
+	runAt := s.At
+	if p.RunAt != nil {
+		runAt = *p.RunAt
+	}
+	return next.waitUntil(runAt, now), Granted
+}
+
+// refuseUnlessWaiting refuses a request for a waiting job if the job is active or has ended.
+func (s *State) refuseUnlessWaiting() Refusal {
+	switch {
+	case s.Status == Active:
+		return IsActive
+	case s.Status.Terminal():
+		return HasEnded
+	}
+	return Granted
+}
+
+// waitUntil makes a waiting job deferred until runAt or, if that has passed, pending. A pending job keeps its place in the order. A job that
+// waited because it is damaged is not damaged any more once somebody gives it another run_at.
+func (s State) waitUntil(runAt int64, now Now) State {
+	next := s
+	if s.Code == Damaged && runAt != s.At {
+		next.Code = NoCode
+	}
+	next.UpdatedAt, next.Order = now.At, 0
+	if runAt > now.At {
+		next.Status, next.At = Deferred, runAt
+		return next
+	}
+	next.Status, next.At = Pending, 0
+	switch {
+	case s.Status == Pending:
+		next.Order = s.Order
+	case s.Class == Fresh:
+		next.Order = now.Seq
+	}
+	return next
+}

@@ -1,0 +1,162 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// batch is a batch. What changes of it is in batchCounts, which has a row of its own.
+type batch struct {
+	seq     uint64
+	at      int64
+	lines   uint32
+	frame   job.Frame
+	longest int
+	groups  []group
+	unique  bool // whether lines have unique keys
+	uneven  bool // whether payloads differ in length, so that each page has a row of their sizes
+	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without reading any: whether a page
+	// can be read depends on the disk, and what Apply decides must not.
+	pageEnds []uint32
+	batchCounts
+	dirty bool // on the list of that name
+	gone  bool // all of its lines are purged
+}
+
+// batchCounts is the part of a batch that changes.
+type batchCounts struct {
+	counts  job.Counts
+	details bool // whether any line ever had a detail row
+}
+
+// group is a group of a batch. It names its lines by their ends and its queue by number.
+type group struct {
+	first, last uint32
+	queue       uint32
+	job.Attributes
+}
+
+func (b *batch) encode() []byte {
+	e := make(encoder, 0, 64)
+	e.int(b.at)
+	e.uint(uint64(b.lines))
+	e.uint(uint64(b.frame))
+	e.uint(uint64(b.longest))
+	e.bool(b.unique)
+	e.bool(b.uneven)
+	e.uint(uint64(len(b.groups)))
+	for i := range b.groups {
+		g := &b.groups[i]
+		g.encode(&e)
+	}
+	e.uint(uint64(len(b.pageEnds)))
+	for _, line := range b.pageEnds {
+		e.uint(uint64(line))
+	}
+	return e
+}
+
+// encode leaves out first, which follows from the group before.
+func (g *group) encode(e *encoder) {
+	e.uint(uint64(g.last))
+	e.uint(uint64(g.queue))
+	*e = g.AppendRow(*e)
+}
+
+// groupBytes is the least that a group takes.
+const groupBytes = 2 + job.MinAttributesRow
+
+func decodeGroup(d *decoder) (g group) {
+	g.last, g.queue = uint32(d.uint()), uint32(d.uint())
+	rest, err := g.ParseRow(*d)
+	if err != nil {
+		fail("decode", errShortRow)
+	}
+	*d = rest
+	return g
+}
+
+// of returns the group as a create named it, without the number of its lines.
+func (g *group) of(name queueName) job.Group {
+	return job.Group{Client: name.client, Type: name.typ, Attributes: g.Attributes}
+}
+
+// group returns the group that a line belongs to.
+func (b *batch) group(line uint32) *group {
+	lo, hi := 0, len(b.groups)-1
+	for lo < hi {
+		if mid := (lo + hi) / 2; b.groups[mid].last < line {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return &b.groups[lo]
+}
+
+func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
+
+// decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
+func decodeBatch(seq uint64, value []byte) *batch {
+	d := decoder(value)
+	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool(), uneven: d.bool()}
+	b.groups = make([]group, d.count(groupBytes))
+	first := uint32(0)
+	for i := range b.groups {
+		b.groups[i] = decodeGroup(&d)
+		g := &b.groups[i]
+		g.first = first
+		if g.first > g.last || g.last >= b.lines {
+			contradict("decode", "group %d has lines %d-%d of %d", i, g.first, g.last, b.lines)
+		}
+		first = g.last + 1
+	}
+	if first != b.lines || first == 0 {
+		contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
+	}
+	if n := d.count(1); n > 0 {
+		b.pageEnds = make([]uint32, n)
+	}
+	for i := range b.pageEnds {
+		b.pageEnds[i] = uint32(d.uint())
+		if line := b.pageEnds[i]; line+1 >= b.lines || i > 0 && line <= b.pageEnds[i-1] {
+			contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
+		}
+	}
+	return b
+}
+
+func encodeCounts(e *encoder, counts *job.Counts) {
+	for _, n := range counts[1:] {
+		e.uint(uint64(n))
+	}
+}
+
+func decodeCounts(d *decoder) (counts job.Counts) {
+	for i := range counts[1:] {
+		counts[i+1] = int64(d.uint())
+	}
+	return counts
+}
+
+func (b *batchCounts) encode() []byte {
+	e := make(encoder, 0, 16)
+	encodeCounts(&e, &b.counts)
+	e.bool(b.details)
+	return e
+}
+
+func decodeBatchCounts(value []byte) (b batchCounts) {
+	d := decoder(value)
+	b.counts = decodeCounts(&d)
+	b.details = d.bool()
+	return b
+}
+
+// readBatch returns the batch that the command seq made, or nil.
+func readBatch(r rows, seq uint64) *batch {
+	value := r.get(seqKey(batchTable, seq))
+	if value == nil {
+		return nil
+	}
+	b := decodeBatch(seq, value)
+	b.batchCounts = decodeBatchCounts(r.get(seqKey(countsTable, seq)))
+	return b
+}
