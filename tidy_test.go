@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +24,8 @@ const module = "github.com/daybookq/daybook/"
 var mayImport = map[string][]string{
 	"job":                {},
 	"journal":            {},
-	"store":              {"job"},
+	"store":              {"job", "store/lsm"},
+	"store/lsm":          {},
 	"ingest":             {"job", "journal", "store"},
 	"api":                {"job", "ingest", "store"},
 	"client":             {"job", "mdns"},
@@ -34,7 +37,7 @@ var mayImport = map[string][]string{
 // onlyIn names libraries that belong to one folder.
 var onlyIn = map[string]string{
 	"github.com/tidwall/wal":               "journal",
-	"github.com/cockroachdb/pebble/v2":     "store",
+	"github.com/cockroachdb/pebble/v2":     "store/lsm",
 	"github.com/labstack/echo/v4":          "api",
 	"github.com/prometheus/client_golang/": "api",
 	"github.com/spf13/cobra":               "cmd/daybook",
@@ -193,7 +196,7 @@ func TestDependencies(t *testing.T) {
 }
 
 // listsFiles are the folders whose doc.go lists their files.
-var listsFiles = []string{"api", "client", "job", "mdns"}
+var listsFiles = []string{"api", "client", "job", "mdns", "store", "store/lsm"}
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.
 func TestDocListsFiles(t *testing.T) {
@@ -252,4 +255,63 @@ func TestGuarantees(t *testing.T) {
 	if named < 50 {
 		t.Errorf("only %d tests are named", named)
 	}
+}
+
+// TestFilesAreInLayers: the doc.go of these folders lists their files in an order in which each file uses only those before it: types, fields,
+// functions, methods and constants. Uses through another package's types are not seen.
+func TestFilesAreInLayers(t *testing.T) {
+	for _, dir := range []string{"store", "store/lsm"} {
+		text, err := os.ReadFile(filepath.Join(dir, "doc.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := map[string]int{}
+		for i, line := range regexp.MustCompile(`(?m)^//\t([a-z_]+\.go) `).FindAllStringSubmatch(string(text), -1) {
+			place[line[1]] = i
+		}
+		fset := token.NewFileSet()
+		var files []*ast.File
+		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(fset, path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+		uses := map[*ast.Ident]types.Object{}
+		checker := types.Config{Importer: noImports{}, Error: func(error) {}}
+		checker.Check(dir, fset, files, &types.Info{Uses: uses}) // its errors are of what is imported
+		if len(uses) < 100*len(files) {
+			t.Fatalf("%s: only %d uses of names were found in %d files", dir, len(uses), len(files))
+		}
+		back := map[string]bool{}
+		for id, object := range uses {
+			if object.Pkg() == nil || object.Pkg().Path() != dir || !object.Pos().IsValid() {
+				continue
+			}
+			from, to := filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(object.Pos()).Filename)
+			if place[to] > place[from] {
+				back[from+" uses "+object.Name()+" of "+to] = true
+			}
+		}
+		for _, use := range slices.Sorted(maps.Keys(back)) {
+			t.Errorf("%s: %s, which comes after it in doc.go", dir, use)
+		}
+	}
+}
+
+// noImports stands for all imported packages: what is used of them is not looked at.
+type noImports struct{}
+
+func (noImports) Import(path string) (*types.Package, error) {
+	p := types.NewPackage(path, filepath.Base(path))
+	p.MarkComplete()
+	return p, nil
 }

@@ -50,7 +50,7 @@ func TestJobDocument(t *testing.T) {
 	full := job.Job{
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
 		Attributes: job.Attributes{Priority: 9, Kind: job.Text, MaxAttempts: 3, LeaseMs: 4, RunAt: 5},
-		Code: job.Error, ExitCode: 500, Error: "err \"or\"\n", Step: "s", Progress: 999_999, Runner: "r\u2028", Claim: job.NewID(8, 9, 0),
+		Code:       job.Error, ExitCode: 500, Error: "err \"or\"\n", Step: "s", Progress: 999_999, Runner: "r\u2028", Claim: job.NewID(8, 9, 0),
 		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
 		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
 		Attempts: []job.Attempt{
@@ -239,7 +239,7 @@ func BenchmarkClaimDocuments(b *testing.B) {
 		list[i] = job.Job{
 			ID: job.NewID(1670273606123, 812, i), Batch: job.NewID(1670273606123, 812, 0), Client: "default", Type: "resize", Status: job.Active,
 			Attributes: job.Attributes{Priority: 4, Kind: job.Text, MaxAttempts: 3, LeaseMs: 300000},
-			Payload: payload, Progress: -1, Runner: "runner-1", Claim: job.NewID(1670273606123, 813, 0), RunAttempts: 1,
+			Payload:    payload, Progress: -1, Runner: "runner-1", Claim: job.NewID(1670273606123, 813, 0), RunAttempts: 1,
 			CreatedAt: 1670273606123, UpdatedAt: 1670273606123, DeadlineAt: 1670273906123,
 		}
 	}

@@ -42,6 +42,10 @@ func drive(b *testing.B, l *Load, callers, jobsPerStep int, step func(ctx contex
 	if err != nil {
 		b.Fatal(err)
 	}
+	used, err := l.ServerTime(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
 	var times Latencies
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -63,7 +67,12 @@ func drive(b *testing.B, l *Load, callers, jobsPerStep int, step func(ctx contex
 	if err != nil {
 		b.Fatal(err)
 	}
+	usedAfter, err := l.ServerTime(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
 	jobs := float64(b.N) * float64(jobsPerStep)
+	b.ReportMetric((usedAfter-used).Seconds()*1e6/jobs, "server-µs/job")
 	b.ReportMetric(jobs/b.Elapsed().Seconds(), "jobs/s")
 	b.ReportMetric(float64(times.Quantile(0.5).Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(times.Quantile(0.99).Microseconds())/1000, "p99-ms")

@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,6 +12,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -137,6 +140,27 @@ func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next 
 		return expect(http.StatusOK)(status, answer)
 	})
 	return next, err
+}
+
+// ServerTime returns the processor time that the server has used.
+func (l *Load) ServerTime(ctx context.Context) (time.Duration, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := l.HTTP.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	const name = "process_cpu_seconds_total "
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if text, found := strings.CutPrefix(lines.Text(), name); found {
+			seconds, err := strconv.ParseFloat(text, 64)
+			return time.Duration(seconds * float64(time.Second)), err
+		}
+	}
+	return 0, fmt.Errorf("the server's metrics have no %s", name)
 }
 
 // Stats reads the server's figures.

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // batch is a batch. What changes of it is in batchCounts, which has a row of its own.
 type batch struct {
@@ -29,45 +32,45 @@ type batchCounts struct {
 // group is a group of a batch. It names its lines by their ends and its queue by number.
 type group struct {
 	first, last uint32
-	queue       uint32
+	queueID     uint32
 	job.Attributes
 }
 
 func (b *batch) encode() []byte {
-	e := make(encoder, 0, 64)
-	e.int(b.at)
-	e.uint(uint64(b.lines))
-	e.uint(uint64(b.frame))
-	e.uint(uint64(b.longest))
-	e.bool(b.unique)
-	e.bool(b.uneven)
-	e.uint(uint64(len(b.groups)))
+	e := make(lsm.Encoder, 0, 64)
+	e.Int(b.at)
+	e.Uint(uint64(b.lines))
+	e.Uint(uint64(b.frame))
+	e.Uint(uint64(b.longest))
+	e.Bool(b.unique)
+	e.Bool(b.uneven)
+	e.Uint(uint64(len(b.groups)))
 	for i := range b.groups {
 		g := &b.groups[i]
 		g.encode(&e)
 	}
-	e.uint(uint64(len(b.pageEnds)))
+	e.Uint(uint64(len(b.pageEnds)))
 	for _, line := range b.pageEnds {
-		e.uint(uint64(line))
+		e.Uint(uint64(line))
 	}
 	return e
 }
 
 // encode leaves out first, which follows from the group before.
-func (g *group) encode(e *encoder) {
-	e.uint(uint64(g.last))
-	e.uint(uint64(g.queue))
+func (g *group) encode(e *lsm.Encoder) {
+	e.Uint(uint64(g.last))
+	e.Uint(uint64(g.queueID))
 	*e = g.AppendRow(*e)
 }
 
 // groupBytes is the least that a group takes.
 const groupBytes = 2 + job.MinAttributesRow
 
-func decodeGroup(d *decoder) (g group) {
-	g.last, g.queue = uint32(d.uint()), uint32(d.uint())
+func decodeGroup(d *lsm.Decoder) (g group) {
+	g.last, g.queueID = uint32(d.Uint()), uint32(d.Uint())
 	rest, err := g.ParseRow(*d)
 	if err != nil {
-		fail("decode", errShortRow)
+		lsm.Fail("decode", lsm.ErrShortRow)
 	}
 	*d = rest
 	return g
@@ -95,68 +98,68 @@ func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
 
 // decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
-	d := decoder(value)
-	b := &batch{seq: seq, at: d.int(), lines: uint32(d.uint()), frame: job.Frame(d.uint()), longest: int(d.uint()), unique: d.bool(), uneven: d.bool()}
-	b.groups = make([]group, d.count(groupBytes))
+	d := lsm.Decoder(value)
+	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
+	b.groups = make([]group, d.Count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {
 		b.groups[i] = decodeGroup(&d)
 		g := &b.groups[i]
 		g.first = first
 		if g.first > g.last || g.last >= b.lines {
-			contradict("decode", "group %d has lines %d-%d of %d", i, g.first, g.last, b.lines)
+			lsm.Contradict("decode", "group %d has lines %d-%d of %d", i, g.first, g.last, b.lines)
 		}
 		first = g.last + 1
 	}
 	if first != b.lines || first == 0 {
-		contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
+		lsm.Contradict("decode", "%d lines are not those of its %d groups", b.lines, len(b.groups))
 	}
-	if n := d.count(1); n > 0 {
+	if n := d.Count(1); n > 0 {
 		b.pageEnds = make([]uint32, n)
 	}
 	for i := range b.pageEnds {
-		b.pageEnds[i] = uint32(d.uint())
+		b.pageEnds[i] = uint32(d.Uint())
 		if line := b.pageEnds[i]; line+1 >= b.lines || i > 0 && line <= b.pageEnds[i-1] {
-			contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
+			lsm.Contradict("decode", "page %d of a batch of %d lines ends at line %d", i, b.lines, line)
 		}
 	}
 	return b
 }
 
-func encodeCounts(e *encoder, counts *job.Counts) {
+func encodeCounts(e *lsm.Encoder, counts *job.Counts) {
 	for _, n := range counts[1:] {
-		e.uint(uint64(n))
+		e.Uint(uint64(n))
 	}
 }
 
-func decodeCounts(d *decoder) (counts job.Counts) {
+func decodeCounts(d *lsm.Decoder) (counts job.Counts) {
 	for i := range counts[1:] {
-		counts[i+1] = int64(d.uint())
+		counts[i+1] = int64(d.Uint())
 	}
 	return counts
 }
 
 func (b *batchCounts) encode() []byte {
-	e := make(encoder, 0, 16)
+	e := make(lsm.Encoder, 0, 16)
 	encodeCounts(&e, &b.counts)
-	e.bool(b.details)
+	e.Bool(b.details)
 	return e
 }
 
 func decodeBatchCounts(value []byte) (b batchCounts) {
-	d := decoder(value)
+	d := lsm.Decoder(value)
 	b.counts = decodeCounts(&d)
-	b.details = d.bool()
+	b.details = d.Bool()
 	return b
 }
 
 // readBatch returns the batch that the command seq made, or nil.
-func readBatch(r rows, seq uint64) *batch {
-	value := r.get(seqKey(batchTable, seq))
+func readBatch(r lsm.Rows, seq uint64) *batch {
+	value := r.Get(seqKey(batchTable, seq))
 	if value == nil {
 		return nil
 	}
 	b := decodeBatch(seq, value)
-	b.batchCounts = decodeBatchCounts(r.get(seqKey(countsTable, seq)))
+	b.batchCounts = decodeBatchCounts(r.Get(seqKey(countsTable, seq)))
 	return b
 }

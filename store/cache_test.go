@@ -14,7 +14,7 @@ func TestRowsInUseStayCached(t *testing.T) {
 	mustApply(t, s, 1, 0, plainCreate("a", "hot", 1, 5))
 	claim := plainClaim("hot", 1)
 	held := mustApply(t, s, 2, 0, claim).(*Claimed)
-	hot, first := s.batches.get(1), s.claims.get(2)
+	hot, first := s.machine.batches.Get(1), s.machine.claims.Get(2)
 	seq := uint64(3)
 	for range 500 {
 		mustApply(t, s, seq, 0, plainCreate("a", "cold", 1, 5))
@@ -22,14 +22,14 @@ func TestRowsInUseStayCached(t *testing.T) {
 		mustApply(t, s, seq, 0, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Claim: held.Claim, Progress: -1})
 		seq++
 		mustCommit(t, s)
-		if s.batches.get(1) != hot || s.claims.get(2) != first {
+		if s.machine.batches.Get(1) != hot || s.machine.claims.Get(2) != first {
 			t.Fatalf("at %d a row in use was dropped", seq)
 		}
-		if _, ok := s.spans.get(cachedSpan{seq: 1, span: span{last: 0}}); !ok {
+		if _, ok := s.machine.spans.Get(cachedSpan{seq: 1, span: span{last: 0}}); !ok {
 			t.Fatalf("at %d a span in use was dropped", seq)
 		}
 		for what, n := range map[string]int{
-			"batches": len(s.batches.young) + len(s.batches.old), "claims": len(s.claims.young) + len(s.claims.old), "spans": s.spans.young.Len() + s.spans.old.Len(),
+			"batches": s.machine.batches.Len(), "claims": s.machine.claims.Len(), "spans": s.machine.spans.Len(),
 		} {
 			if n > 25 { // a commit brings a few more
 				t.Fatalf("%d %s are cached", n, what)
@@ -43,13 +43,13 @@ func TestPagesInUseStayCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const pageBytes, pages = 1 << 20, 200
 	for i := range pages {
-		s.pages.recent.set(cachedPage{uint64(i), 0, 1, make([]byte, pageBytes)})
+		s.pages.recent.Set(cachedPage{uint64(i), 0, 1, make([]byte, pageBytes)})
 		s.pages.count(pageBytes)
 		if _, ok := s.pages.find(nil, 0, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}
 	}
-	if n := s.pages.recent.young.Len() + s.pages.recent.old.Len(); n > pageCacheBytes/pageBytes+2 {
+	if n := s.pages.recent.Len(); n > pageCacheBytes/pageBytes+2 {
 		t.Errorf("%d pages are cached", n)
 	}
 }

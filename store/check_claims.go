@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // leases checks claims, leases of single lines and runners against what the spans name.
 func (c *checker) leases() {
 	c.table(claimStateTable, func(key string, _ []byte) {
-		if c.v.get(seqKey(claimTable, seqOfKey(key))) == nil {
+		if c.v.Get(seqKey(claimTable, seqOfKey(key))) == nil {
 			c.problem("row %x belongs to no claim", key)
 		}
 	})
@@ -18,7 +19,7 @@ func (c *checker) leases() {
 		seq := seqOfKey(key)
 		c.guard(func() {
 			cl := decodeClaim(seq, value)
-			cl.claimState = decodeClaimState(c.v.get(seqKey(claimStateTable, seq)))
+			cl.claimState = decodeClaimState(c.v.Get(seqKey(claimStateTable, seq)))
 			c.claimed(cl)
 		}, "claim %d", seq)
 	})
@@ -32,7 +33,7 @@ func (c *checker) leases() {
 func (c *checker) strays() {
 	before := c.problems
 	knows := func(claim, seq uint64, first, last uint32) bool {
-		value := c.v.get(seqKey(claimTable, claim))
+		value := c.v.Get(seqKey(claimTable, claim))
 		if value == nil {
 			c.problem("claim %d is named by lines %d-%d of batch %d and has no row", claim, first, last, seq)
 			return true
@@ -63,7 +64,7 @@ func (c *checker) runners() {
 		if held.claims == 0 {
 			return
 		}
-		if c.v.get(runnerKey(runnerTable, held.name)) == nil {
+		if c.v.Get(runnerKey(runnerTable, held.name)) == nil {
 			c.problem("runner %q holds jobs and has no row", held.name)
 		}
 		held = runner{}
@@ -80,10 +81,10 @@ func (c *checker) runners() {
 		r := decodeRunner(runnerOfKey(key), value)
 		claims, jobs := 0, 0
 		prefix := runnerKey(holdTable, r.name)
-		c.v.scan(prefix, after(prefix), func(key string, _ []byte) bool {
+		c.v.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
 			if wellFormed(key) {
 				claims++
-				if value := c.v.get(seqKey(claimStateTable, claimOfHold(key))); value != nil {
+				if value := c.v.Get(seqKey(claimStateTable, claimOfHold(key))); value != nil {
 					l := decodeClaimState(value)
 					jobs += l.held
 				}
@@ -137,7 +138,7 @@ func (c *checker) claimed(cl *claim) {
 		})
 	}
 	prefix := seqKey(jobLeaseTable, cl.seq)
-	c.v.scan(prefix, after(prefix), func(string, []byte) bool { found.overrides++; return true })
+	c.v.Scan(prefix, lsm.After(prefix), func(string, []byte) bool { found.overrides++; return true })
 	c.found.held += found.held
 	c.found.refs += found.refs
 	c.found.overrides += found.overrides

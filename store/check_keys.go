@@ -2,6 +2,7 @@ package store
 
 import (
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and every hint names a
@@ -24,7 +25,7 @@ func (c *checker) uniques() {
 			if sp.Status.Terminal() {
 				return
 			}
-			value := c.v.get(uniqueKey(b.group(line).queue, unique))
+			value := c.v.Get(uniqueKey(b.group(line).queueID, unique))
 			if value == nil {
 				c.problem("line %d of batch %d does not hold its unique key", line, seq)
 			} else if heldBy, at := decodeLine(value); heldBy != seq || at != line {
@@ -35,7 +36,7 @@ func (c *checker) uniques() {
 	c.table(uniqueTable, func(key string, value []byte) {
 		seq, line := decodeLine(value)
 		b := readBatch(c.v, seq)
-		if b == nil || line >= b.lines || b.group(line).queue != u32At(key, 1) || string(c.v.get(lineKey(lineKeyTable, seq, line))) != key[5:] {
+		if b == nil || line >= b.lines || b.group(line).queueID != lsm.U32At(key, 1) || string(c.v.Get(lineKey(lineKeyTable, seq, line))) != key[5:] {
 			c.problem("row %x names a job that has not that key", key)
 		}
 	})
@@ -45,8 +46,8 @@ func (c *checker) uniques() {
 func (c *checker) onces() {
 	counts := map[uint32]uint64{}
 	c.table(onceTable, func(key string, value []byte) {
-		decodeDone((*decoder)(&value))
-		counts[u32At(key, 1)]++
+		decodeDone((*lsm.Decoder)(&value))
+		counts[lsm.U32At(key, 1)]++
 	})
 	for _, g := range c.meta.keys {
 		if counts[g.number] != g.keys {
@@ -99,8 +100,8 @@ func (c *checker) sessions() {
 func (c *checker) sweeps() {
 	timers := map[uint64]int{}
 	c.table(timerTable, func(key string, _ []byte) {
-		if _, kind, seq, _, _ := splitTimerKey(key); kind == sweepTimer {
-			timers[seq]++
+		if t := splitTimer(key); t.kind == sweepTimer {
+			timers[t.a]++
 		}
 	})
 	c.table(sweepTable, func(key string, value []byte) {
@@ -110,8 +111,8 @@ func (c *checker) sweeps() {
 			c.problem("sweep %d has %d timers", seq, timers[seq])
 		}
 		c.rows[timerTable] += int64(timers[seq])
-		if w.Op == 0 || w.Op > job.Delete || w.batch.IsZero() == (w.queue == 0) {
-			c.problem("sweep %d does %d to queue %d, batch %v", seq, w.Op, w.queue, w.batch)
+		if w.Op == 0 || w.Op > job.Delete || w.batch.IsZero() == (w.queueID == 0) {
+			c.problem("sweep %d does %d to queue %d, batch %v", seq, w.Op, w.queueID, w.batch)
 		}
 		if seq > c.meta.cursor {
 			c.problem("row %x lies beyond the cursor %d", key, c.meta.cursor)

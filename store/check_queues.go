@@ -3,14 +3,16 @@ package store
 import (
 	"maps"
 	"slices"
+
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // names checks the queues: their numbers, names and counters.
 func (c *checker) names() {
 	known := map[queueName]bool{}
 	c.table(queueTable, func(key string, value []byte) {
-		q := decodeQueue(u32At(key, 1), value, &windows{bounds: &standardBounds})
-		if name := (queueName{q.client, q.typ}); known[name] {
+		q := decodeQueue(lsm.U32At(key, 1), value, &lsm.Windows{})
+		if name := (q.queueName); known[name] {
 			c.problem("queue %s/%s is there twice", q.client, q.typ)
 		} else {
 			known[name] = true
@@ -49,7 +51,7 @@ func (c *checker) names() {
 func (c *checker) lane(q *queue, l *lane) {
 	var cells [len(cellLevels)]*cell // in which the last span was, as recounted
 	first, last, spans := "", "", int64(0)
-	c.v.scan(l.window.from, l.window.to, func(key string, _ []byte) bool {
+	c.v.Scan(l.window.From(), l.window.To(), func(key string, _ []byte) bool {
 		if first == "" {
 			first = key
 		}
@@ -60,7 +62,7 @@ func (c *checker) lane(q *queue, l *lane) {
 		}
 		_, _, end := splitReadyKey(key)
 		jobs := int64(0)
-		if value := c.v.get(lineKey(spanTable, end.seq, end.line)); value != nil {
+		if value := c.v.Get(lineKey(spanTable, end.seq, end.line)); value != nil {
 			sp := decodeSpan(end.line, value)
 			jobs = int64(sp.last-sp.first) + 1
 		}
@@ -69,7 +71,7 @@ func (c *checker) lane(q *queue, l *lane) {
 			if cells[level] == nil || cells[level].key != at {
 				c.cells(cells[level:])
 				cells[level] = &cell{key: at}
-				if value := c.v.get(at); value != nil {
+				if value := c.v.Get(at); value != nil {
 					cells[level].divided = decodeCell(at, value).divided
 				}
 			}
@@ -90,7 +92,7 @@ func (c *checker) lane(q *queue, l *lane) {
 	if spans != l.spans {
 		c.problem("queue %s/%s counts %d pending spans at priority %d class %d, and has %d", q.client, q.typ, l.spans, l.priority, l.class, spans)
 	}
-	if l.divided && c.few(spans) || !l.divided && spans > c.cellSpans {
+	if l.divided && c.rules.few(spans) || !l.divided && spans > c.rules.cellSpans {
 		c.problem("queue %s/%s has %d pending spans at priority %d class %d: divided into cells %v", q.client, q.typ, spans, l.priority, l.class, l.divided)
 	}
 }
@@ -102,7 +104,7 @@ func (c *checker) cells(counted []*cell) {
 			continue
 		}
 		c.must(want.key)
-		value := c.v.get(want.key)
+		value := c.v.Get(want.key)
 		if value == nil {
 			continue
 		}
@@ -110,7 +112,7 @@ func (c *checker) cells(counted []*cell) {
 		switch got := decodeCell(want.key, value); {
 		case got.jobs != want.jobs || got.spans != want.spans:
 			c.problem("cell %x counts %d jobs in %d spans, and has %d in %d", want.key, got.jobs, got.spans, want.jobs, want.spans)
-		case got.divided && (c.few(got.spans) || level == len(cellLevels)-1) || !got.divided && got.spans > c.cellSpans && level < len(cellLevels)-1:
+		case got.divided && (c.rules.few(got.spans) || level == len(cellLevels)-1) || !got.divided && got.spans > c.rules.cellSpans && level < len(cellLevels)-1:
 			c.problem("cell %x has %d spans: divided %v", want.key, got.spans, got.divided)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // mustOpen opens a store in memory, which is checked at the end of the test unless the test closed it.
@@ -25,7 +26,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if s.db == nil {
+		if s.closed {
 			return
 		}
 		if !t.Failed() {
@@ -148,14 +149,14 @@ func richStore(t testing.TB) *Store {
 // set writes a row behind the store's back.
 func (row storedRow) set(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.db.Set([]byte(row.key), row.value, pebble.NoSync); err != nil {
+	if err := s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (row storedRow) del(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.db.Delete([]byte(row.key), pebble.NoSync); err != nil {
+	if err := s.db.Pebble().Delete([]byte(row.key), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -298,18 +299,18 @@ func TestCheckNames(t *testing.T) {
 			b.details = false
 			return b.encode()
 		}()}, false},
-		{"queue counts", "queue a/x counts", storedRow{queueKey(1), (&queue{client: "a", typ: "x"}).encode()}, false},
+		{"queue counts", "queue a/x counts", storedRow{queueKey(1), (&queue{queueName: queueName{"a", "x"}}).encode()}, false},
 		{"queue gone", "has jobs and no row", find(queueTable, "queue 3"), true},
 		{"queue twice", "is there twice", storedRow{queueKey(4), find(queueTable, "queue 3").value}, false},
 		{"queue's head", "next in line", func() storedRow {
 			row := find(queueTable, "queue 1")
-			q := decodeQueue(1, row.value, &windows{bounds: s.bounds})
+			q := decodeQueue(1, row.value, &lsm.Windows{})
 			q.head = readyKey(1, q.lanes[0].laneID, 0, position{1, 1})
 			return storedRow{row.key, q.encode()}
 		}(), false},
 		{"queue's newest", "the newest", func() storedRow {
 			row := find(queueTable, "queue 4")
-			q := decodeQueue(4, row.value, &windows{bounds: s.bounds})
+			q := decodeQueue(4, row.value, &lsm.Windows{})
 			q.lanes[0].newest = q.head
 			return storedRow{row.key, q.encode()}
 		}(), false},
@@ -357,16 +358,16 @@ func TestCheckNames(t *testing.T) {
 			b.lines++
 			return b.encode()
 		}()}, false},
-		{"batch groups", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), func() (e encoder) {
-			e.int(startAt)
+		{"batch groups", "batch 1: a row is shorter", storedRow{seqKey(batchTable, 1), func() (e lsm.Encoder) {
+			e.Int(startAt)
 			for _, n := range []uint64{12, 1, 9, 1 << 50} {
-				e.uint(n)
+				e.Uint(n)
 			}
 			return e
 		}()}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := s.o.get(test.broken.key)
+			before := s.machine.o.Get(test.broken.key)
 			if test.gone {
 				test.broken.del(t, s)
 			} else {

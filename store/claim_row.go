@@ -1,6 +1,9 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // claim is a claim. What changes of it is in claimState, which has a row of its own.
 type claim struct {
@@ -51,86 +54,86 @@ func (c *claim) handedOut(seq uint64, line uint32) bool {
 	return false
 }
 
-func encodeRuns(e *encoder, runs []Run) {
-	e.uint(uint64(len(runs)))
+func encodeRuns(e *lsm.Encoder, runs []Run) {
+	e.Uint(uint64(len(runs)))
 	for _, r := range runs {
-		e.uint(r.Batch)
-		e.uint(uint64(r.First))
-		e.uint(uint64(r.Last))
+		e.Uint(r.Batch)
+		e.Uint(uint64(r.First))
+		e.Uint(uint64(r.Last))
 	}
 }
 
-func decodeRuns(d *decoder) []Run {
-	runs := make([]Run, d.count(3))
+func decodeRuns(d *lsm.Decoder) []Run {
+	runs := make([]Run, d.Count(3))
 	for i := range runs {
-		runs[i] = Run{Batch: d.uint(), First: uint32(d.uint()), Last: uint32(d.uint())}
+		runs[i] = Run{Batch: d.Uint(), First: uint32(d.Uint()), Last: uint32(d.Uint())}
 	}
 	return runs
 }
 
 func (c *claim) encode() []byte {
-	e := make(encoder, 0, 64)
-	e.int(c.at)
-	e.text(c.runner)
+	e := make(lsm.Encoder, 0, 64)
+	e.Int(c.at)
+	e.Text(c.runner)
 	encodeRuns(&e, c.runs)
 	return e
 }
 
 func decodeClaim(seq uint64, value []byte) *claim {
-	d := decoder(value)
-	return &claim{seq: seq, at: d.int(), runner: d.text(), runs: decodeRuns(&d)}
+	d := lsm.Decoder(value)
+	return &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d)}
 }
 
-func encodeLease(e *encoder, l job.Lease) {
-	e.uint(l.Seq)
-	e.int(l.At)
-	e.int(l.Ms)
+func encodeLease(e *lsm.Encoder, l job.Lease) {
+	e.Uint(l.Seq)
+	e.Int(l.At)
+	e.Int(l.Ms)
 }
 
-func decodeLease(d *decoder) job.Lease { return job.Lease{Seq: d.uint(), At: d.int(), Ms: d.int()} }
+func decodeLease(d *lsm.Decoder) job.Lease { return job.Lease{Seq: d.Uint(), At: d.Int(), Ms: d.Int()} }
 
 func (c *claimState) encode() []byte {
-	e := make(encoder, 0, 32)
+	e := make(lsm.Encoder, 0, 32)
 	encodeLease(&e, c.lease)
-	e.int(c.timerAt)
-	e.uint(uint64(c.held))
-	e.uint(uint64(c.refs))
-	e.uint(uint64(c.jobLeases))
-	e.int(c.cancelledAt)
+	e.Int(c.timerAt)
+	e.Uint(uint64(c.held))
+	e.Uint(uint64(c.refs))
+	e.Uint(uint64(c.jobLeases))
+	e.Int(c.cancelledAt)
 	return e
 }
 
 func decodeClaimState(value []byte) (c claimState) {
-	d := decoder(value)
+	d := lsm.Decoder(value)
 	c.lease = decodeLease(&d)
-	c.timerAt = d.int()
-	c.held = int(d.uint())
-	c.refs = int(d.uint())
-	c.jobLeases = int(d.uint())
-	c.cancelledAt = d.int()
+	c.timerAt = d.Int()
+	c.held = int(d.Uint())
+	c.refs = int(d.Uint())
+	c.jobLeases = int(d.Uint())
+	c.cancelledAt = d.Int()
 	return c
 }
 
 func (o *jobLease) encode() []byte {
-	e := make(encoder, 0, 24)
+	e := make(lsm.Encoder, 0, 24)
 	encodeLease(&e, o.lease)
-	e.int(o.timerAt)
+	e.Int(o.timerAt)
 	return e
 }
 
 func decodeJobLease(value []byte) jobLease {
-	d := decoder(value)
-	return jobLease{lease: decodeLease(&d), timerAt: d.int()}
+	d := lsm.Decoder(value)
+	return jobLease{lease: decodeLease(&d), timerAt: d.Int()}
 }
 
 // readClaim returns the claim that the command seq made, or nil.
-func readClaim(r rows, seq uint64) *claim {
-	value := r.get(seqKey(claimTable, seq))
+func readClaim(r lsm.Rows, seq uint64) *claim {
+	value := r.Get(seqKey(claimTable, seq))
 	if value == nil {
 		return nil
 	}
 	c := decodeClaim(seq, value)
-	c.claimState = decodeClaimState(r.get(seqKey(claimStateTable, seq)))
+	c.claimState = decodeClaimState(r.Get(seqKey(claimStateTable, seq)))
 	c.closed = c.held == 0
 	return c
 }

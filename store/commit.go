@@ -1,121 +1,136 @@
 package store
 
 import (
-	"github.com/cockroachdb/pebble/v2"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble flushes;
-// until then the journal is what keeps it.
-//
-// Pebble holds a commit back, without an end, while it cannot write to its disk. Queries go on meanwhile: mu is not held.
+// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble has flushed; until then the
+// journal keeps it. Pebble holds a commit back, without a limit of time, while it cannot write to its disk. Queries continue meanwhile, because
+// live.mu is not held.
 func (s *Store) Commit() (err error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	if s.db == nil {
+	if s.closed {
 		return ErrClosed
 	}
 	if s.broken != nil || !s.pending {
 		return s.broken
 	}
 	defer func() { s.broken = err }()
-	defer catch(&err)
-	s.flushDirty()
-	if err := s.o.flush(s.outgoing); err != nil {
-		return &Error{"build commit", err}
+	defer lsm.Catch(&err)
+	m := s.machine
+	m.flushDirty()
+	if err := s.db.Commit(&m.o); err != nil {
+		return err
 	}
-	if err := s.db.Apply(s.outgoing, pebble.NoSync); err != nil {
-		return &Error{"commit", err}
-	}
-	s.outgoing.Reset()
 	s.pending = false
-	s.trimCaches()
-	s.publish()
+	m.caches.trim(m.bounds)
+	if m.windows.Full() {
+		m.shrinkWindows()
+	}
+	m.publish()
 	return nil
 }
 
-// dirtyRow is an object whose row the next commit writes, or deletes when the object is gone.
-type dirtyRow interface {
-	flush(o *overlay)
-}
-
-func (q *queue) flush(o *overlay) {
+func (q *queue) flush(o *lsm.Overlay) {
 	q.dirty = false
 	if q.gone {
-		o.del(queueKey(q.id))
+		o.Del(queueKey(q.id))
 	} else {
-		o.set(queueKey(q.id), q.encode())
+		o.Set(queueKey(q.id), q.encode())
 	}
 }
 
-func (b *batch) flush(o *overlay) {
+func (b *batch) flush(o *lsm.Overlay) {
 	b.dirty = false
 	if !b.gone {
-		o.set(seqKey(countsTable, b.seq), b.batchCounts.encode())
+		o.Set(seqKey(countsTable, b.seq), b.batchCounts.encode())
 	}
 }
 
-func (c *claim) flush(o *overlay) {
+func (c *claim) flush(o *lsm.Overlay) {
 	c.dirty = false
 	if c.refs > 0 {
-		o.set(seqKey(claimStateTable, c.seq), c.claimState.encode())
+		o.Set(seqKey(claimStateTable, c.seq), c.claimState.encode())
 	}
 }
 
-// touch has the row of x written at the next commit. mark is x's own note that it is listed already.
-func (s *Store) touch(mark *bool, x dirtyRow) {
-	if !*mark {
-		*mark = true
-		s.dirty = append(s.dirty, x)
-	}
-}
-
-func (s *Store) flushDirty() {
-	for _, x := range s.dirty {
-		x.flush(&s.o)
+// flushDirty writes the rows of objects that changed, and the meta row.
+func (m *machine) flushDirty() {
+	for _, x := range m.unwritten.rows {
+		x.flush(&m.o)
 		if q, ok := x.(*queue); ok {
-			s.changed = append(s.changed, q)
+			m.unwritten.changed = append(m.unwritten.changed, q)
 		}
 	}
-	clear(s.dirty)
-	s.dirty = s.dirty[:0]
-	s.flushCells()
-	s.o.set(metaKey, s.meta.encode())
+	clear(m.unwritten.rows)
+	m.unwritten.rows = m.unwritten.rows[:0]
+	m.flushCells()
+	m.o.Set(metaKey, m.meta.encode())
 }
 
 // publish shows queries what the commit wrote of the things that they look up in memory.
-func (s *Store) publish() {
-	s.mu.Lock()
-	for _, q := range s.changed {
+func (m *machine) publish() {
+	m.mu.Lock()
+	for _, q := range m.unwritten.changed {
 		q.show()
 	}
-	s.mu.Unlock()
-	clear(s.changed)
-	s.changed = s.changed[:0]
-	s.applied.Store(s.meta.cursor)
+	m.mu.Unlock()
+	clear(m.unwritten.changed)
+	m.unwritten.changed = m.unwritten.changed[:0]
+	m.applied.Store(m.meta.cursor)
 	due := int64(0)
-	if key := s.timers.first(&s.o); key != "" {
-		due, _, _, _, _ = splitTimerKey(key)
+	if key := m.timers.First(&m.o); key != "" {
+		due = splitTimer(key).at
 	}
-	s.nextDue.Store(due)
+	m.nextDue.Store(due)
 	idle := int64(0)
-	if q := s.queues.idle.oldest(); q != nil {
+	if q := m.queues.idle.oldest(); q != nil {
 		idle = q.idleAt
 	}
-	s.idleSince.Store(idle)
-	s.totals.Store(&Totals{Counts: s.counts, Queues: len(s.queues.byID), Level: s.meta.level,
-		Keys: s.meta.numKeys(), Sessions: s.meta.sessions, Sweeps: len(s.running), Stopped: s.meta.stopped})
+	m.idleSince.Store(idle)
+	m.totals.Store(&Totals{Counts: m.counts, Queues: len(m.queues.byID), Level: m.meta.level,
+		Keys: m.meta.numKeys(), Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
 }
 
-func (s *Store) trimCaches() {
-	s.spans.trim(s.bounds.cachedSpans)
-	s.batches.trim(s.bounds.cachedBatches)
-	s.claims.trim(s.bounds.cachedClaims)
-	s.runners.trim(s.bounds.cachedClaims)
-	s.cells.trim(s.bounds.cachedClaims)
-	s.sessions.trim(s.bounds.cachedClaims)
-	s.trimSlots()
-	s.hints.trim(s.bounds.cachedClaims)
-	if s.windows.keys > s.windows.limit {
-		s.shrinkWindows()
+// shrunkQueues is how many queues a commit shrinks the windows of.
+const shrunkQueues = 1000
+
+// shrinkWindows shrinks the windows of some queues. The next commit continues after them.
+func (m *machine) shrinkWindows() {
+	n := 0
+	m.queues.names.Ascend(&queue{queueName: queueName{m.windows.shrunk.client, m.windows.shrunk.typ + "\x00"}}, func(q *queue) bool {
+		for _, l := range q.lanes {
+			l.window.Shrink(m.bounds.minWindow)
+			if l.tail != nil {
+				l.tail.Shrink(m.bounds.minWindow)
+			}
+		}
+		m.windows.shrunk = q.queueName
+		n++
+		return n < shrunkQueues
+	})
+	if n < shrunkQueues { // that was the last one
+		m.timers.Shrink(m.bounds.minWindow)
+		m.idle.unused.Shrink(m.bounds.minWindow)
+		m.idle.used.Shrink(m.bounds.minWindow)
+		m.windows.Limit = max(m.bounds.windowKeys, 2*m.windows.Keys()) // so many queues need more
+		m.windows.shrunk = queueName{}
 	}
+}
+
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying goroutine may call it. all is
+// set if the switch was set to start meanwhile: then all ready queues are meant, of which there may be very many, and ReadyQueues lists them.
+func (s *Store) TakeReadied() (names []Readied, all bool) {
+	m := s.machine
+	for _, q := range m.readied {
+		if !q.paused && !m.meta.stopped && q.counts[job.Pending] > 0 {
+			names = append(names, Readied{q.client, q.typ, q.counts[job.Pending]})
+		}
+		q.readied = false
+	}
+	m.readied = m.readied[:0]
+	all, m.allReadied = m.allReadied, false
+	return names, all
 }

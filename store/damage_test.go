@@ -55,7 +55,7 @@ func TestDamagedTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), nextRebuild) || told == 0 {
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
 		t.Errorf("told %d times, and %v", told, err)
 	}
 }
@@ -63,14 +63,14 @@ func TestDamagedTable(t *testing.T) {
 // TestMissingMark: without the mark Pebble would begin anew and remove the tables of a store that is only a file away from whole.
 func TestMissingMark(t *testing.T) {
 	dir := flushedDir(t)
-	marks, err := filepath.Glob(filepath.Join(dir, markPrefix+"manifest.*"))
+	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	if err != nil || len(marks) != 1 {
 		t.Fatal(marks, err)
 	}
 	if err := os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), nextRebuild) {
+	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]); err != nil {

@@ -4,80 +4,81 @@ import (
 	"unicode/utf8"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 func encodeAttempt(a *job.Attempt) []byte {
-	e := make(encoder, 0, 32+len(a.Runner)+len(a.Error))
-	e.int(a.At)
-	e.text(a.Runner)
-	e.uint(uint64(a.Code))
-	e.uint(uint64(a.ExitCode))
-	e.text(a.Error)
-	e.uint(uint64(a.Why))
+	e := make(lsm.Encoder, 0, 32+len(a.Runner)+len(a.Error))
+	e.Int(a.At)
+	e.Text(a.Runner)
+	e.Uint(uint64(a.Code))
+	e.Uint(uint64(a.ExitCode))
+	e.Text(a.Error)
+	e.Uint(uint64(a.Why))
 	return e
 }
 
 func decodeAttempt(value []byte) job.Attempt {
-	d := decoder(value)
-	return job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint()), Error: d.text(), Why: job.Why(d.uint())}
+	d := lsm.Decoder(value)
+	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint())}
 }
 
 // decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character begins. It copies no more.
 func decodeAttemptBrief(value []byte, most int) job.Attempt {
-	d := decoder(value)
-	a := job.Attempt{At: d.int(), Runner: d.text(), Code: job.Code(d.uint()), ExitCode: int(d.uint())}
-	text := d.bytes()
+	d := lsm.Decoder(value)
+	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint())}
+	text := d.Bytes()
 	if len(text) > most {
 		for ; most > 0 && !utf8.RuneStart(text[most]); most-- {
 		}
 		text = text[:most]
 	}
-	a.Error, a.Why = string(text), job.Why(d.uint())
+	a.Error, a.Why = string(text), job.Why(d.Uint())
 	return a
 }
 
 // Result and progress rows begin with the claim under which they were told: under another they are not shown, so that a new
 // run needs no row cleared.
-func encodeResult(claim uint64, r *job.Result) []byte {
-	var e encoder
-	e.uint(claim)
-	e.bool(r.ProcessExit != nil)
+func encodeResult(claimSeq uint64, r *job.Result) []byte {
+	var e lsm.Encoder
+	e.Uint(claimSeq)
+	e.Bool(r.ProcessExit != nil)
 	if r.ProcessExit != nil {
-		e.int(*r.ProcessExit)
+		e.Int(*r.ProcessExit)
 	}
-	e.text(r.OutputAddr)
-	e.uint(uint64(r.OutputKind))
-	e.bytes(r.Output)
+	e.Text(r.OutputAddr)
+	e.Uint(uint64(r.OutputKind))
+	e.Bytes(r.Output)
 	return e
 }
 
-func decodeResult(value []byte) (claim uint64, r job.Result) {
-	d := decoder(value)
-	claim = d.uint()
-	if d.bool() {
-		n := d.int()
+func decodeResult(value []byte) (claimSeq uint64, r job.Result) {
+	d := lsm.Decoder(value)
+	claimSeq = d.Uint()
+	if d.Bool() {
+		n := d.Int()
 		r.ProcessExit = &n
 	}
-	r.OutputAddr = d.text()
-	r.OutputKind = job.Kind(d.uint())
-	r.Output = append([]byte{}, d.bytes()...)
-	return claim, r
+	r.OutputAddr = d.Text()
+	r.OutputKind = job.Kind(d.Uint())
+	r.Output = append([]byte{}, d.Bytes()...)
+	return claimSeq, r
 }
 
-func encodeProgress(claim uint64, step string, progress int64) []byte {
-	var e encoder
-	e.uint(claim)
-	e.text(step)
-	e.int(progress)
+func encodeProgress(claimSeq uint64, step string, progress int64) []byte {
+	var e lsm.Encoder
+	e.Uint(claimSeq)
+	e.Text(step)
+	e.Int(progress)
 	return e
 }
 
-func decodeProgress(value []byte) (claim uint64, step string, progress int64) {
-	d := decoder(value)
-	return d.uint(), d.text(), d.int()
+func decodeProgress(value []byte) (claimSeq uint64, step string, progress int64) {
+	d := lsm.Decoder(value)
+	return d.Uint(), d.Text(), d.Int()
 }
 
-func decodeID(d *decoder) (id job.ID) {
-	copy(id[:], d.bytes())
+func decodeID(d *lsm.Decoder) (id job.ID) {
+	copy(id[:], d.Bytes())
 	return id
 }

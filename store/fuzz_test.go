@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // rowDecoders are the ways in which the value of a row is read.
@@ -19,8 +20,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeAttempt(v) },
 	func(v []byte) { decodeResult(v) },
 	func(v []byte) { decodeProgress(v) },
-	func(v []byte) { decodeQueue(1, v, &windows{bounds: &standardBounds}) },
-	func(v []byte) { decodeDone((*decoder)(&v)) },
+	func(v []byte) { decodeQueue(1, v, &lsm.Windows{}) },
+	func(v []byte) { decodeDone((*lsm.Decoder)(&v)) },
 	func(v []byte) { decodeSession(1, v) },
 	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
@@ -33,17 +34,17 @@ func FuzzRows(f *testing.F) {
 	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
 	mustApply(f, s, 2, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000})
 	mustCommit(f, s)
-	v := s.view()
-	v.scan("A", "z", func(_ string, value []byte) bool {
+	v := s.db.View()
+	v.Scan("A", "z", func(_ string, value []byte) bool {
 		for n := range rowDecoders {
 			f.Add(uint8(n), append([]byte{}, value...))
 		}
 		return true
 	})
-	v.close()
+	v.Close()
 	f.Fuzz(func(t *testing.T, which uint8, value []byte) {
 		err := func() (err error) {
-			defer catch(&err)
+			defer lsm.Catch(&err)
 			rowDecoders[int(which)%len(rowDecoders)](value)
 			return nil
 		}()

@@ -1,10 +1,8 @@
 package store
 
 import (
-	"cmp"
-	"encoding/binary"
-
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // Every key of the store, in both directions; the table of them is in doc.go. Numbers are big-endian, so that keys sort by
@@ -65,54 +63,34 @@ const (
 	sessionTimer  = 11 // session that has been idle for long
 )
 
-type keyBuilder []byte
-
-func (k *keyBuilder) u8(n byte)    { *k = append(*k, n) }
-func (k *keyBuilder) u32(n uint32) { *k = binary.BigEndian.AppendUint32(*k, n) }
-func (k *keyBuilder) u64(n uint64) { *k = binary.BigEndian.AppendUint64(*k, n) }
-
-func u32At(key string, at int) uint32 {
-	if len(key) < at+4 {
-		fail("split key", errShortRow)
-	}
-	return binary.BigEndian.Uint32([]byte(key[at : at+4]))
-}
-
-func u64At(key string, at int) uint64 {
-	if len(key) < at+8 {
-		fail("split key", errShortRow)
-	}
-	return binary.BigEndian.Uint64([]byte(key[at : at+8]))
-}
-
 const metaKey = string(metaTable)
 
 func seqKey(table byte, seq uint64) string {
-	k := make(keyBuilder, 0, 9)
-	k.u8(table)
-	k.u64(seq)
+	k := make(lsm.KeyBuilder, 0, 9)
+	k.U8(table)
+	k.U64(seq)
 	return string(k)
 }
 
-func seqOfKey(key string) uint64 { return u64At(key, 1) }
+func seqOfKey(key string) uint64 { return lsm.U64At(key, 1) }
 
 func queueKey(id uint32) string {
-	k := make(keyBuilder, 0, 5)
-	k.u8(queueTable)
-	k.u32(id)
+	k := make(lsm.KeyBuilder, 0, 5)
+	k.U8(queueTable)
+	k.U32(id)
 	return string(k)
 }
 
 // lineKey addresses a span by its last line, or any per-line row.
 func lineKey(table byte, seq uint64, line uint32) string {
-	k := make(keyBuilder, 0, 13)
-	k.u8(table)
-	k.u64(seq)
-	k.u32(line)
+	k := make(lsm.KeyBuilder, 0, 13)
+	k.U8(table)
+	k.U64(seq)
+	k.U32(line)
 	return string(k)
 }
 
-func lineOfKey(key string) uint32 { return u32At(key, 9) }
+func lineOfKey(key string) uint32 { return lsm.U32At(key, 9) }
 
 // pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs no
 // second look.
@@ -122,69 +100,53 @@ func pageKey(seq uint64, last, first uint32) string { return keyOfPage(pageTable
 func sizesKey(seq uint64, last, first uint32) string { return keyOfPage(sizesTable, seq, last, first) }
 
 func keyOfPage(table byte, seq uint64, last, first uint32) string {
-	k := make(keyBuilder, 0, 17)
-	k.u8(table)
-	k.u64(seq)
-	k.u32(last)
-	k.u32(first)
+	k := make(lsm.KeyBuilder, 0, 17)
+	k.U8(table)
+	k.U64(seq)
+	k.U32(last)
+	k.U32(first)
 	return string(k)
 }
 
-func splitPageKey(key string) (last, first uint32) { return u32At(key, 9), u32At(key, 13) }
+func splitPageKey(key string) (last, first uint32) { return lsm.U32At(key, 9), lsm.U32At(key, 13) }
 
 func detailKey(seq uint64, line uint32, kind byte) string {
-	k := make(keyBuilder, 0, 14)
-	k.u8(detailTable)
-	k.u64(seq)
-	k.u32(line)
-	k.u8(kind)
+	k := make(lsm.KeyBuilder, 0, 14)
+	k.U8(detailTable)
+	k.U64(seq)
+	k.U32(line)
+	k.U8(kind)
 	return string(k)
 }
 
 // historyKey is the detail of one attempt, which ended in the command at.
 func historyKey(seq uint64, line uint32, at uint64) string {
-	k := keyBuilder(detailKey(seq, line, historyDetail))
-	k.u64(at)
+	k := lsm.KeyBuilder(detailKey(seq, line, historyDetail))
+	k.U64(at)
 	return string(k)
 }
 
 func kindOfDetail(key string) byte { return key[13] }
 
-// position is the place of a line among all lines, or of a span by its last line.
-type position struct {
-	seq  uint64 // of the batch
-	line uint32
-}
-
-func comparePositions(a, b position) int {
-	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.line, b.line))
-}
-
-// laneID names one of the lanes of a queue.
-type laneID struct {
-	priority uint32
-	class    job.Class
-}
-
 // laneKey is the common beginning of the ready rows of a lane. Higher priorities sort first.
-func laneKey(queue uint32, lane laneID) string {
-	k := make(keyBuilder, 0, 10)
-	k.u8(readyTable)
-	k.u32(queue)
-	k.u32(^lane.priority)
-	k.u8(byte(lane.class))
+func laneKey(queueID uint32, id laneID) string {
+	k := make(lsm.KeyBuilder, 0, 10)
+	k.U8(readyTable)
+	k.U32(queueID)
+	k.U32(^id.priority)
+	k.U8(byte(id.class))
 	return string(k)
 }
 
-func readyKey(queue uint32, lane laneID, order uint64, end position) string {
-	k := make(keyBuilder, 0, 30)
-	k.u8(readyTable)
-	k.u32(queue)
-	k.u32(^lane.priority)
-	k.u8(byte(lane.class))
-	k.u64(order)
-	k.u64(end.seq)
-	k.u32(end.line)
+func readyKey(queueID uint32, id laneID, order uint64, end position) string {
+	k := make(lsm.KeyBuilder, 0, 30)
+	k.U8(readyTable)
+	k.U32(queueID)
+	k.U32(^id.priority)
+	k.U8(byte(id.class))
+	k.U64(order)
+	k.U64(end.seq)
+	k.U32(end.line)
 	return string(k)
 }
 
@@ -194,123 +156,135 @@ func readyRank(key string) string { return key[5:] }
 // priorityOfRank is the part of a rank that orders by priority.
 func priorityOfRank(rank string) string { return rank[:4] }
 
-func splitReadyKey(key string) (queue uint32, lane laneID, end position) {
-	return u32At(key, 1), laneID{^u32At(key, 5), job.Class(key[9])}, position{u64At(key, 18), u32At(key, 26)}
+func splitReadyKey(key string) (queueID uint32, id laneID, end position) {
+	return lsm.U32At(key, 1), laneID{^lsm.U32At(key, 5), job.Class(key[9])}, position{lsm.U64At(key, 18), lsm.U32At(key, 26)}
 }
 
-func listKey(queue uint32, status job.Status, seq uint64, last uint32) string {
-	k := make(keyBuilder, 0, 18)
-	k.u8(listTable)
-	k.u32(queue)
-	k.u8(byte(status))
-	k.u64(seq)
-	k.u32(last)
+func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string {
+	k := make(lsm.KeyBuilder, 0, 18)
+	k.U8(listTable)
+	k.U32(queueID)
+	k.U8(byte(status))
+	k.U64(seq)
+	k.U32(last)
 	return string(k)
 }
 
+// endOfListKey returns where the span of a list row ends.
+func endOfListKey(key string) position { return position{lsm.U64At(key, 6), lsm.U32At(key, 14)} }
+
 func timerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
-	k := make(keyBuilder, 0, 30)
-	k.u8(timerTable)
-	k.u64(uint64(at))
-	k.u8(kind)
-	k.u64(a)
+	k := make(lsm.KeyBuilder, 0, 30)
+	k.U8(timerTable)
+	k.U64(uint64(at))
+	k.U8(kind)
+	k.U64(a)
 	switch kind {
 	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
-		k.u32(line)
+		k.U32(line)
 	case jobLeaseTimer:
-		k.u64(b)
-		k.u32(line)
+		k.U64(b)
+		k.U32(line)
 	}
 	return string(k)
 }
 
 // runnerTimerKey is the timer of a runner: the only kind that names its subject by text.
-func runnerTimerKey(at int64, runner string) string {
-	k := make(keyBuilder, 0, 11+len(runner))
-	k.u8(timerTable)
-	k.u64(uint64(at))
-	k.u8(runnerTimer)
-	k.u8(byte(len(runner)))
-	k = append(k, runner...)
+func runnerTimerKey(at int64, name string) string {
+	k := make(lsm.KeyBuilder, 0, 11+len(name))
+	k.U8(timerTable)
+	k.U64(uint64(at))
+	k.U8(runnerTimer)
+	k.U8(byte(len(name)))
+	k = append(k, name...)
 	return string(k)
 }
 
 func runnerOfTimer(key string) string { return key[11:] }
 
-// splitTimerKey returns what timerKey was given; b and line are 0 for the kinds that have none, and so is a for a runner's.
-func splitTimerKey(key string) (at int64, kind byte, a, b uint64, line uint32) {
-	if at = int64(u64At(key, 1)); len(key) > 9 && key[9] == runnerTimer {
-		return at, runnerTimer, 0, 0, 0
-	}
-	kind, a = key[9], u64At(key, 10)
-	switch kind {
-	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
-		line = u32At(key, 18)
-	case jobLeaseTimer:
-		b, line = u64At(key, 18), u32At(key, 26)
-	}
-	return at, kind, a, b, line
+// timer is a timer row. b and line are 0 for the kinds that have none, and a is 0 for a runner's.
+type timer struct {
+	key  string
+	at   int64
+	kind byte
+	a, b uint64
+	line uint32
 }
 
-func jobLeaseKey(claim, seq uint64, line uint32) string {
-	k := make(keyBuilder, 0, 21)
-	k.u8(jobLeaseTable)
-	k.u64(claim)
-	k.u64(seq)
-	k.u32(line)
+func splitTimer(key string) timer {
+	t := timer{key: key, at: int64(lsm.U64At(key, 1))}
+	if t.kind = key[9]; t.kind == runnerTimer {
+		return t
+	}
+	t.a = lsm.U64At(key, 10)
+	switch t.kind {
+	case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
+		t.line = lsm.U32At(key, 18)
+	case jobLeaseTimer:
+		t.b, t.line = lsm.U64At(key, 18), lsm.U32At(key, 26)
+	}
+	return t
+}
+
+func jobLeaseKey(claimSeq, seq uint64, line uint32) string {
+	k := make(lsm.KeyBuilder, 0, 21)
+	k.U8(jobLeaseTable)
+	k.U64(claimSeq)
+	k.U64(seq)
+	k.U32(line)
 	return string(k)
 }
 
-func splitJobLeaseKey(key string) (claim, seq uint64, line uint32) {
-	return u64At(key, 1), u64At(key, 9), u32At(key, 17)
+func splitJobLeaseKey(key string) (claimSeq, seq uint64, line uint32) {
+	return lsm.U64At(key, 1), lsm.U64At(key, 9), lsm.U32At(key, 17)
 }
 
 // runnerKey puts the length first, so that no runner's rows begin with another's.
-func runnerKey(table byte, runner string) string {
-	k := make(keyBuilder, 0, 2+len(runner)+8)
-	k.u8(table)
-	k.u8(byte(len(runner)))
-	k = append(k, runner...)
+func runnerKey(table byte, name string) string {
+	k := make(lsm.KeyBuilder, 0, 2+len(name)+8)
+	k.U8(table)
+	k.U8(byte(len(name)))
+	k = append(k, name...)
 	return string(k)
 }
 
 // holdKey is for rows of a runner's claims: those that hold something, and those of which something was cancelled.
-func holdKey(table byte, runner string, claim uint64) string {
-	k := keyBuilder(runnerKey(table, runner))
-	k.u64(claim)
+func holdKey(table byte, name string, claimSeq uint64) string {
+	k := lsm.KeyBuilder(runnerKey(table, name))
+	k.U64(claimSeq)
 	return string(k)
 }
 
 // claimOfHold is the claim at the end of a holdKey.
-func claimOfHold(key string) uint64 { return u64At(key, len(key)-8) }
+func claimOfHold(key string) uint64 { return lsm.U64At(key, len(key)-8) }
 
 // uniqueKey is the hint which job of a queue has a unique key.
-func uniqueKey(queue uint32, key string) string {
-	k := make(keyBuilder, 0, 5+len(key))
-	k.u8(uniqueTable)
-	k.u32(queue)
+func uniqueKey(queueID uint32, key string) string {
+	k := make(lsm.KeyBuilder, 0, 5+len(key))
+	k.U8(uniqueTable)
+	k.U32(queueID)
 	k = append(k, key...)
 	return string(k)
 }
 
 // onceKey puts the generation first, so that one range holds it. The length of the scope keeps it apart from the key.
 func onceKey(generation uint32, scope, key string) string {
-	k := make(keyBuilder, 0, 7+len(scope)+len(key))
-	k.u8(onceTable)
-	k.u32(generation)
-	k.u8(byte(len(scope) >> 8))
-	k.u8(byte(len(scope)))
+	k := make(lsm.KeyBuilder, 0, 7+len(scope)+len(key))
+	k.U8(onceTable)
+	k.U32(generation)
+	k.U8(byte(len(scope) >> 8))
+	k.U8(byte(len(scope)))
 	k = append(k, scope...)
 	k = append(k, key...)
 	return string(k)
 }
 
 // slotKey is for the last request of a slot of a session.
-func slotKey(session uint64, slot int) string {
-	k := make(keyBuilder, 0, 10)
-	k.u8(slotTable)
-	k.u64(session)
-	k.u8(byte(slot))
+func slotKey(sessionSeq uint64, index int) string {
+	k := make(lsm.KeyBuilder, 0, 10)
+	k.U8(slotTable)
+	k.U64(sessionSeq)
+	k.U8(byte(index))
 	return string(k)
 }
 
@@ -325,86 +299,22 @@ func idlePrefix(used bool) string {
 }
 
 func idleKey(used bool, at int64, seq uint64) string {
-	k := append(make(keyBuilder, 0, 18), idlePrefix(used)...)
-	k.u64(uint64(at))
-	k.u64(seq)
+	k := append(make(lsm.KeyBuilder, 0, 18), idlePrefix(used)...)
+	k.U64(uint64(at))
+	k.U64(seq)
 	return string(k)
 }
 
-func splitIdleKey(key string) (at int64, seq uint64) { return int64(u64At(key, 2)), u64At(key, 10) }
+func splitIdleKey(key string) (at int64, seq uint64) {
+	return int64(lsm.U64At(key, 2)), lsm.U64At(key, 10)
+}
 
 // generationKey is what the keys of a generation begin with.
 func generationKey(generation uint32) string {
-	k := make(keyBuilder, 0, 5)
-	k.u8(onceTable)
-	k.u32(generation)
+	k := make(lsm.KeyBuilder, 0, 5)
+	k.U8(onceTable)
+	k.U32(generation)
 	return string(k)
 }
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
-
-// wellFormed reports whether key has the form of one of the tables.
-func wellFormed(key string) bool {
-	if key == "" {
-		return false
-	}
-	switch key[0] {
-	case metaTable:
-		return len(key) == 1
-	case queueTable:
-		return len(key) == 5
-	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable:
-		return len(key) == 9
-	case slotTable:
-		return len(key) == 10
-	case spanTable, lineKeyTable:
-		return len(key) == 13
-	case uniqueTable:
-		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
-	case onceTable:
-		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
-	case detailTable:
-		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
-	case pageTable, sizesTable:
-		return len(key) == 17
-	case listTable, idleTable:
-		return len(key) == 18
-	case jobLeaseTable:
-		return len(key) == 21
-	case readyTable:
-		return len(key) == 30
-	case timerTable:
-		if len(key) > 11 && key[9] == runnerTimer {
-			return len(key) == 11+int(key[10])
-		}
-		if len(key) < 18 {
-			return false
-		}
-		switch key[9] {
-		case claimTimer, sweepTimer, onceTimer, sessionTimer:
-			return len(key) == 18
-		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
-			return len(key) == 22
-		case jobLeaseTimer:
-			return len(key) == 30
-		}
-	case cellTable:
-		return len(key) > orderAt && int(key[orderAt]) < len(cellLevels) && len(key) == orderAt+1+cellTail(key[orderAt])
-	case runnerTable:
-		return len(key) > 2 && len(key) == 2+int(key[1])
-	case holdTable, noticeTable:
-		return len(key) > 10 && len(key) == 10+int(key[1])
-	}
-	return false
-}
-
-// after returns the smallest key that is greater than every key beginning with prefix.
-func after(prefix string) string {
-	k := []byte(prefix)
-	for i := len(k) - 1; i >= 0; i-- {
-		if k[i]++; k[i] != 0 {
-			return string(k[:i+1])
-		}
-	}
-	panic("store: a prefix of nothing but 0xff has no successor")
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
@@ -38,9 +39,9 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 			}
 			for kind, want := range map[byte][2]uint64{runAtTimer: {0, uint64(line)}, purgeTimer: {0, uint64(line)}, claimTimer: {},
 				jobLeaseTimer: {n / 7, uint64(line)}} {
-				at, k, a, b, l := splitTimerKey(timerKey(startAt, kind, n, n/7, line))
-				if at != startAt || k != kind || a != n || b != want[0] || uint64(l) != want[1] {
-					t.Errorf("timerKey kind %d: %d %d %d %d %d", kind, at, k, a, b, l)
+				got := splitTimer(timerKey(startAt, kind, n, n/7, line))
+				if want := (timer{got.key, startAt, kind, n, want[0], uint32(want[1])}); got != want {
+					t.Errorf("timerKey kind %d: %+v, want %+v", kind, got, want)
 				}
 			}
 		}
@@ -49,13 +50,13 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 		if got := runnerOfKey(runnerKey(runnerTable, name)); got != name {
 			t.Errorf("runnerKey %q: %q", name, got)
 		}
-		if at, kind, _, _, _ := splitTimerKey(runnerTimerKey(startAt, name)); at != startAt || kind != runnerTimer {
-			t.Errorf("runnerTimerKey %q: at %d, kind %d", name, at, kind)
+		if got := splitTimer(runnerTimerKey(startAt, name)); got.at != startAt || got.kind != runnerTimer {
+			t.Errorf("runnerTimerKey %q: %+v", name, got)
 		}
 		if key := runnerTimerKey(startAt, name); runnerOfTimer(key) != name || !wellFormed(key) || wellFormed(key[:len(key)-1]) {
 			t.Errorf("runnerTimerKey %q: %x", name, key)
 		}
-		if key := holdKey(holdTable, name, 812); runnerOfKey(key) != name || u64At(key, len(key)-8) != 812 {
+		if key := holdKey(holdTable, name, 812); runnerOfKey(key) != name || lsm.U64At(key, len(key)-8) != 812 {
 			t.Errorf("holdKey %q: %x", name, key)
 		}
 	}
@@ -74,7 +75,7 @@ func TestKeysSort(t *testing.T) {
 			readyKey(2, laneID{9, job.Returned}, 1, position{1, 0}),
 		},
 		"a lane ends before the next": {
-			laneKey(1, laneID{4, job.Returned}), readyKey(1, laneID{4, job.Returned}, math.MaxUint64, position{math.MaxUint64, math.MaxUint32}), after(laneKey(1, laneID{4, job.Returned})), readyKey(1, laneID{4, job.Fresh}, 0, position{0, 0}),
+			laneKey(1, laneID{4, job.Returned}), readyKey(1, laneID{4, job.Returned}, math.MaxUint64, position{math.MaxUint64, math.MaxUint32}), lsm.After(laneKey(1, laneID{4, job.Returned})), readyKey(1, laneID{4, job.Fresh}, 0, position{0, 0}),
 		},
 		"lists stand by id": {listKey(1, job.Pending, 2, 9), listKey(1, job.Pending, 3, 1), listKey(1, job.Active, 1, 0), listKey(2, job.Deferred, 1, 0)},
 		"timers stand by time, then kind": {
@@ -82,7 +83,7 @@ func TestKeysSort(t *testing.T) {
 			timerKey(6, purgeTimer, 1, 0, 0), timerKey(256, runAtTimer, 0, 0, 0),
 		},
 		"no runner's rows begin with another's": {
-			holdKey(holdTable, "r", 1), holdKey(holdTable, "r", math.MaxUint64), after(runnerKey(holdTable, "r")), holdKey(holdTable, "r1", 0), holdKey(holdTable, "r\xff", 0),
+			holdKey(holdTable, "r", 1), holdKey(holdTable, "r", math.MaxUint64), lsm.After(runnerKey(holdTable, "r")), holdKey(holdTable, "r1", 0), holdKey(holdTable, "r\xff", 0),
 		},
 	} {
 		if !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
@@ -97,7 +98,7 @@ func TestKeysSort(t *testing.T) {
 
 func TestAfter(t *testing.T) {
 	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "a\xff\xff": "b", "ab\x00": "ab\x01"} {
-		if got := after(prefix); got != want {
+		if got := lsm.After(prefix); got != want {
 			t.Errorf("after %q is %q, want %q", prefix, got, want)
 		}
 	}
@@ -106,19 +107,19 @@ func TestAfter(t *testing.T) {
 			t.Error("after 0xff has a result")
 		}
 	}()
-	after("\xff\xff")
+	lsm.After("\xff\xff")
 }
 
 func TestShortKeysFail(t *testing.T) {
 	for name, split := range map[string]func(){
 		"span":   func() { lineOfKey("S1234567890") },
 		"page":   func() { splitPageKey("P123456789012") },
-		"timer":  func() { splitTimerKey("T123456789") },
+		"timer":  func() { splitTimer("T123456789") },
 		"ready":  func() { splitReadyKey("R1234567890") },
-		"number": func() { u64At("", 1) },
+		"number": func() { lsm.U64At("", 1) },
 	} {
 		err := func() (err error) {
-			defer catch(&err)
+			defer lsm.Catch(&err)
 			split()
 			return nil
 		}()

@@ -1,177 +1,182 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
-// claim returns the claim of a seq that a line names. It must exist: a claim's rows live as long as a line names it.
-func (s *Store) claim(seq uint64) *claim {
-	c := s.findClaim(seq)
-	if c == nil {
-		contradict("find claim", "claim %d is named by a line and has no row", seq)
-	}
-	return c
-}
-
-// findClaim returns the claim of a seq, or nil.
-func (s *Store) findClaim(seq uint64) *claim {
-	if c := s.claims.get(seq); c != nil {
-		return c
-	}
-	c := readClaim(&s.o, seq)
-	if c != nil {
-		s.claims.set(seq, c)
-	}
-	return c
-}
-
-// claimByID returns the claim with an id, or nil.
-func (s *Store) claimByID(id job.ID) *claim {
-	seqs := s.seqs(id)
-	for _, seq := range seqs.all() {
-		if c := s.findClaim(seq); c != nil && c.refs > 0 && c.id() == id {
-			return c
-		}
-	}
-	return nil
-}
-
-// leaseMoved has settle look at a claim at the end of the command.
-func (s *Store) leaseMoved(c *claim) {
-	s.touch(&c.dirty, c)
+// settle has end look at a claim.
+func (a *applying) settle(c *claim) {
+	a.touch(&c.dirty, c)
 	if !c.settling {
 		c.settling = true
-		s.leases = append(s.leases, c)
+		a.settling = append(a.settling, c)
 	}
+}
+
+// settleClaims closes claims that hold nothing any more, and deletes those that no line names.
+func (a *applying) settleClaims() {
+	for _, c := range a.settling {
+		c.settling = false
+		if c.held == 0 && !c.closed {
+			c.closed = true
+			a.retime(c, 0)
+			a.o.Del(holdKey(holdTable, c.runner, c.seq))
+			if r := a.hold(c.runner, -1, 0); r.claims == 0 {
+				a.rest(r)
+			}
+		}
+		if c.refs == 0 {
+			a.unnotice(c)
+			a.o.Del(seqKey(claimTable, c.seq))
+			a.o.Del(seqKey(claimStateTable, c.seq))
+			a.claims.Del(c.seq)
+		}
+	}
+	clear(a.settling)
+	a.settling = a.settling[:0]
 }
 
 // openClaim writes the rows of a new claim.
-func (s *Store) openClaim(c *claim) {
-	s.claims.set(c.seq, c)
-	s.hold(c.runner, 1, 0)
-	s.o.set(seqKey(claimTable, c.seq), c.encode())
-	s.o.set(holdKey(holdTable, c.runner, c.seq), nil)
-	s.retime(c, c.lease.At+c.lease.Ms)
-	s.touch(&c.dirty, c)
+func (a *applying) openClaim(c *claim) {
+	a.claims.Set(c.seq, c)
+	a.hold(c.runner, 1, 0)
+	a.o.Set(seqKey(claimTable, c.seq), c.encode())
+	a.o.Set(holdKey(holdTable, c.runner, c.seq), nil)
+	a.retime(c, c.lease.At+c.lease.Ms)
+	a.touch(&c.dirty, c)
 }
 
-// retime moves the claim's timer row; at 0 takes it away.
-func (s *Store) retime(c *claim, at int64) {
+// retime moves the claim's timer row; at 0 deletes it.
+func (a *applying) retime(c *claim, at int64) {
 	if c.timerAt == at {
 		return
 	}
 	if c.timerAt != 0 {
-		s.dropTimer(timerKey(c.timerAt, claimTimer, c.seq, 0, 0))
+		a.dropTimer(timerKey(c.timerAt, claimTimer, c.seq, 0, 0))
 	}
 	if c.timerAt = at; at != 0 {
-		s.setTimer(timerKey(at, claimTimer, c.seq, 0, 0))
+		a.setTimer(timerKey(at, claimTimer, c.seq, 0, 0))
 	}
-	s.touch(&c.dirty, c)
+	a.touch(&c.dirty, c)
 }
 
-// renew gives all that the claim holds a full lease from now: the given one or, with 0, what each has. A timer row may be early,
-// so it only moves when the deadline came closer: a tickle usually writes one row.
-func (s *Store) renew(c *claim, leaseMs int64) {
-	c.lease.Seq, c.lease.At = s.now.Seq, s.now.At
+// renew gives everything that the claim holds a full lease from now: of the given length or, with 0, of the length that each has. A timer row may be
+// early, so it moves only if the deadline came closer: a tickle usually writes one row.
+func (a *applying) renew(c *claim, leaseMs int64) {
+	c.lease.Seq, c.lease.At = a.now.Seq, a.now.At
 	if leaseMs > 0 {
 		c.lease.Ms = leaseMs
 		if c.jobLeases > 0 {
-			s.dropOverrides(c, jobLeaseKey(c.seq, 0, 0), after(seqKey(jobLeaseTable, c.seq)))
+			a.dropJobLeases(c, jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)))
 		}
 	}
 	if due := c.lease.At + c.lease.Ms; c.timerAt == 0 || due < c.timerAt {
-		s.retime(c, due)
+		a.retime(c, due)
 	}
-	s.touch(&c.dirty, c)
+	a.touch(&c.dirty, c)
 }
 
-// renewLine gives one of several held lines a lease of its own.
-func (s *Store) renewLine(c *claim, seq uint64, line uint32, leaseMs int64) {
-	key := jobLeaseKey(c.seq, seq, line)
+// renewJob gives one of several jobs that the claim holds a lease of its own.
+func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
+	key := jobLeaseKey(c.seq, at.seq, at.line)
 	o := jobLease{lease: c.lease}
-	if value := s.o.get(key); value != nil {
+	if value := a.o.Get(key); value != nil {
 		o = decodeJobLease(value)
 	} else {
 		c.jobLeases++
-		s.touch(&c.dirty, c)
+		a.touch(&c.dirty, c)
 	}
 	if leaseMs > 0 {
 		o.lease.Ms = leaseMs
 	}
-	o.lease.Seq, o.lease.At = s.now.Seq, s.now.At
+	o.lease.Seq, o.lease.At = a.now.Seq, a.now.At
 	if due := o.lease.At + o.lease.Ms; o.timerAt == 0 || due < o.timerAt {
-		s.retimeLine(c, &o, seq, line, due)
+		a.retimeJob(c, &o, at, due)
 	}
-	s.o.set(key, o.encode())
+	a.o.Set(key, o.encode())
 }
 
-func (s *Store) retimeLine(c *claim, o *jobLease, seq uint64, line uint32, at int64) {
+// retimeJob moves the timer row of a job's own lease.
+func (a *applying) retimeJob(c *claim, o *jobLease, of position, at int64) {
 	if o.timerAt != 0 {
-		s.dropTimer(timerKey(o.timerAt, jobLeaseTimer, c.seq, seq, line))
+		a.dropTimer(timerKey(o.timerAt, jobLeaseTimer, c.seq, of.seq, of.line))
 	}
 	o.timerAt = at
-	s.setTimer(timerKey(at, jobLeaseTimer, c.seq, seq, line))
+	a.setTimer(timerKey(at, jobLeaseTimer, c.seq, of.seq, of.line))
 }
 
-// dropOverrides removes the leases of single lines whose keys are in from … to (not included).
-func (s *Store) dropOverrides(c *claim, from, to string) {
+// dropJobLeases deletes the leases of single jobs whose keys are in from … to (exclusive).
+func (a *applying) dropJobLeases(c *claim, from, to string) {
 	type row struct {
 		key string
 		jobLease
 	}
 	var rows []row
-	s.o.scan(from, to, func(key string, value []byte) bool {
+	a.o.Scan(from, to, func(key string, value []byte) bool {
 		rows = append(rows, row{key, decodeJobLease(value)})
 		return true
 	})
 	for _, r := range rows {
 		_, seq, line := splitJobLeaseKey(r.key)
-		s.o.del(r.key)
-		s.dropTimer(timerKey(r.timerAt, jobLeaseTimer, c.seq, seq, line))
+		a.o.Del(r.key)
+		a.dropTimer(timerKey(r.timerAt, jobLeaseTimer, c.seq, seq, line))
 		c.jobLeases--
 	}
 }
 
-// unhold tells that lines of a batch are no longer active under a claim.
-func (s *Store) unhold(claimSeq, seq uint64, first, last uint32) {
-	c := s.claim(claimSeq)
-	n := int(last-first) + 1
-	c.held -= n
-	s.hold(c.runner, 0, -n)
+// unhold notes that lines are not active under a claim any more.
+func (a *applying) unhold(claimSeq uint64, r Run) {
+	c := a.claim(claimSeq)
+	c.held -= r.Lines()
+	a.hold(c.runner, 0, -r.Lines())
 	if c.jobLeases > 0 {
-		s.dropOverrides(c, jobLeaseKey(c.seq, seq, first), after(jobLeaseKey(c.seq, seq, last)))
+		a.dropJobLeases(c, jobLeaseKey(c.seq, r.Batch, r.First), lsm.After(jobLeaseKey(c.seq, r.Batch, r.Last)))
 	}
-	s.leaseMoved(c)
+	a.settle(c)
 }
 
-// settle closes what the command left at an end: claims that hold nothing lose their timer and their place with the runner,
-// claims that no line names any more go, and queues whose heads moved are placed anew.
-func (s *Store) settle() {
-	for _, c := range s.leases {
-		c.settling = false
-		if c.held == 0 && !c.closed {
-			c.closed = true
-			s.retime(c, 0)
-			s.o.del(holdKey(holdTable, c.runner, c.seq))
-			if r := s.hold(c.runner, -1, 0); r.claims == 0 {
-				s.rest(r)
-			}
-		}
-		if c.refs == 0 {
-			s.unnotice(c)
-			s.o.del(seqKey(claimTable, c.seq))
-			s.o.del(seqKey(claimStateTable, c.seq))
-			s.claims.del(c.seq)
-		}
+// hold adds to the number of claims and of jobs that a runner holds.
+func (a *applying) hold(name string, claims, jobs int) *runner {
+	r := a.runner(name)
+	r.claims += claims
+	r.held += jobs
+	if r.claims > 0 {
+		r.idleSince = 0
 	}
-	clear(s.leases)
-	s.leases = s.leases[:0]
-	s.resizeCells()
-	for _, q := range s.moved {
-		q.moved = false
-		for _, l := range q.lanes {
-			s.resizeLane(q, l)
-		}
-		s.queues.place(q, &s.o)
+	a.touch(&r.dirty, r)
+	return r
+}
+
+// runnerIdleMs is how long the row of a runner stays that holds nothing. Invariant: it is part of the level, since it decides which rows exist.
+const runnerIdleMs = 60_000
+
+// rest forgets the tickles of a runner that holds nothing any more. Its row is deleted later unless it claims again. A timer row that exists is not
+// moved: it may be early.
+func (a *applying) rest(r *runner) {
+	r.tickledAt, r.promise = 0, job.Promise{}
+	r.idleSince = a.now.At
+	if r.timerAt == 0 {
+		r.timerAt = a.now.At + runnerIdleMs
+		a.setTimer(runnerTimerKey(r.timerAt, r.name))
 	}
-	clear(s.moved)
-	s.moved = s.moved[:0]
+}
+
+// checkResting deletes the row of a runner that has held nothing for a while, and otherwise moves its timer.
+func (a *applying) checkResting(name string) {
+	r := a.runner(name)
+	a.dropTimer(runnerTimerKey(r.timerAt, name))
+	r.timerAt = 0
+	switch end := r.idleSince + runnerIdleMs; {
+	case r.claims > 0: // the next rest sets it
+	case end > a.due:
+		r.timerAt = end
+		a.setTimer(runnerTimerKey(end, name))
+	default:
+		a.o.Del(runnerKey(runnerTable, name))
+		r.gone = true
+		a.runners.Del(name)
+		return
+	}
+	a.touch(&r.dirty, r)
 }

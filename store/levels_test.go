@@ -41,13 +41,13 @@ func TestLevelsAreKnown(t *testing.T) {
 		}
 	}
 	s := mustOpen(t, Options{})
-	if s.Level() != 0 || s.rules != levels[0].rules {
-		t.Errorf("a new store is at level %d, with the rules %+v", s.Level(), s.rules)
+	if s.Level() != 0 || s.machine.rules != levels[0].rules {
+		t.Errorf("a new store is at level %d, with the rules %+v", s.Level(), s.machine.rules)
 	}
 	for i, l := range levels {
 		mustApply(t, s, uint64(i+1), 0, job.SetLevel{Level: l.number})
-		if s.rules != l.rules {
-			t.Errorf("at level %d: %+v", l.number, s.rules)
+		if s.machine.rules != l.rules {
+			t.Errorf("at level %d: %+v", l.number, s.machine.rules)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func listSeed(seed uint64) (err error) {
 	if p.s, err = Open("store", p.options); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.seed)
-	p.m.most, p.m.mostSessions = p.s.rules.commandRows, p.s.rules.sessions
+	p.m = newModel(p.s.machine.seed)
+	p.m.most, p.m.mostSessions = p.s.machine.rules.commandRows, p.s.machine.rules.sessions
 	defer func() { err = errors.Join(err, p.s.Close()) }()
 	for i, st := range steps {
 		if err := p.step(st); err != nil {

@@ -1,5 +1,12 @@
 package store
 
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
 // formatVersion is the version of keys and values. A store of a newer one is refused.
 const formatVersion = 4
 
@@ -24,62 +31,107 @@ type meta struct {
 }
 
 func (m *meta) encode() []byte {
-	var e encoder
-	e.uint(uint64(m.version))
-	e.text(m.journal)
-	e.uint(m.cursor)
-	e.int(m.at)
-	e.uint(uint64(m.level))
-	e.int(m.graceAt)
-	e.uint(uint64(m.nextQueue))
-	e.bool(m.stopped)
-	e.text(m.served)
-	e.uint(uint64(len(m.keys)))
+	var e lsm.Encoder
+	e.Uint(uint64(m.version))
+	e.Text(m.journal)
+	e.Uint(m.cursor)
+	e.Int(m.at)
+	e.Uint(uint64(m.level))
+	e.Int(m.graceAt)
+	e.Uint(uint64(m.nextQueue))
+	e.Bool(m.stopped)
+	e.Text(m.served)
+	e.Uint(uint64(len(m.keys)))
 	for _, g := range m.keys {
-		e.uint(uint64(g.number))
-		e.uint(g.keys)
+		e.Uint(uint64(g.number))
+		e.Uint(g.keys)
 	}
-	e.uint(uint64(len(m.epochs)))
+	e.Uint(uint64(len(m.epochs)))
 	for _, x := range m.epochs {
-		e.uint(x.number)
-		e.int(x.at)
+		e.Uint(x.number)
+		e.Int(x.at)
 	}
-	e.uint(m.sessions)
-	e.uint(uint64(len(m.effects)))
+	e.Uint(m.sessions)
+	e.Uint(uint64(len(m.effects)))
 	for _, x := range m.effects {
-		e.uint(x.first)
-		e.int(x.at)
-		e.int(x.bytes)
+		e.Uint(x.first)
+		e.Int(x.at)
+		e.Int(x.bytes)
 	}
 	return e
 }
 
 func decodeMeta(value []byte) (m meta) {
-	d := decoder(value)
-	m.version = int(d.uint())
-	m.journal = d.text()
-	m.cursor = d.uint()
-	m.at = d.int()
-	m.level = int(d.uint())
-	m.graceAt = d.int()
-	m.nextQueue = uint32(d.uint())
+	d := lsm.Decoder(value)
+	m.version = int(d.Uint())
+	m.journal = d.Text()
+	m.cursor = d.Uint()
+	m.at = d.Int()
+	m.level = int(d.Uint())
+	m.graceAt = d.Int()
+	m.nextQueue = uint32(d.Uint())
 	if m.version != formatVersion {
 		return m // whoever opens it sees to that
 	}
-	m.stopped = d.bool()
-	m.served = d.text()
-	m.keys = make([]keyGeneration, d.count(2))
+	m.stopped = d.Bool()
+	m.served = d.Text()
+	m.keys = make([]keyGeneration, d.Count(2))
 	for i := range m.keys {
-		m.keys[i] = keyGeneration{uint32(d.uint()), d.uint()}
+		m.keys[i] = keyGeneration{uint32(d.Uint()), d.Uint()}
 	}
-	m.epochs = make([]epoch, d.count(2))
+	m.epochs = make([]epoch, d.Count(2))
 	for i := range m.epochs {
-		m.epochs[i] = epoch{d.uint(), d.int()}
+		m.epochs[i] = epoch{d.Uint(), d.Int()}
 	}
-	m.sessions = d.uint()
-	m.effects = make([]effectSegment, d.count(3))
+	m.sessions = d.Uint()
+	m.effects = make([]effectSegment, d.Count(3))
 	for i := range m.effects {
-		m.effects[i] = effectSegment{d.uint(), d.int(), d.int()}
+		m.effects[i] = effectSegment{d.Uint(), d.Int(), d.Int()}
 	}
 	return m
+}
+
+// epoch returns the number of the newest epoch.
+func (m *meta) epoch() uint64 {
+	if n := len(m.epochs); n > 0 {
+		return m.epochs[n-1].number
+	}
+	return 0
+}
+
+// known refuses what a newer version of the program wrote.
+func (m *meta) known() error {
+	if m.version > formatVersion || m.level > job.Level {
+		return fmt.Errorf("open store: format %d, level %d: %w", m.version, m.level, ErrNewerFormat)
+	}
+	if m.version < formatVersion {
+		return fmt.Errorf("open store: format %d, where this program knows %d: %w", m.version, formatVersion, ErrOlderFormat)
+	}
+	return nil
+}
+
+// effectSegment is a range of effects rows, from one seq up to the next segment's.
+type effectSegment struct {
+	first uint64 // seq of its first row
+	at    int64  // its time
+	bytes int64  // of keys and values
+}
+
+// keyGeneration counts the keys of a generation.
+type keyGeneration struct {
+	number uint32
+	keys   uint64
+}
+
+func (m *meta) numKeys() (n uint64) {
+	for _, g := range m.keys {
+		n += g.keys
+	}
+	return n
+}
+
+// epoch says when the first command of an epoch was applied.
+type epoch struct {
+	number uint64 // the high bits of its seqs
+	at     int64  // unix ms
 }

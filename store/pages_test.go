@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // TestSizesOfShortLines: eight bytes at a time they are what a walk from line to line finds.
@@ -36,7 +37,7 @@ func TestSizesOfShortLines(t *testing.T) {
 			"a line more":       func() { encodeSizes(job.LineFrame, page, n-1, longest) },
 			"no newline at end": func() { encodeSizes(job.LineFrame, append(page[:len(page):len(page)], 'x'), n, longest) },
 		} {
-			if try(bad) == nil {
+			if lsm.Try(bad) == nil {
 				t.Fatalf("%s: nothing is found", name)
 			}
 		}
@@ -57,14 +58,14 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 		mustApply(t, s, uint64(2+line), 0, job.Patch{Job: jobID(0, 1, line), Priority: &higher})
 	}
 	mustCommit(t, s)
-	s.o.reads = 0
+	before, _ := s.machine.o.Reads()
 	claim := plainClaim("r", 150)
 	claim.MaxBytes = 5000
 	if got := mustApply(t, s, lines+2, 0, claim).(*Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
 		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
 	}
-	if s.o.reads > 20 {
-		t.Errorf("the claim read %d rows", s.o.reads)
+	if reads, _ := s.machine.o.Reads(); reads-before > 20 {
+		t.Errorf("the claim read %d rows", reads-before)
 	}
 }
 
@@ -94,10 +95,10 @@ func TestClaimsReadNoPages(t *testing.T) {
 					if row.key[0] != pageTable {
 						continue
 					}
-					if err := s.db.Delete([]byte(row.key), pebble.NoSync); err != nil {
+					if err := s.db.Pebble().Delete([]byte(row.key), pebble.NoSync); err != nil {
 						t.Fatal(err)
 					}
-					defer s.db.Set([]byte(row.key), row.value, pebble.NoSync) // for the check at the end
+					defer s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync) // for the check at the end
 				}
 				for seq, left := uint64(2), sizes; len(left) > 0; seq++ {
 					limit := int64(1 + g.IntN(20_000))

@@ -48,15 +48,6 @@ func (c *Claimed) Jobs() int {
 	return n
 }
 
-// Run is a range of consecutive lines of one batch, both ends included.
-type Run struct {
-	Batch       uint64 // the seq of the batch's create
-	First, Last uint32
-}
-
-// Lines returns the number of lines in r.
-func (r Run) Lines() int { return int(r.Last-r.First) + 1 }
-
 // Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome given
 // to all of the claim. Refusal tells why an outcome for all could not be given: ClaimLost (the claim is unknown, or holds and
 // ended nothing) or RunnerDiffers.
@@ -122,33 +113,3 @@ type SessionOpened struct {
 
 // SessionEnded is the result of ending a session. Refusal is SessionNotFound, or Granted.
 type SessionEnded struct{ Refusal job.Refusal }
-
-// Sweep is the document of a sweep.
-type Sweep struct {
-	ID             job.ID
-	Op             job.Op
-	Batch          job.ID // or
-	Client, Type   string
-	Status         job.Status // 0: any that Op takes
-	Moved, Skipped int64
-	CreatedAt      int64
-	FinishedAt     int64 // 0: it goes on
-}
-
-// Batch is the document of a batch.
-type Batch struct {
-	ID        job.ID
-	CreatedAt int64
-	Lines     int
-	Counts    job.Counts
-}
-
-// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms; 0
-// without one.
-type Queue struct {
-	Client, Type string
-	Paused       bool
-	CreatedAt    int64
-	Counts       job.Counts
-	PendingSince int64
-}

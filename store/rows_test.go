@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // rowForms are values of every row, with what decodes them.
@@ -24,9 +25,9 @@ func rowForms() map[string]struct {
 	sp := span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
 	b := &batch{seq: 812, at: startAt, lines: 9, frame: job.LenFrame, longest: 4 << 20, groups: []group{
-		{first: 0, last: 4, queue: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
+		{first: 0, last: 4, queueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
-		{first: 5, last: 8, queue: math.MaxUint32},
+		{first: 5, last: 8, queueID: math.MaxUint32},
 	}, unique: true}
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}}
@@ -35,7 +36,7 @@ func rowForms() map[string]struct {
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Told}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
-	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queue: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
+	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
 	made.group.first = 0
 	made.ended = []endedPart{}
 	took := &done{digest: job.Digest{2}, seq: 813, at: startAt, ended: []endedPart{
@@ -44,10 +45,10 @@ func rowForms() map[string]struct {
 	}}
 	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1}
 	last := slot{number: math.MaxInt64, done: took}
-	encoded := func(d *done) (e encoder) { d.encode(&e); return e }
-	decoded := func(b []byte) any { return decodeDone((*decoder)(&b)) }
+	encoded := func(d *done) (e lsm.Encoder) { d.encode(&e); return e }
+	decoded := func(b []byte) any { return decodeDone((*lsm.Decoder)(&b)) }
 	ofBatch := &sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, batch: jobID(1, 2, 0), nextLine: 77, moved: 1 << 40, skipped: 1}
-	ofQueue := &sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, queue: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
+	ofQueue := &sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, queueID: 7, turn: 5, nextBatch: 1 << 39, nextLine: 1, finishedAt: startAt}
 	type told struct {
 		claim    uint64
 		result   job.Result
@@ -94,8 +95,8 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, form.value)
 		}
 	}
-	shared := &windows{bounds: &standardBounds}
-	q := &queue{windows: shared, id: 7, client: "a", typ: "x", paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
+	shared := &lsm.Windows{}
+	q := &queue{windows: shared, id: 7, queueName: queueName{"a", "x"}, paused: true, createdAt: startAt, idleAt: startAt, counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
 	for _, l := range []*lane{q.lane(laneID{4, job.Fresh}), q.lane(laneID{9, job.Returned})} {
 		l.newest = readyKey(7, l.laneID, 70, position{60, 50})
 		l.spans, l.divided = 1, l.class == job.Fresh
@@ -124,11 +125,11 @@ func TestShortRowsFail(t *testing.T) {
 	for name, form := range rowForms() {
 		for n := range form.bytes {
 			err := func() (err error) {
-				defer catch(&err)
+				defer lsm.Catch(&err)
 				form.decode(form.bytes[:n])
 				return nil
 			}()
-			if !errors.Is(err, errShortRow) {
+			if !errors.Is(err, lsm.ErrShortRow) {
 				t.Errorf("%s cut to %d of %d bytes: %v", name, n, len(form.bytes), err)
 			}
 		}
@@ -204,8 +205,8 @@ func TestPages(t *testing.T) {
 			if fmt.Sprint(pages) != fmt.Sprint(test.pages) || !bytes.Equal(body, c.Payloads) {
 				t.Errorf("pages %v of %q, want %v", pages, body, test.pages)
 			}
-			v := s.view()
-			defer v.close()
+			v := s.db.View()
+			defer v.Close()
 			b := readBatch(v, 1)
 			for first := range test.payloads {
 				for last := first; last < len(test.payloads); last++ {

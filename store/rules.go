@@ -59,10 +59,9 @@ func rulesAt(number int) rules {
 	panic(fmt.Sprintf("store: level %d is not known", number))
 }
 
-// followLevel has Apply decide by the rules of the level; in tests, by those that they gave.
-func (s *Store) followLevel() {
-	s.rules = rulesAt(s.meta.level)
-	if s.bounds.rules != nil {
-		s.rules = *s.bounds.rules
-	}
-}
+// tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick ends when those it moved and the details it wrote
+// come to rules.commandRows, so that a hundred thousand leases that end together do not hold up the claims and completions after them. The rest is
+// still due, and the next tick continues there: the timer rows are the position, and no other is kept.
+const tickSpanRows = 8
+
+const hourMs = 3_600_000

@@ -25,10 +25,10 @@ func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n in
 // stepsToRead is how many entries Pebble looks at to find a key or its absence.
 func stepsToRead(t testing.TB, s *Store, key string) int {
 	t.Helper()
-	v := s.view()
-	defer v.close()
-	v.get(key)
-	stats := v.it.Stats()
+	v := s.db.View()
+	defer v.Close()
+	v.Get(key)
+	stats := v.Stats()
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]
 }
 

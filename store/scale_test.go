@@ -15,9 +15,10 @@ import (
 type work struct{ reads, iterators int }
 
 func (s *Store) workOf(do func()) work {
-	before := work{s.o.reads, s.o.iterators}
+	reads, iterators := s.machine.o.Reads()
 	do()
-	return work{s.o.reads - before.reads, s.o.iterators - before.iterators}
+	readsAfter, iteratorsAfter := s.machine.o.Reads()
+	return work{readsAfter - reads, iteratorsAfter - iterators}
 }
 
 // feeder applies commands one after another.
@@ -139,7 +140,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 		}
 	}
 	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
-	if n := large.s.o.iterators; n > 10 {
+	if _, n := large.s.machine.o.Reads(); n > 10 {
 		t.Errorf("a start with %d ready queues opened %d iterators", many, n)
 	}
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
@@ -185,12 +186,12 @@ func TestWindowsShrinkInTurns(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ {
 		f.apply(job.Mark{})
 		mustCommit(t, s)
-		if want := 3*queues - min(commit*shrunkQueues, queues); s.windows.keys != want {
-			t.Errorf("after commit %d: %d keys, want %d", commit, s.windows.keys, want)
+		if want := 3*queues - min(commit*shrunkQueues, queues); s.machine.windows.Keys() != want {
+			t.Errorf("after commit %d: %d keys, want %d", commit, s.machine.windows.Keys(), want)
 		}
 	}
-	if s.windows.limit != max(100, 2*s.windows.keys) {
-		t.Errorf("limit %d", s.windows.limit)
+	if s.machine.windows.Limit != max(100, 2*s.machine.windows.Keys()) {
+		t.Errorf("limit %d", s.machine.windows.Limit)
 	}
 }
 

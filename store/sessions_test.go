@@ -24,9 +24,9 @@ func openSession(t testing.TB, s *Store, seq uint64, at int64) job.ID {
 
 func rowsOf(t testing.TB, s *Store, table byte) (n int) {
 	t.Helper()
-	v := s.view()
-	defer v.close()
-	v.scan(string(table), string(table+1), func(string, []byte) bool { n++; return true })
+	v := s.db.View()
+	defer v.Close()
+	v.Scan(string(table), string(table+1), func(string, []byte) bool { n++; return true })
 	return n
 }
 
@@ -268,15 +268,11 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	}
 	mustApply(t, s, next(), 0, first)
 	held := func() (bytes int) {
-		for _, generation := range []map[slotName]*slot{s.slots.young, s.slots.old} {
-			for _, l := range generation {
-				bytes += l.size()
-			}
+		for l := range s.machine.slots.All() {
+			bytes += l.size()
 		}
-		for _, generation := range []map[uint64]*session{s.sessions.young, s.sessions.old} {
-			for _, n := range generation {
-				bytes += 200 * len(n.written)
-			}
+		for n := range s.machine.sessions.All() {
+			bytes += 200 * len(n.written)
 		}
 		return bytes
 	}
@@ -429,19 +425,28 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 // TestCheckFindsDamageInSessions doctors each thing that Check promises of sessions.
 func TestCheckFindsDamageInSessions(t *testing.T) {
 	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
-		"a count too high":          func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
-		"no idle row":               func(s *Store, n *session, _ *slot) { s.dropIdle(n) },
-		"an idle row too many":      func(s *Store, n *session, _ *slot) { s.o.set(idleKey(!n.used, n.idleAt, n.seq), nil) },
-		"an idle row that is late":  func(s *Store, n *session, _ *slot) { s.dropIdle(n); n.usedAt++; s.putIdle(n); n.usedAt-- },
-		"no timer":                  func(s *Store, n *session, _ *slot) { s.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0)) },
-		"a timer too many":          func(s *Store, n *session, _ *slot) { s.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0)) },
-		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.touch(&n.dirty, n) },
-		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.meta.at + 1; s.touch(&n.dirty, n) },
-		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.o.set(slotKey(99, 0), l.encode()) },
-		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.touch(&l.dirty, l) },
-		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.touch(&l.dirty, l) },
-		"a slot used in the future": func(s *Store, n *session, l *slot) { l.done.at = n.usedAt + 1; s.touch(&l.dirty, l) },
-		"a row that is cut":         func(s *Store, n *session, l *slot) { s.o.set(slotKey(n.seq, 5), l.encode()[:5]) },
+		"a count too high":     func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
+		"no idle row":          func(s *Store, n *session, _ *slot) { s.machine.dropIdle(n) },
+		"an idle row too many": func(s *Store, n *session, _ *slot) { s.machine.o.Set(idleKey(!n.used, n.idleAt, n.seq), nil) },
+		"an idle row that is late": func(s *Store, n *session, _ *slot) {
+			s.machine.dropIdle(n)
+			n.usedAt++
+			s.machine.putIdle(n)
+			n.usedAt--
+		},
+		"no timer": func(s *Store, n *session, _ *slot) {
+			s.machine.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+		},
+		"a timer too many": func(s *Store, n *session, _ *slot) {
+			s.machine.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0))
+		},
+		"a timer that is late":      func(s *Store, n *session, _ *slot) { n.usedAt = n.at - 1; s.machine.touch(&n.dirty, n) },
+		"used in the future":        func(s *Store, n *session, _ *slot) { n.usedAt = s.meta.at + 1; s.machine.touch(&n.dirty, n) },
+		"a slot of no session":      func(s *Store, _ *session, l *slot) { s.machine.o.Set(slotKey(99, 0), l.encode()) },
+		"a slot without a number":   func(s *Store, _ *session, l *slot) { l.number = 0; s.machine.touch(&l.dirty, l) },
+		"a slot that did nothing":   func(s *Store, _ *session, l *slot) { l.done = &done{}; s.machine.touch(&l.dirty, l) },
+		"a slot used in the future": func(s *Store, n *session, l *slot) { l.done.at = n.usedAt + 1; s.machine.touch(&l.dirty, l) },
+		"a row that is cut":         func(s *Store, n *session, l *slot) { s.machine.o.Set(slotKey(n.seq, 5), l.encode()[:5]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, Options{})
@@ -453,8 +458,8 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			if problems := problemsOf(t, s); len(problems) > 0 {
 				t.Fatalf("before: %q", problems)
 			}
-			n := s.sessionOf(id)
-			l := s.slot(slotName{n.seq, 0})
+			n := s.machine.sessionOf(id)
+			l := s.machine.slot(slotName{n.seq, 0})
 			l.session = n
 			doctor(s, n, l)
 			s.pending = true

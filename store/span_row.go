@@ -1,6 +1,9 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // span is a maximal range of lines of one group that are in the same state. Neighbours with equal states are one span.
 type span struct {
@@ -9,6 +12,43 @@ type span struct {
 }
 
 func (sp *span) lines() int64 { return int64(sp.last-sp.first) + 1 }
+
+// part is a range of lines of one span of a batch.
+type part struct {
+	b           *batch
+	in          span
+	first, last uint32
+}
+
+func (p *part) group() *group { return p.b.group(p.first) }
+func (p *part) lines() int64  { return int64(p.last-p.first) + 1 }
+func (p *part) run() Run      { return Run{p.b.seq, p.first, p.last} }
+
+// whole is the part that is all of a span.
+func whole(b *batch, sp span) part { return part{b, sp, sp.first, sp.last} }
+
+// indexes returns the keys of the index rows that a span must have: by status, in its place in line or at the time that ends its state, and at
+// the time by which it must have been started.
+func (sp *span) indexes(b *batch, g *group) (keys [3]string) {
+	if sp.Status == job.Purged {
+		return keys
+	}
+	keys[0] = listKey(g.queueID, sp.Status, b.seq, sp.last)
+	switch {
+	case sp.Status == job.Pending:
+		keys[1] = sp.readyKey(b, g)
+	case sp.Status == job.Deferred:
+		keys[1] = timerKey(sp.At, runAtTimer, b.seq, 0, sp.last)
+	case sp.Status == job.Active && sp.At > 0:
+		keys[1] = timerKey(sp.At, timeoutTimer, b.seq, 0, sp.last)
+	case sp.Status.Terminal():
+		keys[1] = timerKey(sp.At+g.RetentionMs, purgeTimer, b.seq, 0, sp.last)
+	}
+	if sp.Expires(&g.Attributes) {
+		keys[2] = timerKey(g.ExpiresAt, expireTimer, b.seq, 0, sp.last)
+	}
+	return keys
+}
 
 // lane returns the lane of a pending span.
 func (sp *span) lane(g *group) laneID { return laneOf(&sp.State, g) }
@@ -24,49 +64,49 @@ func (sp *span) readyKey(b *batch, g *group) string {
 	if sp.Class == job.Returned {
 		order = b.seq
 	}
-	return readyKey(g.queue, sp.lane(g), order, position{b.seq, sp.last})
+	return readyKey(g.queueID, sp.lane(g), order, position{b.seq, sp.last})
 }
 
 // encode leaves out last, which is in the key.
 func (s *span) encode() []byte {
-	e := make(encoder, 0, 48)
-	e.uint(uint64(s.first))
-	e.uint(uint64(s.Status))
-	e.uint(uint64(s.Class))
-	e.uint(uint64(s.Code))
-	e.uint(uint64(s.ExitCode))
-	e.uint(uint64(s.Why))
-	e.uint(uint64(s.Changes.Priority))
-	e.uint(uint64(s.Changes.MaxAttempts))
-	e.uint(uint64(s.Changes.Redrives))
-	e.uint(uint64(s.Attempts))
-	e.uint(s.Order)
-	e.uint(s.Claim)
-	e.int(s.UpdatedAt)
-	e.int(s.At)
+	e := make(lsm.Encoder, 0, 48)
+	e.Uint(uint64(s.first))
+	e.Uint(uint64(s.Status))
+	e.Uint(uint64(s.Class))
+	e.Uint(uint64(s.Code))
+	e.Uint(uint64(s.ExitCode))
+	e.Uint(uint64(s.Why))
+	e.Uint(uint64(s.Changes.Priority))
+	e.Uint(uint64(s.Changes.MaxAttempts))
+	e.Uint(uint64(s.Changes.Redrives))
+	e.Uint(uint64(s.Attempts))
+	e.Uint(s.Order)
+	e.Uint(s.Claim)
+	e.Int(s.UpdatedAt)
+	e.Int(s.At)
 	return e
 }
 
 func decodeSpan(last uint32, value []byte) (s span) {
-	d := decoder(value)
-	s.first, s.last = uint32(d.uint()), last
-	s.Status = job.Status(d.uint())
-	s.Class = job.Class(d.uint())
-	s.Code = job.Code(d.uint())
-	s.ExitCode = uint16(d.uint())
-	s.Why = job.Why(d.uint())
-	s.Changes = job.Changes{Priority: uint32(d.uint()), MaxAttempts: uint32(d.uint()), Redrives: uint32(d.uint())}
-	s.Attempts = uint32(d.uint())
-	s.Order = d.uint()
-	s.Claim = d.uint()
-	s.UpdatedAt = d.int()
-	s.At = d.int()
+	d := lsm.Decoder(value)
+	s.first, s.last = uint32(d.Uint()), last
+	s.Status = job.Status(d.Uint())
+	s.Class = job.Class(d.Uint())
+	s.Code = job.Code(d.Uint())
+	s.ExitCode = uint16(d.Uint())
+	s.Why = job.Why(d.Uint())
+	s.Changes = job.Changes{Priority: uint32(d.Uint()), MaxAttempts: uint32(d.Uint()), Redrives: uint32(d.Uint())}
+	s.Attempts = uint32(d.Uint())
+	s.Order = d.Uint()
+	s.Claim = d.Uint()
+	s.UpdatedAt = d.Int()
+	s.At = d.Int()
 	return s
 }
 
 // readSpan returns the span that holds a line. ok is false if there is none.
-func readSpan(r rows, seq uint64, line uint32) (sp span, ok bool) {
-	r.scan(lineKey(spanTable, seq, line), after(seqKey(spanTable, seq)), func(key string, value []byte) bool {
+func readSpan(r lsm.Rows, seq uint64, line uint32) (sp span, ok bool) {
+	r.Scan(lineKey(spanTable, seq, line), lsm.After(seqKey(spanTable, seq)), func(key string, value []byte) bool {
 		sp = decodeSpan(lineOfKey(key), value)
 		ok = sp.first <= line
 		return false
@@ -75,8 +115,8 @@ func readSpan(r rows, seq uint64, line uint32) (sp span, ok bool) {
 }
 
 // eachSpan calls visit with the spans that overlap first … last, in order, until it returns false.
-func eachSpan(r rows, seq uint64, first, last uint32, visit func(sp span) bool) {
-	r.scan(lineKey(spanTable, seq, first), after(seqKey(spanTable, seq)), func(key string, value []byte) bool {
+func eachSpan(r lsm.Rows, seq uint64, first, last uint32, visit func(sp span) bool) {
+	r.Scan(lineKey(spanTable, seq, first), lsm.After(seqKey(spanTable, seq)), func(key string, value []byte) bool {
 		sp := decodeSpan(lineOfKey(key), value)
 		return sp.first <= last && visit(sp) && sp.last < last // the next key may be preceded by many deleted ones
 	})

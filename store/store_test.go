@@ -56,8 +56,8 @@ func TestAdoptSeedsTheJitter(t *testing.T) {
 	if err := s.Adopt(testJournal); err != nil {
 		t.Fatal(err)
 	}
-	if other := mustOpen(t, Options{}); s.seed != other.seed || s.Journal() != other.Journal() {
-		t.Errorf("seed %d and %d", s.seed, other.seed)
+	if other := mustOpen(t, Options{}); s.machine.seed != other.machine.seed || s.Journal() != other.Journal() {
+		t.Errorf("seed %d and %d", s.machine.seed, other.machine.seed)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestOpenRefusesANewerFormat(t *testing.T) {
 	} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, Options{FS: fs})
-		if err := errors.Join(s.db.Set([]byte(metaKey), m.encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
+		if err := errors.Join(s.db.Pebble().Set([]byte(metaKey), m.encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, ErrNewerFormat) {
@@ -206,7 +206,7 @@ func TestEffectsAreBounded(t *testing.T) {
 				bytes += int64(len(row.key) + len(row.value))
 			}
 		}
-		if bytes > effectSegments*s.rules.effectBytes {
+		if bytes > effectSegments*s.machine.rules.effectBytes {
 			t.Errorf("%d bytes of effects are kept", bytes)
 		}
 		return seqs

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
 
 // sweep is an operation on the jobs of a batch or queue, which may be millions. The command that requests it carries out the first step.
 // Ticks carry out the others, and other commands are applied in between.
@@ -8,7 +11,7 @@ type sweep struct {
 	job.Sweep
 	batch    job.ID // the batch that it goes through; zero: it goes through a queue
 	batchSeq uint64
-	queue    uint32
+	queueID  uint32
 	name     queueName // of the queue, which may have been deleted since
 	// The next step begins here. In a queue, turn is the index of the status in job.Sweep.Takes.
 	turn      int
@@ -24,38 +27,38 @@ func (w *sweep) id() job.ID { return job.NewID(w.At, w.Seq, 0) }
 // covers reports whether a line existed, in the batch or queue of the sweep, when the sweep was requested.
 func (w *sweep) covers(b *batch, line uint32) bool {
 	if w.batch.IsZero() {
-		return b.group(line).queue == w.queue && b.seq < w.Seq
+		return b.group(line).queueID == w.queueID && b.seq < w.Seq
 	}
 	return b.seq == w.batchSeq
 }
 
 func (w *sweep) encode() []byte {
-	e := make(encoder, 0, 64)
-	e.int(w.At)
-	e.uint(uint64(w.Op))
-	e.bytes(w.batch[:])
-	e.uint(w.batchSeq)
-	e.uint(uint64(w.queue))
-	e.text(w.name.client)
-	e.text(w.name.typ)
-	e.uint(uint64(w.Status))
-	e.uint(uint64(w.turn))
-	e.uint(w.nextBatch)
-	e.uint(uint64(w.nextLine))
-	e.int(w.moved)
-	e.int(w.skipped)
-	e.int(w.finishedAt)
+	e := make(lsm.Encoder, 0, 64)
+	e.Int(w.At)
+	e.Uint(uint64(w.Op))
+	e.Bytes(w.batch[:])
+	e.Uint(w.batchSeq)
+	e.Uint(uint64(w.queueID))
+	e.Text(w.name.client)
+	e.Text(w.name.typ)
+	e.Uint(uint64(w.Status))
+	e.Uint(uint64(w.turn))
+	e.Uint(w.nextBatch)
+	e.Uint(uint64(w.nextLine))
+	e.Int(w.moved)
+	e.Int(w.skipped)
+	e.Int(w.finishedAt)
 	return e
 }
 
 func decodeSweep(seq uint64, value []byte) *sweep {
-	d := decoder(value)
-	w := &sweep{Sweep: job.Sweep{Now: job.Now{Seq: seq, At: d.int()}, Op: job.Op(d.uint())}}
-	w.batch, w.batchSeq = decodeID(&d), d.uint()
-	w.queue, w.name = uint32(d.uint()), queueName{d.text(), d.text()}
-	w.Status, w.turn = job.Status(d.uint()), int(d.uint())
-	w.nextBatch, w.nextLine = d.uint(), uint32(d.uint())
-	w.moved, w.skipped, w.finishedAt = d.int(), d.int(), d.int()
+	d := lsm.Decoder(value)
+	w := &sweep{Sweep: job.Sweep{Now: job.Now{Seq: seq, At: d.Int()}, Op: job.Op(d.Uint())}}
+	w.batch, w.batchSeq = decodeID(&d), d.Uint()
+	w.queueID, w.name = uint32(d.Uint()), queueName{d.Text(), d.Text()}
+	w.Status, w.turn = job.Status(d.Uint()), int(d.Uint())
+	w.nextBatch, w.nextLine = d.Uint(), uint32(d.Uint())
+	w.moved, w.skipped, w.finishedAt = d.Int(), d.Int(), d.Int()
 	return w
 }
 

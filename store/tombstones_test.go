@@ -8,15 +8,16 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // stepsOf is how many entries Pebble looks at for what f reads.
-func stepsOf(t testing.TB, s *Store, f func(v view)) int {
+func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 	t.Helper()
-	v := s.view()
-	defer v.close()
+	v := s.db.View()
+	defer v.Close()
 	f(v)
-	stats := v.it.Stats()
+	stats := v.Stats()
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ReverseStepCount[pebble.InternalIterCall]
 }
 
@@ -54,22 +55,22 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 					t.Fatalf("claimed %d jobs", c.Jobs())
 				}
 				mustCommit(t, s)
-				for what, read := range map[string]func(v view){
-					"a purged job": func(v view) {
+				for what, read := range map[string]func(v lsm.View){
+					"a purged job": func(v lsm.View) {
 						if _, _, err := s.jobIn(v, ids[0], unbounded); !errors.Is(err, job.NotFound) {
 							t.Errorf("a purged job: %v", err)
 						}
 					},
-					"a job that is there": func(v view) {
+					"a job that is there": func(v lsm.View) {
 						if _, _, err := s.jobIn(v, ids[n-1], unbounded); err != nil {
 							t.Errorf("a job: %v", err)
 						}
 					},
-					"an absent key":        func(v view) { v.get(seqKey(batchTable, 0)) },
-					"the end of an index":  func(v view) { v.scan(listKey(1, job.Failed, 0, 0), listKey(1, job.Failed+1, 0, 0), nil) },
-					"a runner's claims":    func(v view) { v.openClaims(readRunner(v, "r"), maxOpenClaims) },
-					"an idle runner's":     func(v view) { v.openClaims(&runner{name: "r"}, maxOpenClaims) },
-					"a runner with no row": func(v view) { readRunner(v, "q") },
+					"an absent key":        func(v lsm.View) { v.Get(seqKey(batchTable, 0)) },
+					"the end of an index":  func(v lsm.View) { v.Scan(listKey(1, job.Failed, 0, 0), listKey(1, job.Failed+1, 0, 0), nil) },
+					"a runner's claims":    func(v lsm.View) { openClaims(v, readRunner(v, "r"), maxOpenClaims) },
+					"an idle runner's":     func(v lsm.View) { openClaims(v, &runner{name: "r"}, maxOpenClaims) },
+					"a runner with no row": func(v lsm.View) { readRunner(v, "q") },
 				} {
 					if steps := stepsOf(t, s, read); steps > 400 {
 						t.Errorf("%s: %d steps", what, steps)
@@ -94,14 +95,14 @@ func TestFiltersAnswerForAbsentKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	misses := s.db.Metrics().Filter.Hits
+	misses := s.db.Pebble().Metrics().Filter.Hits
 	const looks = 100
 	for i := range looks {
-		if s.o.get(uniqueKey(1, fmt.Sprintf("key-%02d-x", i))) != nil {
+		if s.machine.o.Get(uniqueKey(1, fmt.Sprintf("key-%02d-x", i))) != nil {
 			t.Fatal("a key that nobody has")
 		}
 	}
-	if spared := s.db.Metrics().Filter.Hits - misses; spared < looks {
+	if spared := s.db.Pebble().Metrics().Filter.Hits - misses; spared < looks {
 		t.Errorf("%d looks for absent keys were spared %d tables", looks, spared)
 	}
 }

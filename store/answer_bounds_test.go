@@ -1,0 +1,155 @@
+package store
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestClaimAnswersAreBounded: what a claim handed out, the same claim repeated under its key, and its document show of each job no more
+// than the newest attempt and the beginning of its error, and read no more than that, however long the histories are.
+func TestClaimAnswersAreBounded(t *testing.T) {
+	s := mustOpen(t, Options{})
+	const jobs, runs = 100, 6
+	c := plainCreate("a", "x", jobs, 5)
+	c.Groups[0].MaxAttempts = 100
+	mustApply(t, s, 1, 0, c)
+	seq := uint64(1)
+	apply := func(cmd job.Command) Result {
+		seq++
+		return mustApply(t, s, seq, int64(seq), cmd)
+	}
+	for range runs {
+		claimed := apply(plainClaim("r", jobs)).(*Claimed)
+		var outcomes []job.Outcome
+		for line := range jobs {
+			outcomes = append(outcomes, job.Outcome{
+				ID: jobID(0, 1, line), Code: job.Error, ExitCode: 500, DelayMs: 0, Error: strings.Repeat("ü", job.MaxErrorBytes/2),
+				Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("o", 20_000))},
+			})
+		}
+		apply(job.Complete{Claim: claimed.Claim, Outcomes: outcomes})
+		mustCommit(t, s)
+	}
+	claim := plainClaim("r", jobs)
+	claim.Once = job.Once{Scope: "claim r", Key: "k"}
+	claimed := apply(claim).(*Claimed)
+	mustCommit(t, s)
+	for _, way := range []struct {
+		name string
+		read func() ([]job.Job, error)
+	}{
+		{"handed out", func() ([]job.Job, error) { return s.HandedOut(claimed) }},
+		{"repeated", func() ([]job.Job, error) {
+			again, err := s.ClaimedBefore(&claim.Once, startAt+int64(seq))
+			if err != nil {
+				return nil, err
+			}
+			return s.Held(again)
+		}},
+		{"read", func() ([]job.Job, error) {
+			_, docs, err := s.ClaimDocument(claimed.Claim, Everything)
+			return docs, err
+		}},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		docs, err := way.read()
+		runtime.ReadMemStats(&after)
+		if err != nil || len(docs) != jobs {
+			t.Fatalf("%s: %d jobs, %v", way.name, len(docs), err)
+		}
+		for i := range docs {
+			if doc := &docs[i]; len(doc.Attempts) != 1 || len(doc.Error) != maxHandedError || doc.Error != doc.Attempts[0].Error || doc.Output != nil ||
+				doc.RunAttempts != runs+1 || string(doc.Payload) != "xxxxx" {
+				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
+			}
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 && !underRace {
+			t.Errorf("%s: %d bytes of memory were used for %d jobs", way.name, used, jobs)
+		}
+	}
+	if doc, err := s.Job(jobID(0, 1, 0)); err != nil || len(doc.Attempts) != runs || len(doc.Error) != job.MaxErrorBytes {
+		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
+	}
+}
+
+// TestNoticesAreBounded: a tickle of all that a runner holds names a bounded number of cancelled jobs, and looks at a bounded number of
+// spans for them.
+func TestNoticesAreBounded(t *testing.T) {
+	const claims, lines = 30, 300
+	for _, test := range []struct {
+		name       string
+		cancelled  int // of each claim's jobs
+		least, top int // of the jobs that are reported
+	}{
+		{"many cancelled jobs", lines / 2, maxNotices, maxNotices},
+		{"few cancelled jobs among many spans", 1, noticeSpans / lines, noticeSpans/lines + 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, Options{})
+			seq := uint64(0)
+			apply := func(cmd job.Command) Result {
+				seq++
+				return mustApply(t, s, seq, 0, cmd)
+			}
+			for range claims {
+				apply(plainCreate("a", "x", lines, 1))
+				batch := job.NewID(startAt, seq, 0)
+				claimed := apply(plainClaim("r", lines)).(*Claimed)
+				if claimed.Jobs() != lines {
+					t.Fatal(claimed)
+				}
+				var ended []job.Outcome
+				for line := range lines {
+					switch {
+					case line%2 == 0: // so that each line is a span
+					case line < 2*test.cancelled:
+						apply(job.Move{Op: job.Cancel, Job: batch.WithLine(line)})
+					default:
+						ended = append(ended, job.Outcome{ID: batch.WithLine(line), Code: job.OK, ExitCode: 200, DelayMs: -1})
+					}
+				}
+				if len(ended) > 0 {
+					apply(job.Complete{Claim: claimed.Claim, Outcomes: ended})
+				}
+			}
+			tickled := apply(job.Tickle{Runner: "r", Progress: -1}).(*Tickled)
+			if n := len(tickled.Lost); tickled.Held != claims*lines/2 || n < test.least || n > test.top {
+				t.Errorf("held %d, lost %d", tickled.Held, n)
+			}
+			for _, l := range tickled.Lost {
+				if l.Refusal != job.WasCancelled {
+					t.Fatalf("%+v", l)
+				}
+			}
+		})
+	}
+}
+
+// TestSweepsListIsBounded: the list of sweeps has those under way and the newest of the others, however many have ended.
+func TestSweepsListIsBounded(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queueID: 1}
+	s.running = append(s.running, under)
+	put := func(w *sweep) {
+		s.machine.o.Set(seqKey(sweepTable, w.Seq), w.encode())
+		s.machine.setTimer(timerKey(startAt+job.SweepLifeMs, sweepTimer, w.Seq, 0, 0))
+	}
+	put(under)
+	const ended = job.MaxPage + 500
+	for seq := uint64(2); seq < 2+ended; seq++ {
+		put(&sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: seq, At: startAt}}, queueID: 1, finishedAt: startAt})
+	}
+	mustApply(t, s, 2+ended, 0, job.Mark{})
+	mustCommit(t, s)
+	docs, err := s.Sweeps()
+	if err != nil || len(docs) != job.MaxPage {
+		t.Fatalf("%d sweeps, %v", len(docs), err)
+	}
+	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {
+		t.Errorf("the list begins with %v, %v and ends with %v", first.ID, second.ID, last.ID)
+	}
+}

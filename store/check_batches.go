@@ -1,0 +1,220 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+func (c *checker) batch(b *batch) {
+	c.details(b)
+	var counts job.Counts
+	next, groupAt := uint32(0), 0
+	var before *span
+	var last span
+	tiled := true
+	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
+		for groupAt < len(b.groups)-1 && b.groups[groupAt].last < sp.first {
+			groupAt++
+			before = nil
+		}
+		g := &b.groups[groupAt]
+		if tiled = sp.first == next && sp.last >= sp.first && sp.first >= g.first && sp.last <= g.last; !tiled {
+			c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.seq, sp.first, sp.last, next, g.first, g.last)
+			return false
+		}
+		if before != nil && before.State == sp.State {
+			c.problem("batch %d: spans %d-%d and %d-%d are equal and not one", b.seq, before.first, before.last, sp.first, sp.last)
+		}
+		c.span(b, g, &sp, &counts)
+		last = sp
+		next, before = sp.last+1, &last
+		return true
+	})
+	if tiled && next < b.lines {
+		c.problem("batch %d: lines from %d on are in no span", b.seq, next)
+	}
+	if !tiled || next < b.lines {
+		return
+	}
+	if rest, ok := readSpan(c.v, b.seq, b.lines); ok || rest.last > 0 {
+		c.problem("batch %d: span %d-%d lies beyond its %d lines", b.seq, rest.first, rest.last, b.lines)
+	}
+	if counts != b.counts {
+		c.problem("batch %d counts %v, and has %v", b.seq, b.counts, counts)
+	}
+	c.pages(b)
+}
+
+func (c *checker) span(b *batch, g *group, sp *span, counts *job.Counts) {
+	if sp.Status == 0 || int(sp.Status) >= job.NumStatus {
+		c.problem("batch %d: lines %d-%d are %v", b.seq, sp.first, sp.last, sp.Status)
+		return
+	}
+	n := int64(sp.last-sp.first) + 1
+	counts[sp.Status] += n
+	if sp.Status == job.Purged {
+		if sp.State != (job.State{Status: job.Purged}) {
+			c.problem("batch %d: purged lines %d-%d remember %+v", b.seq, sp.first, sp.last, sp.State)
+		}
+		return
+	}
+	q := c.queue(g.queueID)
+	q.counts[sp.Status] += n
+	if sp.Status == job.Pending {
+		q.lane(sp.lane(g)).pending += n
+	}
+	for _, key := range sp.indexes(b, g) {
+		c.must(key)
+	}
+	if sp.Claim != 0 {
+		c.named.refs += int(n)
+	}
+	if sp.Status == job.Active {
+		c.named.held += int(n)
+		if sp.Claim == 0 {
+			c.problem("batch %d: lines %d-%d are active under no claim", b.seq, sp.first, sp.last)
+		}
+	}
+	if most := sp.MaxAttemptsIn(&g.Attributes); int(sp.Attempts) > most {
+		c.problem("batch %d: lines %d-%d were claimed %d times of %d", b.seq, sp.first, sp.last, sp.Attempts, most)
+	}
+}
+
+// pages finds that each line that has a document has its payload in exactly one page.
+func (c *checker) pages(b *batch) {
+	type page struct{ first, last uint32 }
+	var pages []page
+	prefix := seqKey(pageTable, b.seq)
+	c.v.Scan(prefix, lsm.After(prefix), func(key string, value []byte) bool {
+		last, first := splitPageKey(key)
+		switch {
+		case b.frame == job.NoFrame:
+			c.problem("batch %d has no payloads, and page %d-%d", b.seq, first, last)
+			return true
+		case first > last || last >= b.lines || len(pages) > 0 && first <= pages[len(pages)-1].last:
+			c.problem("batch %d: page %d-%d overlaps another, or the end", b.seq, first, last)
+			return true
+		}
+		if rest, err := b.frame.Skip(value, int(last-first)+1); err != nil || len(rest) > 0 {
+			c.problem("batch %d: page %d-%d does not hold its lines", b.seq, first, last)
+		} else {
+			c.sizes(b, first, last, value)
+		}
+		if at, end := b.pageOf(first); at != first || end != last {
+			c.problem("batch %d: page %d-%d is not one that the batch has", b.seq, first, last)
+		}
+		pages = append(pages, page{first, last})
+		return true
+	})
+	prefix = seqKey(sizesTable, b.seq)
+	c.v.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
+		last, first := splitPageKey(key)
+		at, there := slices.BinarySearchFunc(pages, first, func(p page, first uint32) int { return cmp.Compare(p.first, first) })
+		if !b.uneven || !there || pages[at].last != last {
+			c.problem("batch %d: sizes of page %d-%d, which is not there", b.seq, first, last)
+		}
+		return true
+	})
+	if b.frame == job.NoFrame {
+		return
+	}
+	at := 0
+	live := make([]bool, len(pages)) // which pages have a line that has a document
+	eachSpan(c.v, b.seq, 0, b.lines-1, func(sp span) bool {
+		if sp.Status == job.Purged {
+			return true
+		}
+		for line := sp.first; line <= sp.last; {
+			for at < len(pages) && pages[at].last < line {
+				at++
+			}
+			if at == len(pages) || line < pages[at].first { // between pages lie purged lines only
+				c.problem("batch %d: line %d has no page", b.seq, line)
+				return true
+			}
+			live[at] = true
+			line = pages[at].last + 1
+		}
+		return true
+	})
+	for i, p := range pages {
+		if !live[i] {
+			c.problem("batch %d: page %d-%d holds purged lines only", b.seq, p.first, p.last)
+		}
+	}
+}
+
+// sizes finds that the row of a page's sizes tells the lengths of its payloads. A batch whose payloads have the same length has none.
+func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
+	n := int(last-first) + 1
+	if !b.uneven {
+		if len(page) != n*b.frame.Size(b.longest) {
+			c.problem("batch %d: page %d-%d has payloads of other lengths than %d", b.seq, first, last, b.longest)
+		}
+		return
+	}
+	if want := encodeSizes(b.frame, page, n, b.longest); !bytes.Equal(c.v.Get(sizesKey(b.seq, last, first)), want) {
+		c.problem("batch %d: the sizes of page %d-%d are not those of its payloads", b.seq, first, last)
+	}
+}
+
+// details finds details of lines that are purged or were never there.
+func (c *checker) details(b *batch) {
+	var sp span
+	first := true
+	prefix := seqKey(detailTable, b.seq)
+	c.v.Scan(prefix, lsm.After(prefix), func(key string, value []byte) bool {
+		if !wellFormed(key) { // that has been reported
+			return true
+		}
+		c.guard(func() { decodeDetail(kindOfDetail(key), value) }, "row %x", key)
+		if kindOfDetail(key) == historyDetail && (lsm.U64At(key, 14) <= b.seq || lsm.U64At(key, 14) > c.meta.cursor) {
+			c.problem("row %x: an attempt that ended in a command before the batch or beyond the cursor", key)
+		}
+		if first && !b.details {
+			c.problem("batch %d has details that it does not know of", b.seq)
+		}
+		line := lineOfKey(key)
+		if first || line > sp.last {
+			sp, _ = readSpan(c.v, b.seq, line)
+		}
+		first = false
+		if line >= b.lines || sp.Status == job.Purged {
+			c.problem("batch %d: line %d has details, and is purged or none", b.seq, line)
+		}
+		return true
+	})
+}
+
+// decodeDetail reads a detail row, and fails when it cannot.
+func decodeDetail(kind byte, value []byte) {
+	switch kind {
+	case historyDetail:
+		decodeAttempt(value)
+	case resultDetail:
+		decodeResult(value)
+	case progressDetail:
+		decodeProgress(value)
+	default:
+		lsm.Contradict("decode", "detail of unknown kind %d", kind)
+	}
+}
+
+// orphans finds rows of batches that are gone.
+func (c *checker) orphans() {
+	for _, table := range []byte{countsTable, spanTable, pageTable, sizesTable, detailTable} {
+		seq, there := uint64(0), false
+		c.table(table, func(key string, _ []byte) {
+			if at := seqOfKey(key); at != seq {
+				seq, there = at, c.v.Get(seqKey(batchTable, at)) != nil
+			}
+			if !there {
+				c.problem("row %x belongs to no batch", key)
+			}
+		})
+	}
+}

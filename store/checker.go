@@ -1,0 +1,102 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+type checker struct {
+	v        *lsm.Snapshot
+	meta     meta
+	rules    rules
+	queues   map[uint32]*recount
+	named    claimCount     // by all spans and leases of single lines
+	found    claimCount     // those of them that belong to their claims
+	rows     map[byte]int64 // rows that must be there, by table
+	report   func(string) bool
+	problems int
+}
+
+type recount struct {
+	counts job.Counts
+	lanes  []laneCount
+}
+
+// laneCount is how many jobs of a lane are pending.
+type laneCount struct {
+	laneID
+	pending int64
+}
+
+func (r *recount) lane(id laneID) *laneCount {
+	for i := range r.lanes {
+		if l := &r.lanes[i]; l.laneID == id {
+			return l
+		}
+	}
+	r.lanes = append(r.lanes, laneCount{laneID: id})
+	return &r.lanes[len(r.lanes)-1]
+}
+
+type claimCount struct{ held, refs, overrides int }
+
+func (c *checker) problem(format string, args ...any) {
+	c.problems++
+	if !c.report(fmt.Sprintf(format, args...)) {
+		panic(errEnough)
+	}
+}
+
+// guard makes a row that cannot be read a problem, and goes on after what needs it.
+func (c *checker) guard(look func(), format string, args ...any) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Error:
+			c.problem("%s: %v", fmt.Sprintf(format, args...), r.Err)
+		default:
+			panic(r)
+		}
+	}()
+	look()
+}
+
+// table calls visit with every row of a table. visit may use other tables.
+func (c *checker) table(table byte, visit func(key string, value []byte)) {
+	row := 0
+	c.v.Scan(string(table), string(table+1), func(key string, value []byte) bool {
+		if checkRows != nil {
+			checkRows(table, row)
+		}
+		row++
+		if wellFormed(key) {
+			c.guard(func() { visit(key, value) }, "row %x", key)
+		}
+		return true
+	})
+}
+
+func (c *checker) queue(id uint32) *recount {
+	if c.queues[id] == nil {
+		c.queues[id] = &recount{}
+	}
+	return c.queues[id]
+}
+
+func (c *checker) must(key string) {
+	if key != "" {
+		c.rows[key[0]]++
+		if c.v.Get(key) == nil {
+			c.problem("index row %x is missing", key)
+		}
+	}
+}
+
+// errEnough unwinds a check whose caller has seen enough.
+var errEnough = errors.New("enough problems")
+
+// checkRows, where a test sets it, is called at each row of each table that a check walks over.
+var checkRows func(table byte, row int)

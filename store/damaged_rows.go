@@ -1,0 +1,114 @@
+package store
+
+import (
+	"sort"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// A damaged block of Pebble holds rows of many jobs: pages of payloads, unique keys or histories. A claim sets those jobs aside, and a document shows
+// what can be read of its job. Neither fails because of damage to another job.
+
+// damagedRow names what could not be read: the rows that a line has in a table, or a page of payloads by its first line. It is remembered, because on
+// each further read Pebble would search, for up to some seconds, for the bit that was flipped.
+type damagedRow struct {
+	table byte
+	batch uint64
+	line  uint32
+}
+
+// damage returns why a row cannot be read, if that is known already.
+func (q *Queries) damage(row damagedRow) error {
+	if known, ok := q.damaged.Load(row); ok {
+		return known.(error)
+	}
+	return nil
+}
+
+// setDamage remembers why a row cannot be read.
+func (q *Queries) setDamage(row damagedRow, err error) { q.damaged.Store(row, err) }
+
+// pageRow names the page of a line.
+func pageRow(b *batch, line uint32) damagedRow {
+	first, _ := b.pageOf(line)
+	return damagedRow{pageTable, b.seq, first}
+}
+
+// readPage reads the page of a line, and returns why it cannot be read.
+func (q *Queries) readPage(v lsm.View, b *batch, line uint32) error {
+	row := pageRow(b, line)
+	if known := q.damage(row); known != nil {
+		return known
+	}
+	err := lsm.Try(func() { eachPayload(v, b, line, line, func(uint32, []byte) bool { return true }) })
+	if lsm.Unreadable(err) {
+		q.setDamage(row, err)
+	}
+	return err
+}
+
+// hasPage reports whether a line's page exists. It is deleted when all of its lines are purged. Lines that are purged one after the other leave as
+// many deleted spans, which a search for the span of the first would pass; of pages they leave few. A page that cannot be read may exist.
+func (q *Queries) hasPage(v lsm.View, b *batch, line uint32) (there bool) {
+	if b.frame == job.NoFrame || q.damage(pageRow(b, line)) != nil {
+		return true
+	}
+	err := lsm.Try(func() {
+		v.Scan(pageKey(b.seq, line, 0), lsm.After(seqKey(pageTable, b.seq)), func(key string, _ []byte) bool {
+			_, first := splitPageKey(key)
+			there = first <= line
+			return false
+		})
+	})
+	if lsm.Unreadable(err) {
+		q.setDamage(pageRow(b, line), err)
+		return true
+	}
+	if err != nil {
+		panic(err)
+	}
+	return there
+}
+
+// readLines calls read for lines of a batch, and unread for each line whose rows in a table cannot be read. While nothing is damaged, read is called
+// once; otherwise for single lines, and for some of them more than once.
+func (q *Queries) readLines(table byte, r Run, read func(first, last uint32), unread func(line uint32, err error)) {
+	known := false
+	for line := r.First; line <= r.Last && !known; line++ {
+		known = q.damage(damagedRow{table, r.Batch, line}) != nil
+	}
+	if !known {
+		err := lsm.Try(func() { read(r.First, r.Last) })
+		if err == nil {
+			return
+		}
+		if !lsm.Unreadable(err) {
+			panic(err)
+		}
+	}
+	readOne := func(line uint32) (err error) {
+		if err = q.damage(damagedRow{table, r.Batch, line}); err == nil {
+			if err = lsm.Try(func() { read(line, line) }); err != nil && !lsm.Unreadable(err) {
+				panic(err)
+			}
+		}
+		return err
+	}
+	for line := r.First; line <= r.Last; line++ {
+		err := readOne(line)
+		if err == nil {
+			continue
+		}
+		// The lines whose rows are in one block follow each other, so a binary search finds where they end. If another block further on is damaged
+		// too, this may count readable lines between the two as unreadable.
+		n := sort.Search(int(r.Last-line), func(i int) bool { return readOne(line+1+uint32(i)) == nil })
+		for end := line + uint32(n); ; line++ {
+			q.setDamage(damagedRow{table, r.Batch, line}, err)
+			unread(line, err)
+			if line == end {
+				break
+			}
+		}
+	}
+}

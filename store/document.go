@@ -1,0 +1,94 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// Batch is the document of a batch.
+type Batch struct {
+	ID        job.ID
+	CreatedAt int64
+	Lines     int
+	Counts    job.Counts
+}
+
+// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms; 0
+// without one.
+type Queue struct {
+	Client, Type string
+	Paused       bool
+	CreatedAt    int64
+	Counts       job.Counts
+	PendingSince int64
+}
+
+// Sweep is the document of a sweep.
+type Sweep struct {
+	ID             job.ID
+	Op             job.Op
+	Batch          job.ID // or
+	Client, Type   string
+	Status         job.Status // 0: any that Op takes
+	Moved, Skipped int64
+	CreatedAt      int64
+	FinishedAt     int64 // 0: it goes on
+}
+
+// Session is the document of a session. Times are unix ms.
+type Session struct {
+	ID        job.ID
+	Runner    string // "" when none was named
+	CreatedAt int64
+	UsedAt    int64 // when it was opened, or carried out a request last
+	ExpiresAt int64 // when it is forgotten unless it carries out a request before
+	Slots     []SlotState
+}
+
+// SlotState is the number of the last request of a slot.
+type SlotState struct {
+	Slot   int
+	Number uint64
+}
+
+// Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it is tickled, but
+// for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
+type Claim struct {
+	ID         job.ID
+	Runner     string
+	CreatedAt  int64
+	LeaseMs    int64
+	TickledAt  int64 // when it was made, or the last tickle that reached all it holds
+	DeadlineAt int64
+	HandedOut  int // jobs
+	Held       int
+}
+
+// Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at most.
+type Runner struct {
+	Name         string
+	Claims, Held int
+	Open         []Claim
+	// LastSeenAt is the newest time at which it made one of the claims in Open or tickled: them, a job of theirs, or all it holds.
+	LastSeenAt int64
+}
+
+// WaitingType is a type that has pending jobs in queues that are not paused, and how many.
+type WaitingType struct {
+	Type    string
+	Waiting int64
+}
+
+// Readied names a queue that has jobs to hand out, and how many.
+type Readied struct {
+	Client, Type string
+	Pending      int64
+}
+
+// Totals are sums over all queues.
+type Totals struct {
+	Counts   job.Counts
+	Queues   int
+	Level    int
+	Keys     uint64 // idempotency keys
+	Sessions uint64
+	Sweeps   int  // under way
+	Stopped  bool // by the switch
+}

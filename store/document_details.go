@@ -1,0 +1,94 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// document makes the part of a document that the span and the group tell.
+func (b *batch) document(sp *span, line uint32) job.Job {
+	doc := b.group(line).Document(&sp.State)
+	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.id(), b.at
+	return doc
+}
+
+// deadline returns when an active job counts as abandoned: when its lease ends, or its time-out.
+func (sp *span) deadline(lease int64) int64 {
+	if sp.At > 0 {
+		return min(sp.At, lease)
+	}
+	return lease
+}
+
+// addKeys adds the unique keys of jobs of a batch.
+func addKeys(r lsm.Rows, b *batch, docs []job.Job) {
+	for _, u := range keysOf(r, b, uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())) {
+		if at, ok := slices.BinarySearchFunc(docs, u.Line, func(doc job.Job, line int) int { return doc.ID.Line() - line }); ok {
+			docs[at].UniqueKey = u.Key
+		}
+	}
+}
+
+// addDetails adds all that is kept for single lines, whose claims are given.
+func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
+	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
+	for i := range docs { // an earlier read may have met damage after some of them
+		docs[i].Attempts = nil
+	}
+	at := 0
+	v.Scan(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0), func(key string, value []byte) bool {
+		line := lineOfKey(key)
+		for at < len(docs) && uint32(docs[at].ID.Line()) < line {
+			at++
+		}
+		if at == len(docs) {
+			return false
+		}
+		doc := &docs[at]
+		if uint32(doc.ID.Line()) != line {
+			return true
+		}
+		switch kindOfDetail(key) {
+		case historyDetail: // oldest first
+			doc.Attempts = append(doc.Attempts, decodeAttempt(value))
+			if doc.Code != job.OK {
+				doc.Error = doc.Attempts[len(doc.Attempts)-1].Error
+			}
+		case resultDetail:
+			if claim, result := decodeResult(value); claims[at] != 0 && claim == claims[at] {
+				doc.Result = result
+			}
+		case progressDetail:
+			if claim, step, progress := decodeProgress(value); claims[at] != 0 && claim == claims[at] {
+				doc.Step, doc.Progress = step, progress
+			}
+		}
+		return true
+	})
+}
+
+// addBrief adds, of what is kept for single lines, what their next runner needs: the newest attempt with the beginning of its error, step
+// and progress. Nothing else is read, since a job may have megabytes of history, and what holds a claim has no output yet.
+func addBrief(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
+	for i := range docs {
+		doc := &docs[i]
+		line := uint32(doc.ID.Line())
+		if value := v.Newest(detailKey(b.seq, line, historyDetail)); value != nil {
+			newest := decodeAttemptBrief(value, maxHandedError)
+			doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
+		}
+		if claims[i] == 0 {
+			continue
+		}
+		if value := v.Get(detailKey(b.seq, line, progressDetail)); value != nil {
+			if claim, step, progress := decodeProgress(value); claim == claims[i] {
+				doc.Step, doc.Progress = step, progress
+			}
+		}
+	}
+}
+
+// maxHandedError bounds the error text that goes with a job to its next runner.
+const maxHandedError = 1 << 10

@@ -1,0 +1,244 @@
+package store
+
+import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Parts says which parts of documents to read, beside what the spans and groups of their jobs say.
+type Parts uint8
+
+// Payloads are in the pages of a batch. Details are the history (and so the error), output, step and progress of its lines.
+const (
+	Payloads Parts = 1 << iota
+	Details
+	Brief // in place of Details: what a claim shows of them
+
+	mustRead // fail if something cannot be read, in place of leaving it out
+
+	Everything = Payloads | Details
+)
+
+// unbounded is room for everything.
+const unbounded = math.MaxInt64
+
+// filling is some documents of one batch, in order of lines, while their parts are read.
+type filling struct {
+	*reader
+	docs   []job.Job
+	sizes  []int64 // bytes of payload and details
+	unread []bool  // whether a part cannot be read
+}
+
+// fill adds to documents, which are in order of lines, what is in rows of its own. It returns how many of them were filled, as far as there is room,
+// and how many bytes they have. A document of which something cannot be read, because a block of the store is damaged, says so in its error.
+func (r *reader) fill(docs []job.Job) (n int, used int64) {
+	if len(docs) == 0 {
+		return 0, 0
+	}
+	f := filling{r, docs, make([]int64, len(docs)), make([]bool, len(docs))}
+	if r.parts&Payloads != 0 {
+		f.docs = docs[:f.addPayloads()]
+	}
+	if r.parts&Details != 0 && r.b.details && r.room < unbounded {
+		f.measureDetails()
+	}
+	for n < len(f.docs) && (n < r.least || used+f.sizes[n] <= r.room) {
+		used += f.sizes[n]
+		n++
+	}
+	f.docs = docs[:n]
+	f.addRest()
+	for i := range f.docs {
+		if f.unread[i] || f.docs[i].Code == job.Damaged {
+			f.docs[i].Error = job.DamagedText
+		}
+	}
+	return n, used
+}
+
+// eachStretch calls visit with the ranges of documents whose lines follow each other, until it returns false. The rows between two ranges may be
+// many: other jobs' details, or purged lines without a page.
+func (f *filling) eachStretch(visit func(from, to int) bool) {
+	docs := f.docs
+	for from := 0; from < len(docs); {
+		to := from + 1
+		for to < len(docs) && docs[to].ID.Line() == docs[to-1].ID.Line()+1 {
+			to++
+		}
+		if !visit(from, to) {
+			return
+		}
+		from = to
+	}
+}
+
+func (f *filling) line(i int) uint32 { return uint32(f.docs[i].ID.Line()) }
+
+// addPayloads adds payloads as far as there is room. It returns how many documents have theirs, or are known to have one that cannot be read.
+func (f *filling) addPayloads() (n int) {
+	var used int64
+	full := false
+	add := func(_ uint32, payload []byte) bool {
+		if used += int64(len(payload)); n >= f.least && used > f.room {
+			full = true
+			return false
+		}
+		f.docs[n].Payload = append([]byte{}, payload...)
+		f.sizes[n] += int64(len(payload))
+		n++
+		return true
+	}
+	page := func(i int) damagedRow { return pageRow(f.b, f.line(i)) }
+	f.eachStretch(func(_, to int) bool {
+		for n < to && !full {
+			end := n
+			for end < to && f.damage(page(end)) == nil {
+				end++
+			}
+			var err error
+			if end > n {
+				if err = lsm.Try(func() { eachPayload(f.v, f.b, f.line(n), f.line(end-1), add) }); err == nil {
+					if n < end && !full {
+						lsm.Contradict("read payload", "line %d of batch %d is in no page", f.line(n), f.b.seq)
+					}
+					continue
+				}
+				if !lsm.Unreadable(err) {
+					panic(err)
+				}
+				f.setDamage(page(n), err) // add was called with all payloads before
+			} else {
+				err = f.damage(page(n))
+			}
+			if f.parts&mustRead != 0 {
+				panic(err)
+			}
+			for bad := page(n); n < to && page(n) == bad; n++ {
+				f.docs[n].Kind, f.unread[n] = job.Nothing, true
+			}
+		}
+		return !full
+	})
+	return n
+}
+
+// measureDetails adds the bytes of details to the sizes, until there is no room for more. A job may have megabytes of them, so they are measured
+// before they are read. Documents after details that cannot be read are left for the next page, which begins there.
+func (f *filling) measureDetails() {
+	var used int64 // of all documents before at
+	at := 0
+	pass := func(to int) {
+		for ; at < to; at++ {
+			used += f.sizes[at]
+		}
+	}
+	f.eachStretch(func(from, to int) bool {
+		pass(from)
+		first, last := f.line(from), f.line(to-1)
+		full := false
+		err := lsm.Try(func() {
+			f.v.Scan(detailKey(f.b.seq, first, 0), detailKey(f.b.seq, last+1, 0), func(key string, value []byte) bool {
+				pass(from + int(lineOfKey(key)-first))
+				f.sizes[at] += int64(len(value))
+				full = at >= f.least && used+f.sizes[at] > f.room
+				return !full
+			})
+		})
+		if lsm.Unreadable(err) {
+			if next := max(at+1, f.least); next < len(f.docs) {
+				f.sizes[next] = f.room + 1
+			}
+			return false
+		}
+		if err != nil {
+			panic(err)
+		}
+		return !full
+	})
+}
+
+// addRest adds what claims, unique keys and details say.
+func (f *filling) addRest() {
+	v, b, docs := f.v, f.b, f.docs
+	claims := f.addClaims(docs)
+	f.eachStretch(func(from, to int) bool {
+		first := f.line(from)
+		each := func(table byte, add func(from, to int)) {
+			f.readLines(table, Run{b.seq, first, f.line(to - 1)},
+				func(low, high uint32) { add(from+int(low-first), from+int(high-first)+1) },
+				func(line uint32, err error) {
+					if f.parts&mustRead != 0 {
+						panic(err)
+					}
+					f.unread[from+int(line-first)] = true
+				})
+		}
+		if b.unique {
+			each(lineKeyTable, func(from, to int) { addKeys(v, b, docs[from:to]) })
+		}
+		switch {
+		case !b.details:
+		case f.parts&Details != 0:
+			each(detailTable, func(from, to int) { addDetails(v, b, docs[from:to], claims[from:to]) })
+		case f.parts&Brief != 0:
+			each(detailTable, func(from, to int) { addBrief(v, b, docs[from:to], claims[from:to]) })
+		}
+		return true
+	})
+}
+
+// reader reads documents of one batch through a view.
+type reader struct {
+	*Queries
+	v     lsm.View
+	b     *batch
+	parts Parts
+	room  int64 // bytes that the payloads and details of all documents may have together
+	least int   // so many documents are filled whatever they have
+}
+
+// addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though its state may
+// remember one.
+func (r *reader) addClaims(docs []job.Job) (claims []uint64) {
+	claims = make([]uint64, len(docs))
+	var c *claim
+	var of *runner
+	var graceAt int64
+	var sp span
+	for i := range docs {
+		doc := &docs[i]
+		if doc.Status != job.Active && !doc.Status.Terminal() {
+			continue
+		}
+		line := uint32(doc.ID.Line())
+		if i == 0 || line < sp.first || line > sp.last {
+			sp, _ = readSpan(r.v, r.b.seq, line)
+		}
+		if sp.Claim == 0 {
+			continue
+		}
+		if c == nil || c.seq != sp.Claim {
+			c = readClaim(r.v, sp.Claim)
+			of = readRunner(r.v, c.runner)
+			graceAt = decodeMeta(r.v.Get(metaKey)).graceAt
+		}
+		claims[i] = c.seq
+		doc.Claim, doc.Runner = c.id(), c.runner
+		if doc.Status != job.Active {
+			continue
+		}
+		t := c.lease
+		if c.jobLeases > 0 {
+			if value := r.v.Get(jobLeaseKey(c.seq, r.b.seq, line)); value != nil {
+				o := decodeJobLease(value)
+				t = o.lease.Under(c.lease)
+			}
+		}
+		doc.DeadlineAt, doc.LeaseMs = sp.deadline(t.Deadline(&of.promise, graceAt)), t.Ms
+		doc.UpdatedAt = max(doc.UpdatedAt, t.At, of.tickledAt)
+	}
+	return claims
+}

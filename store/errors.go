@@ -1,0 +1,24 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Error is a failure of the database beneath Apply or a query. After an Error from Apply or Commit the store must be closed; its state is that of
+// the last commit.
+type Error = lsm.Error
+
+var (
+	// ErrDamaged: a file of the store is missing, or its contents have changed.
+	ErrDamaged = lsm.ErrDamaged
+	// ErrClosed: the store was closed.
+	ErrClosed = lsm.ErrClosed
+	// ErrForeignJournal: the store was made from another journal.
+	ErrForeignJournal = errors.New("the store belongs to another journal")
+	// ErrNewerFormat: a newer version of the program wrote the store or the journal.
+	ErrNewerFormat = errors.New("the data was written by a newer version of the program; start that version or a later one")
+	// ErrOlderFormat: a version of the program wrote the store that came before its first release.
+	ErrOlderFormat = errors.New("the store was written before the first release; make it again from the journal with `daybook rebuild`")
+)

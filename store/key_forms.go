@@ -1,0 +1,58 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// wellFormed reports whether key has the form of one of the tables.
+func wellFormed(key string) bool {
+	if key == "" {
+		return false
+	}
+	switch key[0] {
+	case metaTable:
+		return len(key) == 1
+	case queueTable:
+		return len(key) == 5
+	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable:
+		return len(key) == 9
+	case slotTable:
+		return len(key) == 10
+	case spanTable, lineKeyTable:
+		return len(key) == 13
+	case uniqueTable:
+		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
+	case onceTable:
+		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
+	case detailTable:
+		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
+	case pageTable, sizesTable:
+		return len(key) == 17
+	case listTable, idleTable:
+		return len(key) == 18
+	case jobLeaseTable:
+		return len(key) == 21
+	case readyTable:
+		return len(key) == 30
+	case timerTable:
+		if len(key) > 11 && key[9] == runnerTimer {
+			return len(key) == 11+int(key[10])
+		}
+		if len(key) < 18 {
+			return false
+		}
+		switch key[9] {
+		case claimTimer, sweepTimer, onceTimer, sessionTimer:
+			return len(key) == 18
+		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
+			return len(key) == 22
+		case jobLeaseTimer:
+			return len(key) == 30
+		}
+	case cellTable:
+		return len(key) > orderAt && int(key[orderAt]) < len(cellLevels) && len(key) == orderAt+1+cellTail(key[orderAt])
+	case runnerTable:
+		return len(key) > 2 && len(key) == 2+int(key[1])
+	case holdTable, noticeTable:
+		return len(key) > 10 && len(key) == 10+int(key[1])
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// walkBatches looks at all batches, and at the spans of those that may hold a job of the list.
+func (l *lister) walkBatches() (atEnd bool) {
+	for from := l.from.seq; ; {
+		batches := l.batches(from)
+		if len(batches) == 0 {
+			return true
+		}
+		for _, b := range batches {
+			l.rows--
+			if l.tooLate(b) {
+				return true
+			}
+			from = b.seq + 1
+			if b.seq == l.from.seq && b.lines <= l.from.line {
+				continue // the page before came to its end
+			}
+			if l.f.Status == 0 && b.counts.Total() > 0 || b.counts[l.f.Status] > 0 {
+				for i := range b.groups {
+					if g := &b.groups[i]; l.group(g) && !l.takeLines(b, g.first, g.last) {
+						return false
+					}
+				}
+			}
+			if !l.goOn(b, b.lines-1) {
+				return false
+			}
+		}
+	}
+}
+
+// batches reads the next batches from a seq on.
+func (l *lister) batches(from uint64) (list []*batch) {
+	const maxBytes = 256 << 10 // a batch may have a thousand groups
+	bytes := 0
+	most := min(batchWindow, max(l.rows, 1))
+	l.v.Scan(seqKey(batchTable, from), string(batchTable+1), func(key string, value []byte) bool {
+		list = append(list, decodeBatch(seqOfKey(key), value))
+		bytes += len(value)
+		return len(list) < most && bytes < maxBytes
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	at := 0
+	l.v.Scan(seqKey(countsTable, list[0].seq), lsm.After(seqKey(countsTable, list[len(list)-1].seq)), func(key string, value []byte) bool {
+		for at < len(list) && list[at].seq < seqOfKey(key) {
+			at++
+		}
+		if at < len(list) && list[at].seq == seqOfKey(key) {
+			list[at].batchCounts = decodeBatchCounts(value)
+		}
+		return at < len(list)
+	})
+	return list
+}
+
+// walkRuns looks at runs, which are in order and do not overlap.
+func (l *lister) walkRuns(runs []Run) (atEnd bool) {
+	var b *batch
+	for _, r := range runs {
+		if comparePositions(position{r.Batch, r.Last}, l.from) < 0 {
+			continue
+		}
+		if b == nil || b.seq != r.Batch {
+			if b = readBatch(l.v, r.Batch); b == nil { // purged
+				continue
+			}
+			l.rows--
+		}
+		if l.tooLate(b) {
+			return true
+		}
+		// A claim's run may reach over several groups.
+		for first := r.First; first <= r.Last; {
+			g := b.group(first)
+			last := min(r.Last, g.last)
+			if l.group(g) && !l.takeLines(b, first, last) {
+				return false
+			}
+			first = last + 1
+		}
+		if !l.goOn(b, r.Last) {
+			return false
+		}
+	}
+	return true
+}
+
+// claimRuns are what the claim of the filter handed out.
+func (l *lister) claimRuns() []Run {
+	c := l.readClaimOf(l.v, l.f.Claim)
+	if c == nil {
+		return nil
+	}
+	l.claim = c.seq
+	return sortRuns(c.runs)
+}
+
+// runnerRuns are what the open claims of the filter's runner handed out; not ok when there are too many of them.
+func (l *lister) runnerRuns() (runs []Run, ok bool) {
+	r := readRunner(l.v, l.f.Runner)
+	if r.claims > maxRunnerClaims {
+		return nil, false
+	}
+	for _, seq := range openClaims(l.v, r, maxRunnerClaims) {
+		if c := readClaim(l.v, seq); c != nil {
+			runs = append(runs, c.runs...)
+		}
+	}
+	return sortRuns(runs), true
+}
+
+// sortRuns puts runs in order and makes one of those that overlap: a claim may have handed out again what another had given back.
+func sortRuns(runs []Run) []Run {
+	runs = slices.Clone(runs)
+	slices.SortFunc(runs, func(a, b Run) int { return comparePositions(position{a.Batch, a.First}, position{b.Batch, b.First}) })
+	merged := runs[:0]
+	for _, r := range runs {
+		if n := len(merged) - 1; n >= 0 && merged[n].Batch == r.Batch && r.First <= merged[n].Last+1 {
+			merged[n].Last = max(merged[n].Last, r.Last)
+		} else {
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}

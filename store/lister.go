@@ -1,0 +1,201 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Filter says which jobs a list shows: those whose documents have what its fields name; the zero value of one stands for all.
+type Filter struct {
+	Status       job.Status
+	Client, Type string
+	Meta         map[string]string // pairs that a job's meta has, among others
+	Runner       string            // of an active or ended job
+	Claim        job.ID            // likewise
+	// CreatedAfter is included, CreatedBefore is not; unix ms.
+	CreatedAfter, CreatedBefore int64
+	After                       job.ID // the list begins behind this id, which need not be a job's
+	Limit                       int    // of documents, at least 1
+	Parts                       Parts  // of the documents
+
+	rows  int   // in tests instead of maxListRows
+	bytes int64 // in tests instead of maxListBytes
+}
+
+// A page is what one request may cost. It ends early past one of these, and the next one goes on from there.
+const (
+	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few milliseconds,
+	// or a hundred where each is of a claim of its own that must be read for its runner.
+	maxListRows = 10_000
+	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document in any case.
+	maxListBytes = job.MaxClaimBytes
+
+	// spanWindow, keyWindow and batchWindow are how many rows are read ahead, since one iterator reads everything.
+	spanWindow  = 64
+	keyWindow   = 64
+	batchWindow = 256
+	// unfilledDocuments are completed together at most, so that a page that is cut short has not read much more than it shows.
+	unfilledDocuments = 256
+	// maxLists bounds the lists by queue and status that are merged, and maxListQueues the queues that are looked through for them with
+	// Apply held up. Past them the batches are walked.
+	maxLists      = 64
+	maxListQueues = 1000
+	// maxRunnerClaims bounds the claims whose runs are sorted into order. Past it the runner's jobs are sought like any others.
+	maxRunnerClaims = 1000
+)
+
+// lister makes one page.
+type lister struct {
+	*Queries
+	v     lsm.View
+	f     Filter
+	from  position // the first that is looked at
+	claim uint64   // the seq of the filter's claim
+
+	rows   int   // that may still be looked at
+	room   int64 // for payloads and details
+	docs   []job.Job
+	filled int    // of docs
+	b      *batch // of the docs that are not filled
+	last   job.ID // everything up to it has been looked at; zero at first
+	full   bool   // there are as many docs as wanted, and another one follows
+	cut    bool   // there was no room for more docs
+
+	spans []span
+	names
+}
+
+// names are those that a page has looked up: of queues, and of the runners of claims.
+type names struct {
+	queues map[uint32]queueName
+	claims map[uint64]string
+}
+
+// group reports whether the jobs of a group may match: all that the filter says about what they were created with.
+func (l *lister) group(g *group) bool {
+	name := l.queue(g.queueID)
+	if l.f.Client != "" && l.f.Client != name.client || l.f.Type != "" && l.f.Type != name.typ {
+		return false
+	}
+	for key, want := range l.f.Meta {
+		if value, ok := g.Meta.Get(key); !ok || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// span reports whether the jobs of a span match: all that the filter says about their state.
+func (l *lister) span(sp *span) bool {
+	if sp.Status == job.Purged || l.f.Status != 0 && sp.Status != l.f.Status {
+		return false
+	}
+	if l.f.Claim.IsZero() && l.f.Runner == "" {
+		return true
+	}
+	if sp.Status != job.Active && !sp.Status.Terminal() || sp.Claim == 0 { // as documents show it: see addClaims
+		return false
+	}
+	return (l.f.Claim.IsZero() || sp.Claim == l.claim) && (l.f.Runner == "" || l.runner(sp.Claim) == l.f.Runner)
+}
+
+func (l *lister) queue(id uint32) queueName {
+	name, ok := l.queues[id]
+	if !ok {
+		name = l.queueName(l.v, id)
+		l.queues[id] = name
+	}
+	return name
+}
+
+func (l *lister) runner(claim uint64) string {
+	name, ok := l.claims[claim]
+	if !ok {
+		if c := readClaim(l.v, claim); c != nil {
+			name = c.runner
+		}
+		l.claims[claim] = name
+		l.rows--
+	}
+	return name
+}
+
+// goOn notes that everything up to a line has been looked at, and reports whether more may be.
+func (l *lister) goOn(b *batch, line uint32) bool {
+	l.last = job.NewID(b.at, b.seq, int(line))
+	return l.rows > 0
+}
+
+// tooLate reports whether b, and so all that follows, was created too late for the list.
+func (l *lister) tooLate(b *batch) bool { return l.f.CreatedBefore != 0 && b.at >= l.f.CreatedBefore }
+
+// take looks at a span, or a part of one, whose group matches, and reports whether to go on.
+func (l *lister) take(b *batch, sp span) bool {
+	l.rows--
+	if b.seq == l.from.seq {
+		sp.first = max(sp.first, l.from.line)
+	}
+	if l.span(&sp) && sp.first <= sp.last {
+		if l.b != nil && l.b.seq != b.seq && !l.fill() {
+			return false
+		}
+		l.b = b
+		name := l.queue(b.group(sp.first).queueID)
+		for line := sp.first; line <= sp.last; line++ {
+			if len(l.docs) == l.f.Limit {
+				l.full = true
+				return false
+			}
+			if len(l.docs)-l.filled == unfilledDocuments && !l.fill() {
+				return false
+			}
+			doc := b.document(&sp, line)
+			doc.Client, doc.Type = name.client, name.typ
+			l.docs = append(l.docs, doc)
+		}
+	}
+	return l.goOn(b, sp.last)
+}
+
+// fill completes the documents; when there is no room for all of them it drops the rest, and the page is at its end.
+func (l *lister) fill() bool {
+	rest := l.docs[l.filled:]
+	if len(rest) == 0 {
+		return true
+	}
+	r := reader{Queries: l.Queries, v: l.v, b: l.b, parts: l.f.Parts, room: l.room}
+	if l.filled == 0 {
+		r.least = 1
+	}
+	n, used := r.fill(rest)
+	l.room -= used
+	l.filled += n
+	l.docs = l.docs[:l.filled]
+	l.cut = n < len(rest)
+	return !l.cut
+}
+
+// takeLines looks at lines first … last of a batch, which lie in groups that match.
+func (l *lister) takeLines(b *batch, first, last uint32) bool {
+	if b.seq == l.from.seq {
+		first = max(first, l.from.line)
+	}
+	for first <= last {
+		l.spans = l.spans[:0]
+		eachSpan(l.v, b.seq, first, last, func(sp span) bool {
+			l.spans = append(l.spans, sp)
+			return len(l.spans) < spanWindow
+		})
+		if len(l.spans) == 0 {
+			break
+		}
+		for _, sp := range l.spans {
+			sp.first, sp.last = max(sp.first, first), min(sp.last, last)
+			if !l.take(b, sp) {
+				return false
+			}
+			first = sp.last + 1
+		}
+	}
+	return true
+}

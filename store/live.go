@@ -1,0 +1,69 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// live is the part of the state that is in memory and that both Apply and queries use.
+type live struct {
+	// mu guards meta, queues and running. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to
+	// take a write while it holds mu, so that queries continue while Pebble holds writers back.
+	mu      sync.RWMutex
+	meta    meta
+	queues  queues
+	running []*sweep // that have not ended, by seq
+
+	// Of the last commit, published without a lock.
+	applied   atomic.Uint64
+	nextDue   atomic.Int64
+	idleSince atomic.Int64
+	totals    atomic.Pointer[Totals]
+	// epochs are meta.epochs. Invariant: they are never older than what a view shows, because they are published before the command that began
+	// the newest one is committed.
+	epochs atomic.Pointer[[]epoch]
+}
+
+func (l *live) publishEpochs() {
+	epochs := l.meta.epochs
+	l.epochs.Store(&epochs)
+}
+
+// seqs returns the seqs that the command of an id may have; see seqsIn.
+func (l *live) seqs(id job.ID) candidates { return seqsIn(*l.epochs.Load(), id) }
+
+// readBatchOf returns the batch of a job or batch id, or nil.
+func (l *live) readBatchOf(r lsm.Rows, id job.ID) *batch {
+	seqs := l.seqs(id)
+	for _, seq := range seqs.all() {
+		if b := readBatch(r, seq); b != nil && b.id() == id.WithLine(0) {
+			return b
+		}
+	}
+	return nil
+}
+
+// readClaimOf returns the claim with an id, or nil.
+func (l *live) readClaimOf(r lsm.Rows, id job.ID) *claim {
+	seqs := l.seqs(id)
+	for _, seq := range seqs.all() {
+		if c := readClaim(r, seq); c != nil && c.id() == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// readSessionOf returns the session with an id, or nil.
+func (l *live) readSessionOf(r lsm.Rows, id job.ID) *session {
+	seqs := l.seqs(id)
+	for _, seq := range seqs.all() {
+		if n := readSession(r, seq); n != nil && n.id() == id {
+			return n
+		}
+	}
+	return nil
+}

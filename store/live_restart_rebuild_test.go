@@ -1,0 +1,288 @@
+package store
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
+
+// TestLiveRestartRebuild shows that the same commands make the same keys and values, however they are cut into commits, whatever
+// the caches hold, and wherever the power fails on the way.
+func TestLiveRestartRebuild(t *testing.T) {
+	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
+		g := newGenerator(seed)
+		g.length *= 3
+		steps := g.steps()
+		live := &player{options: g.options}
+		live.options.FS = vfs.NewMem()
+		var err error
+		if live.s, err = Open("store", live.options); err != nil {
+			t.Fatal(err)
+		}
+		live.m = newModel(live.s.machine.seed)
+		live.m.most, live.m.mostSessions = live.s.machine.rules.commandRows, live.s.machine.rules.sessions
+		for i, st := range steps {
+			if err := live.step(st); err != nil {
+				t.Fatalf("seed %d: step %d: %v", seed, i, err)
+			}
+		}
+		if err := live.s.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		log := live.log
+
+		random := rand.New(rand.NewPCG(seed, 1))
+		for _, way := range []struct {
+			name string
+			s    *Store
+			err  error
+		}{
+			withError("one commit for all", func() (*Store, error) { return rebuild(random, g.options, log, 0) }),
+			withError("a commit for each", func() (*Store, error) { return rebuild(random, g.options, log, 100) }),
+			withError("other caches", func() (*Store, error) { return rebuild(random, otherCaches(g.options, random), log, 20) }),
+			withError("power failures", func() (*Store, error) { return crashing(random, g.options, log) }),
+		} {
+			if way.err != nil {
+				t.Fatalf("seed %d: %s: %v", seed, way.name, way.err)
+			}
+			if err := sameStores(live.s, way.s); err != nil {
+				t.Errorf("seed %d: %s: %v", seed, way.name, err)
+			}
+			if problems := problemsOf(t, way.s); len(problems) > 0 {
+				t.Errorf("seed %d: %s: check: %q", seed, way.name, problems)
+			}
+			if err := way.s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := live.s.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func withError(name string, open func() (*Store, error)) (way struct {
+	name string
+	s    *Store
+	err  error
+}) {
+	way.name = name
+	way.s, way.err = open()
+	return way
+}
+
+// otherCaches changes what must not matter, and keeps what decides which rows there are.
+func otherCaches(o Options, random *rand.Rand) Options {
+	b := *o.bounds
+	b.cachedSpans, b.cachedBatches, b.cachedClaims = random.IntN(5), random.IntN(3), random.IntN(3)
+	b.minWindow, b.maxWindow, b.windowKeys = 1+random.IntN(2), 2+random.IntN(9), random.IntN(20)
+	o.bounds = &b
+	return o
+}
+
+// rebuild makes a new store from a log, with a commit after commits of a hundred commands and after the last.
+func rebuild(random *rand.Rand, o Options, log []step, commits int) (s *Store, err error) {
+	o.FS = vfs.NewMem()
+	if s, err = Open("store", o); err != nil {
+		return nil, err
+	}
+	return s, errors.Join(applyLog(random, s, log, commits), s.Commit())
+}
+
+// applyLog applies what s has not applied, through the journaled form of each command.
+func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
+	for _, st := range log {
+		if st.seq <= s.Applied() {
+			continue
+		}
+		fields, body := st.cmd.Encode()
+		cmd, err := job.Decode(st.cmd.Verb(), fields, body)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Apply(st.seq, st.at, cmd); err != nil {
+			return err
+		}
+		if random.IntN(100) < commits {
+			if err := s.Commit(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// crashing makes a store from a log and has the power fail several times on the way: what was not synced may or may not be there
+// afterwards, and the store goes on from its cursor.
+func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
+	fs := vfs.NewCrashableMem()
+	for at := 0; ; {
+		o := otherCaches(o, random)
+		o.FS = fs
+		if s, err = Open("store", o); err != nil {
+			return nil, fmt.Errorf("open after a failure at %d: %w", at, err)
+		}
+		durable, err := s.Durable()
+		if err != nil {
+			return nil, err
+		}
+		if durable != s.Applied() {
+			return nil, fmt.Errorf("%d is durable after an open, and %d applied", durable, s.Applied())
+		}
+		upto := at + 1 + random.IntN(len(log)/3+1)
+		if upto >= len(log) {
+			return s, errors.Join(applyLog(random, s, log, 30), s.Commit())
+		}
+		middle := at + random.IntN(upto-at)
+		if err := errors.Join(applyLog(random, s, log[:middle], 30), s.Commit(), s.FlushWait(), applyLog(random, s, log[:upto], 30)); err != nil {
+			return nil, err
+		}
+		if durable, err = s.Durable(); err != nil {
+			return nil, err
+		}
+		if middle > 0 && durable < log[middle-1].seq {
+			return nil, fmt.Errorf("%d is durable, and %d was flushed", durable, log[middle-1].seq)
+		}
+		after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(3) * 50, RNG: random})
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+		fs, at = after, upto
+	}
+}
+
+// sameStores compares all keys and values, and names the first that differ.
+func sameStores(a, b *Store) (err error) {
+	defer lsm.Catch(&err)
+	sumA, rowsA, err := a.Digest()
+	if err != nil {
+		return err
+	}
+	sumB, rowsB, err := b.Digest()
+	if err != nil {
+		return err
+	}
+	if sumA == sumB && fmt.Sprint(rowsA) == fmt.Sprint(rowsB) {
+		return nil
+	}
+	dumpA, dumpB := dump(a), dump(b)
+	var differ []string
+	for i, k := 0, 0; (i < len(dumpA) || k < len(dumpB)) && len(differ) < 6; {
+		switch {
+		case k == len(dumpB) || i < len(dumpA) && dumpA[i].key < dumpB[k].key:
+			differ = append(differ, "only the first has "+describeRow(dumpA[i].key, dumpA[i].value))
+			i++
+		case i == len(dumpA) || dumpB[k].key < dumpA[i].key:
+			differ = append(differ, "only the second has "+describeRow(dumpB[k].key, dumpB[k].value))
+			k++
+		default:
+			if string(dumpA[i].value) != string(dumpB[k].value) {
+				differ = append(differ, fmt.Sprintf("the first has %s,\n\t\tthe second %s", describeRow(dumpA[i].key, dumpA[i].value),
+					describeRow(dumpB[k].key, dumpB[k].value)))
+			}
+			i++
+			k++
+		}
+	}
+	return fmt.Errorf("digests %x and %x, rows %v and %v:\n\t%s", sumA, sumB, rowsA, rowsB, strings.Join(differ, "\n\t"))
+}
+
+type storedRow struct {
+	key   string
+	value []byte
+}
+
+// dump reads every row there is.
+func dump(s *Store) (rows []storedRow) {
+	v := s.db.View()
+	defer v.Close()
+	v.Scan("\x00", "\xff", func(key string, value []byte) bool {
+		rows = append(rows, storedRow{key, append([]byte{}, value...)})
+		return true
+	})
+	return rows
+}
+
+// describeRow shows a row in words.
+func describeRow(key string, value []byte) (text string) {
+	defer func() {
+		if r := recover(); r != nil {
+			text = fmt.Sprintf("%x = %x, which does not decode: %v", key, value, r)
+		}
+	}()
+	switch key[0] {
+	case metaTable:
+		return fmt.Sprintf("meta %+v", decodeMeta(value))
+	case queueTable:
+		q := decodeQueue(lsm.U32At(key, 1), value, &lsm.Windows{})
+		text = fmt.Sprintf("queue %d %s/%s paused=%v created=%d counts=%v", q.id, q.client, q.typ, q.paused, q.createdAt, q.counts)
+		for _, l := range q.lanes {
+			text += fmt.Sprintf(" lane %d/%d pending=%d", l.priority, l.class, l.pending)
+		}
+		return text
+	case batchTable:
+		return fmt.Sprintf("batch %d %+v", seqOfKey(key), *decodeBatch(seqOfKey(key), value))
+	case countsTable:
+		return fmt.Sprintf("counts of batch %d %+v", seqOfKey(key), decodeBatchCounts(value))
+	case pageTable:
+		last, first := splitPageKey(key)
+		return fmt.Sprintf("page %d-%d of batch %d %q", first, last, seqOfKey(key), value)
+	case sizesTable:
+		last, first := splitPageKey(key)
+		return fmt.Sprintf("sizes of page %d-%d of batch %d %v", first, last, seqOfKey(key), value)
+	case spanTable:
+		return fmt.Sprintf("span of batch %d %+v", seqOfKey(key), decodeSpan(lineOfKey(key), value))
+	case detailTable:
+		return fmt.Sprintf("detail %d of line %d of batch %d %q", key[13], lineOfKey(key), seqOfKey(key), value)
+	case readyTable:
+		queue, lane, end := splitReadyKey(key)
+		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, lane.priority, lane.class, lsm.U64At(key, 10), end.seq, end.line)
+	case listTable:
+		return fmt.Sprintf("list row of queue %d %v batch %d last %d", lsm.U32At(key, 1), job.Status(key[5]), lsm.U64At(key, 6), lsm.U32At(key, 14))
+	case timerTable:
+		if key[9] == runnerTimer {
+			return fmt.Sprintf("timer at %d kind %d of runner %q", lsm.U64At(key, 1), runnerTimer, runnerOfTimer(key))
+		}
+		t := splitTimer(key)
+		return fmt.Sprintf("timer at %d kind %d of %d, %d, line %d", t.at, t.kind, t.a, t.b, t.line)
+	case claimTable:
+		c := decodeClaim(seqOfKey(key), value)
+		return fmt.Sprintf("claim %d at %d of %q runs %v", c.seq, c.at, c.runner, c.runs)
+	case claimStateTable:
+		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeClaimState(value))
+	case jobLeaseTable:
+		claim, seq, line := splitJobLeaseKey(key)
+		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, decodeJobLease(value))
+	case runnerTable:
+		return fmt.Sprintf("runner %+v", *decodeRunner(runnerOfKey(key), value))
+	case holdTable:
+		return fmt.Sprintf("claim %d of runner %q", lsm.U64At(key, len(key)-8), runnerOfKey(key))
+	case effectTable:
+		return fmt.Sprintf("effects of %d %x", seqOfKey(key), value)
+	}
+	return fmt.Sprintf("row %x = %x", key, value)
+}
+
+func problemsOf(t *testing.T, s *Store) (problems []string) {
+	t.Helper()
+	if _, err := s.Check(func(problem string) bool {
+		problems = append(problems, problem)
+		return len(problems) < 50
+	}); err != nil {
+		t.Fatalf("check: %v", err)
+	}
+	return problems
+}

@@ -1,0 +1,313 @@
+package lsm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// FS is a file system.
+type FS = vfs.FS
+
+// Options are how a database is opened. The zero value works.
+type Options struct {
+	// ReadOnly opens an existing database that is not written.
+	ReadOnly bool
+	// Logf receives Pebble's log; nil drops it.
+	Logf func(format string, args ...any)
+	// Fatalf is called when Pebble cannot continue (a failed write of its manifest). It may not return normally; nil panics.
+	Fatalf func(format string, args ...any)
+	// Flushed, where given, is called whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that must not be held up.
+	Flushed func()
+	// Failing, where given, is called with each write that Pebble failed to do in the background. Pebble retries at once, and holds a lock during
+	// the call: returning late slows the retries down.
+	Failing func(err error)
+	// Damaged, where given, is called with each damaged block that is read.
+	Damaged func(err error)
+	// OpenFiles is about how many files are kept open; 0: Pebble's default of a thousand. Fewer than 74 count as 74.
+	OpenFiles int
+	// FS replaces the file system in tests.
+	FS FS
+	// MemtableBytes and CacheBytes replace the sizes below in tests.
+	MemtableBytes, CacheBytes int
+}
+
+const (
+	// memtableBytes: a smaller one halves bulk creates, because payload pages then go to disk in many small tables.
+	memtableBytes = 64 << 20
+	// cacheBytes is Pebble's block cache, which serves rows that the caches of this package have dropped.
+	cacheBytes = 64 << 20
+	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the table in vain. Most looks for
+	// unique keys, idempotency keys and deleted batches find nothing, and would read a table of every level.
+	filterBits = 10
+	// maxRetainedBatch is above what a commit usually carries.
+	maxRetainedBatch = 16 << 20
+)
+
+// DB is a Pebble database without a write-ahead log. One goroutine commits and closes; any goroutine may read and flush.
+type DB struct {
+	pebble   *pebble.DB
+	cache    *pebble.Cache
+	outgoing *pebble.Batch // of Commit, which uses its memory again
+	failing  func(error)   // Options.Failing
+	readers  gate          // of views and flushes, for which Close waits
+	flushing atomic.Bool   // a Flush waits for Pebble to begin
+}
+
+// Open opens the database in dir, or creates it.
+func Open(dir string, o Options) (*DB, error) {
+	size := func(given, standard int) int64 {
+		if given > 0 {
+			return int64(given)
+		}
+		return int64(standard)
+	}
+	d := &DB{cache: pebble.NewCache(size(o.CacheBytes, cacheBytes)), failing: o.Failing}
+	options := &pebble.Options{
+		FS:                          markerFS{cmp.Or(o.FS, vfs.Default)},
+		Cache:                       d.cache,
+		ReadOnly:                    o.ReadOnly,
+		ErrorIfNotExists:            o.ReadOnly,
+		DisableWAL:                  true,
+		MaxOpenFiles:                o.OpenFiles,
+		MemTableSize:                uint64(size(o.MemtableBytes, memtableBytes)),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      logger{o.Logf, o.Fatalf},
+		EventListener:               o.listener(),
+	}
+	for i := range options.Levels {
+		options.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
+	}
+	err := checkMarker(options.FS, dir)
+	if err == nil {
+		d.pebble, err = pebble.Open(dir, options)
+	}
+	if err != nil {
+		d.cache.Unref()
+		return nil, openError(options.FS, dir, err)
+	}
+	d.outgoing = d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(maxRetainedBatch))
+	return d, nil
+}
+
+func (o *Options) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err == nil && o.Flushed != nil {
+				o.Flushed()
+			}
+		},
+		// By default Pebble ends the process. Here the reader of the block gets an error, and Damaged is called.
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			if o.Damaged != nil {
+				o.Damaged(&Error{"read", fmt.Errorf("file %s: %w", i.Path, i.Details)})
+			}
+		},
+		BackgroundError: func(err error) {
+			if o.Failing != nil {
+				o.Failing(&Error{"write in the background", err})
+			}
+		},
+	}
+}
+
+// openError describes why an open failed: whether that is damage, and what to do.
+func openError(files vfs.FS, dir string, err error) error {
+	if environmental(err) {
+		return fmt.Errorf("open store %s: %w", dir, err)
+	}
+	if torn := tornManifest(files, dir); torn != "" {
+		err = fmt.Errorf("%w; %s", err, torn)
+	}
+	return fmt.Errorf("open store: %w: directory %s: %w; %s", ErrDamaged, dir, err, nextRebuild)
+}
+
+// Peeked is what Peek finds in a database on disk.
+type Peeked struct {
+	Value []byte // of the key; nil: there is no database, or no such key
+	Torn  string // where its manifest cannot be read any more; "" if all of it can be. Value may be old then
+}
+
+// Peek reads one key of the database in dir, and changes nothing.
+//
+// Pebble opens a database whose manifest is cut off as what it was at that point, as a power cut may leave it. As soon as it is open for
+// writing, it removes all tables that this older state does not name.
+func Peek(dir, key string, o Options) (p Peeked, err error) {
+	defer Catch(&err)
+	files := cmp.Or(o.FS, vfs.Default)
+	if _, err := files.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err := checkMarker(files, dir); err != nil {
+		return p, openError(files, dir, err)
+	}
+	p.Torn = tornManifest(files, dir)
+	db, err := pebble.Open(dir, &pebble.Options{
+		FS: files, ReadOnly: true, ErrorIfNotExists: true, DisableWAL: true, FormatMajorVersion: pebble.FormatNewest,
+		CacheSize: 1 << 20, Logger: logger{o.Logf, o.Fatalf},
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}, // by default Pebble ends the process
+	})
+	if errors.Is(err, pebble.ErrDBDoesNotExist) {
+		return p, nil
+	} else if err != nil {
+		return p, openError(files, dir, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	value, closer, err := db.Get([]byte(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return p, nil
+	}
+	Fail("read", err)
+	p.Value = append([]byte{}, value...)
+	return p, closer.Close()
+}
+
+// View opens a view of the last commit; close it.
+func (d *DB) View() View { return d.view(&pebble.IterOptions{UseL6Filters: true}) }
+
+// DurableView opens a view of what is on disk; close it.
+func (d *DB) DurableView() View {
+	return d.view(&pebble.IterOptions{OnlyReadGuaranteedDurable: true})
+}
+
+func (d *DB) view(o *pebble.IterOptions) View {
+	if !d.readers.enter() {
+		Fail("open view", ErrClosed)
+	}
+	it, err := d.pebble.NewIter(o)
+	if err != nil {
+		d.readers.leave()
+		Fail("open view", err)
+	}
+	return View{it, d.readers.leave}
+}
+
+// Flush lets Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It does not wait;
+// Options.Flushed is called when a flush is done.
+func (d *DB) Flush() error {
+	if !d.flushing.CompareAndSwap(false, true) {
+		return nil
+	}
+	if !d.readers.enter() {
+		d.flushing.Store(false)
+		return ErrClosed
+	}
+	go func() { // Pebble may hold back a caller that requests a flush for as long as a writer
+		defer d.readers.leave()
+		defer d.flushing.Store(false)
+		if _, err := d.pebble.AsyncFlush(); err != nil && d.failing != nil {
+			d.failing(&Error{"flush", err})
+		}
+	}()
+	return nil
+}
+
+// FlushWait writes Pebble's memtable to disk and waits for it: on a full disk without a limit of time.
+func (d *DB) FlushWait() error { return <-d.flushed() }
+
+// FlushWithin is FlushWait that gives up after a time. Pebble may still do it later.
+func (d *DB) FlushWithin(limit time.Duration) error { return within(limit, "flush", d.flushed()) }
+
+// flushed returns a channel that receives the outcome of a flush.
+func (d *DB) flushed() <-chan error {
+	outcome := make(chan error, 1)
+	if !d.readers.enter() {
+		outcome <- ErrClosed
+		return outcome
+	}
+	go func() {
+		defer d.readers.leave()
+		var err error
+		if failed := d.pebble.Flush(); failed != nil {
+			err = &Error{"flush", failed}
+		}
+		outcome <- err
+	}()
+	return outcome
+}
+
+// within waits for an outcome, but not longer than limit.
+func within(limit time.Duration, op string, outcome <-chan error) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-outcome:
+		return err
+	case <-timer.C:
+		return &Error{op, fmt.Errorf("not done within %v", limit)}
+	}
+}
+
+// Checkpoint makes a copy of the last commit, or of a later one, in dir, which must not exist.
+func (d *DB) Checkpoint(dir string) error {
+	if err := d.FlushWait(); err != nil {
+		return err
+	}
+	if !d.readers.enter() {
+		return ErrClosed
+	}
+	defer d.readers.leave()
+	if err := d.pebble.Checkpoint(dir); err != nil {
+		return &Error{"checkpoint", err}
+	}
+	return nil
+}
+
+// DiskBytes returns the size of the database on disk; 0 once it is closed.
+func (d *DB) DiskBytes() uint64 {
+	if !d.readers.enter() {
+		return 0
+	}
+	defer d.readers.leave()
+	return d.pebble.Metrics().DiskSpaceUsage()
+}
+
+// Drain waits for views and flushes that are open, and lets no other begin: they get ErrClosed.
+func (d *DB) Drain() { d.readers.close() }
+
+// Close closes the database, after Drain. What was not committed is dropped. It waits for compactions under way: on a disk that takes no writes
+// without a limit of time.
+func (d *DB) Close() error {
+	d.Drain()
+	err := errors.Join(d.outgoing.Close(), d.pebble.Close())
+	d.cache.Unref()
+	return err
+}
+
+// CloseWithin calls close, and gives up waiting for it after a time. The directory is then in use until the process ends.
+func CloseWithin(limit time.Duration, close func() error) error {
+	outcome := make(chan error, 1)
+	go func() { outcome <- close() }()
+	return within(limit, "close", outcome)
+}
+
+// logger passes Pebble's log on. Pebble calls Fatalf when it cannot continue, and by default ends the process there.
+type logger struct{ infof, fatalf func(string, ...any) }
+
+func (l logger) Infof(format string, args ...any) {
+	if l.infof != nil {
+		l.infof(format, args...)
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) { l.Infof(format, args...) }
+
+func (l logger) Fatalf(format string, args ...any) {
+	if l.fatalf != nil {
+		l.fatalf(format, args...)
+	}
+	panic(fmt.Sprintf("store: "+format, args...))
+}
+
+// Pebble returns the database beneath, for tests that damage it or read its metrics.
+func (d *DB) Pebble() *pebble.DB { return d.pebble }

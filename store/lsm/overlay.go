@@ -1,0 +1,254 @@
+package lsm
+
+import (
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidwall/btree"
+)
+
+// Overlay keeps what was written since the last commit, over the database. The writer reads through it.
+//
+// Pebble's own indexed batch does the same. This one keeps a single value for a row that is written again and again within a commit, such as a
+// counter.
+type Overlay struct {
+	db *DB
+	// sparse has the first bytes of keys that are mostly absent when they are looked up. Reads of them ask the filters of the last level as well.
+	sparse string
+	rows   btree.Map[string, overlayRow]
+	// cuts are ranges that were deleted since the last commit. Rows that are written into a deleted range later live.
+	cuts  []keyRange
+	bytes int // of keys and values in rows
+	// writes counts what was set and deleted, including what replaced an earlier write.
+	writes int
+	// reads counts rows that were looked up or visited, and iterators those that were opened, for tests of the costs of a command.
+	reads, iterators int
+}
+
+// Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when they are looked up.
+func (d *DB) Overlay(sparse string) Overlay { return Overlay{db: d, sparse: sparse} }
+
+// Bytes returns the size of the writes that wait for Commit.
+func (o *Overlay) Bytes() int { return o.bytes }
+
+// Writes returns how many rows were set and deleted since the overlay was made, including those that replaced an earlier write.
+func (o *Overlay) Writes() int { return o.writes }
+
+// Reads returns how many rows were looked up or visited, and how many iterators were opened, for tests of the costs of a command.
+func (o *Overlay) Reads() (rows, iterators int) { return o.reads, o.iterators }
+
+// Uncounted calls do, whose writes do not count in Writes.
+func (o *Overlay) Uncounted(do func()) {
+	writes := o.writes
+	do()
+	o.writes = writes
+}
+
+type overlayRow struct {
+	value   []byte
+	deleted bool
+}
+
+type keyRange struct{ from, to string } // to is not included
+
+// Set writes a row.
+func (o *Overlay) Set(key string, value []byte) {
+	o.bytes += len(key) + len(value)
+	o.writes++
+	o.rows.Set(key, overlayRow{value: value})
+}
+
+// Del deletes a row.
+func (o *Overlay) Del(key string) {
+	o.bytes += len(key)
+	o.writes++
+	o.rows.Set(key, overlayRow{deleted: true})
+}
+
+// Cut deletes every key from … to (exclusive).
+func (o *Overlay) Cut(from, to string) {
+	var gone []string
+	o.rows.Ascend(from, func(key string, _ overlayRow) bool {
+		if key >= to {
+			return false
+		}
+		gone = append(gone, key)
+		return true
+	})
+	for _, key := range gone {
+		o.rows.Delete(key)
+	}
+	o.cuts = append(o.cuts, keyRange{from, to})
+}
+
+func (o *Overlay) isCut(key string) bool {
+	for _, c := range o.cuts {
+		if c.from <= key && key < c.to {
+			return true
+		}
+	}
+	return false
+}
+
+// Get returns the value of key, or nil. The value must not be changed.
+func (o *Overlay) Get(key string) []byte {
+	if row, ok := o.rows.Get(key); ok {
+		if !row.deleted && row.value == nil {
+			return []byte{}
+		}
+		return row.value
+	}
+	if o.isCut(key) {
+		return nil
+	}
+	o.reads++
+	if strings.IndexByte(o.sparse, key[0]) >= 0 {
+		return o.probe(key)
+	}
+	value, closer, err := o.db.pebble.Get([]byte(key))
+	if err == pebble.ErrNotFound {
+		return nil
+	}
+	Fail("read", err)
+	value = append(make([]byte, 0, len(value)), value...)
+	Fail("read", closer.Close())
+	return value
+}
+
+// probe is Get for keys that are mostly absent. Unlike Pebble's Get it asks the filters of the last level as well, which has most tables.
+func (o *Overlay) probe(key string) (value []byte) {
+	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(key), UpperBound: []byte(key + "\x00"), UseL6Filters: true})
+	Fail("read", err)
+	defer func() { Fail("read", it.Close()) }()
+	if it.SeekPrefixGE([]byte(key)) {
+		value = append([]byte{}, it.Value()...) // not nil, though it be empty
+	}
+	Fail("read", it.Error())
+	return value
+}
+
+// GetAll calls visit with the rows of some keys, which must ascend, as far as they exist. The value is valid during the visit.
+func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
+	if len(keys) == 0 {
+		return
+	}
+	o.iterators++
+	o.reads += len(keys)
+	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(keys[0]), UpperBound: []byte(keys[len(keys)-1] + "\x00")})
+	Fail("read", err)
+	defer func() { Fail("read", it.Close()) }()
+	for _, key := range keys {
+		if row, ok := o.rows.Get(key); ok {
+			if !row.deleted {
+				visit(key, row.value)
+			}
+		} else if !o.isCut(key) && it.SeekPrefixGE([]byte(key)) && string(it.Key()) == key {
+			visit(key, it.Value())
+		}
+	}
+	Fail("read", it.Error())
+}
+
+// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. visit must not write.
+func (o *Overlay) Scan(from, to string, visit func(key string, value []byte) bool) {
+	o.iterators++
+	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
+	Fail("scan", err)
+	defer func() { Fail("scan", it.Close()) }()
+	rows := o.rows.Iter()
+	more := rows.Seek(from) && rows.Key() < to
+	for ok := it.First(); ok || more; {
+		o.reads++
+		switch {
+		case more && (!ok || rows.Key() <= string(it.Key())):
+			if ok && rows.Key() == string(it.Key()) {
+				ok = it.Next()
+			}
+			if row := rows.Value(); !row.deleted && !visit(rows.Key(), row.value) {
+				return
+			}
+			more = rows.Next() && rows.Key() < to
+		default:
+			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+				return
+			}
+			ok = it.Next()
+		}
+	}
+	Fail("scan", it.Error())
+}
+
+// ScanDown is Scan in the opposite order, from the last row before to.
+func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte) bool) {
+	o.iterators++
+	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: []byte(to)})
+	Fail("scan", err)
+	defer func() { Fail("scan", it.Close()) }()
+	rows := o.rows.Iter()
+	more := false
+	if rows.Seek(to) {
+		more = rows.Prev()
+	} else {
+		more = rows.Last()
+	}
+	more = more && rows.Key() >= from
+	for ok := it.Last(); ok || more; {
+		o.reads++
+		switch {
+		case more && (!ok || rows.Key() >= string(it.Key())):
+			if ok && rows.Key() == string(it.Key()) {
+				ok = it.Prev()
+			}
+			if row := rows.Value(); !row.deleted && !visit(rows.Key(), row.value) {
+				return
+			}
+			more = rows.Prev() && rows.Key() >= from
+		default:
+			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+				return
+			}
+			ok = it.Prev()
+		}
+	}
+	Fail("scan", it.Error())
+}
+
+// flush moves everything into batch and empties the overlay.
+func (o *Overlay) flush(batch *pebble.Batch) error {
+	for _, c := range o.cuts {
+		if err := batch.DeleteRange([]byte(c.from), []byte(c.to), nil); err != nil {
+			return err
+		}
+	}
+	var err error
+	o.rows.Scan(func(key string, row overlayRow) bool {
+		if row.deleted {
+			d := batch.DeleteDeferred(len(key))
+			copy(d.Key, key)
+			err = d.Finish()
+		} else {
+			d := batch.SetDeferred(len(key), len(row.value))
+			copy(d.Key, key)
+			copy(d.Value, row.value)
+			err = d.Finish()
+		}
+		return err == nil
+	})
+	o.rows.Clear()
+	o.cuts = o.cuts[:0]
+	o.bytes = 0
+	return err
+}
+
+// Commit applies an overlay as one batch, and empties it. Views that are opened afterwards see it. It is durable once Pebble has flushed. Pebble
+// holds a commit back while it cannot write to its disk, without a limit of time.
+func (d *DB) Commit(o *Overlay) error {
+	if err := o.flush(d.outgoing); err != nil {
+		return &Error{"build commit", err}
+	}
+	if err := d.pebble.Apply(d.outgoing, pebble.NoSync); err != nil {
+		return &Error{"commit", err}
+	}
+	d.outgoing.Reset()
+	return nil
+}

@@ -1,0 +1,121 @@
+package lsm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+func mustOpen(t *testing.T) *DB {
+	t.Helper()
+	d, err := Open("test", Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// TestOverlayIsAMap compares the overlay over its database with a map, over random writes, cuts and commits.
+func TestOverlayIsAMap(t *testing.T) {
+	for seed := uint64(1); seed <= 40; seed++ {
+		random := rand.New(rand.NewPCG(seed, 2))
+		d := mustOpen(t)
+		o := d.Overlay("")
+		model := map[string]string{}
+		anyKey := func() string { return fmt.Sprintf("T%02d", random.IntN(40)) }
+		for n := range 400 {
+			key := anyKey()
+			switch random.IntN(12) {
+			case 0, 1, 2, 3:
+				value := fmt.Sprint(n)
+				o.Set(key, []byte(value))
+				model[key] = value
+			case 4:
+				o.Set(key, nil)
+				model[key] = ""
+			case 5, 6, 7:
+				o.Del(key)
+				delete(model, key)
+			case 8:
+				from, to := key, anyKey()
+				if from > to {
+					from, to = to, from
+				}
+				o.Cut(from, to)
+				maps.DeleteFunc(model, func(key, _ string) bool { return from <= key && key < to })
+			case 9:
+				batch := d.pebble.NewBatch()
+				if err := o.flush(batch); err != nil {
+					t.Fatal(err)
+				}
+				if err := batch.Commit(pebble.NoSync); err != nil {
+					t.Fatal(err)
+				}
+				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.cuts) != 0 {
+					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.cuts))
+				}
+			case 10:
+				value, ok := model[key]
+				if got := o.Get(key); (got != nil) != ok || string(got) != value {
+					t.Fatalf("seed %d: %s is %q, the map has %q, %v", seed, key, got, value, ok)
+				}
+			case 11:
+				from, to, limit := anyKey(), anyKey(), random.IntN(12)
+				var want, got []string
+				for _, key := range slices.Sorted(maps.Keys(model)) {
+					if from <= key && key < to && len(want) <= limit {
+						want = append(want, key+"="+model[key])
+					}
+				}
+				o.Scan(from, to, func(key string, value []byte) bool {
+					got = append(got, key+"="+string(value))
+					return len(got) <= limit
+				})
+				if !slices.Equal(got, want) {
+					t.Fatalf("seed %d: scan %s to %s: %q, the map has %q", seed, from, to, got, want)
+				}
+			}
+		}
+		o.Cut("T", "U")
+		batch := d.pebble.NewBatch()
+		if err := o.flush(batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := batch.Commit(pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFailBecomesAnError(t *testing.T) {
+	err := func() (err error) {
+		defer Catch(&err)
+		Fail("look", nil)
+		Fail("look", ErrShortRow)
+		return nil
+	}()
+	if !errors.Is(err, ErrDamaged) || err.Error() != "store: look: a row is shorter than its form; "+nextRebuild {
+		t.Errorf("%v", err)
+	}
+	defer func() {
+		if recover() != "another" {
+			t.Error("catch took what it should not")
+		}
+	}()
+	err = func() (err error) {
+		defer Catch(&err)
+		panic("another")
+	}()
+	t.Errorf("%v", err)
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// lookBack calls look with the past of the last commit. now is the journal's time, unix ms.
+func (q *Queries) lookBack(now int64, look func(p past)) (err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	var keys []keyGeneration
+	if value := v.Get(metaKey); value != nil { // q.meta may be ahead of the view
+		m := decodeMeta(value)
+		keys = m.keys
+	}
+	look(past{
+		keys, v, now,
+		func(id job.ID) *session { return q.readSessionOf(v, id) },
+		func(name slotName) *slot { return readSlot(v, name) },
+		func(seq uint64) *claim { return readClaim(v, seq) },
+	})
+	return nil
+}
+
+// MadeBefore returns what a create did that was carried out with the same key or number, or why it may not be carried out; nil when
+// neither, as of the last commit. now is the journal's time, unix ms.
+func (q *Queries) MadeBefore(o *job.Once, now int64) (made *Made, err error) {
+	err = q.lookBack(now, func(p past) { made = p.made(o) })
+	return made, err
+}
+
+// ClaimedBefore is MadeBefore for a claim.
+func (q *Queries) ClaimedBefore(o *job.Once, now int64) (c *Claimed, err error) {
+	err = q.lookBack(now, func(p past) { c, _ = p.claimed(o) })
+	return c, err
+}
+
+// EndedBefore is MadeBefore for a completion.
+func (q *Queries) EndedBefore(cmd *job.Complete, now int64) (ended *Ended, err error) {
+	err = q.lookBack(now, func(p past) { ended, _ = p.ended(cmd) })
+	return ended, err
+}

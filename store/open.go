@@ -1,0 +1,115 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Open opens the store in dir, or makes it.
+func Open(dir string, o Options) (_ *Store, err error) {
+	standard := &standardBounds
+	if o.Small {
+		standard = &smallBounds
+	}
+	db, err := lsm.Open(dir, o.lsm())
+	if err != nil {
+		return nil, err
+	}
+	l := &live{queues: newQueues()}
+	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable})), bounds: cmp.Or(o.bounds, standard)}
+	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
+	s := &Store{Queries: &Queries{live: l, db: db, pages: newPageCache()}, machine: m}
+	if err := m.load(o.Journal); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	m.publish()
+	return s, nil
+}
+
+// load reads what is kept in memory: the meta row and the queues.
+func (m *machine) load(journal string) (err error) {
+	defer lsm.Catch(&err)
+	m.meta = meta{version: formatVersion, journal: journal, nextQueue: 1}
+	if value := m.o.Get(metaKey); value != nil {
+		m.meta = decodeMeta(value)
+	}
+	if err := m.meta.known(); err != nil {
+		return err
+	}
+	if m.meta.journal == "" {
+		m.meta.journal = journal
+	}
+	if journal != "" && m.meta.journal != journal {
+		return fmt.Errorf("open store: it was made from journal %s, not %s: %w", m.meta.journal, journal, ErrForeignJournal)
+	}
+	m.reseed()
+	m.followLevel()
+	m.publishEpochs()
+	m.loadQueues()
+	m.o.Scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
+		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
+			m.running = append(m.running, w)
+		}
+		return true
+	})
+	of := &m.windows.Windows
+	m.timers = lsm.StoredWindow(of, string(timerTable), string(timerTable+1))
+	m.idle.unused = lsm.StoredWindow(of, idlePrefix(false), idlePrefix(true))
+	m.idle.used = lsm.StoredWindow(of, idlePrefix(true), string(idleTable+1))
+	return nil
+}
+
+func (m *machine) loadQueues() {
+	var all []*queue
+	m.o.Scan(string(queueTable), string(queueTable+1), func(key string, value []byte) bool {
+		all = append(all, decodeQueue(lsm.U32At(key, 1), value, &m.windows.Windows))
+		return true
+	})
+	for _, q := range all {
+		q.show()
+		for status, n := range q.counts {
+			m.counts[status] += n
+		}
+		if q.idleAt != 0 {
+			m.queues.idle.Set(q)
+		}
+	}
+	m.queues.fill(all)
+}
+
+// Adopt tells a new store the UUID of the journal that it will be made from.
+func (s *Store) Adopt(journal string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta.journal != "" && s.meta.journal != journal {
+		return fmt.Errorf("store of journal %s, not %s: %w", s.meta.journal, journal, ErrForeignJournal)
+	}
+	s.meta.journal = journal
+	s.machine.reseed()
+	return nil
+}
+
+// Peeked is what a store on disk says about itself.
+type Peeked struct {
+	Journal string // UUID of the journal it was made from; "" when there is no store yet
+	Applied uint64 // its cursor
+	Torn    string // where its manifest cannot be read any more; "" if all of it can be. Journal and Applied may be old then
+}
+
+// Peek reads how far the store in dir has come, and changes nothing. Whoever opens a store compares its cursor with the journal first: Pebble takes a
+// store whose manifest is cut off for what it was at that point, and removes newer tables as soon as it is open for writing. With a journal that
+// reaches back to that point nothing is lost, because the tables are made again. Otherwise they were the only copy.
+func Peek(dir string, o Options) (p Peeked, err error) {
+	found, err := lsm.Peek(dir, metaKey, o.lsm())
+	p.Torn = found.Torn
+	if err != nil || found.Value == nil {
+		return p, err
+	}
+	defer lsm.Catch(&err)
+	m := decodeMeta(found.Value)
+	p.Journal, p.Applied = m.journal, m.cursor
+	return p, m.known()
+}

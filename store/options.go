@@ -1,0 +1,62 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Options are how a store is opened. The zero value works.
+type Options struct {
+	// Journal is the UUID of the journal that the store is made from. A store remembers the one it was first opened with and refuses another.
+	// Empty: the one that the store remembers.
+	Journal string
+	// ReadOnly opens an existing store for queries and Check.
+	ReadOnly bool
+	// Logf, Fatalf, Flushed, Failing, Damaged and OpenFiles are those of lsm.Options.
+	Logf    func(format string, args ...any)
+	Fatalf  func(format string, args ...any)
+	Flushed func()
+	Failing func(err error)
+	Damaged func(err error)
+	// OpenFiles is about how many files the store keeps open; 0: a thousand.
+	OpenFiles int
+	// FS replaces the file system in tests.
+	FS lsm.FS
+	// MemtableBytes and CacheBytes replace Pebble's sizes in tests.
+	MemtableBytes, CacheBytes int
+	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open, so that a few jobs do what
+	// millions would. A store that was made with it must be opened with it.
+	Small  bool
+	bounds *bounds // nil: standardBounds
+}
+
+func (o *Options) lsm() lsm.Options {
+	return lsm.Options{
+		ReadOnly: o.ReadOnly, Logf: o.Logf, Fatalf: o.Fatalf, Flushed: o.Flushed, Failing: o.Failing, Damaged: o.Damaged,
+		OpenFiles: o.OpenFiles, FS: o.FS, MemtableBytes: o.MemtableBytes, CacheBytes: o.CacheBytes,
+	}
+}
+
+// bounds are sizes past which something is dropped from memory, divided, or left for later. Tests shrink them, so that a few jobs do what
+// millions would.
+type bounds struct {
+	// The caches drop, beyond these, what was not looked up lately.
+	cachedSpans, cachedBatches, cachedClaims int
+	// cachedSlotBytes bounds the slots of sessions, which differ much in size: one that remembers a create may hold a thousand ids.
+	cachedSlotBytes int
+	// A window keeps at most maxWindow keys; its first refill takes minWindow.
+	minWindow, maxWindow int
+	// windowKeys is how many keys, of about 100 bytes, all windows may hold. Past it all shrink to minWindow.
+	windowKeys int
+	rules      *rules // in place of the level's
+}
+
+var standardBounds = bounds{
+	cachedSpans: 200_000, cachedBatches: 50_000, cachedClaims: 50_000, cachedSlotBytes: 32 << 20,
+	minWindow: 4, maxWindow: 512, windowKeys: 1_000_000,
+}
+
+var smallBounds = bounds{
+	cachedSpans: 20, cachedBatches: 5, cachedClaims: 5, cachedSlotBytes: 4000,
+	minWindow: 1, maxWindow: 4, windowKeys: 40,
+	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, sessions: 500},
+}

@@ -1,0 +1,60 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// writePages cuts a framed body into pages, and has b know where they end. The rows share the body's memory.
+func (a *applying) writePages(b *batch, body []byte) {
+	b.uneven = !evenBody(b, body)
+	for line := uint32(0); line < b.lines; {
+		if line > 0 {
+			b.pageEnds = append(b.pageEnds, line-1)
+		}
+		page, n := cutPage(b.frame, body, int(b.lines-line), a.rules.pageBytes)
+		a.o.Set(pageKey(b.seq, line+uint32(n)-1, line), page)
+		if b.uneven {
+			a.o.Set(sizesKey(b.seq, line+uint32(n)-1, line), encodeSizes(b.frame, page, n, b.longest))
+		}
+		line += uint32(n)
+		body = body[len(page):]
+	}
+}
+
+// dropPages deletes the pages that reach into first … last and have no line left.
+func (a *applying) dropPages(b *batch, first, last uint32) {
+	if b.frame == job.NoFrame {
+		return
+	}
+	if len(b.pageEnds) == 0 {
+		if b.counts[job.Purged] == int64(b.lines) {
+			a.dropPage(b, 0, b.lines-1)
+		}
+		return
+	}
+	for line := first; line <= last; {
+		pageFirst, pageLast := b.pageOf(line)
+		// Lines mostly go in order, so those after them are looked at first: one is enough to keep a page.
+		if (last >= pageLast || !a.anyLive(b.seq, last+1, pageLast)) && (first <= pageFirst || !a.anyLive(b.seq, pageFirst, first-1)) {
+			a.dropPage(b, pageFirst, pageLast)
+		}
+		line = pageLast + 1
+	}
+}
+
+func (a *applying) dropPage(b *batch, first, last uint32) {
+	a.o.Del(pageKey(b.seq, last, first))
+	if b.uneven {
+		a.o.Del(sizesKey(b.seq, last, first))
+	}
+}
+
+// anyLive reports whether any of the lines from … to has not been purged.
+func (m *machine) anyLive(seq uint64, from, to uint32) bool {
+	for line := from; line <= to; {
+		sp := m.spanAt(seq, line)
+		if sp.Status != job.Purged {
+			return true
+		}
+		line = sp.last + 1
+	}
+	return false
+}

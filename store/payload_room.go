@@ -1,0 +1,71 @@
+package store
+
+// payloadRoom counts the payload bytes of a claim against its limit. While even payloads of the greatest length would fit, nothing is looked up.
+// Then the payloads taken so far are measured once, and all that follow.
+type payloadRoom struct {
+	limit int64
+	bound int64 // no more than this has been taken
+	taken []Run // while bound is all that is known
+	exact bool
+	sizes pageSizes // of the page that was measured last
+}
+
+// first returns how many of the lines of a part fit, from the first on. One line always fits if it is the only one of the claim.
+func (r *payloadRoom) first(m *machine, p part, only bool) (fit int) {
+	if r.allFit(m, p) {
+		return int(p.lines())
+	}
+	r.sizes.each(&m.o, p.b, p.first, p.last, func(size int64) bool {
+		if !r.add(size, only && fit == 0) {
+			return false
+		}
+		fit++
+		return true
+	})
+	return fit
+}
+
+// last returns how many of the lines of a part fit, from the last one back.
+func (r *payloadRoom) last(m *machine, p part, only bool) (fit int) {
+	if r.allFit(m, p) {
+		return int(p.lines())
+	}
+	sizes := make([]int64, 0, p.lines())
+	r.sizes.each(&m.o, p.b, p.first, p.last, func(size int64) bool {
+		sizes = append(sizes, size)
+		return true
+	})
+	for i := len(sizes) - 1; i >= 0 && r.add(sizes[i], only && fit == 0); i-- {
+		fit++
+	}
+	return fit
+}
+
+// allFit reports whether all lines of a part fit whatever their lengths are.
+func (r *payloadRoom) allFit(m *machine, p part) bool {
+	if r.exact {
+		return false
+	}
+	if bound := r.bound + p.lines()*int64(p.b.longest); bound <= r.limit {
+		r.bound = bound
+		r.taken = append(r.taken, p.run())
+		return true
+	}
+	r.exact, r.bound = true, 0
+	for _, t := range r.taken {
+		r.sizes.each(&m.o, m.batch(t.Batch), t.First, t.Last, func(size int64) bool {
+			r.bound += size
+			return true
+		})
+	}
+	return false
+}
+
+// add counts a payload if it fits, or must.
+func (r *payloadRoom) add(size int64, must bool) bool {
+	if r.bound+size > r.limit && !must {
+		return false
+	}
+	r.bound += size
+	return true
+}

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"cmp"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// position is the place of a line among all lines, or of a span by its last line.
+type position struct {
+	seq  uint64 // of the batch
+	line uint32
+}
+
+func comparePositions(a, b position) int {
+	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.line, b.line))
+}
+
+// laneID names one of the lanes of a queue.
+type laneID struct {
+	priority uint32
+	class    job.Class
+}
+
+// Run is a range of consecutive lines of one batch, both ends included.
+type Run struct {
+	Batch       uint64 // the seq of the batch's create
+	First, Last uint32
+}
+
+// Lines returns the number of lines in r.
+func (r Run) Lines() int { return int(r.Last-r.First) + 1 }
+
+// queueName is the name of a queue.
+type queueName struct{ client, typ string }

@@ -1,0 +1,65 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// The first job of a queue makes it. A queue without jobs is deleted by request, or after a time that a command names. Numbers of queues are never
+// used again, because rows of batches that have jobs in other queues may still name them.
+
+// makeQueue returns the queue of a client and type, which it makes if there is none.
+func (a *applying) makeQueue(client, typ string) *queue {
+	if q := a.queues.byName[queueName{client, typ}]; q != nil {
+		return q
+	}
+	q := &queue{windows: &a.windows.Windows, id: a.meta.nextQueue, queueName: queueName{client, typ}, createdAt: a.now.At}
+	a.meta.nextQueue++
+	a.queues.add(q)
+	a.touch(&q.dirty, q)
+	a.reviseIdle(q)
+	return q
+}
+
+// reviseIdle notes since when a queue has been idle, after its jobs or settings have changed.
+func (a *applying) reviseIdle(q *queue) {
+	idle := q.jobs == 0 && !q.configured()
+	if idle == (q.idleAt != 0) {
+		return
+	}
+	if idle {
+		q.idleAt = a.now.At
+		a.queues.idle.Set(q)
+	} else {
+		a.queues.idle.Delete(q)
+		q.idleAt = 0
+	}
+	a.touch(&q.dirty, q)
+}
+
+// deleteQueue deletes a queue without jobs, paused or not.
+func (a *applying) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
+	q := a.queues.byName[queueName{cmd.Client, cmd.Type}]
+	switch {
+	case q == nil:
+		return &QueueDeleted{Refusal: job.QueueNotFound}
+	case q.jobs > 0:
+		return &QueueDeleted{Refusal: job.QueueNotEmpty}
+	}
+	a.dropQueue(q)
+	return &QueueDeleted{}
+}
+
+// deleteIdleQueues deletes as many idle queues as one command may.
+func (a *applying) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted {
+	result := &IdleQueuesDeleted{}
+	for q := a.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= a.now.At && result.Queues < a.rules.commandRows; q = a.queues.idle.oldest() {
+		a.dropQueue(q)
+		result.Queues++
+	}
+	return result
+}
+
+// dropQueue deletes a queue that has no jobs. No row names it then, except its own and those of batches that once had jobs in it.
+func (a *applying) dropQueue(q *queue) {
+	a.queues.remove(q)
+	q.gone = true
+	a.touch(&q.dirty, q)
+}

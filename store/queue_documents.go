@@ -1,0 +1,113 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// queueName returns the name of a queue. If the queue has been deleted since the view was opened, its row has the name; if it was gone before that,
+// the name is empty.
+func (q *Queries) queueName(v lsm.View, id uint32) queueName {
+	q.mu.RLock()
+	found := q.queues.byID[id]
+	q.mu.RUnlock()
+	if found != nil {
+		return found.queueName
+	}
+	if value := v.Get(queueKey(id)); value != nil {
+		return decodeQueueName(value)
+	}
+	return queueName{}
+}
+
+// Queue returns the document of a queue; job.QueueNotFound when there is none.
+func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
+	defer lsm.Catch(&err)
+	q.mu.RLock()
+	found := q.queues.byName[queueName{client, typ}]
+	head, known := "", found != nil && found.committed()
+	if known {
+		doc, head = found.shown, found.shownHead
+	}
+	q.mu.RUnlock()
+	if !known {
+		return Queue{}, job.QueueNotFound
+	}
+	v := q.db.View()
+	defer v.Close()
+	doc.PendingSince = pendingSince(v, head)
+	return doc, nil
+}
+
+// Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one client or, with "", of all, and
+// whether more follow.
+func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
+	defer lsm.Catch(&err)
+	var heads []string
+	q.mu.RLock()
+	page := queuePage{client: client, after: queueName{afterClient, afterType}, limit: limit + 1}
+	for _, found := range q.queues.page(page, (*queue).committed) {
+		docs, heads = append(docs, found.shown), append(heads, found.shownHead)
+	}
+	q.mu.RUnlock()
+	if more = len(docs) > limit; more {
+		docs = docs[:limit]
+	}
+	v := q.db.View()
+	defer v.Close()
+	for i := range docs {
+		docs[i].PendingSince = pendingSince(v, heads[i])
+	}
+	return docs, more, nil
+}
+
+// pendingSince returns when the span with this ready key became pending; 0 if it is not pending any more.
+func pendingSince(r lsm.Rows, head string) int64 {
+	if head == "" {
+		return 0
+	}
+	_, _, end := splitReadyKey(head)
+	if sp, ok := readSpan(r, end.seq, end.line); ok && sp.Status == job.Pending {
+		return sp.UpdatedAt
+	}
+	return 0
+}
+
+// readyPage is how many queues ReadyQueues looks at.
+const readyPage = 1000
+
+// ReadyQueues returns those of the next queues after a client and type, by name, that have jobs to hand out, and the client and type to continue
+// after; "" if those were the last. Apply waits meanwhile, so it looks at a bounded number of queues.
+func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	page := q.queues.page(queuePage{after: queueName{client, typ}, limit: readyPage}, func(*queue) bool { return true })
+	for _, found := range page {
+		if found.rank != "" && !q.meta.stopped {
+			ready = append(ready, Readied{found.client, found.typ, found.counts[job.Pending]})
+		}
+	}
+	if len(page) < readyPage {
+		return ready, "", ""
+	}
+	last := page[len(page)-1]
+	return ready, last.client, last.typ
+}
+
+// WaitingTypes returns up to limit types after the given one that have pending jobs which a claim would find, in order, of one client or, with "", of
+// all, and whether more follow. Apply is not held up between two types, so they need not be of one moment.
+func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool) {
+	for {
+		q.mu.RLock()
+		typ, waiting := q.queues.samples.nextType(client, afterType)
+		q.mu.RUnlock()
+		if typ == "" {
+			return types, false
+		}
+		if len(types) == limit {
+			return types, true
+		}
+		types = append(types, WaitingType{typ, waiting})
+		afterType = typ
+	}
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// A session is the lasting identity of a runner or producer, in which its requests have numbers. It has one row, and one for each slot that it has
+// used, with what the last request of the slot did. So a session that makes many requests leaves no more rows than it ever had requests under
+// way at the same time.
+
+// session is what is known of a session beside its slots.
+type session struct {
+	seq     uint64
+	at      int64
+	runner  string
+	usedAt  int64 // when it was opened, or carried out a request last
+	timerAt int64 // of its timer row, at or before it is forgotten
+	used    bool  // whether it has carried out a request
+	idleAt  int64 // of its idle row, at or before usedAt
+	// written are the slots whose rows the next commit writes.
+	written map[int]*slot
+	dirty   bool // on the machine's list of unwritten rows
+	gone    bool
+}
+
+// slot is the last request of a slot. Number 0: there was none.
+type slot struct {
+	slotName
+	session *session // set while the slot is on the machine's list of unwritten rows
+	number  uint64
+	done    *done
+	dirty   bool // on the machine's list of unwritten rows
+}
+
+// slotName is what a slot is cached by.
+type slotName struct {
+	session uint64
+	index   int
+}
+
+func (n *session) encode() []byte {
+	e := make(lsm.Encoder, 0, 32)
+	e.Int(n.at)
+	e.Text(n.runner)
+	e.Int(n.usedAt)
+	e.Int(n.timerAt)
+	e.Bool(n.used)
+	e.Int(n.idleAt)
+	return e
+}
+
+func decodeSession(seq uint64, value []byte) *session {
+	d := lsm.Decoder(value)
+	return &session{seq: seq, at: d.Int(), runner: d.Text(), usedAt: d.Int(), timerAt: d.Int(), used: d.Bool(), idleAt: d.Int()}
+}
+
+func (l *slot) encode() []byte {
+	e := make(lsm.Encoder, 0, 64)
+	e.Uint(l.number)
+	l.done.encode(&e)
+	return e
+}
+
+func decodeSlot(value []byte) (number uint64, done *done) {
+	d := lsm.Decoder(value)
+	number = d.Uint()
+	return number, decodeDone(&d)
+}
+
+func (n *session) flush(o *lsm.Overlay) {
+	n.dirty = false
+	if !n.gone {
+		o.Set(seqKey(sessionTable, n.seq), n.encode())
+	}
+}
+
+func (l *slot) flush(o *lsm.Overlay) {
+	l.dirty = false
+	if !l.session.gone {
+		o.Set(slotKey(l.session.seq, l.index), l.encode())
+		delete(l.session.written, l.index)
+	}
+	l.session = nil
+}
+
+// expiresAt is when a session is forgotten unless it carries out a request before.
+func (n *session) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
+
+func (n *session) id() job.ID { return job.NewID(n.at, n.seq, 0) }
+
+// readSession returns the session of a seq, or nil.
+func readSession(r lsm.Rows, seq uint64) *session {
+	if value := r.Get(seqKey(sessionTable, seq)); value != nil {
+		return decodeSession(seq, value)
+	}
+	return nil
+}
+
+// readSlot returns a slot of a session as its row says.
+func readSlot(r lsm.Rows, name slotName) *slot {
+	l := &slot{slotName: name}
+	if value := r.Get(slotKey(name.session, name.index)); value != nil {
+		l.number, l.done = decodeSlot(value)
+	}
+	return l
+}
+
+// size is about how many bytes of memory a slot takes with its place in the cache.
+func (l *slot) size() int {
+	n := 200
+	if d := l.done; d != nil {
+		n += 200 + len(d.group.Meta) + len(d.group.Traceparent) + len(d.queueName.client) + len(d.queueName.typ) + len(d.existing)*24
+		for i := range d.ended {
+			n += 72 + len(d.ended[i].results)*16
+		}
+	}
+	return n
+}
+
+// idleSessions finds the sessions that have not been used for the longest time: those that have carried out no request yet, and all others.
+type idleSessions struct{ unused, used lsm.Window }
+
+// of returns the window that a session's idle row is in.
+func (x *idleSessions) of(n *session) *lsm.Window {
+	if n.used {
+		return &x.used
+	}
+	return &x.unused
+}
+
+func (n *session) document(numbers map[int]uint64) Session {
+	doc := Session{ID: n.id(), Runner: n.runner, CreatedAt: n.at, UsedAt: n.usedAt, ExpiresAt: n.expiresAt()}
+	for _, index := range slices.Sorted(maps.Keys(numbers)) {
+		doc.Slots = append(doc.Slots, SlotState{index, numbers[index]})
+	}
+	return doc
+}

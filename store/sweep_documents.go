@@ -1,0 +1,52 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Sweep returns the document of a sweep; job.SweepNotFound when there is none.
+func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	seqs := q.seqs(id)
+	for _, seq := range seqs.all() {
+		if value := v.Get(seqKey(sweepTable, seq)); value != nil {
+			if w := decodeSweep(seq, value); w.id() == id {
+				return w.document(), nil
+			}
+		}
+	}
+	return Sweep{}, job.SweepNotFound
+}
+
+// Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately, job.MaxPage in all, oldest first.
+func (q *Queries) Sweeps() (docs []Sweep, err error) {
+	defer lsm.Catch(&err)
+	q.mu.RLock()
+	var seqs []uint64 // of those under way, which may be older than many that have ended
+	for _, w := range q.running {
+		seqs = append(seqs, w.Seq)
+	}
+	q.mu.RUnlock()
+	v := q.db.View()
+	defer v.Close()
+	room := job.MaxPage - len(seqs)
+	v.ScanDown(string(sweepTable), string(sweepTable+1), func(key string, _ []byte) bool {
+		if seq := seqOfKey(key); room > 0 && !slices.Contains(seqs, seq) {
+			seqs = append(seqs, seq)
+			room--
+		}
+		return room > 0
+	})
+	slices.Sort(seqs)
+	for _, seq := range seqs {
+		if value := v.Get(seqKey(sweepTable, seq)); value != nil { // of one that has just begun there is no row yet
+			docs = append(docs, decodeSweep(seq, value).document())
+		}
+	}
+	return docs, nil
+}

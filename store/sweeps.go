@@ -1,0 +1,157 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// startSweep takes the first step of a sweep, and leaves the others to ticks.
+func (a *applying) startSweep(m job.Move) *Swept {
+	w := &sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.now}}
+	if !m.Batch.IsZero() {
+		b := a.batchOf(m.Batch)
+		if b == nil || b.id() != m.Batch {
+			return &Swept{Refusal: job.BatchNotFound}
+		}
+		w.batch, w.batchSeq = m.Batch, b.seq
+	} else {
+		q := a.queues.byName[queueName{m.Client, m.Type}]
+		if q == nil {
+			return &Swept{Refusal: job.QueueNotFound}
+		}
+		w.queueID, w.name = q.id, q.queueName
+	}
+	if len(a.running) >= job.MaxSweeps {
+		return &Swept{Refusal: job.TooManySweeps}
+	}
+	if a.step(w, a.rules.commandRows); w.finishedAt != 0 {
+		return &Swept{Moved: w.moved, Skipped: w.skipped}
+	}
+	a.running = append(a.running, w)
+	a.o.Set(seqKey(sweepTable, w.Seq), w.encode())
+	a.setTimer(timerKey(a.now.At, sweepTimer, w.Seq, 0, 0))
+	return &Swept{Sweep: w.id(), Moved: w.moved, Skipped: w.skipped}
+}
+
+// resumeSweep takes another step of the sweep whose timer is first, or deletes its row when it ended long ago, and returns about how many rows that
+// wrote. The timer of a sweep under way moves to the end of what is due, so that leases and retention come in between.
+func (a *applying) resumeSweep(seq uint64, rows int) int {
+	a.dropTimer(a.timers.First(&a.o))
+	at := slices.IndexFunc(a.running, func(w *sweep) bool { return w.Seq == seq })
+	if at < 0 {
+		a.o.Del(seqKey(sweepTable, seq))
+		return tickSpanRows
+	}
+	w, before := a.running[at], a.o.Writes()
+	a.step(w, rows)
+	next := a.due
+	if w.finishedAt != 0 {
+		a.running = slices.Delete(a.running, at, at+1)
+		next = w.finishedAt + job.SweepLifeMs
+	}
+	a.setTimer(timerKey(next, sweepTimer, seq, 0, 0))
+	a.o.Set(seqKey(sweepTable, seq), w.encode())
+	return a.o.Writes() - before + tickSpanRows
+}
+
+// step continues a sweep until it has written so many rows, or looked at as many, or has ended.
+func (a *applying) step(w *sweep, rows int) {
+	for end := a.o.Writes() + rows; w.finishedAt == 0 && a.o.Writes() < end; {
+		if w.batch.IsZero() {
+			a.stepQueue(w, &end)
+		} else {
+			a.stepBatch(w, &end)
+		}
+	}
+}
+
+// stepBatch looks at the next span of a batch. A line that was passed comes back into a status that the sweep takes only by a later request.
+func (a *applying) stepBatch(w *sweep, end *int) {
+	b := a.batch(w.batchSeq)
+	if b == nil || w.nextLine >= b.lines {
+		w.finishedAt = a.now.At
+		return
+	}
+	sp := a.spanAt(b.seq, w.nextLine)
+	p := part{b, sp, max(sp.first, w.nextLine), sp.last}
+	w.nextLine = sp.last + 1
+	a.sweepPart(w, p)
+	*end--
+}
+
+// sweepChunk is how many spans of a queue are looked up at once.
+const sweepChunk = 64
+
+// stepQueue looks at the next spans of a queue that are in a status, in the order of their ids. A job that changes its status meanwhile gets one that
+// is still to come, or comes back and is found by takeBack.
+func (a *applying) stepQueue(w *sweep, end *int) {
+	statuses := w.Takes()
+	if w.turn == len(statuses) {
+		w.finishedAt = a.now.At
+		return
+	}
+	status := statuses[w.turn]
+	var found []position
+	a.o.Scan(listKey(w.queueID, status, w.nextBatch, w.nextLine), listKey(w.queueID, status, w.Seq, 0), func(key string, _ []byte) bool {
+		found = append(found, endOfListKey(key))
+		return len(found) < sweepChunk
+	})
+	a.prefetch(found)
+	for _, at := range found {
+		if a.o.Writes() >= *end {
+			return
+		}
+		w.nextBatch, w.nextLine = at.seq, at.line+1
+		if sp := a.spanEnding(at); sp.Status == status {
+			a.sweepPart(w, whole(a.batch(at.seq), sp))
+		}
+		*end--
+	}
+	if *end--; len(found) < sweepChunk {
+		w.turn, w.nextBatch, w.nextLine = w.turn+1, 0, 0
+	}
+}
+
+// deleting reports whether a sweep under way deletes everything around a line: the line is as good as deleted.
+func (a *applying) deleting(b *batch, line uint32) bool {
+	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(b, line) })
+}
+
+// sweepPart applies the operation of a sweep to lines that it moves.
+func (a *applying) sweepPart(w *sweep, p part) {
+	var others []*job.Sweep
+	for _, other := range a.running {
+		if w.Op == job.Redrive && other.covers(p.b, p.first) {
+			others = append(others, &other.Sweep)
+		}
+	}
+	if !w.Moves(&p.in.State, others) {
+		return
+	}
+	n := p.lines()
+	switch w.Op {
+	case job.Cancel:
+		a.cancel(p)
+	case job.Redrive:
+		skipped := a.redrive(p)
+		w.skipped += skipped
+		n -= skipped
+	case job.Delete:
+		a.purge(p, deleted)
+	}
+	w.moved += n
+}
+
+// takeBack applies a sweep of the queue to lines that returned to a waiting state, from a run or by a patch: the sweep may have passed them. It
+// returns the status that the lines have then. Sweeps of a batch need no such step: they pass each line once, whatever its status.
+func (a *applying) takeBack(p part, now *job.State) job.Status {
+	for _, w := range a.running {
+		if w.batch.IsZero() && w.TakesBack(now) && w.covers(p.b, p.first) {
+			a.each(p.b, p.first, p.last, func(p part) { a.sweepPart(w, p) })
+			a.o.Set(seqKey(sweepTable, w.Seq), w.encode())
+			return job.Cancelled // or deleted
+		}
+	}
+	return now.Status
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// A unique key is held by the last job that took it, for as long as that has not ended: its row is a hint that is looked up, so that no end
+// of a job needs to write. The key of a line stands in a row of its own too, for its document and for when it is redriven or forgotten.
+
+// takeKeys gives the lines of a new batch their unique keys, and returns those whose key an unfinished job has.
+func (a *applying) takeKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
+	for _, u := range keys {
+		line := uint32(u.Line)
+		hint := uniqueKey(b.group(line).queueID, u.Key)
+		if id, held := a.keyHolder(b, hint); held {
+			existing = append(existing, madeBy{line, id})
+			continue
+		}
+		a.setHint(hint, encodeLine(b.seq, line))
+		a.o.Set(lineKey(lineKeyTable, b.seq, line), []byte(u.Key))
+		b.unique = true
+	}
+	return existing
+}
+
+// hint returns the row of a unique key, or nil, through a cache that also knows which rows are not there: a key that is used again and again has
+// a row that is deleted and set again, and a read of it would pass all those versions until Pebble has flushed them.
+func (m *machine) hint(key string) []byte {
+	row := m.hints.Get(key)
+	if row == nil {
+		row = &hintRow{m.o.Get(key)}
+		m.hints.Set(key, row)
+	}
+	return row.value
+}
+
+// setHint writes the row of a unique key, or deletes it where value is nil.
+func (m *machine) setHint(key string, value []byte) {
+	m.hints.Set(key, &hintRow{value})
+	if value == nil {
+		m.o.Del(key)
+	} else {
+		m.o.Set(key, value)
+	}
+}
+
+// keyHolder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are all unfinished; it may
+// be nil.
+func (m *machine) keyHolder(fresh *batch, hint string) (id job.ID, held bool) {
+	value := m.hint(hint)
+	if value == nil {
+		return id, false
+	}
+	seq, line := decodeLine(value)
+	if fresh != nil && seq == fresh.seq {
+		return job.NewID(fresh.at, seq, int(line)), true
+	}
+	b := m.batch(seq)
+	if b == nil {
+		return id, false
+	}
+	sp := m.spanAt(seq, line)
+	return job.NewID(b.at, seq, int(line)), sp.Status != job.Purged && !sp.Status.Terminal()
+}
+
+// keysOf returns the unique keys of lines first … last, by line.
+func keysOf(r lsm.Rows, b *batch, first, last uint32) (keys []job.UniqueKey) {
+	if !b.unique {
+		return nil
+	}
+	r.Scan(lineKey(lineKeyTable, b.seq, first), lsm.After(lineKey(lineKeyTable, b.seq, last)), func(key string, value []byte) bool {
+		keys = append(keys, job.UniqueKey{Line: int(lineOfKey(key)), Key: string(value)})
+		return true
+	})
+	return keys
+}
+
+// dropKeys forgets the unique keys of lines that are forgotten.
+func (m *machine) dropKeys(b *batch, first, last uint32) {
+	for _, u := range keysOf(&m.o, b, first, last) {
+		m.o.Del(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
+		hint := uniqueKey(b.group(uint32(u.Line)).queueID, u.Key)
+		if value := m.hint(hint); value != nil {
+			if seq, line := decodeLine(value); seq == b.seq && int(line) == u.Line {
+				m.setHint(hint, nil)
+			}
+		}
+	}
+}
+
+// takeKeysAgain gives ended lines first … last their unique keys back, before they are redriven, and returns the lines whose key another
+// job has by now.
+func (m *machine) takeKeysAgain(b *batch, first, last uint32) (held []uint32) {
+	for _, u := range keysOf(&m.o, b, first, last) {
+		line := uint32(u.Line)
+		hint := uniqueKey(b.group(line).queueID, u.Key)
+		if _, taken := m.keyHolder(nil, hint); taken {
+			held = append(held, line)
+			continue
+		}
+		m.setHint(hint, encodeLine(b.seq, line))
+	}
+	return held
+}
+
+func encodeLine(seq uint64, line uint32) []byte {
+	e := make(lsm.Encoder, 0, 12)
+	e.Uint(seq)
+	e.Uint(uint64(line))
+	return e
+}
+
+func decodeLine(value []byte) (seq uint64, line uint32) {
+	d := lsm.Decoder(value)
+	return d.Uint(), uint32(d.Uint())
+}

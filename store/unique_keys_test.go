@@ -1,0 +1,62 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// BenchmarkReusedUniqueKey creates a job with the same unique key again and again, claims it and completes it, which deletes it. The time of a
+// cycle must not grow with the number of those before it: µs/first and µs/last are of the first and the last tenth.
+func BenchmarkReusedUniqueKey(b *testing.B) {
+	n := newBench(b)
+	create := plainCreate("a", "x", 1, 5)
+	create.Groups[0].RetentionMs = 0
+	create.Unique = []job.UniqueKey{{Line: 0, Key: "the same"}}
+	const cycles = 100_000
+	part := func() time.Duration {
+		began := time.Now()
+		for range cycles / 10 {
+			n.apply(create)
+			n.commit()
+			if n.finish(1) != 1 {
+				b.Fatal("no job")
+			}
+			n.commit()
+		}
+		return time.Since(began) / (cycles / 10)
+	}
+	for b.Loop() {
+		first := part()
+		for range 8 {
+			part()
+		}
+		last := part()
+		b.ReportMetric(float64(first.Nanoseconds())/1000, "µs/first")
+		b.ReportMetric(float64(last.Nanoseconds())/1000, "µs/last")
+	}
+}
+
+// TestReusedUniqueKeyIsNotReadAgain: the row of a key that is used again and again has very many versions, which a read would pass.
+func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
+	s := mustOpen(t, Options{})
+	create := plainCreate("a", "x", 1, 5)
+	create.Groups[0].RetentionMs = 0
+	create.Unique = []job.UniqueKey{{Line: 0, Key: "the same"}}
+	seq := uint64(0)
+	next := func() uint64 { seq++; return seq }
+	for cycle := range 3 {
+		before, _ := s.machine.o.Reads()
+		mustApply(t, s, next(), 0, create)
+		if after, _ := s.machine.o.Reads(); cycle > 0 && after > before {
+			t.Errorf("cycle %d: the create read %d rows", cycle, after-before)
+		}
+		mustCommit(t, s)
+		seq = lifecycle(t, s, seq+1, 0, "r", 1) - 1
+		mustCommit(t, s)
+	}
+	if n := rowsOf(t, s, uniqueTable); n != 0 {
+		t.Errorf("%d keys are held", n)
+	}
+}

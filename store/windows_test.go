@@ -1,0 +1,31 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestWindowsShareABudget makes many queues with many spans each: what their windows hold is bounded in sum.
+func TestWindowsShareABudget(t *testing.T) {
+	small := standardBounds
+	small.windowKeys = 200
+	s := mustOpen(t, Options{bounds: &small})
+	seq := uint64(0)
+	for round := range 20 {
+		for q := range 20 {
+			seq++
+			mustApply(t, s, seq, 0, plainCreate("a", fmt.Sprintf("t%d", q), 1, 5))
+		}
+		mustCommit(t, s)
+		if s.machine.windows.Keys() > small.windowKeys {
+			t.Fatalf("the windows hold %d keys after %d rounds", s.machine.windows.Keys(), round)
+		}
+	}
+	for want := range 400 { // and forget nothing
+		seq++
+		c := mustApply(t, s, seq, 0, plainClaim("r", 1)).(*Claimed)
+		if c.Jobs() != 1 || c.Runs[0].Batch != uint64(want+1) {
+			t.Fatalf("claim %d took %v", want, c.Runs)
+		}
+	}
+}
