@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Command is a request to change state in the form in which it is journaled. Its text has two parts: the fields, one line of
-// the record's header, and a body, which may hold anything. Whatever a decision depends on is in the command or in stored
-// state. Times are unix milliseconds, durations milliseconds.
+// Command is a request to change state in the form in which it is journaled. Its text has two parts: the fields, one
+// line of the record's header, and a body, which may hold anything. Whatever a decision depends on is in the command or
+// in stored state. Times are unix milliseconds, durations milliseconds.
 type Command interface {
 	// Verb names the command in the journal.
 	Verb() string
@@ -15,12 +15,12 @@ type Command interface {
 	Encode() (fields, body []byte)
 }
 
-// Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a record
-// leads to the same state whichever binary applies it.
+// Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a
+// record leads to the same state whichever binary applies it.
 const Level = 3
 
-// Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not fit their
-// fields are errors. The command may share memory with fields and body.
+// Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not
+// fit their fields are errors. The command may share memory with fields and body.
 func Decode(verb string, fields, body []byte) (Command, error) {
 	r := fieldReader{rest: string(fields)}
 	var cmd Command
@@ -145,14 +145,14 @@ func decodeClaim(r *fieldReader) Command {
 	return c
 }
 
-// Tickle tells that a runner is alive. It names jobs, or else a claim, or else everything that a runner holds; a claim or
+// Tickle reports that a runner is alive. It names jobs, a claim, or everything that a runner holds; a claim or
 // runner named beside jobs must be the one that holds them.
 type Tickle struct {
 	IDs     []ID
 	Claim   ID
 	Runner  string
 	LeaseMs int64 // 0: the lease they have
-	// Step and Progress go with the jobs named. Progress is in millionths, negative when not told.
+	// Step and Progress go with the jobs named. Progress is in millionths, negative if not reported.
 	Step     string
 	Progress int64
 }
@@ -217,7 +217,7 @@ func decodeTickle(r *fieldReader, body []byte) (Command, error) {
 	return t, nil
 }
 
-// Complete ends runs. All, where given, goes to every job that Claim still holds and that Outcomes does not name.
+// Complete ends runs. All, where given, is for every job that Claim still holds and that Outcomes does not name.
 type Complete struct {
 	Claim    ID
 	Runner   string
@@ -243,7 +243,8 @@ func (c Complete) Encode() (fieldText, body []byte) {
 	return f, body
 }
 
-// appendOutcome appends one line of fields. An inline output follows it, `output_bytes` long, with a newline of its own:
+// appendOutcome appends one line of fields. An inline output follows it, `output_bytes` long, with a newline of its
+// own:
 //
 //	id=… code=ok exit_code=200 output_kind=text output_bytes=5
 //	hello
@@ -377,7 +378,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	return o, rest[length+1:], nil
 }
 
-// Pause stops (or resumes) handing out the jobs of a queue. Jobs that are active go on.
+// Pause stops (or resumes) handing out the jobs of a queue. Active jobs are not affected.
 type Pause struct {
 	Client, Type string
 	Paused       bool
@@ -403,14 +404,14 @@ func decodePause(r *fieldReader, paused bool) Command {
 	return p
 }
 
-// Tick lets what is due at its time happen: deferred jobs become pending, claims without a tickle are abandoned, jobs past
-// their retention are purged. One tick does a bounded share; another follows while something is left.
+// Tick lets what is due at its time happen: deferred jobs become pending, claims without a tickle are abandoned, jobs
+// past their retention are purged. One tick does a bounded share; another follows while something is left.
 type Tick struct {
-	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that is stopped
-	// between making a tick and writing it must not let leases run out in which nobody could tickle.
+	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that
+	// is stopped between making a tick and writing it must not let leases run out in which nobody could tickle.
 	AsOf int64
-	// Rows bounds what the tick does, by about how many rows it writes; 0 is the store's own bound. Who proposes it knows how fast the disk is
-	// and whether others wait.
+	// Rows bounds what the tick does, by about how many rows it writes; 0 is the store's own bound. Who proposes it
+	// knows how fast the disk is and whether others wait.
 	Rows int
 }
 

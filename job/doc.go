@@ -1,6 +1,7 @@
-// Package job is the domain of Daybook: what a job is, what may happen to it next, and how a request to change it is written down. It is pure:
-// it has no clock, no I/O and no goroutines, and it imports only the standard library. Other packages store jobs, journal commands and serve
-// them. Whether a transition is allowed, and what it leads to, is decided here.
+// Package job is the domain of Daybook: what a job is, what may happen to it next, and how a request to change it is
+// written down. It is pure: it has no clock, no I/O and no goroutines, and it imports only the standard library. Other
+// packages store jobs, journal commands and serve them. Whether a transition is allowed, and what it leads to, is
+// decided here.
 //
 // A job is one line of a batch: a payload and its State.
 //
@@ -10,11 +11,12 @@
 //	              └──retry/error: backoff────────────────┤   retry, error or abandoned, and all attempts used ──► failed
 //	                                  └──abandoned───────┘
 //
-// The outcome of a run is a Code and a numeric exit code of the same class. ok and failed are final. After retry and error the job runs again
-// when a backoff has passed, until MaxAttempts claims have been counted. Unget returns the job, and the claim does not count.
+// The outcome of a run is a Code and a numeric exit code of the same class. ok and failed are final. After retry and
+// error the job runs again when a backoff has passed, until MaxAttempts claims have been counted. Unget returns the
+// job, and the claim does not count.
 //
-// A Command is a request to change state, in the form in which the journal keeps it. Its text is a list of fields and a body. Decoding the text
-// gives the same command again, so that what is applied is always what was written.
+// A Command is a request to change state, in the form in which the journal keeps it. Its text is a list of fields and a
+// body. Decoding the text gives the same command again, so that what is applied is always what was written.
 //
 // # To add an attribute of jobs
 //
@@ -25,12 +27,14 @@
 //  4. client/create.go, client/add.go and client/job.go: the field of creates, of bulk posts and of documents.
 //  5. api/openapi.yaml, and 6. docs/api.md.
 //
-// TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of them was forgotten.
+// TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of
+// them was forgotten.
 //
 // # To add a command
 //
-// Write the type with Verb and Encode, and a decoder that Decode calls. Add it to the golden texts (testdata/v1), to store.Apply, to the model
-// test of package store, and to the simulation. Raise the level if Apply decides something that it did not decide before.
+// Write the type with Verb and Encode, and a decoder that Decode calls. Add it to the golden texts (testdata/v1), to
+// store.Apply, to the model test of package store, and to the simulation. Raise the level if Apply decides something
+// that it did not decide before.
 //
 // The files:
 //

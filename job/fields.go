@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The header of a journal record is text: `key=value` pairs joined by single spaces. In a value every byte that could be taken
-// for structure (control bytes, space, `%`, `=`, `,` and DEL) stands as %XX; everything else, UTF-8 included, stands as itself,
-// so that grep finds it.
+// The header of a journal record is text: `key=value` pairs joined by single spaces. In a value every byte that could
+// be taken for structure (control bytes, space, `%`, `=`, `,` and DEL) is written as %XX; everything else, UTF-8
+// included, is written as it is, so that grep finds it.
 
 // fields builds such a text. The zero value of an attribute is left out: what is absent reads as zero.
 type fields []byte

@@ -14,8 +14,9 @@ type Group struct {
 	Attributes
 }
 
-// Attributes are what a create sets for all jobs of a group. This file has all forms of them inside the server: the fields of a command, the
-// row of a batch, and the document of a job. See the package's documentation for how to add one.
+// Attributes are what a create sets for all jobs of a group. This file has all forms of them inside the server: the
+// fields of a command, the row of a batch, and the document of a job. See the package's documentation for how to add
+// one.
 type Attributes struct {
 	Kind        Kind
 	Priority    int   // 0 … MaxPriority; the highest is handed out first
@@ -102,7 +103,8 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 	}
 }
 
-// AppendRow appends the form that attributes have in a row of the store: varints in the order below, and texts after their lengths.
+// AppendRow appends the form that attributes have in a row of the store: varints in the order below, and texts after
+// their lengths.
 func (a *Attributes) AppendRow(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(a.Kind))
 	b = binary.AppendUvarint(b, uint64(a.Priority))
@@ -185,8 +187,9 @@ func (r *rowReader) skip(size int) {
 	r.rest = r.rest[size:]
 }
 
-// Document returns the part of a job's document that follows from its attributes and its state. Client and type, its ids and the time of its
-// creation, and what has rows of its own (payload, keys, claim, details) are added by the store.
+// Document returns the part of a job's document that follows from its attributes and its state. Client and type, its
+// ids and the time of its creation, and what has rows of its own (payload, keys, claim, details) are added by the
+// store.
 func (a *Attributes) Document(s *State) Job {
 	doc := Job{
 		Attributes: *a, Status: s.Status, Code: s.Code, ExitCode: int(s.ExitCode), Progress: -1,

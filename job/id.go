@@ -6,13 +6,13 @@ import (
 	"errors"
 )
 
-// ID addresses a job, a batch or a claim. It is a UUID in version-7 layout and a pure function of the journal record that
-// made it, so that replaying the journal gives the same ids:
+// ID addresses a job, a batch or a claim. It is a UUID in version-7 layout and a pure function of the journal record
+// that made it, so that replaying the journal gives the same ids:
 //
 //	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
 //
-// Ids compare as bytes in order of creation, except within the one millisecond in every 2^40 commands in which the low bits of seq begin
-// again at 0. A batch and a claim have the id of their command with line 0.
+// Ids compare as bytes in order of creation, except within the one millisecond in every 2^40 commands in which the low
+// bits of seq begin again at 0. A batch and a claim have the id of their command with line 0.
 type ID [16]byte
 
 const (
@@ -23,8 +23,8 @@ const (
 	atMask   = 1<<48 - 1
 )
 
-// LowSeq is the part of a seq that an id carries. It addresses nothing by itself: the store adds the epoch, which it knows from the time
-// in the id.
+// LowSeq is the part of a seq that an id carries. It addresses nothing by itself: the store adds the epoch, which it
+// knows from the time in the id.
 type LowSeq uint64
 
 // EpochOf returns the part of a seq that an id does not carry.
@@ -33,7 +33,7 @@ func EpochOf(seq uint64) uint64 { return seq >> seqBits }
 // In returns the seq with these low bits in an epoch.
 func (low LowSeq) In(epoch uint64) uint64 { return epoch<<seqBits | uint64(low) }
 
-// Late reports whether low lies in the second half of its epoch.
+// Late reports whether low is in the second half of its epoch.
 func (low LowSeq) Late() bool { return low > seqMask/2 }
 
 // ErrBadID is returned for text that is not an id of this layout.
@@ -80,8 +80,8 @@ func (id ID) AppendText(b []byte) []byte {
 	return b
 }
 
-// ParseID is the inverse of String. It refuses every other spelling (upper case, braces, other UUID versions) with ErrBadID,
-// so that one job has one name.
+// ParseID is the inverse of String. It refuses every other spelling (upper case, braces, other UUID versions) with
+// ErrBadID, so that one job has one name.
 func ParseID[T string | []byte](s T) (ID, error) {
 	var id ID
 	if len(s) != idTextBytes || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

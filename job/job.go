@@ -1,12 +1,12 @@
 package job
 
-// Job is the whole document of one job. Times are unix milliseconds. 0, or an empty text, stands for none.
+// Job is the whole document of one job. Times are unix milliseconds. 0, or an empty text, means none.
 type Job struct {
 	ID           ID
 	Batch        ID
 	Client, Type string
-	// Attributes are those of the job's group; a patch may have changed the priority and max_attempts, and run_at is that of the next run
-	// of a deferred job.
+	// Attributes are those of the job's group; a patch may have changed the priority and max_attempts, and run_at is
+	// that of the next run of a deferred job.
 	Attributes
 	Payload []byte
 

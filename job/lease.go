@@ -9,18 +9,20 @@ type Lease struct {
 
 // Promise is the effect of tickles of everything that a runner holds. The server does not write them to each claim.
 type Promise struct {
-	// From is the time of the last such tickle without a lease_ms, unix ms. Every lease of the runner has its full length from then on.
+	// From is the time of the last such tickle without a lease_ms, unix ms. Every lease of the runner has its full
+	// length from then on.
 	From int64
-	// Until is the latest end that such a tickle with a lease_ms promised, unix ms. No job that the runner held at Seq, the last such
-	// tickle, is abandoned before.
+	// Until is the latest end that such a tickle with a lease_ms promised, unix ms. No job that the runner held at Seq,
+	// the last such tickle, is abandoned before.
 	Until int64
 	Seq   uint64
 }
 
-// Deadline returns when the holder of the lease counts as abandoned, unix ms. graceAt is when the server began to serve again after a time in
-// which no tickle could reach it.
+// Deadline returns when the holder of the lease counts as abandoned, unix ms. graceAt is when the server began to serve
+// again after a time in which no tickle could reach it.
 //
-// Invariant: only a tickle with a shorter lease_ms makes a deadline earlier. Timer rows rely on that: they may be early and are never late.
+// Invariant: only a tickle with a shorter lease_ms makes a deadline earlier. Timer rows rely on that: they may be early
+// and are never late.
 func (l Lease) Deadline(p *Promise, graceAt int64) int64 {
 	at := max(l.At, graceAt, p.From) + l.Ms
 	if p.Seq > l.Seq {
@@ -29,8 +31,8 @@ func (l Lease) Deadline(p *Promise, graceAt int64) int64 {
 	return at
 }
 
-// Under returns the lease of a job that was tickled by itself and is held under a claim: a later tickle of the claim counts for the job too,
-// with the length of the job's own lease.
+// Under returns the lease of a job that was tickled by itself and is held under a claim: a later tickle of the claim
+// counts for the job too, with the length of the job's own lease.
 func (l Lease) Under(claim Lease) Lease {
 	if claim.Seq > l.Seq {
 		l.Seq, l.At = claim.Seq, claim.At

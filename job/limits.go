@@ -31,8 +31,8 @@ const (
 	// MaxClaimJobs and MaxClaimBytes bound what a claim hands out, so that no answer is long in the making.
 	MaxClaimJobs  = 1000
 	MaxClaimBytes = 8 << 20
-	// MaxClaimNames bounds the clients, and the types, that one claim may list: for each stretch of jobs that it takes, all pairs
-	// of them are looked at.
+	// MaxClaimNames bounds the clients, and the types, that one claim may list: for each stretch of jobs that it takes,
+	// all pairs of them are looked at.
 	MaxClaimNames = 100
 	// MaxOutcomes bounds the outcomes in one complete command; longer requests become several commands.
 	MaxOutcomes = 1000
@@ -46,15 +46,16 @@ const (
 	MaxPage = 1000
 	// MaxWaitMs bounds a parked claim: a minute is below the idle timeout of common proxies.
 	MaxWaitMs = 60_000
-	// MinLeaseMs and MaxLeaseMs bound a lease: shorter would abandon a runner for one slow request, longer hides a dead one.
+	// MinLeaseMs and MaxLeaseMs bound a lease: shorter would abandon a runner for one slow request, longer hides a dead
+	// one.
 	MinLeaseMs = 1_000
 	MaxLeaseMs = 86_400_000
 	// MaxAttempts bounds max_attempts.
 	MaxAttempts = 1_000
 	// MaxPriority is served first; 0 last.
 	MaxPriority = 9
-	// MaxMeta entries, with names and values of so many bytes, go with a job: labels, not contents. They stand in every record of a
-	// create and in its batch's row.
+	// MaxMeta entries, with names and values of so many bytes, go with a job: labels, not contents. They stand in every
+	// record of a create and in its batch's row.
 	MaxMeta           = 16
 	MaxMetaNameBytes  = 64
 	MaxMetaValueBytes = 256
@@ -77,8 +78,8 @@ const (
 	MaxSlots = 256
 	// MaxNumber is the highest number of a request of a session.
 	MaxNumber = math.MaxInt64
-	// MaxParts bounds the completions that carry out one request with a key or a number, which are remembered in one row: a request may
-	// name the jobs of as many claims.
+	// MaxParts bounds the completions that carry out one request with a key or a number, which are remembered in one
+	// row: a request may name the jobs of as many claims.
 	MaxParts = MaxOutcomes
 	// MaxSweeps may be under way at once: each tick advances all of them.
 	MaxSweeps = 100
@@ -90,13 +91,14 @@ const (
 	MaxDelayMs = 100 * 366 * 86_400_000
 	// MaxTimeMs bounds run_at: the last millisecond of the year 9999.
 	MaxTimeMs = 253_402_300_799_999
-	// MaxQueues bounds the queues that there are at a time, all of which are in memory. It is soft: a create that would make one more is
-	// refused, those under way may pass it.
+	// MaxQueues bounds the queues that there are at a time, all of which are in memory. It is soft: a create that would
+	// make one more is refused, those under way may pass it.
 	MaxQueues = 1_000_000
-	// MaxQueueNumbers bounds the queues that there ever were: a number of 32 bits that is never used again is in the keys of their jobs. It is
-	// soft like MaxQueues. A million new queues a day reach it after eleven years.
+	// MaxQueueNumbers bounds the queues that there ever were: a number of 32 bits that is never used again is in the
+	// keys of their jobs. It is soft like MaxQueues. A million new queues a day reach it after eleven years.
 	MaxQueueNumbers = math.MaxUint32 - MaxQueues
-	// MinQueueIdleMs is the shortest time after which a queue without jobs may be deleted. A shorter one would have busy queues come and go.
+	// MinQueueIdleMs is the shortest time after which a queue without jobs may be deleted. A shorter one would have
+	// busy queues come and go.
 	MinQueueIdleMs = 60_000
 	// MaxParkedClaims bounds the claims that wait for a job.
 	MaxParkedClaims = 100_000

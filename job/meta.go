@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Meta is a small map from names to texts that travels with a job, in its canonical text form: pairs name=value in the order of their
-// names, joined by commas, values escaped as in a record's header. Equal maps are equal strings, so that a group of jobs compares.
+// Meta is a small map from names to texts that travels with a job, in its canonical text form: pairs name=value in the
+// order of their names, joined by commas, values escaped as in a record's header. Equal maps are equal strings, so that
+// a group of jobs compares.
 //
 //	colour=deep%20red,size=4
 type Meta string

@@ -8,8 +8,8 @@ import (
 // Op is what an operator does to jobs.
 type Op uint8
 
-// Cancel ends jobs that have not ended; Redrive makes ended ones pending again, with no attempt counted; Run makes deferred ones pending
-// before their time; Delete forgets jobs whatever their status.
+// Cancel ends jobs that have not ended; Redrive makes ended ones pending again, with no attempt counted; Run makes
+// deferred ones pending before their time; Delete forgets jobs whatever their status.
 const (
 	Cancel Op = iota + 1
 	Redrive
@@ -21,7 +21,7 @@ var opNames = [...]string{"", "cancel", "redrive", "run", "delete"}
 
 func (o Op) String() string { return opNames[o] }
 
-// Takes lists the statuses that an operation applies to, in the order in which a sweep goes through them: a job that moves on while a
+// Takes lists the statuses that an operation applies to, in the order of a sweep: a job that moves on while a
 // sweep is under way moves towards what is still to be looked at.
 func (o Op) Takes() []Status {
 	switch o {
@@ -35,8 +35,8 @@ func (o Op) Takes() []Status {
 	return []Status{Deferred, Pending, Active, Completed, Failed, Cancelled}
 }
 
-// Move applies an operation to one job, or to those of a batch or of a queue that are in a status (with the zero Status, in any that the
-// operation takes). More than one command may do becomes a sweep, which ticks advance.
+// Move applies an operation to one job, or to those of a batch or of a queue that are in a status (with the zero
+// Status, in any that the operation takes). More than one command may do becomes a sweep, which ticks advance.
 type Move struct {
 	Op           Op
 	Job          ID // this one,
@@ -96,7 +96,7 @@ func decodeMove(r *fieldReader, op Op) Command {
 	return m
 }
 
-// Patch changes attributes of one waiting job; nil leaves one as it is.
+// Patch changes attributes of one waiting job; a nil field changes nothing.
 type Patch struct {
 	Job         ID
 	Priority    *int
@@ -149,7 +149,8 @@ func decodePatch(r *fieldReader) Command {
 	return p
 }
 
-// Switch stops, or starts again, handing out any job at all, apart from what each queue's own pause says. Jobs that are active go on.
+// Switch stops, or starts again, handing out any job at all, apart from what each queue's own pause says. Active jobs
+// are not affected.
 type Switch struct{ Stopped bool }
 
 func (s Switch) Verb() string {

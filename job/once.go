@@ -5,18 +5,19 @@ import (
 	"fmt"
 )
 
-// Once identifies the request that a command carries out, so that a repeat of the request gets the first answer. It is either a key or a
-// number of a session. The zero Once is neither: the command is carried out each time.
+// Once identifies the request that a command carries out, so that a repeat of the request gets the first answer. It is
+// either a key or a number of a session. The zero Once is neither: the command is carried out each time.
 //
 //   - A Key is looked up within a Scope, for KeyLifeMs. Each key is a row.
 //   - A Number is one of a Slot of a Session. A slot remembers its last request only: a higher number replaces it, and a lower one is
 //     refused. A client gives each request that it has under way at the same time a slot of its own, and counts the requests of a slot
 //     up. So a session remembers every request whose answer may still be missing, and nothing else.
 //
-// Digest identifies the content of the request, so that a key or number that is used again for another request is noticed.
+// Digest identifies the content of the request, so that a key or number that is used again for another request is
+// noticed.
 //
-// A request may be carried out by several commands, all with the same Once but for Part: its completions are parts 0, 1, …; its create or
-// claim comes last, and has no part.
+// A request may be carried out by several commands, all with the same Once but for Part: its completions are parts 0,
+// 1, …; its create or claim comes last, and has no part.
 type Once struct {
 	Scope, Key string
 

@@ -2,7 +2,7 @@ package job
 
 import "math/bits"
 
-// Outcome is how a run ended, as its runner tells it.
+// Outcome is how a run ended, as its runner reports it.
 type Outcome struct {
 	ID       ID   // zero in the outcome that a bulk complete gives to all jobs of a claim
 	Code     Code // never NoCode
@@ -13,9 +13,9 @@ type Outcome struct {
 	Result
 }
 
-// Result is what a run leaves behind beside its outcome.
+// Result is what a run returns beside its outcome.
 type Result struct {
-	ProcessExit *int64 // the exit status of a process or container, as its system tells it
+	ProcessExit *int64 // the exit status of a process or container, as its system reports it
 	OutputAddr  string
 	OutputKind  Kind // Nothing: no inline output
 	Output      []byte
@@ -32,8 +32,8 @@ func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && 
 // Why a run, or a job, ended.
 type Why uint8
 
-// It ends because its runner said so; because nobody tickled it within its lease, or it ran beyond its time-out; because somebody
-// cancelled it; or because it was not started by its expires_at.
+// Told: its runner reported the end. Abandoned: its lease or its time-out passed. Asked: somebody cancelled the job.
+// Expired: the job was not started by its expires_at.
 const (
 	Told Why = iota + 1
 	Abandoned
@@ -58,8 +58,8 @@ type Attempt struct {
 // DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.
 const DamagedText = "a part of the job cannot be read, because the store is damaged: rebuild the store, then run the job if its code is damaged"
 
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each further
-// attempt, at most MaxMs.
+// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each
+// further attempt, at most MaxMs.
 type Backoff struct {
 	InitialMs   int64
 	FactorMilli int64 // 1000 … MaxFactorMilli
@@ -69,8 +69,9 @@ type Backoff struct {
 // MaxFactorMilli bounds the growth of a backoff: a hundredfold each time.
 const MaxFactorMilli = 100_000
 
-// Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact value
-// either way and never above MaxMs. random supplies the jitter; whole numbers only, so that every machine computes the same.
+// Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact
+// value either way and never above MaxMs. random supplies the jitter; whole numbers only, so that every machine
+// computes the same.
 func (b Backoff) Delay(attempts int, random uint64) int64 {
 	delay := min(b.InitialMs, b.MaxMs)
 	for range attempts - 1 {

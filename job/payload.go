@@ -10,8 +10,8 @@ import (
 // Kind says how the stored bytes of a payload are shown.
 type Kind uint8
 
-// A payload is a text (a JSON string), a JSON value kept as sent, bytes (base64), the pair binary_addr and input_addr that a
-// WASI runner wants, or nothing at all, for work that is described elsewhere.
+// A payload is a text (a JSON string), a JSON value kept as sent, bytes (base64), the pair binary_addr and input_addr
+// that a WASI runner needs, or nothing, for work that is described elsewhere.
 const (
 	Nothing Kind = iota
 	Text
@@ -33,8 +33,8 @@ func parseName[T ~uint8](field, text string, names []string) (T, error) {
 	return 0, fmt.Errorf("field %s=%s is none of %s", field, text, strings.Join(names, ", "))
 }
 
-// AppendWASI appends the stored form of a WASI payload: binary_addr, and input_addr after a space where there is one, both
-// escaped as in a record's header. It holds no newline.
+// AppendWASI appends the stored form of a WASI payload: binary_addr, and input_addr after a space where there is one,
+// both escaped as in a record's header. It holds no newline.
 func AppendWASI(b []byte, binaryAddr, inputAddr string) []byte {
 	b = appendEscaped(b, binaryAddr)
 	if inputAddr != "" {
@@ -56,11 +56,11 @@ func ParseWASI(payload []byte) (binaryAddr, inputAddr string, err error) {
 	return binaryAddr, inputAddr, err
 }
 
-// Frame says how the payloads of a body are told apart.
+// Frame says how the payloads of a body are separated.
 type Frame uint8
 
-// NoFrame is n lines without payload. LineFrame ends each payload with a newline, which it therefore cannot hold; LenFrame
-// precedes each by its decimal length and a newline, and ends it with one.
+// NoFrame is n lines without payload. LineFrame ends each payload with a newline, which it therefore cannot hold;
+// LenFrame precedes each by its decimal length and a newline, and ends it with one.
 const (
 	NoFrame Frame = iota
 	LineFrame
@@ -131,9 +131,9 @@ func (f Frame) Skip(body []byte, n int) (rest []byte, err error) {
 	return body, err
 }
 
-// TrimLines makes a request body of newline-terminated payloads a LineFrame body: lines are split at \n only, empty ones are
-// dropped, a missing last newline is added. It works in place where it can, and returns the body, the number of lines and the
-// length of the longest. The usual body, without empty lines, is only read.
+// TrimLines makes a request body of newline-terminated payloads a LineFrame body: lines are split at \n only, empty
+// ones are dropped, a missing last newline is added. It works in place where it can, and returns the body, the number
+// of lines and the length of the longest. The usual body, without empty lines, is only read.
 func TrimLines(body []byte) (lines []byte, n, longest int) {
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')

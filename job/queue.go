@@ -20,8 +20,8 @@ func decodeDeleteQueue(r *fieldReader) Command {
 	return d
 }
 
-// DeleteIdleQueues deletes queues that have had no jobs for IdleMs, those that have had none for the longest time first, except those that
-// are paused. One command deletes a bounded number.
+// DeleteIdleQueues deletes queues that have had no jobs for IdleMs, those that have had none for the longest time
+// first, except those that are paused. One command deletes a bounded number.
 type DeleteIdleQueues struct{ IdleMs int64 }
 
 func (DeleteIdleQueues) Verb() string { return "deleteidle" }

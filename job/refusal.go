@@ -1,6 +1,6 @@
 package job
 
-// Refusal is an expected reason not to do what a command asked for. Its text is the stable code of the wire.
+// Refusal is an expected reason not to carry out a command. Its text is the stable code of the wire.
 type Refusal uint8
 
 // The zero Refusal is none.
@@ -16,7 +16,8 @@ const (
 	OutcomeDiffers
 	// RunnerDiffers: the job is held by another runner than the request named.
 	RunnerDiffers
-	// QueueNotFound: there is no queue of that client and type. The first job makes one; one without jobs is deleted after a while.
+	// QueueNotFound: there is no queue of that client and type. The first job makes one; one without jobs is deleted
+	// after a while.
 	QueueNotFound
 	// TooManyQueues: the create would make a queue past MaxQueues.
 	TooManyQueues
@@ -28,7 +29,7 @@ const (
 	ClaimNotFound
 	// WasCancelled: the job was cancelled, while the claim held it or before.
 	WasCancelled
-	// IsActive: the job is active, and the request wants a waiting one.
+	// IsActive: the job is active, and the request requires a waiting one.
 	IsActive
 	// HasEnded: the job has ended.
 	HasEnded

@@ -2,8 +2,8 @@ package job
 
 import "fmt"
 
-// OpenSession opens a session: the lasting identity of a runner or producer, in which its requests have numbers (see Once). The session's
-// id is that of the command.
+// OpenSession opens a session: the lasting identity of a runner or producer, in which its requests have numbers (see
+// Once). The session's id is that of the command.
 type OpenSession struct {
 	Runner string // whose it is, for people; "" when not given
 }

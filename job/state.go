@@ -1,7 +1,7 @@
 package job
 
-// State is the part of a job that changes. The store keeps neighbouring jobs of a batch that are in the same state as one row, so a
-// State holds no field that is different for each of them.
+// State is the part of a job that changes. The store keeps neighbouring jobs of a batch that are in the same state as
+// one row, so a State holds no field that is different for each of them.
 type State struct {
 	Status   Status
 	Class    Class
@@ -9,12 +9,15 @@ type State struct {
 	ExitCode uint16 // likewise
 	Why      Why    // of an ended job
 	Attempts uint32 // claims that count against MaxAttempts, since the job was created or redriven
-	// Order is the seq of the command that made a fresh job pending: its place among the pending jobs. It is 0 for all others.
+	// Order is the seq of the command that made a fresh job pending: its place among the pending jobs. It is 0 for all
+	// others.
 	Order uint64
-	// Claim is the seq of the claim that holds an active job. For other jobs it is that of the claim that ended the last run; 0: none.
+	// Claim is the seq of the claim that holds an active job. For other jobs it is that of the claim that ended the
+	// last run; 0: none.
 	Claim     uint64
 	UpdatedAt int64 // unix ms
-	// At is run_at of a deferred job, the end of the time-out of an active job, or completed_at of an ended job, in unix ms; otherwise 0.
+	// At is run_at of a deferred job, the end of the time-out of an active job, or completed_at of an ended job, in
+	// unix ms; otherwise 0.
 	At int64
 	Changes
 }
@@ -22,8 +25,8 @@ type State struct {
 // Class orders the pending jobs of one priority.
 type Class uint8
 
-// Returned jobs have been claimed before. They are handed out first, in the order of their ids. Fresh jobs have not, or were redriven. They
-// are handed out in the order in which they became pending.
+// Returned jobs have been claimed before. They are handed out first, in the order of their ids. Fresh jobs have not, or
+// were redriven. They are handed out in the order in which they became pending.
 const (
 	Returned Class = iota
 	Fresh

@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// Status says where a job stands in its life.
+// Status is the stage of a job's life.
 type Status uint8
 
 // The zero Status is none: a line that was never made.
@@ -50,8 +50,8 @@ func (s Status) Terminal() bool { return s == Completed || s == Failed || s == C
 // Code classifies the outcome of a run.
 type Code uint8
 
-// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed. Damaged is the server's own:
-// it could not read the payload, and puts the job aside until somebody runs it.
+// OK and Fail are final; Retry and Error run again; Unget hands the job back as if it had never been claimed. Damaged
+// is the server's own: it could not read the payload, and puts the job aside until somebody runs it.
 const (
 	NoCode Code = iota
 	OK

@@ -1,8 +1,9 @@
 package job
 
-// This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was created with and the
-// command, and returns the next state, or a Refusal that says why there is none. No rule reads a clock or knows how jobs are stored.
-// TestTransitions lists all of them, and the tables of docs/api.md are generated from that list.
+// This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was
+// created with and the command, and returns the next state, or a Refusal that says why there is none. No rule reads a
+// clock or knows how jobs are stored. TestTransitions lists all of them, and the tables of docs/api.md are generated
+// from that list.
 
 // Admit returns the first state of a job.
 func Admit(g *Attributes, now Now) State {
@@ -12,7 +13,8 @@ func Admit(g *Attributes, now Now) State {
 	return State{Status: Pending, Class: Fresh, Order: now.Seq, UpdatedAt: now.At}
 }
 
-// Expires reports whether the job is cancelled if it has not been started by its expires_at. Jobs that were claimed or redriven are not.
+// Expires reports whether the job is cancelled if it has not been started by its expires_at. Jobs that were claimed or
+// redriven are not.
 func (s *State) Expires(g *Attributes) bool {
 	return g.ExpiresAt > 0 && s.Status.Waits() && s.Attempts == 0 && s.Redrives == 0
 }
@@ -70,7 +72,8 @@ func (s State) ended(status Status, why Why) State {
 	return s
 }
 
-// Remembered reports whether a run that ended with the code is added to the history of its job: a run that did not succeed is.
+// Remembered reports whether a run that ended with the code is added to the history of its job: a run that did not
+// succeed is.
 func (c Code) Remembered() bool { return c != OK && c != Unget && c != Damaged }
 
 // Abandon ends a run whose lease or time-out has passed. The job is pending again without a backoff.
@@ -82,8 +85,9 @@ func (s State) Abandon(g *Attributes, now Now) State {
 	return next
 }
 
-// Extend puts off the end of a time-out that passed while no runner could reach the server, which began to serve again at graceAt: the
-// runner then has the length of a lease to report. ok is false if the time-out has passed at due all the same.
+// Extend puts off the end of a time-out that passed while no runner could reach the server, which began to serve again
+// at graceAt: the runner then has the length of a lease to report. ok is false if the time-out has passed at due all
+// the same.
 func (s State) Extend(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	end := graceAt + g.LeaseMs
 	if graceAt <= s.UpdatedAt || end <= due {
@@ -102,8 +106,8 @@ func (s State) Due(now Now) State {
 	return s
 }
 
-// Cancel ends a job that has not ended. The state of an active job keeps its claim, so that the server can notify the runner. A cancelled
-// job stays as it is.
+// Cancel ends a job that has not ended. The state of an active job keeps its claim, so that the server can notify the
+// runner. A cancelled job stays as it is.
 func (s State) Cancel(now Now) (next State, refusal Refusal) {
 	switch {
 	case s.Status == Cancelled:
@@ -176,8 +180,8 @@ func (s *State) refuseUnlessWaiting() Refusal {
 	return Granted
 }
 
-// waitUntil makes a waiting job deferred until runAt or, if that has passed, pending. A pending job keeps its place in the order. A job that
-// waited because it is damaged is not damaged any more once somebody gives it another run_at.
+// waitUntil makes a waiting job deferred until runAt or, if that has passed, pending. A pending job keeps its place in
+// the order. A job that waited because it is damaged is not damaged any more once somebody gives it another run_at.
 func (s State) waitUntil(runAt int64, now Now) State {
 	next := s
 	if s.Code == Damaged && runAt != s.At {

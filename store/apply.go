@@ -7,9 +7,10 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Apply carries out one command. It is the only state machine. It is total and deterministic: it reads no clock, random source or configuration.
-// What it decides follows from the command, its seq and time, and the state that earlier commands made, so that the same journal always leads to
-// the same keys and values. A command at or below the cursor has been applied, and changes nothing. Queries see the effects after Commit.
+// Apply carries out one command. It is the only state machine. It is total and deterministic: it reads no clock, random
+// source or configuration. What it decides follows from the command, its seq and time, and the state that earlier
+// commands made, so that the same journal always leads to the same keys and values. A command at or below the cursor
+// has been applied, and changes nothing. Queries see the effects after Commit.
 //
 // After an error, which is of the database, the store must be closed.
 func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err error) {
@@ -91,8 +92,8 @@ func (s *Store) begin(now job.Now) *applying {
 	return a
 }
 
-// end ends a command, whose changes are complete: claims that hold nothing lose their timer and their row by runner, claims that no line names
-// are deleted, and queues whose heads moved are placed again.
+// end ends a command, whose changes are complete: claims that hold nothing lose their timer and their row by runner,
+// claims that no line names are deleted, and queues whose heads moved are placed again.
 func (a *applying) end() {
 	a.settleClaims()
 	a.resizeCells()

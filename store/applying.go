@@ -30,8 +30,8 @@ func (m *machine) gained(q *queue) {
 	}
 }
 
-// mix scrambles what makes a jitter: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast Splittable Pseudorandom
-// Number Generators, 2014).
+// mix scrambles what makes a jitter: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators, 2014).
 func mix(seed, seq, batch uint64, line uint32) uint64 {
 	x := seed
 	for _, part := range [...]uint64{seq, batch, uint64(line)} {

@@ -15,8 +15,8 @@ type batch struct {
 	groups  []group
 	unique  bool // whether lines have unique keys
 	uneven  bool // whether payloads differ in length, so that each page has a row of their sizes
-	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without reading any: whether a page
-	// can be read depends on the disk, and what Apply decides must not.
+	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without
+	// reading any: whether a page can be read depends on the disk, and what Apply decides must not.
 	pageEnds []uint32
 	batchCounts
 	dirty bool // on the list of that name

@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit after every few
-// commands; there is neither a journal nor HTTP in them. jobs/s is what they are for.
+// The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit
+// after every few commands; there is neither a journal nor HTTP in them. jobs/s is what they are for.
 
 // bench feeds a store.
 type bench struct {
@@ -161,8 +161,8 @@ func BenchmarkSingles(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain works off a backlog as the applier does when sixteen runners each complete what they hold and claim again: every
-// commit has one command of each.
+// BenchmarkDrain works off a backlog as the applier does when sixteen runners each complete what they hold and claim
+// again: every commit has one command of each.
 func BenchmarkDrain(b *testing.B) {
 	const runners = 16
 	for _, max := range []int{1, 100} {
@@ -294,8 +294,8 @@ func BenchmarkShattered(b *testing.B) {
 	n.perSecond(jobs)
 }
 
-// BenchmarkStrategies claims single jobs, from ten or a hundred thousand queues of one job each or from one queue of as many batches, by each
-// strategy.
+// BenchmarkStrategies claims single jobs, from ten or a hundred thousand queues of one job each or from one queue of as
+// many batches, by each strategy.
 func BenchmarkStrategies(b *testing.B) {
 	const jobs = 100_000
 	for _, queues := range []int{1, 10, jobs} {
@@ -331,8 +331,8 @@ func BenchmarkStrategies(b *testing.B) {
 	}
 }
 
-// BenchmarkSweep cancels, redrives and deletes a million jobs, in batches of a thousand or of one, while claims of another queue go on; p99
-// and max are of a claim with the tick that it may have had to wait for.
+// BenchmarkSweep cancels, redrives and deletes a million jobs, in batches of a thousand or of one, while claims of
+// another queue go on; p99 and max are of a claim with the tick that it may have had to wait for.
 func BenchmarkSweep(b *testing.B) {
 	const jobs = 1_000_000
 	for _, lines := range []int{1000, 1} {

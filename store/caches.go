@@ -2,8 +2,9 @@ package store
 
 import "github.com/daybookq/daybook/store/lsm"
 
-// caches hold rows that Apply has read or written lately, by key. What Apply decides never depends on what they hold. Spans and hints are
-// written through. Changes of the others are written by the commit, from the machine's list of dirty rows.
+// caches hold rows that Apply has read or written lately, by key. What Apply decides never depends on what they hold.
+// Spans and hints are written through. Changes of the others are written by the commit, from the machine's list of
+// dirty rows.
 type caches struct {
 	batches  lsm.Recent[uint64, *batch]
 	claims   lsm.Recent[uint64, *claim]

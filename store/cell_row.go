@@ -27,9 +27,10 @@ func decodeCell(key string, value []byte) *cell {
 	return &cell{key: key, jobs: int64(d.Uint()), spans: int64(d.Uint()), divided: d.Bool()}
 }
 
-// cellLevels are the ways in which a lane is cut, each finer than the one before. The first ones cut by the order of spans, which is the
-// seq of a command: into stretches of 2^28, 2^18 and 2^8 commands, and single ones. A command can make jobs of several batches pending, and
-// claims can cut a batch into many spans: the rest cuts by batch, and by stretches of 2^15 and 2^8 lines.
+// cellLevels are the ways in which a lane is cut, each finer than the one before. The first ones cut by the order of
+// spans, which is the seq of a command: into stretches of 2^28, 2^18 and 2^8 commands, and single ones. A command can
+// make jobs of several batches pending, and claims can cut a batch into many spans: the rest cuts by batch, and by
+// stretches of 2^15 and 2^8 lines.
 var cellLevels = [...]struct{ order, line uint }{{order: 28}, {order: 18}, {order: 8}, {}, {line: 32}, {line: 15}, {line: 8}}
 
 const (

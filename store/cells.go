@@ -7,12 +7,14 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A random claim must find the job at a place in a lane without a walk over the lane. A lane of few spans is walked. One of many is divided
-// into cells, by the position of its spans in the lane, and each cell has a row that counts its spans and their jobs. A cell of many spans
-// is divided again. So a draw reads a bounded number of rows: the cells of each level, then the spans of one cell.
+// A random claim must find the job at a place in a lane without a walk over the lane. A lane of few spans is walked.
+// One of many is divided into cells, by the position of its spans in the lane, and each cell has a row that counts its
+// spans and their jobs. A cell of many spans is divided again. So a draw reads a bounded number of rows: the cells of
+// each level, then the spans of one cell.
 //
-// The rows are a function of the commands, like all others: what a draw finds does not depend on what a cache holds. A lane that never has
-// many spans has no cells and costs nothing; in others a command changes a row for each level, and neighbours share them.
+// The rows are a function of the commands, like all others: what a draw finds does not depend on what a cache holds. A
+// lane that never has many spans has no cells and costs nothing; in others a command changes a row for each level, and
+// neighbours share them.
 
 // misdivided reports whether a cell has too many spans to be whole, or too few to be divided.
 func (r *rules) misdivided(c *cell) bool {
@@ -22,8 +24,8 @@ func (r *rules) misdivided(c *cell) bool {
 	return c.spans > r.cellSpans && int(c.key[orderAt]) < len(cellLevels)-1
 }
 
-// few reports whether a part of a lane has too few spans to be divided: a quarter of the number that divides it, so that it is not divided and
-// joined again and again.
+// few reports whether a part of a lane has too few spans to be divided: a quarter of the number that divides it, so
+// that it is not divided and joined again and again.
 func (r *rules) few(spans int64) bool { return spans < max(1, r.cellSpans/4) }
 
 // cell returns the cell of a key; one without spans has no row.
@@ -46,14 +48,15 @@ func (m *machine) touchCell(c *cell) {
 	}
 }
 
-// flushCells writes the rows of cells that changed. It does not count as writing, since a command may find more or fewer of them waiting.
+// flushCells writes the rows of cells that changed. It does not count as writing, since a command may find more or
+// fewer of them waiting.
 func (m *machine) flushCells() {
 	m.o.Uncounted(func() {
 		for _, c := range m.unwritten.cells {
 			if c.dirty = false; c.spans > 0 {
 				m.o.Set(c.key, c.encode())
 			} else {
-				m.o.Del(c.key)
+				m.o.Delete(c.key)
 			}
 		}
 	})
@@ -86,8 +89,8 @@ func (a *applying) countPending(b *batch, g *group, sp *span, sign int64) {
 	}
 }
 
-// resizeCells divides cells that have come to hold many spans, and joins those that have few left. Both walk no more spans than a cell may
-// have and the command added.
+// resizeCells divides cells that have come to hold many spans, and joins those that have few left. Both walk no more
+// spans than a cell may have and the command added.
 func (a *applying) resizeCells() {
 	for _, c := range a.resized {
 		if !a.rules.misdivided(c) {
@@ -96,9 +99,9 @@ func (a *applying) resizeCells() {
 		level := int(c.key[orderAt]) + 1
 		from, to := c.readyRange()
 		if c.divided = !c.divided; c.divided {
-			a.divide(from, to, level)
+			a.makeCells(from, to, level)
 		} else {
-			a.undivide(from, to, level)
+			a.joinCells(from, to, level)
 		}
 		a.touchCell(c)
 	}
@@ -113,17 +116,18 @@ func (a *applying) resizeLane(q *queue, l *lane) {
 		l.divided = false
 		a.touch(&q.dirty, q)
 		if from := l.window.First(&a.o); from != "" {
-			a.undivide(from, l.window.To(), 0)
+			a.joinCells(from, l.window.To(), 0)
 		}
 	case !l.divided && l.spans > a.rules.cellSpans:
 		l.divided = true
 		a.touch(&q.dirty, q)
-		a.divide(l.window.First(&a.o), l.window.To(), 0)
+		a.makeCells(l.window.First(&a.o), l.window.To(), 0)
 	}
 }
 
-// divide makes the cells of a level, and the finer ones that are needed, for the ready rows from … to (not included).
-func (m *machine) divide(from, to string, level int) {
+// makeCells makes the cells of a level, and the finer ones that are needed, for the ready rows from … to (not
+// included).
+func (m *machine) makeCells(from, to string, level int) {
 	var made []*cell
 	m.eachPending(from, to, func(key string, jobs int64) bool {
 		at := cellKey(key, level)
@@ -142,13 +146,14 @@ func (m *machine) divide(from, to string, level int) {
 		if m.rules.misdivided(c) {
 			c.divided = true
 			from, to := c.readyRange()
-			m.divide(from, to, level+1)
+			m.makeCells(from, to, level+1)
 		}
 	}
 }
 
-// undivide removes the cells of a level, and the finer ones, for the ready rows from … to (not included). Cells without rows are gone already.
-func (m *machine) undivide(from, to string, level int) {
+// joinCells removes the cells of a level, and the finer ones, for the ready rows from … to (not included). Cells
+// without rows are gone already.
+func (m *machine) joinCells(from, to string, level int) {
 	var gone []*cell
 	m.o.Scan(from, to, func(key string, _ []byte) bool {
 		for at := level; at < len(cellLevels); at++ {
@@ -211,8 +216,8 @@ func (m *machine) locate(l *lane, place int64) (ready string, before int64) {
 // pendingChunk is how many spans are looked up at once.
 const pendingChunk = 256
 
-// eachPending calls visit with the number of jobs of each ready row from … to (not included), until it returns false. It leaves the cache
-// of spans alone, which a walk would fill with spans that are not needed again.
+// eachPending calls visit with the number of jobs of each ready row from … to (not included), until it returns false.
+// It leaves the cache of spans alone, which a walk would fill with spans that are not needed again.
 func (m *machine) eachPending(from, to string, visit func(key string, jobs int64) bool) {
 	for more := true; more; {
 		var keys, spans []string
@@ -246,8 +251,8 @@ func (m *machine) eachPending(from, to string, visit func(key string, jobs int64
 	}
 }
 
-// laneWalk finds the spans of a lane one after another, from one on to the end and then from the lane's beginning. Spans that have been
-// returned may be removed or cut meanwhile, others may not.
+// laneWalk finds the spans of a lane one after another, from one on to the end and then from the lane's beginning.
+// Spans that have been returned may be removed or cut meanwhile, others may not.
 type laneWalk struct {
 	m    *machine
 	l    *lane

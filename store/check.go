@@ -13,13 +13,13 @@ import (
 //   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
 //     too late, and only leases of held lines exist;
 //   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
-//   - payload pages tile what is not purged, the rows beside them tell the lengths of their payloads, and details belong to lines that are not.
+//   - payload pages tile what is not purged, the rows of sizes have the lengths of their payloads, and details belong to lines that are not.
 //
-// report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other. Check
-// reads one moment of the database; Apply may go on.
+// report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other.
+// Check reads one moment of the database; Apply may continue.
 //
-// Check walks over the tables side by side, each through an iterator of its own, and looks rows up in the others. So its memory grows with
-// the number of queues, and not with those of batches, claims and keys.
+// Check walks over the tables side by side, each through an iterator of its own, and looks rows up in the others. So
+// its memory grows with the number of queues, and not with those of batches, claims and keys.
 func (s *Store) Check(report func(problem string) bool) (problems int, err error) {
 	defer lsm.Catch(&err)
 	v := s.db.Snapshot()

@@ -148,7 +148,8 @@ func (c *checker) pages(b *batch) {
 	}
 }
 
-// sizes finds that the row of a page's sizes tells the lengths of its payloads. A batch whose payloads have the same length has none.
+// sizes checks that the row of a page's sizes has the lengths of its payloads. A batch whose payloads have the same
+// length has none.
 func (c *checker) sizes(b *batch, first, last uint32, page []byte) {
 	n := int(last-first) + 1
 	if !b.uneven {

@@ -29,7 +29,8 @@ func (c *checker) leases() {
 	c.runners()
 }
 
-// strays finds the spans and leases of single lines that name claims which do not know of them. Their numbers have told that there are some.
+// strays finds the spans and leases of single lines that name claims that did not hand them out or do not hold them.
+// The sums have shown that there are some.
 func (c *checker) strays() {
 	before := c.problems
 	knows := func(claim, seq uint64, first, last uint32) bool {

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and every hint names a
-// line with that key.
+// uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and
+// every hint names a line with that key.
 func (c *checker) uniques() {
 	c.table(lineKeyTable, func(key string, value []byte) {
 		seq, line, unique := seqOfKey(key), lineOfKey(key), string(value)

@@ -13,8 +13,8 @@ import (
 // maxCheckMiB is what a check of ten million one-job batches may need, all of the process.
 const maxCheckMiB = 1024
 
-// TestCheckOfManyBatches checks a store of ten million one-job batches, half of which have been claimed and completed. It takes minutes and
-// gigabytes of disk, so it runs only when asked; TestCheckMemoryIsFlat is the small one.
+// TestCheckOfManyBatches checks a store of ten million one-job batches, half of which have been claimed and completed.
+// It takes minutes and gigabytes of disk, so it runs only when asked; TestCheckMemoryIsFlat is the small one.
 func TestCheckOfManyBatches(t *testing.T) {
 	batches := 10_000_000
 	switch asked := os.Getenv("DAYBOOK_CHECK_BATCHES"); asked {

@@ -227,7 +227,8 @@ func TestCheckNoticesEachShortRow(t *testing.T) {
 	}
 }
 
-// TestCheckSurvivesAnyByte changes each byte of each value. Not every change breaks an invariant, but none may end the check.
+// TestCheckSurvivesAnyByte changes each byte of each value. Not every change breaks an invariant, but none may end the
+// check.
 func TestCheckSurvivesAnyByte(t *testing.T) {
 	s := richStore(t)
 	noticed, all := 0, 0

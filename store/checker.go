@@ -50,7 +50,7 @@ func (c *checker) problem(format string, args ...any) {
 	}
 }
 
-// guard makes a row that cannot be read a problem, and goes on after what needs it.
+// guard makes a row that cannot be read a problem, and continues after what needs it.
 func (c *checker) guard(look func(), format string, args ...any) {
 	defer func() {
 		switch r := recover().(type) {

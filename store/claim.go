@@ -52,7 +52,7 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 		t.serveInTurn()
 	}
 	if len(c.runs) == 0 {
-		a.claims.Del(c.seq)
+		a.claims.Delete(c.seq)
 		return &Claimed{}
 	}
 	a.openClaim(c)
@@ -67,11 +67,12 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 	return t.result
 }
 
-// A claim takes jobs from a pending span in three steps: open decides whether the span is taken from at all, payloadRoom how many of its payloads
-// fit, and handOut moves the jobs. Each strategy picks the spans, and the end of a span that jobs are taken from.
+// A claim takes jobs from a pending span in three steps: open decides whether the span is taken from at all,
+// payloadRoom how many of its payloads fit, and handOut moves the jobs. Each strategy picks the spans, and the end of a
+// span that jobs are taken from.
 
-// open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their expires_at has passed; with
-// neither, the claim ends here.
+// open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
+// expires_at has passed; with neither, the claim ends here.
 func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	if t.begun && t.o.Writes() >= t.rows {
 		return false, false
@@ -107,7 +108,8 @@ func (t *claiming) handOut(q *queue, p part) (more bool) {
 	return t.left > 0
 }
 
-// takeFirst hands out up to n lines from the beginning of a part of a pending span, and reports whether the claim may continue.
+// takeFirst hands out up to n lines from the beginning of a part of a pending span, and reports whether the claim may
+// continue.
 func (t *claiming) takeFirst(q *queue, p part, n int) (more bool) {
 	taken, expired := t.open(q, p)
 	if !taken {
@@ -143,7 +145,8 @@ func (m *machine) spanOf(ready string) part {
 	return whole(m.batch(end.seq), m.spanEnding(end))
 }
 
-// takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. Nil is an empty choice.
+// takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. Nil is an empty
+// choice.
 func (t *claiming) takeHead(q *queue, n int) bool {
 	return q != nil && t.takeFirst(q, t.spanOf(q.head), n)
 }
@@ -153,7 +156,8 @@ func (t *claiming) takeTail(q *queue) bool {
 	return q != nil && t.takeLast(q, t.spanOf(q.findTail(&t.o)))
 }
 
-// drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws again.
+// drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws
+// again.
 func (t *claiming) drawAll() {
 	for draw := uint64(0); ; draw++ {
 		q, l, place := t.queues.samples.draw(t.choice, mix(t.seed, t.now.Seq, draw, math.MaxUint32))
@@ -176,8 +180,9 @@ func (t *claiming) drawAll() {
 	}
 }
 
-// serveInTurn gives each client with jobs of the highest priority its turn, beginning after the one that was served last. Whole rounds are taken at
-// once: a client that gets ten turns gets ten jobs, which touches fewer spans than one job ten times.
+// serveInTurn gives each client with jobs of the highest priority its turn, beginning after the one that was served
+// last. Whole rounds are taken at once: a client that gets ten turns gets ten jobs, which touches fewer spans than one
+// job ten times.
 func (t *claiming) serveInTurn() {
 	for t.left > 0 {
 		first := t.queues.best(t.queues.heads, t.choice)

@@ -23,7 +23,8 @@ type claimState struct {
 	held      int   // active lines
 	refs      int   // lines whose state names the claim
 	jobLeases int   // lines with a lease of their own
-	// cancelledAt is when lines that it held were last cancelled, for as long as tickles of everything that the runner holds should report it.
+	// cancelledAt is when lines that it held were last cancelled, for as long as tickles of everything that the runner
+	// holds should report it.
 	cancelledAt int64
 }
 

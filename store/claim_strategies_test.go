@@ -8,7 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestRandomIsUniform draws single jobs from queues of very different sizes and shapes: no job may come up much more often than another.
+// TestRandomIsUniform draws single jobs from queues of very different sizes and shapes: no job may come up much more
+// often than another.
 func TestRandomIsUniform(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 40, 3))
@@ -41,8 +42,8 @@ func TestRandomIsUniform(t *testing.T) {
 		if len(counts) != jobs {
 			t.Fatalf("%v: %d jobs came up, of %d", choice, len(counts), jobs)
 		}
-		// The sum of squared deviations is chi-squared with 59 degrees of freedom: above 111.1 once in 50,000 times, and the draws are always
-		// the same.
+		// The sum of squared deviations is chi-squared with 59 degrees of freedom: above 111.1 once in 50,000 times,
+		// and the draws are always the same.
 		chi := 0.0
 		for _, n := range counts {
 			d := float64(n) - draws/jobs
@@ -55,7 +56,8 @@ func TestRandomIsUniform(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestFairServesClientsInTurn: who has much to do does not keep others waiting, and the next claim goes on where the last one ended.
+// TestFairServesClientsInTurn: who has much to do does not keep others waiting, and the next claim goes on where the
+// last one ended.
 func TestFairServesClientsInTurn(t *testing.T) {
 	s := mustOpen(t, Options{})
 	clients := map[uint64]string{1: "a", 2: "b", 3: "c"}
@@ -102,7 +104,8 @@ func TestFairServesClientsInTurn(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestClaimIsBounded: a claim over many small spans ends when it has written what a command may, and the next one goes on.
+// TestClaimIsBounded: a claim over many small spans ends when it has written what a command may, and the next one goes
+// on.
 func TestClaimIsBounded(t *testing.T) {
 	bounds, fewer := standardBounds, levels[0].rules
 	fewer.claimRows = 1000
@@ -131,7 +134,8 @@ func TestClaimIsBounded(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestKeysAreForgotten: a repeat within a day is the first time told again; after that it is a first time, and the rows go.
+// TestKeysAreForgotten: a repeat within a day is the first time told again; after that it is a first time, and the rows
+// go.
 func TestKeysAreForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}
@@ -174,8 +178,8 @@ func TestKeysAreForgotten(t *testing.T) {
 	}
 }
 
-// TestSweepTakesWhatComesBack: a job that runs while its queue is cancelled, and is given back behind the sweep, is cancelled too; one that
-// was created since is not.
+// TestSweepTakesWhatComesBack: a job that runs while its queue is cancelled, and is given back behind the sweep, is
+// cancelled too; one that was created since is not.
 func TestSweepTakesWhatComesBack(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 3))

@@ -5,9 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble has flushed; until then the
-// journal keeps it. Pebble holds a commit back, without a limit of time, while it cannot write to its disk. Queries continue meanwhile, because
-// live.mu is not held.
+// Commit makes what was applied visible to queries, in one Pebble batch with the cursor. It is durable once Pebble has
+// flushed; until then the journal keeps it. Pebble holds a commit back, without a limit of time, while it cannot write
+// to its disk. Queries continue meanwhile, because live.mu is not held.
 func (s *Store) Commit() (err error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -36,7 +36,7 @@ func (s *Store) Commit() (err error) {
 func (q *queue) flush(o *lsm.Overlay) {
 	q.dirty = false
 	if q.gone {
-		o.Del(queueKey(q.id))
+		o.Delete(queueKey(q.id))
 	} else {
 		o.Set(queueKey(q.id), q.encode())
 	}
@@ -120,8 +120,9 @@ func (m *machine) shrinkWindows() {
 	}
 }
 
-// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying goroutine may call it. all is
-// set if the switch was set to start meanwhile: then all ready queues are meant, of which there may be very many, and ReadyQueues lists them.
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
+// goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which
+// there may be very many, and ReadyQueues lists them.
 func (s *Store) TakeReadied() (names []Readied, all bool) {
 	m := s.machine
 	for _, q := range m.readied {

@@ -62,8 +62,9 @@ func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 	return h
 }
 
-// endAll gives an outcome to all jobs that a claim still holds. It returns how many jobs of the claim have that outcome then, including those that
-// had it before, so that a repeat gets the same answer, and without those that have an outcome of their own in the command.
+// endAll gives an outcome to all jobs that a claim still holds. It returns how many jobs of the claim have that outcome
+// then, including those that had it before, so that a repeat gets the same answer, and without those that have an
+// outcome of their own in the command.
 func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal) {
 	if c == nil {
 		return 0, job.ClaimLost

@@ -17,7 +17,7 @@ func (a *applying) create(c *job.Create) *Made {
 		b.groups = append(b.groups, group{first: first, last: last, queueID: a.makeQueue(g.Client, g.Type).id, Attributes: g.Attributes})
 		first = last + 1
 	}
-	existing := a.takeKeys(b, c.Unique)
+	existing := a.takeUniqueKeys(b, c.Unique)
 	a.batches.Set(b.seq, b)
 	if b.frame != job.NoFrame {
 		a.writePages(b, c.Payloads)
@@ -28,9 +28,9 @@ func (a *applying) create(c *job.Create) *Made {
 		holes = a.admit(b, &b.groups[i], holes)
 	}
 	for _, x := range existing {
-		a.dropPages(b, x.line, x.line)
+		a.deletePages(b, x.line, x.line)
 	}
-	a.dropPurged(b)
+	a.deleteIfPurged(b)
 	if len(c.Unique) == 0 && !c.Once.Given() {
 		return nil
 	}

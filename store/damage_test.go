@@ -60,7 +60,8 @@ func TestDamagedTable(t *testing.T) {
 	}
 }
 
-// TestMissingMark: without the mark Pebble would begin anew and remove the tables of a store that is only a file away from whole.
+// TestMissingMark: without the mark Pebble would begin anew and remove the tables of a store that is only a file away
+// from whole.
 func TestMissingMark(t *testing.T) {
 	dir := flushedDir(t)
 	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
@@ -88,7 +89,8 @@ func TestMissingMark(t *testing.T) {
 	}
 }
 
-// TestRunOfAJobSetAside: it shows no damage any more once somebody lets it run, now or later, and still does after other changes.
+// TestRunOfAJobSetAside: it shows no damage any more once somebody lets it run, now or later, and still does after
+// other changes.
 func TestRunOfAJobSetAside(t *testing.T) {
 	later, higher := int64(startAt+60_000), 9
 	for name, test := range map[string]struct {

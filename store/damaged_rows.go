@@ -7,11 +7,12 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A damaged block of Pebble holds rows of many jobs: pages of payloads, unique keys or histories. A claim sets those jobs aside, and a document shows
-// what can be read of its job. Neither fails because of damage to another job.
+// A damaged block of Pebble holds rows of many jobs: pages of payloads, unique keys or histories. A claim sets those
+// jobs aside, and a document shows what can be read of its job. Neither fails because of damage to another job.
 
-// damagedRow names what could not be read: the rows that a line has in a table, or a page of payloads by its first line. It is remembered, because on
-// each further read Pebble would search, for up to some seconds, for the bit that was flipped.
+// damagedRow names what could not be read: the rows that a line has in a table, or a page of payloads by its first
+// line. It is remembered, because on each further read Pebble would search, for up to some seconds, for the bit that
+// was flipped.
 type damagedRow struct {
 	table byte
 	batch uint64
@@ -48,8 +49,9 @@ func (q *Queries) readPage(v lsm.View, b *batch, line uint32) error {
 	return err
 }
 
-// hasPage reports whether a line's page exists. It is deleted when all of its lines are purged. Lines that are purged one after the other leave as
-// many deleted spans, which a search for the span of the first would pass; of pages they leave few. A page that cannot be read may exist.
+// hasPage reports whether a line's page exists. It is deleted when all of its lines are purged. Lines that are purged
+// one after the other leave as many deleted spans, which a search for the span of the first would pass; of pages they
+// leave few. A page that cannot be read may exist.
 func (q *Queries) hasPage(v lsm.View, b *batch, line uint32) (there bool) {
 	if b.frame == job.NoFrame || q.damage(pageRow(b, line)) != nil {
 		return true
@@ -71,8 +73,8 @@ func (q *Queries) hasPage(v lsm.View, b *batch, line uint32) (there bool) {
 	return there
 }
 
-// readLines calls read for lines of a batch, and unread for each line whose rows in a table cannot be read. While nothing is damaged, read is called
-// once; otherwise for single lines, and for some of them more than once.
+// readLines calls read for lines of a batch, and unread for each line whose rows in a table cannot be read. While
+// nothing is damaged, read is called once; otherwise for single lines, and for some of them more than once.
 func (q *Queries) readLines(table byte, r Run, read func(first, last uint32), unread func(line uint32, err error)) {
 	known := false
 	for line := r.First; line <= r.Last && !known; line++ {
@@ -100,8 +102,8 @@ func (q *Queries) readLines(table byte, r Run, read func(first, last uint32), un
 		if err == nil {
 			continue
 		}
-		// The lines whose rows are in one block follow each other, so a binary search finds where they end. If another block further on is damaged
-		// too, this may count readable lines between the two as unreadable.
+		// The lines whose rows are in one block follow each other, so a binary search finds where they end. If another
+		// block further on is damaged too, this may count readable lines between the two as unreadable.
 		n := sort.Search(int(r.Last-line), func(i int) bool { return readOne(line+1+uint32(i)) == nil })
 		for end := line + uint32(n); ; line++ {
 			q.setDamage(damagedRow{table, r.Batch, line}, err)

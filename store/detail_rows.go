@@ -23,7 +23,8 @@ func decodeAttempt(value []byte) job.Attempt {
 	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint())}
 }
 
-// decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character begins. It copies no more.
+// decodeAttemptBrief is decodeAttempt with no more than the first most bytes of the error, cut where a character
+// begins. It copies no more.
 func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	d := lsm.Decoder(value)
 	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint())}
@@ -37,8 +38,8 @@ func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	return a
 }
 
-// Result and progress rows begin with the claim under which they were told: under another they are not shown, so that a new
-// run needs no row cleared.
+// Result and progress rows begin with the claim under which they were reported: under another they are not shown, so
+// that a new run needs no row cleared.
 func encodeResult(claimSeq uint64, r *job.Result) []byte {
 	var e lsm.Encoder
 	e.Uint(claimSeq)

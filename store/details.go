@@ -7,23 +7,23 @@ import (
 
 // A detail is a row beside the spans that belongs to one line: an attempt of its history, its result, or its progress.
 
-// remember adds an attempt, in a row of its own, to the history of each line. Lines that were claimed no more often than attempts are kept have
-// nothing to forget.
+// remember adds an attempt, in a row of its own, to the history of each line. Lines that were claimed no more often
+// than attempts are kept have nothing to forget.
 func (a *applying) remember(p part, attempt job.Attempt) {
 	attempt.At = a.now.At
 	value := encodeAttempt(&attempt)
 	for line := p.first; line <= p.last; line++ {
 		a.o.Set(historyKey(p.b.seq, line, a.now.Seq), value)
 		if p.in.Attempts > job.MaxHistory || p.in.Redrives > 0 {
-			a.forgetAttempts(p.b, line)
+			a.deleteOldAttempts(p.b, line)
 		}
 	}
 	p.b.details = true
 	a.touch(&p.b.dirty, p.b)
 }
 
-// forgetAttempts deletes the oldest attempts of a line beyond those that are kept.
-func (a *applying) forgetAttempts(b *batch, line uint32) {
+// deleteOldAttempts deletes the oldest attempts of a line beyond those that are kept.
+func (a *applying) deleteOldAttempts(b *batch, line uint32) {
 	var keys []string
 	prefix := detailKey(b.seq, line, historyDetail)
 	a.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
@@ -31,11 +31,12 @@ func (a *applying) forgetAttempts(b *batch, line uint32) {
 		return true
 	})
 	for _, key := range keys[:max(0, len(keys)-job.MaxHistory)] {
-		a.o.Del(key)
+		a.o.Delete(key)
 	}
 }
 
-// setProgress writes the step and progress of a job. What a request does not name stays, if it was reported under the same claim.
+// setProgress writes the step and progress of a job. What a request does not name stays, if it was reported under the
+// same claim.
 func (a *applying) setProgress(b *batch, line uint32, claim uint64, t *job.Tickle) {
 	step, progress := t.Step, t.Progress
 	if b.details {
@@ -59,12 +60,12 @@ func (a *applying) setDetail(b *batch, line uint32, kind byte, value []byte) {
 	a.touch(&b.dirty, b)
 }
 
-// maxPointDeletes bounds the details that dropDetails deletes one by one. Below it a range deletion would be shorter but dearer: each that Pebble
-// holds in memory slows all reads, and purging job by job makes very many.
+// maxPointDeletes bounds the details that deleteDetails deletes one by one. Below it a range deletion would be shorter
+// but dearer: each that Pebble holds in memory slows all reads, and purging job by job makes very many.
 const maxPointDeletes = 1000
 
-// dropDetails deletes the details of lines.
-func (a *applying) dropDetails(r Run) {
+// deleteDetails deletes the details of lines.
+func (a *applying) deleteDetails(r Run) {
 	from, to := detailKey(r.Batch, r.First, 0), detailKey(r.Batch, r.Last+1, 0)
 	var keys []string
 	a.o.Scan(from, to, func(key string, _ []byte) bool {
@@ -72,10 +73,10 @@ func (a *applying) dropDetails(r Run) {
 		return len(keys) <= maxPointDeletes
 	})
 	if len(keys) > maxPointDeletes {
-		a.o.Cut(from, to)
+		a.o.DeleteRange(from, to)
 		return
 	}
 	for _, key := range keys {
-		a.o.Del(key)
+		a.o.Delete(key)
 	}
 }

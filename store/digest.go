@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// EachRow calls visit with all keys and values, in order, until it returns false: for those who compare stores. The value is valid during
-// the visit.
+// EachRow calls visit with all keys and values, in order, until it returns false: for those who compare stores. The
+// value is valid during the visit.
 func (q *Queries) EachRow(visit func(key string, value []byte) bool) (err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

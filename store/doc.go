@@ -1,25 +1,26 @@
 // Package store keeps the state of all jobs and its indexes in Pebble, and holds the one state machine, Apply.
 //
-// State is a base plus the journal after it. The store is the newest base: its cursor says which commands it includes. Its
-// contract: the same commands, in order, always make the same keys and values, whether they were applied as they came, after a
-// restart, or all again from the first; the cursor moves in the same Pebble batch as the effects; nothing in it is durable
-// before Pebble flushes, since the journal is the log.
+// State is a base plus the journal after it. The store is the newest base: its cursor says which commands it includes.
+// Its contract: the same commands, in order, always make the same keys and values, whether they were applied as they
+// came, after a restart, or all again from the first; the cursor moves in the same Pebble batch as the effects; nothing
+// in it is durable before Pebble flushes, since the journal is the log.
 //
 // # A job costs nothing but its bytes until a runner touches it
 //
-// What is stored of a batch is its payload bytes, in pages, and a piecewise-constant function from line to state, as spans. A
-// fresh batch is one span. A claim splits what it takes off the head of a span; completing it splits again. In the worst case
-// a span is one line long, and then a job costs about what a row per job would.
+// What is stored of a batch is its payload bytes, in pages, and a piecewise-constant function from line to state, as
+// spans. A fresh batch is one span. A claim splits what it takes off the head of a span; completing it splits again. In
+// the worst case a span is one line long, and then a job costs about what a row per job would.
 //
-// A span is keyed by its last line. So the span that holds a line is found by one seek, and taking lines off the head of a
-// pending span leaves its key, and its place in the queue, alone.
+// A span is keyed by its last line. So the span that holds a line is found by one seek, and taking lines off the head
+// of a pending span leaves its key, and its place in the queue, alone.
 //
-// What belongs to a single line (history, output, progress) is a detail row beside the span and never splits it. The lease
-// belongs to the claim, which active spans name: a tickle writes one small row whatever the claim holds.
+// What belongs to a single line (history, output, progress) is a detail row beside the span and never splits it. The
+// lease belongs to the claim, which active spans name: a tickle writes one small row whatever the claim holds.
 //
 // # The key space
 //
-// One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or page.
+// One letter names a table. Numbers are big-endian, of the width given in bytes. "last" is the last line of a span or
+// page.
 //
 //	M                                                  meta: format, journal, cursor, time, level, epochs, effects' segments
 //	Q queue:4                                          a queue: client, type, paused, counts by status, its lanes, what is next in line
@@ -55,8 +56,9 @@
 //
 // # How Apply reads and writes
 //
-// The writes of all commands since the last commit are in an overlay (see package lsm), and Apply reads through it. Before the overlay it looks
-// into caches: all queues with the windows of their next spans, and rows recently seen. What Apply decides never depends on what a cache holds.
+// The writes of all commands since the last commit are in an overlay (see package lsm), and Apply reads through it.
+// Before the overlay it looks into caches: all queues with the windows of their next spans, and rows recently seen.
+// What Apply decides never depends on what a cache holds.
 //
 // # Files
 //
@@ -162,6 +164,6 @@
 //	check.go              Check
 //	digest.go             comparing stores
 //
-// Not for: files of its own, HTTP, clocks. Nothing here waits for a disk except Open, Commit (when Pebble holds writers back) and reads that
-// miss the caches.
+// Not for: files of its own, HTTP, clocks. Nothing here waits for a disk except Open, Commit (when Pebble holds writers
+// back) and reads that miss the caches.
 package store

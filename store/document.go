@@ -10,8 +10,8 @@ type Batch struct {
 	Counts    job.Counts
 }
 
-// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms; 0
-// without one.
+// Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms;
+// 0 without one.
 type Queue struct {
 	Client, Type string
 	Paused       bool
@@ -29,7 +29,7 @@ type Sweep struct {
 	Status         job.Status // 0: any that Op takes
 	Moved, Skipped int64
 	CreatedAt      int64
-	FinishedAt     int64 // 0: it goes on
+	FinishedAt     int64 // 0: it is under way
 }
 
 // Session is the document of a session. Times are unix ms.
@@ -48,8 +48,8 @@ type SlotState struct {
 	Number uint64
 }
 
-// Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it is tickled, but
-// for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
+// Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it
+// is tickled, but for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
 type Claim struct {
 	ID         job.ID
 	Runner     string
@@ -61,12 +61,14 @@ type Claim struct {
 	Held       int
 }
 
-// Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at most.
+// Runner is what a runner holds. Open are its newest claims that hold something, the newest first, maxOpenClaims at
+// most.
 type Runner struct {
 	Name         string
 	Claims, Held int
 	Open         []Claim
-	// LastSeenAt is the newest time at which it made one of the claims in Open or tickled: them, a job of theirs, or all it holds.
+	// LastSeenAt is the newest time at which it made one of the claims in Open or tickled: them, a job of theirs, or
+	// all it holds.
 	LastSeenAt int64
 }
 

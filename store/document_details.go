@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// document makes the part of a document that the span and the group tell.
+// document returns the part of a document that follows from the span and the group.
 func (b *batch) document(sp *span, line uint32) job.Job {
 	doc := b.group(line).Document(&sp.State)
 	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.id(), b.at
@@ -69,8 +69,9 @@ func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	})
 }
 
-// addBrief adds, of what is kept for single lines, what their next runner needs: the newest attempt with the beginning of its error, step
-// and progress. Nothing else is read, since a job may have megabytes of history, and what holds a claim has no output yet.
+// addBrief adds, of what is kept for single lines, what their next runner needs: the newest attempt with the beginning
+// of its error, step and progress. Nothing else is read, since a job may have megabytes of history, and what holds a
+// claim has no output yet.
 func addBrief(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	for i := range docs {
 		doc := &docs[i]

@@ -10,7 +10,8 @@ import (
 // Parts says which parts of documents to read, beside what the spans and groups of their jobs say.
 type Parts uint8
 
-// Payloads are in the pages of a batch. Details are the history (and so the error), output, step and progress of its lines.
+// Payloads are in the pages of a batch. Details are the history (and so the error), output, step and progress of its
+// lines.
 const (
 	Payloads Parts = 1 << iota
 	Details
@@ -32,8 +33,9 @@ type filling struct {
 	unread []bool  // whether a part cannot be read
 }
 
-// fill adds to documents, which are in order of lines, what is in rows of its own. It returns how many of them were filled, as far as there is room,
-// and how many bytes they have. A document of which something cannot be read, because a block of the store is damaged, says so in its error.
+// fill adds to documents, which are in order of lines, what is in rows of its own. It returns how many of them were
+// filled, as far as there is room, and how many bytes they have. A document of which something cannot be read, because
+// a block of the store is damaged, says so in its error.
 func (r *reader) fill(docs []job.Job) (n int, used int64) {
 	if len(docs) == 0 {
 		return 0, 0
@@ -59,8 +61,8 @@ func (r *reader) fill(docs []job.Job) (n int, used int64) {
 	return n, used
 }
 
-// eachStretch calls visit with the ranges of documents whose lines follow each other, until it returns false. The rows between two ranges may be
-// many: other jobs' details, or purged lines without a page.
+// eachStretch calls visit with the ranges of documents whose lines follow each other, until it returns false. The rows
+// between two ranges may be many: other jobs' details, or purged lines without a page.
 func (f *filling) eachStretch(visit func(from, to int) bool) {
 	docs := f.docs
 	for from := 0; from < len(docs); {
@@ -77,7 +79,8 @@ func (f *filling) eachStretch(visit func(from, to int) bool) {
 
 func (f *filling) line(i int) uint32 { return uint32(f.docs[i].ID.Line()) }
 
-// addPayloads adds payloads as far as there is room. It returns how many documents have theirs, or are known to have one that cannot be read.
+// addPayloads adds payloads as far as there is room. It returns how many documents have theirs, or are known to have
+// one that cannot be read.
 func (f *filling) addPayloads() (n int) {
 	var used int64
 	full := false
@@ -125,8 +128,9 @@ func (f *filling) addPayloads() (n int) {
 	return n
 }
 
-// measureDetails adds the bytes of details to the sizes, until there is no room for more. A job may have megabytes of them, so they are measured
-// before they are read. Documents after details that cannot be read are left for the next page, which begins there.
+// measureDetails adds the bytes of details to the sizes, until there is no room for more. A job may have megabytes of
+// them, so they are measured before they are read. Documents after details that cannot be read are left for the next
+// page, which begins there.
 func (f *filling) measureDetails() {
 	var used int64 // of all documents before at
 	at := 0
@@ -200,8 +204,8 @@ type reader struct {
 	least int   // so many documents are filled whatever they have
 }
 
-// addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though its state may
-// remember one.
+// addClaims adds what the claims of the lines say, and returns their seqs; 0: none. A waiting line shows none, though
+// its state may remember one.
 func (r *reader) addClaims(docs []job.Job) (claims []uint64) {
 	claims = make([]uint64, len(docs))
 	var c *claim

@@ -11,8 +11,8 @@ func (q *Queries) Job(id job.ID) (doc job.Job, err error) {
 	return doc, err
 }
 
-// JobWithin is Job for a caller with a bound on its memory. If the job's payload, output and history have more than room bytes together, it reads
-// none of them, and fits is false.
+// JobWithin is Job for a caller with a bound on its memory. If the job's payload, output and history have more than
+// room bytes together, it reads none of them, and fits is false.
 func (q *Queries) JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -57,8 +57,8 @@ func (q *Queries) heldDocuments(v lsm.View, claim uint64, runs []Run, parts Part
 	return docs
 }
 
-// documents returns the documents of lines; with a claim, of those that it holds. Purged lines have none. all is false if there was no room for all
-// of them.
+// documents returns the documents of lines; with a claim, of those that it holds. Purged lines have none. all is false
+// if there was no room for all of them.
 func (r *reader) documents(run Run, claim uint64) (docs []job.Job, all bool) {
 	eachSpan(r.v, r.b.seq, run.First, run.Last, func(sp span) bool {
 		if sp.Status == job.Purged || claim != 0 && (sp.Status != job.Active || sp.Claim != claim) {

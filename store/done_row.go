@@ -5,9 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// done is what a request with a key or a number did, for those who repeat it. That of a key is a row. Such rows live in generations, each
-// of which is deleted as a whole, by one range deletion, when its youngest row is as old as an answer is kept. That of a number is its
-// slot's row (see sessions.go).
+// done is what a request with a key or a number did, for those who repeat it. That of a key is a row. Such rows live in
+// generations, each of which is deleted as a whole, by one range deletion, when its youngest row is as old as an answer
+// is kept. That of a number is its slot's row (see sessions.go).
 type done struct {
 	digest job.Digest
 	// Of the create or claim; seq 0: there was none, or it found nothing.
@@ -42,8 +42,8 @@ type resultRun struct {
 	refusal job.Refusal
 }
 
-// generationMs is how long keys go into one generation: half the time that they are kept, so that a look for a key looks into three, and
-// a key takes room for a day and a half at most.
+// generationMs is how long keys go into one generation: half the time that they are kept, so that a look for a key
+// looks into three, and a key takes room for a day and a half at most.
 const generationMs = job.KeyLifeMs / 2
 
 func (d *done) encode(e *lsm.Encoder) {

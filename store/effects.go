@@ -1,13 +1,15 @@
 package store
 
-// A row of effects says what a command moved. For claims, ticks and sweeps, which pick their jobs, it is the only record. The rows are kept in
-// segments, for effectRetentionMs and while they have no more bytes than all segments may have. When a new segment begins, one range deletion
-// deletes the oldest one if that is too old or too much. docs/004-effects.md says what they cost.
+// A row of effects says what a command moved. For claims, ticks and sweeps, which pick their jobs, it is the only
+// record. The rows are kept in segments, for effectRetentionMs and while they have no more bytes than all segments may
+// have. When a new segment begins, one range deletion deletes the oldest one if that is too old or too much.
+// docs/004-effects.md says what they cost.
 
 const (
 	// effectRetentionMs is how long effects rows are kept at least, unless their bytes are too many.
 	effectRetentionMs = 14 * 24 * hourMs
-	// effectSegmentMs is how long rows go into one segment, so that they are kept for one and a half times the retention at most.
+	// effectSegmentMs is how long rows go into one segment, so that they are kept for one and a half times the
+	// retention at most.
 	effectSegmentMs = effectRetentionMs / 2
 	// effectSegments is how many full segments are kept.
 	effectSegments = 4
@@ -36,7 +38,7 @@ func (a *applying) writeEffects() {
 	n := len(a.meta.effects)
 	if n == 0 || a.meta.effects[n-1].bytes+size > a.rules.effectBytes || a.meta.effects[n-1].at+effectSegmentMs <= a.now.At {
 		a.meta.effects = append(a.meta.effects, effectSegment{first: a.now.Seq, at: a.now.At})
-		a.cutEffects()
+		a.deleteOldEffects()
 		n = len(a.meta.effects)
 	}
 	a.meta.effects[n-1].bytes += size
@@ -46,15 +48,15 @@ func (a *applying) writeEffects() {
 // effectKeyBytes is the length of the key of an effects row.
 const effectKeyBytes = 9
 
-// cutEffects deletes the oldest segments that are too old or too many.
-func (a *applying) cutEffects() {
+// deleteOldEffects deletes the oldest segments that are too old or too many.
+func (a *applying) deleteOldEffects() {
 	segments := a.meta.effects
 	total := int64(0)
 	for _, e := range segments {
 		total += e.bytes
 	}
 	for len(segments) > 1 && (total > (effectSegments-1)*a.rules.effectBytes || segments[1].at+effectRetentionMs <= a.now.At) {
-		a.o.Cut(seqKey(effectTable, segments[0].first), seqKey(effectTable, segments[1].first))
+		a.o.DeleteRange(seqKey(effectTable, segments[0].first), seqKey(effectTable, segments[1].first))
 		total -= segments[0].bytes
 		segments = segments[1:]
 	}

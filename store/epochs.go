@@ -4,9 +4,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// An id has the low bits of a seq and the time of its command. Rows are keyed by the whole seq. An epoch is a range of seqs that have the same
-// high bits. The store keeps the time at which each epoch began. Since time never goes back, the time in an id says which epoch its command is
-// in. Commands of the millisecond in which an epoch began may be in that epoch or in the one before.
+// An id has the low bits of a seq and the time of its command. Rows are keyed by the whole seq. An epoch is a range of
+// seqs that have the same high bits. The store keeps the time at which each epoch began. Since time never goes back,
+// the time in an id says which epoch its command is in. Commands of the millisecond in which an epoch began may be in
+// that epoch or in the one before.
 
 // candidates are one seq or two. They are kept off the heap, because each job that a command names is looked up.
 type candidates struct {
@@ -16,8 +17,9 @@ type candidates struct {
 
 func (c *candidates) all() []uint64 { return c.seqs[:c.n] }
 
-// seqsIn returns the seqs that the command of an id may have, the likeliest first: one, or two if the id has the time at which an epoch began.
-// The caller compares the whole id with the row of each. Two epochs are enough: 2^40 commands do not fit into one millisecond.
+// seqsIn returns the seqs that the command of an id may have, the likeliest first: one, or two if the id has the time
+// at which an epoch began. The caller compares the whole id with the row of each. Two epochs are enough: 2^40 commands
+// do not fit into one millisecond.
 func seqsIn(epochs []epoch, id job.ID) (c candidates) {
 	at, low := id.At(), id.LowSeq()
 	newest := len(epochs) - 1

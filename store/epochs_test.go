@@ -8,8 +8,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestSeqsBeyondTheBitsOfAnID does with jobs, batches, claims and sweeps what their ids allow, where the seqs of their commands need more
-// bits than an id has, and around the command in which the low bits begin again at 0: within one millisecond and across two.
+// TestSeqsBeyondTheBitsOfAnID does with jobs, batches, claims and sweeps what their ids allow, where the seqs of their
+// commands need more bits than an id has, and around the command in which the low bits begin again at 0: within one
+// millisecond and across two.
 func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 	const turn = uint64(1) << 40
 	for _, apart := range []int64{0, 1} {

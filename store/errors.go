@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Error is a failure of the database beneath Apply or a query. After an Error from Apply or Commit the store must be closed; its state is that of
-// the last commit.
+// Error is a failure of the database beneath Apply or a query. After an Error from Apply or Commit the store must be
+// closed; its state is that of the last commit.
 type Error = lsm.Error
 
 var (

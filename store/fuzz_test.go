@@ -27,8 +27,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSweep(1, v) },
 }
 
-// FuzzRows: whatever bytes a row has, reading it ends in a value or in the error of damage, which catch hands to the caller; never in a
-// panic that escapes, and never in memory for more things than the bytes can hold.
+// FuzzRows: whatever bytes a row has, reading it ends in a value or in the error of damage, which catch hands to the
+// caller; never in a panic that escapes, and never in memory for more things than the bytes can hold.
 func FuzzRows(f *testing.F) {
 	s := mustOpen(f, Options{})
 	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
@@ -54,8 +54,9 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// FuzzApply: a command that its decoder accepts (and, of a create, whose payloads are what it announces) is applied without an error, and
-// leaves a store that checks. A command is acknowledged or journaled before it is applied, so there is no other moment to refuse it.
+// FuzzApply: a command that its decoder accepts (and, of a create, whose payloads are what it announces) is applied
+// without an error, and leaves a store that checks. A command is acknowledged or journaled before it is applied, so
+// there is no other moment to refuse it.
 func FuzzApply(f *testing.F) {
 	priority, attempts, runAt := 9, 7, int64(0)
 	made := plainCreate("a", "x", 3, 5)

@@ -7,7 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// HandedOut returns the documents of the jobs that a claim has just handed out, as of the claim. Jobs that have been purged since are left out.
+// HandedOut returns the documents of the jobs that a claim has just handed out, as of the claim. Jobs that have been
+// purged since are left out.
 func (q *Queries) HandedOut(c *Claimed) (docs []job.Job, err error) {
 	defer lsm.Catch(&err)
 	var v *lsm.View
@@ -64,7 +65,8 @@ func (q *Queries) failOnDamage(h *handout) {
 	}
 }
 
-// SetAside returns the jobs of a claim whose documents need a row that cannot be read, and removes them from what HandedOut returns.
+// SetAside returns the jobs of a claim whose documents need a row that cannot be read, and removes them from what
+// HandedOut returns.
 func (q *Queries) SetAside(c *Claimed) (ids []job.ID, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// handout is a range of lines as a claim handed it out: everything that their documents need except the payloads, so that the database need not be
-// read. Outside of Apply only the fixed part of the batch may be read.
+// handout is a range of lines as a claim handed it out: everything that their documents need except the payloads, so
+// that the database need not be read. Outside of Apply only the fixed part of the batch may be read.
 type handout struct {
 	b       *batch
 	sp      span
@@ -15,8 +15,8 @@ type handout struct {
 	details bool
 }
 
-// hasHistory reports whether the lines may have a history. A line that is claimed for the first time has none, and results and progress belong to
-// other claims.
+// hasHistory reports whether the lines may have a history. A line that is claimed for the first time has none, and
+// results and progress belong to other claims.
 func (h *handout) hasHistory() bool { return h.details && (h.sp.Attempts > 1 || h.sp.Redrives > 0) }
 
 // without yields the ranges of a handout between some of its jobs.

@@ -24,8 +24,8 @@ func queueNames(t *testing.T, s *Store) (names []string) {
 	return names
 }
 
-// TestIdleQueuesAreDeleted: queues that have had no jobs for the time that a command names go, a bounded number at a time, those that have
-// been idle for the longest time first; queues with jobs, or that are paused, stay.
+// TestIdleQueuesAreDeleted: queues that have had no jobs for the time that a command names go, a bounded number at a
+// time, those that have been idle for the longest time first; queues with jobs, or that are paused, stay.
 func TestIdleQueuesAreDeleted(t *testing.T) {
 	b, r := smallBounds, *smallBounds.rules
 	r.commandRows = 2
@@ -87,8 +87,9 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	expect("q/a")
 }
 
-// TestQueueIsDeletedAtOnce deletes an empty queue of which rows are left elsewhere: lines of a batch that it shares with another queue, what
-// was done under idempotency keys, a sweep. They stay right, the name is free, and a start finds the same.
+// TestQueueIsDeletedAtOnce deletes an empty queue of which rows are left elsewhere: lines of a batch that it shares
+// with another queue, what was done under idempotency keys, a sweep. They stay right, the name is free, and a start
+// finds the same.
 func TestQueueIsDeletedAtOnce(t *testing.T) {
 	mem := vfs.NewMem()
 	o := Options{FS: mem, Small: true}

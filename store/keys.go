@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Every key of the store, in both directions; the table of them is in doc.go. Numbers are big-endian, so that keys sort by
-// number. A key is built as a string because the overlay and the windows keep it.
+// Every key of the store, in both directions; the table of them is in doc.go. Numbers are big-endian, so that keys sort
+// by number. A key is built as a string because the overlay and the windows keep it.
 
 const (
 	metaTable       = 'M'
@@ -57,7 +57,7 @@ const (
 	purgeTimer    = 4  // seq, last line of a terminal span
 	expireTimer   = 6  // seq, last line of a waiting span that must be started by then
 	timeoutTimer  = 7  // seq, last line of an active span that runs too long
-	sweepTimer    = 8  // sweep that goes on, or is to be forgotten
+	sweepTimer    = 8  // sweep that is under way, or whose row is to be deleted
 	onceTimer     = 9  // generation of idempotency keys
 	runnerTimer   = 10 // len:1 runner, which may have held nothing for long
 	sessionTimer  = 11 // session that has been idle for long
@@ -92,8 +92,8 @@ func lineKey(table byte, seq uint64, line uint32) string {
 
 func lineOfKey(key string) uint32 { return lsm.U32At(key, 9) }
 
-// pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs no
-// second look.
+// pageKey puts the last line first, so that a seek for a line finds its page; the first line follows, so that it needs
+// no second look.
 func pageKey(seq uint64, last, first uint32) string { return keyOfPage(pageTable, seq, last, first) }
 
 // sizesKey is that of the lengths of a page's payloads.
@@ -150,7 +150,8 @@ func readyKey(queueID uint32, id laneID, order uint64, end position) string {
 	return string(k)
 }
 
-// readyRank is the part of a ready key by which jobs of different queues compare: priority, class, order, seq, last line.
+// readyRank is the part of a ready key by which jobs of different queues compare: priority, class, order, seq, last
+// line.
 func readyRank(key string) string { return key[5:] }
 
 // priorityOfRank is the part of a rank that orders by priority.

@@ -21,16 +21,16 @@ func (a *applying) settleClaims() {
 		if c.held == 0 && !c.closed {
 			c.closed = true
 			a.retime(c, 0)
-			a.o.Del(holdKey(holdTable, c.runner, c.seq))
+			a.o.Delete(holdKey(holdTable, c.runner, c.seq))
 			if r := a.hold(c.runner, -1, 0); r.claims == 0 {
-				a.rest(r)
+				a.startResting(r)
 			}
 		}
 		if c.refs == 0 {
-			a.unnotice(c)
-			a.o.Del(seqKey(claimTable, c.seq))
-			a.o.Del(seqKey(claimStateTable, c.seq))
-			a.claims.Del(c.seq)
+			a.deleteNotice(c)
+			a.o.Delete(seqKey(claimTable, c.seq))
+			a.o.Delete(seqKey(claimStateTable, c.seq))
+			a.claims.Delete(c.seq)
 		}
 	}
 	clear(a.settling)
@@ -53,7 +53,7 @@ func (a *applying) retime(c *claim, at int64) {
 		return
 	}
 	if c.timerAt != 0 {
-		a.dropTimer(timerKey(c.timerAt, claimTimer, c.seq, 0, 0))
+		a.deleteTimer(timerKey(c.timerAt, claimTimer, c.seq, 0, 0))
 	}
 	if c.timerAt = at; at != 0 {
 		a.setTimer(timerKey(at, claimTimer, c.seq, 0, 0))
@@ -61,14 +61,14 @@ func (a *applying) retime(c *claim, at int64) {
 	a.touch(&c.dirty, c)
 }
 
-// renew gives everything that the claim holds a full lease from now: of the given length or, with 0, of the length that each has. A timer row may be
-// early, so it moves only if the deadline came closer: a tickle usually writes one row.
+// renew gives everything that the claim holds a full lease from now: of the given length or, with 0, of the length that
+// each has. A timer row may be early, so it moves only if the deadline came closer: a tickle usually writes one row.
 func (a *applying) renew(c *claim, leaseMs int64) {
 	c.lease.Seq, c.lease.At = a.now.Seq, a.now.At
 	if leaseMs > 0 {
 		c.lease.Ms = leaseMs
 		if c.jobLeases > 0 {
-			a.dropJobLeases(c, jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)))
+			a.deleteJobLeases(c, jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)))
 		}
 	}
 	if due := c.lease.At + c.lease.Ms; c.timerAt == 0 || due < c.timerAt {
@@ -100,14 +100,14 @@ func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 // retimeJob moves the timer row of a job's own lease.
 func (a *applying) retimeJob(c *claim, o *jobLease, of position, at int64) {
 	if o.timerAt != 0 {
-		a.dropTimer(timerKey(o.timerAt, jobLeaseTimer, c.seq, of.seq, of.line))
+		a.deleteTimer(timerKey(o.timerAt, jobLeaseTimer, c.seq, of.seq, of.line))
 	}
 	o.timerAt = at
 	a.setTimer(timerKey(at, jobLeaseTimer, c.seq, of.seq, of.line))
 }
 
-// dropJobLeases deletes the leases of single jobs whose keys are in from … to (exclusive).
-func (a *applying) dropJobLeases(c *claim, from, to string) {
+// deleteJobLeases deletes the leases of single jobs whose keys are in from … to (exclusive).
+func (a *applying) deleteJobLeases(c *claim, from, to string) {
 	type row struct {
 		key string
 		jobLease
@@ -119,8 +119,8 @@ func (a *applying) dropJobLeases(c *claim, from, to string) {
 	})
 	for _, r := range rows {
 		_, seq, line := splitJobLeaseKey(r.key)
-		a.o.Del(r.key)
-		a.dropTimer(timerKey(r.timerAt, jobLeaseTimer, c.seq, seq, line))
+		a.o.Delete(r.key)
+		a.deleteTimer(timerKey(r.timerAt, jobLeaseTimer, c.seq, seq, line))
 		c.jobLeases--
 	}
 }
@@ -131,7 +131,7 @@ func (a *applying) unhold(claimSeq uint64, r Run) {
 	c.held -= r.Lines()
 	a.hold(c.runner, 0, -r.Lines())
 	if c.jobLeases > 0 {
-		a.dropJobLeases(c, jobLeaseKey(c.seq, r.Batch, r.First), lsm.After(jobLeaseKey(c.seq, r.Batch, r.Last)))
+		a.deleteJobLeases(c, jobLeaseKey(c.seq, r.Batch, r.First), lsm.After(jobLeaseKey(c.seq, r.Batch, r.Last)))
 	}
 	a.settle(c)
 }
@@ -148,12 +148,13 @@ func (a *applying) hold(name string, claims, jobs int) *runner {
 	return r
 }
 
-// runnerIdleMs is how long the row of a runner stays that holds nothing. Invariant: it is part of the level, since it decides which rows exist.
+// runnerIdleMs is how long the row of a runner stays that holds nothing. Invariant: it is part of the level, since it
+// decides which rows exist.
 const runnerIdleMs = 60_000
 
-// rest forgets the tickles of a runner that holds nothing any more. Its row is deleted later unless it claims again. A timer row that exists is not
-// moved: it may be early.
-func (a *applying) rest(r *runner) {
+// startResting forgets the tickles of a runner that holds nothing any more. Its row is deleted later unless it claims
+// again. A timer row that exists is not moved: it may be early.
+func (a *applying) startResting(r *runner) {
 	r.tickledAt, r.promise = 0, job.Promise{}
 	r.idleSince = a.now.At
 	if r.timerAt == 0 {
@@ -162,10 +163,10 @@ func (a *applying) rest(r *runner) {
 	}
 }
 
-// checkResting deletes the row of a runner that has held nothing for a while, and otherwise moves its timer.
-func (a *applying) checkResting(name string) {
+// endResting deletes the row of a runner that has held nothing for a while, and otherwise moves its timer.
+func (a *applying) endResting(name string) {
 	r := a.runner(name)
-	a.dropTimer(runnerTimerKey(r.timerAt, name))
+	a.deleteTimer(runnerTimerKey(r.timerAt, name))
 	r.timerAt = 0
 	switch end := r.idleSince + runnerIdleMs; {
 	case r.claims > 0: // the next rest sets it
@@ -173,9 +174,9 @@ func (a *applying) checkResting(name string) {
 		r.timerAt = end
 		a.setTimer(runnerTimerKey(end, name))
 	default:
-		a.o.Del(runnerKey(runnerTable, name))
+		a.o.Delete(runnerKey(runnerTable, name))
 		r.gone = true
-		a.runners.Del(name)
+		a.runners.Delete(name)
 		return
 	}
 	a.touch(&r.dirty, r)

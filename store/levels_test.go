@@ -16,8 +16,8 @@ import (
 
 var rewriteLevels = flag.Bool("rewrite-levels", false, "write again what the levels decide: only for a level that no release has")
 
-// TestRulesOfLevels holds the rules of each level, and the constants that all levels share, against what they were when the level was made. A
-// number that must change gets a new level, see rules.
+// TestRulesOfLevels holds the rules of each level, and the constants that all levels share, against what they were when
+// the level was made. A number that must change gets a new level, see rules.
 func TestRulesOfLevels(t *testing.T) {
 	var got strings.Builder
 	for _, l := range levels {
@@ -33,7 +33,8 @@ func TestRulesOfLevels(t *testing.T) {
 	sameText(t, "../testdata/levels/rules.txt", got.String())
 }
 
-// TestLevelsAreKnown: numbers from 0 to the newest level have rules, and a store follows them when a command raises its level.
+// TestLevelsAreKnown: numbers from 0 to the newest level have rules, and a store follows them when a command raises its
+// level.
 func TestLevelsAreKnown(t *testing.T) {
 	for number := range job.Level + 1 {
 		if rulesAt(number) == (rules{}) {
@@ -52,8 +53,8 @@ func TestLevelsAreKnown(t *testing.T) {
 	}
 }
 
-// TestWhatLevelsDecide plays commands to a store with the standard rules such that each bound is met, and holds what they decide and the rows
-// that they make, byte for byte, against what it was when the level was made.
+// TestWhatLevelsDecide plays commands to a store with the standard rules such that each bound is met, and holds what
+// they decide and the rows that they make, byte for byte, against what it was when the level was made.
 func TestWhatLevelsDecide(t *testing.T) {
 	for _, l := range levels {
 		s := mustOpen(t, Options{Journal: testJournal})

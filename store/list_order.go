@@ -5,8 +5,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// begin finds where the list begins; false when nothing lies there. Ids are in order of time, seq and line, and the times of batches
-// never decrease with their seqs: so the place of an id that names no batch, or none any more, is found by halving.
+// begin finds where the list begins; it returns false if nothing is there. Ids are in order of time, seq and line, and
+// the times of batches never decrease with their seqs: so the place of an id that names no batch, or none any more, is
+// found by halving.
 func (l *lister) begin() bool {
 	at := l.f.After.At()
 	var from position
@@ -26,7 +27,7 @@ func (l *lister) begin() bool {
 		}
 	}
 	first, firstAt, ok := firstBatch(l.v, at)
-	if firstAt == at && from.seq > first { // behind some batches of that millisecond, and before all later ones
+	if firstAt == at && from.seq > first { // after some batches of that millisecond, and before all later ones
 		first = from.seq
 		if later, _, ok := firstBatch(l.v, at+1); ok {
 			first = min(first, later)
@@ -103,9 +104,9 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	return list, true
 }
 
-// listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok when they are more than most, or when
-// too many would have to be looked through. A queue that was made since the view was opened has no rows in it, and of one that was deleted
-// since, all jobs are gone by now.
+// listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok when they are more than
+// most, or when too many would have to be looked through. A queue that was made since the view was opened has no rows
+// in it, and of one that was deleted since, all jobs are gone by now.
 func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -129,7 +130,7 @@ func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok boo
 	return ids, left >= 0 && len(ids) <= most
 }
 
-// next returns the place at which the cursor stands.
+// next returns the place of the cursor.
 func (c *spanCursor) next(v lsm.View, from position) (at position, ok bool) {
 	if len(c.ahead) == 0 && !c.ended {
 		prefix := listKey(c.queue, c.status, 0, 0)[:6]

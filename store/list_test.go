@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestListRandom plays random commands to a store and the model, and compares lists with a plain walk over the model's documents.
+// TestListRandom plays random commands to a store and the model, and compares lists with a plain walk over the model's
+// documents.
 func TestListRandom(t *testing.T) {
 	seeds := seedsOr(*seedsFlag, 150, 30)
 	first := uint64(1)
@@ -114,8 +115,8 @@ func (f *Filter) matches(doc *job.Job) bool {
 		doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && compareIDs(doc.ID, f.After) > 0
 }
 
-// compareIDs compares ids by the order in which their commands were applied. It is that of their bytes, but where the low bits of seq begin
-// again at 0 within a millisecond.
+// compareIDs compares ids by the order in which their commands were applied. It is that of their bytes, but where the
+// low bits of seq begin again at 0 within a millisecond.
 func compareIDs(a, b job.ID) int {
 	if a.At() == b.At() && a.LowSeq().Late() != b.LowSeq().Late() {
 		return map[bool]int{true: -1, false: 1}[a.LowSeq().Late()]

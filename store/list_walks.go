@@ -118,7 +118,8 @@ func (l *lister) runnerRuns() (runs []Run, ok bool) {
 	return sortRuns(runs), true
 }
 
-// sortRuns puts runs in order and makes one of those that overlap: a claim may have handed out again what another had given back.
+// sortRuns puts runs in order and makes one of those that overlap: a claim may have handed out again what another had
+// given back.
 func sortRuns(runs []Run) []Run {
 	runs = slices.Clone(runs)
 	slices.SortFunc(runs, func(a, b Run) int { return comparePositions(position{a.Batch, a.First}, position{b.Batch, b.First}) })

@@ -5,7 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// Filter says which jobs a list shows: those whose documents have what its fields name; the zero value of one stands for all.
+// Filter says which jobs a list shows: those whose documents have the values of its fields. The zero value of a field
+// matches all.
 type Filter struct {
 	Status       job.Status
 	Client, Type string
@@ -14,7 +15,7 @@ type Filter struct {
 	Claim        job.ID            // likewise
 	// CreatedAfter is included, CreatedBefore is not; unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       job.ID // the list begins behind this id, which need not be a job's
+	After                       job.ID // the list begins after this id, which need not be a job's
 	Limit                       int    // of documents, at least 1
 	Parts                       Parts  // of the documents
 
@@ -22,25 +23,28 @@ type Filter struct {
 	bytes int64 // in tests instead of maxListBytes
 }
 
-// A page is what one request may cost. It ends early past one of these, and the next one goes on from there.
+// A page is what one request may cost. It ends early past one of these, and the next page continues there.
 const (
-	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few milliseconds,
-	// or a hundred where each is of a claim of its own that must be read for its runner.
+	// maxListRows bounds the batches and spans that are looked at, whether they hold a job of the list or not: a few
+	// milliseconds, or a hundred where each is of a claim of its own that must be read for its runner.
 	maxListRows = 10_000
-	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document in any case.
+	// maxListBytes bounds the payloads and details of a page, as a claim's payloads are bounded; it holds one document
+	// in any case.
 	maxListBytes = job.MaxClaimBytes
 
 	// spanWindow, keyWindow and batchWindow are how many rows are read ahead, since one iterator reads everything.
 	spanWindow  = 64
 	keyWindow   = 64
 	batchWindow = 256
-	// unfilledDocuments are completed together at most, so that a page that is cut short has not read much more than it shows.
+	// unfilledDocuments are completed together at most, so that a page that is cut short has not read much more than it
+	// shows.
 	unfilledDocuments = 256
-	// maxLists bounds the lists by queue and status that are merged, and maxListQueues the queues that are looked through for them with
-	// Apply held up. Past them the batches are walked.
+	// maxLists bounds the lists by queue and status that are merged, and maxListQueues the queues that are looked
+	// through for them with Apply held up. Past them the batches are walked.
 	maxLists      = 64
 	maxListQueues = 1000
-	// maxRunnerClaims bounds the claims whose runs are sorted into order. Past it the runner's jobs are sought like any others.
+	// maxRunnerClaims bounds the claims whose runs are sorted into order. Past it the runner's jobs are sought like any
+	// others.
 	maxRunnerClaims = 1000
 )
 
@@ -129,7 +133,7 @@ func (l *lister) goOn(b *batch, line uint32) bool {
 // tooLate reports whether b, and so all that follows, was created too late for the list.
 func (l *lister) tooLate(b *batch) bool { return l.f.CreatedBefore != 0 && b.at >= l.f.CreatedBefore }
 
-// take looks at a span, or a part of one, whose group matches, and reports whether to go on.
+// take looks at a span, or a part of one, whose group matches, and reports whether to continue.
 func (l *lister) take(b *batch, sp span) bool {
 	l.rows--
 	if b.seq == l.from.seq {

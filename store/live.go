@@ -10,8 +10,9 @@ import (
 
 // live is the part of the state that is in memory and that both Apply and queries use.
 type live struct {
-	// mu guards meta, queues and running. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to
-	// take a write while it holds mu, so that queries continue while Pebble holds writers back.
+	// mu guards meta, queues and running. Apply holds it, also through reads that miss the caches. Invariant: no
+	// goroutine waits for Pebble to take a write while it holds mu, so that queries continue while Pebble holds writers
+	// back.
 	mu      sync.RWMutex
 	meta    meta
 	queues  queues
@@ -22,8 +23,8 @@ type live struct {
 	nextDue   atomic.Int64
 	idleSince atomic.Int64
 	totals    atomic.Pointer[Totals]
-	// epochs are meta.epochs. Invariant: they are never older than what a view shows, because they are published before the command that began
-	// the newest one is committed.
+	// epochs are meta.epochs. Invariant: they are never older than what a view shows, because they are published before
+	// the command that began the newest one is committed.
 	epochs atomic.Pointer[[]epoch]
 }
 

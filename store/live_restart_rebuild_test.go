@@ -16,8 +16,8 @@ import (
 
 var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
 
-// TestLiveRestartRebuild shows that the same commands make the same keys and values, however they are cut into commits, whatever
-// the caches hold, and wherever the power fails on the way.
+// TestLiveRestartRebuild shows that the same commands make the same keys and values, however they are cut into commits,
+// whatever the caches hold, and wherever the power fails on the way.
 func TestLiveRestartRebuild(t *testing.T) {
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
 		g := newGenerator(seed)
@@ -125,8 +125,8 @@ func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
 	return nil
 }
 
-// crashing makes a store from a log and has the power fail several times on the way: what was not synced may or may not be there
-// afterwards, and the store goes on from its cursor.
+// crashing makes a store from a log and has the power fail several times on the way: what was not synced may or may not
+// be there afterwards, and the store goes on from its cursor.
 func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 	fs := vfs.NewCrashableMem()
 	for at := 0; ; {

@@ -22,7 +22,8 @@ type machine struct {
 	timers  lsm.Window // of timer rows
 	idle    idleSessions
 	counts  job.Counts // over all queues
-	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues count as such.
+	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
+	// count as such.
 	readied    []*queue
 	allReadied bool
 	unwritten  unwritten
@@ -62,8 +63,8 @@ func (m *machine) followLevel() {
 	}
 }
 
-func (m *machine) setTimer(key string)  { m.o.Set(key, nil); m.timers.Insert(key) }
-func (m *machine) dropTimer(key string) { m.o.Del(key); m.timers.Remove(key) }
+func (m *machine) setTimer(key string)    { m.o.Set(key, nil); m.timers.Insert(key) }
+func (m *machine) deleteTimer(key string) { m.o.Delete(key); m.timers.Remove(key) }
 
 // batch returns the batch that the command seq made, or nil.
 func (m *machine) batch(seq uint64) *batch {
@@ -88,8 +89,8 @@ func (m *machine) batchOf(id job.ID) *batch {
 	return nil
 }
 
-// spanAt returns the span that holds a line. The cache needs no note of which lines it knows: exactly one span holds a line, so a cached span
-// that holds it is that one.
+// spanAt returns the span that holds a line. The cache needs no note of which lines it knows: exactly one span holds a
+// line, so a cached span that holds it is that one.
 func (m *machine) spanAt(seq uint64, line uint32) span {
 	if found, ok, _ := m.spans.Find(cachedSpan{seq: seq, span: span{last: line}}, func(c *cachedSpan) bool {
 		return c.seq == seq && c.first <= line && line <= c.last
@@ -104,7 +105,8 @@ func (m *machine) spanAt(seq uint64, line uint32) span {
 	return sp
 }
 
-// spanEnding is spanAt for a line that is known to be the last of its span, as index rows say: one look, where spanAt seeks.
+// spanEnding is spanAt for a line that is known to be the last of its span, as index rows say: one look, where spanAt
+// seeks.
 func (m *machine) spanEnding(end position) span {
 	if found, ok := m.spans.Get(cachedSpan{seq: end.seq, span: span{last: end.line}}); ok {
 		return found.span
@@ -159,7 +161,8 @@ func (m *machine) eachOf(r Run, visit func(p part)) {
 	}
 }
 
-// claim returns the claim of a seq that a line names. It must exist: the rows of a claim live as long as a line names it.
+// claim returns the claim of a seq that a line names. It must exist: the rows of a claim live as long as a line names
+// it.
 func (m *machine) claim(seq uint64) *claim {
 	c := m.findClaim(seq)
 	if c == nil {
@@ -201,7 +204,8 @@ func (m *machine) runner(name string) *runner {
 	return r
 }
 
-// prefetch reads spans, their batches and their claims into the caches, in their order. That takes a tenth of the time of reading them one by one.
+// prefetch reads spans, their batches and their claims into the caches, in their order. That takes a tenth of the time
+// of reading them one by one.
 func (m *machine) prefetch(ends []position) {
 	var batches, counts, spans []string
 	seen := uint64(0)

@@ -71,7 +71,7 @@ func decodeMeta(value []byte) (m meta) {
 	m.graceAt = d.Int()
 	m.nextQueue = uint32(d.Uint())
 	if m.version != formatVersion {
-		return m // whoever opens it sees to that
+		return m // known reports it
 	}
 	m.stopped = d.Bool()
 	m.served = d.Text()

@@ -78,7 +78,8 @@ func first(line []*modelJob) *modelJob {
 	return line[0]
 }
 
-// newest sorts a line for Newest: by priority, then fresh ones, those that became pending last first, then those that came back.
+// newest sorts a line for Newest: by priority, then fresh ones, those that became pending last first, then those that
+// came back.
 func newest(line []*modelJob) []*modelJob {
 	slices.SortFunc(line, func(a, b *modelJob) int {
 		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
@@ -103,7 +104,8 @@ type modelTaking struct {
 	bytes int64
 }
 
-// take hands out a job, or ends it with all that stand with it when it should have been started by now. It reports whether to go on.
+// take hands out a job, or ends it with all that stand with it when it should have been started by now. It reports
+// whether to go on.
 func (t *modelTaking) take(j *modelJob) bool {
 	if j == nil {
 		return false

@@ -168,8 +168,9 @@ func (m *model) takes(w *modelSweep, j *modelJob) bool {
 
 func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
 
-// targets returns what a sweep must still take: not what has a unique key, which another job may have held when it was to be redriven,
-// nor what it may have passed before it was redriven, nor what moved in the millisecond of its beginning, before or after.
+// targets returns what a sweep must still take: not what has a unique key, which another job may have held when it was
+// to be redriven, nor what it may have passed before it was redriven, nor what moved in the millisecond of its
+// beginning, before or after.
 func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
@@ -266,8 +267,8 @@ func (m *model) overtake(jobs []*modelJob) {
 	}
 }
 
-// sweptLater reports whether a sweep takes a job in what is left of a tick. If none does, those that would have had ended earlier in the
-// tick, which the events do not say.
+// sweptLater reports whether a sweep takes a job in what is left of a tick. If none does, those that would have had
+// ended earlier in the tick, which the events do not say.
 func (m *model) sweptLater(j *modelJob) bool {
 	return slices.ContainsFunc(m.later, func(e event) bool { return e.id == j.id && sweepReasons[e.why] != 0 })
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// model is what Apply must amount to, written as plainly as it can be: a row per job, no spans, no indexes, no caches. It was
-// written from DESIGN.md and docs/api.md. Every command is a walk over all jobs.
+// model is what Apply must amount to, written as plainly as it can be: a row per job, no spans, no indexes, no caches.
+// It was written from DESIGN.md and docs/api.md. Every command is a walk over all jobs.
 type model struct {
-	// Of the tick that is applied, if what the store did is known: what comes after the present event, and the sweeps that left alone what
-	// came back.
+	// Of the tick that is applied, if what the store did is known: what comes after the present event, and the sweeps
+	// that left alone what came back.
 	ticking bool
 	later   []event
 	spared  []job.ID
@@ -47,7 +47,8 @@ type modelSweep struct {
 	ended bool // the store has it no longer under way
 }
 
-// event is what a command did to a job beside what it was asked for, or of what it was asked for: a share that is no promise.
+// event is what a command did to a job beside what it was asked for, or of what it was asked for: a share that is no
+// promise.
 type event struct {
 	id  job.ID
 	why reason
@@ -129,7 +130,8 @@ func newModel(seed uint64) *model {
 		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}, mostSessions: job.MaxSessions}
 }
 
-// apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is everything.
+// apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is
+// everything.
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.forgetRunners()

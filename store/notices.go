@@ -5,19 +5,21 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A notice is a row that lets the next tickles of everything that a runner holds report which of its jobs were cancelled.
+// A notice is a row that lets the next tickles of everything that a runner holds report which of its jobs were
+// cancelled.
 
 const (
 	// maxNotices bounds the claims that one tickle looks at, and the jobs that it reports as cancelled.
 	maxNotices = 1000
-	// noticeSpans bounds the spans that one tickle looks at. A runner whose claims have more learns of the rest when it completes the jobs.
+	// noticeSpans bounds the spans that one tickle looks at. A runner whose claims have more learns of the rest when it
+	// completes the jobs.
 	noticeSpans = 4000
 	// noticeMs is how long notices stay: most runners tickle much more often, and an answer may get lost.
 	noticeMs = hourMs
 )
 
-// notice adds the notice of a claim.
-func (a *applying) notice(c *claim) {
+// addNotice adds the notice of a claim.
+func (a *applying) addNotice(c *claim) {
 	if c.cancelledAt == 0 {
 		a.o.Set(holdKey(noticeTable, c.runner, c.seq), nil)
 	}
@@ -25,16 +27,17 @@ func (a *applying) notice(c *claim) {
 	a.touch(&c.dirty, c)
 }
 
-// unnotice deletes the notice of a claim.
-func (a *applying) unnotice(c *claim) {
+// deleteNotice deletes the notice of a claim.
+func (a *applying) deleteNotice(c *claim) {
 	if c.cancelledAt != 0 {
-		a.o.Del(holdKey(noticeTable, c.runner, c.seq))
+		a.o.Delete(holdKey(noticeTable, c.runner, c.seq))
 		c.cancelledAt = 0
 		a.touch(&c.dirty, c)
 	}
 }
 
-// notices returns which jobs of a runner's claims were cancelled lately. A runner that does not tickle is notified when it completes the job.
+// notices returns which jobs of a runner's claims were cancelled lately. A runner that does not tickle is notified when
+// it completes the job.
 func (a *applying) notices(name string) (lost []JobResult) {
 	prefix := runnerKey(noticeTable, name)
 	var seqs []uint64
@@ -48,7 +51,7 @@ func (a *applying) notices(name string) (lost []JobResult) {
 	for _, seq := range seqs {
 		c := a.claim(seq)
 		if c.cancelledAt+noticeMs < a.now.At {
-			a.unnotice(c)
+			a.deleteNotice(c)
 			continue
 		}
 		for _, r := range c.runs {

@@ -22,8 +22,9 @@ func (a *applying) past() past {
 	return past{a.meta.keys, &a.o, a.now.At, a.sessionOf, a.slot, a.findClaim}
 }
 
-// find returns what the request of a command has done so far, or nil. A refusal says why the command may not be carried out: its session
-// does not exist, its number is lower than that of its slot's last request, or its key or number belongs to another request.
+// find returns what the request of a command has done so far, or nil. A refusal says why the command may not be carried
+// out: its session does not exist, its number is lower than that of its slot's last request, or its key or number
+// belongs to another request.
 func (p past) find(o *job.Once) (d *done, refusal job.Refusal) {
 	reused := job.KeyReused
 	if o.Numbered() {
@@ -90,15 +91,15 @@ func (a *applying) rememberOnce(o *job.Once, d *done) {
 // generationEnd is when the youngest row that a generation can have need not be kept any more.
 func generationEnd(number uint32) int64 { return int64(number+1)*generationMs + job.KeyLifeMs }
 
-// forgetGeneration drops the keys of the oldest generation.
-func (a *applying) forgetGeneration(number uint32) {
+// deleteGeneration deletes the keys of the oldest generation.
+func (a *applying) deleteGeneration(number uint32) {
 	prefix := generationKey(number)
-	a.o.Cut(prefix, lsm.After(prefix))
+	a.o.DeleteRange(prefix, lsm.After(prefix))
 	a.meta.keys = a.meta.keys[1:]
 }
 
-// claimed returns the result of a repeated claim, or nil when the request has made no claim yet, and what the request did. A request of
-// another kind with the same digest cannot exist; Apply must decide it all the same.
+// claimed returns the result of a repeated claim, or nil when the request has made no claim yet, and what the request
+// did. A request of another kind with the same digest cannot exist; Apply must decide it all the same.
 func (p past) claimed(o *job.Once) (*Claimed, *done) {
 	d, refusal := p.find(o)
 	switch {
@@ -136,7 +137,8 @@ func (p past) made(o *job.Once) *Made {
 	return made
 }
 
-// ended returns the result of a repeated completion, or nil when the request has not carried it out, and what the request did.
+// ended returns the result of a repeated completion, or nil when the request has not carried it out, and what the
+// request did.
 func (p past) ended(cmd *job.Complete) (*Ended, *done) {
 	d, refusal := p.find(&cmd.Once)
 	if refusal != job.Granted {
@@ -185,8 +187,8 @@ func (r *Ended) part(seq uint64, at int64) endedPart {
 	return p
 }
 
-// with returns a copy of d, which may be nil, with another part. What a cache holds of a request is never changed in place: a command that
-// fails half way must leave nothing behind.
+// with returns a copy of d, which may be nil, with another part. What a cache holds of a request is never changed in
+// place: a command that fails half way must leave nothing.
 func (d *done) with(p endedPart) *done {
 	next := &done{}
 	if d != nil {

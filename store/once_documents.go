@@ -24,8 +24,8 @@ func (q *Queries) lookBack(now int64, look func(p past)) (err error) {
 	return nil
 }
 
-// MadeBefore returns what a create did that was carried out with the same key or number, or why it may not be carried out; nil when
-// neither, as of the last commit. now is the journal's time, unix ms.
+// MadeBefore returns what a create did that was carried out with the same key or number, or why it may not be carried
+// out; nil when neither, as of the last commit. now is the journal's time, unix ms.
 func (q *Queries) MadeBefore(o *job.Once, now int64) (made *Made, err error) {
 	err = q.lookBack(now, func(p past) { made = p.made(o) })
 	return made, err

@@ -80,7 +80,7 @@ func (m *machine) loadQueues() {
 	m.queues.fill(all)
 }
 
-// Adopt tells a new store the UUID of the journal that it will be made from.
+// Adopt gives a new store the UUID of the journal that it will be made from.
 func (s *Store) Adopt(journal string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +99,10 @@ type Peeked struct {
 	Torn    string // where its manifest cannot be read any more; "" if all of it can be. Journal and Applied may be old then
 }
 
-// Peek reads how far the store in dir has come, and changes nothing. Whoever opens a store compares its cursor with the journal first: Pebble takes a
-// store whose manifest is cut off for what it was at that point, and removes newer tables as soon as it is open for writing. With a journal that
-// reaches back to that point nothing is lost, because the tables are made again. Otherwise they were the only copy.
+// Peek reads how far the store in dir has come, and changes nothing. Whoever opens a store compares its cursor with the
+// journal first: Pebble takes a store whose manifest is cut off for what it was at that point, and removes newer tables
+// as soon as it is open for writing. With a journal that reaches back to that point nothing is lost, because the tables
+// are made again. Otherwise they were the only copy.
 func Peek(dir string, o Options) (p Peeked, err error) {
 	found, err := lsm.Peek(dir, metaKey, o.lsm())
 	p.Torn = found.Torn

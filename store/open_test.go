@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// TestPowerCutWhileOpening cuts the power at every write of an open, on a file system that keeps any of what was not synced and loses
-// the rest: the next open must find a store.
+// TestPowerCutWhileOpening cuts the power at every write of an open, on a file system that keeps any of what was not
+// synced and loses the rest: the next open must find a store.
 func TestPowerCutWhileOpening(t *testing.T) {
 	t.Run("the first time", func(t *testing.T) { cutWhileOpening(t, vfs.NewCrashableMem(), 0) })
 	t.Run("again", func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 
 // Options are how a store is opened. The zero value works.
 type Options struct {
-	// Journal is the UUID of the journal that the store is made from. A store remembers the one it was first opened with and refuses another.
-	// Empty: the one that the store remembers.
+	// Journal is the UUID of the journal that the store is made from. A store remembers the one it was first opened
+	// with and refuses another. Empty: the one that the store remembers.
 	Journal string
 	// ReadOnly opens an existing store for queries and Check.
 	ReadOnly bool
@@ -23,8 +23,8 @@ type Options struct {
 	FS lsm.FS
 	// MemtableBytes and CacheBytes replace Pebble's sizes in tests.
 	MemtableBytes, CacheBytes int
-	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open, so that a few jobs do what
-	// millions would. A store that was made with it must be opened with it.
+	// Small shrinks, in tests, everything that is cached, paged or left for later, and how many sessions may be open,
+	// so that a few jobs do what millions would. A store that was made with it must be opened with it.
 	Small  bool
 	bounds *bounds // nil: standardBounds
 }
@@ -36,12 +36,13 @@ func (o *Options) lsm() lsm.Options {
 	}
 }
 
-// bounds are sizes past which something is dropped from memory, divided, or left for later. Tests shrink them, so that a few jobs do what
-// millions would.
+// bounds are sizes past which something is dropped from memory, divided, or left for later. Tests shrink them, so that
+// a few jobs do what millions would.
 type bounds struct {
 	// The caches drop, beyond these, what was not looked up lately.
 	cachedSpans, cachedBatches, cachedClaims int
-	// cachedSlotBytes bounds the slots of sessions, which differ much in size: one that remembers a create may hold a thousand ids.
+	// cachedSlotBytes bounds the slots of sessions, which differ much in size: one that remembers a create may hold a
+	// thousand ids.
 	cachedSlotBytes int
 	// A window keeps at most maxWindow keys; its first refill takes minWindow.
 	minWindow, maxWindow int

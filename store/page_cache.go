@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// pageCache holds pages of payloads that claims have read lately: the next claim usually takes the lines that follow. Pages never change, so what it
-// holds is never wrong.
+// pageCache holds pages of payloads that claims have read lately: the next claim usually takes the lines that follow.
+// Pages never change, so what it holds is never wrong.
 type pageCache struct {
 	mu     sync.Mutex
 	recent lsm.RecentOrdered[cachedPage]
@@ -66,8 +66,8 @@ func (p *pageCache) find(open func() lsm.View, seq uint64, line uint32) (page ca
 	return page, ok
 }
 
-// each calls visit with the payloads of lines first … last, in order, as far as they are there. The payloads share memory with the
-// pages and must not be changed.
+// each calls visit with the payloads of lines first … last, in order, as far as they are there. The payloads share
+// memory with the pages and must not be changed.
 func (p *pageCache) each(open func() lsm.View, b *batch, first, last uint32, visit func(line uint32, payload []byte)) {
 	for line := first; line <= last; {
 		if b.frame == job.NoFrame {

@@ -9,7 +9,7 @@ func (a *applying) writePages(b *batch, body []byte) {
 		if line > 0 {
 			b.pageEnds = append(b.pageEnds, line-1)
 		}
-		page, n := cutPage(b.frame, body, int(b.lines-line), a.rules.pageBytes)
+		page, n := firstPage(b.frame, body, int(b.lines-line), a.rules.pageBytes)
 		a.o.Set(pageKey(b.seq, line+uint32(n)-1, line), page)
 		if b.uneven {
 			a.o.Set(sizesKey(b.seq, line+uint32(n)-1, line), encodeSizes(b.frame, page, n, b.longest))
@@ -19,14 +19,14 @@ func (a *applying) writePages(b *batch, body []byte) {
 	}
 }
 
-// dropPages deletes the pages that reach into first … last and have no line left.
-func (a *applying) dropPages(b *batch, first, last uint32) {
+// deletePages deletes the pages that reach into first … last and have no line left.
+func (a *applying) deletePages(b *batch, first, last uint32) {
 	if b.frame == job.NoFrame {
 		return
 	}
 	if len(b.pageEnds) == 0 {
 		if b.counts[job.Purged] == int64(b.lines) {
-			a.dropPage(b, 0, b.lines-1)
+			a.deletePage(b, 0, b.lines-1)
 		}
 		return
 	}
@@ -34,16 +34,16 @@ func (a *applying) dropPages(b *batch, first, last uint32) {
 		pageFirst, pageLast := b.pageOf(line)
 		// Lines mostly go in order, so those after them are looked at first: one is enough to keep a page.
 		if (last >= pageLast || !a.anyLive(b.seq, last+1, pageLast)) && (first <= pageFirst || !a.anyLive(b.seq, pageFirst, first-1)) {
-			a.dropPage(b, pageFirst, pageLast)
+			a.deletePage(b, pageFirst, pageLast)
 		}
 		line = pageLast + 1
 	}
 }
 
-func (a *applying) dropPage(b *batch, first, last uint32) {
-	a.o.Del(pageKey(b.seq, last, first))
+func (a *applying) deletePage(b *batch, first, last uint32) {
+	a.o.Delete(pageKey(b.seq, last, first))
 	if b.uneven {
-		a.o.Del(sizesKey(b.seq, last, first))
+		a.o.Delete(sizesKey(b.seq, last, first))
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// The payloads of a batch are stored in pages of whole lines. The row of the batch says where they end, and rows beside them how long the
-// payloads are, so that Apply needs to read no page: whether a page can be read depends on a disk, and what Apply does must not.
+// The payloads of a batch are stored in pages of whole lines. The row of the batch says where they end, and rows beside
+// them how long the payloads are, so that Apply needs to read no page: whether a page can be read depends on a disk,
+// and what Apply does must not.
 
-// cutPage returns the first page, of about the given size, of a framed body, and the number of lines in it.
-func cutPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n int) {
+// firstPage returns the first page, of about the given size, of a framed body, and the number of lines in it.
+func firstPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n int) {
 	if frame == job.LineFrame {
 		if len(body) <= pageBytes {
 			return body, lines
@@ -39,8 +40,8 @@ func cutPage(frame job.Frame, body []byte, lines, pageBytes int) (page []byte, n
 
 var newline = []byte{'\n'}
 
-// evenBody reports whether all payloads of b are known to have the same length. It is so if the body is as long as payloads of the greatest
-// length make it.
+// evenBody reports whether all payloads of b are known to have the same length. It is so if the body is as long as
+// payloads of the greatest length make it.
 func evenBody(b *batch, body []byte) bool {
 	return len(body) == int(b.lines)*b.frame.Size(b.longest)
 }
@@ -60,8 +61,9 @@ func encodeSizes(frame job.Frame, page []byte, n, longest int) []byte {
 	return e
 }
 
-// sizesOfShortLines is encodeSizes for lines of less than 128 bytes. It looks at eight bytes at a time: a body may have millions of lines, and
-// nothing else is applied meanwhile. A search for the end of each line takes three times as long where lines have one to three bytes.
+// sizesOfShortLines is encodeSizes for lines of less than 128 bytes. It looks at eight bytes at a time: a body may have
+// millions of lines, and nothing else is applied meanwhile. A search for the end of each line takes three times as long
+// where lines have one to three bytes.
 func sizesOfShortLines(page []byte, n int) []byte {
 	const newlines, low7 = 0x0a0a0a0a0a0a0a0a, 0x7f7f7f7f7f7f7f7f
 	sizes := make([]byte, 0, n)
@@ -87,15 +89,16 @@ func sizesOfShortLines(page []byte, n int) []byte {
 	return sizes
 }
 
-// pageSizes are the lengths of the payloads of one page, decoded. A claim keeps those of the page that it measured last: it may take a page's
-// lines from many spans.
+// pageSizes are the lengths of the payloads of one page, decoded. A claim keeps those of the page that it measured
+// last: it may take a page's lines from many spans.
 type pageSizes struct {
 	batch uint64 // 0: of none
 	first uint32
 	sizes []int64
 }
 
-// each calls visit with the lengths of the payloads of lines first … last, in order, until it returns false. It reads no page.
+// each calls visit with the lengths of the payloads of lines first … last, in order, until it returns false. It reads
+// no page.
 func (p *pageSizes) each(r lsm.Rows, b *batch, first, last uint32, visit func(bytes int64) bool) {
 	if !b.uneven {
 		for line := first; line <= last && visit(int64(b.longest)); line++ {
@@ -123,8 +126,8 @@ func (p *pageSizes) read(r lsm.Rows, b *batch, first, last uint32) {
 	}
 }
 
-// eachPayload calls visit with the payloads of lines first … last, in order, until it returns false. A payload is valid during
-// the visit.
+// eachPayload calls visit with the payloads of lines first … last, in order, until it returns false. A payload is valid
+// during the visit.
 func eachPayload(r lsm.Rows, b *batch, first, last uint32, visit func(line uint32, payload []byte) bool) {
 	line := first
 	if b.frame == job.NoFrame {

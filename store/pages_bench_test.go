@@ -26,7 +26,8 @@ func shortLines(longest int) *job.Create {
 	return c
 }
 
-// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length, and measures the part of it that the lengths take.
+// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length, and measures the part of it that
+// the lengths take.
 func BenchmarkCreateOfShortLines(b *testing.B) {
 	for _, longest := range []int{2, 3, 20} {
 		b.Run(fmt.Sprintf("longest=%d", longest), func(b *testing.B) {
@@ -54,8 +55,8 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, of a page of 20,000 lines of which one is long, so that the claim must
-// measure what it takes.
+// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, of a page of 20,000 lines of which one is
+// long, so that the claim must measure what it takes.
 func BenchmarkMeasuredClaim(b *testing.B) {
 	const lines = 20_000
 	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: 20_000}

@@ -69,8 +69,9 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestClaimsReadNoPages: what a claim takes follows from the journal alone. A page that a disk cannot read must not alter it, nor stop the
-// applier: here the pages are missing, and claims that have to measure payloads take what they would take otherwise.
+// TestClaimsReadNoPages: what a claim takes follows from the journal alone. A page that a disk cannot read must not
+// alter it, nor stop the applier: here the pages are missing, and claims that have to measure payloads take what they
+// would take otherwise.
 func TestClaimsReadNoPages(t *testing.T) {
 	const lines = 300
 	for _, frame := range []job.Frame{job.LineFrame, job.LenFrame} {

@@ -1,7 +1,7 @@
 package store
 
-// payloadRoom counts the payload bytes of a claim against its limit. While even payloads of the greatest length would fit, nothing is looked up.
-// Then the payloads taken so far are measured once, and all that follow.
+// payloadRoom counts the payload bytes of a claim against its limit. While even payloads of the greatest length would
+// fit, nothing is looked up. Then the payloads taken so far are measured once, and all that follow.
 type payloadRoom struct {
 	limit int64
 	bound int64 // no more than this has been taken
@@ -10,7 +10,8 @@ type payloadRoom struct {
 	sizes pageSizes // of the page that was measured last
 }
 
-// first returns how many of the lines of a part fit, from the first on. One line always fits if it is the only one of the claim.
+// first returns how many of the lines of a part fit, from the first on. One line always fits if it is the only one of
+// the claim.
 func (r *payloadRoom) first(m *machine, p part, only bool) (fit int) {
 	if r.allFit(m, p) {
 		return int(p.lines())

@@ -21,7 +21,8 @@ func (q *Queries) Journal() string { q.mu.RLock(); defer q.mu.RUnlock(); return 
 // Applied returns the seq of the last command whose effects queries can see.
 func (q *Queries) Applied() uint64 { return q.applied.Load() }
 
-// Durable returns the seq of the last command whose effects Pebble has on disk: the journal up to it is no longer needed for a start.
+// Durable returns the seq of the last command whose effects Pebble has on disk: the journal up to it is no longer
+// needed for a start.
 func (q *Queries) Durable() (seq uint64, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.DurableView()
@@ -41,7 +42,8 @@ func (q *Queries) At() int64 { q.mu.RLock(); defer q.mu.RUnlock(); return q.meta
 // NextDue returns the time, unix ms, at which a tick will find something to look at; 0: never.
 func (q *Queries) NextDue() int64 { return q.nextDue.Load() }
 
-// IdleSince returns the time, unix ms, since when the queue has been idle that has been idle for the longest time; 0: no queue is idle.
+// IdleSince returns the time, unix ms, since when the queue has been idle that has been idle for the longest time; 0:
+// no queue is idle.
 func (q *Queries) IdleSince() int64 { return q.idleSince.Load() }
 
 // Totals returns sums over all queues as of the last commit, without waiting.

@@ -8,7 +8,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// queue is the pair (client, type). All queues are in memory: what a claim needs to choose among them, and their counters.
+// queue is the pair (client, type). All queues are in memory: what a claim needs to choose among them, and their
+// counters.
 type queue struct {
 	queueName
 	windows   *lsm.Windows // that its lanes share
@@ -32,13 +33,13 @@ type queueMarks struct {
 	gone                  bool // deleted
 }
 
-// queueOrder is where a queue stands among those that have something to hand out.
+// queueOrder is the place of a queue among those that have something to hand out.
 type queueOrder struct {
 	head string // ready key of the span next in line; "" if none is pending
-	// The queue stands in the indexes under these; "": it does not.
+	// The ranks under which the queue is in the indexes; "": it is not.
 	rank, tailRank string
-	// tailKnown: tailRank is that of the span that Newest takes from. Otherwise it may be that of a span before or after it that is gone: no span
-	// of the queue has a later one.
+	// tailKnown: tailRank is that of the span that Newest takes from. Otherwise it may be that of a span before or
+	// after it that is gone: no span of the queue has a later one.
 	tailKnown bool
 	samples   []sample // what the sampling trees count of it
 }
@@ -97,7 +98,8 @@ func (q *queue) first(o *lsm.Overlay) string {
 	return ""
 }
 
-// last returns the lane that Newest takes from: of the highest priority, that of fresh jobs before that of those that came back.
+// last returns the lane that Newest takes from: of the highest priority, that of fresh jobs before that of those that
+// came back.
 func (q *queue) last() (last *lane) {
 	for _, l := range q.lanes {
 		if l.pending > 0 && (last == nil || last.priority == l.priority) {
@@ -117,7 +119,8 @@ func (q *queue) findTail(o *lsm.Overlay) string {
 	return l.tail.First(o)
 }
 
-// guessTail returns what findTail does when that is known without a look at the database, and otherwise a key that is not before it.
+// guessTail returns what findTail does when that is known without a look at the database, and otherwise a key that is
+// not before it.
 func (q *queue) guessTail() (key string, known bool) {
 	l := q.last()
 	if l.tail != nil && len(l.tail.Known()) > 0 {
@@ -189,7 +192,8 @@ func decodeQueue(id uint32, value []byte, windows *lsm.Windows) *queue {
 	return q
 }
 
-// configured reports whether somebody has set anything about q. What is configured stays, though it have no jobs.
+// configured reports whether a setting of the queue differs from the default. Such a queue is not idle even without
+// jobs.
 func (q *queue) configured() bool { return q.paused }
 
 // decodeQueueName reads of a queue's row only its name, which comes first.

@@ -2,8 +2,8 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// The first job of a queue makes it. A queue without jobs is deleted by request, or after a time that a command names. Numbers of queues are never
-// used again, because rows of batches that have jobs in other queues may still name them.
+// The first job of a queue makes it. A queue without jobs is deleted by request, or after a time that a command names.
+// Numbers of queues are never used again, because rows of batches that have jobs in other queues may still name them.
 
 // makeQueue returns the queue of a client and type, which it makes if there is none.
 func (a *applying) makeQueue(client, typ string) *queue {
@@ -43,7 +43,7 @@ func (a *applying) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 	case q.jobs > 0:
 		return &QueueDeleted{Refusal: job.QueueNotEmpty}
 	}
-	a.dropQueue(q)
+	a.removeQueue(q)
 	return &QueueDeleted{}
 }
 
@@ -51,14 +51,15 @@ func (a *applying) deleteQueue(cmd job.DeleteQueue) *QueueDeleted {
 func (a *applying) deleteIdleQueues(cmd job.DeleteIdleQueues) *IdleQueuesDeleted {
 	result := &IdleQueuesDeleted{}
 	for q := a.queues.idle.oldest(); q != nil && q.idleAt+cmd.IdleMs <= a.now.At && result.Queues < a.rules.commandRows; q = a.queues.idle.oldest() {
-		a.dropQueue(q)
+		a.removeQueue(q)
 		result.Queues++
 	}
 	return result
 }
 
-// dropQueue deletes a queue that has no jobs. No row names it then, except its own and those of batches that once had jobs in it.
-func (a *applying) dropQueue(q *queue) {
+// removeQueue deletes a queue that has no jobs. No row names it then, except its own and those of batches that once had
+// jobs in it.
+func (a *applying) removeQueue(q *queue) {
 	a.queues.remove(q)
 	q.gone = true
 	a.touch(&q.dirty, q)

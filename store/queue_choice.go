@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// newest returns the ready queue of a choice with the job that became pending last, or nil. Only of those that may be it is looked up what
-// they have.
+// newest returns the ready queue of a choice with the job that became pending last, or nil. Only of those that may be
+// it is looked up what they have.
 func (qs *queues) newest(c choice, o *lsm.Overlay) *queue {
 	for {
 		q := qs.best(qs.tails, c)

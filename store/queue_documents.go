@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// queueName returns the name of a queue. If the queue has been deleted since the view was opened, its row has the name; if it was gone before that,
-// the name is empty.
+// queueName returns the name of a queue. If the queue has been deleted since the view was opened, its row has the name;
+// if it was gone before that, the name is empty.
 func (q *Queries) queueName(v lsm.View, id uint32) queueName {
 	q.mu.RLock()
 	found := q.queues.byID[id]
@@ -39,8 +39,8 @@ func (q *Queries) Queue(client, typ string) (doc Queue, err error) {
 	return doc, nil
 }
 
-// Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one client or, with "", of all, and
-// whether more follow.
+// Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one
+// client or, with "", of all, and whether more follow.
 func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []Queue, more bool, err error) {
 	defer lsm.Catch(&err)
 	var heads []string
@@ -76,8 +76,9 @@ func pendingSince(r lsm.Rows, head string) int64 {
 // readyPage is how many queues ReadyQueues looks at.
 const readyPage = 1000
 
-// ReadyQueues returns those of the next queues after a client and type, by name, that have jobs to hand out, and the client and type to continue
-// after; "" if those were the last. Apply waits meanwhile, so it looks at a bounded number of queues.
+// ReadyQueues returns those of the next queues after a client and type, by name, that have jobs to hand out, and the
+// client and type to continue after; "" if those were the last. Apply waits meanwhile, so it looks at a bounded number
+// of queues.
 func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, nextType string) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -94,8 +95,9 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []Readied, nextClient, 
 	return ready, last.client, last.typ
 }
 
-// WaitingTypes returns up to limit types after the given one that have pending jobs which a claim would find, in order, of one client or, with "", of
-// all, and whether more follow. Apply is not held up between two types, so they need not be of one moment.
+// WaitingTypes returns up to limit types after the given one that have pending jobs which a claim would find, in order,
+// of one client or, with "", of all, and whether more follow. Apply is not held up between two types, so they need not
+// be of one moment.
 func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []WaitingType, more bool) {
 	for {
 		q.mu.RLock()

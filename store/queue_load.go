@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// fill adds the queues of a start. Sorted once by name, type, head and tail, they are put into each order by numbers, which takes a tenth of
-// the time that adding one queue after another does.
+// fill adds the queues of a start. Sorted once by name, type, head and tail, they are put into each order by numbers,
+// which takes a tenth of the time that adding one queue after another does.
 func (qs *queues) fill(all []*queue) {
 	var ready []*queue
 	for _, q := range all {
@@ -97,7 +97,8 @@ func (qs *queues) fill(all []*queue) {
 	parts.Wait()
 }
 
-// startPlaces are the numbers of a queue in several orders; client, typ and name count from the first, head and tail from the best.
+// startPlaces are the numbers of a queue in several orders; client, typ and name count from the first, head and tail
+// from the best.
 type startPlaces struct{ name, client, typ, head, tail uint64 }
 
 // startKey orders number at of a list.
@@ -140,8 +141,8 @@ func (x *samplingTrees) fill(ready []*queue, places map[*queue]*startPlaces) {
 	fill(&x.byType, func(s *sample, p *startPlaces) [2]uint64 { return [2]uint64{p.typ<<32 | uint64(^s.priority), p.client} })
 }
 
-// balanced makes a tree of nodes that are in order. Each gets the rank that the greatest of as many random ones has on average, so that nodes
-// that are added later find their place.
+// balanced makes a tree of nodes that are in order. Each gets the rank that the greatest of as many random ones has on
+// average, so that nodes that are added later find their place.
 func balanced(nodes []sampleNode) *sampleNode {
 	n := len(nodes)
 	if n == 0 {

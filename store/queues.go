@@ -40,7 +40,8 @@ func lessTail(a, b *queue) bool {
 	return a.tailRank > b.tailRank
 }
 
-// index orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than ten.
+// index orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than
+// ten.
 type queueIndex struct {
 	less                  func(a, b *queue) bool
 	all, byClient, byType *queueSet
@@ -102,7 +103,8 @@ func (qs *queues) add(q *queue) {
 	qs.names.Set(q)
 }
 
-// queuePage says which queues to list: those after a name, in the order of client and type, of one client or, with "", of all.
+// queuePage says which queues to list: those after a name, in the order of client and type, of one client or, with "",
+// of all.
 type queuePage struct {
 	client string
 	after  queueName

@@ -62,8 +62,8 @@ const (
 	testJournal = "0197f1c0-1111-7abc-8def-000000000001"
 )
 
-// TestRandom plays random commands to a store and to the model, and compares all that a user can see. A failure names the seed and
-// prints the shortest list of commands found that still fails.
+// TestRandom plays random commands to a store and to the model, and compares all that a user can see. A failure names
+// the seed and prints the shortest list of commands found that still fails.
 func TestRandom(t *testing.T) {
 	if *seedFlag != 0 {
 		playSeed(t, *seedFlag)
@@ -300,7 +300,8 @@ func (p *player) apply(st step) error {
 	return nil
 }
 
-// fits says how what a sweep's first step did differs from what the model has: whether the step noticed that it was the last is no promise.
+// fits says how what a sweep's first step did differs from what the model has: whether the step noticed that it was the
+// last is no promise.
 func (want *Swept) fits(got *Swept, move job.Move) error {
 	switch {
 	case got.Moved != want.Moved, got.Skipped != 0 && move.Op != job.Redrive, got.Refusal != job.Granted, want.Sweep != got.Sweep && !want.Sweep.IsZero():
@@ -309,7 +310,8 @@ func (want *Swept) fits(got *Swept, move job.Move) error {
 	return nil
 }
 
-// inOrderOf has a claim of the model hold its jobs in the order in which the store handed them out, if they are the same jobs.
+// inOrderOf has a claim of the model hold its jobs in the order in which the store handed them out, if they are the
+// same jobs.
 func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 	sorted := func(runs []Run) (joined []Run) {
 		runs = slices.Clone(runs)
@@ -354,8 +356,8 @@ func (p *player) events(seq uint64) (events []event, effects []effect, err error
 	return events, effects, nil
 }
 
-// watchTick says what a tick did. A tick does a share of what is due, in order of time, and which share is no promise: so the store is
-// asked.
+// watchTick says what a tick did. A tick does a share of what is due, in order of time, and which share is no promise:
+// so the store is asked.
 func (p *player) watchTick(st step) ([]event, error) {
 	events, entries, err := p.events(st.seq)
 	if err != nil {
@@ -442,7 +444,8 @@ func (p *player) commit() error {
 	return nil
 }
 
-// restart closes the store without a flush, so that it falls back to what was flushed last, and has it apply the rest again.
+// restart closes the store without a flush, so that it falls back to what was flushed last, and has it apply the rest
+// again.
 func (p *player) restart(flush bool) error {
 	if flush {
 		if err := p.commit(); err != nil {
@@ -713,8 +716,8 @@ func sameJob(got, want job.Job) error {
 	return errors.New(strings.Join(differ, "; "))
 }
 
-// generator makes random steps over a small universe. It plays the model along, so that it names jobs and claims that exist, and
-// times at which something happens.
+// generator makes random steps over a small universe. It plays the model along, so that it names jobs and claims that
+// exist, and times at which something happens.
 type generator struct {
 	*rand.Rand
 	options  Options

@@ -5,8 +5,8 @@ import "github.com/daybookq/daybook/job"
 // Result is what Apply decided about one command: one of the types below, or nil for commands that nobody waits for.
 type Result any
 
-// Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was not carried out; see
-// job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
+// Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
+// not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
 type Made struct {
 	Batch    job.ID
 	Seq      uint64 // of the create that made it
@@ -48,9 +48,9 @@ func (c *Claimed) Jobs() int {
 	return n
 }
 
-// Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome given
-// to all of the claim. Refusal tells why an outcome for all could not be given: ClaimLost (the claim is unknown, or holds and
-// ended nothing) or RunnerDiffers.
+// Ended is the result of a complete: one JobResult per outcome, in order, and the number of jobs that have the outcome
+// given to all of the claim. Refusal says why an outcome for all could not be given: ClaimLost (the claim is unknown,
+// or holds and ended nothing) or RunnerDiffers.
 //
 // Denied says why nothing was carried out; it is that of Made.Refusal.
 type Ended struct {
@@ -63,16 +63,16 @@ type Ended struct {
 	At       int64
 }
 
-// JobResult tells what became of one job that a command named. Status is meaningful when Refusal is Granted.
+// JobResult says what became of one job that a command named. Status is meaningful when Refusal is Granted.
 type JobResult struct {
 	ID      job.ID
 	Status  job.Status
 	Refusal job.Refusal
 }
 
-// Tickled is the result of a tickle: how many jobs are held, and those named (by the command or by the claim's own memory of
-// what it handed out) that are not. Refusal tells why a tickle of a claim or runner found nothing to tickle: ClaimLost or
-// RunnerDiffers.
+// Tickled is the result of a tickle: how many jobs are held, and those named (by the command or by the claim's own
+// memory of what it handed out) that are not. Refusal says why a tickle of a claim or runner found nothing to tickle:
+// ClaimLost or RunnerDiffers.
 type Tickled struct {
 	Held    int
 	Lost    []JobResult
@@ -85,17 +85,20 @@ type Paused struct{ Refusal job.Refusal }
 // QueueDeleted is the result of deleting a queue. Refusal is QueueNotFound, QueueNotEmpty or Granted.
 type QueueDeleted struct{ Refusal job.Refusal }
 
-// IdleQueuesDeleted is the result of deleting idle queues: how many there were. More may be idle when it is as many as a command deletes.
+// IdleQueuesDeleted is the result of deleting idle queues: how many there were. More may be idle when it is as many as
+// a command deletes.
 type IdleQueuesDeleted struct{ Queues int }
 
-// Moved is the result of an operation on one job: its new status, or why not. Status is that of the last moment of a deleted job.
+// Moved is the result of an operation on one job: its new status, or why not. Status is that of the last moment of a
+// deleted job.
 type Moved struct {
 	Status  job.Status
 	Refusal job.Refusal
 }
 
-// Swept is the result of an operation on many jobs: how many it moved, how many it had to leave as they are (their unique key is held by
-// another job) and, unless that was all, the sweep that goes on. Refusal is BatchNotFound, QueueNotFound or TooManySweeps.
+// Swept is the result of an operation on many jobs: how many it moved, how many it had to leave as they are (their
+// unique key is held by another job) and, unless that was all, the sweep that is under way. Refusal is BatchNotFound,
+// QueueNotFound or TooManySweeps.
 type Swept struct {
 	Sweep          job.ID
 	Moved, Skipped int64

@@ -6,20 +6,23 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// rules are the numbers that what Apply decides depends on, at one level. Whatever is not of them is decided in the same way at every level
-// that this program knows, or asks for the level. A journal is applied by the rules of the level that its records raised, so that its
-// records lead to the same rows whichever version of the program applies them.
+// rules are the numbers that what Apply decides depends on, at one level. Whatever is not of them is decided in the
+// same way at every level that this program knows, or asks for the level first. A journal is applied by the rules of
+// the level that its records raised, so that its records lead to the same rows whichever version of the program applies
+// them.
 //
-// To change what Apply decides: add an entry to levels, with job.Level one more; where the change is not one of number, ask s.meta.level, and
-// leave the old way in place for the old levels; keep the journals of the old levels in testdata as they are, and add one of the new level.
-// TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of package ingest, fail when a level that exists decides otherwise than it did.
+// To change what Apply decides: add an entry to levels, with job.Level one more; where the change is not one of number,
+// ask s.meta.level, and leave the old way in place for the old levels; keep the journals of the old levels in testdata
+// as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
+// package ingest, fail when a level that exists decides otherwise than it did.
 type rules struct {
-	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small enough that a
-	// single job's read is cheap.
+	// pageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
+	// enough that a single job's read is cheap.
 	pageBytes int
 	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided.
 	cellSpans int64
-	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many small spans.
+	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many
+	// small spans.
 	commandRows, claimRows int
 	// sweepRows bounds the step of a sweep within a tick, so that claims after it hardly wait.
 	sweepRows int
@@ -35,9 +38,10 @@ type level struct {
 	rules  rules
 }
 
-// levels are those that this program can apply, in order. Numbers below the first are of versions before the first release, which were kept
-// by nobody: their records are applied by the rules of the first. So are records before the first that raises the level: a server
-// appends that before all others, and level 0 is the level of a journal without one.
+// levels are those that this program can apply, in order. Numbers below the first are of versions before the first
+// release, which were kept by nobody: their records are applied by the rules of the first. So are records before the
+// first that raises the level: a server appends that before all others, and level 0 is the level of a journal without
+// one.
 var levels = []level{
 	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, sessions: job.MaxSessions}},
 }
@@ -59,9 +63,10 @@ func rulesAt(number int) rules {
 	panic(fmt.Sprintf("store: level %d is not known", number))
 }
 
-// tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick ends when those it moved and the details it wrote
-// come to rules.commandRows, so that a hundred thousand leases that end together do not hold up the claims and completions after them. The rest is
-// still due, and the next tick continues there: the timer rows are the position, and no other is kept.
+// tickSpanRows is about how many rows move a span: up to three spans and their index rows. A tick ends when those it
+// moved and the details it wrote come to rules.commandRows, so that a hundred thousand leases that end together do not
+// hold up the claims and completions after them. The rest is still due, and the next tick continues there: the timer
+// rows are the position, and no other is kept.
 const tickSpanRows = 8
 
 const hourMs = 3_600_000

@@ -12,9 +12,9 @@ type runner struct {
 	held      int
 	tickledAt int64 // of the last tickle of all it holds
 	promise   job.Promise
-	// idleSince is when it last came to hold nothing; 0 while it holds something. A runner that holds nothing is as one that was never
-	// seen, but for its row: it stays for a while, since most runners claim again at once, and a key that is deleted and set again many
-	// times a second makes every read of it walk over all those versions.
+	// idleSince is when it last came to hold nothing; 0 while it holds something. A runner that holds nothing is as one
+	// that was never seen, but for its row: it stays for a while, since most runners claim again at once, and a key
+	// that is deleted and set again many times a second makes every read of it walk over all those versions.
 	idleSince int64
 	timerAt   int64 // time of its timer row, at or before the end of that while; 0: no timer row
 	dirty     bool  // on the Store's list of that name

@@ -17,8 +17,8 @@ func (c *claim) document(r *runner, graceAt int64) Claim {
 	return doc
 }
 
-// ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a claim shows;
-// job.ClaimNotFound when no job names it (any more).
+// ClaimDocument returns the document of a claim and those of the jobs it holds, with as much of their histories as a
+// claim shows; job.ClaimNotFound when no job names it (any more).
 func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.Job, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -40,12 +40,13 @@ func (q *Queries) ClaimDocument(id job.ID, parts Parts) (doc Claim, jobs []job.J
 const (
 	// maxOpenClaims bounds the claims that are shown of one runner.
 	maxOpenClaims = 100
-	// maxRunnerRows bounds the claims and leases of single jobs that a page of runners looks at, but for its last runner.
+	// maxRunnerRows bounds the claims and leases of single jobs that a page of runners looks at, but for its last
+	// runner.
 	maxRunnerRows = 10_000
 )
 
-// Runners returns up to limit runners that hold something, in order of the lengths of their names and then of the names, after the one
-// given, and whether more follow. A page with very many claims ends before its limit.
+// Runners returns up to limit runners that hold something, in order of the lengths of their names and then of the
+// names, after the one given, and whether more follow. A page with very many claims ends before its limit.
 func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
@@ -95,8 +96,9 @@ func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool
 	return list, false, nil
 }
 
-// openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them. It ends at the last one that the
-// runner has, because the rows of claims that held something before are deleted, and may be very many.
+// openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them. It
+// ends at the last one that the runner has, because the rows of claims that held something before are deleted, and may
+// be very many.
 func openClaims(v lsm.View, r *runner, most int) (seqs []uint64) {
 	most = min(most, r.claims)
 	if most == 0 {

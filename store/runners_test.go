@@ -9,7 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// lifecycle claims up to n jobs for a runner and completes them, with a commit after each command, and returns the next seq.
+// lifecycle claims up to n jobs for a runner and completes them, with a commit after each command, and returns the next
+// seq.
 func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n int) uint64 {
 	t.Helper()
 	c := mustApply(t, s, seq, at, plainClaim(runner, n)).(*Claimed)
@@ -32,8 +33,8 @@ func stepsToRead(t testing.TB, s *Store, key string) int {
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]
 }
 
-// TestRunnerRowStaysBetweenClaims: a key that is deleted and set again makes each read of it walk over all those versions, until Pebble
-// flushes.
+// TestRunnerRowStaysBetweenClaims: a key that is deleted and set again makes each read of it walk over all those
+// versions, until Pebble flushes.
 func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const rounds = 2000
@@ -59,7 +60,8 @@ func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	}
 }
 
-// TestIdleRunnersAreForgotten: the row of a runner that does not come back goes a minute later, that of one that does stays.
+// TestIdleRunnersAreForgotten: the row of a runner that does not come back goes a minute later, that of one that does
+// stays.
 func TestIdleRunnersAreForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const runners = 300 // more than a tick looks at

@@ -7,9 +7,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// samples counts the pending jobs of the ready queues by priority, so that a job is drawn with the same chance as any other in a time that
-// grows with the logarithm of the number of queues: in three orders, since a claim may allow all queues, those of some clients, or those of
-// some types. It also serves fair claims, which look for the next client, and WaitingTypes.
+// samples counts the pending jobs of the ready queues by priority, so that a job is drawn with the same chance as any
+// other in a time that grows with the logarithm of the number of queues: in three orders, since a claim may allow all
+// queues, those of some clients, or those of some types. It also serves fair claims, which look for the next client,
+// and WaitingTypes.
 type samplingTrees struct {
 	all      sampleTree // by priority, client, type
 	byClient sampleTree // by client, priority, type
@@ -144,7 +145,8 @@ func (x *samplingTrees) ranges(c choice) (ranges []drawRange) {
 	return ranges
 }
 
-// draw returns the queue and lane of a job of the highest priority, and the job's place in the lane. random decides which.
+// draw returns the queue and lane of a job of the highest priority, and the job's place in the lane. random decides
+// which.
 func (x *samplingTrees) draw(c choice, random uint64) (q *queue, l *lane, place int64) {
 	ranges := x.ranges(c)
 	top := int64(lowest)

@@ -1,7 +1,7 @@
 package store
 
-// sampleTree is an ordered set of samples whose running totals are found and changed in logarithmic time: a treap (Seidel, Aragon:
-// Randomized Search Trees, 1996) that keeps the sum of each subtree. Its shape decides nothing.
+// sampleTree is an ordered set of samples whose running totals are found and changed in logarithmic time: a treap
+// (Seidel, Aragon: Randomized Search Trees, 1996) that keeps the sum of each subtree. Its shape decides nothing.
 type sampleTree struct {
 	compare func(a, b *sample) int
 	root    *sampleNode

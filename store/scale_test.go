@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The tests here count what work a command is, in rows read and iterators opened, in stores of very different sizes. Times would say less on
-// a busy machine.
+// The tests here count what work a command is, in rows read and iterators opened, in stores of very different sizes.
+// Times would say less on a busy machine.
 
 // work is what a command or a query cost.
 type work struct{ reads, iterators int }
@@ -111,7 +111,8 @@ func TestDrawIsBounded(t *testing.T) {
 	}
 }
 
-// TestLargeRandomClaimIsBounded: a claim of many single jobs finds one after another, and does not look for each from the lane's beginning.
+// TestLargeRandomClaimIsBounded: a claim of many single jobs finds one after another, and does not look for each from
+// the lane's beginning.
 func TestLargeRandomClaimIsBounded(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
 		for range 3000 {
@@ -129,7 +130,8 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy looks into each of many ready queues.
+// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy looks into each of many
+// ready queues.
 func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	few, many := sizes()
 	fill := func(queues int) func(f *feeder) {

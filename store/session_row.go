@@ -8,9 +8,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A session is the lasting identity of a runner or producer, in which its requests have numbers. It has one row, and one for each slot that it has
-// used, with what the last request of the slot did. So a session that makes many requests leaves no more rows than it ever had requests under
-// way at the same time.
+// A session is the lasting identity of a runner or producer, in which its requests have numbers. It has one row, and
+// one for each slot that it has used, with what the last request of the slot did. So a session that makes many requests
+// leaves no more rows than it ever had requests under way at the same time.
 
 // session is what is known of a session beside its slots.
 type session struct {
@@ -121,7 +121,8 @@ func (l *slot) size() int {
 	return n
 }
 
-// idleSessions finds the sessions that have not been used for the longest time: those that have carried out no request yet, and all others.
+// idleSessions finds the sessions that have not been used for the longest time: those that have carried out no request
+// yet, and all others.
 type idleSessions struct{ unused, used lsm.Window }
 
 // of returns the window that a session's idle row is in.

@@ -71,34 +71,34 @@ func (a *applying) endSession(cmd job.EndSession) *SessionEnded {
 	if n == nil {
 		return &SessionEnded{Refusal: job.SessionNotFound}
 	}
-	a.dropSession(n)
+	a.closeSession(n)
 	return &SessionEnded{}
 }
 
-// dropSession forgets a session before its timer is due.
-func (a *applying) dropSession(n *session) {
-	a.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
-	a.forgetSession(n)
+// closeSession deletes a session before its timer is due.
+func (a *applying) closeSession(n *session) {
+	a.deleteTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+	a.deleteSession(n)
 }
 
-// When as many sessions are open as may be, opening one more forgets one that nobody seems to use: processes that crash and start again, and
-// open a session each time, must not keep all others from opening theirs.
+// When as many sessions are open as may be, opening one more forgets one that nobody seems to use: processes that crash
+// and start again, and open a session each time, must not keep all others from opening theirs.
 const (
 	// unusedSessionMs is for how long a session is left alone that has not carried out a request yet.
 	unusedSessionMs = 60_000
 	// idleSessionMs is for how long one is left alone that has.
 	idleSessionMs = 3_600_000
-	// idleLooks bounds the sessions that are looked at and have been used since their idle row was written. They get a new one, so that the
-	// next attempt to open a session goes on after them.
+	// idleLooks bounds the sessions that are looked at and have been used since their idle row was written. They get a
+	// new one, so that the next attempt to open a session continues after them.
 	idleLooks = 100
 )
 
-// makeRoomForSession forgets the session that was opened first of those that carried out no request, or else the one that was used least
-// recently. It reports false if both have been used too lately for that.
+// makeRoomForSession deletes the session that was opened first of those that carried out no request, or else the one
+// that was used least recently. It reports false if both have been used too lately for that.
 func (a *applying) makeRoomForSession() bool {
 	if key := a.idle.unused.First(&a.o); key != "" {
 		if at, seq := splitIdleKey(key); at+unusedSessionMs <= a.now.At {
-			a.dropSession(a.session(seq))
+			a.closeSession(a.session(seq))
 			return true
 		}
 	}
@@ -113,10 +113,10 @@ func (a *applying) makeRoomForSession() bool {
 		}
 		n := a.session(seq)
 		if n.usedAt == at {
-			a.dropSession(n)
+			a.closeSession(n)
 			return true
 		}
-		a.dropIdle(n)
+		a.deleteIdle(n)
 		a.putIdle(n)
 	}
 	return false
@@ -131,9 +131,9 @@ func (m *machine) putIdle(n *session) {
 	m.touch(&n.dirty, n)
 }
 
-func (m *machine) dropIdle(n *session) {
+func (m *machine) deleteIdle(n *session) {
 	key := idleKey(n.used, n.idleAt, n.seq)
-	m.o.Del(key)
+	m.o.Delete(key)
 	m.idle.of(n).Remove(key)
 }
 
@@ -144,7 +144,7 @@ func (a *applying) useSession(n *session) {
 	}
 	n.usedAt = a.now.At
 	if !n.used {
-		a.dropIdle(n)
+		a.deleteIdle(n)
 		n.used = true
 		a.putIdle(n)
 	}
@@ -158,10 +158,10 @@ func (m *machine) retimeSession(n *session) {
 	m.touch(&n.dirty, n)
 }
 
-// expireSession forgets a session whose timer is due, unless it has carried out a request since the timer was set, and returns about how
-// many rows that wrote.
+// expireSession forgets a session whose timer is due, unless it has carried out a request since the timer was set, and
+// returns about how many rows that wrote.
 func (a *applying) expireSession(key string, seq uint64) (rows int) {
-	a.dropTimer(key)
+	a.deleteTimer(key)
 	n := a.session(seq)
 	if n == nil {
 		lsm.Contradict("find session", "session %d has a timer and no row", seq)
@@ -170,16 +170,16 @@ func (a *applying) expireSession(key string, seq uint64) (rows int) {
 		a.retimeSession(n)
 		return tickSpanRows
 	}
-	return tickSpanRows + a.forgetSession(n)
+	return tickSpanRows + a.deleteSession(n)
 }
 
-// forgetSession deletes the rows of a session but its timer, and returns how many slots it had. Those that were used since the last commit
-// have no row yet, and get none.
-func (a *applying) forgetSession(n *session) (slots int) {
+// deleteSession deletes the rows of a session except its timer, and returns how many slots it had. Those that were used
+// since the last commit have no row yet, and get none.
+func (a *applying) deleteSession(n *session) (slots int) {
 	n.gone = true
 	a.meta.sessions--
-	a.dropIdle(n)
-	a.o.Del(seqKey(sessionTable, n.seq))
+	a.deleteIdle(n)
+	a.o.Delete(seqKey(sessionTable, n.seq))
 	prefix := seqKey(slotTable, n.seq)
 	var keys []string
 	a.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
@@ -188,8 +188,8 @@ func (a *applying) forgetSession(n *session) (slots int) {
 		return true
 	})
 	for _, key := range keys {
-		a.o.Del(key)
+		a.o.Delete(key)
 	}
-	a.sessions.Del(n.seq)
+	a.sessions.Delete(n.seq)
 	return len(keys) + len(n.written)
 }

@@ -30,8 +30,8 @@ func rowsOf(t testing.TB, s *Store, table byte) (n int) {
 	return n
 }
 
-// TestSessionLeavesNoRowPerRequest: ten thousand claims and completions through one session leave one row of the session, one for each slot
-// that they used, and no key.
+// TestSessionLeavesNoRowPerRequest: ten thousand claims and completions through one session leave one row of the
+// session, one for each slot that they used, and no key.
 func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	s := mustOpen(t, Options{})
 	seq := uint64(1)
@@ -73,7 +73,8 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 }
 
-// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses what came before it, and knows another request by its digest.
+// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses what came before it, and knows another request
+// by its digest.
 func TestSlotAnswersItsLastRequest(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id := openSession(t, s, 1, 0)
@@ -254,7 +255,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much take no more memory than what is cached may.
+// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much take no more memory than
+// what is cached may.
 func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	const limit, sessions, slots = 1 << 20, 20, 8
 	b := standardBounds
@@ -351,7 +353,8 @@ func TestTooManySessions(t *testing.T) {
 	if id, refusal := open(unusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
 		t.Errorf("while all are young: %v", refusal)
 	}
-	// Sessions that carried out no request go first, the oldest first, and sessions that are opened meanwhile have their time.
+	// Sessions that carried out no request go first, the oldest first, and sessions that are opened meanwhile have
+	// their time.
 	now := int64(unusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
 		if _, refusal := open(now); refusal != job.Granted || has(old) {
@@ -395,7 +398,8 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestSessionsInUseAreLookedAtInParts: a look at sessions that were used since their idle row was written is bounded, and the next goes on.
+// TestSessionsInUseAreLookedAtInParts: a look at sessions that were used since their idle row was written is bounded,
+// and the next goes on.
 func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 	const most = 2*idleLooks + 10
 	s := fewSessions(t, most)
@@ -426,16 +430,16 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 func TestCheckFindsDamageInSessions(t *testing.T) {
 	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
 		"a count too high":     func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },
-		"no idle row":          func(s *Store, n *session, _ *slot) { s.machine.dropIdle(n) },
+		"no idle row":          func(s *Store, n *session, _ *slot) { s.machine.deleteIdle(n) },
 		"an idle row too many": func(s *Store, n *session, _ *slot) { s.machine.o.Set(idleKey(!n.used, n.idleAt, n.seq), nil) },
 		"an idle row that is late": func(s *Store, n *session, _ *slot) {
-			s.machine.dropIdle(n)
+			s.machine.deleteIdle(n)
 			n.usedAt++
 			s.machine.putIdle(n)
 			n.usedAt--
 		},
 		"no timer": func(s *Store, n *session, _ *slot) {
-			s.machine.dropTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
+			s.machine.deleteTimer(timerKey(n.timerAt, sessionTimer, n.seq, 0, 0))
 		},
 		"a timer too many": func(s *Store, n *session, _ *slot) {
 			s.machine.setTimer(timerKey(n.timerAt+1, sessionTimer, n.seq, 0, 0))

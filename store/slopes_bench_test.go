@@ -9,10 +9,11 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The work of a command must not grow with what else there is. These benchmarks measure it beside 100, 10,000 and 100,000 runners or spans; the
-// median, since a commit or a flush now and then is not the command's work.
+// The work of a command must not grow with what else there is. These benchmarks measure it beside 100, 10,000 and
+// 100,000 runners or spans; the median, since a commit or a flush now and then is not the command's work.
 
-// BenchmarkBesideRunners lets one runner claim a job, tickle all that it holds and complete the job, while so many others hold one.
+// BenchmarkBesideRunners lets one runner claim a job, tickle all that it holds and complete the job, while so many
+// others hold one.
 func BenchmarkBesideRunners(b *testing.B) {
 	for _, runners := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("runners=%d", runners), func(b *testing.B) {

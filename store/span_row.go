@@ -27,8 +27,8 @@ func (p *part) run() Run      { return Run{p.b.seq, p.first, p.last} }
 // whole is the part that is all of a span.
 func whole(b *batch, sp span) part { return part{b, sp, sp.first, sp.last} }
 
-// indexes returns the keys of the index rows that a span must have: by status, in its place in line or at the time that ends its state, and at
-// the time by which it must have been started.
+// indexes returns the keys of the index rows that a span must have: by status, in its place in line or at the time that
+// ends its state, and at the time by which it must have been started.
 func (sp *span) indexes(b *batch, g *group) (keys [3]string) {
 	if sp.Status == job.Purged {
 		return keys

@@ -18,8 +18,8 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 	a.count(begun, sp.State, created)
 }
 
-// move gives part of a span another state. It is the only way in which lines change: it splits and merges spans, keeps their index rows, and
-// changes the counters of batch, queue, claim and runner.
+// move gives part of a span another state. It is the only way in which lines change: it splits and merges spans, keeps
+// their index rows, and changes the counters of batch, queue, claim and runner.
 func (a *applying) move(p part, next job.State, why reason) {
 	b, g := p.b, p.group()
 	olds, news := a.replace(p, g, next)
@@ -28,12 +28,12 @@ func (a *applying) move(p part, next job.State, why reason) {
 		a.countPending(b, g, o, -1)
 		heir := spanWithEnd(news, o.last)
 		if heir == nil {
-			a.o.Del(lineKey(spanTable, b.seq, o.last))
-			a.spans.Del(cachedSpan{b.seq, *o})
+			a.o.Delete(lineKey(spanTable, b.seq, o.last))
+			a.spans.Delete(cachedSpan{b.seq, *o})
 		}
 		if heir == nil || heir.State != o.State {
 			for _, key := range o.indexes(b, g) {
-				a.dropIndex(g, key)
+				a.deleteIndex(g, key)
 			}
 		}
 	}
@@ -50,8 +50,8 @@ func (a *applying) move(p part, next job.State, why reason) {
 	a.count(p, next, why)
 }
 
-// replace returns the spans that are there before a move and that are there after it: what is left of the span at both ends of the part, and the
-// part itself, merged with a neighbour in the same state.
+// replace returns the spans that are there before a move and that are there after it: what is left of the span at both
+// ends of the part, and the part itself, merged with a neighbour in the same state.
 func (a *applying) replace(p part, g *group, next job.State) (olds, news []span) {
 	mid := span{p.first, p.last, next}
 	olds = append(make([]span, 0, 3), p.in)
@@ -109,11 +109,11 @@ func (a *applying) putIndex(g *group, key string) {
 	}
 }
 
-func (a *applying) dropIndex(g *group, key string) {
+func (a *applying) deleteIndex(g *group, key string) {
 	if key == "" {
 		return
 	}
-	a.o.Del(key)
+	a.o.Delete(key)
 	switch key[0] {
 	case readyTable:
 		_, lane, _ := splitReadyKey(key)
@@ -132,8 +132,8 @@ func (a *applying) count(p part, next job.State, why reason) {
 	a.addEffect(effect{p.run(), p.in.Status, next.Status, why})
 }
 
-// countJobs changes the counters of batch and queue, and the sums over all queues. Only batches count purged lines: a queue is deleted when all of
-// its jobs are purged.
+// countJobs changes the counters of batch and queue, and the sums over all queues. Only batches count purged lines: a
+// queue is deleted when all of its jobs are purged.
 func (a *applying) countJobs(p part, next job.State) {
 	n, b, g := p.lines(), p.b, p.group()
 	old, q := p.in.State, a.queues.byID[g.queueID]

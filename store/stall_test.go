@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// stallingFS is a disk on which no table can be begun until the gate is open: Pebble holds writers back as soon as its memtables are full.
+// stallingFS is a disk on which no table can be begun until the gate is open: Pebble holds writers back as soon as its
+// memtables are full.
 type stallingFS struct {
 	vfs.FS
 	gate chan struct{}
@@ -25,7 +26,8 @@ func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, err
 	return fs.FS.Create(name, c)
 }
 
-// stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed before.
+// stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed
+// before.
 func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})

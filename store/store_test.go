@@ -234,8 +234,8 @@ func TestEffectsAreBounded(t *testing.T) {
 	})
 }
 
-// TestFailedReadBreaksTheStore makes the files unreadable: Apply says so, and neither Apply nor Commit goes on afterwards, since
-// half a command may stand in the overlay.
+// TestFailedReadBreaksTheStore makes the files unreadable: Apply says so, and neither Apply nor Commit goes on
+// afterwards, since half a command may stand in the overlay.
 func TestFailedReadBreaksTheStore(t *testing.T) {
 	toggle := &errorfs.Toggle{Injector: errorfs.ErrInjected.If(errorfs.Reads)}
 	mem := vfs.NewMem()
@@ -286,8 +286,8 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	}
 }
 
-// TestQueriesBesideApply asks for everything while commands are applied. It is for the race detector, and wants each answer to
-// be whole.
+// TestQueriesBesideApply asks for everything while commands are applied. It is for the race detector, and wants each
+// answer to be whole.
 func TestQueriesBesideApply(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))

@@ -21,7 +21,8 @@ func shatteredCreate(n int) *job.Create {
 	return c
 }
 
-// BenchmarkSingleStates cancels, redrives, deletes and purges jobs each of which is a state by itself, as many at a time as a tick takes.
+// BenchmarkSingleStates cancels, redrives, deletes and purges jobs each of which is a state by itself, as many at a
+// time as a tick takes.
 func BenchmarkSingleStates(b *testing.B) {
 	const jobs = 30_000
 	for _, size := range []int{1, 1000} {

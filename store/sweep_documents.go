@@ -23,7 +23,8 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 	return Sweep{}, job.SweepNotFound
 }
 
-// Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately, job.MaxPage in all, oldest first.
+// Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately,
+// job.MaxPage in all, oldest first.
 func (q *Queries) Sweeps() (docs []Sweep, err error) {
 	defer lsm.Catch(&err)
 	q.mu.RLock()

@@ -5,11 +5,11 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// sweep is an operation on the jobs of a batch or queue, which may be millions. The command that requests it carries out the first step.
-// Ticks carry out the others, and other commands are applied in between.
+// sweep is an operation on the jobs of a batch or queue, which may be millions. The command that requests it carries
+// out the first step. Ticks carry out the others, and other commands are applied in between.
 type sweep struct {
 	job.Sweep
-	batch    job.ID // the batch that it goes through; zero: it goes through a queue
+	batch    job.ID // the batch that it is for; zero: it is for a queue
 	batchSeq uint64
 	queueID  uint32
 	name     queueName // of the queue, which may have been deleted since

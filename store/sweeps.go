@@ -34,13 +34,14 @@ func (a *applying) startSweep(m job.Move) *Swept {
 	return &Swept{Sweep: w.id(), Moved: w.moved, Skipped: w.skipped}
 }
 
-// resumeSweep takes another step of the sweep whose timer is first, or deletes its row when it ended long ago, and returns about how many rows that
-// wrote. The timer of a sweep under way moves to the end of what is due, so that leases and retention come in between.
+// resumeSweep takes another step of the sweep whose timer is first, or deletes its row when it ended long ago, and
+// returns about how many rows that wrote. The timer of a sweep under way moves to the end of what is due, so that
+// leases and retention come in between.
 func (a *applying) resumeSweep(seq uint64, rows int) int {
-	a.dropTimer(a.timers.First(&a.o))
+	a.deleteTimer(a.timers.First(&a.o))
 	at := slices.IndexFunc(a.running, func(w *sweep) bool { return w.Seq == seq })
 	if at < 0 {
-		a.o.Del(seqKey(sweepTable, seq))
+		a.o.Delete(seqKey(sweepTable, seq))
 		return tickSpanRows
 	}
 	w, before := a.running[at], a.o.Writes()
@@ -66,7 +67,8 @@ func (a *applying) step(w *sweep, rows int) {
 	}
 }
 
-// stepBatch looks at the next span of a batch. A line that was passed comes back into a status that the sweep takes only by a later request.
+// stepBatch looks at the next span of a batch. A line that was passed comes back into a status that the sweep takes
+// only by a later request.
 func (a *applying) stepBatch(w *sweep, end *int) {
 	b := a.batch(w.batchSeq)
 	if b == nil || w.nextLine >= b.lines {
@@ -83,8 +85,8 @@ func (a *applying) stepBatch(w *sweep, end *int) {
 // sweepChunk is how many spans of a queue are looked up at once.
 const sweepChunk = 64
 
-// stepQueue looks at the next spans of a queue that are in a status, in the order of their ids. A job that changes its status meanwhile gets one that
-// is still to come, or comes back and is found by takeBack.
+// stepQueue looks at the next spans of a queue that are in a status, in the order of their ids. A job that changes its
+// status meanwhile gets one that is still to come, or comes back and is found by takeBack.
 func (a *applying) stepQueue(w *sweep, end *int) {
 	statuses := w.Takes()
 	if w.turn == len(statuses) {
@@ -143,8 +145,9 @@ func (a *applying) sweepPart(w *sweep, p part) {
 	w.moved += n
 }
 
-// takeBack applies a sweep of the queue to lines that returned to a waiting state, from a run or by a patch: the sweep may have passed them. It
-// returns the status that the lines have then. Sweeps of a batch need no such step: they pass each line once, whatever its status.
+// takeBack applies a sweep of the queue to lines that returned to a waiting state, from a run or by a patch: the sweep
+// may have passed them. It returns the status that the lines have then. Sweeps of a batch need no such step: they pass
+// each line once, whatever its status.
 func (a *applying) takeBack(p part, now *job.State) job.Status {
 	for _, w := range a.running {
 		if w.batch.IsZero() && w.TakesBack(now) && w.covers(p.b, p.first) {

@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// tick does what is due, in the order of the times. Whether something is due is decided by the command's time when its row is looked at, never by
-// whether a tick came.
+// tick does what is due, in the order of the times. Whether something is due is decided by the command's time when its
+// row is looked at, never by whether a tick came.
 func (a *applying) tick(t job.Tick) {
 	a.due = a.now.At
 	if t.AsOf > 0 {
@@ -58,10 +58,10 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 	case jobLeaseTimer:
 		a.abandonJob(t.a, position{t.b, t.line})
 	case onceTimer:
-		a.forgetGeneration(uint32(t.a))
-		a.dropTimer(t.key)
+		a.deleteGeneration(uint32(t.a))
+		a.deleteTimer(t.key)
 	case runnerTimer:
-		a.checkResting(runnerOfTimer(t.key))
+		a.endResting(runnerOfTimer(t.key))
 	case sessionTimer:
 		return a.expireSession(t.key, t.a)
 	}
@@ -73,7 +73,8 @@ func (a *applying) ending(t timer) part {
 	return whole(a.batch(t.a), a.spanEnding(position{t.a, t.line}))
 }
 
-// prefetchDue reads what up to so many of the next timers are about, as far as their keys are known, and returns their number.
+// prefetchDue reads what up to so many of the next timers are about, as far as their keys are known, and returns their
+// number.
 func (a *applying) prefetchDue(most int) int {
 	keys := a.timers.Known()
 	keys = keys[:max(1, min(len(keys), most))]
@@ -122,7 +123,8 @@ func (a *applying) deadline(c *claim, l job.Lease) int64 {
 	return l.Deadline(&a.runner(c.runner).promise, a.meta.graceAt)
 }
 
-// withoutJobLease returns the lines that a claim holds and that have no lease of their own. Those of one run are in one span.
+// withoutJobLease returns the lines that a claim holds and that have no lease of their own. Those of one run are in one
+// span.
 func (a *applying) withoutJobLease(c *claim) (runs []Run) {
 	for _, r := range c.runs {
 		a.eachOf(r, func(p part) {
@@ -163,8 +165,8 @@ func (a *applying) abandonJob(claimSeq uint64, at position) {
 	a.takeBack(p, &next)
 }
 
-// timeOut abandons active lines whose time-out has passed, and returns their number. If their runners could not report for a while, the time-out is
-// put off.
+// timeOut abandons active lines whose time-out has passed, and returns their number. If their runners could not report
+// for a while, the time-out is put off.
 func (a *applying) timeOut(p part) int {
 	if next, ok := p.in.Extend(&p.group().Attributes, a.meta.graceAt, a.due); ok {
 		a.move(p, next, graced)

@@ -21,8 +21,8 @@ func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ReverseStepCount[pebble.InternalIterCall]
 }
 
-// TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. What a read costs must not depend on how
-// many stand beside what it looks for.
+// TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. What a read costs must
+// not depend on how many stand beside what it looks for.
 func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 	for _, n := range []int{500, 5000} {
 		for _, lines := range []int{1, n} {

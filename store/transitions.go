@@ -2,11 +2,11 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// Each function here asks package job for the next state of the lines of a part, moves them, and writes what goes with the move: an attempt of
-// the history, a result, or the purge of jobs that are not to be kept.
+// Each function here asks package job for the next state of the lines of a part, moves them, and writes what belongs to
+// the move: an attempt of the history, a result, or the purge of jobs that are not to be kept.
 
-// admit adds the first spans of a group. Lines that made no job, because another job has their unique key, are purged from the beginning. It
-// returns those of them that are after the group.
+// admit adds the first spans of a group. Lines that made no job, because another job has their unique key, are purged
+// from the beginning. It returns those of them that are after the group.
 func (a *applying) admit(b *batch, g *group, holes []madeBy) []madeBy {
 	st := job.Admit(&g.Attributes, a.now)
 	for line := g.first; line <= g.last; {
@@ -32,10 +32,11 @@ func (a *applying) promote(p part) { a.move(p, p.in.Due(a.now), due) }
 func (a *applying) expire(p part) {
 	next := p.in.Expire(a.now)
 	a.move(p, next, expired)
-	a.retire(p, next.Status)
+	a.purgeUnlessKept(p, next.Status)
 }
 
-// endRun ends the run of active lines, and returns the state they are in then. A sweep may have to move them on: see takeBack.
+// endRun ends the run of active lines, and returns the state they are in then. A sweep may have to move them on: see
+// takeBack.
 func (a *applying) endRun(p part, o *job.Outcome) job.State {
 	next := p.in.End(&p.group().Attributes, o, a.now, mix(a.seed, a.now.Seq, p.b.seq, p.first))
 	if o.Code.Remembered() {
@@ -48,7 +49,7 @@ func (a *applying) endRun(p part, o *job.Outcome) job.State {
 		}
 	}
 	a.move(p, next, ended)
-	a.retire(p, next.Status)
+	a.purgeUnlessKept(p, next.Status)
 	return next
 }
 
@@ -64,7 +65,7 @@ func (a *applying) abandon(p part, why reason, text string) job.State {
 	next := p.in.Abandon(&p.group().Attributes, a.now)
 	a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Error: text, Why: job.Abandoned})
 	a.move(p, next, why)
-	a.retire(p, next.Status)
+	a.purgeUnlessKept(p, next.Status)
 	return next
 }
 
@@ -77,13 +78,14 @@ func (a *applying) cancel(p part) {
 	if p.in.Status == job.Active {
 		c := a.claim(p.in.Claim)
 		a.remember(p, job.Attempt{Runner: c.runner, Error: cancelledText, Why: job.Asked})
-		a.notice(c)
+		a.addNotice(c)
 	}
 	a.move(p, next, cancelled)
-	a.retire(p, next.Status)
+	a.purgeUnlessKept(p, next.Status)
 }
 
-// redrive makes ended lines pending, and returns how many of them it left because another job has their unique key by now.
+// redrive makes ended lines pending, and returns how many of them it left because another job has their unique key by
+// now.
 func (a *applying) redrive(p part) (skipped int64) {
 	again := func(first, last uint32) {
 		a.each(p.b, first, last, func(p part) {
@@ -93,7 +95,7 @@ func (a *applying) redrive(p part) (skipped int64) {
 		})
 	}
 	first := p.first
-	held := a.takeKeysAgain(p.b, p.first, p.last)
+	held := a.takeUniqueKeysAgain(p.b, p.first, p.last)
 	for _, line := range held {
 		if first < line {
 			again(first, line-1)
@@ -106,37 +108,38 @@ func (a *applying) redrive(p part) (skipped int64) {
 	return int64(len(held))
 }
 
-// retire purges lines at once that have ended and are not to be kept.
-func (a *applying) retire(p part, to job.Status) {
+// purgeUnlessKept purges lines at once that have ended and are not to be kept.
+func (a *applying) purgeUnlessKept(p part, to job.Status) {
 	if to.Terminal() && p.group().RetentionMs == 0 {
 		a.each(p.b, p.first, p.last, func(p part) { a.purge(p, purged) })
 	}
 }
 
-// purge deletes lines, in whatever status they are. A page is deleted with the last of its lines, and a batch with the last of all.
+// purge deletes lines, in whatever status they are. A page is deleted with the last of its lines, and a batch with the
+// last of all.
 func (a *applying) purge(p part, why reason) {
 	if p.b.unique {
-		a.dropKeys(p.b, p.first, p.last)
+		a.deleteUniqueKeys(p.b, p.first, p.last)
 	}
 	a.move(p, job.State{Status: job.Purged}, why)
 	if p.b.details {
-		a.dropDetails(p.run())
+		a.deleteDetails(p.run())
 	}
-	a.dropPages(p.b, p.first, p.last)
-	a.dropPurged(p.b)
+	a.deletePages(p.b, p.first, p.last)
+	a.deleteIfPurged(p.b)
 }
 
-// dropPurged deletes a batch if all of its lines are purged.
-func (a *applying) dropPurged(b *batch) {
+// deleteIfPurged deletes a batch if all of its lines are purged.
+func (a *applying) deleteIfPurged(b *batch) {
 	if b.counts[job.Purged] != int64(b.lines) {
 		return
 	}
 	for _, g := range b.groups { // each is one span by now
-		a.o.Del(lineKey(spanTable, b.seq, g.last))
-		a.spans.Del(cachedSpan{b.seq, span{last: g.last}})
+		a.o.Delete(lineKey(spanTable, b.seq, g.last))
+		a.spans.Delete(cachedSpan{b.seq, span{last: g.last}})
 	}
-	a.o.Del(seqKey(batchTable, b.seq))
-	a.o.Del(seqKey(countsTable, b.seq))
+	a.o.Delete(seqKey(batchTable, b.seq))
+	a.o.Delete(seqKey(countsTable, b.seq))
 	b.gone = true
-	a.batches.Del(b.seq)
+	a.batches.Delete(b.seq)
 }

@@ -5,11 +5,12 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A unique key is held by the last job that took it, for as long as that has not ended: its row is a hint that is looked up, so that no end
-// of a job needs to write. The key of a line stands in a row of its own too, for its document and for when it is redriven or forgotten.
+// A unique key is held by the last job that took it, for as long as that has not ended: its row is a hint that is
+// looked up, so that no end of a job needs to write. The key of a line has a row of its own too, for its document and
+// for when it is redriven or purged.
 
-// takeKeys gives the lines of a new batch their unique keys, and returns those whose key an unfinished job has.
-func (a *applying) takeKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
+// takeUniqueKeys gives the lines of a new batch their unique keys, and returns those whose key an unfinished job has.
+func (a *applying) takeUniqueKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) {
 	for _, u := range keys {
 		line := uint32(u.Line)
 		hint := uniqueKey(b.group(line).queueID, u.Key)
@@ -24,8 +25,9 @@ func (a *applying) takeKeys(b *batch, keys []job.UniqueKey) (existing []madeBy) 
 	return existing
 }
 
-// hint returns the row of a unique key, or nil, through a cache that also knows which rows are not there: a key that is used again and again has
-// a row that is deleted and set again, and a read of it would pass all those versions until Pebble has flushed them.
+// hint returns the row of a unique key, or nil, through a cache that also knows which rows are not there: a key that is
+// used again and again has a row that is deleted and set again, and a read of it would pass all those versions until
+// Pebble has flushed them.
 func (m *machine) hint(key string) []byte {
 	row := m.hints.Get(key)
 	if row == nil {
@@ -39,14 +41,14 @@ func (m *machine) hint(key string) []byte {
 func (m *machine) setHint(key string, value []byte) {
 	m.hints.Set(key, &hintRow{value})
 	if value == nil {
-		m.o.Del(key)
+		m.o.Delete(key)
 	} else {
 		m.o.Set(key, value)
 	}
 }
 
-// keyHolder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are all unfinished; it may
-// be nil.
+// keyHolder returns the unfinished job that has a unique key. The lines of fresh, a batch that is just being made, are
+// all unfinished; it may be nil.
 func (m *machine) keyHolder(fresh *batch, hint string) (id job.ID, held bool) {
 	value := m.hint(hint)
 	if value == nil {
@@ -76,10 +78,10 @@ func keysOf(r lsm.Rows, b *batch, first, last uint32) (keys []job.UniqueKey) {
 	return keys
 }
 
-// dropKeys forgets the unique keys of lines that are forgotten.
-func (m *machine) dropKeys(b *batch, first, last uint32) {
+// deleteUniqueKeys deletes the unique keys of lines that are purged.
+func (m *machine) deleteUniqueKeys(b *batch, first, last uint32) {
 	for _, u := range keysOf(&m.o, b, first, last) {
-		m.o.Del(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
+		m.o.Delete(lineKey(lineKeyTable, b.seq, uint32(u.Line)))
 		hint := uniqueKey(b.group(uint32(u.Line)).queueID, u.Key)
 		if value := m.hint(hint); value != nil {
 			if seq, line := decodeLine(value); seq == b.seq && int(line) == u.Line {
@@ -89,9 +91,9 @@ func (m *machine) dropKeys(b *batch, first, last uint32) {
 	}
 }
 
-// takeKeysAgain gives ended lines first … last their unique keys back, before they are redriven, and returns the lines whose key another
-// job has by now.
-func (m *machine) takeKeysAgain(b *batch, first, last uint32) (held []uint32) {
+// takeUniqueKeysAgain gives ended lines first … last their unique keys back, before they are redriven, and returns the
+// lines whose key another job has by now.
+func (m *machine) takeUniqueKeysAgain(b *batch, first, last uint32) (held []uint32) {
 	for _, u := range keysOf(&m.o, b, first, last) {
 		line := uint32(u.Line)
 		hint := uniqueKey(b.group(line).queueID, u.Key)

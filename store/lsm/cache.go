@@ -6,11 +6,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// The caches have two generations. A value that is found in the older one moves to the younger one. When the younger generation holds half of
-// what the cache may hold, it becomes the older one, and the values that were not looked up in the meantime are dropped. Dropping a whole map
-// or tree is cheap, and no list of uses has to be kept.
+// The caches have two generations. A value that is found in the older one moves to the younger one. When the younger
+// generation holds half of what the cache may hold, it becomes the older one, and the values that were not looked up in
+// the meantime are dropped. Dropping a whole map or tree is cheap, and no list of uses has to be kept.
 //
-// Invariant: a generation ends only after a commit. Until then, an object that was changed and not written yet is found again.
+// Invariant: a generation ends only after a commit. Until then, an object that was changed and not written yet is found
+// again.
 
 // Recent is a cache by key.
 type Recent[K comparable, V any] struct{ young, old map[K]V }
@@ -42,8 +43,8 @@ func (r *Recent[K, V]) Set(key K, value V) {
 	delete(r.old, key)
 }
 
-// Del removes a key.
-func (r *Recent[K, V]) Del(key K) {
+// Delete removes a key.
+func (r *Recent[K, V]) Delete(key K) {
 	delete(r.young, key)
 	delete(r.old, key)
 }
@@ -86,8 +87,8 @@ func NewRecentOrdered[T any](less func(a, b T) bool) RecentOrdered[T] {
 	return RecentOrdered[T]{empty(), empty(), empty}
 }
 
-// Find looks at the first value of each generation that is not less than from. It returns the one for which holds is true, and whether that
-// moved to the younger generation.
+// Find looks at the first value of each generation that is not less than from. It returns the one for which holds is
+// true, and whether that moved to the younger generation.
 func (r *RecentOrdered[T]) Find(from T, holds func(found *T) bool) (found T, ok, moved bool) {
 	look := func(at T) bool {
 		found, ok = at, holds(&at)
@@ -121,8 +122,8 @@ func (r *RecentOrdered[T]) Set(x T) {
 	}
 }
 
-// Del removes the value that is equal to x.
-func (r *RecentOrdered[T]) Del(x T) {
+// Delete removes the value that is equal to x.
+func (r *RecentOrdered[T]) Delete(x T) {
 	r.young.Delete(x)
 	if r.old.Len() > 0 {
 		r.old.Delete(x)

@@ -22,12 +22,14 @@ type Options struct {
 	ReadOnly bool
 	// Logf receives Pebble's log; nil drops it.
 	Logf func(format string, args ...any)
-	// Fatalf is called when Pebble cannot continue (a failed write of its manifest). It may not return normally; nil panics.
+	// Fatalf is called when Pebble cannot continue (a failed write of its manifest). It may not return normally; nil
+	// panics.
 	Fatalf func(format string, args ...any)
-	// Flushed, where given, is called whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that must not be held up.
+	// Flushed, where given, is called whenever Pebble has written a memtable to disk, on a goroutine of Pebble's that
+	// must not be held up.
 	Flushed func()
-	// Failing, where given, is called with each write that Pebble failed to do in the background. Pebble retries at once, and holds a lock during
-	// the call: returning late slows the retries down.
+	// Failing, where given, is called with each write that Pebble failed to do in the background. Pebble retries at
+	// once, and holds a lock during the call: returning late slows the retries down.
 	Failing func(err error)
 	// Damaged, where given, is called with each damaged block that is read.
 	Damaged func(err error)
@@ -44,14 +46,16 @@ const (
 	memtableBytes = 64 << 20
 	// cacheBytes is Pebble's block cache, which serves rows that the caches of this package have dropped.
 	cacheBytes = 64 << 20
-	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the table in vain. Most looks for
-	// unique keys, idempotency keys and deleted batches find nothing, and would read a table of every level.
+	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the
+	// table in vain. Most looks for unique keys, idempotency keys and deleted batches find nothing, and would read a
+	// table of every level.
 	filterBits = 10
 	// maxRetainedBatch is above what a commit usually carries.
 	maxRetainedBatch = 16 << 20
 )
 
-// DB is a Pebble database without a write-ahead log. One goroutine commits and closes; any goroutine may read and flush.
+// DB is a Pebble database without a write-ahead log. One goroutine commits and closes; any goroutine may read and
+// flush.
 type DB struct {
 	pebble   *pebble.DB
 	cache    *pebble.Cache
@@ -140,8 +144,8 @@ type Peeked struct {
 
 // Peek reads one key of the database in dir, and changes nothing.
 //
-// Pebble opens a database whose manifest is cut off as what it was at that point, as a power cut may leave it. As soon as it is open for
-// writing, it removes all tables that this older state does not name.
+// Pebble opens a database whose manifest is cut off as what it was at that point, as a power cut may leave it. As soon
+// as it is open for writing, it removes all tables that this older state does not name.
 func Peek(dir, key string, o Options) (p Peeked, err error) {
 	defer Catch(&err)
 	files := cmp.Or(o.FS, vfs.Default)
@@ -192,8 +196,8 @@ func (d *DB) view(o *pebble.IterOptions) View {
 	return View{it, d.readers.leave}
 }
 
-// Flush lets Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It does not wait;
-// Options.Flushed is called when a flush is done.
+// Flush lets Pebble begin to write its memtable to disk, unless an earlier call still waits for Pebble to begin. It
+// does not wait; Options.Flushed is called when a flush is done.
 func (d *DB) Flush() error {
 	if !d.flushing.CompareAndSwap(false, true) {
 		return nil
@@ -275,8 +279,8 @@ func (d *DB) DiskBytes() uint64 {
 // Drain waits for views and flushes that are open, and lets no other begin: they get ErrClosed.
 func (d *DB) Drain() { d.readers.close() }
 
-// Close closes the database, after Drain. What was not committed is dropped. It waits for compactions under way: on a disk that takes no writes
-// without a limit of time.
+// Close closes the database, after Drain. What was not committed is dropped. It waits for compactions under way: on a
+// disk that takes no writes without a limit of time.
 func (d *DB) Close() error {
 	d.Drain()
 	err := errors.Join(d.outgoing.Close(), d.pebble.Close())
@@ -284,7 +288,8 @@ func (d *DB) Close() error {
 	return err
 }
 
-// CloseWithin calls close, and gives up waiting for it after a time. The directory is then in use until the process ends.
+// CloseWithin calls close, and gives up waiting for it after a time. The directory is then in use until the process
+// ends.
 func CloseWithin(limit time.Duration, close func() error) error {
 	outcome := make(chan error, 1)
 	go func() { outcome <- close() }()

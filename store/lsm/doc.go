@@ -1,10 +1,12 @@
-// Package lsm is what package store needs of an LSM tree beyond Pebble itself. It knows keys and values as bytes, and no jobs.
+// Package lsm is what package store needs of an LSM tree beyond Pebble itself. It knows keys and values as bytes, and
+// no jobs.
 //
-// Pebble's own write-ahead log is off: a journal outside this package is the log. One goroutine writes, through an Overlay that keeps its
-// writes until Commit applies them as one Pebble batch. Any goroutine reads what was committed, through a View of one moment.
+// Pebble's own write-ahead log is off: a journal outside this package is the log. One goroutine writes, through an
+// Overlay that keeps its writes until Commit applies them as one Pebble batch. Any goroutine reads what was committed,
+// through a View of one moment.
 //
-// Failures of the database unwind by a panic with *Error, from Fail to the nearest Catch. The state machine reads in very many places, and
-// none of them could go on; returning the error through each would hide what the code does.
+// Failures of the database unwind by a panic with *Error, from Fail to the nearest Catch. The state machine reads in
+// very many places, and none of them could continue; returning the error through each would hide what the code does.
 //
 // The files, each of which uses only those before it:
 //

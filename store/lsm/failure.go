@@ -8,15 +8,16 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Error is a failure of the database: a file that cannot be read, or a row that is not what it should be. After an Error from Commit the
-// database must be closed; its state is that of the last commit.
+// Error is a failure of the database: a file that cannot be read, or a row that is not what it should be. After an
+// Error from Commit the database must be closed; its state is that of the last commit.
 type Error struct {
 	Op  string
 	Err error
 }
 
 var (
-	// ErrDamaged: a file of the database is missing, or its contents have changed. Whatever could be read is right: every block has a checksum.
+	// ErrDamaged: a file of the database is missing, or its contents have changed. Whatever could be read is right:
+	// every block has a checksum.
 	ErrDamaged = errors.New("the store is damaged")
 	// ErrClosed: the database was closed.
 	ErrClosed = errors.New("the store is closed")
@@ -79,12 +80,14 @@ func Try(do func()) (err error) {
 	return nil
 }
 
-// Unreadable reports whether err says that a block on disk is damaged. Rows that contradict each other are no damage of the disk.
+// Unreadable reports whether err says that a block on disk is damaged. Rows that contradict each other are no damage of
+// the disk.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrDamaged) && !errors.Is(err, ErrContradiction)
 }
 
-// environmental reports whether an open failed for a reason that is not damage, such as permissions, a full disk or too few descriptors.
+// environmental reports whether an open failed for a reason that is not damage, such as permissions, a full disk or too
+// few descriptors.
 func environmental(err error) bool {
 	for _, reason := range []error{
 		syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,

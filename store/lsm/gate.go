@@ -2,8 +2,8 @@ package lsm
 
 import "sync"
 
-// gate admits readers until it is closed, and close waits for those inside. A sync.RWMutex cannot be used here: a reader that is inside may
-// enter again while close waits, which would deadlock.
+// gate admits readers until it is closed, and close waits for those inside. A sync.RWMutex cannot be used here: a
+// reader that is inside may enter again while close waits, which would deadlock.
 type gate struct {
 	mu     sync.Mutex
 	inside int

@@ -11,10 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// markerFS is a file system that syncs a directory before each change of a marker file in it. Pebble names its manifest by an empty file, the
-// marker: it creates the manifest and then the new marker, removes the old marker, and syncs the directory once for all three. On a file system
-// that does not keep the order of changes to a directory, a power cut before that sync may leave a marker without its manifest, or no marker,
-// and the next open would be refused.
+// markerFS is a file system that syncs a directory before each change of a marker file in it. Pebble names its manifest
+// by an empty file, the marker: it creates the manifest and then the new marker, removes the old marker, and syncs the
+// directory once for all three. On a file system that does not keep the order of changes to a directory, a power cut
+// before that sync may leave a marker without its manifest, or no marker, and the next open would be refused.
 type markerFS struct{ vfs.FS }
 
 const markerPrefix = "marker."
@@ -46,8 +46,8 @@ func (o markerFS) Remove(name string) error {
 	return o.FS.Remove(name)
 }
 
-// checkMarker refuses a directory that has tables and no marker of a manifest. Pebble would take it for a new database, and remove the tables.
-// A manifest without a marker is what a first open leaves if it is interrupted.
+// checkMarker refuses a directory that has tables and no marker of a manifest. Pebble would take it for a new database,
+// and remove the tables. A manifest without a marker is what a first open leaves if it is interrupted.
 func checkMarker(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -66,7 +66,8 @@ func checkMarker(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// tornManifest describes where the manifest in force cannot be read any more; "" if all of it can be read, or there is none.
+// tornManifest describes where the manifest in force cannot be read any more; "" if all of it can be read, or there is
+// none.
 func tornManifest(files vfs.FS, dir string) string {
 	desc, err := pebble.Peek(dir, files)
 	if err != nil || !desc.Exists {

@@ -9,32 +9,37 @@ import (
 
 // Overlay keeps what was written since the last commit, over the database. The writer reads through it.
 //
-// Pebble's own indexed batch does the same. This one keeps a single value for a row that is written again and again within a commit, such as a
-// counter.
+// Pebble's own indexed batch does the same. This one keeps a single value for a row that is written again and again
+// within a commit, such as a counter.
 type Overlay struct {
 	db *DB
-	// sparse has the first bytes of keys that are mostly absent when they are looked up. Reads of them ask the filters of the last level as well.
+	// sparse has the first bytes of keys that are mostly absent when they are looked up. Reads of them ask the filters
+	// of the last level as well.
 	sparse string
 	rows   btree.Map[string, overlayRow]
 	// cuts are ranges that were deleted since the last commit. Rows that are written into a deleted range later live.
-	cuts  []keyRange
-	bytes int // of keys and values in rows
+	ranges []keyRange
+	bytes  int // of keys and values in rows
 	// writes counts what was set and deleted, including what replaced an earlier write.
 	writes int
-	// reads counts rows that were looked up or visited, and iterators those that were opened, for tests of the costs of a command.
+	// reads counts rows that were looked up or visited, and iterators those that were opened, for tests of the costs of
+	// a command.
 	reads, iterators int
 }
 
-// Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when they are looked up.
+// Overlay returns an empty overlay over the database. sparse has the first bytes of keys that are mostly absent when
+// they are looked up.
 func (d *DB) Overlay(sparse string) Overlay { return Overlay{db: d, sparse: sparse} }
 
 // Bytes returns the size of the writes that wait for Commit.
 func (o *Overlay) Bytes() int { return o.bytes }
 
-// Writes returns how many rows were set and deleted since the overlay was made, including those that replaced an earlier write.
+// Writes returns how many rows were set and deleted since the overlay was made, including those that replaced an
+// earlier write.
 func (o *Overlay) Writes() int { return o.writes }
 
-// Reads returns how many rows were looked up or visited, and how many iterators were opened, for tests of the costs of a command.
+// Reads returns how many rows were looked up or visited, and how many iterators were opened, for tests of the costs of
+// a command.
 func (o *Overlay) Reads() (rows, iterators int) { return o.reads, o.iterators }
 
 // Uncounted calls do, whose writes do not count in Writes.
@@ -58,15 +63,15 @@ func (o *Overlay) Set(key string, value []byte) {
 	o.rows.Set(key, overlayRow{value: value})
 }
 
-// Del deletes a row.
-func (o *Overlay) Del(key string) {
+// Delete deletes a row.
+func (o *Overlay) Delete(key string) {
 	o.bytes += len(key)
 	o.writes++
 	o.rows.Set(key, overlayRow{deleted: true})
 }
 
-// Cut deletes every key from … to (exclusive).
-func (o *Overlay) Cut(from, to string) {
+// DeleteRange deletes every key from … to (exclusive).
+func (o *Overlay) DeleteRange(from, to string) {
 	var gone []string
 	o.rows.Ascend(from, func(key string, _ overlayRow) bool {
 		if key >= to {
@@ -78,11 +83,11 @@ func (o *Overlay) Cut(from, to string) {
 	for _, key := range gone {
 		o.rows.Delete(key)
 	}
-	o.cuts = append(o.cuts, keyRange{from, to})
+	o.ranges = append(o.ranges, keyRange{from, to})
 }
 
-func (o *Overlay) isCut(key string) bool {
-	for _, c := range o.cuts {
+func (o *Overlay) inDeletedRange(key string) bool {
+	for _, c := range o.ranges {
 		if c.from <= key && key < c.to {
 			return true
 		}
@@ -98,7 +103,7 @@ func (o *Overlay) Get(key string) []byte {
 		}
 		return row.value
 	}
-	if o.isCut(key) {
+	if o.inDeletedRange(key) {
 		return nil
 	}
 	o.reads++
@@ -115,19 +120,21 @@ func (o *Overlay) Get(key string) []byte {
 	return value
 }
 
-// probe is Get for keys that are mostly absent. Unlike Pebble's Get it asks the filters of the last level as well, which has most tables.
+// probe is Get for keys that are mostly absent. Unlike Pebble's Get it asks the filters of the last level as well,
+// which has most tables.
 func (o *Overlay) probe(key string) (value []byte) {
 	it, err := o.db.pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(key), UpperBound: []byte(key + "\x00"), UseL6Filters: true})
 	Fail("read", err)
 	defer func() { Fail("read", it.Close()) }()
 	if it.SeekPrefixGE([]byte(key)) {
-		value = append([]byte{}, it.Value()...) // not nil, though it be empty
+		value = append([]byte{}, it.Value()...) // not nil, though it may be empty
 	}
 	Fail("read", it.Error())
 	return value
 }
 
-// GetAll calls visit with the rows of some keys, which must ascend, as far as they exist. The value is valid during the visit.
+// GetAll calls visit with the rows of some keys, which must ascend, as far as they exist. The value is valid during the
+// visit.
 func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 	if len(keys) == 0 {
 		return
@@ -142,7 +149,7 @@ func (o *Overlay) GetAll(keys []string, visit func(key string, value []byte)) {
 			if !row.deleted {
 				visit(key, row.value)
 			}
-		} else if !o.isCut(key) && it.SeekPrefixGE([]byte(key)) && string(it.Key()) == key {
+		} else if !o.inDeletedRange(key) && it.SeekPrefixGE([]byte(key)) && string(it.Key()) == key {
 			visit(key, it.Value())
 		}
 	}
@@ -169,7 +176,7 @@ func (o *Overlay) Scan(from, to string, visit func(key string, value []byte) boo
 			}
 			more = rows.Next() && rows.Key() < to
 		default:
-			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+			if key := string(it.Key()); !o.inDeletedRange(key) && !visit(key, it.Value()) {
 				return
 			}
 			ok = it.Next()
@@ -204,7 +211,7 @@ func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte)
 			}
 			more = rows.Prev() && rows.Key() >= from
 		default:
-			if key := string(it.Key()); !o.isCut(key) && !visit(key, it.Value()) {
+			if key := string(it.Key()); !o.inDeletedRange(key) && !visit(key, it.Value()) {
 				return
 			}
 			ok = it.Prev()
@@ -215,7 +222,7 @@ func (o *Overlay) ScanDown(from, to string, visit func(key string, value []byte)
 
 // flush moves everything into batch and empties the overlay.
 func (o *Overlay) flush(batch *pebble.Batch) error {
-	for _, c := range o.cuts {
+	for _, c := range o.ranges {
 		if err := batch.DeleteRange([]byte(c.from), []byte(c.to), nil); err != nil {
 			return err
 		}
@@ -235,13 +242,13 @@ func (o *Overlay) flush(batch *pebble.Batch) error {
 		return err == nil
 	})
 	o.rows.Clear()
-	o.cuts = o.cuts[:0]
+	o.ranges = o.ranges[:0]
 	o.bytes = 0
 	return err
 }
 
-// Commit applies an overlay as one batch, and empties it. Views that are opened afterwards see it. It is durable once Pebble has flushed. Pebble
-// holds a commit back while it cannot write to its disk, without a limit of time.
+// Commit applies an overlay as one batch, and empties it. Views that are opened afterwards see it. It is durable once
+// Pebble has flushed. Pebble holds a commit back while it cannot write to its disk, without a limit of time.
 func (d *DB) Commit(o *Overlay) error {
 	if err := o.flush(d.outgoing); err != nil {
 		return &Error{"build commit", err}

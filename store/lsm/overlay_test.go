@@ -45,14 +45,14 @@ func TestOverlayIsAMap(t *testing.T) {
 				o.Set(key, nil)
 				model[key] = ""
 			case 5, 6, 7:
-				o.Del(key)
+				o.Delete(key)
 				delete(model, key)
 			case 8:
 				from, to := key, anyKey()
 				if from > to {
 					from, to = to, from
 				}
-				o.Cut(from, to)
+				o.DeleteRange(from, to)
 				maps.DeleteFunc(model, func(key, _ string) bool { return from <= key && key < to })
 			case 9:
 				batch := d.pebble.NewBatch()
@@ -62,8 +62,8 @@ func TestOverlayIsAMap(t *testing.T) {
 				if err := batch.Commit(pebble.NoSync); err != nil {
 					t.Fatal(err)
 				}
-				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.cuts) != 0 {
-					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.cuts))
+				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.ranges) != 0 {
+					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.ranges))
 				}
 			case 10:
 				value, ok := model[key]
@@ -87,7 +87,7 @@ func TestOverlayIsAMap(t *testing.T) {
 				}
 			}
 		}
-		o.Cut("T", "U")
+		o.DeleteRange("T", "U")
 		batch := d.pebble.NewBatch()
 		if err := o.flush(batch); err != nil {
 			t.Fatal(err)

@@ -2,8 +2,8 @@ package lsm
 
 import "github.com/cockroachdb/pebble/v2"
 
-// Snapshot reads one moment of the database through an iterator for each table, which is the first byte of a key. A scan of one table may look
-// into other tables, but not scan its own. Looking up rows in ascending order is cheap.
+// Snapshot reads one moment of the database through an iterator for each table, which is the first byte of a key. A
+// scan of one table may look into other tables, but not scan its own. Looking up rows in ascending order is cheap.
 type Snapshot struct {
 	snapshot *pebble.Snapshot
 	views    [256]*View

@@ -10,12 +10,13 @@ import (
 type Rows interface {
 	// Get returns the value of key, or nil.
 	Get(key string) []byte
-	// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. The value is valid during the visit.
+	// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. The value is valid during
+	// the visit.
 	Scan(from, to string, visit func(key string, value []byte) bool)
 }
 
-// View reads one moment of the database through one iterator. It fails with Fail. It is not safe for concurrent use, and its methods must not
-// be called inside a Scan of the same view.
+// View reads one moment of the database through one iterator. It fails with Fail. It is not safe for concurrent use,
+// and its methods must not be called inside a Scan of the same view.
 type View struct {
 	it    *pebble.Iterator
 	leave func()
@@ -37,8 +38,8 @@ func (v View) Discard() {
 // Stats returns what the view has cost, for tests.
 func (v View) Stats() pebble.IteratorStats { return v.it.Stats() }
 
-// Get returns the value of a key, or nil. If the key is absent, the filters of the tables say so, and no deleted neighbours are passed in search
-// of the next key.
+// Get returns the value of a key, or nil. If the key is absent, the filters of the tables say so, and no deleted
+// neighbours are passed in search of the next key.
 func (v View) Get(key string) []byte {
 	if v.it.SeekPrefixGE([]byte(key)) && string(v.it.Key()) == key { // the whole key is its prefix
 		return append([]byte{}, v.it.Value()...) // not nil, though it may be empty
@@ -56,7 +57,8 @@ func (v View) Newest(prefix string) []byte {
 	return nil
 }
 
-// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. It ends at to even among deleted keys.
+// Scan calls visit with the rows from … to (exclusive), in order, until it returns false. It ends at to even among
+// deleted keys.
 func (v View) Scan(from, to string, visit func(key string, value []byte) bool) {
 	limit := []byte(to)
 	for at := v.it.SeekGEWithLimit([]byte(from), limit); at == pebble.IterValid && string(v.it.Key()) < to; at = v.it.NextWithLimit(limit) {

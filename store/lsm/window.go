@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// Window remembers the first keys of a range, or the last ones if it looks down from the end. Taking keys from there does not pass the
-// tombstones of keys that were taken before: an LSM tree keeps deleted keys until compaction, and a seek to the front of a queue would pass all
-// of them.
+// Window remembers the first keys of a range, or the last ones if it looks down from the end. Taking keys from there
+// does not pass the tombstones of keys that were taken before: an LSM tree keeps deleted keys until compaction, and a
+// seek to the front of a queue would pass all of them.
 //
-// Invariant: keys holds, in the order in which they are taken, every live key of the range before bound, or every live key if all is set.
+// Invariant: keys holds, in the order in which they are taken, every live key of the range before bound, or every live
+// key if all is set.
 type Window struct {
 	keys     []string
 	bound    string
@@ -54,10 +55,11 @@ func DownWindow(of *Windows, from, to string) Window {
 func (w *Window) From() string { return w.from }
 func (w *Window) To() string   { return w.to }
 
-// Begin tells a stored window, before its first refill, that no key of its range is less than first.
+// Begin says, before the first refill of a stored window, that no key of its range is less than first.
 func (w *Window) Begin(first string) { w.bound = first }
 
-// Known returns the keys that the window holds, in the order in which they are taken. They are valid until the window is used again.
+// Known returns the keys that the window holds, in the order in which they are taken. They are valid until the window
+// is used again.
 func (w *Window) Known() []string { return w.keys }
 
 // compare orders keys as they are taken.

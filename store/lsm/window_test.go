@@ -30,7 +30,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 				w.Insert(key)
 				model = slices.Insert(model, at, key)
 			case n < 5 && there:
-				o.Del(key)
+				o.Delete(key)
 				w.Remove(key)
 				model = slices.Delete(model, at, at+1)
 			case n < 9 && len(model) > 0: // as a claim takes from the front
@@ -39,7 +39,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 					front = len(model) - 1
 				}
 				key = model[front]
-				o.Del(key)
+				o.Delete(key)
 				w.Remove(key)
 				model = slices.Delete(model, front, front+1)
 			case n == 9 && random.IntN(20) == 0: // as after a restart
@@ -79,6 +79,6 @@ func TestWindowIsASortedSet(t *testing.T) {
 				t.Fatalf("seed %d: keys %q below %q (all %v), the set has %q", seed, w.keys, w.bound, w.all, model)
 			}
 		}
-		o.Cut("T", "U")
+		o.DeleteRange("T", "U")
 	}
 }
