@@ -50,10 +50,14 @@
 //	sweep.go        Sweep: operations on all jobs of a batch or queue, and which of several prevails
 //	refusal.go      Refusal: the reasons why not
 //	limits.go       every bound, and the defaults
-//	command.go      Command, Decode, and claim, tickle, complete, tick, pause and the like
+//	command.go      Command, Decode, Level
 //	create.go       Create
+//	claim.go        Claim
+//	tickle.go       Tickle
+//	complete.go     Complete
 //	move.go         Move and Patch: what operators do to jobs
-//	queue.go        commands that delete queues
+//	queue.go        Pause, Switch, and commands that delete queues
+//	tick.go         Tick, Grace, SetLevel and Mark, which the server itself proposes
 //	session.go      commands that open and end sessions
 //	once.go         Once: an idempotency key or a session's number
 //	strategy.go     the orders in which a claim may take jobs

@@ -148,16 +148,3 @@ func decodePatch(r *fieldReader) Command {
 	}
 	return p
 }
-
-// Switch stops, or starts again, handing out any job at all, apart from what each queue's own pause says. Active jobs
-// are not affected.
-type Switch struct{ Stopped bool }
-
-func (s Switch) Verb() string {
-	if s.Stopped {
-		return "stop"
-	}
-	return "start"
-}
-
-func (Switch) Encode() (fieldText, body []byte) { return nil, nil }

@@ -64,3 +64,42 @@ func (r *fieldReader) queue() (client, typ string) {
 	}
 	return client, typ
 }
+
+// Pause stops (or resumes) handing out the jobs of a queue. Active jobs are not affected.
+type Pause struct {
+	Client, Type string
+	Paused       bool
+}
+
+func (p Pause) Verb() string {
+	if p.Paused {
+		return "pause"
+	}
+	return "resume"
+}
+
+func (p Pause) Encode() (fieldText, body []byte) {
+	var f fields
+	f.text("client", p.Client)
+	f.text("type", p.Type)
+	return f, nil
+}
+
+func decodePause(r *fieldReader, paused bool) Command {
+	p := Pause{Paused: paused}
+	p.Client, p.Type = r.queue()
+	return p
+}
+
+// Switch stops, or starts again, handing out any job at all, apart from what each queue's own pause says. Active jobs
+// are not affected.
+type Switch struct{ Stopped bool }
+
+func (s Switch) Verb() string {
+	if s.Stopped {
+		return "stop"
+	}
+	return "start"
+}
+
+func (Switch) Encode() (fieldText, body []byte) { return nil, nil }

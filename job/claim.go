@@ -1,0 +1,66 @@
+package job
+
+import "fmt"
+
+// Claim hands out waiting jobs to a runner under a new claim.
+type Claim struct {
+	Runner string
+	Max    int // 1 … MaxClaimJobs
+	// Clients and Types restrict the queues; an empty list allows all.
+	Clients, Types []string
+	LeaseMs        int64 // 0: the lease the jobs were created with
+	MaxBytes       int64 // of payload; at least one job is handed out however long
+	Strategy       Strategy
+	Once           Once
+}
+
+func (Claim) Verb() string { return "claim" }
+
+func (c Claim) Encode() (fieldText, body []byte) {
+	var f fields
+	f.text("runner", c.Runner)
+	f.int("max", int64(c.Max))
+	f.texts("clients", c.Clients)
+	f.texts("types", c.Types)
+	f.int("lease_ms", c.LeaseMs)
+	f.int("max_bytes", c.MaxBytes)
+	if c.Strategy != Oldest {
+		f.text("strategy", c.Strategy.String())
+	}
+	f.once(&c.Once)
+	return f, nil
+}
+
+func decodeClaim(r *fieldReader) Command {
+	var c Claim
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		switch key {
+		case "runner":
+			c.Runner = r.bounded(key, raw, MaxRunnerBytes)
+		case "max":
+			c.Max = int(r.int(key, raw, 1, MaxClaimJobs))
+		case "clients":
+			c.Clients = r.names(key, raw)
+		case "types":
+			c.Types = r.names(key, raw)
+		case "lease_ms":
+			c.LeaseMs = r.int(key, raw, MinLeaseMs, MaxLeaseMs)
+		case "max_bytes":
+			c.MaxBytes = r.int(key, raw, 1, MaxClaimBytes)
+		case "strategy":
+			var err error
+			if c.Strategy, err = ParseStrategy(raw); err != nil {
+				r.fail(err)
+			}
+		default:
+			if !r.once(&c.Once, key, raw) {
+				r.unknown(key)
+			}
+		}
+	}
+	r.whole(&c.Once, false)
+	if c.Runner == "" || c.Max == 0 || c.MaxBytes == 0 {
+		r.fail(fmt.Errorf("runner, max or max_bytes is missing"))
+	}
+	return c
+}

@@ -1,0 +1,167 @@
+package job
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Complete ends runs. All, where given, is for every job that Claim still holds and that Outcomes does not name.
+type Complete struct {
+	Claim    ID
+	Runner   string
+	All      *Outcome
+	Outcomes []Outcome
+	Once     Once
+}
+
+func (Complete) Verb() string { return "complete" }
+
+func (c Complete) Encode() (fieldText, body []byte) {
+	var f fields
+	f.id("claim", c.Claim)
+	f.text("runner", c.Runner)
+	f.once(&c.Once)
+	if c.All != nil {
+		f.text("all", "true")
+		body = appendOutcome(body, c.All)
+	}
+	for i := range c.Outcomes {
+		body = appendOutcome(body, &c.Outcomes[i])
+	}
+	return f, body
+}
+
+// appendOutcome appends one line of fields. An inline output follows it, `output_bytes` long, with a newline of its
+// own:
+//
+//	id=… code=ok exit_code=200 output_kind=text output_bytes=5
+//	hello
+func appendOutcome(body []byte, o *Outcome) []byte {
+	var f fields
+	f.id("id", o.ID)
+	f.text("code", o.Code.String())
+	f.int("exit_code", int64(o.ExitCode))
+	if o.DelayMs >= 0 {
+		f.key("delay_ms")
+		f = fmt.Appendf(f, "%d", o.DelayMs)
+	}
+	f.text("error", o.Error)
+	if o.ProcessExit != nil {
+		f.key("process_exit")
+		f = fmt.Appendf(f, "%d", *o.ProcessExit)
+	}
+	f.text("output_addr", o.OutputAddr)
+	if o.OutputKind != Nothing {
+		f.text("output_kind", o.OutputKind.String())
+		f.int("output_bytes", int64(len(o.Output)))
+	}
+	body = append(append(body, f...), '\n')
+	if o.OutputKind != Nothing {
+		body = append(append(body, o.Output...), '\n')
+	}
+	return body
+}
+
+func decodeComplete(r *fieldReader, body []byte) (Command, error) {
+	var c Complete
+	all := false
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		switch {
+		case key == "claim":
+			c.Claim = r.id(raw)
+		case key == "runner":
+			c.Runner = r.bounded(key, raw, MaxRunnerBytes)
+		case key == "all" && raw == "true":
+			all = true
+		default:
+			if !r.once(&c.Once, key, raw) {
+				r.unknown(key)
+			}
+		}
+	}
+	r.whole(&c.Once, true)
+	for len(body) > 0 {
+		o, rest, err := decodeOutcome(body)
+		if err != nil {
+			return nil, err
+		}
+		if o.ID.IsZero() != (all && c.All == nil) {
+			return nil, fmt.Errorf("outcome %d: the job is missing, or there are two outcomes for all", len(c.Outcomes))
+		}
+		if o.ID.IsZero() {
+			c.All = &o
+		} else {
+			c.Outcomes = append(c.Outcomes, o)
+		}
+		body = rest
+	}
+	if len(c.Outcomes) > MaxOutcomes {
+		return nil, fmt.Errorf("%d outcomes", len(c.Outcomes))
+	}
+	if all && c.Claim.IsZero() {
+		return nil, fmt.Errorf("an outcome for all wants a claim")
+	}
+	if c.All != nil && len(c.All.Output)+len(c.All.Error) > MaxForAllBytes {
+		return nil, fmt.Errorf("output and error of an outcome for all have more than %d bytes", MaxForAllBytes)
+	}
+	if c.All == nil && (all || len(c.Outcomes) == 0) {
+		return nil, fmt.Errorf("no outcome")
+	}
+	return c, nil
+}
+
+func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
+	line, rest, ok := bytes.Cut(body, []byte("\n"))
+	if !ok {
+		return o, nil, fmt.Errorf("outcome does not end in a newline")
+	}
+	r := fieldReader{rest: string(line)}
+	o.DelayMs = -1
+	length := 0
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		switch key {
+		case "id":
+			o.ID = r.id(raw)
+		case "code":
+			if o.Code, err = ParseCode(raw); err != nil {
+				r.fail(err)
+			}
+		case "exit_code":
+			o.ExitCode = int(r.int(key, raw, 100, 599))
+		case "delay_ms":
+			o.DelayMs = r.int(key, raw, 0, MaxDelayMs)
+		case "error":
+			o.Error = r.bounded(key, raw, MaxErrorBytes)
+		case "process_exit":
+			n := r.int(key, raw, -1<<31, 1<<32-1)
+			o.ProcessExit = &n
+		case "output_addr":
+			o.OutputAddr = r.bounded(key, raw, MaxAddrBytes)
+		case "output_kind":
+			if o.OutputKind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
+				r.fail(err)
+			}
+		case "output_bytes":
+			length = int(r.int(key, raw, 1, MaxOutputBytes))
+		default:
+			r.unknown(key)
+		}
+	}
+	if r.err != nil {
+		return o, nil, fmt.Errorf("outcome %q: %w", line, r.err)
+	}
+	if o.Code == NoCode || o.ExitCode != 0 && o.Code.DefaultExitCode() == 0 || o.Code.DefaultExitCode() != 0 && ExitCodeClass(o.ExitCode) != o.Code {
+		return o, nil, fmt.Errorf("outcome %q: code and exit_code do not fit", line)
+	}
+	if o.OutputKind == Nothing {
+		if length > 0 {
+			return o, nil, fmt.Errorf("outcome %q: output without its kind", line)
+		}
+		return o, rest, nil
+	}
+	if length >= len(rest) || rest[length] != '\n' {
+		return o, nil, fmt.Errorf("outcome %q: output is cut off", line)
+	}
+	o.Output = rest[:length:length]
+	return o, rest[length+1:], nil
+}

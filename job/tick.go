@@ -1,0 +1,81 @@
+package job
+
+import "fmt"
+
+// Tick lets what is due at its time happen: deferred jobs become pending, claims without a tickle are abandoned, jobs
+// past their retention are purged. One tick does a bounded share; another follows while something is left.
+type Tick struct {
+	// AsOf, where given, is the time up to which things are due, when that is before the command's own: a process that
+	// is stopped between making a tick and writing it must not let leases run out in which nobody could tickle.
+	AsOf int64
+	// Rows bounds what the tick does, by about how many rows it writes; 0 is the store's own bound. Who proposes it
+	// knows how fast the disk is and whether others wait.
+	Rows int
+}
+
+// MaxTickRows bounds Tick.Rows: about ten milliseconds' work.
+const MaxTickRows = 8000
+
+// Grace gives every lease its full length again, because time passed in which nobody could tickle.
+type Grace struct{}
+
+// Mark changes nothing. The journal writes it when idle: its record proves that all before it was durable.
+type Mark struct{}
+
+// SetLevel raises the level of what Apply decides.
+type SetLevel struct{ Level int }
+
+func (Tick) Verb() string { return "tick" }
+
+func (Grace) Verb() string { return "grace" }
+
+func (Mark) Verb() string { return "mark" }
+
+func (SetLevel) Verb() string { return "level" }
+
+func (t Tick) Encode() (fieldText, body []byte) {
+	var f fields
+	f.int("as_of", t.AsOf)
+	f.int("rows", int64(t.Rows))
+	return f, nil
+}
+
+func (Grace) Encode() (fieldText, body []byte) { return nil, nil }
+
+func (Mark) Encode() (fieldText, body []byte) { return nil, nil }
+
+func (l SetLevel) Encode() (fieldText, body []byte) {
+	var f fields
+	f.int("level", int64(l.Level))
+	return f, nil
+}
+
+func decodeTick(r *fieldReader) Command {
+	var t Tick
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		switch key {
+		case "as_of":
+			t.AsOf = r.int(key, raw, 1, MaxTimeMs)
+		case "rows":
+			t.Rows = int(r.int(key, raw, 1, MaxTickRows))
+		default:
+			r.unknown(key)
+		}
+	}
+	return t
+}
+
+func decodeLevel(r *fieldReader) Command {
+	var l SetLevel
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		if key != "level" {
+			r.unknown(key)
+			continue
+		}
+		l.Level = int(r.int(key, raw, 1, 1<<31-1))
+	}
+	if l.Level == 0 {
+		r.fail(fmt.Errorf("level is missing"))
+	}
+	return l
+}
