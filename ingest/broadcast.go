@@ -2,13 +2,13 @@ package ingest
 
 import "sync"
 
-// broadcast lets any number wait for the next telling. The zero value is ready.
+// broadcast wakes any number of goroutines at once. The zero value is ready.
 type broadcast struct {
 	mu sync.Mutex
-	c  chan struct{} // closed by tell; nil while nobody waits
+	c  chan struct{} // closed by send; nil while nobody waits
 }
 
-// next returns a channel that is closed by the next tell. Look at the condition after calling it, or a tell may be missed.
+// next returns a channel that the next send closes. Look at the condition after the call; otherwise a send may be missed.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -18,7 +18,8 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.c
 }
 
-func (b *broadcast) tell() {
+// send wakes all who wait.
+func (b *broadcast) send() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c != nil {

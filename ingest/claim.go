@@ -158,8 +158,8 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 	if _, _, err := e.decide(ctx, cmd); err != nil {
 		return err
 	}
-	e.setAsideJobs.Add(uint64(len(ids)))
-	e.log.Error("jobs cannot be read; they are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
+	e.counters.setAsideJobs.Add(uint64(len(ids)))
+	e.logger.Error("jobs cannot be read; they are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
 	return nil
 }
 

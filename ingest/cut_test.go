@@ -31,11 +31,11 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.cut(64 << 10)
-	if first := e.journal.First(); first == 1 || e.journal.Status().Bytes < 64<<10 {
-		t.Errorf("after a cut that retains 64 KiB the journal begins at %d and has %d bytes", first, e.journal.Status().Bytes)
+	if first := e.log.First(); first == 1 || e.log.Status().Bytes < 64<<10 {
+		t.Errorf("after a cut that retains 64 KiB the journal begins at %d and has %d bytes", first, e.log.Status().Bytes)
 	}
 	e.cut(0)
-	first := e.journal.First()
+	first := e.log.First()
 	if flushed := e.Stats().Flushed; first == 1 || first > flushed+1 || flushed < last.Seq {
 		t.Errorf("after a cut the journal begins at %d, and %d is flushed", first, flushed)
 	}

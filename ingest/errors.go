@@ -34,6 +34,8 @@ var (
 	ErrTooManyParked = errors.New("as many claims wait as may")
 	// ErrStale: the state did not catch up with the journal in time for a read.
 	ErrStale = errors.New("the state has not caught up with the journal")
+	// ErrNotLeading: only the process that leads the log may do this, and another one leads, or none. Nothing was taken.
+	ErrNotLeading = errors.New("this process does not lead the log")
 	// ErrStuck: the engine was to stop, and could not, since the store takes no commit. Only the end of the process frees its directory.
 	ErrStuck = errors.New("the store does not end")
 	// ErrApply: the command is in the journal, but the store failed to apply it; it is applied after a restart.

@@ -61,7 +61,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	for r, err := range e.journal.Records(1) {
+	for r, err := range e.log.Records(1) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		"a commit for each record":   {commitEach: true},
 		"a restart after each third": {restartInTheMiddle: true},
 	} {
-		if again := applyGolden(t, e.journal, way.commitEach, way.restartInTheMiddle); again != listing {
+		if again := applyGolden(t, e.log, way.commitEach, way.restartInTheMiddle); again != listing {
 			t.Errorf("with %s the rows are others", name)
 		}
 	}
@@ -116,7 +116,7 @@ func rowsOf(t *testing.T, s *store.Store) string {
 }
 
 // applyGolden applies the records of a journal to a new store in another way, and returns its rows.
-func applyGolden(t *testing.T, j *journal.Journal, commitEach, restart bool) string {
+func applyGolden(t *testing.T, j Log, commitEach, restart bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	var s *store.Store
@@ -360,8 +360,8 @@ func (g *goldenMaker) lives() {
 	decide(job.Tickle{Claim: first, Progress: -1})
 	decide(job.Tickle{Runner: "r1", Progress: -1, LeaseMs: 90_000})
 	process := int64(3)
-	batch := job.NewID(e.journal.LastAt(), 0, 0)
-	for r, err := range e.journal.Records(1) {
+	batch := job.NewID(e.log.Status().LastAt, 0, 0)
+	for r, err := range e.log.Records(1) {
 		if err != nil {
 			t.Fatal(err)
 		}

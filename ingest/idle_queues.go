@@ -22,7 +22,7 @@ func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 	if since == 0 || e.o.QueueIdle <= 0 {
 		return 0, false
 	}
-	return time.Duration(max(0, since+e.o.QueueIdle.Milliseconds()-e.journal.Now())) * time.Millisecond, true
+	return time.Duration(max(0, since+e.o.QueueIdle.Milliseconds()-e.log.Now())) * time.Millisecond, true
 }
 
 // deleteIdle proposes to delete the queues that have been idle for long enough. How long that is stands in the command, since Apply knows
@@ -31,15 +31,15 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idled) < idleEvery {
 		return
 	}
-	result, _, err := k.e.decide(ctx, job.DeleteIdleQueues{IdleMs: k.e.o.QueueIdle.Milliseconds()})
+	result, _, err := k.e.decideAsLeader(ctx, k.term, job.DeleteIdleQueues{IdleMs: k.e.o.QueueIdle.Milliseconds()})
 	k.idled = time.Now()
 	if err != nil {
 		if ctx.Err() == nil {
-			k.e.log.Warn("cannot delete idle queues; trying again", "error", err)
+			k.e.logger.Warn("cannot delete idle queues; trying again", "error", err)
 		}
 		return
 	}
-	k.e.log.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
+	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }
 
 // mayMakeQueues refuses a create that would make a queue past a bound.

@@ -199,7 +199,7 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 		}
 		all.Wait()
 		claims := 0
-		for r, err := range e.journal.Records(1) {
+		for r, err := range e.log.Records(1) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -84,16 +84,17 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	j, err := journal.Open(journal.Options{Dir: journalDir, Applied: s.Applied(), StoreJournal: s.Journal(), AllowClockAhead: true})
+	l, err := openLocalLog(journal.Options{Dir: journalDir, Applied: s.Applied(), StoreJournal: s.Journal(), AllowClockAhead: true})
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, j.Close()) }()
-	if err := s.Adopt(j.UUID()); err != nil {
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := s.Adopt(l.UUID()); err != nil {
 		return result, err
 	}
-	last := j.Synced()
-	if result.Commands, err = replay(ctx, s, j, s.Commit, func(seq uint64) { progress(seq, last) }); err != nil {
+	last := l.Status().Synced
+	r := replayer{store: s, commit: s.Commit, progress: func(seq uint64) { progress(seq, last) }}
+	if result.Commands, err = r.log(ctx, l); err != nil {
 		return result, err
 	}
 	result.Cursor = s.Applied()
@@ -107,18 +108,4 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, fmt.Errorf("the rebuilt store does not check: %s", first)
 	}
 	return result, s.FlushWait()
-}
-
-// Check opens the store of a data directory that nobody serves, brings it up to its journal in memory, and reports what does not hold;
-// see store.Check. Neither is changed on disk beyond what a start would do.
-func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
-	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // nothing is stamped
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, e.close()) }()
-	if err := e.replay(ctx); err != nil {
-		return 0, fmt.Errorf("replay journal: %w", err)
-	}
-	return e.store.Check(report)
 }

@@ -108,10 +108,10 @@ func TestLiveRestartRebuild(t *testing.T) {
 
 	// Stop by hand, so that the state can be looked at between the last command and the end.
 	e.refuse(ErrClosed)
-	if err := e.journal.Close(); err != nil {
+	if err := e.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for e.store.Applied() < e.journal.Synced() {
+	for e.store.Applied() < e.log.Status().Synced {
 	}
 	live := digest(t, e.store)
 	cancel()

@@ -94,9 +94,9 @@ func TestApplierDoesNotPause(t *testing.T) {
 	type step struct{ took, late time.Duration }
 	best := map[string]step{}
 	measure := func(what string, do func()) {
-		e.longestStep.Store(0)
+		e.counters.longestStep.Store(0)
 		late := lateness(do)
-		took := time.Duration(e.longestStep.Load())
+		took := time.Duration(e.counters.longestStep.Load())
 		if before, ok := best[what]; !ok || took < before.took {
 			best[what] = step{took, late}
 		}

@@ -49,7 +49,7 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	for e.Ready() != nil {
 		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
 	}
-	for e.commitBlocked() == nil { // creates are acknowledged by the journal, and applied later
+	for e.commits.stalled() == nil { // creates are acknowledged by the journal, and applied later
 		if _, _, err := e.Create(t.Context(), lines(1000)); err != nil && !errors.Is(err, ErrStale) {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for { // until the claim has been given back
-		next := e.applied.next()
+		next := e.commits.applied.next()
 		if err := e.catchUp(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -70,24 +70,24 @@ type StoreStats struct {
 // Stats returns the figures of now.
 func (e *Engine) Stats() Stats {
 	// The lower watermark is read first, so that their order holds.
-	flushed, applied := e.durable.Load(), e.store.Applied()
-	j := e.journal.Status()
+	flushed, applied := e.history.durable.Load(), e.store.Applied()
+	l := e.log.Status()
 	totals := e.store.Totals()
 	s := Stats{
-		Appended: max(j.Appended, j.Synced), Synced: j.Synced, Applied: applied, Flushed: flushed,
-		LagCommands: j.Synced - min(applied, j.Synced), LagBytes: e.over.lag(),
+		Appended: max(l.Appended, l.Synced), Synced: l.Synced, Applied: applied, Flushed: flushed,
+		LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.over.lag(),
 		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
 		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
-		Now: e.journal.Now(), ClockOffsetMs: j.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
+		Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
 		Journal: JournalStats{
-			UUID: j.UUID, First: j.First, Volumes: j.Volumes, Bytes: j.Bytes, Records: j.Records, Groups: j.Groups, Syncs: j.Syncs,
-			Written: j.BytesWritten, SyncP50Us: j.SyncLatency.P50.Microseconds(), SyncP99Us: j.SyncLatency.P99.Microseconds(),
-			SyncMaxUs: j.SyncLatency.Max.Microseconds(), InFlight: j.InFlightBytes, Failures: j.Failures, Repairs: j.Repairs,
-			LastError: j.LastError,
+			UUID: l.UUID, First: l.First, Volumes: l.Volumes, Bytes: l.Bytes, Records: l.Records, Groups: l.Groups, Syncs: l.Syncs,
+			Written: l.BytesWritten, SyncP50Us: l.SyncLatency.P50.Microseconds(), SyncP99Us: l.SyncLatency.P99.Microseconds(),
+			SyncMaxUs: l.SyncLatency.Max.Microseconds(), InFlight: l.InFlightBytes, Failures: l.Failures, Repairs: l.Repairs,
+			LastError: l.LastError,
 		},
-		Store:    StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.Load(), Level: totals.Level},
-		DiskFree: e.diskFree.Load(), DiskLow: e.diskLow.Load(),
-		Ticks: e.ticks.Load(), Graces: e.graces.Load(), Overloaded: e.overloaded.Load(), Damaged: e.setAsideJobs.Load(), Replayed: e.replayed.Load(),
+		Store:    StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
+		DiskFree: e.disk.free.Load(), DiskLow: e.disk.low.Load(),
+		Ticks: e.counters.ticks.Load(), Graces: e.counters.graces.Load(), Overloaded: e.counters.overloaded.Load(), Damaged: e.counters.setAsideJobs.Load(), Replayed: e.counters.replayed.Load(),
 		Ready: true,
 	}
 	for _, status := range job.Statuses {

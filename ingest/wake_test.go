@@ -114,14 +114,14 @@ func TestStandstill(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(50 * time.Second) // of a lease of 60
-		k := timekeeper{e: e}
+		k := timekeeper{e: e, term: 1}
 		k.turn(t.Context(), time.Now().Add(-3*time.Second)) // it should have been awake three seconds ago
 		time.Sleep(50 * time.Second)
 		tickled, _, err := e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1})
 		if err != nil || tickled.Held != 1 {
 			t.Errorf("tickled %+v, %v", tickled, err)
 		}
-		if n := e.graces.Load(); n != 1 {
+		if n := e.counters.graces.Load(); n != 1 {
 			t.Errorf("%d graces", n)
 		}
 

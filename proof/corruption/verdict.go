@@ -43,7 +43,7 @@ func (r real) see(f *fixture) (*state, error) { return r.running.see(f) }
 
 func (r real) check() error {
 	first := ""
-	problems, err := r.Store().Check(func(p string) bool { first = p; return false })
+	problems, err := r.Check(func(p string) bool { first = p; return false })
 	if err == nil && problems > 0 {
 		err = fmt.Errorf("%d problems, such as %s", problems, first)
 	}

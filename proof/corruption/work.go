@@ -102,7 +102,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			return err
 		},
 		func() error { return wait(r, "later", 1) }, // a tick
-		func() error { return r.Store().FlushWait() },
+		func() error { return r.FlushWait() },
 		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
 		func() error {
 			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}, Once: number(3, 1)})
@@ -153,7 +153,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		sweep(job.Cancel), sweep(job.Redrive),
 		func() error { _, _, err := r.Switch(ctx, job.Switch{Stopped: true}); return err },
 		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
-		func() error { return r.Store().FlushWait() },
+		func() error { return r.FlushWait() },
 		func() error {
 			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // it follows the flush
 				if time.Now().After(deadline) {

@@ -132,8 +132,8 @@ func (a *account) journaled(r *journal.Record) error {
 }
 
 // compare holds the server's state against the book's: the same rows, and none that breaks an invariant.
-func (b *book) compare(live *store.Store) error {
-	applied := live.Applied()
+func (b *book) compare(live *ingest.Engine) error {
+	applied := live.Queries().Applied()
 	if err := b.read(applied); err != nil {
 		return err
 	}

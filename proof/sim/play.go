@@ -81,7 +81,7 @@ func (s *server) renewed() {
 	a, ended := s.w.account, s.w.endedAt.Load()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.note(ingest.Receipt{Seq: s.engine.Store().Applied(), At: s.openedAt}, fmt.Sprintf("start %d", s.number), func(u *audit) error {
+	a.note(ingest.Receipt{Seq: s.engine.Queries().Applied(), At: s.openedAt}, fmt.Sprintf("start %d", s.number), func(u *audit) error {
 		for _, l := range u.jobs {
 			if !l.free && l.deadline > ended {
 				l.deadline = max(l.deadline, s.openedAt+l.leaseMs)
@@ -138,7 +138,7 @@ func (s *server) look(all bool) error {
 		return nil
 	}
 	w := s.w
-	err := w.book.compare(s.engine.Store())
+	err := w.book.compare(s.engine)
 	if err == nil {
 		err = s.reread(all)
 	}
@@ -182,7 +182,7 @@ func covered(first, durable uint64) error {
 func (s *server) list() (map[job.ID]job.Job, error) {
 	docs := map[job.ID]job.Job{}
 	for f := (store.Filter{Limit: 1000, Parts: store.Everything}); ; {
-		page, next, err := s.engine.Store().List(f)
+		page, next, err := s.engine.Queries().List(f)
 		if err != nil {
 			return nil, fmt.Errorf("list: %w", err)
 		}
@@ -218,7 +218,7 @@ func (s *server) reread(all bool) error {
 			return err
 		}
 	}
-	st, now := s.engine.Store(), s.engine.Now()
+	st, now := s.engine.Queries(), s.engine.Now()
 	for _, tag := range a.tags() {
 		b := a.batches[tag]
 		if b.fate != stored {
@@ -272,7 +272,7 @@ func (s *server) unfinished() (doc job.Job) {
 	defer a.mu.Unlock()
 	for _, tag := range a.tags() {
 		for line := range a.batches[tag].payloads {
-			doc, err := s.engine.Store().Job(a.batches[tag].id.WithLine(line))
+			doc, err := s.engine.Queries().Job(a.batches[tag].id.WithLine(line))
 			if err == nil && !doc.Status.Terminal() {
 				return doc
 			}
@@ -305,7 +305,7 @@ func (s *server) finish() error {
 	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
 	idle, turn := 0, 0
 	for idle < 240 {
-		counts := s.engine.Store().Totals().Counts
+		counts := s.engine.Queries().Totals().Counts
 		if counts[job.Deferred]+counts[job.Pending]+counts[job.Active] == 0 {
 			break
 		}
@@ -334,7 +334,7 @@ func (s *server) finish() error {
 			return err
 		}
 	}
-	if counts := s.engine.Store().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
+	if counts := s.engine.Queries().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
 		return fmt.Errorf("work that nobody can have: %v, such as %+v, at %d with %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
 	}
 	if err := s.deleteQueues(ctx); err != nil {

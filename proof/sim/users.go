@@ -477,7 +477,7 @@ func (s *server) operate(id int) {
 		case 12, 13:
 			u.deleteQueue(pick(u.random, "acme", "default"), pick(u.random, "mail", movedType, briefType, briefType, briefType))
 		case 2, 3, 4:
-			if err := s.engine.Store().Flush(); err != nil {
+			if err := s.engine.Flush(); err != nil {
 				u.unexpected("flush", err)
 			}
 		case 0:

@@ -1,30 +1,59 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
-// maxReadWait bounds how long a read waits for the state to include what was synced when it arrived.
+// Queries are the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to see all that was stored.
+// *store.Store has these methods, and its documentation describes them.
+type Queries interface {
+	Applied() uint64
+	Totals() store.Totals
+
+	Job(id job.ID) (job.Job, error)
+	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
+	List(f store.Filter) (docs []job.Job, next job.ID, err error)
+	Batch(id job.ID) (store.Batch, error)
+	Queue(client, typ string) (store.Queue, error)
+	Queues(client, afterClient, afterType string, limit int) (docs []store.Queue, more bool, err error)
+	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
+	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
+	Runners(afterName string, limit int) (list []store.Runner, more bool, err error)
+	SessionDocument(id job.ID) (store.Session, error)
+	Sweep(id job.ID) (store.Sweep, error)
+	Sweeps() ([]store.Sweep, error)
+}
+
+// Queries returns the reads of the state.
+func (e *Engine) Queries() Queries { return e.store }
+
+// maxReadWait bounds how long a read waits for the state to include a record of the log.
 const maxReadWait = 5 * time.Second
 
-// catchUp waits until the state includes all that was synced on arrival, and at least minSeq.
+// catchUp waits until the state includes all that was stored on arrival, and at least minSeq.
 func (e *Engine) catchUp(ctx context.Context, minSeq uint64) error {
-	target := max(minSeq, e.journal.Synced())
+	target, err := e.log.Barrier(ctx)
+	if err != nil {
+		return cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrStale, err))
+	}
+	target = max(minSeq, target)
 	if e.store.Applied() >= target {
 		return nil
 	}
 	timer := time.NewTimer(maxReadWait)
 	defer timer.Stop()
 	for {
-		next, blocked := e.applied.next(), e.blocked.next()
+		next, blocked := e.commits.applied.next(), e.commits.blocked.next()
 		if e.store.Applied() >= target {
 			return nil
 		}
-		if err := e.commitBlocked(); err != nil {
+		if err := e.commits.stalled(); err != nil {
 			return err
 		}
 		select {
@@ -115,6 +144,3 @@ func (e *Engine) WaitingTypes(ctx context.Context, minSeq uint64, client, after 
 	types, more := e.store.WaitingTypes(client, after, limit)
 	return types, more, nil
 }
-
-// Now returns the journal's time, unix ms, by which leases and ages are measured.
-func (e *Engine) Now() int64 { return e.journal.Now() }

@@ -83,7 +83,7 @@ func TestBallastWithoutFallocate(t *testing.T) {
 // TestDiskProblemsAreLoggedOnce: the disk is looked at each second, and a problem that stays is logged when it begins.
 func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
-	e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{
+	e := &Engine{logger: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{
 		data: filepath.Join(t.TempDir(), "gone"), fallocate: unix.Fallocate,
 		statfs: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil },
 	}}

@@ -1,9 +1,7 @@
 package ingest
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -30,7 +28,7 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	result, err := applyRecord(e.store, r)
 	took := time.Since(began)
 	if r.Verb == (job.Tick{}).Verb() {
-		e.tickTook.Store(int64(took))
+		e.counters.tickTook.Store(int64(took))
 	}
 	e.stepped(took)
 	return result, err
@@ -38,63 +36,9 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 
 // stepped notes how long a step of the applier took, of which no other may come in between: a command, or the answers after a commit.
 func (e *Engine) stepped(took time.Duration) {
-	if int64(took) > e.longestStep.Load() { // nobody else raises it
-		e.longestStep.Store(int64(took))
+	if int64(took) > e.counters.longestStep.Load() { // nobody else raises it
+		e.counters.longestStep.Store(int64(took))
 	}
-}
-
-// commit commits, and notes since when for those who wait.
-func (e *Engine) commit() error {
-	e.committing.Store(time.Now().UnixNano())
-	defer e.committing.Store(0)
-	return e.store.Commit()
-}
-
-// replay applies what the journal has and the store has not, and reports its progress now and then.
-func (e *Engine) replay(ctx context.Context) error {
-	n, err := replay(ctx, e.store, e.journal, e.commit, func(seq uint64) { e.replayed.Store(seq) })
-	e.replayed.Store(n)
-	return err
-}
-
-// replay applies the records of j that s has not applied, and returns their number.
-func replay(ctx context.Context, s *store.Store, j *journal.Journal, commit func() error, progress func(seq uint64)) (n uint64, err error) {
-	from := s.Applied() + 1
-	if first := j.First(); first > from {
-		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
-	}
-	return applyAll(ctx, s, j.Records(from), commit, progress)
-}
-
-// Replay applies records, the first of which must be the first that s has not applied, and returns their number. progress is called
-// now and then with the last seq applied.
-func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
-	return applyAll(ctx, s, records, s.Commit, progress)
-}
-
-func applyAll(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], commit func() error,
-	progress func(seq uint64)) (n uint64, err error) {
-	for r, err := range records {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return n, err
-		}
-		r.Body = append([]byte(nil), r.Body...) // pages share it until the commit
-		if _, err := applyRecord(s, &r); err != nil {
-			return n, err
-		}
-		n++
-		if s.Pending() >= maxCommitBytes {
-			if err := commit(); err != nil {
-				return n, err
-			}
-			progress(r.Seq)
-		}
-	}
-	s.TakeReadied() // nobody waits yet
-	return n, commit()
 }
 
 // apply is the applier: it takes durable groups in order, until the hand-over is closed.
@@ -138,15 +82,15 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		if err = e.commit(); err != nil {
 			return err
 		}
-		e.commits.Add(1)
+		e.commits.count.Add(1)
 		committed := time.Now()
 		for ; answered <= i; answered++ {
 			if answerApplied(records[answered], results[answered], nil) {
 				e.giveBack(results[answered])
 			}
 		}
-		e.applied.tell()
-		signal(e.due)
+		e.commits.applied.send()
+		signal(e.time.due)
 		readied, all := e.store.TakeReadied()
 		e.parked.gained(readied, all)
 		e.stepped(time.Since(committed))

@@ -7,6 +7,16 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
+// Tickle extends leases; see job.Tickle.
+func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Receipt, error) {
+	return decideAs[store.Tickled](ctx, e, t)
+}
+
+// Pause stops or resumes handing out the jobs of a queue.
+func (e *Engine) Pause(ctx context.Context, p job.Pause) (store.Paused, Receipt, error) {
+	return decideAs[store.Paused](ctx, e, p)
+}
+
 // Move applies an operation to one job.
 func (e *Engine) Move(ctx context.Context, m job.Move) (store.Moved, Receipt, error) {
 	return decideAs[store.Moved](ctx, e, m)

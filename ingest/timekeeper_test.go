@@ -88,7 +88,7 @@ func TestDeferredRunsAtItsTime(t *testing.T) {
 		if waited := time.Since(began); waited < time.Hour || waited > time.Hour+time.Second {
 			t.Errorf("the job came after %v, not an hour", waited)
 		}
-		if n := e.ticks.Load(); n > 3 {
+		if n := e.counters.ticks.Load(); n > 3 {
 			t.Errorf("%d ticks for one job that became due", n)
 		}
 	})
@@ -157,17 +157,17 @@ func TestStoodStill(t *testing.T) {
 		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
 			t.Fatal(err)
 		}
-		k := timekeeper{e: e}
+		k := timekeeper{e: e, term: 1}
 		for _, c := range []struct {
 			stopped time.Duration
 			graces  uint64
 		}{{late + k.sleep(), 0}, {job.MinLeaseMs * time.Millisecond, 1}} {
-			before := e.graces.Load()
+			before := e.counters.graces.Load()
 			asleep := time.Now()
 			awake := asleep.Add(k.sleep())
 			time.Sleep(c.stopped)
 			k.turn(ctx, awake)
-			if got := e.graces.Load() - before; got != c.graces {
+			if got := e.counters.graces.Load() - before; got != c.graces {
 				t.Errorf("stopped for %v: %d graces, not %d", c.stopped, got, c.graces)
 			}
 		}
@@ -187,7 +187,7 @@ func TestOversleep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := timekeeper{e: e, began: time.Now()}
+		k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
 		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
 		e.refuse(ErrNotReady)                                       // the running one waits, this one is asked by hand
 		time.Sleep(time.Until(deadline) + 200_300*time.Microsecond) // a moment at which the running one does not wake
@@ -232,7 +232,7 @@ func TestSlowDisk(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if doc := status(t, e, jobs[0].ID); doc.Status != job.Pending {
-			t.Errorf("nine seconds after the claim: %+v, %d graces", doc, e.graces.Load())
+			t.Errorf("nine seconds after the claim: %+v, %d graces", doc, e.counters.graces.Load())
 		}
 		stop()
 	})
@@ -335,9 +335,9 @@ func TestFarTimersDoNotTick(t *testing.T) {
 					ahead.Add(15 * 86_400_000)
 					time.Sleep(time.Minute)
 				}
-				before := e.ticks.Load()
+				before := e.counters.ticks.Load()
 				time.Sleep(time.Minute)
-				if ticks := e.ticks.Load() - before; ticks > 0 {
+				if ticks := e.counters.ticks.Load() - before; ticks > 0 {
 					t.Errorf("%d ticks in a minute in which nothing was due", ticks)
 				}
 				if due := e.untilDue(); due <= 0 || due > maxSleep {

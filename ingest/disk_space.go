@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,9 +37,16 @@ type disk struct {
 	// fallocate reserves space for a file, as fallocate(2).
 	fallocate func(fd int, mode uint32, offset, length int64) error
 
+	free atomic.Uint64 // bytes, at the last look
+	low  atomic.Bool   // whether these are less than the reserve
+
 	mu      sync.Mutex // held by one look at a time
 	reserve uint64
 	problem string // that was logged last; "" when all went well
+}
+
+func newDisk(data string, statfs func(path string) (free, total uint64, err error)) *disk {
+	return &disk{data: data, statfs: statfs, fallocate: unix.Fallocate}
 }
 
 func statfs(path string) (free, total uint64, err error) {
@@ -109,19 +117,19 @@ func (e *Engine) watchDisk(ctx context.Context) {
 func (e *Engine) lookAtDisk() {
 	e.disk.mu.Lock()
 	defer e.disk.mu.Unlock()
-	was := e.diskLow.Load()
+	was := e.disk.low.Load()
 	free, low, err := e.disk.look(was)
 	if err != nil {
 		e.diskProblem(fmt.Errorf("see how much space is left: %w", err))
 		return
 	}
-	e.diskFree.Store(free)
+	e.disk.free.Store(free)
 	if low != was {
-		e.log.Warn("disk space", "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
+		e.logger.Warn("disk space", "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
 	}
-	e.diskLow.Store(low)
+	e.disk.low.Store(low)
 	if low && !was {
-		signal(e.flushed) // history is given up before work
+		signal(e.history.flushed) // history is given up before work
 	}
 	err = e.disk.keepBallast(free)
 	if err != nil {
@@ -137,7 +145,7 @@ func (e *Engine) diskProblem(err error) {
 		problem = err.Error()
 	}
 	if problem != "" && problem != e.disk.problem {
-		e.log.Warn("the disk cannot be watched", "error", err)
+		e.logger.Warn("the disk cannot be watched", "error", err)
 	}
 	e.disk.problem = problem
 }

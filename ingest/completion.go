@@ -92,15 +92,15 @@ type proposedCompletion struct {
 
 // propose proposes a command. It waits for earlier ones first while too much is ahead, and for all of them when it cannot propose this one.
 func (q *completions) propose(c *job.Complete) error {
-	p := proposedCompletion{&waiter{applied: make(chan answer, 1)}, max(len(c.Outcomes), 1)}
+	p := proposedCompletion{outcomes: max(len(c.Outcomes), 1)}
 	for len(q.proposed) > 0 && q.ahead+p.outcomes > maxOutcomesAhead {
 		if err := q.next(); err != nil {
 			return err
 		}
 	}
 	err := error(ErrDiskFull)
-	if !q.e.diskLow.Load() || !bulky(c) {
-		err = q.e.propose(q.ctx, q.lane, *c, p.w)
+	if !q.e.disk.low.Load() || !bulky(c) {
+		p.w, err = q.e.proposeDecided(q.ctx, q.lane, *c)
 	}
 	if err != nil {
 		for len(q.proposed) > 0 {

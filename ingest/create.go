@@ -1,0 +1,91 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with unique keys, with an
+// idempotency key or with a number of a session is answered when it was applied, because Apply decides about those. The command and its
+// payloads belong to the engine from the call on.
+//
+// If ctx ends first, the outcome is unknown, and the error says so. The refusal of a key or number is an error too; see store.Made.
+func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
+	if err := e.accepting(); err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	// A create is acknowledged before it is applied. One whose payloads are not those that it announces would stop the applier, and every
+	// later start as well.
+	if err := c.CheckPayloads(); err != nil {
+		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
+	}
+	if c.Once.Given() {
+		end, err := e.underWay.begin(ctx, &c.Once)
+		if err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+		defer end()
+		if err := e.catchUp(ctx, 0); err != nil {
+			return store.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
+		}
+		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
+			return answerMade(made, Receipt{}, err)
+		}
+		if err := e.mayRemember(&c.Once); err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+	}
+	if err := e.mayCreate(c); err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	if c.Once.Given() || len(c.Unique) > 0 {
+		result, receipt, err := e.decide(ctx, c)
+		if err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+		return answerMade(result.(*store.Made), receipt, nil)
+	}
+	w := &waiter{synced: make(chan answer, 1)}
+	p, err := newProposal(journal.Bulk, c, w)
+	if err == nil {
+		err = e.propose(ctx, p)
+	}
+	if err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	a, err := e.await(ctx, w.synced)
+	if err != nil {
+		return store.Made{}, Receipt{}, err
+	}
+	return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+}
+
+// mayCreate refuses creates that cannot be carried out now: Apply must accept whatever was acknowledged.
+func (e *Engine) mayCreate(c *job.Create) error {
+	if e.disk.low.Load() {
+		return ErrDiskFull
+	}
+	if e.over.lag() > maxLag {
+		e.counters.overloaded.Add(1)
+		return ErrOverloaded
+	}
+	return e.mayMakeQueues(c)
+}
+
+// answerMade is the answer to a create that was decided, now or before.
+func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, error) {
+	switch {
+	case err != nil:
+		return store.Made{}, Receipt{}, err
+	case made.Refusal != job.Granted:
+		return store.Made{}, Receipt{}, made.Refusal
+	case made.Replayed:
+		r = Receipt{Seq: made.Seq, At: made.Batch.At()}
+	}
+	return *made, r, nil
+}

@@ -1,0 +1,42 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/daybookq/daybook/journal"
+)
+
+// localLog is the journal of a data directory as a Log. One process at a time has the directory, so that process leads, in one term that
+// does not end.
+type localLog struct {
+	*journal.Journal
+	deliver func([]journal.Record) // set by Run, before the committer starts
+}
+
+// openLocalLog opens the journal that the options describe. Options.Deliver is set here.
+func openLocalLog(o journal.Options) (Log, error) {
+	l := &localLog{}
+	o.Deliver = func(group []journal.Record) { l.deliver(group) }
+	j, err := journal.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	l.Journal = j
+	return l, nil
+}
+
+// Run runs the committer, which delivers what it writes. All that was written before is for Records.
+func (l *localLog) Run(ctx context.Context, after uint64, deliver func([]journal.Record)) error {
+	if last := l.Synced(); after != last {
+		return fmt.Errorf("run log: the journal ends with record %d, and the store with %d; apply the records between them first", last, after)
+	}
+	l.deliver = deliver
+	return l.Journal.Run(ctx)
+}
+
+// Barrier returns the last durable seq: Done is called after that has reached the seq of the command.
+func (l *localLog) Barrier(context.Context) (uint64, error) { return l.Synced(), nil }
+
+// Leads reports the one term of the one process.
+func (l *localLog) Leads() (term uint64, leads bool) { return 1, true }

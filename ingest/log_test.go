@@ -1,0 +1,251 @@
+package ingest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// onMemoryLog runs a test in fake time with an engine on a log of which the test plays the other processes.
+func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemoryLog()
+		test(t, l, startOn(t, l, dir))
+	})
+}
+
+// expectVerbs compares what this process has proposed since the last look.
+func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
+	t.Helper()
+	if got := l.verbs(); !slices.Equal(got, want) {
+		t.Errorf("%s, this process proposed %v, not %v", when, got, want)
+	}
+}
+
+// workOfOthers stores, as another process, something of each kind that time brings: a claim whose lease runs out, a job with a run_at, and
+// a queue without jobs.
+func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
+	claimed = l.other(lines(1))
+	l.other(claimOf(1))
+	later := lines(1)
+	later.Groups[0].RunAt = l.Now() + 10_000
+	deferred = l.other(later)
+	brief := lines(1)
+	brief.Groups[0].Type = "idle"
+	l.other(job.Move{Op: job.Delete, Job: l.other(brief)})
+	return claimed, deferred
+}
+
+// TestFollowerProposesNothingByItself: a process that does not lead the log proposes no level, grace, tick or deletion of idle queues, and
+// does not set the time. It serves requests, and applies what others propose. When it begins to lead it proposes all of these.
+func TestFollowerProposesNothingByItself(t *testing.T) {
+	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
+		ctx := t.Context()
+		claimed, deferred := workOfOthers(l)
+		time.Sleep(2 * time.Minute)
+		expectVerbs(t, l, "while another process led")
+		if doc := status(t, e, deferred); doc.Status != job.Deferred {
+			t.Errorf("before the leader's tick: %+v", doc)
+		}
+		if _, err := e.AcceptTime(ctx); !errors.Is(err, ErrNotLeading) || !errors.Is(err, ErrNotStored) {
+			t.Errorf("accept the time: %v", err)
+		}
+
+		l.other(job.Tick{AsOf: l.Now() - 90_000, Rows: 1000})
+		if doc := status(t, e, deferred); doc.Status != job.Pending {
+			t.Errorf("after the leader's tick: %+v", doc)
+		}
+		if _, _, err := e.Create(ctx, lines(1)); err != nil {
+			t.Error(err)
+		}
+		if _, jobs, _, err := e.Claim(ctx, claimOf(10), 0); err != nil || len(jobs) != 2 {
+			t.Errorf("claimed %d jobs, %v", len(jobs), err)
+		}
+		expectVerbs(t, l, "on requests", "create", "claim")
+
+		l.lead(3)
+		time.Sleep(time.Second)
+		if verbs := l.verbs(); len(verbs) < 2 || verbs[0] != "level" || verbs[1] != "grace" || !slices.Contains(verbs, "deleteidle") {
+			t.Errorf("when it began to lead, this process proposed %v, and not first the level and a grace", verbs)
+		}
+		if doc := status(t, e, claimed); doc.Status != job.Active {
+			t.Errorf("after the grace: %+v", doc)
+		}
+		time.Sleep(2 * time.Minute)
+		if verbs := l.verbs(); !slices.Contains(verbs, "tick") {
+			t.Errorf("when the leases were over, this process proposed %v, and no tick", verbs)
+		}
+		if doc := status(t, e, claimed); doc.Status != job.Pending {
+			t.Errorf("after the tick: %+v", doc)
+		}
+		if _, err := e.AcceptTime(ctx); err != nil {
+			t.Errorf("accept the time: %v", err)
+		}
+	})
+}
+
+// TestGraceInEachTerm: a term of this process begins with a grace, also when its last term was its own. A term without work needs none.
+func TestGraceInEachTerm(t *testing.T) {
+	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
+		l.lead(1)
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "in a first term without claims", "level")
+		l.other(lines(1))
+		l.other(claimOf(1))
+		for term := range uint64(3) {
+			l.lead(2 + term)
+			time.Sleep(time.Second)
+			expectVerbs(t, l, "in a new term", "grace")
+		}
+		l.lead(0)
+		time.Sleep(time.Second)
+		l.lead(9)
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "after a term of another process", "grace")
+	})
+}
+
+// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has found something to propose and before it proposes it. It
+// proposes nothing then, whether another process leads or this one leads again in a later term, until it has begun that term.
+func TestLeadershipLostBeforeTheProposal(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// before is what happens before this process begins to lead in term 1, or goes on to lead in it.
+		before func(l *memoryLog)
+		// due reports whether what is to be proposed has been found by now.
+		due   func(e *Engine) bool
+		begun bool // whether term 1 has begun before
+		verb  string
+	}{
+		{"level", func(l *memoryLog) {}, func(*Engine) bool { return true }, false, "level"},
+		{"grace", func(l *memoryLog) {
+			l.other(job.SetLevel{Level: job.Level})
+			l.other(lines(1))
+			l.other(claimOf(1))
+		}, func(e *Engine) bool { return e.store.Totals().Counts[job.Active] > 0 }, false, "grace"},
+		{"tick", func(l *memoryLog) {
+			later := lines(1)
+			later.Groups[0].RunAt = l.Now() + 1000
+			l.other(later)
+		}, func(e *Engine) bool { return e.untilDue() == 0 }, true, "tick"},
+		{"idle queues", func(l *memoryLog) { l.other(job.Move{Op: job.Delete, Job: l.other(lines(1))}) },
+			func(e *Engine) bool { wait, ok := e.untilIdle(); return ok && wait == 0 }, true, "deleteidle"},
+	} {
+		for name, after := range map[string]uint64{"another process leads": 0, "a later term of its own": 2} {
+			t.Run(c.name+", "+name, func(t *testing.T) {
+				onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
+					if c.begun {
+						l.lead(1)
+						time.Sleep(time.Second)
+						expectVerbs(t, l, "when the term began", "level")
+					}
+					c.before(l)
+					synctest.Wait() // it is applied
+					lost, looks := false, 0
+					l.watchLeads(func(term uint64) {
+						switch {
+						case term == 1 && !lost && c.due(e): // the answer is yes, and out of date when the engine acts on it
+							lost = true
+							l.lead(after)
+						case lost && looks < 2: // the look before the proposal, and the first after the proposal that must not come
+							expectVerbs(t, l, "of the term that had ended")
+							looks++
+						}
+					})
+					l.lead(1)
+					time.Sleep(2 * time.Minute)
+					synctest.Wait()
+					if !lost {
+						t.Fatal("there was nothing to propose: this test tests nothing")
+					}
+					if after == 0 {
+						expectVerbs(t, l, "of the term that had ended")
+						l.lead(3)
+						time.Sleep(time.Second)
+					}
+					if verbs := l.verbs(); !slices.Contains(verbs, c.verb) {
+						t.Errorf("in its next term this process proposed %v, and no %s", verbs, c.verb)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestReadyAfterTheBarrier: an engine takes requests when its state includes what the log had, however long the log takes to say how much
+// that is.
+func TestReadyAfterTheBarrier(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemoryLog()
+		l.silent = make(chan struct{})
+		id := l.other(lines(1))
+		began := time.Now()
+		time.AfterFunc(20*time.Second, func() {
+			l.other(job.Move{Op: job.Cancel, Job: id})
+			close(l.silent)
+		})
+		e := startOn(t, l, dir)
+		if waited := time.Since(began); waited < 20*time.Second {
+			t.Errorf("ready after %v", waited)
+		}
+		if doc, err := e.Queries().Job(id); err != nil || doc.Status != job.Cancelled {
+			t.Errorf("when the engine is ready: %+v, %v", doc, err)
+		}
+	})
+}
+
+// TestReadsWaitForTheBarrier: a read is refused when the log does not say in time how much the state must include.
+func TestReadsWaitForTheBarrier(t *testing.T) {
+	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
+		silent := make(chan struct{})
+		l.mu.Lock()
+		l.silent = silent
+		l.mu.Unlock()
+		began := time.Now()
+		if err := e.CatchUp(t.Context(), 0); !errors.Is(err, ErrStale) || time.Since(began) != BarrierWait {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		time.AfterFunc(time.Second, func() { close(silent) })
+		if err := e.CatchUp(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStoredThoughUnknown: a command of which the log did not know whether it is stored is answered so, once, and applied when it is
+// delivered.
+func TestStoredThoughUnknown(t *testing.T) {
+	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
+		id := l.other(lines(1))
+		l.mu.Lock()
+		l.unsure = true
+		l.mu.Unlock()
+		if _, _, err := e.Move(t.Context(), job.Move{Op: job.Cancel, Job: id}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("cancel: %v", err)
+		}
+		if doc := status(t, e, id); doc.Status != job.Cancelled {
+			t.Errorf("after the cancel: %+v", doc)
+		}
+	})
+}
+
+// TestLocalLogDeliversWhatFollows: the journal delivers in Run what is written after that begins, so a store that is not at its end is
+// refused.
+func TestLocalLogDeliversWhatFollows(t *testing.T) {
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.log.Run(t.Context(), 0, nil); err == nil {
+		t.Error("the log ran for a store that is not at its end")
+	}
+	if term, leads := e.log.Leads(); term == 0 || !leads {
+		t.Errorf("the only process leads: %t, in term %d", leads, term)
+	}
+}

@@ -1,0 +1,66 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// replay applies what the log has and the store has not, and counts its progress.
+func (e *Engine) replay(ctx context.Context) error {
+	r := replayer{store: e.store, commit: e.commit, progress: func(seq uint64) { e.counters.replayed.Store(seq) }}
+	n, err := r.log(ctx, e.log)
+	e.counters.replayed.Store(n)
+	return err
+}
+
+// Replay applies records, the first of which must be the first that s has not applied, and returns their number. It calls progress after
+// each 4 MiB with the last seq that was applied.
+func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
+	r := replayer{store: s, commit: s.Commit, progress: progress}
+	return r.apply(ctx, records)
+}
+
+// replayer brings a store up to a log that nobody proposes to.
+type replayer struct {
+	store    *store.Store
+	commit   func() error
+	progress func(seq uint64) // called after some commits, with the last seq applied
+}
+
+// log applies the records of a log that the store has not applied, and returns their number.
+func (r *replayer) log(ctx context.Context, l Log) (n uint64, err error) {
+	from := r.store.Applied() + 1
+	if first := l.First(); first > from {
+		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
+	}
+	return r.apply(ctx, l.Records(from))
+}
+
+// apply applies records in their order, and returns their number.
+func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, error]) (n uint64, err error) {
+	for record, err := range records {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return n, err
+		}
+		record.Body = append([]byte(nil), record.Body...) // pages share it until the commit
+		if _, err := applyRecord(r.store, &record); err != nil {
+			return n, err
+		}
+		n++
+		if r.store.Pending() >= maxCommitBytes {
+			if err := r.commit(); err != nil {
+				return n, err
+			}
+			r.progress(record.Seq)
+		}
+	}
+	r.store.TakeReadied() // nobody waits yet
+	return n, r.commit()
+}
