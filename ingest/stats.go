@@ -1,63 +1,89 @@
 package ingest
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
 
-// Stats are the figures of a running engine. Reading them never waits.
+// Stats are the figures of a running engine. Reading them never waits. In JSON, the fields of the embedded groups are fields of the whole.
 type Stats struct {
-	// Watermarks: appended ≥ synced ≥ applied ≥ flushed.
+	Watermarks
+	StateStats
+	TimeStats
+	Journal JournalStats `json:"journal"`
+	Store   StoreStats   `json:"store"`
+	DiskStats
+	EventStats
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason"` // why not ready
+}
+
+// Watermarks are how far commands have come: appended ≥ synced ≥ applied ≥ flushed.
+type Watermarks struct {
 	Appended uint64 `json:"appended"`
 	Synced   uint64 `json:"synced"`
 	Applied  uint64 `json:"applied"`
 	Flushed  uint64 `json:"flushed"`
-	// LagCommands are synced and not applied; LagBytes is what they hold in memory.
+	// LagCommands are synced and not applied; LagBytes is the memory that they take.
 	LagCommands uint64 `json:"lag_commands"`
 	LagBytes    int64  `json:"lag_bytes"`
+}
 
-	Jobs   map[string]int64 `json:"jobs"` // by status
-	Queues int              `json:"queues"`
-	Parked int              `json:"parked_claims"`
+// StateStats are the figures of the state.
+type StateStats struct {
+	Jobs     map[string]int64 `json:"jobs"` // by status
+	Queues   int              `json:"queues"`
+	Parked   int              `json:"parked_claims"`
+	Stopped  bool             `json:"stopped"` // by the switch: no job is handed out
+	Sweeps   int              `json:"sweeps"`  // under way
+	Keys     uint64           `json:"idempotency_keys"`
+	Sessions uint64           `json:"sessions"`
+}
 
-	Stopped  bool   `json:"stopped"` // by the switch: no job is handed out
-	Sweeps   int    `json:"sweeps"`  // under way
-	Keys     uint64 `json:"idempotency_keys"`
-	Sessions uint64 `json:"sessions"`
-
-	Now           int64 `json:"now"` // journal time, unix ms
+// TimeStats are the figures of the log's time.
+type TimeStats struct {
+	Now           int64 `json:"now"` // unix ms
 	ClockOffsetMs int64 `json:"clock_offset_ms"`
 	NextDue       int64 `json:"next_due_at"` // 0: never
+}
 
-	Journal JournalStats `json:"journal"`
-	Store   StoreStats   `json:"store"`
-
+// DiskStats are the figures of the disk with the data.
+type DiskStats struct {
 	DiskFree uint64 `json:"disk_free_bytes"`
 	DiskLow  bool   `json:"disk_low"` // creates are refused
+}
 
+// EventStats count what happened since the start.
+type EventStats struct {
 	Ticks      uint64 `json:"ticks"`
 	Graces     uint64 `json:"graces"`
 	Overloaded uint64 `json:"creates_refused_overloaded"`
-	Damaged    uint64 `json:"damaged_jobs"` // set aside since the start, because their payloads could not be read
+	Damaged    uint64 `json:"damaged_jobs"` // set aside because their payloads cannot be read
 	Replayed   uint64 `json:"replayed_commands"`
-	Ready      bool   `json:"ready"`
-	Reason     string `json:"reason"` // why not ready
 }
 
 // JournalStats are the figures of the journal. Counters run since the start.
 type JournalStats struct {
-	UUID      string `json:"uuid"`
-	First     uint64 `json:"first"`
-	Volumes   int    `json:"volumes"`
-	Bytes     int64  `json:"bytes"`
-	Records   uint64 `json:"records"`
-	Groups    uint64 `json:"groups"`
-	Syncs     uint64 `json:"syncs"`
-	Written   uint64 `json:"bytes_written"`
-	SyncP50Us int64  `json:"sync_p50_us"`
-	SyncP99Us int64  `json:"sync_p99_us"`
-	SyncMaxUs int64  `json:"sync_max_us"`
+	UUID    string `json:"uuid"`
+	First   uint64 `json:"first"`
+	Volumes int    `json:"volumes"`
+	Bytes   int64  `json:"bytes"`
+	Records uint64 `json:"records"`
+	Groups  uint64 `json:"groups"`
+	Syncs   uint64 `json:"syncs"`
+	Written uint64 `json:"bytes_written"`
+	SyncLatency
 	InFlight  int64  `json:"in_flight_bytes"`
 	Failures  uint64 `json:"failures"`
 	Repairs   uint64 `json:"repairs"`
 	LastError string `json:"last_error"`
+}
+
+// SyncLatency is how long fsyncs of the journal took since the start.
+type SyncLatency struct {
+	SyncP50Us int64 `json:"sync_p50_us"`
+	SyncP99Us int64 `json:"sync_p99_us"`
+	SyncMaxUs int64 `json:"sync_max_us"`
 }
 
 // StoreStats are the figures of the store.
@@ -74,20 +100,22 @@ func (e *Engine) Stats() Stats {
 	l := e.log.Status()
 	totals := e.store.Totals()
 	s := Stats{
-		Appended: max(l.Appended, l.Synced), Synced: l.Synced, Applied: applied, Flushed: flushed,
-		LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.over.lag(),
-		Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
-		Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
-		Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue(),
-		Journal: JournalStats{
-			UUID: l.UUID, First: l.First, Volumes: l.Volumes, Bytes: l.Bytes, Records: l.Records, Groups: l.Groups, Syncs: l.Syncs,
-			Written: l.BytesWritten, SyncP50Us: l.SyncLatency.P50.Microseconds(), SyncP99Us: l.SyncLatency.P99.Microseconds(),
-			SyncMaxUs: l.SyncLatency.Max.Microseconds(), InFlight: l.InFlightBytes, Failures: l.Failures, Repairs: l.Repairs,
-			LastError: l.LastError,
+		Watermarks: Watermarks{
+			Appended: max(l.Appended, l.Synced), Synced: l.Synced, Applied: applied, Flushed: flushed,
+			LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.over.lag(),
 		},
-		Store:    StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
-		DiskFree: e.disk.free.Load(), DiskLow: e.disk.low.Load(),
-		Ticks: e.counters.ticks.Load(), Graces: e.counters.graces.Load(), Overloaded: e.counters.overloaded.Load(), Damaged: e.counters.setAsideJobs.Load(), Replayed: e.counters.replayed.Load(),
+		StateStats: StateStats{
+			Jobs: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
+			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
+		},
+		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
+		Journal:   journalStats(&l),
+		Store:     StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
+		DiskStats: DiskStats{DiskFree: e.disk.free.Load(), DiskLow: e.disk.low.Load()},
+		EventStats: EventStats{
+			Ticks: e.counters.ticks.Load(), Graces: e.counters.graces.Load(), Overloaded: e.counters.overloaded.Load(),
+			Damaged: e.counters.setAsideJobs.Load(), Replayed: e.counters.replayed.Load(),
+		},
 		Ready: true,
 	}
 	for _, status := range job.Statuses {
@@ -97,4 +125,15 @@ func (e *Engine) Stats() Stats {
 		s.Ready, s.Reason = false, err.Error()
 	}
 	return s
+}
+
+func journalStats(l *journal.Status) JournalStats {
+	return JournalStats{
+		UUID: l.UUID, First: l.First, Volumes: l.Volumes, Bytes: l.Bytes,
+		Records: l.Records, Groups: l.Groups, Syncs: l.Syncs, Written: l.BytesWritten,
+		SyncLatency: SyncLatency{
+			SyncP50Us: l.SyncLatency.P50.Microseconds(), SyncP99Us: l.SyncLatency.P99.Microseconds(), SyncMaxUs: l.SyncLatency.Max.Microseconds(),
+		},
+		InFlight: l.InFlightBytes, Failures: l.Failures, Repairs: l.Repairs, LastError: l.LastError,
+	}
 }
