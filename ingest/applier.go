@@ -9,11 +9,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxCommitBytes bounds what one Pebble batch carries: a larger one gains nothing and makes those wait who came first.
+// maxCommitBytes bounds a Pebble batch: a larger one gains nothing, and the first commands in it wait longer for their
+// answers.
 const maxCommitBytes = 4 << 20
 
-// applyRecord carries out one record of the journal. Live, at a start and in a rebuild, commands pass through here and nowhere else,
-// and all are read from their journaled text.
+// applyRecord applies one record of the log. All commands come this way, live, at a start and in a rebuild, and all are
+// decoded from their journaled text.
 func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 	if err != nil {
@@ -22,7 +23,8 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	return s.Apply(r.Seq, r.At, cmd)
 }
 
-// applyLive is applyRecord for records that somebody waits for. It takes the time of ticks, by which the next one is measured.
+// applyLive is applyRecord for records that callers wait for. It measures ticks: how long one took decides how large
+// the next is.
 func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	began := time.Now()
 	result, err := applyRecord(e.store, r)
@@ -34,9 +36,9 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	return result, err
 }
 
-// stepped notes how long a step of the applier took, of which no other may come in between: a command, or the answers after a commit.
+// stepped notes how long a step of the applier took: a command, or the answers after a commit.
 func (e *Engine) stepped(took time.Duration) {
-	if int64(took) > e.counters.longestStep.Load() { // nobody else raises it
+	if int64(took) > e.counters.longestStep.Load() { // only the applier raises it
 		e.counters.longestStep.Store(int64(took))
 	}
 }
@@ -55,7 +57,7 @@ func (e *Engine) apply() error {
 	return nil
 }
 
-// applyGroups applies, commits and answers. When it fails everyone who is still waiting hears it.
+// applyGroups applies, commits and answers. If it fails, all commands that were not answered get the error.
 func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	var records []*journal.Record
 	for _, group := range groups {

@@ -8,7 +8,8 @@ type broadcast struct {
 	c  chan struct{} // closed by send; nil while nobody waits
 }
 
-// next returns a channel that the next send closes. Look at the condition after the call; otherwise a send may be missed.
+// next returns a channel that the next send closes. Look at the condition after the call; otherwise a send may be
+// missed.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Check opens the store of a data directory that no process serves, brings it up to its journal in memory, and reports each problem; see
-// store.Store.Check. It changes neither on disk beyond what a start would do.
+// Check opens the store of a data directory that no process serves, brings it up to its journal in memory, and reports
+// each problem; see store.Store.Check. It changes neither on disk beyond what a start would do.
 func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
 	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // nothing is stamped
 	if err != nil {

@@ -10,20 +10,22 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Claim hands out jobs, waiting up to wait for the first. It returns the claim (without runs when nothing was there) and the documents of
-// what it holds.
+// Claim hands out jobs. It waits up to wait for the first. It returns the claim, which has no runs if there was no job,
+// and the documents of the jobs that the claim holds.
 //
-// A claim that can find nothing is not journaled. One that was journaled in vain, because others were faster, waits for the rest
-// of its time. When ctx ends, whatever was handed out meanwhile is given back at once, unless the claim has an idempotency key or a number
-// of a session: repeated, it returns what is still held under it. The refusal of a key or number is an error; see store.Made.
+// A claim that can find nothing is not journaled. A claim that was journaled and found nothing, because others were
+// faster, waits for the rest of its time. When ctx ends, jobs that were handed out meanwhile are returned at once,
+// unless the claim has an idempotency key or a number of a session: the same claim, sent again, gets the jobs that are
+// still held under it. The refusal of a key or number is an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
 	return e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
 }
 
 // ClaimAdmitted is Claim for a caller with a bound on its memory.
 //
-// Before the documents are read, admit gets the number of bytes that their payloads have at most. If it returns an error, the jobs are given back, and the error is
-// returned. That is so for a claim with a key or number as well: repeated, it returns no jobs. A claim that repeats another gives nothing back.
+// It calls admit before it reads the documents, with the number of bytes that their payloads have at most, which is
+// known only when the claim is applied. If admit returns an error, the jobs are returned, also those of a claim with a
+// key or number, and the error is the answer. Only a claim that repeats another keeps its jobs then.
 func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -45,7 +47,7 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 		if err := e.mayRemember(&c.Once); err != nil {
 			return store.Claimed{}, nil, Receipt{}, err
 		}
-		wait -= time.Since(began) // for another request with the key, or of the slot
+		wait -= time.Since(began) // which another request with the key, or in the slot, took
 	}
 	var over <-chan time.Time
 	var wake wakeup
@@ -92,7 +94,7 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	}
 }
 
-// lookBack returns what a claim with the same key or number did; nil when there was none.
+// lookBack returns the result of an earlier claim with the same key or number; nil if there was none.
 func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, error) {
 	if err := e.catchUp(ctx, 0); err != nil {
 		return nil, errors.Join(ErrNotStored, err)
@@ -100,7 +102,7 @@ func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, err
 	return e.store.ClaimedBefore(o, e.Now())
 }
 
-// claimedBefore is the answer to a repeated claim: what is still held of what it handed out the first time.
+// claimedBefore is the answer to a repeated claim: those jobs of its first answer that are still held.
 func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	switch {
 	case err != nil:
@@ -120,7 +122,7 @@ func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) er
 	return *c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}, err
 }
 
-// held returns the documents of what was just handed out; on any failure the claim is given back.
+// held returns the documents of the jobs that were just handed out. If it fails, the jobs are returned.
 func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(int64) error) (jobs []job.Job, err error) {
 	if err = admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
 		e.unget(context.WithoutCancel(ctx), claimed.Claim) // before it returns: a repeat, which waits for that, must not find the jobs
@@ -144,8 +146,9 @@ func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(in
 	return jobs, nil
 }
 
-// setAside ends the runs of those jobs of a claim of which a payload, unique key or history cannot be read, so that the jobs after them are not
-// held up: they are deferred until somebody runs them, and a rebuild of the store mends them. It returns why, damage, if there are none.
+// setAside defers those jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so
+// that the jobs after them need not wait. A rebuild of the store repairs them. If there are no such jobs, setAside
+// returns why, the error of the read.
 func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
@@ -163,7 +166,7 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 	return nil
 }
 
-// available reports whether a claim would find a job, counting what was synced and is not applied yet.
+// available reports whether a claim would find a job in a state that includes all that was stored before the call.
 func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	if e.store.Available(c.Clients, c.Types) {
 		return true, nil
@@ -174,21 +177,21 @@ func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	return e.store.Available(c.Clients, c.Types), nil
 }
 
-// wakeup is why a claim no longer waits: again says that there may be a job; woken, that it was told of one, in queue.
+// wakeup is why a claim no longer waits. again: there may be a job. woken: a queue that gained jobs woke it.
 type wakeup struct {
 	again, woken bool
 	queue        queueName
 }
 
-// passOn wakes the next claim for a queue if the one that was woken for it has left jobs there: it may have taken others, come too late, or
-// not have had room for all of them.
+// passOn wakes the next claim for a queue if the claim that the queue woke has left jobs there: it may have taken other
+// jobs, come too late, or had no room for all of them.
 func (e *Engine) passOn(w wakeup) {
 	if w.woken && e.store.Available([]string{w.queue.client}, []string{w.queue.typ}) {
 		e.parked.wake(w.queue, 1)
 	}
 }
 
-// wait parks a claim until there may be a job, its time is over, or its caller has gone.
+// wait parks a claim until there may be a job, its time is over, or its caller has hung up.
 func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (w wakeup, err error) {
 	p := e.parked.park(c.Clients, c.Types, c.Max)
 	if p == nil {
@@ -202,7 +205,7 @@ func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) 
 			w.woken, w.queue = true, at
 		}
 	}()
-	if e.store.Available(c.Clients, c.Types) { // it came between the look and the parking
+	if e.store.Available(c.Clients, c.Types) { // it came after the last look and before the claim was parked
 		return wakeup{again: true}, nil
 	}
 	select {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// commitWait is the time after which a commit counts as blocked: on a full disk Pebble returns no error and waits. It also bounds each thing
-// that a stop waits for: a commit, the last flush, and Pebble's end.
+// commitWait is the time after which a commit counts as blocked: on a full disk Pebble returns no error and waits. It
+// also bounds each thing that a stop waits for: a commit, the last flush, and Pebble's end.
 const commitWait = 5 * time.Second
 
 // commits are the commits of the store, and what waits for them.

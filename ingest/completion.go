@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier takes commands in the order of the
-// journal, so that without a bound the claims of others would wait for all of a long request.
+// maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier takes commands
+// in the order of the log: without a bound the claims of others would wait for all of a long request.
 const maxOutcomesAhead = 1000
 
 // Complete ends runs; see job.Complete.
@@ -22,12 +22,13 @@ func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Rec
 	return ended[0], receipt, nil
 }
 
-// CompleteInOrder carries out several completions. Later ones are proposed before earlier ones are applied, so that they share fsyncs: a
-// runner reports the jobs of many claims in one request, and each claim is a command. It returns the results of those before the first
-// failure, and the receipt of the last of them. Whether a later one was carried out is then unknown.
+// CompleteInOrder carries out several completions: a runner reports the jobs of many claims in one request, and each
+// claim is a command. Later ones are proposed before earlier ones are applied, so that they share fsyncs. It returns
+// the results of those before the first failure, and the receipt of the last of these. It is then unknown whether later
+// ones were carried out.
 //
-// Where they have a key or number, they are the parts of one request, and all of its completions. A repeat returns the first results. The
-// refusal of a key or number is an error; see store.Made.
+// Completions with a key or number are all of one request, which has that key or number. A repeat of the request
+// returns the first results. The refusal of a key or number is an error; see store.Made.
 func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
@@ -39,7 +40,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 			return nil, Receipt{}, err
 		}
 		defer end()
-		if !o.Numbered() { // the repeat of a number costs a record, and no look before each request
+		if !o.Numbered() { // a repeated number costs a record; to look for it before each request would cost more
 			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
 				return ended, last, err
 			}
@@ -62,7 +63,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 	return q.ended, q.last, nil
 }
 
-// laneOfAll returns the one lane in which the commands of a request stay in their order.
+// laneOfAll returns the lane for the commands of a request: they keep their order only in one lane.
 func laneOfAll(commands []job.Complete) journal.Lane {
 	for _, c := range commands {
 		if laneOf(c) == journal.Bulk {
@@ -72,7 +73,7 @@ func laneOfAll(commands []job.Complete) journal.Lane {
 	return journal.Control
 }
 
-// completions are the commands of a request on their way through the journal.
+// completions are the commands of a request on their way through the log.
 type completions struct {
 	e    *Engine
 	ctx  context.Context
@@ -90,7 +91,8 @@ type proposedCompletion struct {
 	outcomes int
 }
 
-// propose proposes a command. It waits for earlier ones first while too much is ahead, and for all of them when it cannot propose this one.
+// propose proposes a command. It first waits for earlier ones while these have too many outcomes. If it cannot propose
+// the command, it waits for all earlier ones.
 func (q *completions) propose(c *job.Complete) error {
 	p := proposedCompletion{outcomes: max(len(c.Outcomes), 1)}
 	for len(q.proposed) > 0 && q.ahead+p.outcomes > maxOutcomesAhead {
@@ -114,7 +116,7 @@ func (q *completions) propose(c *job.Complete) error {
 	return nil
 }
 
-// next waits for the first of those proposed.
+// next waits for the result of the first command that was proposed.
 func (q *completions) next() error {
 	p := q.proposed[0]
 	q.proposed, q.ahead = q.proposed[1:], q.ahead-p.outcomes

@@ -10,17 +10,18 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with unique keys, with an
-// idempotency key or with a number of a session is answered when it was applied, because Apply decides about those. The command and its
-// payloads belong to the engine from the call on.
+// Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with
+// unique keys, with an idempotency key or with a number of a session is answered when it was applied, because Apply
+// decides about those. The command and its payloads belong to the engine from the call on.
 //
-// If ctx ends first, the outcome is unknown, and the error says so. The refusal of a key or number is an error too; see store.Made.
+// If ctx ends first, the outcome is unknown, and the error says so. The refusal of a key or number is an error too; see
+// store.Made.
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	// A create is acknowledged before it is applied. One whose payloads are not those that it announces would stop the applier, and every
-	// later start as well.
+	// A create is acknowledged before it is applied. If its payloads were not those that it announces, it would stop
+	// the applier and every later start.
 	if err := c.CheckPayloads(); err != nil {
 		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
 	}

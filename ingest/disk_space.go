@@ -16,21 +16,24 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ErrDiskFull: less space than the reserve is left, so nothing large is taken until there is more again; claims and completions go on.
+// ErrDiskFull: less space than the reserve is free, so nothing large is taken until there is more. Claims and
+// completions go on.
 var ErrDiskFull = errors.New("the disk is nearly full")
 
 const (
-	// diskReserve is what creates leave free: Pebble needs it to flush the memtables it holds (four of 64 MiB) and to compact
-	// them. On a full disk it would not fail but block, and everything with it. On a small disk it is an eighth.
+	// diskReserve is the space that creates leave free, or an eighth of a small disk. Pebble needs it to flush its
+	// memtables (four of 64 MiB) and to compact them. On a full disk Pebble does not fail but blocks, and everything
+	// waits for it.
 	diskReserve = 512 << 20
-	// ballastShare of the reserve lies in a file that is given up for claims and completions when even the reserve runs out.
+	// One ballastShare-th of the reserve is a file, the ballast. It is deleted for claims and completions when even the
+	// reserve runs out.
 	ballastShare = 8
 	// largeOutput is the size, of outputs and error texts together, from which a completion counts as bulk.
 	largeOutput = 64 << 10
 	diskEvery   = time.Second
 )
 
-// disk watches the space that is left where the data lies.
+// disk watches the free space of the file system with the data.
 type disk struct {
 	data   string
 	statfs func(path string) (free, total uint64, err error)
@@ -57,8 +60,8 @@ func statfs(path string) (free, total uint64, err error) {
 	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
 }
 
-// look returns the free bytes and whether they are less than the reserve; with some margin once they were, so that creates do not
-// flutter.
+// look returns the free bytes, and whether they are less than the reserve. Once they were, they must exceed the reserve
+// by a quarter, so that creates are not refused and taken by turns.
 func (d *disk) look(was bool) (free uint64, low bool, err error) {
 	free, total, err := d.statfs(d.data)
 	if err != nil {
@@ -73,7 +76,7 @@ func (d *disk) look(was bool) (free uint64, low bool, err error) {
 
 func (d *disk) ballast() string { return filepath.Join(d.data, "ballast") }
 
-// keepBallast makes the ballast while there is plenty, and gives it up when the last of the reserve goes.
+// keepBallast makes the ballast while there is space enough, and deletes it when the reserve is nearly used up.
 func (d *disk) keepBallast(free uint64) error {
 	size := d.reserve / ballastShare
 	info, err := os.Stat(d.ballast())
@@ -87,7 +90,7 @@ func (d *disk) keepBallast(free uint64) error {
 	return nil
 }
 
-// makeBallast takes the space of the ballast, by writing zeros where the file system cannot reserve it.
+// makeBallast reserves the space of the ballast, or writes zeros where the file system cannot reserve space.
 func (d *disk) makeBallast(size int64) (err error) {
 	f, err := os.Create(d.ballast())
 	if err != nil {
@@ -129,7 +132,7 @@ func (e *Engine) lookAtDisk() {
 	}
 	e.disk.low.Store(low)
 	if low && !was {
-		signal(e.history.flushed) // history is given up before work
+		signal(e.history.flushed) // the log is cut before creates are refused for long
 	}
 	err = e.disk.keepBallast(free)
 	if err != nil {
@@ -138,7 +141,7 @@ func (e *Engine) lookAtDisk() {
 	e.diskProblem(err)
 }
 
-// diskProblem logs what went wrong in a look at the disk, unless the look before had the same problem.
+// diskProblem logs the error of a look at the disk, unless the look before had the same one.
 func (e *Engine) diskProblem(err error) {
 	problem := ""
 	if err != nil {
@@ -150,7 +153,7 @@ func (e *Engine) diskProblem(err error) {
 	e.disk.problem = problem
 }
 
-// bulky reports whether a completion carries so much, in outputs and error texts, that it must wait for disk space.
+// bulky reports whether the outputs and error texts of a completion are so large that it must wait for disk space.
 func bulky(c *job.Complete) bool {
 	n := 0
 	if c.All != nil {

@@ -20,9 +20,11 @@ type Options struct {
 	Dir string
 	// JournalRetain is the number of bytes of journal that are kept although the store no longer needs them.
 	JournalRetain int64
-	// QueueIdle is the time after which a queue is deleted that has no jobs and is not paused; at least a minute. 0: never.
+	// QueueIdle is the time after which a queue is deleted that has no jobs and is not paused; at least a minute. 0:
+	// never.
 	QueueIdle time.Duration
-	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall clock.
+	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
+	// clock.
 	AllowClockAhead bool
 	// StoreFiles is about the number of files that the store keeps open; 0: see store.Options.
 	StoreFiles int
@@ -36,7 +38,8 @@ type Options struct {
 	Journal journal.Options
 	Store   store.Options
 	Statfs  func(path string) (free, total uint64, err error)
-	// CommitWait is the longest time that requests wait for a commit that Pebble blocks, and that a stop waits for the store; 0: commitWait.
+	// CommitWait is the longest time that requests wait for a commit that Pebble blocks, and that a stop waits for the
+	// store; 0: commitWait.
 	CommitWait time.Duration
 	// maxKeys and maxQueues bound idempotency keys and queues; 0: job.MaxKeys and job.MaxQueues.
 	maxKeys   uint64
@@ -77,8 +80,8 @@ type counters struct {
 	longestStep  atomic.Int64 // ns that the longest step of the applier took; a test sets it to 0
 }
 
-// Open opens the store and the log of a data directory, or makes them. Errors are those of store.Open and journal.Open: a
-// directory in use (journal.ErrLocked), damage (*journal.CorruptError), parts that do not belong together.
+// Open opens the store and the log of a data directory, or makes them. Errors are those of store.Open and journal.Open:
+// a directory in use (journal.ErrLocked), damage (*journal.CorruptError), parts that do not belong together.
 func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -108,9 +111,9 @@ func Open(o Options) (_ *Engine, err error) {
 	return e, nil
 }
 
-// open opens the log and the store. The log judges its end by the store's cursor, so that is read first. The store is opened after the log
-// has accepted the cursor, because opening it removes files that an older state of it does not name. The lock of the data directory keeps
-// other processes from both.
+// open opens the log and the store. The log judges its end by the store's cursor, so that is read first. The store is
+// opened after the log has accepted the cursor, because opening it removes files that an older state of it does not
+// name. The lock of the data directory keeps other processes from both.
 func (e *Engine) open() error {
 	options := e.storeOptions()
 	peeked, err := store.Peek(StoreDir(e.o.Dir), options)

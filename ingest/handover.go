@@ -6,15 +6,15 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// maxHandover bounds the bytes of durable commands that wait for the applier; a full hand-over holds the committer back. It is
-// what the applier does in about a quarter of a second.
+// maxHandover bounds the bytes of durable commands that wait for the applier. While the hand-over is full, the log
+// delivers nothing more. The applier needs about a quarter of a second for this many bytes.
 const maxHandover = 64 << 20
 
-// maxLag is the hand-over at which creates are refused, so that control commands, which come after them in the same journal,
-// never wait long.
+// maxLag is the number of bytes in the hand-over from which creates are refused. Control commands come after creates in
+// the same log, and must not wait long.
 const maxLag = maxHandover / 2
 
-// handover is the queue between the committer and the applier.
+// handover is the queue of durable commands between the log and the applier.
 type handover struct {
 	mu     sync.Mutex
 	filled sync.Cond
@@ -62,7 +62,7 @@ func (h *handover) take() [][]journal.Record {
 	return groups
 }
 
-// done tells that a group was applied.
+// done reports that a group was applied.
 func (h *handover) done(group []journal.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,14 +70,14 @@ func (h *handover) done(group []journal.Record) {
 	h.drawn.Signal()
 }
 
-// lag returns the bytes that wait for the applier or are with it.
+// lag returns the bytes that wait for the applier or that it applies now.
 func (h *handover) lag() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bytes
 }
 
-// close ends it: put no longer waits, take returns what is left and then nil.
+// close ends the hand-over: put no longer waits; take returns what is left, and then nil.
 func (h *handover) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,8 @@ func (h *handover) close() {
 	h.drawn.Broadcast()
 }
 
-// drain answers everything that comes, until closed, when the applier has failed: it is in the journal, and will be applied after a restart.
+// drain answers all commands with an error, until the hand-over is closed. It takes the place of an applier that has
+// failed: the commands are in the log, and are applied after a restart.
 func (h *handover) drain(err error) {
 	for groups := h.take(); groups != nil; groups = h.take() {
 		for _, group := range groups {

@@ -9,9 +9,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// underWay are the requests with an idempotency key or a number of a session that are under way: one at a time of those with the same key,
-// or of the same slot. One that waited finds what the first has done. Apply would decide the same without this; but two claims that wait for
-// a job would wait for two.
+// underWay are the requests with an idempotency key or a number of a session that are under way: at most one with each
+// key, and one in each slot of a session. A request that waited for another finds the result of that one. Apply would
+// decide the same without this; but two claims that wait for a job would wait for two jobs.
 type underWay struct {
 	mu       sync.Mutex
 	requests map[job.Once]chan struct{} // closed when the request has ended
@@ -19,7 +19,8 @@ type underWay struct {
 
 func newUnderWay() *underWay { return &underWay{requests: map[job.Once]chan struct{}{}} }
 
-// begin waits until no other request with the key, or of the slot, is under way; end must be called at the end.
+// begin waits until no other request with the key, or in the slot, is under way. The caller calls end when its request
+// has ended.
 func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err error) {
 	at := job.Once{Scope: o.Scope, Key: o.Key, Session: o.Session, Slot: o.Slot}
 	for {
@@ -45,7 +46,8 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 	}
 }
 
-// mayRemember reports whether what a request does may be remembered. A session has a bounded number of rows; a key is a row more.
+// mayRemember refuses a request whose result cannot be kept. A session has a bounded number of rows; each key is one
+// more row.
 func (e *Engine) mayRemember(o *job.Once) error {
 	if !o.Numbered() && e.store.Totals().Keys >= e.o.maxKeys {
 		return ErrTooManyKeys
@@ -53,7 +55,8 @@ func (e *Engine) mayRemember(o *job.Once) error {
 	return nil
 }
 
-// completedBefore returns the results of completions, all with one key, that were carried out before; nil when they were not, or not all.
+// completedBefore returns the first results of completions, all with one key, if all of them were carried out before;
+// otherwise nil.
 func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.catchUp(ctx, 0); err != nil {
 		return nil, Receipt{}, errors.Join(ErrNotStored, err)

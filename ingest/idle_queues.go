@@ -8,15 +8,17 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// idleEvery is how long commands that delete idle queues are apart. Each deletes a bounded number, so that it is short.
+// idleEvery is the time between two commands that delete idle queues. Each deletes a bounded number, so that applying
+// it is short.
 const idleEvery = time.Second
 
-// DeleteQueue deletes a queue that has no jobs; its result says when there is none or when it has some.
+// DeleteQueue deletes a queue that has no jobs. Its result says whether the queue exists and whether it has jobs.
 func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, Receipt, error) {
 	return decideAs[store.QueueDeleted](ctx, e, d)
 }
 
-// untilIdle returns how long it takes until a queue is deleted because it is idle; not ok when none is idle, or none is ever deleted.
+// untilIdle returns the time until a queue is deleted because it is idle. ok is false if no queue is idle, or if idle
+// queues are never deleted.
 func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 	since := e.store.IdleSince()
 	if since == 0 || e.o.QueueIdle <= 0 {
@@ -25,8 +27,8 @@ func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 	return time.Duration(max(0, since+e.o.QueueIdle.Milliseconds()-e.log.Now())) * time.Millisecond, true
 }
 
-// deleteIdle proposes to delete the queues that have been idle for long enough. How long that is stands in the command, since Apply knows
-// no configuration.
+// deleteIdle proposes to delete the queues that have been idle for long enough. The command contains how long that is,
+// since Apply knows no configuration.
 func (k *timekeeper) deleteIdle(ctx context.Context) {
 	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idled) < idleEvery {
 		return
@@ -42,7 +44,7 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }
 
-// mayMakeQueues refuses a create that would make a queue past a bound.
+// mayMakeQueues refuses a create that would make more queues than there may be.
 func (e *Engine) mayMakeQueues(c *job.Create) error {
 	for i := range c.Groups {
 		exists, n, ever := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type)
@@ -58,10 +60,11 @@ func (e *Engine) mayMakeQueues(c *job.Create) error {
 	return nil
 }
 
-// maxQueueWait bounds for how long a create is told to wait for another queue to be deleted: somebody may delete one before.
+// maxQueueWait bounds the time after which a refused create is to be repeated: a user may delete a queue earlier than
+// the server does.
 const maxQueueWait = time.Hour
 
-// TooManyQueues is ErrTooManyQueues with the time after which a queue will have been deleted, perhaps.
+// TooManyQueues is ErrTooManyQueues with the time after which a queue may have been deleted.
 type TooManyQueues struct{ RetryAfter time.Duration }
 
 func (t *TooManyQueues) Error() string { return ErrTooManyQueues.Error() }

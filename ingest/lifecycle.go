@@ -13,9 +13,9 @@ type stateNote struct{ err error }
 
 var notReady = &stateNote{ErrNotReady}
 
-// Run replays what the store has not applied yet, then serves until ctx is done, commits what was taken, and closes everything.
-// An error means that the engine could not go on; the log holds what was acknowledged, and a restart applies it. With ErrStuck the
-// data directory stays in use until the process ends.
+// Run replays what the store has not applied yet, then serves until ctx is done, commits what was taken, and closes
+// everything. An error means that the engine could not go on; the log holds what was acknowledged, and a restart
+// applies it. With ErrStuck the data directory stays in use until the process ends.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	defer func() {
 		if !errors.Is(err, ErrStuck) { // a part that is stuck still uses the files
@@ -64,15 +64,16 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if err := e.stoppable(ctx, ended); err != nil {
 		return err
 	}
-	// The cursor on disk is the only evidence of the log's end outside the log: with it, the next start notices if the last records are
-	// missing. It also has nothing to replay.
+	// The cursor on disk is the only evidence of the log's end outside the log: with it, the next start notices if the
+	// last records are missing. It also has nothing to replay.
 	if err := e.store.FlushWithin(e.o.CommitWait); err != nil {
 		e.logger.Warn("cannot flush the store; the next start replays more", "error", err)
 	}
 	return nil
 }
 
-// stoppable runs f, which ends when ctx is done unless the store takes no commit. In that case stoppable returns ErrStuck, and f goes on.
+// stoppable runs f, which ends when ctx is done unless the store takes no commit. In that case stoppable returns
+// ErrStuck, and f goes on.
 func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -97,8 +98,8 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	}
 }
 
-// begin makes the engine ready. Before, its state must include what the log had when the engine started, and, if this process leads the log,
-// what the first term requires.
+// begin makes the engine ready. Before, its state must include what the log had when the engine started, and, if this
+// process leads the log, what the first term requires.
 func (e *Engine) begin(ctx context.Context) error {
 	for {
 		err := e.catchUp(ctx, 0)

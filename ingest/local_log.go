@@ -7,8 +7,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// localLog is the journal of a data directory as a Log. One process at a time has the directory, so that process leads, in one term that
-// does not end.
+// localLog is the journal of a data directory as a Log. One process at a time has the directory, so that process leads,
+// in one term that does not end.
 type localLog struct {
 	*journal.Journal
 	deliver func([]journal.Record) // set by Run, before the committer starts

@@ -27,8 +27,8 @@ func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	}
 }
 
-// workOfOthers stores, as another process, something of each kind that time brings: a claim whose lease runs out, a job with a run_at, and
-// a queue without jobs.
+// workOfOthers stores, as another process, something of each kind that time brings: a claim whose lease runs out, a job
+// with a run_at, and a queue without jobs.
 func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	claimed = l.other(lines(1))
 	l.other(claimOf(1))
@@ -41,8 +41,9 @@ func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	return claimed, deferred
 }
 
-// TestFollowerProposesNothingByItself: a process that does not lead the log proposes no level, grace, tick or deletion of idle queues, and
-// does not set the time. It serves requests, and applies what others propose. When it begins to lead it proposes all of these.
+// TestFollowerProposesNothingByItself: a process that does not lead the log proposes no level, grace, tick or deletion
+// of idle queues, and does not set the time. It serves requests, and applies what others propose. When it begins to
+// lead it proposes all of these.
 func TestFollowerProposesNothingByItself(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		ctx := t.Context()
@@ -89,7 +90,8 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 	})
 }
 
-// TestGraceInEachTerm: a term of this process begins with a grace, also when its last term was its own. A term without work needs none.
+// TestGraceInEachTerm: a term of this process begins with a grace, also when its last term was its own. A term without
+// work needs none.
 func TestGraceInEachTerm(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		l.lead(1)
@@ -110,8 +112,9 @@ func TestGraceInEachTerm(t *testing.T) {
 	})
 }
 
-// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has found something to propose and before it proposes it. It
-// proposes nothing then, whether another process leads or this one leads again in a later term, until it has begun that term.
+// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has found something to propose and before it
+// proposes it. It proposes nothing then, whether another process leads or this one leads again in a later term, until
+// it has begun that term.
 func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -177,8 +180,8 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheBarrier: an engine takes requests when its state includes what the log had, however long the log takes to say how much
-// that is.
+// TestReadyAfterTheBarrier: an engine takes requests when its state includes what the log had, however long the log
+// takes to say how much that is.
 func TestReadyAfterTheBarrier(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +221,8 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 	})
 }
 
-// TestStoredThoughUnknown: a command of which the log did not know whether it is stored is answered so, once, and applied when it is
-// delivered.
+// TestStoredThoughUnknown: a command of which the log did not know whether it is stored is answered so, once, and
+// applied when it is delivered.
 func TestStoredThoughUnknown(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		id := l.other(lines(1))
@@ -235,8 +238,8 @@ func TestStoredThoughUnknown(t *testing.T) {
 	})
 }
 
-// TestLocalLogDeliversWhatFollows: the journal delivers in Run what is written after that begins, so a store that is not at its end is
-// refused.
+// TestLocalLogDeliversWhatFollows: the journal delivers in Run what is written after that begins, so a store that is
+// not at its end is refused.
 func TestLocalLogDeliversWhatFollows(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {

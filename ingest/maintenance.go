@@ -39,7 +39,8 @@ func (e *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// Flush has the store begin to write to disk what it holds in memory; see store.Store.Flush. The log may be cut after it.
+// Flush has the store begin to write to disk what it holds in memory; see store.Store.Flush. The log may be cut after
+// it.
 func (e *Engine) Flush() error { return e.store.Flush() }
 
 // FlushWait is Flush that waits until the store has written all: on a full disk without an end.

@@ -12,9 +12,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// memoryLog is a Log in memory, of which other processes are part. A test plays them: it stores their commands with other, and says with
-// lead who leads. As in a log that several processes replicate, seqs have gaps, and Run delivers all records, also those that were there
-// when the engine started.
+// memoryLog is a Log in memory, of which other processes are part. A test plays them: it stores their commands with
+// other, and says with lead who leads. As in a log that several processes replicate, seqs have gaps, and Run delivers
+// all records, also those that were there when the engine started.
 type memoryLog struct {
 	clock   journal.Clock
 	changed broadcast // after each record that was stored

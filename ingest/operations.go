@@ -22,7 +22,8 @@ func (e *Engine) Move(ctx context.Context, m job.Move) (store.Moved, Receipt, er
 	return decideAs[store.Moved](ctx, e, m)
 }
 
-// MoveAll applies an operation to the jobs of a batch or queue; what one command does not do a sweep goes on with.
+// MoveAll applies an operation to the jobs of a batch or queue. A sweep goes on with what does not fit into one
+// command.
 func (e *Engine) MoveAll(ctx context.Context, m job.Move) (store.Swept, Receipt, error) {
 	return decideAs[store.Swept](ctx, e, m)
 }
@@ -32,7 +33,7 @@ func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, 
 	return decideAs[store.Moved](ctx, e, p)
 }
 
-// Switch stops or starts handing out jobs altogether.
+// Switch stops or starts handing out the jobs of all queues.
 func (e *Engine) Switch(ctx context.Context, s job.Switch) (store.Switched, Receipt, error) {
 	return decideAs[store.Switched](ctx, e, s)
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// parkedClaims are the claims that found no job and wait for one. A queue that gains jobs wakes claims that accept them, in the order in
-// which they came, until those together may take as many jobs as there are.
+// parkedClaims are the claims that found no job and wait for one. A queue that gains jobs wakes claims that accept
+// them, in the order of their arrival, until those together may take as many jobs as there are.
 //
-// A fleet's claims mostly accept the same clients and types. Such claims share one interest, and only interests stand in the lists by
-// queue: parking and waking a claim costs the same whether ten wait or a hundred thousand. An interest that names very many pairs of a client
-// and a type is in one list of such interests instead, so that its place there changes at once.
+// Most claims of a fleet accept the same clients and types. Such claims share one interest, and only interests are in
+// the lists by queue: parking and waking a claim costs the same whether ten claims wait or a hundred thousand. An
+// interest that names very many pairs of a client and a type is in one list of such interests instead, so that one step
+// changes its place.
 type parkedClaims struct {
 	n atomic.Int64 // claims that are parked
 
@@ -28,13 +29,13 @@ type parkedClaims struct {
 	tickets   uint64 // given out so far
 	places    int    // pairs that the interests name
 	interests map[string]*interest
-	// byQueue holds, for each pair that an interest names ("" is any client or type), the interests in the order of their oldest claims; wide
-	// holds those that name more than maxListedPairs.
+	// byQueue holds, for each pair that an interest names ("" is any client or type), the interests in the order of
+	// their oldest claims; wide holds those that name more than maxListedPairs.
 	byQueue map[queueName]*btree.BTreeG[*interest]
 	wide    *btree.BTreeG[*interest]
 
 	readyMu sync.Mutex
-	ready   map[queueName]int64 // queues that gained jobs, and how many they have; nobody was woken for them yet
+	ready   map[queueName]int64 // queues that gained jobs, and how many they have; no claim was woken for them yet
 	// allReady: all queues that have jobs count as having gained them.
 	allReady bool
 	readied  chan struct{} // capacity 1: there is something in ready, or allReady
@@ -43,7 +44,7 @@ type parkedClaims struct {
 // queueName is the name of a queue. In parkedClaims.byQueue an empty client or type stands for any.
 type queueName struct{ client, typ string }
 
-// interest is what some parked claims accept: the jobs of some clients and types.
+// interest is a set of clients and types, and the parked claims that accept the jobs of these.
 type interest struct {
 	key    string
 	pairs  int
@@ -64,11 +65,12 @@ type parkedClaim struct {
 	woken   chan queueName // capacity 1: the queue that has jobs; closed when the server stops
 }
 
-// maxListedPairs bounds the lists that an interest is in, and so the work of a claim that parks or leaves. With maxPlaces it also bounds the wide
-// interests, all of which a wake may look at, to 5000.
+// maxListedPairs bounds the lists that an interest is in, and thus the work of a claim that parks or leaves. With
+// maxPlaces it also bounds the wide interests, all of which a wake may look at, to 5000.
 const maxListedPairs = 100
 
-// maxPlaces bounds the pairs that all interests name together, each of which takes about a hundred bytes. A claim may name ten thousand pairs.
+// maxPlaces bounds the pairs that all interests name together, each of which takes about a hundred bytes. A claim may
+// name ten thousand pairs.
 const maxPlaces = 500_000
 
 func newParkedClaims() *parkedClaims {
@@ -84,11 +86,11 @@ func newInterests() *btree.BTreeG[*interest] {
 
 func olderInterest(a, b *interest) bool { return a.first < b.first }
 
-// park adds a claim for up to max jobs of some clients and types (none: of all). It returns nil when too many claims wait, or when the
-// server stops. The claim must leave again.
+// park adds a claim for up to max jobs of some clients and types (none: of all). It returns nil when too many claims
+// wait, or when the server stops. The claim must leave again.
 func (l *parkedClaims) park(clients, types []string, max int) *parkedClaim {
 	clients, types = canonical(clients), canonical(types)
-	key := strings.Join(clients, " ") + "/" + strings.Join(types, " ") // neither stands in a name
+	key := strings.Join(clients, " ") + "/" + strings.Join(types, " ") // names contain neither
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.n.Load() >= job.MaxParkedClaims {
@@ -195,7 +197,7 @@ func (l *parkedClaims) remove(c *parkedClaim) {
 	}
 }
 
-// leave takes c out, and returns the queue for which it was woken meanwhile, if it was and has not heard of it.
+// leave takes c out. If c was woken meanwhile and has not noticed, leave returns the queue for which it was woken.
 func (l *parkedClaims) leave(c *parkedClaim) (at queueName, woken bool) {
 	l.mu.Lock()
 	l.remove(c)
@@ -209,7 +211,8 @@ func (l *parkedClaims) leave(c *parkedClaim) (at queueName, woken bool) {
 	}
 }
 
-// wake tells the oldest claims that accept the jobs of a queue, until those may take n jobs together. Others may park and leave meanwhile.
+// wake wakes the oldest claims that accept the jobs of a queue, until those may take n jobs together. Others may park
+// and leave meanwhile.
 func (l *parkedClaims) wake(at queueName, n int64) {
 	for n > 0 {
 		c := l.wakeOldest(at)
@@ -220,7 +223,7 @@ func (l *parkedClaims) wake(at queueName, n int64) {
 	}
 }
 
-// wakeOldest tells the oldest claim that accepts the jobs of a queue, and returns it; nil when there is none.
+// wakeOldest wakes the oldest claim that accepts the jobs of a queue, and returns it; nil when there is none.
 func (l *parkedClaims) wakeOldest(at queueName) *parkedClaim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,9 +260,10 @@ func (l *parkedClaims) oldest(q queueName) *interest {
 	return nil
 }
 
-// gained notes queues that have jobs now, for Run to wake claims. It is the applier's, who must not wait for thousands of claims to be told.
+// gained notes queues that have jobs now, for run to wake claims. The applier calls it, and must not wait until
+// thousands of claims are woken.
 //
-// A claim that parks after the look at the number of claims looks for jobs afterwards, and finds what is noted here.
+// A claim that parks after gained has seen no parked claims looks for jobs after it has parked, and finds these.
 func (l *parkedClaims) gained(queues []store.Readied, all bool) {
 	if len(queues) == 0 && !all || l.n.Load() == 0 {
 		return
@@ -296,7 +300,7 @@ func (l *parkedClaims) run(ctx context.Context, s *store.Store) {
 	}
 }
 
-// wakeAll is wake for all queues that have jobs, some at a time, while there is anybody to wake.
+// wakeAll is wake for all queues that have jobs, some at a time, while claims are parked.
 func (l *parkedClaims) wakeAll(s *store.Store) {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
@@ -308,7 +312,7 @@ func (l *parkedClaims) wakeAll(s *store.Store) {
 	}
 }
 
-// close sends away all claims, and those that come later.
+// close wakes all claims for no queue, and refuses later ones.
 func (l *parkedClaims) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

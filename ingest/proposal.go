@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Receipt is what a change is answered with: the position of its command in the journal and its time, unix ms.
+// Receipt is part of the answer to each change: the position of its command in the log and its time, unix ms.
 type Receipt struct {
 	Seq uint64
 	At  int64
@@ -19,9 +19,10 @@ type Receipt struct {
 
 // waiter is a request that waits for its command. It is the Tag of the command's record while it passes through memory.
 type waiter struct {
-	synced  chan answer // of creates: capacity 1, filled by the committer
-	applied chan answer // of the rest: capacity 1, filled by the applier, or by the committer with an error
-	// left is set when the caller gave up waiting; whoever of caller and applier comes second sees to what was decided.
+	synced  chan answer // for creates: capacity 1, filled by the log's Done
+	applied chan answer // for the rest: capacity 1, filled by the applier, or by the log's Done with an error
+	// left is set by the caller when it gives up, and by the applier when it has answered. Whichever of the two comes
+	// second sees to jobs that were handed out and that no caller has.
 	left atomic.Bool
 }
 
@@ -34,7 +35,7 @@ type answer struct {
 // newProposal makes the proposal of a command. Its answers go to w.
 func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
 	fields, body := cmd.Encode()
-	// What is journaled must be readable for ever: a command that its own decoder refuses would stop this start and every later one.
+	// A command that its own decoder refuses would stop the applier, and every later start.
 	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -58,7 +59,8 @@ func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 	return nil
 }
 
-// answerApplied gives the one who waits for a record its decision, and reports whether it found nobody.
+// answerApplied sends the decision about a record to the caller that waits for it. It reports whether a caller waited
+// once and has given up.
 func answerApplied(r *journal.Record, result store.Result, err error) (nobody bool) {
 	w, ok := r.Tag.(*waiter)
 	if !ok || w.applied == nil {
@@ -71,8 +73,8 @@ func answerApplied(r *journal.Record, result store.Result, err error) (nobody bo
 	return w.left.Swap(true)
 }
 
-// await returns the answer to a command that was proposed. It gives up, and says ErrUnknown, when ctx ends or the store takes no commit: a
-// full disk may last for hours, and a caller can decide better than we can what to do meanwhile.
+// await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or the store takes
+// no commit: a disk may stay full for hours, and the caller can decide better what to do meanwhile.
 func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, err error) {
 	for {
 		blocked := e.commits.blocked.next()
@@ -87,7 +89,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 				err = ctx.Err()
 			}
 		}
-		select { // what is there counts
+		select { // an answer that is there counts
 		case a = <-answers:
 			return a, nil
 		default:
@@ -96,7 +98,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 	}
 }
 
-// laneOf returns the lane of a command: what is large waits for its turn behind what is small.
+// laneOf returns the lane of a command: large commands wait for small ones.
 func laneOf(cmd job.Command) journal.Lane {
 	switch c := cmd.(type) {
 	case *job.Create:
@@ -118,12 +120,12 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 	return e.decision(ctx, w)
 }
 
-// decideAsLeader is decide for a command that only the leader of the log may propose. It returns ErrNotLeading, and proposes nothing, unless
-// this process leads in the given term.
+// decideAsLeader is decide for a command that only the leader of the log may propose. It returns ErrNotLeading, and
+// proposes nothing, unless this process leads in the given term.
 //
-// The look comes last before the proposal, but leadership may end between the two. Such a command is stored in a later term, or not at all.
-// It does no harm there: a tick sees no time after its AsOf, a grace only extends leases, a level is never lowered, and whether a queue is
-// idle is decided when the command is applied.
+// The look comes last before the proposal, but leadership may end between the two. Such a command is stored in a later
+// term, or not at all. It does no harm there: a tick sees no time after its AsOf, a grace only extends leases, a level
+// is never lowered, and whether a queue is idle is decided when the command is applied.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (store.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(laneOf(cmd), cmd, w)
@@ -153,7 +155,7 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
-		if w.left.Swap(true) { // the applier came first, and thinks that we have its answer
+		if w.left.Swap(true) { // the applier came first, and found that a caller waits
 			if a := <-w.applied; a.err == nil {
 				e.giveBack(a.result)
 			}
@@ -163,6 +165,7 @@ func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt
 	return a.result, a.receipt, a.err
 }
 
+// decideAs is decide for a command whose result has type *T, while requests are taken.
 func decideAs[T any](ctx context.Context, e *Engine, cmd job.Command) (result T, _ Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return result, Receipt{}, err

@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Queries are the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to see all that was stored.
-// *store.Store has these methods, and its documentation describes them.
+// Queries are the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to see
+// all that was stored. *store.Store has these methods, and its documentation describes them.
 type Queries interface {
 	Applied() uint64
 	Totals() store.Totals

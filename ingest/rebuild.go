@@ -12,16 +12,16 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Rebuilt tells what a rebuild did.
+// Rebuilt is the result of a rebuild.
 type Rebuilt struct {
 	Commands uint64 // applied
 	Cursor   uint64 // of the new store
-	Kept     string // where the old store went; "" when there was none
+	Kept     string // the directory of the old store; "" if there was none
 }
 
-// Rebuild makes the store of a data directory anew from a base (a store directory, such as a backup's; "" for nothing) and the
-// journal after it. The new store is checked before it takes the old one's place; the old one is kept beside it. progress is
-// called now and then with the last seq applied and the last there is.
+// Rebuild makes a new store for a data directory from a base (a store directory, such as that of a backup; "" for none)
+// and the journal after it. It checks the new store before it puts it in the place of the old one, which is kept beside
+// it. It calls progress after each 4 MiB with the last seq that was applied and the last seq of the journal.
 func Rebuild(ctx context.Context, data, base string, progress func(seq, last uint64)) (_ Rebuilt, err error) {
 	lock, err := Lock(data)
 	if err != nil {
@@ -29,7 +29,7 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	fresh := StoreDir(data) + ".rebuild"
-	if err := os.RemoveAll(fresh); err != nil { // of a rebuild that was interrupted
+	if err := os.RemoveAll(fresh); err != nil { // what an interrupted rebuild left
 		return Rebuilt{}, fmt.Errorf("clear %s: %w", fresh, err)
 	}
 	if base != "" {
@@ -53,8 +53,9 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	return result, journal.SyncPath(data)
 }
 
-// copyDurably copies a directory, and has every file and every name in the copy on disk when it returns. Pebble syncs the tables that it
-// writes and not those that it finds; once the next start has cut the journal, nothing else has what they hold.
+// copyDurably copies a directory. When it returns, every file and every name of the copy is on disk. Pebble syncs the
+// tables that it writes, not those that it finds; and once the next start has cut the journal, only these tables have
+// what is in them.
 func copyDurably(to, from string, sync func(path string) error) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
@@ -64,7 +65,7 @@ func copyDurably(to, from string, sync func(path string) error) error {
 	})
 }
 
-// unused returns path, or path with a number, such that nothing has that name: an earlier rebuild may have kept its store there.
+// unused returns path, or path with a number if path exists: an earlier rebuild may have kept its store there.
 func unused(path string) string {
 	free := path
 	for n := 2; ; n++ {

@@ -17,8 +17,8 @@ func (e *Engine) replay(ctx context.Context) error {
 	return err
 }
 
-// Replay applies records, the first of which must be the first that s has not applied, and returns their number. It calls progress after
-// each 4 MiB with the last seq that was applied.
+// Replay applies records, the first of which must be the first that s has not applied, and returns their number. It
+// calls progress after each 4 MiB with the last seq that was applied.
 func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
 	r := replayer{store: s, commit: s.Commit, progress: progress}
 	return r.apply(ctx, records)

@@ -16,7 +16,7 @@ func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (store.Sess
 	return opened.Session, receipt, err
 }
 
-// EndSession ends a session; job.SessionNotFound when there is none. What its claims hold stays theirs.
+// EndSession ends a session; job.SessionNotFound when there is none. Its claims keep the jobs that they hold.
 func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, error) {
 	ended, receipt, err := decideAs[store.SessionEnded](ctx, e, s)
 	if err == nil && ended.Refusal != job.Granted {

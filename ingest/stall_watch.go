@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stallWatch notices that the process was stopped, also while the timekeeper waits for a tick: a disk that stalls keeps a tick waiting, but
-// not this.
+// stallWatch notices that the process was stopped, also while the timekeeper waits for a tick: a disk that stalls keeps
+// a tick waiting, but not this.
 type stallWatch struct {
 	began time.Time    // set before run
 	beat  atomic.Int64 // when run last went round, ns after began by the monotonic clock

@@ -5,7 +5,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// Stats are the figures of a running engine. Reading them never waits. In JSON, the fields of the embedded groups are fields of the whole.
+// Stats are the figures of a running engine. Reading them never waits. In JSON, the fields of the embedded groups are
+// fields of the whole.
 type Stats struct {
 	Watermarks
 	StateStats

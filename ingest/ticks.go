@@ -10,18 +10,21 @@ import (
 )
 
 const (
-	// tickEvery keeps ticks apart, so that leases that run out one by one cost a journal record each 50 ms and not one each.
+	// tickEvery keeps ticks apart, so that leases that run out one by one cost a journal record each 50 ms and not one
+	// each.
 	tickEvery = 50 * time.Millisecond
-	// busyTick and idleTick are the times that a tick should occupy the applier, while other commands wait for it and while none do.
+	// busyTick and idleTick are the times that a tick should occupy the applier, while other commands wait for it and
+	// while none do.
 	busyTick = time.Millisecond
 	idleTick = 4 * time.Millisecond
 	// The rows of a tick stay between these, so that one measurement that is far off does no harm.
 	minTickRows, firstTickRows = 200, 1000
 )
 
-// tick proposes a tick as of before the process was last seen to run: if the process were stopped now, the tick would not see the time of
-// the stop. A tick that leaves something due is followed by the next at once, with two exceptions. While other commands wait for the
-// applier, half its time is theirs, however much is due; and two thirds while a sweep is under way, for which nobody waits.
+// tick proposes a tick as of before the process was last seen to run: if the process were stopped now, the tick would
+// not see the time of the stop. A tick that leaves something due is followed by the next at once, with two exceptions.
+// While other commands wait for the applier, half its time is theirs, however much is due; and two thirds while a sweep
+// is under way, for which nobody waits.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	e := k.e
 	began, stopped := time.Now(), k.stall.found.Load()
@@ -49,8 +52,8 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	}
 }
 
-// tickRows returns how many rows the next tick may write, after one that had so many and took so long to apply. A tick that did all there was
-// to do may have needed few of its rows, so it is no reason for more.
+// tickRows returns how many rows the next tick may write, after one that had so many and took so long to apply. A tick
+// that did all there was to do may have needed few of its rows, so it is no reason for more.
 func tickRows(rows int, applied time.Duration, others, more bool) int {
 	target := idleTick
 	if others {

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// maxSleep bounds a sleep of the timekeeper: the log's time may run at double speed, and a sleep that took too long must be noticed.
+	// maxSleep bounds a sleep of the timekeeper: the log's time may run at double speed, and a sleep that took too long
+	// must be noticed.
 	maxSleep = 250 * time.Millisecond
-	// late is how much longer than planned something must take to show that the process was stopped, or that the log took no commands.
-	// Runners could not tickle meanwhile, so all leases get their full length again.
+	// late is how much longer than planned something must take to show that the process was stopped, or that the log
+	// took no commands. Runners could not tickle meanwhile, so all leases get their full length again.
 	late = 500 * time.Millisecond
 
 	// A process may be stopped at the beginning of a sleep. Even then the shortest lease must not run out unnoticed.
 	_ = uint(job.MinLeaseMs - (maxSleep+late)/time.Millisecond)
 )
 
-// timekeeper proposes what time requires, while this process leads the log: ticks when something is due; a grace when runners could not
-// tickle for a while, because the process was stopped, the log took no commands, or another process led; and the deletion of idle queues. A
-// grace comes before the next tick.
+// timekeeper proposes what time requires, while this process leads the log: ticks when something is due; a grace when
+// runners could not tickle for a while, because the process was stopped, the log took no commands, or another process
+// led; and the deletion of idle queues. A grace comes before the next tick.
 type timekeeper struct {
 	e *Engine
 
@@ -143,7 +144,8 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	k.deleteIdle(ctx)
 }
 
-// skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would spin.
+// skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would
+// spin.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
 // mayTick reports whether this process leads the log and nothing must come before the next tick.
@@ -158,8 +160,8 @@ func (k *timekeeper) mayTick(ctx context.Context) bool {
 	return err == nil && leads
 }
 
-// leads reports whether this process leads the log. In a new term it first proposes what the term requires; an error means that this could
-// not be done.
+// leads reports whether this process leads the log. In a new term it first proposes what the term requires; an error
+// means that this could not be done.
 func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	term, leads := k.e.log.Leads()
 	if !leads || term == k.term {
@@ -172,8 +174,9 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// beginTerm proposes what a new term requires: the level of this program, and a grace, since runners may have reached no leader before. The
-// state must include what earlier leaders stored: it says whether there is anybody to give a grace to.
+// beginTerm proposes what a new term requires: the level of this program, and a grace, since runners may have reached
+// no leader before. The state must include what earlier leaders stored: it says whether there is anybody to give a
+// grace to.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.catchUp(ctx, 0); err != nil {
 		return err
@@ -199,8 +202,8 @@ func (k *timekeeper) grace(ctx context.Context) error {
 	return nil
 }
 
-// acceptTime sets the log's time to the wall clock and gives all leases their full length again, because runners did not see the time pass.
-// No tick comes between the two, so no lease has run out by then.
+// acceptTime sets the log's time to the wall clock and gives all leases their full length again, because runners did
+// not see the time pass. No tick comes between the two, so no lease has run out by then.
 func (k *timekeeper) acceptTime(ctx context.Context) error {
 	log := k.e.log
 	if _, leads := log.Leads(); !leads {
@@ -218,10 +221,10 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 	return nil
 }
 
-// AcceptTime sets the log's time to the wall clock at once if it is behind it, as after a step of the wall clock, which it would
-// otherwise follow at double speed: jobs with a run_at are late meanwhile. All leases get their full length again. It returns how far the
-// log's time is ahead of the wall clock afterwards, in ms: a time that is ahead cannot be taken back. Only the process that leads the log
-// can do this; others return ErrNotLeading.
+// AcceptTime sets the log's time to the wall clock at once if it is behind it, as after a step of the wall clock, which
+// it would otherwise follow at double speed: jobs with a run_at are late meanwhile. All leases get their full length
+// again. It returns how far the log's time is ahead of the wall clock afterwards, in ms: a time that is ahead cannot be
+// taken back. Only the process that leads the log can do this; others return ErrNotLeading.
 func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
 	if err := e.Ready(); err != nil {
 		return 0, err
@@ -238,7 +241,8 @@ func (e *Engine) untilDue() time.Duration {
 	if at == 0 {
 		return maxSleep
 	}
-	// Bounded before it becomes a time.Duration: a job may be due in the year 9999, which is more nanoseconds than 64 bits count.
+	// Bounded before it becomes a time.Duration: a job may be due in the year 9999, which is more nanoseconds than 64
+	// bits count.
 	left := min(max(at-e.log.Now(), 0), maxSleep.Milliseconds())
 	return time.Duration(left) * time.Millisecond
 }
