@@ -1,0 +1,222 @@
+package ingest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// goldenMaker is an engine on a clock of its own.
+type goldenMaker struct {
+	*testing.T
+	e   *Engine
+	ctx context.Context
+	now int64
+}
+
+// writeGolden makes a small journal.
+func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
+	t.Helper()
+	if err := os.RemoveAll(golden); err != nil {
+		t.Fatal(err)
+	}
+	g := &goldenMaker{T: t, now: 1_670_273_606_123}
+	dir := t.TempDir()
+	var err error
+	if g.e, err = Open(Options{Dir: dir, Journal: journal.Options{Clock: func() int64 { return g.now }}}); err != nil {
+		t.Fatal(err)
+	}
+	var cancel context.CancelFunc
+	g.ctx, cancel = context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.e.Run(g.ctx) }()
+	for g.e.Ready() != nil {
+	}
+	play(g)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(golden, "journal"), os.DirFS(JournalDir(dir))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *goldenMaker) do(_ Receipt, err error) {
+	g.Helper()
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.now += 100
+}
+
+func (g *goldenMaker) created(made store.Made, r Receipt, err error) job.ID {
+	g.Helper()
+	g.do(r, err)
+	return made.Batch
+}
+
+func (g *goldenMaker) decide(cmd job.Command) (result any) {
+	g.Helper()
+	result, receipt, err := g.e.decide(g.ctx, cmd)
+	g.do(receipt, err)
+	return result
+}
+
+func (g *goldenMaker) claim(n int) job.ID {
+	g.Helper()
+	claimed, _, receipt, err := g.e.Claim(g.ctx, claimOf(n), 0)
+	g.do(receipt, err)
+	return claimed.Claim
+}
+
+// moves does what level 2 brought.
+func (g *goldenMaker) moves() {
+	full := lines(4)
+	full.Groups[0].ExpiresAt, full.Groups[0].TimeoutMs = g.now+5000, 2000
+	full.Groups[0].Meta, full.Groups[0].Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	full.Unique = []job.UniqueKey{{Line: 1, Key: "k"}, {Line: 2, Key: "k"}}
+	full.Once = job.Once{Scope: "create default", Key: "1", Digest: job.Digest{1}}
+	first := g.created(g.e.Create(g.ctx, full))
+	g.created(g.e.Create(g.ctx, lines(6)))
+	for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair, job.Oldest} {
+		c := claimOf(1)
+		c.Strategy = strategy
+		c.Once = job.Once{Scope: "claim r1", Key: strategy.String(), Digest: job.Digest{2}}
+		_, _, receipt, err := g.e.Claim(g.ctx, c, 0)
+		g.do(receipt, err)
+	}
+	priority, attempts, later := 9, 7, g.now+60_000
+	for line := range 4 {
+		g.decide(job.Move{Op: job.Cancel, Job: first.WithLine(line)})
+	}
+	g.decide(job.Move{Op: job.Redrive, Job: first})
+	g.decide(job.Patch{Job: first, Priority: &priority, MaxAttempts: &attempts, RunAt: &later})
+	g.decide(job.Move{Op: job.Run, Job: first})
+	g.decide(job.Move{Op: job.Delete, Job: first.WithLine(3)})
+	g.decide(job.Switch{Stopped: true})
+	g.decide(job.Switch{})
+	g.now += 10_000 // what was not started has expired, what runs has run too long
+	g.decide(job.Tick{})
+	g.decide(job.Move{Op: job.Redrive, Client: "default", Type: "default", Status: job.Cancelled})
+	g.decide(job.Move{Op: job.Cancel, Batch: first})
+}
+
+// sessions opens sessions, and has requests of them carried out, repeated, refused and forgotten.
+func (g *goldenMaker) sessions() {
+	open := func(runner string) job.ID {
+		return g.decide(job.OpenSession{Runner: runner}).(*store.SessionOpened).Session.ID
+	}
+	first, second, idle := open("r1"), open(""), open("idle")
+	number := func(session job.ID, slot int, n uint64) job.Once {
+		return job.Once{Session: session, Slot: slot, Number: n, Digest: job.Digest{byte(n)}}
+	}
+	full := lines(4)
+	full.Unique = []job.UniqueKey{{Line: 1, Key: "k"}, {Line: 2, Key: "k"}}
+	full.Once = number(first, 0, 1)
+	batch := g.created(g.e.Create(g.ctx, full))
+	claim := claimOf(2)
+	claim.Once = number(first, 255, 9)
+	held := g.decide(claim).(*store.Claimed).Claim
+	g.decide(claim) // a repeat
+	part := job.Complete{Claim: held, Outcomes: []job.Outcome{{ID: batch, Code: job.Fail, ExitCode: 404, DelayMs: -1}}, Once: number(second, 7, 1)}
+	g.decide(part)
+	rest := job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: number(second, 7, 1)}
+	rest.Once.Part = 1
+	g.decide(rest)
+	g.decide(part)
+	claim.Once = number(second, 7, 1)
+	g.decide(claim)
+	claim.Once = number(first, 255, 8) // it has passed
+	g.decide(claim)
+	claim.Once = number(batch, 0, 1) // no session
+	g.decide(claim)
+	keyed := rest
+	keyed.Once = job.Once{Scope: "complete r1", Key: "k", Digest: job.Digest{3}}
+	g.decide(keyed)
+	g.now += job.KeyLifeMs - 60_000
+	g.created(g.e.Create(g.ctx, lines(2)))
+	later := claimOf(1)
+	later.Once = number(first, 1, 1)
+	g.decide(later)
+	g.now += 60_000
+	g.decide(job.Tick{}) // forgets those that were not used
+	g.decide(job.EndSession{Session: idle})
+	last := open("r2")
+	g.decide(job.EndSession{Session: last})
+}
+
+// all does what level 3 knows: the lives and moves of jobs, queues that are deleted, and sessions.
+func (g *goldenMaker) all() {
+	g.lives()
+	g.moves()
+	g.decide(job.Move{Op: job.Delete, Client: "acme", Type: "default"})
+	g.decide(job.DeleteQueue{Client: "acme", Type: "default"})
+	other := lines(1)
+	other.Groups[0].Client, other.Groups[0].RetentionMs = "idle", 0
+	made := g.created(g.e.Create(g.ctx, other))
+	g.decide(job.Move{Op: job.Cancel, Job: made})
+	g.now += job.MinQueueIdleMs
+	g.decide(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs})
+	g.sessions()
+}
+
+// lives does what level 1 knew.
+func (g *goldenMaker) lives() {
+	t, e, ctx := g.T, g.e, g.ctx
+	created, decide, claim := g.created, g.decide, g.claim
+	created(e.Create(ctx, lines(8)))
+	groups := lines(2)
+	second := groups.Groups[0]
+	second.Lines, second.Client, second.Priority, second.RunAt = 2, "acme", 9, g.now+3_600_000
+	groups.Groups = append(groups.Groups, second)
+	groups.Frame, groups.Payloads, groups.Longest = job.LenFrame, nil, 9
+	for _, payload := range []string{"one\nline", "two", "", "{\"n\":\"4\"}"} {
+		groups.Payloads = groups.Frame.Append(groups.Payloads, []byte(payload))
+	}
+	created(e.Create(ctx, groups))
+	wasi := lines(1)
+	wasi.Groups[0].Kind, wasi.Groups[0].RetentionMs = job.WASI, 0
+	wasi.Payloads = append(job.AppendWASI(nil, "sha256-3liqNz2EfPx2", "sha256 with space"), '\n')
+	wasi.Longest = len(wasi.Payloads) - 1
+	created(e.Create(ctx, wasi))
+	none := lines(3)
+	none.Groups[0].Kind, none.Frame, none.Payloads, none.Longest = job.Nothing, job.NoFrame, nil, 0
+	created(e.Create(ctx, none))
+
+	first := claim(5)
+	decide(job.Tickle{Claim: first, Progress: -1})
+	decide(job.Tickle{Runner: "r1", Progress: -1, LeaseMs: 90_000})
+	process := int64(3)
+	batch := job.NewID(e.log.Status().LastAt, 0, 0)
+	for r, err := range e.log.Records(1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verb == "create" {
+			batch = job.NewID(r.At, r.Seq, 0)
+			break
+		}
+	}
+	decide(job.Tickle{IDs: []job.ID{batch.WithLine(1)}, Step: "half way", Progress: 500_000})
+	decide(job.Complete{Claim: first, Outcomes: []job.Outcome{
+		{ID: batch, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("out\nput"), OutputAddr: "sha256-o", ProcessExit: &process}},
+		{ID: batch.WithLine(2), Code: job.Error, ExitCode: 503, DelayMs: -1, Error: "no luck = 50 %"},
+		{ID: batch.WithLine(3), Code: job.Retry, ExitCode: 100, DelayMs: 0},
+		{ID: batch.WithLine(4), Code: job.Unget, DelayMs: -1},
+	}})
+	g.now += 200_000
+	decide(job.Tick{})
+	second2 := claim(4)
+	decide(job.Grace{})
+	decide(job.Complete{Claim: second2, All: &job.Outcome{Code: job.Fail, ExitCode: 404, DelayMs: -1, Error: "gone"}})
+	decide(job.Pause{Client: "acme", Type: "default", Paused: true})
+	decide(job.Pause{Client: "acme", Type: "default"})
+	all := claim(1000)
+	decide(job.Complete{Claim: all, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}})
+}
