@@ -30,68 +30,116 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
 	}
-	known := !c.Once.Given() // whether it repeats one
-	if c.Once.Given() {
-		began := time.Now()
-		end, err := e.underWay.begin(ctx, &c.Once)
-		if err != nil {
-			return store.Claimed{}, nil, Receipt{}, err
-		}
-		defer end()
-		if !c.Once.Numbered() { // a number is looked up before a wait alone: the repeat of one that need not wait costs a record
-			known = true
-			if before, err := e.lookBack(ctx, &c.Once); err != nil || before != nil {
-				return e.claimedBefore(before, err, admit)
-			}
-		}
-		if err := e.mayRemember(&c.Once); err != nil {
-			return store.Claimed{}, nil, Receipt{}, err
-		}
-		wait -= time.Since(began) // which another request with the key, or in the slot, took
+	r := claimRequest{e: e, cmd: c, admit: admit}
+	a, err := r.answer(ctx, wait)
+	return a.claimed, a.jobs, a.receipt, err
+}
+
+// claimRequest is a claim that a caller waits for.
+type claimRequest struct {
+	e     *Engine
+	cmd   job.Claim
+	admit func(payloadBytes int64) error
+	known bool // that no earlier claim had the same key or number
+}
+
+// claimAnswer is the answer to a claim: zero if there was no job in time.
+type claimAnswer struct {
+	claimed store.Claimed
+	jobs    []job.Job
+	receipt Receipt
+}
+
+// answer carries out the claim, after other requests with the same key or in the same slot.
+func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAnswer, error) {
+	once := &r.cmd.Once
+	if !once.Given() {
+		r.known = true
+		return r.take(ctx, wait)
 	}
+	began := time.Now()
+	end, err := r.e.underWay.begin(ctx, once)
+	if err != nil {
+		return claimAnswer{}, err
+	}
+	defer end()
+	// A number is looked up only before a wait: the repeat of one that need not wait costs a record.
+	if !once.Numbered() {
+		if a, repeats, err := r.repeat(ctx); repeats || err != nil {
+			return a, err
+		}
+	}
+	if err := r.e.mayRemember(once); err != nil {
+		return claimAnswer{}, err
+	}
+	return r.take(ctx, wait-time.Since(began))
+}
+
+// take hands out jobs, or waits for some and tries again, until there are any or the wait is over.
+func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
 	var over <-chan time.Time
 	var wake wakeup
-	defer func() { e.passOn(wake) }()
+	defer func() { r.e.passOn(wake) }()
 	for {
-		available, err := e.available(ctx, &c)
-		if err != nil {
-			return store.Claimed{}, nil, Receipt{}, err
-		}
-		switch {
-		case available:
-			claimed, receipt, err := decideAs[store.Claimed](ctx, e, c)
-			if err != nil {
-				return store.Claimed{}, nil, Receipt{}, err
-			}
-			if claimed.Replayed || claimed.Refusal != job.Granted {
-				return e.claimedBefore(&claimed, nil, admit)
-			}
-			if len(claimed.Runs) > 0 {
-				jobs, err := e.held(ctx, &claimed, admit)
-				if err != nil || len(jobs) > 0 || c.Once.Given() {
-					return claimed, jobs, receipt, err
-				}
-				continue // all that it held was set aside, or purged
-			}
-		case !known:
-			known = true
-			if before, err := e.lookBack(ctx, &c.Once); err != nil || before != nil {
-				return e.claimedBefore(before, err, admit)
-			}
+		a, answered, err := r.attempt(ctx)
+		if answered || err != nil {
+			return a, err
 		}
 		if wait <= 0 {
-			return store.Claimed{}, nil, Receipt{}, nil
+			return claimAnswer{}, nil
 		}
 		if over == nil {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
 			over = timer.C
 		}
-		e.passOn(wake)
-		if wake, err = e.wait(ctx, &c, over); err != nil || !wake.again {
-			return store.Claimed{}, nil, Receipt{}, err
+		r.e.passOn(wake)
+		if wake, err = r.e.wait(ctx, &r.cmd, over); err != nil || !wake.again {
+			return claimAnswer{}, err
 		}
 	}
+}
+
+// attempt proposes the claim if there may be a job for it. If the claim gets none, answered is false.
+func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered bool, err error) {
+	for {
+		available, err := r.e.available(ctx, &r.cmd)
+		if err != nil {
+			return claimAnswer{}, false, err
+		}
+		if !available {
+			return r.repeat(ctx)
+		}
+		claimed, receipt, err := decideAs[store.Claimed](ctx, r.e, r.cmd)
+		switch {
+		case err != nil:
+			return claimAnswer{}, false, err
+		case claimed.Replayed || claimed.Refusal != job.Granted:
+			a, err = r.before(&claimed)
+			return a, true, err
+		case len(claimed.Runs) == 0:
+			return claimAnswer{}, false, nil
+		}
+		jobs, err := r.held(ctx, &claimed)
+		if err != nil || len(jobs) > 0 || r.cmd.Once.Given() {
+			return claimAnswer{claimed, jobs, receipt}, true, err
+		}
+		// All that it held was set aside, or purged.
+	}
+}
+
+// repeat answers a claim that repeats an earlier one. It looks for that one once.
+func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool, err error) {
+	if r.known {
+		return claimAnswer{}, false, nil
+	}
+	r.known = true
+	before, err := r.e.lookBack(ctx, &r.cmd.Once)
+	if err != nil || before == nil {
+		return claimAnswer{}, false, err
+	}
+	a, err = r.before(before)
+	return a, true, err
 }
 
 // lookBack returns the result of an earlier claim with the same key or number; nil if there was none.
@@ -102,29 +150,27 @@ func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, err
 	return e.store.ClaimedBefore(o, e.Now())
 }
 
-// claimedBefore is the answer to a repeated claim: those jobs of its first answer that are still held.
-func (e *Engine) claimedBefore(c *store.Claimed, err error, admit func(int64) error) (store.Claimed, []job.Job, Receipt, error) {
-	switch {
-	case err != nil:
-		return store.Claimed{}, nil, Receipt{}, err
-	case c.Refusal != job.Granted:
-		return store.Claimed{}, nil, Receipt{}, c.Refusal
+// before is the answer to a claim that repeats c: those jobs of the first answer that are still held.
+func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
+	if c.Refusal != job.Granted {
+		return claimAnswer{}, c.Refusal
 	}
-	if err := admit(c.PayloadBytes); err != nil {
-		return store.Claimed{}, nil, Receipt{}, err
+	if err := r.admit(c.PayloadBytes); err != nil {
+		return claimAnswer{}, err
 	}
-	jobs, err := e.store.Held(c)
+	jobs, err := r.e.store.Held(c)
 	if errors.Is(err, store.ErrDamaged) {
-		if err = e.setAside(context.Background(), c, err); err == nil {
-			jobs, err = e.store.Held(c)
+		if err = r.e.setAside(context.Background(), c, err); err == nil {
+			jobs, err = r.e.store.Held(c)
 		}
 	}
-	return *c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}, err
+	return claimAnswer{*c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
 // held returns the documents of the jobs that were just handed out. If it fails, the jobs are returned.
-func (e *Engine) held(ctx context.Context, claimed *store.Claimed, admit func(int64) error) (jobs []job.Job, err error) {
-	if err = admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
+func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs []job.Job, err error) {
+	e := r.e
+	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
 		e.unget(context.WithoutCancel(ctx), claimed.Claim) // before it returns: a repeat, which waits for that, must not find the jobs
 		return nil, err
 	}
