@@ -144,3 +144,6 @@ func (e *Engine) WaitingTypes(ctx context.Context, minSeq uint64, client, after 
 	types, more := e.store.WaitingTypes(client, after, limit)
 	return types, more, nil
 }
+
+// Now returns the log's time, unix ms, by which leases and ages are measured.
+func (e *Engine) Now() int64 { return e.log.Now() }

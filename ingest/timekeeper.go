@@ -249,6 +249,3 @@ func (e *Engine) untilDue() time.Duration {
 
 // ClockOffset returns how far the log's time is ahead of the wall clock.
 func (e *Engine) ClockOffset() time.Duration { return e.log.Status().ClockOffset }
-
-// Now returns the log's time, unix ms, by which leases and ages are measured.
-func (e *Engine) Now() int64 { return e.log.Now() }
