@@ -24,6 +24,3 @@ func Check(ctx context.Context, data string, report func(problem string) bool) (
 func (e *Engine) Check(report func(problem string) bool) (problems int, err error) {
 	return e.store.Check(report)
 }
-
-// Digest sums up all keys and values of the state, and counts the rows of each table; see store.Store.Digest.
-func (e *Engine) Digest() (sum uint64, rows map[string]int64, err error) { return e.store.Digest() }

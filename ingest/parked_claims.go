@@ -278,7 +278,7 @@ func (l *parkedClaims) gained(queues []store.Readied, all bool) {
 }
 
 // run wakes claims for the queues that gained jobs, until ctx is done.
-func (l *parkedClaims) run(ctx context.Context, s *store.Store) {
+func (l *parkedClaims) run(ctx context.Context, state *store.Queries) {
 	for {
 		select {
 		case <-l.readied:
@@ -295,17 +295,17 @@ func (l *parkedClaims) run(ctx context.Context, s *store.Store) {
 			l.wake(at, n)
 		}
 		if all {
-			l.wakeAll(s)
+			l.wakeAll(state)
 		}
 	}
 }
 
 // wakeAll is wake for all queues that have jobs, some at a time, while claims are parked.
-func (l *parkedClaims) wakeAll(s *store.Store) {
+func (l *parkedClaims) wakeAll(state *store.Queries) {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
 		var ready []store.Readied
-		ready, client, typ = s.ReadyQueues(client, typ)
+		ready, client, typ = state.ReadyQueues(client, typ)
 		for _, q := range ready {
 			l.wake(queueName{q.Client, q.Type}, q.Pending)
 		}

@@ -10,28 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Queries are the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to see
-// all that was stored. *store.Store has these methods, and its documentation describes them.
-type Queries interface {
-	Applied() uint64
-	Totals() store.Totals
-
-	Job(id job.ID) (job.Job, error)
-	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
-	List(f store.Filter) (docs []job.Job, next job.ID, err error)
-	Batch(id job.ID) (store.Batch, error)
-	Queue(client, typ string) (store.Queue, error)
-	Queues(client, afterClient, afterType string, limit int) (docs []store.Queue, more bool, err error)
-	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
-	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
-	Runners(afterName string, limit int) (list []store.Runner, more bool, err error)
-	SessionDocument(id job.ID) (store.Session, error)
-	Sweep(id job.ID) (store.Sweep, error)
-	Sweeps() ([]store.Sweep, error)
-}
-
-// Queries returns the reads of the state.
-func (e *Engine) Queries() Queries { return e.store }
+// Queries returns the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to
+// see all that was stored.
+func (e *Engine) Queries() *store.Queries { return e.store.Queries }
 
 // maxReadWait bounds how long a read waits for the state to include a record of the log.
 const maxReadWait = 5 * time.Second

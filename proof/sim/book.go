@@ -141,7 +141,7 @@ func (b *book) compare(live *ingest.Engine) error {
 	if err != nil {
 		return err
 	}
-	got, gotRows, err := live.Digest()
+	got, gotRows, err := live.Queries().Digest()
 	if err != nil {
 		return err
 	}
