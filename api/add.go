@@ -99,19 +99,12 @@ func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
 	if prefers(c.Request(), mimeText) {
 		return answerIDs(c, r, n)
 	}
-	at := buffer()
-	b := append(*at, `{"batch_id":`...)
-	var first, last job.ID
-	if n > 0 {
-		first, last = job.NewID(r.At, r.Seq, 0), job.NewID(r.At, r.Seq, n-1)
+	head, err := encodeHead(headOfBatch(job.NewID(r.At, r.Seq, 0), n, n))
+	if err != nil {
+		return err
 	}
-	b = appendID(b, first)
-	b = append(b, `,"count":`...)
-	b = strconv.AppendInt(b, int64(n), 10)
-	b = append(b, `,"first_id":`...)
-	b = appendID(b, first)
-	b = append(b, `,"last_id":`...)
-	b = appendID(b, last)
+	at := buffer()
+	b := append(*at, head...)
 	if n <= maxListedIDs {
 		b = append(b, `,"job_ids":[`...)
 		for i := range n {
@@ -125,7 +118,7 @@ func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
 		b = append(b, ']')
 	}
 	b = append(b, "}\n"...)
-	err := answer(c, http.StatusCreated, mimeJSON, b)
+	err = answer(c, http.StatusCreated, mimeJSON, b)
 	putBuffer(at, b)
 	return err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 )
 
 // createRequest is a job as POST /jobs/create takes it: alone, in an array, or as a line.
@@ -177,42 +176,4 @@ func frameOf(kind job.Kind, payload []byte) job.Frame {
 		return job.LenFrame
 	}
 	return job.LineFrame
-}
-
-// position is a job of a bulk create.
-type position struct {
-	refused *problem // nil: it is a line of the batch
-}
-
-// appendPositions appends what became of each position.
-func appendPositions(b []byte, positions []position, made *store.Made) []byte {
-	b = append(b, `,"results":[`...)
-	line, existing := 0, made.Existing
-	for i, p := range positions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if p.refused != nil {
-			b = append(b, `{"job_id":null,"code":`...)
-			b = appendText(b, p.refused.code)
-			b = append(b, `,"detail":`...)
-			b = appendText(b, p.refused.detail)
-			if p.refused.field != "" {
-				b = append(b, `,"field":`...)
-				b = appendText(b, p.refused.field)
-			}
-			b = append(b, '}')
-			continue
-		}
-		id, is := made.Batch.WithLine(line), false
-		if len(existing) > 0 && existing[0].Line == line {
-			id, is = existing[0].Job, true
-			existing = existing[1:]
-		}
-		line++
-		b = append(b, `{"job_id":`...)
-		b = appendID(b, id)
-		b = fmt.Appendf(b, `,"existing":%t}`, is)
-	}
-	return append(b, ']')
 }

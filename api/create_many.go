@@ -190,27 +190,74 @@ func (b *bulk) command() *job.Create {
 	return &cmd
 }
 
+// batchHead is the answer to a create of several jobs, without its list.
+type batchHead struct {
+	BatchID *job.ID `json:"batch_id"`
+	Count   int     `json:"count"`
+	FirstID *job.ID `json:"first_id"`
+	LastID  *job.ID `json:"last_id"`
+}
+
+// headOfBatch is the head for a batch of so many lines, of which so many are new jobs. A batch without lines was not made.
+func headOfBatch(batch job.ID, lines, jobs int) batchHead {
+	if lines == 0 {
+		return batchHead{}
+	}
+	last := batch.WithLine(lines - 1)
+	return batchHead{&batch, jobs, &batch, &last}
+}
+
+// createdDocument is the answer to a create of several jobs. It has a result for each position if the client prefers that, or if a job has
+// a unique key.
+type createdDocument struct {
+	batchHead
+	Results []positionResult `json:"results,omitzero"`
+}
+
+// positionResult is what became of a position: a job, new or existing, or a refusal.
+type positionResult struct {
+	JobID    *job.ID `json:"job_id"`
+	Existing *bool   `json:"existing,omitzero"`
+	Code     string  `json:"code,omitzero"`
+	Detail   string  `json:"detail,omitzero"`
+	Field    string  `json:"field,omitzero"`
+}
+
 func answerMany(c echo.Context, bulk *bulk, made *store.Made, each bool) error {
-	at := buffer()
-	b := append(*at, `{"batch_id":`...)
-	var first, last job.ID
-	if n := len(bulk.ends); n > 0 {
-		first, last = made.Batch, made.Batch.WithLine(n-1)
-	}
-	b = appendID(b, first)
-	b = append(b, `,"count":`...)
-	b = strconv.AppendInt(b, int64(len(bulk.ends)-len(made.Existing)), 10)
-	b = append(b, `,"first_id":`...)
-	b = appendID(b, first)
-	b = append(b, `,"last_id":`...)
-	b = appendID(b, last)
+	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(bulk.ends), len(bulk.ends)-len(made.Existing))}
 	if each || len(bulk.cmd.Unique) > 0 {
-		b = appendPositions(b, bulk.positions, made)
+		doc.Results = positionResults(bulk.positions, made)
 	}
-	b = append(b, "}\n"...)
-	err := answer(c, http.StatusCreated, mimeBatch, b)
-	putBuffer(at, b)
-	return err
+	text, err := encodeDocument(doc)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusCreated, mimeBatch, text)
+}
+
+// position is a job of a bulk create.
+type position struct {
+	refused *problem // nil: it is a line of the batch
+}
+
+// positionResults returns what became of each position.
+func positionResults(positions []position, made *store.Made) []positionResult {
+	results := make([]positionResult, len(positions))
+	line, existing := 0, made.Existing
+	for i, p := range positions {
+		if p.refused != nil {
+			results[i] = positionResult{Code: p.refused.code, Detail: p.refused.detail, Field: p.refused.field}
+			continue
+		}
+		id, is := made.Batch.WithLine(line), false
+		if len(existing) > 0 && existing[0].Line == line {
+			id, is = existing[0].Job, true
+			existing = existing[1:]
+		}
+		line++
+		results[i] = positionResult{JobID: &id, Existing: &is}
+	}
+	return results
 }
 
 // prefersEach reports whether the client wants one result per position (RFC 7240).

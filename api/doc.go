@@ -14,7 +14,8 @@
 //   - Nothing is read of a body that will be refused for its length, its type or its route, and the bytes of all bodies
 //     together are bounded.
 //   - The buffer of a create belongs to the journal once it is handed over; it is neither touched nor used again here.
-//   - Documents are built without reflection: an answer to a claim holds up to a thousand of them.
+//   - Documents are structs that the JSON library encodes. Documents and ids of jobs and results of outcomes are encoded by
+//     hand, since one answer has up to a thousand of them.
 //
 // Files, in the order of a request:
 //
@@ -28,7 +29,8 @@
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - jobs.go, list.go, queues.go, runners.go: reading.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.
-//   - job_document.go, json_text.go: documents of jobs, and the JSON values in them.
+//   - documents.go: how all other documents are encoded.
+//   - job_document.go, json_text.go: documents of jobs and results of outcomes, and the JSON values in them, by hand.
 //   - answer_memory.go, compress.go, entity_tag.go: answers within the memory that they may take, compressed, or unchanged.
 //   - problem.go, access_log.go: refusals; the log and the metrics of each request.
 //   - engine.go: what of the engine is used here.

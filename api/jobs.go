@@ -41,6 +41,14 @@ func (s *Server) job(c echo.Context) error {
 	return err
 }
 
+type batchDocument struct {
+	BatchID   job.ID `json:"batch_id"`
+	CreatedAt int64  `json:"created_at"`
+	Count     int    `json:"count"`
+	Counts    counts `json:"counts"`
+	Purged    int64  `json:"purged"`
+}
+
 // batch answers GET /batches/{id}.
 func (s *Server) batch(c echo.Context) error {
 	id, minSeq, err := idToRead(c)
@@ -54,8 +62,13 @@ func (s *Server) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	b := append(appendBatch(nil, &batch), '\n')
-	return answerTagged(c, mimeJSON, b, b)
+	text, err := encodeDocument(batchDocument{
+		BatchID: batch.ID, CreatedAt: batch.CreatedAt, Count: batch.Lines, Counts: counts(batch.Counts), Purged: int64(batch.Lines) - batch.Counts.Total(),
+	})
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, text)
 }
 
 // answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The documents of the API are appended value by value, in the order of docs/api.md; those of jobs are made in job_document.go.
+// Values of documents of jobs, and results of outcomes, are appended by hand; see documents.go for all others.
 
 // form says how documents are put together.
 type form bool
@@ -166,53 +166,6 @@ func appendProgress(b []byte, millionths int64) []byte {
 	return append(b, bytes.TrimRight(digits, "0")...)
 }
 
-func appendCounts(b []byte, counts *job.Counts) []byte {
-	b = append(b, '{')
-	for i, status := range job.Statuses {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = append(b, status.String()...)
-		b = append(b, `":`...)
-		b = strconv.AppendInt(b, counts[status], 10)
-	}
-	return append(b, '}')
-}
-
-func appendBatch(b []byte, batch *store.Batch) []byte {
-	b = append(b, `{"batch_id":`...)
-	b = appendID(b, batch.ID)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, batch.CreatedAt, 10)
-	b = append(b, `,"count":`...)
-	b = strconv.AppendInt(b, int64(batch.Lines), 10)
-	b = append(b, `,"counts":`...)
-	b = appendCounts(b, &batch.Counts)
-	b = append(b, `,"purged":`...)
-	b = strconv.AppendInt(b, int64(batch.Lines)-batch.Counts.Total(), 10)
-	return append(b, '}')
-}
-
-func appendQueue(b []byte, q *store.Queue, now int64) []byte {
-	b = append(b, `{"client":"`...)
-	b = append(b, q.Client...)
-	b = append(b, `","type":"`...)
-	b = append(b, q.Type...)
-	b = append(b, `","paused":`...)
-	b = strconv.AppendBool(b, q.Paused)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, q.CreatedAt, 10)
-	b = append(b, `,"counts":`...)
-	b = appendCounts(b, &q.Counts)
-	b = append(b, `,"oldest_pending_age_ms":`...)
-	if q.PendingSince == 0 {
-		return append(b, "null}"...)
-	}
-	b = strconv.AppendInt(b, max(now-q.PendingSince, 0), 10)
-	return append(b, '}')
-}
-
 // appendJobResult appends what became of one outcome.
 func appendJobResult(b []byte, r *store.JobResult) []byte {
 	b = append(b, `{"job_id":`...)
@@ -243,19 +196,4 @@ func appendRefusal(b []byte, r job.Refusal) []byte {
 	b = appendText(b, r.Code())
 	b = append(b, `,"detail":`...)
 	return appendText(b, r.Error())
-}
-
-func appendLost(b []byte, lost []store.JobResult) []byte {
-	b = append(b, '[')
-	for i := range lost {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"job_id":`...)
-		b = appendID(b, lost[i].ID)
-		b = append(b, `,"code":`...)
-		b = appendText(b, lost[i].Refusal.Code())
-		b = append(b, '}')
-	}
-	return append(b, ']')
 }

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -165,23 +163,16 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 		return err
 	}
 	setSeq(c, receipt.Seq)
-	if swept.Sweep.IsZero() {
-		return answer(c, http.StatusOK, mimeJSON, append(appendSweep(nil, sweepOf(m, swept, receipt)), '\n'))
+	sweep := store.Sweep{
+		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
+		CreatedAt: receipt.At,
+	}
+	if swept.Sweep.IsZero() { // its first step was all of it
+		sweep.FinishedAt = receipt.At
+		return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/sweeps/"+swept.Sweep.String())
-	return answer(c, http.StatusAccepted, mimeJSON, append(appendSweep(nil, sweepOf(m, swept, receipt)), '\n'))
-}
-
-// sweepOf is the document of a sweep after its first step; one that needed no other has no id.
-func sweepOf(m job.Move, swept store.Swept, r ingest.Receipt) *store.Sweep {
-	doc := &store.Sweep{
-		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
-		CreatedAt: r.At,
-	}
-	if swept.Sweep.IsZero() {
-		doc.FinishedAt = r.At
-	}
-	return doc
+	return answerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
 }
 
 // sweep answers GET /sweeps/{id}.
@@ -190,11 +181,11 @@ func (s *Server) sweep(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	doc, err := s.engine.Sweep(c.Request().Context(), minSeq, id)
+	sweep, err := s.engine.Sweep(c.Request().Context(), minSeq, id)
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, mimeJSON, append(appendSweep(nil, &doc), '\n'))
+	return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 }
 
 // sweeps answers GET /sweeps: those under way, and the newest of those that ended within a day.
@@ -203,50 +194,39 @@ func (s *Server) sweeps(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	docs, err := s.engine.Sweeps(c.Request().Context(), minSeq)
+	list, err := s.engine.Sweeps(c.Request().Context(), minSeq)
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, `{"sweeps":[`...)
-	for i := range docs {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendSweep(b, &docs[i])
+	page := sweepsDocument{make([]sweepDocument, len(list))}
+	for i := range list {
+		page.Sweeps[i] = documentOfSweep(&list[i])
 	}
-	b = append(b, "]}\n"...)
-	err = answer(c, http.StatusOK, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+	return answerDocument(c, http.StatusOK, page)
 }
 
-func appendSweep(b []byte, w *store.Sweep) []byte {
-	b = append(b, `{"sweep_id":`...)
-	b = appendID(b, w.ID)
-	b = append(b, `,"operation":`...)
-	b = appendName(b, w.Op.String())
-	b = append(b, `,"batch_id":`...)
-	b = appendID(b, w.Batch)
-	b = append(b, `,"client":`...)
-	b = appendTextOrNull(b, w.Client)
-	b = append(b, `,"type":`...)
-	b = appendTextOrNull(b, w.Type)
-	b = append(b, `,"status":`...)
-	if w.Status == 0 {
-		b = append(b, "null"...)
-	} else {
-		b = appendName(b, w.Status.String())
+type sweepsDocument struct {
+	Sweeps []sweepDocument `json:"sweeps"`
+}
+
+// sweepDocument has the batch or the queue whose jobs are moved, and the status that they must have, if it was given.
+type sweepDocument struct {
+	SweepID    *job.ID `json:"sweep_id"` // null if the sweep ended with its first step
+	Operation  string  `json:"operation"`
+	BatchID    *job.ID `json:"batch_id"`
+	Client     *string `json:"client"`
+	Type       *string `json:"type"`
+	Status     *string `json:"status"`
+	Moved      int64   `json:"moved"`
+	Skipped    int64   `json:"skipped"`
+	Done       bool    `json:"done"`
+	CreatedAt  int64   `json:"created_at"`
+	FinishedAt *int64  `json:"finished_at"`
+}
+
+func documentOfSweep(w *store.Sweep) sweepDocument {
+	return sweepDocument{
+		SweepID: orNull(w.ID), Operation: w.Op.String(), BatchID: orNull(w.Batch), Client: orNull(w.Client), Type: orNull(w.Type), Status: statusOrNull(w.Status),
+		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: orNull(w.FinishedAt),
 	}
-	b = append(b, `,"moved":`...)
-	b = strconv.AppendInt(b, w.Moved, 10)
-	b = append(b, `,"skipped":`...)
-	b = strconv.AppendInt(b, w.Skipped, 10)
-	b = append(b, `,"done":`...)
-	b = strconv.AppendBool(b, w.FinishedAt != 0)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, w.CreatedAt, 10)
-	b = append(b, `,"finished_at":`...)
-	b = appendNumber(b, w.FinishedAt)
-	return append(b, '}')
 }

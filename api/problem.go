@@ -195,35 +195,30 @@ func answerProblem(c echo.Context, p *problem) {
 		h.Set(echo.HeaderRetryAfter, strconv.FormatInt(int64(seconds), 10))
 	}
 	// A failed write means that the client is gone; the access log has the request all the same.
-	_ = answer(c, p.status, "application/problem+json", appendProblem(make([]byte, 0, 512), p))
+	if text, err := encodeDocument(documentOfProblem(p)); err == nil { // texts and numbers can be encoded
+		_ = answer(c, p.status, "application/problem+json", text)
+	}
 }
 
-func appendProblem(b []byte, p *problem) []byte {
-	title := http.StatusText(p.status)
-	if title == "" {
-		title = "Client Closed Request"
-	}
-	b = append(b, `{"type":"about:blank","title":`...)
-	b = appendText(b, title)
-	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(p.status), 10)
-	b = append(b, `,"code":`...)
-	b = appendText(b, p.code)
-	b = append(b, `,"detail":`...)
-	b = appendText(b, strings.TrimSpace(p.detail))
-	b = append(b, `,"outcome":`...)
-	if p.fate == "" {
-		b = appendText(b, string(notStored))
-	} else {
-		b = appendText(b, string(p.fate))
-	}
-	if p.field != "" {
-		b = append(b, `,"field":`...)
-		b = appendText(b, p.field)
+// problemDocument is RFC 9457's, with fields of our own from code on.
+type problemDocument struct {
+	Type    string    `json:"type"`
+	Title   string    `json:"title"`
+	Status  int       `json:"status"`
+	Code    string    `json:"code"`
+	Detail  string    `json:"detail"`
+	Outcome fate      `json:"outcome"`
+	Field   string    `json:"field,omitzero"`
+	Lost    []lostJob `json:"lost,omitzero"` // of a tickle that found nothing to extend
+}
+
+func documentOfProblem(p *problem) problemDocument {
+	doc := problemDocument{
+		Type: "about:blank", Title: cmp.Or(http.StatusText(p.status), "Client Closed Request"), Status: p.status, Code: p.code,
+		Detail: strings.TrimSpace(p.detail), Outcome: cmp.Or(p.fate, notStored), Field: p.field,
 	}
 	if p.lost != nil {
-		b = append(b, `,"lost":`...)
-		b = appendLost(b, p.lost)
+		doc.Lost = lostJobs(p.lost)
 	}
-	return append(b, '}')
+	return doc
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -33,39 +32,72 @@ func (s *Server) queues(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	next := "null"
+	var next *string
 	if more && len(list) > 0 {
 		last := &list[len(list)-1]
-		next = `"` + last.Client + "/" + last.Type + `"`
+		next = orNull(last.Client + "/" + last.Type)
 	}
 	now := s.engine.Now()
-	at := buffer()
-	b := appendQueues(*at, list, next, func(*store.Queue) int64 { return now })
-	basis := appendQueues(nil, list, next, ageless)
-	if err := held.resize(c.Request().Context(), int64(cap(b)+cap(basis))); err != nil {
+	text, err := encodeDocument(queuesPage(list, next, func(*store.Queue) int64 { return now }))
+	if err != nil {
 		return err
 	}
-	err = answerTagged(c, mimeJSON, b, basis)
-	putBuffer(at, b)
-	return err
-}
-
-func appendQueues(b []byte, list []store.Queue, next string, now func(*store.Queue) int64) []byte {
-	b = append(b, `{"queues":[`...)
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendQueue(b, &list[i], now(&list[i]))
+	basis, err := encodeDocument(queuesPage(list, next, ageless))
+	if err != nil {
+		return err
 	}
-	b = append(b, `],"next":`...)
-	b = append(b, next...)
-	return append(b, "}\n"...)
+	if err := held.resize(c.Request().Context(), int64(cap(text)+cap(basis))); err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, basis)
 }
 
-// ageless is a time at which the age of a queue's oldest job says since when it waits: tags are made from documents of that time, since
-// the age alone, which changes by itself, is no news.
+// queuesDocument is a page of queues; next is client/type of its last one, if more follow.
+type queuesDocument struct {
+	Queues []queueDocument `json:"queues"`
+	Next   *string         `json:"next"`
+}
+
+func queuesPage(list []store.Queue, next *string, now func(*store.Queue) int64) queuesDocument {
+	page := queuesDocument{make([]queueDocument, len(list)), next}
+	for i := range list {
+		page.Queues[i] = documentOfQueue(&list[i], now(&list[i]))
+	}
+	return page
+}
+
+type queueDocument struct {
+	Client             string `json:"client"`
+	Type               string `json:"type"`
+	Paused             bool   `json:"paused"`
+	CreatedAt          int64  `json:"created_at"`
+	Counts             counts `json:"counts"`
+	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"` // null without a pending job
+}
+
+func documentOfQueue(q *store.Queue, now int64) queueDocument {
+	doc := queueDocument{Client: q.Client, Type: q.Type, Paused: q.Paused, CreatedAt: q.CreatedAt, Counts: counts(q.Counts)}
+	if q.PendingSince != 0 {
+		age := max(now-q.PendingSince, 0)
+		doc.OldestPendingAgeMs = &age
+	}
+	return doc
+}
+
+// ageless is a time at which the age of a queue's oldest pending job says since when it is pending. Entity tags are made
+// from documents of that time: the age changes by itself, and is no reason to send the document again.
 func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
+
+// typesDocument is a page of types that have pending jobs; next is its last type, if more follow.
+type typesDocument struct {
+	Types []waitingType `json:"types"`
+	Next  *string       `json:"next"`
+}
+
+type waitingType struct {
+	Type    string `json:"type"`
+	Waiting int64  `json:"waiting"`
+}
 
 // waitingTypes answers GET /queues?waiting=true: what a new runner of some type would find.
 func (s *Server) waitingTypes(c echo.Context, held *share, minSeq uint64, q *queuesRequest) error {
@@ -73,31 +105,18 @@ func (s *Server) waitingTypes(c echo.Context, held *share, minSeq uint64, q *que
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, `{"types":[`...)
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"type":`...)
-		b = appendName(b, list[i].Type)
-		b = append(b, `,"waiting":`...)
-		b = strconv.AppendInt(b, list[i].Waiting, 10)
-		b = append(b, '}')
+	var page typesDocument
+	for _, w := range list {
+		page.Types = append(page.Types, waitingType(w))
 	}
-	b = append(b, `],"next":`...)
 	if more && len(list) > 0 {
-		b = appendName(b, list[len(list)-1].Type)
-	} else {
-		b = append(b, "null"...)
+		page.Next = &list[len(list)-1].Type
 	}
-	b = append(b, "}\n"...)
-	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+	text, err := encodePage(c.Request().Context(), held, page)
+	if err != nil {
 		return err
 	}
-	err = answerTagged(c, mimeTypes, b, b)
-	putBuffer(at, b)
-	return err
+	return answerTagged(c, mimeTypes, text, text)
 }
 
 type queuesRequest struct {
@@ -154,7 +173,15 @@ func (s *Server) queue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerTagged(c, mimeJSON, append(appendQueue(nil, &q, s.engine.Now()), '\n'), appendQueue(nil, &q, ageless(&q)))
+	text, err := encodeDocument(documentOfQueue(&q, s.engine.Now()))
+	if err != nil {
+		return err
+	}
+	basis, err := encodeDocument(documentOfQueue(&q, ageless(&q)))
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, basis)
 }
 
 func (s *Server) answerQueue(c echo.Context, minSeq uint64, client, typ string) error {
@@ -162,7 +189,7 @@ func (s *Server) answerQueue(c echo.Context, minSeq uint64, client, typ string) 
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, mimeJSON, append(appendQueue(nil, &q, s.engine.Now()), '\n'))
+	return answerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
 }
 
 // pause answers POST /queues/{client}/{type}/pause, resume its opposite.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -38,57 +37,62 @@ func (s *Server) runners(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, `{"runners":[`...)
+	page := runnersDocument{Runners: make([]runnerDocument, len(list))}
 	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendRunner(b, &list[i])
+		page.Runners[i] = documentOfRunner(&list[i])
 	}
-	b = append(b, `],"next":`...)
 	if more && len(list) > 0 {
-		b = appendText(b, list[len(list)-1].Name)
-	} else {
-		b = append(b, "null"...)
+		page.Next = &list[len(list)-1].Name
 	}
-	b = append(b, "}\n"...)
-	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+	text, err := encodePage(c.Request().Context(), held, page)
+	if err != nil {
 		return err
 	}
-	err = answer(c, http.StatusOK, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+	return answer(c, http.StatusOK, mimeJSON, text)
 }
 
-func appendRunner(b []byte, r *store.Runner) []byte {
-	b = append(b, `{"runner_id":`...)
-	b = appendText(b, r.Name)
-	b = append(b, `,"held":`...)
-	b = strconv.AppendInt(b, int64(r.Held), 10)
-	b = append(b, `,"claims":[`...)
+// runnersDocument is a page of runners; next is its last runner, if more follow.
+type runnersDocument struct {
+	Runners []runnerDocument `json:"runners"`
+	Next    *string          `json:"next"`
+}
+
+// runnerDocument has the newest claims of a runner that hold something.
+type runnerDocument struct {
+	RunnerID   string      `json:"runner_id"`
+	Held       int         `json:"held"`
+	Claims     []openClaim `json:"claims"`
+	ClaimCount int         `json:"claim_count"`
+	LastSeenAt int64       `json:"last_seen_at"`
+}
+
+type openClaim struct {
+	ClaimID    job.ID `json:"claim_id"`
+	Held       int    `json:"held"`
+	ClaimedAt  int64  `json:"claimed_at"`
+	TickledAt  int64  `json:"tickled_at"`
+	DeadlineAt *int64 `json:"deadline_at"`
+}
+
+func documentOfRunner(r *store.Runner) runnerDocument {
+	doc := runnerDocument{RunnerID: r.Name, Held: r.Held, ClaimCount: r.Claims, LastSeenAt: r.LastSeenAt}
 	for i := range r.Open {
 		claim := &r.Open[i]
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"claim_id":`...)
-		b = appendID(b, claim.ID)
-		b = append(b, `,"held":`...)
-		b = strconv.AppendInt(b, int64(claim.Held), 10)
-		b = append(b, `,"claimed_at":`...)
-		b = strconv.AppendInt(b, claim.CreatedAt, 10)
-		b = append(b, `,"tickled_at":`...)
-		b = strconv.AppendInt(b, claim.TickledAt, 10)
-		b = append(b, `,"deadline_at":`...)
-		b = appendNumber(b, claim.DeadlineAt)
-		b = append(b, '}')
+		doc.Claims = append(doc.Claims, openClaim{claim.ID, claim.Held, claim.CreatedAt, claim.TickledAt, orNull(claim.DeadlineAt)})
 	}
-	b = append(b, `],"claim_count":`...)
-	b = strconv.AppendInt(b, int64(r.Claims), 10)
-	b = append(b, `,"last_seen_at":`...)
-	b = strconv.AppendInt(b, r.LastSeenAt, 10)
-	return append(b, '}')
+	return doc
+}
+
+// claimHead is the document of a claim without the jobs that it holds.
+type claimHead struct {
+	ClaimID    job.ID `json:"claim_id"`
+	RunnerID   string `json:"runner_id"`
+	CreatedAt  int64  `json:"created_at"`
+	LeaseMs    int64  `json:"lease_ms"`
+	TickledAt  int64  `json:"tickled_at"`
+	DeadlineAt *int64 `json:"deadline_at"` // null once it holds nothing
+	HandedOut  int    `json:"handed_out"`
+	Held       int    `json:"held"`
 }
 
 // claimDocument answers GET /claims/{id}.
@@ -122,24 +126,15 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err := held.resize(c.Request().Context(), statesBytes(list)); err != nil {
 		return err
 	}
+	head, err := encodeHead(claimHead{
+		ClaimID: claim.ID, RunnerID: claim.Runner, CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
+		DeadlineAt: orNull(claim.DeadlineAt), HandedOut: claim.HandedOut, Held: claim.Held,
+	})
+	if err != nil {
+		return err
+	}
 	p := newPieces(c, mimeJSON, held, s.pages)
-	b := append(p.b, `{"claim_id":`...)
-	b = appendID(b, claim.ID)
-	b = append(b, `,"runner_id":`...)
-	b = appendText(b, claim.Runner)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, claim.CreatedAt, 10)
-	b = append(b, `,"lease_ms":`...)
-	b = strconv.AppendInt(b, claim.LeaseMs, 10)
-	b = append(b, `,"tickled_at":`...)
-	b = strconv.AppendInt(b, claim.TickledAt, 10)
-	b = append(b, `,"deadline_at":`...)
-	b = appendNumber(b, claim.DeadlineAt)
-	b = append(b, `,"handed_out":`...)
-	b = strconv.AppendInt(b, int64(claim.HandedOut), 10)
-	b = append(b, `,"held":`...)
-	b = strconv.AppendInt(b, int64(claim.Held), 10)
-	p.b = append(b, `,"jobs":`...)
+	p.b = append(append(p.b, head...), `,"jobs":`...)
 	if err := fields.write(p, list); err != nil {
 		return err
 	}

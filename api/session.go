@@ -2,9 +2,7 @@ package api
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -40,7 +38,7 @@ func (s *Server) openSession(c echo.Context) error {
 	}
 	setSeq(c, receipt.Seq)
 	c.Response().Header().Set(echo.HeaderLocation, "/sessions/"+session.ID.String())
-	return answer(c, http.StatusCreated, mimeJSON, append(appendSession(nil, &session), '\n'))
+	return answerDocument(c, http.StatusCreated, documentOfSession(&session))
 }
 
 // session answers GET /sessions/{id}.
@@ -53,7 +51,7 @@ func (s *Server) session(c echo.Context) error {
 	if err != nil {
 		return sessionGone(err)
 	}
-	return answer(c, http.StatusOK, mimeJSON, append(appendSession(nil, &session), '\n'))
+	return answerDocument(c, http.StatusOK, documentOfSession(&session))
 }
 
 // endSession answers DELETE /sessions/{id}.
@@ -80,23 +78,25 @@ func sessionGone(err error) error {
 	return err
 }
 
-func appendSession(b []byte, s *store.Session) []byte {
-	b = append(b, `{"session_id":`...)
-	b = appendID(b, s.ID)
-	b = append(b, `,"runner_id":`...)
-	b = appendTextOrNull(b, s.Runner)
-	b = append(b, `,"created_at":`...)
-	b = strconv.AppendInt(b, s.CreatedAt, 10)
-	b = append(b, `,"used_at":`...)
-	b = strconv.AppendInt(b, s.UsedAt, 10)
-	b = append(b, `,"expires_at":`...)
-	b = strconv.AppendInt(b, s.ExpiresAt, 10)
-	b = append(b, `,"slots":[`...)
-	for i, l := range s.Slots {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, `{"slot":%d,"number":%d}`, l.Slot, l.Number)
+// sessionDocument has the runner of a session, if it was opened for one, and the number of the last request of each slot.
+type sessionDocument struct {
+	SessionID job.ID         `json:"session_id"`
+	RunnerID  *string        `json:"runner_id"`
+	CreatedAt int64          `json:"created_at"`
+	UsedAt    int64          `json:"used_at"`
+	ExpiresAt int64          `json:"expires_at"`
+	Slots     []slotDocument `json:"slots"`
+}
+
+type slotDocument struct {
+	Slot   int    `json:"slot"`
+	Number uint64 `json:"number"`
+}
+
+func documentOfSession(s *store.Session) sessionDocument {
+	doc := sessionDocument{SessionID: s.ID, RunnerID: orNull(s.Runner), CreatedAt: s.CreatedAt, UsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt}
+	for _, slot := range s.Slots {
+		doc.Slots = append(doc.Slots, slotDocument(slot))
 	}
-	return append(b, "]}"...)
+	return doc
 }

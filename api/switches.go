@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,7 +21,9 @@ func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
 			return err
 		}
 		setSeq(c, receipt.Seq)
-		return answer(c, http.StatusOK, mimeJSON, fmt.Appendf(nil, "{\"stopped\":%t}\n", switched.Stopped))
+		return answerDocument(c, http.StatusOK, struct {
+			Stopped bool `json:"stopped"`
+		}{switched.Stopped})
 	}
 }
 

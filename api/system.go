@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/ingest"
@@ -28,7 +27,7 @@ func (s *Server) root(c echo.Context) error {
 		c.Response().Header().Set("Content-Security-Policy", docsPolicy)
 		return answer(c, http.StatusOK, mimeHTML+"; charset=utf-8", rootPage)
 	}
-	return answerValue(c, struct {
+	return answerDocument(c, http.StatusOK, struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 		Docs    string `json:"docs"`
@@ -47,7 +46,9 @@ func (s *Server) ping(c echo.Context) error {
 
 // healthz answers that the process serves; it says nothing about the journal, since a restart would not mend its disk.
 func (s *Server) healthz(c echo.Context) error {
-	return answer(c, http.StatusOK, mimeJSON, []byte(`{"status":"ok"}`+"\n"))
+	return answerDocument(c, http.StatusOK, struct {
+		Status string `json:"status"`
+	}{"ok"})
 }
 
 // readyz answers whether changes are taken.
@@ -57,7 +58,7 @@ func (s *Server) readyz(c echo.Context) error {
 		err = errShuttingDown
 	}
 	if err == nil {
-		return answerValue(c, readyDocument(s.engine.ClockOffset()))
+		return answerDocument(c, http.StatusOK, readyDocument(s.engine.ClockOffset()))
 	}
 	p := *problemOf(err)
 	if p.status != http.StatusServiceUnavailable {
@@ -101,7 +102,7 @@ func (s *Server) acceptTime(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerValue(c, struct {
+	return answerDocument(c, http.StatusOK, struct {
 		ClockOffsetMs int64 `json:"clock_offset_ms"`
 	}{offset})
 }
@@ -113,20 +114,13 @@ type Version struct {
 }
 
 func (s *Server) version(c echo.Context) error {
-	return answerValue(c, struct {
+	return answerDocument(c, http.StatusOK, struct {
 		Version
 		Go    string `json:"go"`
 		Level int    `json:"level"`
 	}{s.build, runtime.Version(), job.Level})
 }
 
-func (s *Server) stats(c echo.Context) error { return answerValue(c, s.engine.Stats()) }
-
-// answerValue writes what nobody asks for in a hurry, by reflection.
-func answerValue(c echo.Context, v any) error {
-	b, err := json.Marshal(v, json.Deterministic(true))
-	if err != nil {
-		return err
-	}
-	return answer(c, http.StatusOK, mimeJSON, append(b, '\n'))
+func (s *Server) stats(c echo.Context) error {
+	return answerDocument(c, http.StatusOK, s.engine.Stats())
 }

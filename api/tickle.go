@@ -3,7 +3,6 @@ package api
 import (
 	"math"
 	"net/http"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -138,12 +137,11 @@ func (s *Server) tickleMany(c echo.Context) error {
 		return &p
 	}
 	setSeq(c, receipt.Seq)
-	at := buffer()
-	b := append(*at, `{"held":`...)
-	b = strconv.AppendInt(b, int64(tickled.Held), 10)
-	b = append(b, `,"lost":`...)
-	b = append(appendLost(b, tickled.Lost), "}\n"...)
-	err = answer(c, http.StatusOK, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+	return answerDocument(c, http.StatusOK, tickledDocument{tickled.Held, lostJobs(tickled.Lost)})
+}
+
+// tickledDocument has how many jobs are held, and those that were named or handed out and are not.
+type tickledDocument struct {
+	Held int       `json:"held"`
+	Lost []lostJob `json:"lost"`
 }

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// Every document is a struct beside its handler, encoded by the JSON library in the order of its fields. A nil pointer
+// is null. Three things are encoded by hand, because answers have them by the hundred and the library takes 4 to 9
+// times as long for them: documents of jobs, ids of jobs, and results of outcomes.
+
+// documentOptions: a document is always the same bytes, which entity tags require. Texts are checked when they arrive;
+// should one hold bytes that are not UTF-8 all the same, they are shown as U+FFFD.
+var documentOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+
+// encodeDocument returns the text of a document with a newline after it.
+func encodeDocument(document any) ([]byte, error) {
+	text, err := json.Marshal(document, documentOptions)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", document, err)
+	}
+	return append(text, '\n'), nil
+}
+
+// encodeHead returns the text of a document up to its last brace, for a list that follows and is encoded by hand.
+func encodeHead(head any) ([]byte, error) {
+	text, err := json.Marshal(head, documentOptions)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", head, err)
+	}
+	return text[:len(text)-1], nil
+}
+
+// answerDocument writes a document as the whole answer.
+func answerDocument(c echo.Context, status int, document any) error {
+	text, err := encodeDocument(document)
+	if err != nil {
+		return err
+	}
+	return answer(c, status, mimeJSON, text)
+}
+
+// encodePage is encodeDocument for a page of documents, which may be long: the share is resized to its text.
+func encodePage(ctx context.Context, held *share, page any) ([]byte, error) {
+	text, err := encodeDocument(page)
+	if err != nil {
+		return nil, err
+	}
+	return text, held.resize(ctx, int64(cap(text)))
+}
+
+// orNull returns nil, which a document shows as null, for the zero value of a type, and otherwise a pointer to v.
+func orNull[T comparable](v T) *T {
+	var none T
+	if v == none {
+		return nil
+	}
+	return &v
+}
+
+// statusOrNull is the name of a status; nil if there is none.
+func statusOrNull(status job.Status) *string {
+	if status == 0 {
+		return nil
+	}
+	name := status.String()
+	return &name
+}
+
+// counts are the numbers of jobs in each status, in the order of job.Statuses.
+type counts job.Counts
+
+func (c counts) MarshalJSONTo(to *jsontext.Encoder) error {
+	if err := to.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, status := range job.Statuses {
+		if err := to.WriteToken(jsontext.String(status.String())); err != nil {
+			return err
+		}
+		if err := to.WriteToken(jsontext.Int(c[status])); err != nil {
+			return err
+		}
+	}
+	return to.WriteToken(jsontext.EndObject)
+}
+
+// lostJob is a job that a runner named or held before, and does not hold.
+type lostJob struct {
+	JobID job.ID `json:"job_id"`
+	Code  string `json:"code"`
+}
+
+// lostJobs returns a list that is not nil.
+func lostJobs(results []store.JobResult) []lostJob {
+	list := make([]lostJob, len(results))
+	for i := range results {
+		list[i] = lostJob{results[i].ID, results[i].Refusal.Code()}
+	}
+	return list
+}

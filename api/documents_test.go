@@ -1,0 +1,71 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestDocuments: the exact text of each document that the JSON library encodes.
+func TestDocuments(t *testing.T) {
+	id := job.NewID(1_700_000_000_000, 7, 3)
+	const idText, batchText = `"018bcfe5-6800-7000-8000-000001c00003"`, `"018bcfe5-6800-7000-8000-000001c00000"`
+	var some job.Counts
+	for i, status := range job.Statuses {
+		some[status] = int64(i + 1)
+	}
+	const someText = `{"deferred":1,"pending":2,"active":3,"completed":4,"failed":5,"cancelled":6}`
+	const noneText = `{"deferred":0,"pending":0,"active":0,"completed":0,"failed":0,"cancelled":0}`
+	for _, c := range []struct {
+		name     string
+		document any
+		text     string
+	}{
+		{"queue", documentOfQueue(&store.Queue{Client: "a", Type: "b:c", Paused: true, CreatedAt: 5, Counts: some, PendingSince: 90}, 100),
+			`{"client":"a","type":"b:c","paused":true,"created_at":5,"counts":` + someText + `,"oldest_pending_age_ms":10}`},
+		{"queue whose pending job is newer than now", documentOfQueue(&store.Queue{Client: "a", Type: "b", PendingSince: 200}, 100),
+			`{"client":"a","type":"b","paused":false,"created_at":0,"counts":` + noneText + `,"oldest_pending_age_ms":0}`},
+		{"queue without a pending job", documentOfQueue(&store.Queue{Client: "a", Type: "b"}, 100),
+			`{"client":"a","type":"b","paused":false,"created_at":0,"counts":` + noneText + `,"oldest_pending_age_ms":null}`},
+		{"no queues", queuesPage(nil, nil, ageless), `{"queues":[],"next":null}`},
+		{"no types", typesDocument{}, `{"types":[],"next":null}`},
+		{"types", typesDocument{[]waitingType{{"b", 3}}, orNull("b")}, `{"types":[{"type":"b","waiting":3}],"next":"b"}`},
+		{"batch", batchDocument{id.WithLine(0), 9, 40, counts(some), 19},
+			`{"batch_id":` + batchText + `,"created_at":9,"count":40,"counts":` + someText + `,"purged":19}`},
+		{"session of a runner, whose name is not UTF-8", documentOfSession(&store.Session{ID: id, Runner: "r\"\u00fc\xff<", CreatedAt: 1, UsedAt: 2, ExpiresAt: 3,
+			Slots: []store.SlotState{{Slot: 0, Number: 3}, {Slot: 4, Number: 1 << 60}}}),
+			`{"session_id":` + idText + `,"runner_id":"r\"` + "\u00fc\ufffd" + `<","created_at":1,"used_at":2,"expires_at":3,"slots":[{"slot":0,"number":3},{"slot":4,"number":1152921504606846976}]}`},
+		{"session", documentOfSession(&store.Session{ID: id}),
+			`{"session_id":` + idText + `,"runner_id":null,"created_at":0,"used_at":0,"expires_at":0,"slots":[]}`},
+		{"sweep of a queue", documentOfSweep(&store.Sweep{ID: id, Op: job.Cancel, Client: "a", Type: "b", Status: job.Failed, Moved: 3, Skipped: 4, CreatedAt: 5, FinishedAt: 6}),
+			`{"sweep_id":` + idText + `,"operation":"cancel","batch_id":null,"client":"a","type":"b","status":"failed","moved":3,"skipped":4,"done":true,"created_at":5,"finished_at":6}`},
+		{"sweep of a batch", documentOfSweep(&store.Sweep{Op: job.Delete, Batch: id, CreatedAt: 5}),
+			`{"sweep_id":null,"operation":"delete","batch_id":` + idText + `,"client":null,"type":null,"status":null,"moved":0,"skipped":0,"done":false,"created_at":5,"finished_at":null}`},
+		{"no sweeps", sweepsDocument{}, `{"sweeps":[]}`},
+		{"runner", documentOfRunner(&store.Runner{Name: "r\n", Claims: 3, Held: 2, LastSeenAt: 8,
+			Open: []store.Claim{{ID: id, Held: 2, CreatedAt: 3, TickledAt: 4, DeadlineAt: 5}, {ID: id}}}),
+			`{"runner_id":"r\n","held":2,"claims":[{"claim_id":` + idText + `,"held":2,"claimed_at":3,"tickled_at":4,"deadline_at":5},` +
+				`{"claim_id":` + idText + `,"held":0,"claimed_at":0,"tickled_at":0,"deadline_at":null}],"claim_count":3,"last_seen_at":8}`},
+		{"runner without claims", documentOfRunner(&store.Runner{Name: "r"}), `{"runner_id":"r","held":0,"claims":[],"claim_count":0,"last_seen_at":0}`},
+		{"tickle", tickledDocument{3, lostJobs(nil)}, `{"held":3,"lost":[]}`},
+		{"problem", documentOfProblem(&problem{status: 409, code: "c", detail: " d\x00 <\" "}),
+			`{"type":"about:blank","title":"Conflict","status":409,"code":"c","detail":"d\u0000 <\"","outcome":"not_stored"}`},
+		{"problem of a field", documentOfProblem(&problem{status: 499, code: "c", detail: "d", field: "f[1].g", fate: unknown, lost: []store.JobResult{}}),
+			`{"type":"about:blank","title":"Client Closed Request","status":499,"code":"c","detail":"d","outcome":"unknown","field":"f[1].g","lost":[]}`},
+		{"problem of a tickle", documentOfProblem(&problem{status: 404, code: "c", detail: "d", lost: []store.JobResult{{ID: id, Refusal: job.ClaimLost}}}),
+			`{"type":"about:blank","title":"Not Found","status":404,"code":"c","detail":"d","outcome":"not_stored","lost":[{"job_id":` + idText + `,"code":"claim_lost"}]}`},
+		{"nothing created", createdDocument{}, `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`},
+		{"created", createdDocument{headOfBatch(id.WithLine(0), 4, 3), positionResults(
+			[]position{{}, {&problem{code: "x", detail: "y", field: "z"}}, {&problem{code: "x", detail: "y"}}, {}},
+			&store.Made{Batch: id.WithLine(0), Existing: []store.Existing{{Line: 1, Job: id}}})},
+			`{"batch_id":` + batchText + `,"count":3,"first_id":` + batchText + `,"last_id":` + idText + `,"results":[{"job_id":` + batchText + `,"existing":false},` +
+				`{"job_id":null,"code":"x","detail":"y","field":"z"},{"job_id":null,"code":"x","detail":"y"},{"job_id":` + idText + `,"existing":true}]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if text, err := encodeDocument(c.document); err != nil || string(text) != c.text+"\n" {
+				t.Errorf("%v\n%swant\n%s", err, text, c.text)
+			}
+		})
+	}
+}
