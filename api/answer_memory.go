@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -45,9 +46,10 @@ func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {
 	return held, held.resize(c.Request().Context(), n)
 }
 
-// holdPage is hold for a page of documents, once the state is new enough: a share must not be held by one who waits for that.
-func (s *Server) holdPage(c echo.Context, minSeq uint64, n int64) (*share, error) {
-	if err := s.engine.CatchUp(c.Request().Context(), minSeq); err != nil {
+// holdPage is hold for a page of documents, after the state has caught up: a request must not hold a share while it waits
+// for that.
+func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
+	if err := s.catchUp(c); err != nil {
 		return nil, err
 	}
 	return s.hold(c, s.documents, n)
@@ -55,16 +57,13 @@ func (s *Server) holdPage(c echo.Context, minSeq uint64, n int64) (*share, error
 
 // readJob reads the document of a job, with a share for the answer, to be released when it is written. Most documents are short: a small share is taken first, and one
 // for the longest document only when the job does not fit into that.
-func (s *Server) readJob(c echo.Context, from *budget, minSeq uint64, id job.ID) (j job.Job, held *share, err error) {
+func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, held *share, err error) {
 	ctx := c.Request().Context()
 	held = s.shareOf(c, from)
-	if err = s.engine.CatchUp(ctx, minSeq); err != nil { // a share must not be held by one who waits for that
-		return j, held, err
-	}
 	for _, n := range [...]int64{smallShareBytes, maxDocumentBytes} {
 		var fits bool
 		if err = held.resize(ctx, n); err == nil {
-			j, fits, err = s.engine.JobWithin(ctx, minSeq, id, n-jobStateBytes)
+			j, fits, err = s.engine.JobWithin(id, n-jobStateBytes)
 		}
 		if err != nil {
 			held.release()
@@ -77,6 +76,14 @@ func (s *Server) readJob(c echo.Context, from *budget, minSeq uint64, id job.ID)
 	}
 	held.release()
 	return j, held, fmt.Errorf("job %s is longer than a job can be: more than %d bytes", id, maxDocumentBytes)
+}
+
+// readJobAfter reads the document of a job as of a change of it, or later.
+func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.Job, *share, error) {
+	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
+		return job.Job{}, s.shareOf(c, s.changes), err
+	}
+	return s.readJob(c, s.changes, id)
 }
 
 // turns are had by those who make pages of documents, while they use a processor: half of the processors, so that lists, however many are asked for at once, leave the

@@ -32,11 +32,11 @@ func (e *lavish) doc(n int) job.Job {
 	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
 }
 
-func (e *lavish) List(context.Context, uint64, store.Filter) ([]job.Job, job.ID, error) {
+func (e *lavish) List(store.Filter) ([]job.Job, job.ID, error) {
 	return []job.Job{e.doc(0), e.doc(1)}, job.ID{}, nil
 }
 
-func (e *lavish) JobWithin(_ context.Context, _ uint64, _ job.ID, room int64) (job.Job, bool, error) {
+func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {
 	if room < job.MaxPayloadBytes {
 		return job.Job{}, false, nil
 	}
@@ -73,7 +73,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
 				engine := &lavish{picky: picky{t: t}}
-				s.engine = engine
+				s.engine = partsOf(engine, engine)
 				bounded := func() {
 					synctest.Wait()
 					if of := c.of(s); of.used() > of.total+2*maxDocumentsBytes {
@@ -192,7 +192,7 @@ func TestReadOfLongJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		doc, fits, err := r.engine.JobWithin(t.Context(), 0, at, room)
+		doc, fits, err := r.engine.JobWithin(at, room)
 		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
 			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))
 		}

@@ -24,13 +24,19 @@ import (
 type rig struct {
 	*testing.T
 	url    string
-	engine Engine
+	engine parts
 	server *Server
 	stop   func() // ends the server as a signal would; once
 }
 
-// start runs a server until the test ends; the data is checked then. change may alter the options and wrap the engine.
-func start(t *testing.T, change ...func(*Options)) *rig {
+// setup is what a server is made of; a test may put doubles in the place of parts.
+type setup struct {
+	Options
+	parts
+}
+
+// start runs a server until the test ends; the data is checked then.
+func start(t *testing.T, change ...func(*setup)) *rig {
 	t.Helper()
 	dir := t.TempDir()
 	engine, err := ingest.Open(ingest.Options{Dir: dir})
@@ -53,7 +59,7 @@ func start(t *testing.T, change ...func(*Options)) *rig {
 			t.Errorf("check: %d problems, %v", problems, err)
 		}
 	})
-	o := Options{Engine: engine, Log: zerolog.Nop()}
+	o := setup{Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}, partsOf(engine, engine.Queries())}
 	for _, f := range change {
 		f(&o)
 	}
@@ -67,9 +73,9 @@ func start(t *testing.T, change ...func(*Options)) *rig {
 }
 
 // startOn runs a server over any engine.
-func startOn(t *testing.T, o Options) *rig {
+func startOn(t *testing.T, o setup) *rig {
 	t.Helper()
-	s, err := New(o)
+	s, err := newServer(o.Options, o.parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +86,7 @@ func startOn(t *testing.T, o Options) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
-	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.Engine, server: s}
+	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.parts, server: s}
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -94,6 +100,19 @@ func startOn(t *testing.T, o Options) *rig {
 	}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// settled returns the last position of the journal once nothing follows: the journal proves its last record with a mark when
+// it is idle.
+func (r *rig) settled() uint64 {
+	last := r.engine.Stats().Appended
+	for quiet := 0; quiet < 5; quiet++ {
+		time.Sleep(10 * time.Millisecond)
+		if now := r.engine.Stats().Appended; now != last {
+			last, quiet = now, 0
+		}
+	}
+	return last
 }
 
 // reply is an answer, read to its end.
@@ -244,35 +263,30 @@ func ids(o map[string]any) (list []string) {
 	return list
 }
 
-// stub answers what a test tells it to, and passes the rest on.
-type stub struct {
-	Engine
-	create func(*job.Create) (ingest.Receipt, error)
-	getJob func(job.ID) (job.Job, error)
-	ready  func() error
+// creates is an engine whose creates a test answers.
+type creates func(*job.Create) (ingest.Receipt, error)
+
+func (f creates) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+	receipt, err := f(c)
+	return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 }
 
-func (s *stub) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
-	if s.create != nil {
-		receipt, err := s.create(c)
-		return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
-	}
-	return s.Engine.Create(ctx, c)
+// noJob is a state whose jobs have all been purged.
+type noJob struct{ jobReader }
+
+func (noJob) JobWithin(job.ID, int64) (job.Job, bool, error) { return job.Job{}, true, job.NotFound }
+
+// notReady is an engine that reports what a test has it report, and is ready otherwise.
+type notReady struct {
+	monitor
+	why error
 }
 
-func (s *stub) JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (job.Job, bool, error) {
-	if s.getJob != nil {
-		doc, err := s.getJob(id)
-		return doc, true, err
+func (n *notReady) Ready() error {
+	if n.why != nil {
+		return n.why
 	}
-	return s.Engine.JobWithin(ctx, minSeq, id, room)
-}
-
-func (s *stub) Ready() error {
-	if s.ready != nil {
-		return s.ready()
-	}
-	return s.Engine.Ready()
+	return n.monitor.Ready()
 }
 
 // unknownID has the right form and addresses nothing.
@@ -281,7 +295,7 @@ var unknownID = job.NewID(1, 1<<30, 7).String()
 func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 
 // waiting is an engine whose claims wait in vain.
-type waiting struct{ Engine }
+type waiting struct{}
 
 func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)

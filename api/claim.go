@@ -16,6 +16,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
+// claimer calls admit with the bytes of the payloads before it reads them; an error of admit ends the claim.
+type claimer interface {
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
+}
+
 // claimRequest is the body of POST /jobs/claim.
 type claimRequest struct {
 	RunnerID *string        `json:"runner_id"`

@@ -152,18 +152,11 @@ func outcomes(n int) string {
 	return "[" + one + strings.Repeat(","+one, n-1) + "]"
 }
 
-// patientEngine is an engine whose claims wait in vain, and that applies every outcome.
-type patientEngine struct{ picky }
-
-func (e *patientEngine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	return waiting{}.ClaimAdmitted(ctx, c, wait, admit)
-}
-
 // TestCompletionsOfParkedClaimsAreBounded: claims that wait keep the results of what they completed, and no body. When they keep as much as they may, another one is
 // answered without a wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine = &patientEngine{picky{t: t}}
+		s.engine.claimer, s.engine.completer = waiting{}, &picky{t: t}
 		body := `{"runner_id":"r","wait_ms":60000,"complete":` + outcomes(job.MaxOutcomes) + `}`
 		request := fmt.Sprintf("POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		began := time.Now()
@@ -259,12 +252,12 @@ func TestParkedClaim(t *testing.T) {
 
 // late is an engine whose claims are decided when their client has gone.
 type late struct {
-	Engine
+	claimer
 	gone func()
 }
 
 func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
-	claimed, jobs, receipt, err := l.Engine.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
+	claimed, jobs, receipt, err := l.claimer.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
 	l.gone()
 	<-ctx.Done()
 	return claimed, jobs, receipt, err
@@ -272,7 +265,7 @@ func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duratio
 
 func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	l := &late{}
-	r := start(t, func(o *Options) { l.Engine, o.Engine = o.Engine, l })
+	r := start(t, func(o *setup) { l.claimer, o.claimer = o.claimer, l })
 	id := r.add("/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.gone = cancel

@@ -7,9 +7,15 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
+
+type completer interface {
+	Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error)
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error)
+}
 
 // complete answers POST /jobs/{id}/complete.
 func (s *Server) complete(c echo.Context) error {

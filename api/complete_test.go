@@ -252,15 +252,15 @@ func TestCompleteMany(t *testing.T) {
 }
 
 // breaks fails at the second complete.
-type breaks struct{ Engine }
+type breaks struct{ completer }
 
 func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
-	ended, receipt, err := b.Engine.CompleteInOrder(ctx, commands[:1])
+	ended, receipt, err := b.completer.CompleteInOrder(ctx, commands[:1])
 	return ended, receipt, errors.Join(err, ingest.ErrNotStored)
 }
 
 func TestCompleteBreaksInTheMiddle(t *testing.T) {
-	r := start(t, func(o *Options) { o.Engine = &breaks{Engine: o.Engine} })
+	r := start(t, func(o *setup) { o.completer = &breaks{o.completer} })
 	item := `{"job_id":"` + unknownID + `","code":"ok"}`
 	o := r.post("/jobs/complete", `{"outcomes":[`+item+strings.Repeat(","+item, 1000)+`]}`).refused(http.StatusServiceUnavailable, "writes_failed")
 	want(t, o, "outcome", "unknown")
@@ -290,10 +290,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestJobGoneWithItsOutcome(t *testing.T) {
-	r := start(t, func(o *Options) {
-		engine := o.Engine
-		o.Engine = &stub{Engine: engine, getJob: func(id job.ID) (job.Job, error) { return job.Job{}, job.NotFound }}
-	})
+	r := start(t, func(o *setup) { o.jobReader = noJob{o.jobReader} })
 	r.post("/jobs/create", `{"retention_ms":0}`).object(http.StatusCreated)
 	j := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"ok"}`).object(http.StatusOK)

@@ -44,7 +44,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	}
 	for _, length := range []string{"Content-Length: 1000", "Content-Length: 8388608", "Content-Length: 100000000", "Transfer-Encoding: chunked"} {
 		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-			s.engine = &picky{t: t}
+			s.engine = partsOf(&picky{t: t}, &picky{t: t})
 			for _, r := range requests {
 				c := l.dial()
 				began := time.Now()
@@ -116,7 +116,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-				s.engine = &picky{t: t}
+				s.engine = partsOf(&picky{t: t}, &picky{t: t})
 				c := l.dial()
 				defer c.Close()
 				if _, err := io.WriteString(c, "GET /docs/swagger-ui.css HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {

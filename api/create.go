@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 
@@ -10,7 +11,12 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
+
+type creator interface {
+	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
+}
 
 // createRequest is a job as POST /jobs/create takes it: alone, in an array, or as a line.
 type createRequest struct {
@@ -90,7 +96,7 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 
 // answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's document.
 func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
-	j, held, err := s.readJob(c, s.changes, r.Seq, id)
+	j, held, err := s.readJobAfter(c, r, id)
 	defer held.release()
 	var b []byte
 	switch {

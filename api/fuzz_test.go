@@ -22,7 +22,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// picky is an engine that takes only what the journal could be read back with: a request that is not refused must be such a command.
+// picky is an engine, with its queries, that takes only what the journal could be read back with: a request that is not refused must be such a command.
 type picky struct {
 	t       *testing.T
 	created *job.Create // the last
@@ -70,11 +70,11 @@ func (s *picky) Switch(_ context.Context, w job.Switch) (store.Switched, ingest.
 	return store.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
 }
 
-func (s *picky) Sweep(_ context.Context, _ uint64, id job.ID) (store.Sweep, error) {
+func (s *picky) Sweep(id job.ID) (store.Sweep, error) {
 	return store.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
 }
 
-func (s *picky) Sweeps(context.Context, uint64) ([]store.Sweep, error) {
+func (s *picky) Sweeps() ([]store.Sweep, error) {
 	return make([]store.Sweep, 2), nil
 }
 
@@ -88,7 +88,7 @@ func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt,
 	return fuzzReceipt, nil
 }
 
-func (s *picky) Session(_ context.Context, _ uint64, id job.ID) (store.Session, error) {
+func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
 	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
 }
 
@@ -139,19 +139,19 @@ func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDe
 	return store.QueueDeleted{}, fuzzReceipt, nil
 }
 
-func (s *picky) JobWithin(_ context.Context, _ uint64, id job.ID, _ int64) (job.Job, bool, error) {
+func (s *picky) JobWithin(id job.ID, _ int64) (job.Job, bool, error) {
 	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Progress: -1}, true, nil
 }
 
-func (s *picky) Batch(_ context.Context, _ uint64, id job.ID) (store.Batch, error) {
+func (s *picky) Batch(id job.ID) (store.Batch, error) {
 	return store.Batch{ID: id, Lines: 1}, nil
 }
 
-func (s *picky) Queue(_ context.Context, _ uint64, client, typ string) (store.Queue, error) {
+func (s *picky) Queue(client, typ string) (store.Queue, error) {
 	return store.Queue{Client: client, Type: typ}, nil
 }
 
-func (s *picky) Queues(_ context.Context, _ uint64, _, _, _ string, limit int) ([]store.Queue, bool, error) {
+func (s *picky) Queues(_, _, _ string, limit int) ([]store.Queue, bool, error) {
 	if limit < 1 || limit > job.MaxPage {
 		s.t.Errorf("a page of %d queues", limit)
 	}
@@ -198,7 +198,7 @@ func FuzzRoutes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := New(Options{Engine: engine, Queries: engine, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -38,13 +37,7 @@ func TestRepeatedCreate(t *testing.T) {
 			}
 		})
 	}
-	before := r.engine.Stats().Appended
-	for quiet := 0; quiet < 5; quiet++ { // the journal proves its last record with a mark when nothing follows
-		time.Sleep(10 * time.Millisecond)
-		if now := r.engine.Stats().Appended; now != before {
-			before, quiet = now, 0
-		}
-	}
+	before := r.settled()
 	r.post("/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, "Idempotency-Key", "k 1 one job").object(http.StatusCreated)
 	if after := r.engine.Stats().Appended; after != before {
 		t.Errorf("a repeat was journaled: %d records, then %d", before, after)

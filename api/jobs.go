@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -10,7 +11,19 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
+
+// follower waits until the state includes all that was synced when it is called, and at least minSeq.
+type follower interface {
+	CatchUp(ctx context.Context, minSeq uint64) error
+}
+
+// jobReader reads a job only if that takes at most room bytes.
+type jobReader interface {
+	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
+	Batch(id job.ID) (store.Batch, error)
+}
 
 // job answers GET /jobs/{id}.
 func (s *Server) job(c echo.Context) error {
@@ -22,11 +35,10 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	minSeq, err := minSeq(c)
-	if err != nil {
+	if err := s.catchUp(c); err != nil {
 		return err
 	}
-	j, held, err := s.readJob(c, s.documents, minSeq, id)
+	j, held, err := s.readJob(c, s.documents, id)
 	if err != nil {
 		return err
 	}
@@ -51,11 +63,11 @@ type batchDocument struct {
 
 // batch answers GET /batches/{id}.
 func (s *Server) batch(c echo.Context) error {
-	id, minSeq, err := idToRead(c)
+	id, err := s.idToRead(c)
 	if err != nil {
 		return err
 	}
-	batch, err := s.engine.Batch(c.Request().Context(), minSeq, id)
+	batch, err := s.engine.Batch(id)
 	if errors.Is(err, job.NotFound) {
 		return &problem{status: http.StatusNotFound, code: "batch_not_found", detail: "no such batch, or all of it has been purged"}
 	}
@@ -74,7 +86,7 @@ func (s *Server) batch(c echo.Context) error {
 // answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.
 func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
 	setSeq(c, r.Seq)
-	j, held, err := s.readJob(c, s.changes, r.Seq, id)
+	j, held, err := s.readJobAfter(c, r, id)
 	defer held.release()
 	if errors.Is(err, job.NotFound) { // retention 0: gone already
 		return answer(c, http.StatusOK, mimeJSON, append(appendGone(nil, id, status), '\n'))
@@ -102,15 +114,25 @@ func pathID(c echo.Context) (job.ID, error) {
 	return id, nil
 }
 
-// idToRead returns the id of the path of a GET, and the position that the read waits for.
-func idToRead(c echo.Context) (id job.ID, seq uint64, err error) {
+// idToRead returns the id of the path of a GET, when the state is ready to be read.
+func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 	if id, err = pathID(c); err == nil {
-		seq, err = minSeq(c)
+		err = s.catchUp(c)
 	}
-	return id, seq, err
+	return id, err
 }
 
-// minSeq is the position that a read waits for, beside all that was synced when it came.
+// catchUp waits until the state includes what a GET must see: all that was synced when it arrived, and the position that it
+// names.
+func (s *Server) catchUp(c echo.Context) error {
+	seq, err := minSeq(c)
+	if err != nil {
+		return err
+	}
+	return s.engine.CatchUp(c.Request().Context(), seq)
+}
+
+// minSeq is the position that a request names; 0 if it names none.
 func minSeq(c echo.Context) (uint64, error) {
 	values := c.Request().Header[headerMinSeq]
 	if len(values) == 0 {

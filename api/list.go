@@ -10,6 +10,10 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
+type jobLister interface {
+	List(f store.Filter) (jobs []job.Job, next job.ID, err error)
+}
+
 // defaultPage is how many jobs or runners a page has when the request does not say.
 const defaultPage = 100
 
@@ -19,11 +23,7 @@ func (s *Server) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	minSeq, err := minSeq(c)
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, minSeq, fields.bytes(filter.Limit))
+	held, err := s.holdPage(c, fields.bytes(filter.Limit))
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Server) list(c echo.Context) error {
 	var list []job.Job
 	var next job.ID
 	err = s.pages.do(c.Request().Context(), func() error {
-		list, next, err = s.engine.List(c.Request().Context(), minSeq, filter)
+		list, next, err = s.engine.List(filter)
 		return err
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,29 +19,29 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-func (s *picky) List(_ context.Context, _ uint64, f store.Filter) ([]job.Job, job.ID, error) {
+func (s *picky) List(f store.Filter) ([]job.Job, job.ID, error) {
 	if f.Limit < 1 || f.Limit > job.MaxPage || f.CreatedAfter < 0 || f.CreatedBefore < 0 || f.Status == job.Purged {
 		s.t.Errorf("a list of %+v", f)
 	}
 	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
 }
 
-func (s *picky) ClaimDocument(_ context.Context, _ uint64, id job.ID, _ store.Parts) (store.Claim, []job.Job, error) {
+func (s *picky) ClaimDocument(id job.ID, _ store.Parts) (store.Claim, []job.Job, error) {
 	return store.Claim{ID: id}, []job.Job{{ID: id, Status: job.Active}}, nil
 }
 
-func (s *picky) Runners(_ context.Context, _ uint64, after string, limit int) ([]store.Runner, bool, error) {
+func (s *picky) Runners(after string, limit int) ([]store.Runner, bool, error) {
 	if limit < 1 || limit > job.MaxPage || len(after) > job.MaxRunnerBytes {
 		s.t.Errorf("a page of %d runners after %q", limit, after)
 	}
 	return []store.Runner{{Name: after + "r"}}, true, nil
 }
 
-func (s *picky) WaitingTypes(_ context.Context, _ uint64, _, _ string, limit int) ([]store.WaitingType, bool, error) {
+func (s *picky) WaitingTypes(_, _ string, limit int) ([]store.WaitingType, bool) {
 	if limit < 1 || limit > job.MaxPage {
 		s.t.Errorf("a page of %d types", limit)
 	}
-	return []store.WaitingType{{Type: "x", Waiting: 3}}, true, nil
+	return []store.WaitingType{{Type: "x", Waiting: 3}}, true
 }
 
 // listed returns the ids of a page, shortened to their lines, and what next is.
@@ -311,7 +310,7 @@ func (r *rig) encoded(method, path, body, accept string) (status int, header htt
 
 func TestCompression(t *testing.T) {
 	var log strings.Builder
-	r := start(t, func(o *Options) { o.Log = zerolog.New(&log) })
+	r := start(t, func(o *setup) { o.Log = zerolog.New(&log) })
 	// Payloads whose documents have 1023 and 1024 bytes.
 	bare := len(r.post("/jobs/create", `{"payload":"x"}`).body) - 1
 	var paths []string
@@ -370,25 +369,29 @@ func TestCompression(t *testing.T) {
 
 // panicking is an engine whose lists panic until it is calm.
 type panicking struct {
-	Engine
+	jobLister
+	runnerReader
 	calm atomic.Bool
 }
 
-func (e *panicking) List(ctx context.Context, minSeq uint64, f store.Filter) ([]job.Job, job.ID, error) {
+func (e *panicking) List(f store.Filter) ([]job.Job, job.ID, error) {
 	if !e.calm.Load() {
 		panic("list")
 	}
-	return e.Engine.List(ctx, minSeq, f)
+	return e.jobLister.List(f)
 }
 
-func (e *panicking) ClaimDocument(context.Context, uint64, job.ID, store.Parts) (store.Claim, []job.Job, error) {
+func (e *panicking) ClaimDocument(job.ID, store.Parts) (store.Claim, []job.Job, error) {
 	panic("claim")
 }
 
 // TestAPanicKeepsNoTurn: lists go on after panics, as many as there are turns.
 func TestAPanicKeepsNoTurn(t *testing.T) {
-	engine := &panicking{}
-	r := start(t, func(o *Options) { engine.Engine, o.Engine = o.Engine, engine })
+	state := &panicking{}
+	r := start(t, func(o *setup) {
+		state.jobLister, state.runnerReader = o.jobLister, o.runnerReader
+		o.jobLister, o.runnerReader = state, state
+	})
 	for range 2 * cap(r.server.pages) {
 		client := http.Client{Timeout: time.Second}
 		for _, path := range []string{"/jobs", "/claims/" + unknownID} {
@@ -410,7 +413,7 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 	if n := len(r.server.pages); n != 0 {
 		t.Errorf("%d turns are taken", n)
 	}
-	engine.calm.Store(true)
+	state.calm.Store(true)
 	r.get("/jobs").object(http.StatusOK)
 	if used := r.server.documents.used(); used != 0 {
 		t.Errorf("%d bytes are held", used)

@@ -18,7 +18,7 @@ import (
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
-		s, err := New(Options{Engine: waiting{}, Log: zerolog.Nop(), MaxConnections: most})
+		s, err := newServer(Options{Log: zerolog.Nop(), MaxConnections: most}, parts{claimer: waiting{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -225,7 +225,7 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, // payloads
 		"POST /jobs/claim": true, "POST /jobs/complete": true, "POST /jobs/:id/complete": true, // outputs
 	}
-	r := start(t, func(o *Options) { o.Quit = func() {} })
+	r := start(t, func(o *setup) { o.Quit = func() {} })
 	for _, route := range r.server.routes() {
 		if route.method != http.MethodPost && route.method != http.MethodPatch {
 			continue

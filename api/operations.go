@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,9 +9,21 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
+
+type operator interface {
+	Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error)
+	MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error)
+	Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error)
+}
+
+type sweepReader interface {
+	Sweep(id job.ID) (store.Sweep, error)
+	Sweeps() ([]store.Sweep, error)
+}
 
 // move answers POST /jobs/{id}/cancel, /redrive and /run.
 func (s *Server) move(op job.Op) echo.HandlerFunc {
@@ -177,11 +190,11 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 
 // sweep answers GET /sweeps/{id}.
 func (s *Server) sweep(c echo.Context) error {
-	id, minSeq, err := idToRead(c)
+	id, err := s.idToRead(c)
 	if err != nil {
 		return err
 	}
-	sweep, err := s.engine.Sweep(c.Request().Context(), minSeq, id)
+	sweep, err := s.engine.Sweep(id)
 	if err != nil {
 		return err
 	}
@@ -190,11 +203,10 @@ func (s *Server) sweep(c echo.Context) error {
 
 // sweeps answers GET /sweeps: those under way, and the newest of those that ended within a day.
 func (s *Server) sweeps(c echo.Context) error {
-	minSeq, err := minSeq(c)
-	if err != nil {
+	if err := s.catchUp(c); err != nil {
 		return err
 	}
-	list, err := s.engine.Sweeps(c.Request().Context(), minSeq)
+	list, err := s.engine.Sweeps()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestGuard(t *testing.T) {
-	r := start(t, func(o *Options) { o.Hosts = []string{"queue.example"} })
+	r := start(t, func(o *setup) { o.Hosts = []string{"queue.example"} })
 	t.Run("host", func(t *testing.T) {
 		for _, host := range []string{"127.0.0.1", "127.0.0.1:99", "127.9.9.9", "localhost", "localhost:1717", "LOCALHOST", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]",
 			"queue.example", "Queue.Example:443", "10.1.2.4:1717", "[2001:db8::1]:1717", "0.0.0.0"} {

@@ -23,7 +23,7 @@ func TestUnknownHeadersAreRefused(t *testing.T) {
 
 // TestUnknownParametersAreRefused: no route ignores a query parameter, and a refusal comes before anything happens.
 func TestUnknownParametersAreRefused(t *testing.T) {
-	r := start(t, func(o *Options) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })
+	r := start(t, func(o *setup) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
 	all := append(withHeads(r.server.routes()), r.server.getSwitches()...)
 	for i := range all {
@@ -116,7 +116,7 @@ func TestHead(t *testing.T) {
 
 // TestRoot: whoever opens the server's address finds the documentation.
 func TestRoot(t *testing.T) {
-	r := start(t, func(o *Options) { o.Build = Version{Version: "v1.2.3"} })
+	r := start(t, func(o *setup) { o.Build = Version{Version: "v1.2.3"} })
 	o := r.get("/").object(http.StatusOK)
 	want(t, o, "name", "daybook", "version", "v1.2.3", "docs", "docs")
 	for name, link := range o {
@@ -139,7 +139,7 @@ func TestRoot(t *testing.T) {
 
 // TestRequireClaimID: with the option no request of a runner acts on a job without the claim that fences it.
 func TestRequireClaimID(t *testing.T) {
-	r := start(t, func(o *Options) { o.RequireClaimID = true })
+	r := start(t, func(o *setup) { o.RequireClaimID = true })
 	r.add("/add", "a\nb\nc\n")
 	o := r.post("/jobs/claim", `{"runner_id":"r","max":3}`).object(http.StatusOK)
 	claim, jobs := o["claim_id"].(string), ids(o)
@@ -208,7 +208,7 @@ func TestLineForm(t *testing.T) {
 
 // TestKeysAreRefusedWhereTheyDoNothing: a client that sends a key or a number of a session relies on it.
 func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
-	r := start(t, func(o *Options) { o.Quit = func() {} })
+	r := start(t, func(o *setup) { o.Quit = func() {} })
 	path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "index.html")
 	for _, route := range r.server.routes() {
 		for _, header := range onceHeaders {

@@ -1,14 +1,27 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
+
+type queueOperator interface {
+	Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error)
+	DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error)
+}
+
+type queueReader interface {
+	Queue(client, typ string) (store.Queue, error)
+	Queues(client, afterClient, afterType string, limit int) (queues []store.Queue, more bool, err error)
+	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
+}
 
 // queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have something to hand out.
 func (s *Server) queues(c echo.Context) error {
@@ -16,19 +29,15 @@ func (s *Server) queues(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	minSeq, err := minSeq(c)
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, minSeq, maxRowsBytes)
+	held, err := s.holdPage(c, maxRowsBytes)
 	if err != nil {
 		return err
 	}
 	defer held.release()
 	if q.waiting {
-		return s.waitingTypes(c, held, minSeq, &q)
+		return s.waitingTypes(c, held, &q)
 	}
-	list, more, err := s.engine.Queues(c.Request().Context(), minSeq, q.client, q.afterClient, q.afterType, q.limit)
+	list, more, err := s.engine.Queues(q.client, q.afterClient, q.afterType, q.limit)
 	if err != nil {
 		return err
 	}
@@ -100,11 +109,8 @@ type waitingType struct {
 }
 
 // waitingTypes answers GET /queues?waiting=true: what a new runner of some type would find.
-func (s *Server) waitingTypes(c echo.Context, held *share, minSeq uint64, q *queuesRequest) error {
-	list, more, err := s.engine.WaitingTypes(c.Request().Context(), minSeq, q.client, q.afterType, q.limit)
-	if err != nil {
-		return err
-	}
+func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) error {
+	list, more := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
 	var page typesDocument
 	for _, w := range list {
 		page.Types = append(page.Types, waitingType(w))
@@ -161,15 +167,14 @@ func queuesQuery(query []parameter) (q queuesRequest, err error) {
 
 // queue answers GET /queues/{client}/{type}.
 func (s *Server) queue(c echo.Context) error {
-	minSeq, err := minSeq(c)
-	if err != nil {
-		return err
-	}
 	client, typ, err := pathQueue(c)
 	if err != nil {
 		return err
 	}
-	q, err := s.engine.Queue(c.Request().Context(), minSeq, client, typ)
+	if err := s.catchUp(c); err != nil {
+		return err
+	}
+	q, err := s.engine.Queue(client, typ)
 	if err != nil {
 		return err
 	}
@@ -184,10 +189,15 @@ func (s *Server) queue(c echo.Context) error {
 	return answerTagged(c, mimeJSON, text, basis)
 }
 
-func (s *Server) answerQueue(c echo.Context, minSeq uint64, client, typ string) error {
-	q, err := s.engine.Queue(c.Request().Context(), minSeq, client, typ)
+// answerQueueAfter answers a change of a queue with its document.
+func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ string) error {
+	setSeq(c, r.Seq)
+	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
+		return after(err)
+	}
+	q, err := s.engine.Queue(client, typ)
 	if err != nil {
-		return err
+		return after(err)
 	}
 	return answerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
 }
@@ -211,11 +221,7 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	if err := refused(result.Refusal); err != nil {
 		return err
 	}
-	setSeq(c, receipt.Seq)
-	if err := s.answerQueue(c, receipt.Seq, client, typ); err != nil {
-		return after(err)
-	}
-	return nil
+	return s.answerQueueAfter(c, receipt, client, typ)
 }
 
 // deleteQueue answers DELETE /queues/{client}/{type}: the queue must have no jobs.

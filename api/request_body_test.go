@@ -174,17 +174,21 @@ func (l *pipeListener) Close() error   { close(l.done); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // idle is an engine that takes every create and has nothing to hand out.
-type idle struct{ Engine }
+type idle struct{}
 
 func (idle) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
 	return store.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
 }
-func (idle) Now() int64 { return 1 }
+func (idle) Now() int64                                { return 1 }
+func (idle) ClockOffset() time.Duration                { return 0 }
+func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
+
+var idleParts = parts{creator: idle{}, clock: idle{}}
 
 func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Options{Engine: idle{}, Log: zerolog.Nop()})
+		s, err := newServer(Options{Log: zerolog.Nop()}, idleParts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +235,7 @@ func TestSlowBody(t *testing.T) {
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	// A claim that waits longer than its body was allowed to take is not cut off.
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine = waiting{}
+		s.engine.claimer = waiting{}
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`
@@ -251,7 +255,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 
 func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Options{Engine: idle{}, Log: zerolog.Nop()})
+		s, err := newServer(Options{Log: zerolog.Nop()}, idleParts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
+type runnerReader interface {
+	Runners(after string, limit int) (runners []store.Runner, more bool, err error)
+	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
+}
+
 // runners answers GET /runners: who holds what.
 func (s *Server) runners(c echo.Context) error {
 	after, limit := "", defaultPage
@@ -24,16 +29,12 @@ func (s *Server) runners(c echo.Context) error {
 			return err
 		}
 	}
-	minSeq, err := minSeq(c)
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, minSeq, maxRowsBytes)
+	held, err := s.holdPage(c, maxRowsBytes)
 	if err != nil {
 		return err
 	}
 	defer held.release()
-	list, more, err := s.engine.Runners(c.Request().Context(), minSeq, after, limit)
+	list, more, err := s.engine.Runners(after, limit)
 	if err != nil {
 		return err
 	}
@@ -105,11 +106,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	minSeq, err := minSeq(c)
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, minSeq, fields.bytes(job.MaxClaimJobs))
+	held, err := s.holdPage(c, fields.bytes(job.MaxClaimJobs))
 	if err != nil {
 		return err
 	}
@@ -117,7 +114,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	var claim store.Claim
 	var list []job.Job
 	err = s.pages.do(c.Request().Context(), func() error {
-		claim, list, err = s.engine.ClaimDocument(c.Request().Context(), minSeq, id, fields.parts())
+		claim, list, err = s.engine.ClaimDocument(id, fields.parts())
 		return err
 	})
 	if err != nil {

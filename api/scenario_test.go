@@ -111,7 +111,7 @@ func (s *scenario) up() {
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	if s.server, err = New(Options{Engine: engine, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
+	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
 		s.t.Fatal(err)
 	}
 	for engine.Ready() != nil {

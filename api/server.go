@@ -16,9 +16,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options are how a server is made. Engine must be given; the zero value of the rest works.
+// Options are how a server is made. Engine and Queries must be given; the zero value of the rest works.
 type Options struct {
 	Engine   Engine
+	Queries  Queries // of the state of Engine
 	Defaults Defaults
 	// Hosts are the names, beside localhost and every IP address, that a request's Host may have. *.example.com allows all names below, and
 	// * every name.
@@ -37,7 +38,7 @@ type Options struct {
 
 // Server answers the HTTP API.
 type Server struct {
-	engine   Engine
+	engine   parts
 	defaults Defaults
 	log      zerolog.Logger
 	build    Version
@@ -67,7 +68,9 @@ type Server struct {
 }
 
 // New returns a server that is not listening yet; see Handler and Run.
-func New(o Options) (*Server, error) {
+func New(o Options) (*Server, error) { return newServer(o, partsOf(o.Engine, o.Queries)) }
+
+func newServer(o Options, engine parts) (*Server, error) {
 	defaults, err := o.Defaults.filled()
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
@@ -77,7 +80,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: o.Engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
+		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
 		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),

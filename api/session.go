@@ -1,14 +1,25 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
+
+type sessionOperator interface {
+	OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error)
+	EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error)
+}
+
+type sessionReader interface {
+	SessionDocument(id job.ID) (store.Session, error)
+}
 
 // openSession answers POST /sessions.
 func (s *Server) openSession(c echo.Context) error {
@@ -43,11 +54,11 @@ func (s *Server) openSession(c echo.Context) error {
 
 // session answers GET /sessions/{id}.
 func (s *Server) session(c echo.Context) error {
-	id, minSeq, err := idToRead(c)
+	id, err := s.idToRead(c)
 	if err != nil {
 		return err
 	}
-	session, err := s.engine.Session(c.Request().Context(), minSeq, id)
+	session, err := s.engine.SessionDocument(id)
 	if err != nil {
 		return sessionGone(err)
 	}

@@ -60,7 +60,7 @@ func startStalled(t *testing.T) *rig {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	r := startOn(t, Options{Engine: engine, Log: zerolog.Nop()})
+	r := startOn(t, setup{Options{Log: zerolog.Nop()}, partsOf(engine, engine.Queries())})
 	for engine.Ready() != nil {
 		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
 	}

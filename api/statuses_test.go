@@ -26,8 +26,9 @@ import (
 )
 
 // faulty is an engine that fails, or that makes a sweep of every operation on many jobs.
+// Its reads fail when they have it catch up.
 type faulty struct {
-	Engine
+	parts
 	mu    sync.Mutex
 	err   error
 	sweep bool
@@ -49,49 +50,49 @@ func (f *faulty) Create(ctx context.Context, c *job.Create) (store.Made, ingest.
 	if err := f.failure(); err != nil {
 		return store.Made{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Create(ctx, c)
+	return f.parts.Create(ctx, c)
 }
 
 func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}
-	return f.Engine.ClaimAdmitted(ctx, c, wait, admit)
+	return f.parts.ClaimAdmitted(ctx, c, wait, admit)
 }
 
 func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Tickled{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Tickle(ctx, t)
+	return f.parts.Tickle(ctx, t)
 }
 
 func (f *faulty) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Ended{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Complete(ctx, c)
+	return f.parts.Complete(ctx, c)
 }
 
 func (f *faulty) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return nil, ingest.Receipt{}, err
 	}
-	return f.Engine.CompleteInOrder(ctx, commands)
+	return f.parts.CompleteInOrder(ctx, commands)
 }
 
 func (f *faulty) Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Paused{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Pause(ctx, p)
+	return f.parts.Pause(ctx, p)
 }
 
 func (f *faulty) Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Moved{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Move(ctx, m)
+	return f.parts.Move(ctx, m)
 }
 
 func (f *faulty) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
@@ -101,112 +102,70 @@ func (f *faulty) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.R
 	if f.sweep {
 		return store.Swept{Sweep: job.NewID(1, 1, 0)}, ingest.Receipt{Seq: 1, At: 1}, nil
 	}
-	return f.Engine.MoveAll(ctx, m)
+	return f.parts.MoveAll(ctx, m)
 }
 
 func (f *faulty) Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Moved{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Patch(ctx, p)
+	return f.parts.Patch(ctx, p)
 }
 
 func (f *faulty) Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Switched{}, ingest.Receipt{}, err
 	}
-	return f.Engine.Switch(ctx, s)
+	return f.parts.Switch(ctx, s)
 }
 
 func (f *faulty) OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Session{}, ingest.Receipt{}, err
 	}
-	return f.Engine.OpenSession(ctx, o)
+	return f.parts.OpenSession(ctx, o)
 }
 
 func (f *faulty) EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return ingest.Receipt{}, err
 	}
-	return f.Engine.EndSession(ctx, s)
-}
-
-func (f *faulty) Session(ctx context.Context, minSeq uint64, id job.ID) (store.Session, error) {
-	if err := f.failure(); err != nil {
-		return store.Session{}, err
-	}
-	return f.Engine.Session(ctx, minSeq, id)
+	return f.parts.EndSession(ctx, s)
 }
 
 func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.QueueDeleted{}, ingest.Receipt{}, err
 	}
-	return f.Engine.DeleteQueue(ctx, d)
+	return f.parts.DeleteQueue(ctx, d)
 }
 
 func (f *faulty) AcceptTime(ctx context.Context) (int64, error) {
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
-	return f.Engine.AcceptTime(ctx)
+	return f.parts.AcceptTime(ctx)
 }
 
 func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
 	if err := f.failure(); err != nil {
 		return err
 	}
-	return f.Engine.CatchUp(ctx, minSeq)
-}
-
-func (f *faulty) JobWithin(ctx context.Context, minSeq uint64, id job.ID, room int64) (job.Job, bool, error) {
-	if err := f.failure(); err != nil {
-		return job.Job{}, false, err
-	}
-	return f.Engine.JobWithin(ctx, minSeq, id, room)
-}
-
-func (f *faulty) Batch(ctx context.Context, minSeq uint64, id job.ID) (store.Batch, error) {
-	if err := f.failure(); err != nil {
-		return store.Batch{}, err
-	}
-	return f.Engine.Batch(ctx, minSeq, id)
-}
-
-func (f *faulty) Queue(ctx context.Context, minSeq uint64, client, typ string) (store.Queue, error) {
-	if err := f.failure(); err != nil {
-		return store.Queue{}, err
-	}
-	return f.Engine.Queue(ctx, minSeq, client, typ)
-}
-
-func (f *faulty) Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error) {
-	if err := f.failure(); err != nil {
-		return store.Sweep{}, err
-	}
-	return f.Engine.Sweep(ctx, minSeq, id)
-}
-
-func (f *faulty) Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error) {
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return f.Engine.Sweeps(ctx, minSeq)
+	return f.parts.CatchUp(ctx, minSeq)
 }
 
 func (f *faulty) Stats() ingest.Stats {
 	if err := f.failure(); err != nil {
 		panic(err) // it fails by a fault of the program only
 	}
-	return f.Engine.Stats()
+	return f.parts.Stats()
 }
 
 func (f *faulty) Ready() error {
 	if err := f.failure(); err != nil {
 		return err
 	}
-	return f.Engine.Ready()
+	return f.parts.Ready()
 }
 
 // operation is a route with a request that it takes.
@@ -258,9 +217,9 @@ func (s *statuses) note(operation string, status int) {
 func TestEveryDocumentedStatus(t *testing.T) {
 	t.Parallel() // it waits for slow bodies and for budgets that stay full
 	engine := &faulty{}
-	r := start(t, func(o *Options) {
-		engine.Engine = o.Engine
-		o.Engine, o.Quit, o.GetSwitches = engine, func() {}, true
+	r := start(t, func(o *setup) {
+		engine.parts = o.parts
+		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
 	})
 	seen := &statuses{seen: map[string]map[int]bool{}}
 	do := func(o *operation, path, body string, headers ...string) reply {

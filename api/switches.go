@@ -1,14 +1,21 @@
 package api
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
+
+type switcher interface {
+	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
+}
 
 // setStopped answers /start and /stop, which turn all handing out of jobs on and off.
 func (s *Server) setStopped(stopped bool) echo.HandlerFunc {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -13,6 +14,20 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
+
+// clock is the journal's time, by which jobs are stamped. AcceptTime sets it to the wall clock and returns how far it is
+// ahead of that then.
+type clock interface {
+	Now() int64 // unix ms
+	ClockOffset() time.Duration
+	AcceptTime(ctx context.Context) (offsetMs int64, err error)
+}
+
+// monitor reports on the engine, and never waits.
+type monitor interface {
+	Stats() ingest.Stats
+	Ready() error
+}
 
 // rootPage is what a browser shows of GET /.
 //

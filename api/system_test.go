@@ -20,16 +20,10 @@ import (
 )
 
 func TestWatching(t *testing.T) {
-	var notReady error
-	r := start(t, func(o *Options) {
+	engine := &notReady{}
+	r := start(t, func(o *setup) {
 		o.Build = Version{Version: "v1.2.3", Commit: "abc"}
-		engine := o.Engine
-		o.Engine = &stub{Engine: engine, ready: func() error {
-			if notReady != nil {
-				return notReady
-			}
-			return engine.Ready()
-		}}
+		engine.monitor, o.monitor = o.monitor, engine
 	})
 	if a := r.get("/ping"); a.status != http.StatusOK || a.body != "pong" || a.header.Get("Content-Type") != "text/plain" {
 		t.Errorf("%d %q", a.status, a.body)
@@ -53,7 +47,7 @@ func TestWatching(t *testing.T) {
 		{fmt.Errorf("%w: broken", ingest.ErrApply), "internal"},
 		{errors.New("something else"), "not_ready"},
 	} {
-		notReady = c.err
+		engine.why = c.err
 		o := r.get("/readyz").refused(http.StatusServiceUnavailable, c.code)
 		want(t, o, "detail", c.err.Error())
 	}
@@ -165,13 +159,13 @@ func TestQueues(t *testing.T) {
 func TestEngineErrors(t *testing.T) {
 	var failure error
 	var log bytes.Buffer
-	r := start(t, func(o *Options) {
-		o.Engine = &stub{Engine: o.Engine, create: func(*job.Create) (ingest.Receipt, error) {
+	r := start(t, func(o *setup) {
+		o.creator = creates(func(*job.Create) (ingest.Receipt, error) {
 			if failure == nil {
 				panic("a broken invariant")
 			}
 			return ingest.Receipt{}, failure
-		}}
+		})
 		o.Log = zerolog.New(&log)
 	})
 	for _, c := range []struct {
@@ -237,14 +231,10 @@ func TestEngineErrors(t *testing.T) {
 
 func TestAccessLog(t *testing.T) {
 	var log bytes.Buffer
-	r := start(t, func(o *Options) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
+	r := start(t, func(o *setup) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
 	r.stop() // nothing else writes from here on
 	log.Reset()
-	s, err := New(Options{Engine: r.engine, Log: zerolog.New(&log).Level(zerolog.InfoLevel)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r = startOn(t, Options{Engine: r.engine, Log: s.log})
+	r = startOn(t, setup{Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, r.engine})
 	r.add("/add?client=hidden", "payload\n").object(http.StatusCreated)
 	r.get("/queues?client=hidden").object(http.StatusOK)
 	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")

@@ -1,14 +1,20 @@
 package api
 
 import (
+	"context"
 	"math"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
+
+type tickler interface {
+	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
+}
 
 // tickleFields are what any tickle may say.
 type tickleFields struct {

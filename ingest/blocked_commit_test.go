@@ -73,7 +73,7 @@ func TestBlockedCommit(t *testing.T) {
 		t.Errorf("claim with space: %d jobs, %v", len(jobs), err)
 	}
 	for _, id := range acknowledged {
-		if doc, err := e.Job(ctx, 0, id); err != nil || string(doc.Payload) != "line 4999" {
+		if doc, err := current(t, e).Job(id); err != nil || string(doc.Payload) != "line 4999" {
 			t.Errorf("job %v of %d acknowledged creates: %q, %v", id, len(acknowledged), doc.Payload, err)
 		}
 	}

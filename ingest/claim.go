@@ -144,7 +144,7 @@ func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool,
 
 // lookBack returns the result of an earlier claim with the same key or number; nil if there was none.
 func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, error) {
-	if err := e.catchUp(ctx, 0); err != nil {
+	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, errors.Join(ErrNotStored, err)
 	}
 	return e.store.ClaimedBefore(o, e.Now())
@@ -217,7 +217,7 @@ func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	if e.store.Available(c.Clients, c.Types) {
 		return true, nil
 	}
-	if err := e.catchUp(ctx, 0); err != nil {
+	if err := e.CatchUp(ctx, 0); err != nil {
 		return false, err
 	}
 	return e.store.Available(c.Clients, c.Types), nil

@@ -31,7 +31,7 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 			return store.Made{}, Receipt{}, err
 		}
 		defer end()
-		if err := e.catchUp(ctx, 0); err != nil {
+		if err := e.CatchUp(ctx, 0); err != nil {
 			return store.Made{}, Receipt{}, errors.Join(ErrNotStored, err)
 		}
 		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {

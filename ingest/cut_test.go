@@ -23,7 +23,7 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.catchUp(t.Context(), last.Seq); err != nil {
+	if err := e.CatchUp(t.Context(), last.Seq); err != nil {
 		t.Fatal(err)
 	}
 	base := filepath.Join(t.TempDir(), "base")

@@ -49,13 +49,13 @@ func TestDamagedPage(t *testing.T) {
 	// Before anybody has claimed them, jobs are shown without the payloads that cannot be read.
 	shown, unread := 0, 0
 	for after := (job.ID{}); ; {
-		docs, next, err := e.List(ctx, 0, store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+		docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range docs {
 			shown++
-			if alone, err := e.Job(ctx, 0, docs[i].ID); err != nil || alone.Error != docs[i].Error {
+			if alone, err := current(t, e).Job(docs[i].ID); err != nil || alone.Error != docs[i].Error {
 				t.Fatalf("job %s by itself has the error %q, in a list %q: %v", docs[i].ID, alone.Error, docs[i].Error, err)
 			}
 			if docs[i].Error == job.DamagedText {
@@ -77,7 +77,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 	listed := func() (ids []job.ID) {
 		for after := (job.ID{}); ; {
-			docs, next, err := e.List(ctx, 0, store.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: store.Everything})
+			docs, next, err := current(t, e).List(store.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: store.Everything})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	}
 	is := func(id job.ID, status job.Status) *job.Job {
 		t.Helper()
-		doc, err := e.Job(ctx, 0, id)
+		doc, err := current(t, e).Job(id)
 		must(err)
 		if doc.Status != status || doc.RunAttempts != 0 || status == job.Deferred && (doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.Payload != nil || doc.RunAt != job.MaxTimeMs) {
 			t.Fatalf("want %v: %+v", status, doc)
@@ -260,10 +260,10 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	patch(job.Patch{Job: early, RunAt: &now})
 	is(early, job.Pending)
 	move(job.Cancel, cancelled, job.Granted)
-	if doc, err := e.Job(ctx, 0, cancelled); err != nil || doc.Status != job.Cancelled || doc.Code != job.NoCode || doc.Error != job.DamagedText {
+	if doc, err := current(t, e).Job(cancelled); err != nil || doc.Status != job.Cancelled || doc.Code != job.NoCode || doc.Error != job.DamagedText {
 		t.Errorf("cancelled: %+v, %v", doc, err)
 	}
-	if b, err := e.Batch(ctx, 0, cancelled.WithLine(0)); err != nil || b.Counts[job.Cancelled] != 1 {
+	if b, err := current(t, e).Batch(cancelled.WithLine(0)); err != nil || b.Counts[job.Cancelled] != 1 {
 		t.Errorf("cancelled: %+v, %v", b, err)
 	}
 	move(job.Redrive, cancelled, job.Granted)
@@ -376,7 +376,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {
-					docs, next, err := e.List(ctx, 0, store.Filter{Limit: 1000, After: after, Parts: store.Everything})
+					docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -394,7 +394,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 					}
 				}
 				for line := range n {
-					if _, err := e.Job(ctx, 0, job.NewID(receipt.At, receipt.Seq, line)); err != nil {
+					if _, err := current(t, e).Job(job.NewID(receipt.At, receipt.Seq, line)); err != nil {
 						t.Fatal(err)
 					}
 				}

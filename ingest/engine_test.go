@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // start runs an engine on dir until the test ends, or stop is called. Its store must check at the end.
@@ -61,6 +62,15 @@ func serve(t testing.TB, e *Engine) (end func()) {
 	}
 }
 
+// current returns the state once it includes all that is synced.
+func current(t testing.TB, e *Engine) *store.Queries {
+	t.Helper()
+	if err := e.CatchUp(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return e.Queries()
+}
+
 func check(t testing.TB, dir string) {
 	t.Helper()
 	n, err := Check(context.Background(), dir, func(p string) bool { t.Errorf("check: %s", p); return true })
@@ -92,7 +102,7 @@ func TestLifecycleOverRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := job.NewID(receipt.At, receipt.Seq, 999)
-	doc, err := e.Job(ctx, 0, last)
+	doc, err := current(t, e).Job(last)
 	if err != nil || doc.Status != job.Pending || string(doc.Payload) != "line 999" {
 		t.Fatalf("job %+v, %v", doc, err)
 	}
@@ -118,11 +128,11 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	stop()
 
 	e, _ = start(t, dir)
-	batch, err := e.Batch(ctx, 0, job.NewID(receipt.At, receipt.Seq, 0))
+	batch, err := current(t, e).Batch(job.NewID(receipt.At, receipt.Seq, 0))
 	if err != nil || batch.Counts[job.Completed] != 99 || batch.Counts[job.Failed] != 1 || batch.Counts[job.Pending] != 900 {
 		t.Fatalf("batch %+v, %v", batch, err)
 	}
-	doc, err = e.Job(ctx, 0, jobs[7].ID)
+	doc, err = current(t, e).Job(jobs[7].ID)
 	if err != nil || doc.Error != "no such thing" || doc.ExitCode != 404 || doc.Runner != "r1" || len(doc.Attempts) != 1 {
 		t.Fatalf("job %+v, %v", doc, err)
 	}

@@ -58,7 +58,7 @@ func (e *Engine) mayRemember(o *job.Once) error {
 // completedBefore returns the first results of completions, all with one key, if all of them were carried out before;
 // otherwise nil.
 func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
-	if err := e.catchUp(ctx, 0); err != nil {
+	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, Receipt{}, errors.Join(ErrNotStored, err)
 	}
 	for i := range commands {

@@ -28,7 +28,7 @@ func TestIdleQueuesGo(t *testing.T) {
 		there := func(want bool, types ...string) {
 			t.Helper()
 			for _, typ := range types {
-				if _, err := e.Queue(ctx, 0, "default", typ); (err == nil) != want || err != nil && !errors.Is(err, job.QueueNotFound) {
+				if _, err := current(t, e).Queue("default", typ); (err == nil) != want || err != nil && !errors.Is(err, job.QueueNotFound) {
 					t.Errorf("queue %s: %v", typ, err)
 				}
 			}

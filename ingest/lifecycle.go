@@ -102,7 +102,7 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 // process leads the log, what the first term requires.
 func (e *Engine) begin(ctx context.Context) error {
 	for {
-		err := e.catchUp(ctx, 0)
+		err := e.CatchUp(ctx, 0)
 		if err == nil {
 			break
 		}

@@ -119,7 +119,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused := func(wait time.Duration, types ...string) {
 		t.Helper()
-		if _, _, err := e.Queues(ctx, 0, "", "", "", 1); err != nil { // what was synced has been applied
+		if _, _, err := current(t, e).Queues("", "", "", 1); err != nil { // what was synced has been applied
 			t.Fatal(err)
 		}
 		_, err := of(types...)
@@ -238,7 +238,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	number = inSession(t, e) // takes the place
 	past(1)
-	if doc, err := e.Session(ctx, 0, number(0, 0).Session); err != nil || len(doc.Slots) != 2 {
+	if doc, err := current(t, e).SessionDocument(number(0, 0).Session); err != nil || len(doc.Slots) != 2 {
 		t.Errorf("%+v, %v", doc, err)
 	}
 }

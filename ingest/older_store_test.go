@@ -30,7 +30,7 @@ func TestOlderStore(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := e.catchUp(t.Context(), last.Seq); err != nil {
+				if err := e.CatchUp(t.Context(), last.Seq); err != nil {
 					t.Fatal(err)
 				}
 			}

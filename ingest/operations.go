@@ -37,19 +37,3 @@ func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, 
 func (e *Engine) Switch(ctx context.Context, s job.Switch) (store.Switched, Receipt, error) {
 	return decideAs[store.Switched](ctx, e, s)
 }
-
-// Sweep returns the document of a sweep, like Job; job.SweepNotFound when there is none.
-func (e *Engine) Sweep(ctx context.Context, minSeq uint64, id job.ID) (store.Sweep, error) {
-	if err := e.catchUp(ctx, minSeq); err != nil {
-		return store.Sweep{}, err
-	}
-	return e.store.Sweep(id)
-}
-
-// Sweeps returns the documents of all sweeps that are under way or ended lately, like Job.
-func (e *Engine) Sweeps(ctx context.Context, minSeq uint64) ([]store.Sweep, error) {
-	if err := e.catchUp(ctx, minSeq); err != nil {
-		return nil, err
-	}
-	return e.store.Sweeps()
-}

@@ -24,11 +24,3 @@ func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, err
 	}
 	return receipt, err
 }
-
-// Session returns the document of a session, like Job; job.SessionNotFound when there is none.
-func (e *Engine) Session(ctx context.Context, minSeq uint64, id job.ID) (store.Session, error) {
-	if err := e.catchUp(ctx, minSeq); err != nil {
-		return store.Session{}, err
-	}
-	return e.store.SessionDocument(id)
-}

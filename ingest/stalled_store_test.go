@@ -103,7 +103,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	}
 	for { // until the claim has been given back
 		next := e.commits.applied.next()
-		if err := e.catchUp(t.Context(), 0); err != nil {
+		if err := e.CatchUp(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if e.store.Totals().Counts[job.Active] == 0 {

@@ -178,7 +178,7 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 // no leader before. The state must include what earlier leaders stored: it says whether there is anybody to give a
 // grace to.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
-	if err := k.e.catchUp(ctx, 0); err != nil {
+	if err := k.e.CatchUp(ctx, 0); err != nil {
 		return err
 	}
 	if k.e.store.Level() < job.Level {

@@ -24,7 +24,7 @@ func bubble(t *testing.T, test func(t *testing.T, e *Engine)) {
 
 func status(t *testing.T, e *Engine, id job.ID) job.Job {
 	t.Helper()
-	doc, err := e.Job(t.Context(), 0, id)
+	doc, err := current(t, e).Job(id)
 	if err != nil {
 		t.Fatal(err)
 	}

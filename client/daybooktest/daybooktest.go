@@ -54,7 +54,7 @@ func (s *Server) start() {
 	if err != nil {
 		s.t.Fatalf("daybooktest: %v", err)
 	}
-	server, err := api.New(api.Options{Engine: engine, Log: zerolog.Nop()})
+	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()})
 	if err != nil {
 		s.t.Fatalf("daybooktest: %v", err)
 	}

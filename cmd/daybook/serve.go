@@ -280,7 +280,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, endEngine()) }()
 
-	options.Engine = engine
+	options.Engine, options.Queries = engine, engine.Queries()
 	server, err := api.New(options)
 	if err != nil {
 		return usageError{err}

@@ -142,10 +142,13 @@ func (r *running) see(f *fixture) (*state, error) {
 	if err := r.settle(); err != nil {
 		return &state{}, err
 	}
+	if err := r.CatchUp(context.Background(), 0); err != nil {
+		return &state{}, err
+	}
 	var first error
 	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}}
 	for _, id := range f.jobs {
-		doc, err := r.Job(context.Background(), 0, id)
+		doc, err := r.Queries().Job(id)
 		switch {
 		case errors.Is(err, job.NotFound):
 			s.docs[id] = "not found"
@@ -158,7 +161,7 @@ func (r *running) see(f *fixture) (*state, error) {
 		}
 	}
 	for _, id := range f.sessions {
-		doc, err := r.Session(context.Background(), 0, id)
+		doc, err := r.Queries().SessionDocument(id)
 		switch {
 		case errors.Is(err, job.SessionNotFound):
 			s.sessions[id] = "not found"
@@ -168,14 +171,14 @@ func (r *running) see(f *fixture) (*state, error) {
 			s.sessions[id] = fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots)
 		}
 	}
-	queues, _, err := r.Queues(context.Background(), 0, "", "", "", 100)
+	queues, _, err := r.Queries().Queues("", "", "", 100)
 	if err != nil {
 		return s, errors.Join(first, err)
 	}
 	for _, q := range queues {
 		s.queues += fmt.Sprintf("%s/%s %v %v; ", q.Client, q.Type, q.Paused, q.Counts)
 	}
-	sweeps, err := r.Sweeps(context.Background(), 0)
+	sweeps, err := r.Queries().Sweeps()
 	if err != nil {
 		return s, errors.Join(first, err)
 	}

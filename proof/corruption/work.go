@@ -183,10 +183,18 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 	return nil
 }
 
+// queue returns the document of a queue as of all that is synced.
+func (r *running) queue(client, typ string) (store.Queue, error) {
+	if err := r.CatchUp(context.Background(), 0); err != nil {
+		return store.Queue{}, err
+	}
+	return r.Queries().Queue(client, typ)
+}
+
 // wait waits until a queue of acme has n pending jobs.
 func wait(r *running, typ string, n int64) error {
 	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); {
-		q, err := r.Queue(context.Background(), 0, "acme", typ)
+		q, err := r.queue("acme", typ)
 		if err != nil {
 			return err
 		}
@@ -201,7 +209,7 @@ func wait(r *running, typ string, n int64) error {
 // waitIdle waits until a queue is deleted because it is idle.
 func waitIdle(r *running, client, typ string) error {
 	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if _, err := r.Queue(context.Background(), 0, client, typ); err != nil {
+		if _, err := r.queue(client, typ); err != nil {
 			if errors.Is(err, job.QueueNotFound) {
 				return nil
 			}

@@ -283,7 +283,7 @@ func TestErrands(t *testing.T) {
 			for engine.Ready() != nil {
 				time.Sleep(time.Millisecond)
 			}
-			server, err := api.New(api.Options{Engine: engine})
+			server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries()})
 			if err != nil {
 				t.Fatal(err)
 			}

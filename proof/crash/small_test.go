@@ -54,7 +54,7 @@ func serveSmall(args []string) int {
 		ended <- engine.Run(engineCtx)
 		stopServing()
 	}()
-	server, err := api.New(api.Options{Engine: engine})
+	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries()})
 	if err != nil {
 		stopEngine()
 		return failed(err)

@@ -345,8 +345,11 @@ func (s *server) finish() error {
 
 // runAside runs all jobs that are set aside.
 func (s *server) runAside(ctx context.Context) error {
+	if err := s.engine.CatchUp(ctx, 0); err != nil {
+		return fmt.Errorf("list deferred jobs: %w", err)
+	}
 	for f := (store.Filter{Status: job.Deferred, Limit: 1000, Parts: store.Details}); ; {
-		docs, next, err := s.engine.List(ctx, 0, f)
+		docs, next, err := s.engine.Queries().List(f)
 		if err != nil {
 			return fmt.Errorf("list deferred jobs: %w", err)
 		}

@@ -536,7 +536,9 @@ func (u *user) read() {
 	a.mu.Unlock()
 	var doc job.Job
 	err := u.ask(func(ctx context.Context) (err error) {
-		doc, err = u.s.engine.Job(ctx, 0, id)
+		if err = u.s.engine.CatchUp(ctx, 0); err == nil {
+			doc, err = u.s.engine.Queries().Job(id)
+		}
 		return err
 	})
 	if errors.Is(err, job.NotFound) {
