@@ -42,7 +42,7 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readBulk(c)
+	body, err := readBody(c, &s.bodies.lines)
 	if err != nil {
 		return err
 	}
@@ -103,24 +103,23 @@ func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
 	if err != nil {
 		return err
 	}
-	at := buffer()
-	b := append(*at, head...)
-	if n <= maxListedIDs {
-		b = append(b, `,"job_ids":[`...)
-		for i := range n {
-			if i > 0 {
-				b = append(b, ',')
+	return withBuffer(func(b []byte) ([]byte, error) {
+		b = append(b, head...)
+		if n <= maxListedIDs {
+			b = append(b, `,"job_ids":[`...)
+			for i := range n {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = append(b, '"')
+				b = job.NewID(r.At, r.Seq, i).AppendText(b)
+				b = append(b, '"')
 			}
-			b = append(b, '"')
-			b = job.NewID(r.At, r.Seq, i).AppendText(b)
-			b = append(b, '"')
+			b = append(b, ']')
 		}
-		b = append(b, ']')
-	}
-	b = append(b, "}\n"...)
-	err = answer(c, http.StatusCreated, mimeJSON, b)
-	putBuffer(at, b)
-	return err
+		b = append(b, "}\n"...)
+		return b, answer(c, http.StatusCreated, mimeJSON, b)
+	})
 }
 
 // answerIDs writes the ids one a line, piece by piece: those of the longest batch take 150 MB.

@@ -137,6 +137,14 @@ var answerBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
+// withBuffer calls f with an empty buffer. f returns the buffer with what it has appended, and keeps nothing of it.
+func withBuffer(f func(b []byte) ([]byte, error)) error {
+	at := buffer()
+	b, err := f(*at)
+	putBuffer(at, b)
+	return err
+}
+
 // buffer takes a buffer; putBuffer gives it back.
 func buffer() *[]byte { return answerBuffers.Get().(*[]byte) }
 

@@ -143,15 +143,12 @@ func (r *claimRequest) completion(done *completion) error {
 
 // claim answers POST /jobs/claim.
 func (s *Server) claim(c echo.Context) error {
-	body, err := s.readJSON(c, s.reports, false)
+	var r claimRequest
+	body, err := s.readObject(c, &s.bodies.outcomes, &r)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	var r claimRequest
-	if err := decodeObject(body.bytes, &r); err != nil {
-		return err
-	}
 	cmd, wait, err := r.command()
 	if err == nil {
 		cmd.Once, err = once(c, "claim", cmd.Runner, body.bytes)
@@ -250,10 +247,10 @@ func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, si
 		return c.NoContent(http.StatusNoContent)
 	}
 	if single {
-		at := buffer()
-		b := append(appendJob(*at, &jobs[0], inJSON), '\n')
-		defer putBuffer(at, b)
-		return s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
+		return withBuffer(func(b []byte) ([]byte, error) {
+			b = append(appendJob(b, &jobs[0], inJSON), '\n')
+			return b, s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
+		})
 	}
 	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
 }

@@ -19,22 +19,15 @@ type completer interface {
 
 // complete answers POST /jobs/{id}/complete.
 func (s *Server) complete(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	body, err := s.readJSON(c, s.reports, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
 	var r struct {
 		outcomeFields
 		fences
 	}
-	if err := decodeObject(body.bytes, &r); err != nil {
+	id, body, err := s.readJobRequest(c, &s.bodies.outcomes, &r)
+	if err != nil {
 		return err
 	}
+	defer body.release()
 	o, err := r.outcome()
 	if err != nil {
 		return err
@@ -44,23 +37,16 @@ func (s *Server) complete(c echo.Context) error {
 
 // release answers POST /jobs/{id}/release.
 func (s *Server) release(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	body, err := s.readJSON(c, s.orders, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
 	var r struct {
 		How     *string `json:"how"`
 		DelayMs *int64  `json:"delay_ms"`
 		fences
 	}
-	if err := decodeObject(body.bytes, &r); err != nil {
+	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
+	if err != nil {
 		return err
 	}
+	defer body.release()
 	o := job.Outcome{DelayMs: -1}
 	if r.How == nil {
 		return badRequest("how", "how is missing: retry, unget or archive")
@@ -117,7 +103,7 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, bod
 
 // completeMany answers POST /jobs/complete.
 func (s *Server) completeMany(c echo.Context) error {
-	body, err := s.readJSON(c, s.reports, true)
+	body, err := readBody(c, &s.bodies.outcomeList)
 	if err != nil {
 		return err
 	}

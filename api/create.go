@@ -30,7 +30,7 @@ type createRequest struct {
 
 // create answers POST /jobs/create: an object is one job, an array or lines are many.
 func (s *Server) create(c echo.Context) error {
-	body, err := s.readJSON(c, s.creates, true)
+	body, err := readBody(c, &s.bodies.creates)
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
 	held := s.shareOf(c, s.changes)
 	defer held.release()
-	at := buffer()
-	b := append(appendJob(*at, &j, inJSON), '\n')
-	if unique != "" {
-		b = endExisting(b[:len(b)-1], false)
-	}
-	err = answerStored(c, held, http.StatusCreated, b)
-	putBuffer(at, b)
-	return err
+	return withBuffer(func(b []byte) ([]byte, error) {
+		if b = appendJob(b, &j, inJSON); unique != "" {
+			b = endExisting(b, false)
+		} else {
+			b = append(b, '\n')
+		}
+		return b, answerStored(c, held, http.StatusCreated, b)
+	})
 }
 
 // answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's document.

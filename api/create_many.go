@@ -259,17 +259,3 @@ func positionResults(positions []position, made *store.Made) []positionResult {
 	}
 	return results
 }
-
-// prefersEach reports whether the client wants one result per position (RFC 7240).
-func prefersEach(r *http.Request) bool {
-	for _, header := range r.Header["Prefer"] {
-		for preference := range strings.SplitSeq(header, ",") {
-			preference, _, _ = strings.Cut(preference, ";")
-			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-			if strings.EqualFold(strings.TrimSpace(name), "results") && strings.Trim(strings.TrimSpace(value), `"`) == "each" {
-				return true
-			}
-		}
-	}
-	return false
-}

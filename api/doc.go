@@ -22,7 +22,7 @@
 //   - server.go, routes.go: the server and its options; the table of all routes.
 //   - listener.go, connection.go, request_framing.go: how many connections there are, how fast each must be, and which requests are malformed.
 //   - origin.go, query_parameters.go: which hosts and origins are served; parameters and headers that a route does not know.
-//   - request_body.go, memory_budget.go, strict_json.go: bodies within the memory that they may take, and their JSON.
+//   - request_body.go, media_types.go, memory_budget.go, strict_json.go: bodies within the memory that they may take, their types, and their JSON.
 //   - idempotency.go: idempotency keys and numbers of sessions.
 //   - create.go, create_many.go, add.go, job_attributes.go: creating one job, several as JSON, lines; the attributes of jobs.
 //   - claim.go, tickle.go, complete.go, outcomes.go: what runners ask for, and how they report outcomes.

@@ -43,14 +43,13 @@ func (s *Server) job(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	at := buffer()
-	b := append(fields.appendJob(*at, &j), '\n')
-	if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
-		return err
-	}
-	err = answerTagged(c, mimeJSON, b, b)
-	putBuffer(at, b)
-	return err
+	return withBuffer(func(b []byte) ([]byte, error) {
+		b = append(fields.appendJob(b, &j), '\n')
+		if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {
+			return b, err
+		}
+		return b, answerTagged(c, mimeJSON, b, b)
+	})
 }
 
 type batchDocument struct {
@@ -94,11 +93,10 @@ func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, stat
 	if err != nil {
 		return after(err)
 	}
-	at := buffer()
-	b := append(appendJob(*at, &j, inJSON), '\n')
-	err = answerStored(c, held, http.StatusOK, b)
-	putBuffer(at, b)
-	return err
+	return withBuffer(func(b []byte) ([]byte, error) {
+		b = append(appendJob(b, &j, inJSON), '\n')
+		return b, answerStored(c, held, http.StatusOK, b)
+	})
 }
 
 // pathID is the id in the path.

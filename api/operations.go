@@ -35,15 +35,21 @@ func (s *Server) move(op job.Op) echo.HandlerFunc {
 		if err := s.noBody(c); err != nil {
 			return err
 		}
-		moved, receipt, err := s.engine.Move(c.Request().Context(), job.Move{Op: op, Job: id})
+		status, receipt, err := s.moveOne(c, job.Move{Op: op, Job: id})
 		if err != nil {
 			return err
 		}
-		if err := refused(moved.Refusal); err != nil {
-			return err
-		}
-		return s.answerChanged(c, receipt, id, moved.Status)
+		return s.answerChanged(c, receipt, id, status)
 	}
+}
+
+// moveOne applies an operation to one job and returns the status that the job has after it.
+func (s *Server) moveOne(c echo.Context, m job.Move) (job.Status, ingest.Receipt, error) {
+	moved, receipt, err := s.engine.Move(c.Request().Context(), m)
+	if err == nil {
+		err = refused(moved.Refusal)
+	}
+	return moved.Status, receipt, err
 }
 
 // remove answers DELETE /jobs/{id}.
@@ -52,11 +58,8 @@ func (s *Server) remove(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, receipt, err := s.engine.Move(c.Request().Context(), job.Move{Op: job.Delete, Job: id})
+	_, receipt, err := s.moveOne(c, job.Move{Op: job.Delete, Job: id})
 	if err != nil {
-		return err
-	}
-	if err := refused(moved.Refusal); err != nil {
 		return err
 	}
 	setSeq(c, receipt.Seq)
@@ -65,23 +68,16 @@ func (s *Server) remove(c echo.Context) error {
 
 // patch answers PATCH /jobs/{id}.
 func (s *Server) patch(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	body, err := s.readJSON(c, s.orders, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
 	var r struct {
 		Priority    *int64 `json:"priority"`
 		RunAt       *int64 `json:"run_at"`
 		MaxAttempts *int64 `json:"max_attempts"`
 	}
-	if err := decodeObject(body.bytes, &r); err != nil {
+	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
+	if err != nil {
 		return err
 	}
+	defer body.release()
 	p := job.Patch{Job: id, RunAt: r.RunAt}
 	for _, f := range [...]struct {
 		name   string

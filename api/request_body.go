@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,16 +34,41 @@ const (
 // A batch cannot have more lines than an ID can number: each takes two bytes of the body, the last one perhaps one.
 const _ = uint(job.MaxLines - (maxBodyBytes+1)/2)
 
-// lane is what the bodies of a route may take.
-type lane struct {
-	budget *budget
-	limit  int
+// bodyRule is what the bodies of a route may be.
+type bodyRule struct {
+	budget   *budget
+	limit    int      // bytes, after decompression
+	types    []string // media types; nil: any
+	optional bool     // no body is the same as {}
+	pooled   bool     // the buffer serves again after release, so that nobody may keep it
+}
+
+// bodyRules are those of all routes that take bodies.
+type bodyRules struct {
+	lines       bodyRule // of a bulk post; the buffer becomes part of a record of the journal
+	creates     bodyRule // with payloads
+	outcomes    bodyRule // with outputs
+	outcomeList bodyRule // the same, as JSON or lines
+	small       bodyRule // without either
+	optional    bodyRule // the same, or none
+}
+
+func newBodyRules(bulk, control *budget) bodyRules {
+	asJSON, asLines := []string{mimeJSON}, []string{mimeJSON, mimeNDJSON}
+	return bodyRules{
+		lines:       bodyRule{budget: bulk, limit: maxBodyBytes},
+		creates:     bodyRule{budget: bulk, limit: maxBodyBytes, types: asLines, pooled: true},
+		outcomes:    bodyRule{budget: control, limit: maxBodyBytes, types: asJSON, pooled: true},
+		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asLines, pooled: true},
+		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
+		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
+	}
 }
 
 // body is a request body in memory. Its share is held until release.
 type body struct {
 	bytes  []byte
-	limit  int
+	rule   *bodyRule
 	share  share
 	pooled *[]byte
 	paced  *pacedReader // that it is read from; nil without a body
@@ -70,47 +93,56 @@ var bodyBuffers = sync.Pool{New: func() any {
 
 var gzipReaders sync.Pool // of *gzip.Reader
 
-// readBulk reads the body of a create in the fast lane into a buffer of its exact size that the caller may give away, with room for
-// one more byte.
-func (s *Server) readBulk(c echo.Context) (*body, error) { return s.read(c, s.creates, false) }
+// readObject reads a body that is one JSON object into a struct. The caller releases the body.
+func (s *Server) readObject(c echo.Context, rule *bodyRule, into any) (*body, error) {
+	b, err := readBody(c, rule)
+	if err != nil || len(b.bytes) == 0 && rule.optional {
+		return b, err
+	}
+	if err := decodeObject(b.bytes, into); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
 
-// readJSON reads the body of a JSON route, whose buffer must not be used after release. The type is demanded, except of an
-// empty body.
-func (s *Server) readJSON(c echo.Context, l lane, ndjson bool) (*body, error) {
+// readJobRequest reads what a request about one job begins with: the id in its path, and its body into a struct.
+func (s *Server) readJobRequest(c echo.Context, rule *bodyRule, into any) (job.ID, *body, error) {
+	id, err := pathID(c)
+	if err != nil {
+		return id, nil, err
+	}
+	b, err := s.readObject(c, rule, into)
+	return id, b, err
+}
+
+// noBody reads the body of a request that has no fields: none, or {}.
+func (s *Server) noBody(c echo.Context) error {
+	b, err := s.readObject(c, &s.bodies.optional, &struct{}{})
+	if err == nil {
+		b.release()
+	}
+	return err
+}
+
+// readBody reads a body. Its buffer has room for one more byte if it is not pooled.
+func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	r := c.Request()
-	if r.ContentLength != 0 {
-		if err := checkContentType(r.Header[echo.HeaderContentType], ndjson); err != nil {
+	if r.ContentLength != 0 && rule.types != nil {
+		if err := checkContentType(r.Header[echo.HeaderContentType], rule.types); err != nil {
 			return nil, err
 		}
 	}
-	return s.read(c, l, true)
-}
-
-// noBody reads a body that has nothing to say: none, or {}.
-func (s *Server) noBody(c echo.Context) error {
-	body, err := s.readJSON(c, s.orders, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
-	if len(body.bytes) > 0 {
-		return decodeObject(body.bytes, &struct{}{})
-	}
-	return nil
-}
-
-func (s *Server) read(c echo.Context, l lane, pool bool) (_ *body, err error) {
-	r := c.Request()
 	zipped, err := isGzip(r.Header[echo.HeaderContentEncoding])
 	if err != nil {
 		return nil, err
 	}
-	b := &body{limit: l.limit, share: share{budget: l.budget}}
+	b := &body{rule: rule, share: share{budget: rule.budget}}
 	n := r.ContentLength
 	switch {
 	case n == 0:
 		return b, nil
-	case n > int64(l.limit) && (!zipped || n > int64(l.limit)+gzipOverhead):
+	case n > int64(rule.limit) && (!zipped || n > int64(rule.limit)+gzipOverhead):
 		return nil, b.tooLarge()
 	}
 	conn := connectionOf(r)
@@ -123,7 +155,7 @@ func (s *Server) read(c echo.Context, l lane, pool bool) (_ *body, err error) {
 	case zipped:
 		err = b.unzip(r.Context(), from)
 	case n > 0:
-		err = b.fill(r.Context(), from, int(n), pool)
+		err = b.fill(r.Context(), from, int(n))
 	default:
 		err = b.grow(r.Context(), from)
 	}
@@ -188,12 +220,12 @@ func (b *body) take(ctx context.Context, size int) error {
 }
 
 // fill reads n bytes. Nothing is taken for a body before its first byte has come.
-func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
+func (b *body) fill(ctx context.Context, r io.Reader, n int) error {
 	var first [1]byte
 	if _, err := io.ReadFull(r, first[:]); err != nil {
 		return err
 	}
-	if pool && n > minPooledBytes && n <= maxPooledBytes {
+	if b.rule.pooled && n > minPooledBytes && n <= maxPooledBytes {
 		if err := b.reserve(ctx, maxPooledBytes); err != nil {
 			return err
 		}
@@ -227,7 +259,7 @@ func (b *body) fill(ctx context.Context, r io.Reader, n int, pool bool) error {
 func (b *body) grow(ctx context.Context, r io.Reader) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			size := min(max(cap(b.bytes)*growBy, firstReadBytes), b.limit+1)
+			size := min(max(cap(b.bytes)*growBy, firstReadBytes), b.rule.limit+1)
 			if size == cap(b.bytes) {
 				return b.tooLarge()
 			}
@@ -237,7 +269,7 @@ func (b *body) grow(ctx context.Context, r io.Reader) error {
 		}
 		n, err := r.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
-		if len(b.bytes) > b.limit {
+		if len(b.bytes) > b.rule.limit {
 			return b.tooLarge()
 		}
 		if err == io.EOF {
@@ -265,8 +297,8 @@ func (b *body) unzip(ctx context.Context, r io.Reader) error {
 }
 
 func (b *body) tooLarge() *problem {
-	detail := fmt.Sprintf("a body of this route has at most %d bytes; split it into several requests", b.limit)
-	if b.limit == maxBodyBytes {
+	detail := fmt.Sprintf("a body of this route has at most %d bytes; split it into several requests", b.rule.limit)
+	if b.rule.limit == maxBodyBytes {
 		detail += " (`daybook add` and the Go client's Add do this for lines)"
 	}
 	return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge, detail: detail}
@@ -291,74 +323,4 @@ func bodyProblem(err error) error {
 		return badRequest("", "the body was cut off before its end")
 	}
 	return badRequest("", "the body cannot be read: "+err.Error())
-}
-
-func isGzip(encoding []string) (bool, error) {
-	if len(encoding) == 0 {
-		return false, nil
-	}
-	if len(encoding) == 1 {
-		switch strings.ToLower(strings.TrimSpace(encoding[0])) {
-		case "gzip", "x-gzip":
-			return true, nil
-		case "identity", "":
-			return false, nil
-		}
-	}
-	return false, &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported,
-		field: echo.HeaderContentEncoding, detail: "a body may be gzip or not encoded at all"}
-}
-
-const (
-	mimeJSON   = "application/json"
-	mimeNDJSON = "application/x-ndjson"
-	mimeText   = "text/plain"
-	mimeHTML   = "text/html"
-
-	// JSON, of routes whose answer has another shape as well: a media type stands for one shape, so that typed clients know which it is.
-	mimeClaim = "application/vnd.daybook.claim+json" // of POST /jobs/claim, where a single job is mimeJSON
-	mimeBatch = "application/vnd.daybook.batch+json" // of POST /jobs/create, where a single job is mimeJSON
-	mimeTypes = "application/vnd.daybook.types+json" // of GET /queues?waiting=true, where queues are mimeJSON
-)
-
-func checkContentType(header []string, ndjson bool) error {
-	if len(header) == 1 {
-		if header[0] == mimeJSON || ndjson && header[0] == mimeNDJSON {
-			return nil
-		}
-		kind, params, err := mime.ParseMediaType(header[0])
-		charset, named := params["charset"]
-		if err == nil && (kind == mimeJSON || ndjson && kind == mimeNDJSON) && (!named || strings.EqualFold(charset, "utf-8")) {
-			return nil
-		}
-	}
-	want := mimeJSON
-	if ndjson {
-		want += " or " + mimeNDJSON
-	}
-	return &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported,
-		field: echo.HeaderContentType, detail: "this route requires Content-Type: " + want}
-}
-
-// isNDJSON reports whether a body that checkContentType let pass is lines.
-func isNDJSON(r *http.Request) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.Header.Get(echo.HeaderContentType))), mimeNDJSON)
-}
-
-// prefers reports whether the Accept header names kind, and before JSON.
-func prefers(r *http.Request, kind string) bool {
-	for _, header := range r.Header[echo.HeaderAccept] {
-		for header != "" {
-			var item string
-			item, header, _ = strings.Cut(header, ",")
-			name, _, _ := strings.Cut(item, ";")
-			switch strings.ToLower(strings.TrimSpace(name)) {
-			case kind:
-				return true
-			case mimeJSON, mimeClaim, mimeBatch, mimeTypes:
-				return false
-			}
-		}
-	}
-	return false
 }

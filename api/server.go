@@ -56,9 +56,7 @@ type Server struct {
 	parked                       *budget // of results that are answered when a claim has waited
 	pages                        turns   // of lists
 	compressors                  *budget
-	creates                      lane // bodies with payloads
-	reports                      lane // bodies with outputs
-	orders                       lane // bodies with neither
+	bodies                       bodyRules
 
 	maxConnections int
 	listening      atomic.Pointer[listener] // nil before Run
@@ -86,9 +84,7 @@ func newServer(o Options, engine parts) (*Server, error) {
 		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
 	}
 	s.maxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
-	s.creates = lane{s.bulk, maxBodyBytes}
-	s.reports = lane{s.control, maxBodyBytes}
-	s.orders = lane{s.control, smallBodyBytes}
+	s.bodies = newBodyRules(s.bulk, s.control)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {

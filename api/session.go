@@ -23,19 +23,14 @@ type sessionReader interface {
 
 // openSession answers POST /sessions.
 func (s *Server) openSession(c echo.Context) error {
-	body, err := s.readJSON(c, s.orders, false)
+	var r struct {
+		RunnerID *string `json:"runner_id"`
+	}
+	body, err := s.readObject(c, &s.bodies.optional, &r)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	var r struct {
-		RunnerID *string `json:"runner_id"`
-	}
-	if len(body.bytes) > 0 {
-		if err := decodeObject(body.bytes, &r); err != nil {
-			return err
-		}
-	}
 	var cmd job.OpenSession
 	if r.RunnerID != nil {
 		cmd.Runner = *r.RunnerID

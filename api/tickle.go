@@ -52,21 +52,12 @@ func (f *tickleFields) command() (t job.Tickle, err error) {
 
 // tickle answers POST /jobs/{id}/tickle.
 func (s *Server) tickle(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	body, err := s.readJSON(c, s.orders, false)
+	var r tickleFields
+	id, body, err := s.readJobRequest(c, &s.bodies.optional, &r)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	var r tickleFields
-	if len(body.bytes) > 0 {
-		if err := decodeObject(body.bytes, &r); err != nil {
-			return err
-		}
-	}
 	cmd, err := r.command()
 	if err == nil {
 		err = s.named(cmd.Claim)
@@ -90,18 +81,15 @@ func (s *Server) tickle(c echo.Context) error {
 
 // tickleMany answers POST /jobs/tickle: of jobs, or else of a claim, or else of all that a runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
-	body, err := s.readJSON(c, s.orders, false)
-	if err != nil {
-		return err
-	}
-	defer body.release()
 	var r struct {
 		tickleFields
 		JobIDs *[]job.ID `json:"job_ids"`
 	}
-	if err := decodeObject(body.bytes, &r); err != nil {
+	body, err := s.readObject(c, &s.bodies.small, &r)
+	if err != nil {
 		return err
 	}
+	defer body.release()
 	cmd, err := r.command()
 	if err == nil {
 		err = s.named(cmd.Claim)
