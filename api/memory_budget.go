@@ -22,11 +22,16 @@ const (
 	smallShareOf    = 8
 )
 
-// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only announces many bytes keeps nothing from others.
+// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only announces
+// many bytes keeps nothing from others.
 //
-// Shares that grow while they hold bytes could wait for each other for ever. So bytes are given in the order in which requests arrived, and the oldest
-// gets them even if there are none: the sum is at most the total and one largest share. All requests of one remote address get at most half of the total; loopback,
-// by which a proxy comes, has no such bound.
+// Shares that grow while they hold bytes could wait for each other for ever. So bytes are given in the order in which
+// requests arrived, and the oldest gets them even if there are none: the sum is at most the total and one largest share.
+// All requests of one remote address get at most half of the total; loopback, from which a proxy connects, has no such
+// bound.
+//
+// golang.org/x/sync/semaphore has neither of these rules: it serves requests in the order of their calls, so that two
+// shares which grow can wait for each other, one address can take everything, and a short request waits for long ones.
 type budget struct {
 	mu       sync.Mutex
 	total    int64

@@ -189,7 +189,7 @@ func (a *adding) stored(b client.AddedBody) {
 func (a *adding) progress(p client.AddProgress) {
 	if a.watched {
 		rate := float64(p.Jobs) / max(time.Since(a.start).Seconds(), 0.001)
-		fmt.Fprintf(a.cmd.ErrOrStderr(), "\r%d lines, %s, %.0f lines/s ", p.Jobs, volume(p.Bytes), rate)
+		fmt.Fprintf(a.cmd.ErrOrStderr(), "\r%d lines, %s, %.0f lines/s ", p.Jobs, sizeText(p.Bytes), rate)
 	}
 }
 

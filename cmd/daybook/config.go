@@ -8,12 +8,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/spf13/pflag"
 )
 
@@ -26,7 +26,7 @@ var notInConfig = []string{"config", "print-config", "help"}
 // setting is a key of a configuration file with its value as the flag of that name takes it.
 type setting struct {
 	key, value string
-	line       int // 0: not known
+	line       int
 }
 
 // readConfig returns the settings in the file at path.
@@ -62,13 +62,17 @@ func parseConfig(text []byte) ([]setting, error) {
 		}
 		return nil, fmt.Errorf(": %w", err)
 	}
+	lines, err := keyLines(text)
+	if err != nil {
+		return nil, fmt.Errorf(": %w", err)
+	}
 	var settings []setting
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		value, err := flagText(values[key])
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", lineOf(text, key), key, err)
+			return nil, fmt.Errorf(":%d: %s: %w", lines[key], key, err)
 		}
-		settings = append(settings, setting{key, value, lineNumber(text, key)})
+		settings = append(settings, setting{key, value, lines[key]})
 	}
 	slices.SortStableFunc(settings, func(a, b setting) int { return cmp.Compare(a.line, b.line) })
 	return settings, nil
@@ -108,20 +112,19 @@ func flagText(value any) (string, error) {
 	return "", fmt.Errorf("%v is neither a string in quotes, a whole number, true or false, nor a list of strings", value)
 }
 
-// lineNumber returns the line of a key, 0 where it is written in a way that hides it.
-func lineNumber(text []byte, key string) int {
-	at := regexp.MustCompile(`(?m)^[ \t]*(\[+[ \t]*)?["']?` + regexp.QuoteMeta(key) + `["']?[ \t]*[=.\]]`).FindIndex(text)
-	if at == nil {
-		return 0
+// keyLines returns the line of each key of the first level.
+func keyLines(text []byte) (map[string]int, error) {
+	lines := map[string]int{}
+	var p unstable.Parser
+	p.Reset(text)
+	for p.NextExpression() {
+		if key := p.Expression().Key(); key.Next() {
+			if name := string(key.Node().Data); lines[name] == 0 {
+				lines[name] = p.Shape(key.Node().Raw).Start.Line
+			}
+		}
 	}
-	return strings.Count(string(text[:at[0]]), "\n") + 1
-}
-
-func lineOf(text []byte, key string) string {
-	if n := lineNumber(text, key); n > 0 {
-		return fmt.Sprintf(":%d:", n)
-	}
-	return ":"
+	return lines, p.Error()
 }
 
 // fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file, and notes where
@@ -137,14 +140,11 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 	for _, s := range settings {
 		flag := flags.Lookup(s.key)
 		if flag == nil || slices.Contains(notInConfig, s.key) {
-			at, meant := path, ""
-			if s.line > 0 {
-				at = fmt.Sprintf("%s:%d", path, s.line)
-			}
+			meant := ""
 			if name := strings.ReplaceAll(strings.ToLower(s.key), "_", "-"); name != s.key && flags.Lookup(name) != nil {
 				meant = fmt.Sprintf(" (perhaps %s is meant)", name)
 			}
-			return usageError{fmt.Errorf("configuration %s: no setting is called %q%s; `daybook serve --help` lists them", at, s.key, meant)}
+			return usageError{fmt.Errorf("configuration %s:%d: no setting is called %q%s; `daybook serve --help` lists them", path, s.line, s.key, meant)}
 		}
 		// A wrong value is reported even if it is overridden.
 		was, changed := flag.Value.String(), flag.Changed
@@ -156,7 +156,7 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 			err = flags.Set(s.key, was)
 		}
 		if err != nil {
-			return usageError{fmt.Errorf("configuration %s: %s: %w", path, s.key, plainly(err))}
+			return usageError{fmt.Errorf("configuration %s:%d: %s: %w", path, s.line, s.key, plainly(err))}
 		}
 		if !changed {
 			flag.Annotations = map[string][]string{originKey: {path}}

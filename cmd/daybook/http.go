@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -104,26 +105,8 @@ func interval(ms int64) string {
 	return d.String()
 }
 
-// volume shows a number of bytes.
-func volume(n int64) string {
-	const units = "kMGTP"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n)/1024, 0
-	for v >= 1024 && unit < len(units)-1 {
-		v /= 1024
-		unit++
-	}
-	return fmt.Sprintf("%.1f %ciB", v, units[unit])
-}
-
-// isTerminal reports whether somebody watches.
+// isTerminal reports whether a person may be reading what is written.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && isatty.IsTerminal(f.Fd())
 }

@@ -207,7 +207,7 @@ func printVerified(w io.Writer, r *journal.Report) error {
 	return table(w, func(row func(...any)) {
 		row("journal", r.UUID)
 		row("volumes", len(r.Volumes))
-		row("bytes", volume(r.Bytes))
+		row("bytes", sizeText(r.Bytes))
 		row("records", r.Records)
 		if r.Records > 0 {
 			row("seqs", fmt.Sprintf("%d … %d", r.First, r.Last))

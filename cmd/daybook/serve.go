@@ -178,10 +178,10 @@ func (f *serveFlags) options() (api.Options, error) {
 	}
 	for _, err := range []error{
 		job.CheckRange("--max-attempts", int64(f.maxAttempts), 1, job.MaxAttempts),
-		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs, false),
-		checkDuration("--retention", f.retention, 0, job.MaxDelayMs, true),
-		checkDuration("--drain", f.drain, 0, job.MaxDelayMs, true),
-		checkDuration("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs, true),
+		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs),
+		checkDuration("--retention", f.retention, 0, job.MaxDelayMs),
+		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),
+		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
 			return o, usageError{err}

@@ -54,15 +54,15 @@ func printStats(cmd *cobra.Command, s *ingest.Stats) error {
 			row("next due", moment(s.NextDue))
 		}
 		row("watermarks", fmt.Sprintf("appended %d, synced %d, applied %d, flushed %d", s.Appended, s.Synced, s.Applied, s.Flushed))
-		row("lag", fmt.Sprintf("%d commands, %s", s.LagCommands, volume(s.LagBytes)))
+		row("lag", fmt.Sprintf("%d commands, %s", s.LagCommands, sizeText(s.LagBytes)))
 		row("queues", s.Queues)
 		for _, status := range job.Statuses {
 			row(status, s.Jobs[status.String()])
 		}
 		row("parked claims", s.Parked)
-		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", volume(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
+		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", sizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
 		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, %d of them", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
-		row("store", volume(int64(s.Store.Bytes)))
+		row("store", sizeText(s.Store.Bytes))
 		if s.Journal.Failures > 0 {
 			row("failed writes", fmt.Sprintf("%d, repaired %d times; last: %s", s.Journal.Failures, s.Journal.Repairs, s.Journal.LastError))
 		}

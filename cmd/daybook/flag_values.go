@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/prometheus/common/model"
+)
+
+// durationFlag is a duration that may have days and weeks: 300s, 1h30m, 14d.
+type durationFlag time.Duration
+
+func (d *durationFlag) Set(text string) error {
+	parsed, err := model.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration like 300s, 1h30m, 12h or 14d", text)
+	}
+	*d = durationFlag(parsed)
+	return nil
+}
+
+func (d *durationFlag) String() string { return model.Duration(*d).String() }
+func (d *durationFlag) Type() string   { return "duration" }
+
+func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
+
+// checkDuration refuses a duration that is outside of min … max.
+func checkDuration(flag string, d durationFlag, min, max int64) error {
+	if d.ms() >= min && d.ms() <= max {
+		return nil
+	}
+	return fmt.Errorf("%s must be %s, not %s", flag, durations(min, max), &d)
+}
+
+// checkDurationOrZero is checkDuration for a flag where 0 has a meaning of its own.
+func checkDurationOrZero(flag string, d durationFlag, min, max int64) error {
+	if d == 0 || d.ms() >= min && d.ms() <= max {
+		return nil
+	}
+	return fmt.Errorf("%s must be %s, or 0, not %s", flag, durations(min, max), &d)
+}
+
+func durations(min, max int64) string {
+	least, most := durationFlag(time.Duration(min)*time.Millisecond), durationFlag(time.Duration(max)*time.Millisecond)
+	return fmt.Sprintf("from %s to %s", &least, &most)
+}
+
+// bytesFlag is a number of bytes, with k, M, G or T (or KiB, MiB and so on) for powers of 1024.
+type bytesFlag int64
+
+func (b *bytesFlag) Set(text string) error {
+	n, err := units.RAMInBytes(text)
+	if err != nil || n < 0 || n > 1<<62 {
+		return fmt.Errorf("%q is not a number of bytes like 1048576, 512M or 10G", text)
+	}
+	*b = bytesFlag(n)
+	return nil
+}
+
+func (b *bytesFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
+func (b *bytesFlag) Type() string   { return "bytes" }
+
+// sizeText shows a number of bytes.
+func sizeText[N int64 | uint64](n N) string { return units.BytesSize(float64(n)) }
