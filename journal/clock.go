@@ -15,7 +15,7 @@ const MaxClockAhead = 24 * time.Hour
 //
 //	time after d = wall, held within [time before + d/2, time before + 2d]
 //
-// Hence it never stands still and never jumps: a wall clock set back by an hour makes it go at half speed for two hours,
+// Hence it never stops and never jumps: a wall clock that is set back by an hour makes it run at half speed for two hours,
 // one set forward by an hour (or a machine that slept for one) makes it go at double speed for one. Leases are measured in
 // this time, so that no step of the wall clock abandons a fleet. Accept is the one way to make it jump, and only forward.
 //
@@ -61,7 +61,8 @@ func (c *Clock) Now() int64 {
 	return c.now / int64(time.Millisecond)
 }
 
-// Accept sets the clock to the wall clock at once if it is behind it. Whoever measures leases by this clock must have them begin again.
+// Accept sets the clock to the wall clock at once if that is later. A caller who measures leases by this clock must
+// let them begin again.
 func (c *Clock) Accept() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +70,7 @@ func (c *Clock) Accept() {
 	c.now = max(c.now, wall)
 }
 
-// Offset says how far the journal's time is ahead of the wall clock; negative when it is behind.
+// Offset returns how far the journal's time is ahead of the wall clock; negative when it is earlier.
 func (c *Clock) Offset() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Run is the committer: it takes what waits, writes it as one batch, syncs once, answers all, hands them over, and so on,
-// until ctx is done or Close is called. Then it commits what Propose has taken, sends everybody else away with ErrClosed,
-// writes a last mark and returns; the error is nil unless writes were down at the end. Whoever receives Deliver must still
-// be there until Run has returned.
+// Run is the committer: it takes what waits, writes it as one batch, syncs once, answers all, delivers them, and so on,
+// until ctx is done or Close is called. Then it commits what Propose has taken, refuses all others with ErrClosed,
+// writes a last mark and returns; the error is nil unless writes were down at the end. The receiver of Deliver must run
+// until Run has returned.
 //
 // There is no timer and no knob in the group commit: while one group is being synced the next one gathers by itself. One
 // Gosched before a group is closed lets those run who were answered a moment ago and are about to propose again.
@@ -91,7 +91,7 @@ func (j *Journal) due() (wait time.Duration, ok bool) {
 	return 0, false
 }
 
-// commit makes the group durable, answers it and hands it over. A nil group stands for a mark.
+// commit makes the group durable, answers it and delivers it. A nil group is a mark.
 func (j *Journal) commit(group []*Proposal) {
 	records := j.stamp(group)
 	if err := j.write(records); err != nil {
@@ -134,7 +134,7 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 // write appends the records in one batch and makes them durable: one fsync, and one of the directory if a segment was
 // begun. When it fails, nothing is known but that c.tail was durable before.
 //
-// It follows tidwall/wal's rule for where a segment ends, since the library neither tells nor syncs the directory; that the
+// It follows tidwall/wal's rule for where a segment ends, since the library neither reports that nor syncs the directory; that the
 // two agree is checked by the length of the last file.
 func (j *Journal) write(records []Record) error {
 	c, h := &j.c, &j.o.Hooks
@@ -236,7 +236,7 @@ func (j *Journal) stop() error {
 	for j.commitWaiting() {
 	}
 	if j.c.wal == nil {
-		j.retry() // the last chance to leave a tail behind that needs no judgement
+		j.retry() // the last chance to leave a tail that is proven
 	} else if j.c.lastVerb != MarkVerb {
 		j.commit(nil)
 	}
@@ -288,7 +288,7 @@ func (j *Journal) abandon() error {
 	}
 }
 
-// answer tells a group that did not make it, and gives its room back.
+// answer answers a group that could not be stored with err, and gives its room back.
 func (j *Journal) answer(group []*Proposal, err error) {
 	for _, p := range group {
 		p.Done(0, 0, err)

@@ -51,7 +51,7 @@ func SyncPath(path string) error {
 }
 
 // LockDir takes a directory for this process until the file is closed; ErrLocked if another has it. The lock is the kernel's, on the
-// directory itself: it goes with the process however that ends, and leaves no file behind. Offline readers do without it.
+// directory itself: it ends with the process, however that ends, and leaves no file. Offline readers do without it.
 func LockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

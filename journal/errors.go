@@ -21,8 +21,8 @@ var (
 	ErrTooLarge = errors.New("journal: record too large")
 	// ErrLocked: another process, or something else in this one, has the directory.
 	ErrLocked = errors.New("another process has it")
-	// ErrCut: the record asked for has left with its volume.
-	ErrCut = errors.New("journal: record was cut")
+	// ErrCut: the record that is asked for was removed with its volume.
+	ErrCut = errors.New("journal: record was removed")
 	// ErrForeign: the store remembers another journal.
 	ErrForeign = errors.New("journal: not the journal of this store")
 	// ErrCursor: the store's cursor does not fit what the journal holds.
@@ -40,7 +40,7 @@ type CorruptError struct {
 	Seq     uint64 // the first seq that is not there intact
 	Reason  string
 	Case    string  // the row of the tail table
-	Verdict Verdict // what Open does with it: Cut or Refuse
+	Verdict Verdict // what Open does with it: Discard or Refuse
 	Next    string  // the operator's next step
 }
 

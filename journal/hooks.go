@@ -56,7 +56,7 @@ func (h *Hooks) fill() {
 
 // OpenLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a volume
 // begins with an empty segment, whose name is the index of its first entry. tidwall/wal keeps the tail segment and the
-// last few in memory for readers it does not have here: one is the least it can be told.
+// last few in memory for readers it does not have here: one is the least that it accepts.
 func OpenLog(path string, segmentBytes int) (*wal.Log, error) {
 	return wal.Open(path, &wal.Options{
 		NoSync: true, SegmentSize: segmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, AllowEmpty: true,

@@ -25,7 +25,7 @@ const (
 	// maxGroupBytes: bulk fills a group up to this or one record. Larger groups gain nothing (the fsync is shared by
 	// thousands of records already) and make everybody in them wait longer.
 	maxGroupBytes = 4 << 20
-	// MaxInFlightBytes bounds the memory of bulk commands between Propose and the end of their hand-over: sixteen full
+	// MaxInFlightBytes bounds the memory of bulk commands between Propose and the end of their Deliver: sixteen full
 	// groups, about half a second of the disk's work.
 	MaxInFlightBytes = 64 << 20
 	// MaxControlInFlightBytes bounds the same for control commands, which never wait for bulk. They are small; a server that
@@ -34,7 +34,7 @@ const (
 
 	// idleMark is how long after a group without a successor its proof, a mark, is written.
 	idleMark = 5 * time.Millisecond
-	// A failed repair is tried again after minRepairWait, then twice as long, up to maxRepairWait. A proposal that comes
+	// A failed repair is tried again after minRepairWait, then twice as long, up to maxRepairWait. A proposal
 	// after minRepairWait has it tried at once.
 	minRepairWait = 100 * time.Millisecond
 	maxRepairWait = 5 * time.Second
@@ -46,7 +46,7 @@ type Options struct {
 	SegmentBytes int    // size at which a segment is full; default 4 MiB
 	VolumeBytes  int64  // size at which a volume is full; default 1 GiB
 
-	// Clock gives journal time in unix ms; nil means a Clock of this package, which is what a server wants.
+	// Clock gives journal time in unix ms; nil means a Clock of this package, which is what a server needs.
 	// The committer never lets `at` decrease, whatever it says.
 	Clock func() int64
 	// Wall is the wall clock that the journal's own Clock follows; nil means time.Now.
@@ -106,7 +106,7 @@ type Journal struct {
 	log   *slog.Logger
 
 	// Watermarks. Written by the committer, read by anybody.
-	// Invariant: appended >= synced, both only ever grow, except that appended falls back to synced when a failed group is cut.
+	// Invariant: appended >= synced, both only ever grow, except that appended falls back to synced when a failed group is truncated.
 	appended, synced atomic.Uint64
 	lastAt           atomic.Int64
 	stats            stats
@@ -118,13 +118,13 @@ type Journal struct {
 	failed  error // why writes are down; nil when they are up
 	running bool  // Run was called
 
-	wake    chan struct{} // capacity 1: something waits in a lane, or a repair is wanted
+	wake    chan struct{} // capacity 1: something waits in a lane, or a repair is needed
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed when Run has returned
 	closing sync.Once
 	closeEr error // of the first Close
 
-	// The row of volumes, for readers and Cut; the committer keeps the last one's size up to date.
+	// The list of volumes, for readers and Cut; the committer keeps the last one's size up to date.
 	vmu     sync.Mutex
 	volumes []Volume   // ascending; the last is the tail
 	cutMu   sync.Mutex // held by one Cut at a time, through its I/O
@@ -137,7 +137,7 @@ type committer struct {
 	wal        *wal.Log // nil while writes are down
 	batch      wal.Batch
 	tail       tail   // the end of what is durable
-	lastVerb   string // of the last record, to tell whether a mark is due
+	lastVerb   string // of the last record: whether a mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
 	repairWait time.Duration // until the next attempt
@@ -153,7 +153,7 @@ type tail struct {
 	bytes   int64  // of the whole volume
 }
 
-// UUID identifies this journal, whatever directory it lies in.
+// UUID identifies this journal, whatever its directory.
 func (j *Journal) UUID() string { return j.uuid }
 
 // Appended is the last seq written; above Synced while a group is on its way.
@@ -165,7 +165,7 @@ func (j *Journal) Synced() uint64 { return j.synced.Load() }
 // LastAt is the `at` of the last record.
 func (j *Journal) LastAt() int64 { return j.lastAt.Load() }
 
-// AcceptTime sets the journal's time to the wall clock at once if it is behind it; see Clock.Accept. It does nothing when Options.Clock is
+// AcceptTime sets the journal's time to the wall clock at once if that is later; see Clock.Accept. It does nothing when Options.Clock is
 // given.
 func (j *Journal) AcceptTime() {
 	if j.clock != nil {

@@ -104,7 +104,7 @@ func BenchmarkBulk(b *testing.B) {
 	writers(b, benchOpen(b, Options{}), 16, Bulk, body)
 }
 
-// BenchmarkSegmentBytes compares segment sizes under groups of about 1 MiB: the figures behind defaultSegmentBytes.
+// BenchmarkSegmentBytes compares segment sizes under groups of about 1 MiB: the figures for defaultSegmentBytes.
 func BenchmarkSegmentBytes(b *testing.B) {
 	body := bytes.Repeat([]byte("x"), 64<<10)
 	for _, mib := range []int{1, 4, 8, 20} {

@@ -72,7 +72,7 @@ func writeUntilKilled(dir string) error {
 	return err
 }
 
-// TestKill kills a writing process again and again, and finds everything it was told is stored. (The page cache outlives the
+// TestKill kills a writing process again and again, and finds everything that was answered as stored. (The page cache outlives the
 // process, so this tests the opening, not the fsyncs; those have tests of their own.)
 func TestKill(t *testing.T) {
 	dir := t.TempDir()

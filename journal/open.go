@@ -13,8 +13,8 @@ import (
 //
 //  1. lock the directory (ErrLocked);
 //  2. read the identity, compare it with the store's (ErrForeign);
-//  3. survey the tail and decide by the tail table: accept, cut, or refuse (*CorruptError, ErrCursor);
-//  4. cut what nobody was told is stored;
+//  3. survey the tail and decide by the tail table: accept, discard, or refuse (*CorruptError, ErrCursor);
+//  4. discard what no request was answered with;
 //  5. write again what nobody proves durable, and fsync every accepted segment and every directory. What a killed process had written but not synced may sit in the page
 //     cache and read back fine; were it applied before it is durable, a power cut would leave the store ahead of its journal;
 //  6. start the clock (ErrClockAhead), open the tail volume for appending.
@@ -104,12 +104,12 @@ func (j *Journal) recover(vols []volumeDir) error {
 		vols = []volumeDir{{first: 1, path: filepath.Join(j.o.Dir, seqName(1))}}
 	}
 	v := &vols[len(vols)-1]
-	if c.verdict == Cut {
-		j.log.Warn("journal: cutting an unanswered tail", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
+	if c.verdict == Discard {
+		j.log.Warn("journal: discarding a tail that no request was answered with", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
 			"reason", f.reason)
-		j.stats.setOpenCut(fmt.Sprintf("seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
-		if err := cutTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
-			return fmt.Errorf("cut tail: %w", err)
+		j.stats.setDiscarded(fmt.Sprintf("seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
+		if err := truncateTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
+			return fmt.Errorf("discard tail: %w", err)
 		}
 	}
 	if t.keep == 0 {
@@ -161,7 +161,7 @@ func (j *Journal) startClock(last int64) error {
 	return nil
 }
 
-// clearRemoved deletes what a Cut had taken out of the row when it was interrupted.
+// clearRemoved deletes the volumes that a Cut which was interrupted had removed from the list.
 func (j *Journal) clearRemoved() error {
 	entries, err := os.ReadDir(j.o.Dir)
 	if err != nil {
@@ -180,16 +180,16 @@ func (j *Journal) clearRemoved() error {
 	return nil
 }
 
-// cutTail removes v's segments behind the first keep, the last one first, and what the last one kept holds behind offset.
-// In this order a crash in between leaves a tail that is judged the same way again.
-func cutTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
+// truncateTail removes v's segments after the first keep, the last one first, and what the last one kept holds after offset.
+// In this order a crash in between leaves a tail about which the next start decides the same.
+func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
 		return err
 	}
 	return truncateSegment(h, v.segments[keep-1].path, offset)
 }
 
-// removeSegments removes v's segments behind the first keep, the last one first, durably.
+// removeSegments removes v's segments after the first keep, the last one first, durably.
 func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	for i := len(v.segments) - 1; i >= keep; i-- {
 		if err := h.Remove(v.segments[i].path); err != nil {
@@ -199,7 +199,7 @@ func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	return h.syncPath(v.path)
 }
 
-// truncateSegment cuts the file to offset, durably, through a handle of its own.
+// truncateSegment truncates the file to offset, durably, through a handle of its own.
 func truncateSegment(h *Hooks, path string, offset int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -211,7 +211,7 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// rewriteTail writes the records of v behind seq proven again, as they are, so that the fsync which follows covers them. A process before
+// rewriteTail writes the records of v after seq proven again, as they are, so that the fsync which follows covers them. A process before
 // this one may have had an fsync fail, and ended for it. The kernel calls the pages clean then, though they are not on the disk:
 // they read back well, a new fsync has nothing to write, and they vanish with the power. What proven covers was fsynced by
 // somebody who went on.
@@ -232,7 +232,7 @@ func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 			}
 		}
 		if s.first <= proven {
-			return nil // what lies before is covered
+			return nil // what is before it is covered
 		}
 	}
 	return nil

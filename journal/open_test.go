@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the cut and
+// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the truncation and
 // before anything can be read or appended.
 func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	m, name := tailImage("body ")
@@ -48,7 +48,7 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	}
 	for _, path := range []string{filepath.Join(seqName(1), seqName(1)), name, last, seqName(1), seqName(10), identityName, ".", ".."} {
 		if !slices.Contains(calls[truncated:appended], "sync "+path) {
-			t.Errorf("%s was not synced between the cut and the end of Open: %v", path, calls)
+			t.Errorf("%s was not synced between the truncation and the end of Open: %v", path, calls)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		w := walker{dir: j.o.Dir, bound: bound}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
 		if first := j.First(); err != nil && from < first {
-			// Whatever it stumbled over was in a volume on its way out.
+			// What it could not read was in a volume that was being removed.
 			err = fmt.Errorf("read journal: %w: seq %d was asked for, %d is the first (%w)", ErrCut, from, first, err)
 		}
 		if err != nil {
@@ -30,7 +30,7 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 }
 
 // Scan yields the records of the journal in dir from seq `from` on, without the lock and without changing anything. It ends
-// with a *CorruptError at the first damage; its Verdict is Cut where a start would cut (in a journal that is being written,
+// with a *CorruptError at the first damage; its Verdict is Discard where a start would discard the rest (in a journal that is being written,
 // the group that is on its way looks like that). Fields and Body of a record are valid until the next step.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
@@ -93,7 +93,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	f := finding{
 		first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), complete: next > 0,
 		byRecord: w.bound,
-		byCursor: first - 1, // none is known; this one witnesses nothing and stands in no row's way
+		byCursor: first - 1, // none is known; this one proves nothing and makes no row hold
 	}
 	begin := 0
 	for begin+1 < len(v.segments) && v.segments[begin+1].first <= from {
@@ -149,7 +149,7 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	}
 	rest := *v
 	rest.leftover = "" // it stops a start, not a reader
-	t := judge(&rest, i, scans)
+	t := combine(&rest, i, scans)
 	if found.kind == clean { // the names do not follow from each other: judge saw only the segments from i on
 		s := v.segments[i]
 		f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing, the next begins at %d", f.seq, s.first)
@@ -157,9 +157,9 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 			f.kind, f.file, f.offset = overlap, s.path, 0
 			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier ones hold everything below %d", s.first, f.seq)
 		}
-		f.behind = int(t.finding.seq - s.first)
+		f.after = int(t.finding.seq - s.first)
 	} else {
-		f.kind, f.reason, f.behind = found.kind, found.reason, t.finding.behind
+		f.kind, f.reason, f.after = found.kind, found.reason, t.finding.after
 		if t.finding.kind == searchEnd {
 			f.kind = searchEnd
 		}

@@ -35,7 +35,7 @@ func TestRecords(t *testing.T) {
 			t.Fatalf("from %d: %v", from, got)
 		}
 	}
-	// What lies behind synced is not looked at, whatever it is.
+	// What is after synced is not looked at, whatever it is.
 	f, err := os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestRecords(t *testing.T) {
 	n := 0
 	for _, err := range Scan(j.o.Dir, 13) {
 		var e *CorruptError
-		if err != nil && (!errors.As(err, &e) || e.Verdict != Cut || e.Seq != 15) {
+		if err != nil && (!errors.As(err, &e) || e.Verdict != Discard || e.Seq != 15) {
 			t.Fatal(err)
 		}
 		n++
@@ -85,7 +85,7 @@ func TestScanOfNothing(t *testing.T) {
 }
 
 // TestRecordsWhileWriting reads all the time while segments and volumes come and go: every reader sees an unbroken row from
-// where it asked to what was synced, or that its volume was cut.
+// where it asked to what was synced, or that its volume was removed.
 func TestRecordsWhileWriting(t *testing.T) {
 	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
 	end := make(chan struct{})
@@ -147,7 +147,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 		}
 	}
 	if r.First() == 1 {
-		t.Error("nothing was cut")
+		t.Error("no volume was removed")
 	}
 	r.stop()
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
+var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
 
 // goldenRecords is what testdata/v1 holds, by file name. A version's files stay for ever: they are what old journals look like.
 var goldenRecords = map[string]Record{
@@ -157,7 +157,7 @@ func TestParseRecordRefuses(t *testing.T) {
 		}
 	}
 	if _, err := ParseRecord([]byte(good + "\n")); err == nil {
-		t.Fatal("a byte behind the end was accepted")
+		t.Fatal("a byte after the end was accepted")
 	}
 	upper := []byte(good)
 	i := len(upper) - 9

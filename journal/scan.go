@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// kind of what the scanner found where an intact entry was due.
+// kind of what the scanner found where an intact entry should be.
 type kind uint8
 
 const (
 	clean     kind = iota
-	torn           // the entry, or its length, goes on past the end of the file
+	torn           // the entry, or its length, continues after the end of the file
 	zeros          // nothing but zero bytes up to the end of the file
 	garbled        // an entry that is not an intact record
 	disorder       // an intact record whose seq, at or synced does not follow from its predecessor
@@ -68,7 +68,7 @@ func (s *scanner) step() bool {
 	entry := rest[n : n+int(size)]
 	r, length, err := parseRecord(entry, s.rec.Verb)
 	if err == nil && length != len(entry) {
-		err = &RecordError{Offset: length, Reason: "bytes behind the end line"}
+		err = &RecordError{Offset: length, Reason: "bytes after the end line"}
 	}
 	if err != nil {
 		if v := foreignVersion(entry); v != "" {
@@ -91,7 +91,7 @@ func (s *scanner) step() bool {
 func (s *scanner) disorder(r *Record) string {
 	switch {
 	case r.Seq != s.next:
-		return fmt.Sprintf("an intact record of seq %d stands here", r.Seq)
+		return fmt.Sprintf("there is an intact record of seq %d here", r.Seq)
 	case r.At < s.at:
 		return fmt.Sprintf("at %d is before its predecessor's %d", r.At, s.at)
 	case r.Synced < s.synced:
@@ -132,7 +132,7 @@ func allZero(b []byte) bool {
 // honest journal need one; a body made of forged headers that all claim the same far end would need thousands.
 const searchWork = 64
 
-// proof is what intact records behind a damage say.
+// proof is what intact records after a damage say.
 type proof struct {
 	records int    // how many were found
 	synced  uint64 // the highest `synced` among them
@@ -148,7 +148,7 @@ func (p *proof) add(q proof) {
 }
 
 // search looks for intact records anywhere in data, whether or not entry lengths lead to them: at every `\n#:`. Only records
-// that could stand behind a damaged one of seq `after` count: later in seq (by no more than fit) and not earlier in time.
+// that could follow a damaged one of seq `after` count: later in seq (by no more than fit) and not earlier in time.
 //
 // A record's body may hold the text of a record, and a damaged record's body is searched like everything else. So text made
 // by a client can pass for proof. The harm is a start that is refused without need, never one that loses something.

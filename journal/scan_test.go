@@ -22,7 +22,7 @@ func TestSearch(t *testing.T) {
 		"nothing":          {nil, [3]uint64{}},
 		"no record":        {[]byte("\n#:\n#:create v=1 seq="), [3]uint64{}},
 		"in order":         {bytes.Join([][]byte{rec(11, 9), rec(12, 9)}, nil), [3]uint64{2, 9, 12}},
-		"behind garbage":   {bytes.Join([][]byte{[]byte("garbage\n#:x"), rec(11, 10)}, nil), [3]uint64{1, 10, 11}},
+		"after garbage":    {bytes.Join([][]byte{[]byte("garbage\n#:x"), rec(11, 10)}, nil), [3]uint64{1, 10, 11}},
 		"too early in seq": {rec(10, 9), [3]uint64{}},
 		"too late in seq":  {rec(5000, 4999), [3]uint64{}},
 		"inside a body":    {entry(Record{Verb: "create", Seq: 11, At: 100, Synced: 5, Body: rec(12, 11)}), [3]uint64{1, 5, 11}},

@@ -30,7 +30,7 @@ type Status struct {
 	Failing   error     // why writes are down now; nil when they are up
 	LastError string    // the last failure's text, repaired or not
 	LastFault time.Time // when
-	OpenCut   string    // what this start cut, "" for nothing
+	Discarded string    // what this start discarded, "" for nothing
 }
 
 // Latency sums up durations: a quantile is the upper bound of its bucket, at most 25 % too high.
@@ -39,7 +39,7 @@ type Latency struct {
 	P50, P99, Max time.Duration
 }
 
-// stats are the counters behind Status.
+// stats are the counters of Status.
 type stats struct {
 	records, marks, groups, bytes atomic.Uint64
 	syncs, dirSyncs, waits        atomic.Uint64
@@ -49,13 +49,13 @@ type stats struct {
 	mu        sync.Mutex
 	lastError string
 	lastFault time.Time
-	openCut   string
+	discarded string
 }
 
-func (s *stats) setOpenCut(text string) {
+func (s *stats) setDiscarded(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.openCut = text
+	s.discarded = text
 }
 
 func (s *stats) fault(err error) {
@@ -149,12 +149,12 @@ func (j *Journal) Status() Status {
 	}
 	j.vmu.Unlock()
 	j.stats.mu.Lock()
-	st.LastError, st.LastFault, st.OpenCut = j.stats.lastError, j.stats.lastFault, j.stats.openCut
+	st.LastError, st.LastFault, st.Discarded = j.stats.lastError, j.stats.lastFault, j.stats.discarded
 	j.stats.mu.Unlock()
 	return st
 }
 
-// Health is nil while writes are accepted; else ErrFailed with the reason, or ErrClosed.
+// Health is nil while writes are accepted; otherwise ErrFailed with the reason, or ErrClosed.
 func (j *Journal) Health() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

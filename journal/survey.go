@@ -5,17 +5,17 @@ import (
 	"path/filepath"
 )
 
-// segmentScan is what reading one segment told.
+// segmentScan is what was found in one segment.
 type segmentScan struct {
 	next   uint64 // seq after the last intact record in order
-	end    int64  // offset behind it
+	end    int64  // offset after it
 	at     int64  // of the last intact record in order, -1 if there is none
-	synced uint64 // the highest `synced` of any intact record, behind a damage too
+	synced uint64 // the highest `synced` of any intact record, after a damage too
 	found  damage
-	proof  proof // of the records behind the damage
+	proof  proof // of the records after the damage
 }
 
-// scanSegment reads s and searches what lies behind a damage. visit, if not nil, sees every intact record in order.
+// scanSegment reads s and searches what is after a damage. visit, if not nil, sees every intact record in order.
 func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
 	buf, err := readSegment(s.path, buf)
 	if err != nil {
@@ -38,7 +38,7 @@ func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byt
 	return out, buf, nil
 }
 
-// tailState is where the journal ends and what a cut removes.
+// tailState is where the journal ends and what is kept of its last volume.
 type tailState struct {
 	finding finding
 	keep    int   // segments of the tail volume to keep; the last of them is written on
@@ -46,9 +46,9 @@ type tailState struct {
 	at      int64 // of the last record, -1 if there is none
 }
 
-// judge joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins, all of
+// combine joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins, all of
 // them are searched for proof.
-func judge(v *volumeDir, k int, scans []segmentScan) tailState {
+func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
 	f := &t.finding
 	if v.leftover != "" {
@@ -63,14 +63,14 @@ func judge(v *volumeDir, k int, scans []segmentScan) tailState {
 		s, scan := v.segments[i], &scans[i]
 		f.byRecord = max(f.byRecord, scan.synced)
 		if f.kind != clean {
-			f.behind += int(scan.next-s.first) + scan.proof.records
+			f.after += int(scan.next-s.first) + scan.proof.records
 			continue
 		}
 		switch {
 		case s.first > f.seq:
 			f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing, the next begins at %d", f.seq, s.first)
 			f.offset = t.offset
-			f.behind += int(scan.next-s.first) + scan.proof.records
+			f.after += int(scan.next-s.first) + scan.proof.records
 			continue
 		case s.first < f.seq:
 			f.kind, f.file, f.offset = overlap, s.path, 0
@@ -82,7 +82,7 @@ func judge(v *volumeDir, k int, scans []segmentScan) tailState {
 			t.at = scan.at
 		}
 		if d := scan.found; d.kind != clean {
-			f.kind, f.reason, f.behind = d.kind, d.reason, scan.proof.records
+			f.kind, f.reason, f.after = d.kind, d.reason, scan.proof.records
 			if scan.proof.gaveUp {
 				f.kind = searchEnd
 			}
@@ -92,7 +92,7 @@ func judge(v *volumeDir, k int, scans []segmentScan) tailState {
 }
 
 // surveyTail finds out where the journal ends. It reads, in the tail volume, everything that the store has yet to apply:
-// the last unsynced write is in there, since only durable commands are applied, and nothing of it lies in an earlier
+// the last unsynced write is in there, since only durable commands are applied, and nothing of it is in an earlier
 // volume, since those were durable before this one was made. What is not read here is checked by whoever reads it.
 func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
@@ -101,7 +101,7 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 		return tailState{}, err
 	}
 	f := &t.finding
-	f.byCursor, f.first, f.newborn = applied, vols[0].first, len(v.segments) == 0
+	f.byCursor, f.first, f.unused = applied, vols[0].first, len(v.segments) == 0
 	if t.at >= 0 || len(vols) == 1 {
 		return t, nil
 	}
@@ -132,7 +132,7 @@ func surveyVolume(v *volumeDir, from uint64, buf []byte) (tailState, []byte, err
 			break
 		}
 	}
-	return judge(v, k, scans), buf, nil
+	return combine(v, k, scans), buf, nil
 }
 
 // join makes a finding of a complete volume that does not end just before next.

@@ -121,7 +121,7 @@ var tailTests = map[string]func(t *testing.T){
 		dir := m.write(t)
 		expect(t, startOnce(t, dir, 0), 4)
 		if len(readImage(t, dir)) != 2 {
-			t.Fatal("the segment behind the gap is still there")
+			t.Fatal("the segment after the gap is still there")
 		}
 		// The first segment of the volume is the missing one.
 		m = newImage()
@@ -202,7 +202,7 @@ var tailTests = map[string]func(t *testing.T){
 		m[name] = append(append(m[name], byte(len(text))), text...)
 		got := startOnce(t, m.write(t), 0)
 		expectRefusal(t, got, "written by a newer version", 10)
-		// One flipped bit in `v=1` is damage, not a version: the checksum tells.
+		// One flipped bit in `v=1` is damage, not a version: the checksum shows it.
 		m, name = tailImage("body ")
 		i := bytes.LastIndex(m[name], []byte(" v=1 "))
 		m[name][i+3] = '3'
@@ -227,7 +227,7 @@ var tailTests = map[string]func(t *testing.T){
 			t.Fatal(got)
 		}
 	},
-	"cut before the cursor": func(t *testing.T) {
+	"removed before the cursor": func(t *testing.T) {
 		m := newImage()
 		m.seg(5, 5, 5, 9, 4, "")
 		dir := m.write(t)
@@ -253,7 +253,7 @@ func forged(lines, width int) []byte {
 	return append(out, "#:end crc=00000000\n"...)
 }
 
-// reseal puts the right checksum behind a record's changed text.
+// reseal puts the right checksum after a record's changed text.
 func reseal(text []byte) []byte {
 	body := text[:len(text)-trailerBytes]
 	return fmt.Appendf(slices.Clone(body), "%s%08x\n", trailerPrefix, checksum(body))
@@ -300,7 +300,7 @@ func entries(data []byte, first uint64) (starts []int) {
 }
 
 // TestTailCutAtEveryByte ends the last segment after each of its bytes. Whatever lies before a whole number of records is
-// cut, unless the cursor proves more.
+// discarded, unless the cursor proves more.
 func TestTailCutAtEveryByte(t *testing.T) {
 	m, name := tailImage("body ")
 	whole := m[name]
@@ -316,12 +316,12 @@ func TestTailCutAtEveryByte(t *testing.T) {
 		got := startOnce(t, m.write(t), last+1)
 		if n == starts[last-4] {
 			if !errors.Is(got.err, ErrCursor) {
-				t.Fatalf("cut at %d: %+v", n, got)
+				t.Fatalf("truncated at %d: %+v", n, got)
 			}
 		} else {
 			expectRefusal(t, got, "proven by the store's cursor", last+1)
 			if got.refused.Offset != int64(starts[last-4]) {
-				t.Fatalf("cut at %d: %v", n, got.refused)
+				t.Fatalf("truncated at %d: %v", n, got.refused)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func rewrite(t *testing.T, dir, name string, data []byte) {
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // TestTailFlipEveryBit flips each bit of both segments: what a later record proves is refused with its place, the rest is
-// cut, and nothing damaged is ever read.
+// discarded, and nothing damaged is ever read.
 func TestTailFlipEveryBit(t *testing.T) {
 	orig, tailName := tailImage("body ")
 	for _, name := range []string{filepath.Join(seqName(1), seqName(1)), tailName} {
@@ -380,7 +380,7 @@ func TestTailFlipEveryBit(t *testing.T) {
 // checkFound checks that Verify and Scan name the damage, and what a start makes of it.
 func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, proven bool) {
 	t.Helper()
-	verdict := Cut
+	verdict := Discard
 	if proven {
 		verdict = Refuse
 	}
@@ -463,7 +463,7 @@ func TestTailRemoveOrDoubleASegment(t *testing.T) {
 			m[name(to)] = m[name(s)]
 			got := startOnce(t, m.write(t), 0)
 			if to > 10 {
-				expect(t, got, 10) // a gap behind the end, and nothing that was told to anybody behind it
+				expect(t, got, 10) // a gap after the end, and nothing after it that a request was answered with
 			} else if got.refused == nil || got.refused.Case != "segments overlap" {
 				t.Fatalf("segment %d copied to %d: %+v", s, to, got)
 			}
@@ -488,7 +488,7 @@ func expectGap(t *testing.T, dir string, seq uint64) {
 }
 
 // TestTailRandomDamage throws everything at the last group and what is before it. Rule: what an intact witness proves is
-// never cut, and what is accepted is an unbroken row of records.
+// never discarded, and what is accepted is an unbroken row of records.
 func TestTailRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -21,7 +21,7 @@ type Report struct {
 	Damage  *CorruptError // nil if there is none
 }
 
-// Verify reads the whole journal in dir, without the lock and without changing anything. It goes on behind a damage to
+// Verify reads the whole journal in dir, without the lock and without changing anything. It continues after a damage to
 // find what proves it, but counts nothing there. The error is about the reading; what was found is in the report.
 func Verify(dir string) (Report, error) {
 	r := Report{First: 1, Verbs: make(map[string]uint64)}
@@ -62,7 +62,7 @@ func Verify(dir string) (Report, error) {
 			found = join(found, vols[i+1].first)
 			found.complete = true
 		} else {
-			found.newborn = len(v.segments) == 0
+			found.unused = len(v.segments) == 0
 		}
 		r.Volumes[i].Last = found.seq - 1
 		r.Last = found.seq - 1
@@ -101,5 +101,5 @@ func (r *Report) volume(v *volumeDir, count bool, buf []byte) (tailState, []byte
 		next = scans[i].next
 		count = count && scans[i].found.kind == clean
 	}
-	return judge(v, 0, scans), buf, nil
+	return combine(v, 0, scans), buf, nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Volume is one directory of the journal: a row of segment files, written by one tidwall log. A volume that has a
+// Volume is one directory of the journal: segment files in order, written by one tidwall log. A volume that has a
 // successor is complete and durable, and never written again.
 type Volume struct {
 	First uint64 // seq of its first record, and its name
@@ -52,7 +52,7 @@ func parseSeqName(name string) (seq uint64, ok bool) {
 	return seq, err == nil && seq > 0 && name[0] != '+'
 }
 
-// removedSuffix marks a volume that Cut has taken out of the row but not deleted yet. What bears it is garbage.
+// removedSuffix marks a volume that Cut has removed from the list and not deleted yet. A directory with it is garbage.
 const removedSuffix = ".removed"
 
 // listVolumes returns the volumes of dir by ascending first seq, without looking into them. Other names are not ours.
@@ -92,7 +92,7 @@ func (v *volumeDir) load() error {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a repair or a cut took it between the listing and now
+			continue // a repair or a Cut removed it between the listing and now
 		} else if err != nil {
 			return fmt.Errorf("list segments: %w", err)
 		}
@@ -176,7 +176,7 @@ func createVolume(h *Hooks, dir string, first uint64) error {
 }
 
 // createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already it
-// must be empty; it is replaced, so that no bytes of a failed write can be behind the new name.
+// must be empty; it is replaced, so that the new name holds no bytes of a failed write.
 func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {

@@ -11,27 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cut takes whole volumes out of the journal, oldest first, all of whose records are at or below applied, but keeps at
-// least retain bytes of such history. What it takes is removed or, with Options.Archive, moved there. The tail volume never
-// leaves, nor does the last volume that holds a record: the journal's time is in it.
+// Cut removes whole volumes, the oldest first, all of whose records are at or below applied, but keeps at least retain
+// bytes of them. With Options.Archive it moves them there. It never removes the tail volume, nor the last volume that
+// holds a record: the journal's time is in it.
 //
-// applied must be what the base holds durably (the flushed watermark): what is cut can never be applied again. On an error
-// the volumes returned have left all the same.
+// applied must be what the base holds durably (the flushed watermark): what is removed can never be applied again. On an error
+// the volumes that are returned have been removed all the same.
 func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
 	j.cutMu.Lock()
 	defer j.cutMu.Unlock()
-	for _, v := range j.cuttable(applied, retain) {
+	for _, v := range j.removable(applied, retain) {
 		if err := j.takeOut(v); err != nil {
-			return removed, fmt.Errorf("cut journal: volume %s: %w", seqName(v.First), err)
+			return removed, fmt.Errorf("remove volume %s: %w", seqName(v.First), err)
 		}
 		removed = append(removed, v)
-		j.log.Info("journal: a volume has left", "first", v.First, "last", v.Last, "bytes", v.Bytes, "archive", j.o.Archive)
+		j.log.Info("journal: a volume was removed", "first", v.First, "last", v.Last, "bytes", v.Bytes, "archive", j.o.Archive)
 	}
 	return removed, nil
 }
 
-// cuttable chooses the volumes that may leave.
-func (j *Journal) cuttable(applied uint64, retain int64) []Volume {
+// removable returns the volumes that may be removed.
+func (j *Journal) removable(applied uint64, retain int64) []Volume {
 	applied = min(applied, j.Synced())
 	j.vmu.Lock()
 	defer j.vmu.Unlock()
@@ -40,15 +40,15 @@ func (j *Journal) cuttable(applied uint64, retain int64) []Volume {
 		bytes += j.volumes[n].Bytes
 		n++
 	}
-	cut := 0
-	for cut < n && bytes-j.volumes[cut].Bytes >= retain {
-		bytes -= j.volumes[cut].Bytes
-		cut++
+	drop := 0
+	for drop < n && bytes-j.volumes[drop].Bytes >= retain {
+		bytes -= j.volumes[drop].Bytes
+		drop++
 	}
-	return append([]Volume(nil), j.volumes[:cut]...)
+	return append([]Volume(nil), j.volumes[:drop]...)
 }
 
-// takeOut removes or archives v. It leaves the row first, so that no reader begins with it; one that is in the middle of it
+// takeOut removes or archives v. It leaves the list first, so that no reader begins with it; one that is in the middle of it
 // keeps the file it has open and gets ErrCut at the next.
 func (j *Journal) takeOut(v Volume) error {
 	j.vmu.Lock()
@@ -57,8 +57,8 @@ func (j *Journal) takeOut(v Volume) error {
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
-			// What failed may be the fsync after the move. The volume has left then, and whichever of both names a power cut
-			// leaves it, it is there.
+			// What failed may be the fsync after the move. The volume has left then; after a power cut it has one of the two
+			// names.
 			if _, stat := os.Lstat(v.Path); stat == nil {
 				j.putBack(v)
 			}
@@ -154,7 +154,7 @@ func sameVolume(a, b string) error {
 	return nil
 }
 
-// copyFile copies from behind its first skip bytes into the new file to, durably.
+// copyFile copies from after its first skip bytes into the new file to, durably.
 func copyFile(h *Hooks, from, to string, skip int64) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -6,12 +6,12 @@ import "fmt"
 type Verdict uint8
 
 const (
-	Accept Verdict = iota // take everything
-	Cut                   // remove what follows the last intact record: nobody was told that it is stored
-	Refuse                // do not start: something that was acknowledged is not there, or this is not the right journal
+	Accept  Verdict = iota // take everything
+	Discard                // remove what follows the last intact record: no request was answered with it
+	Refuse                 // do not start: something that was acknowledged is not there, or this is not the right journal
 )
 
-func (v Verdict) String() string { return [...]string{"accept", "cut", "refuse"}[v] }
+func (v Verdict) String() string { return [...]string{"accept", "discard", "refuse"}[v] }
 
 // finding is everything the decision may look at. One is made per start; see survey.go for how.
 type finding struct {
@@ -21,13 +21,13 @@ type finding struct {
 	seq    uint64 // first seq that is not there intact; last+1 when clean
 	reason string
 
-	// Evidence: the highest seq known to have been durable, by witness.
-	byRecord uint64 // `synced` of intact records, behind the damage too
+	// Evidence: the highest seq known to have been durable, by its proof.
+	byRecord uint64 // `synced` of intact records, after the damage too
 	byCursor uint64 // the store has applied it, and only durable commands are applied
 	complete bool   // a later volume exists, made after everything before it was durable
-	behind   int    // intact records found behind the damage
+	after    int    // intact records found after the damage
 	first    uint64 // first seq the journal still holds
-	newborn  bool   // the last volume has no segment yet
+	unused   bool   // the last volume has no segment yet
 }
 
 // tailCase is one row of the tail table.
@@ -49,18 +49,19 @@ const (
 func (f *finding) damaged() bool { return f.kind >= torn && f.kind <= gap && f.kind != newer }
 
 // tailTable is the whole decision. The first row whose condition holds decides; a finding that no row takes is a bug and
-// panics. Refusals of proven loss stand before the cuts, so that no cut can be reached while a witness says otherwise.
+// panics. Refusals of proven loss come before the rows that discard, so that
+// nothing is discarded while evidence says that it had been durable.
 //
-// The rule behind the rows: a group is one unsynced write of many records, and a power cut may keep any of its sectors and
-// lose any other. So damage at seq s is what a power cut does to a group that nobody was answered for, unless some witness
-// proves that s had been durable. The one window left is an acknowledged group with nothing behind it, neither a later
-// record nor a mark nor the store's cursor: if the disk breaks its promise just there, the group is cut as if it had never
+// The rule of all rows: a group is one unsynced write of many records, and a power cut may keep any of its sectors and
+// lose any other. So damage at seq s is what a power cut does to a group that nobody was answered for, unless some evidence
+// proves that s had been durable. The one window left is an acknowledged group with nothing after it, neither a later
+// record nor a mark nor the store's cursor: if the disk breaks its promise just there, the group is discarded as if it had never
 // been acknowledged. While the server runs, that window is as long as the idle time before a mark.
 //
 // Every row has a subtest of its name in TestTail; TestTailTableIsTested holds the two together.
 var tailTable = []tailCase{
 	{
-		name:     "cut before the cursor",
+		name:     "removed before the cursor",
 		evidence: "the journal begins after cursor+1: the records between have been deleted with their volume, and the store has not seen them",
 		when:     func(f *finding) bool { return f.byCursor < f.first-1 },
 		verdict:  Refuse, next: nextPair,
@@ -79,7 +80,7 @@ var tailTable = []tailCase{
 	},
 	{
 		name:     "segments overlap",
-		evidence: "a segment's name lies within what an earlier one holds; no power cut does that",
+		evidence: "a segment's name is within what an earlier one holds; no power cut does that",
 		when:     func(f *finding) bool { return f.kind == overlap },
 		verdict:  Refuse, next: nextTidy,
 	},
@@ -116,38 +117,38 @@ var tailTable = []tailCase{
 	{
 		name:     "later sectors of an unanswered group",
 		evidence: "intact records after the damage, all of the same unsynced write: none says that the damaged one was durable",
-		when:     func(f *finding) bool { return f.damaged() && f.behind > 0 },
-		verdict:  Cut,
+		when:     func(f *finding) bool { return f.damaged() && f.after > 0 },
+		verdict:  Discard,
 	},
 	{
 		name:     "torn entry",
 		evidence: "the file ends within an entry, nothing proves it",
 		when:     func(f *finding) bool { return f.kind == torn },
-		verdict:  Cut,
+		verdict:  Discard,
 	},
 	{
 		name:     "zero bytes",
 		evidence: "nothing but zeros up to the end, nothing proves more",
 		when:     func(f *finding) bool { return f.kind == zeros },
-		verdict:  Cut,
+		verdict:  Discard,
 	},
 	{
 		name:     "garbled entry",
 		evidence: "length, form or checksum is wrong, nothing proves it",
 		when:     func(f *finding) bool { return f.kind == garbled },
-		verdict:  Cut,
+		verdict:  Discard,
 	},
 	{
 		name:     "record out of order",
-		evidence: "intact, but not what follows its predecessor (a stale sector), nothing proves what should stand there",
+		evidence: "intact, but not what follows its predecessor (a stale sector), nothing proves what should be there",
 		when:     func(f *finding) bool { return f.kind == disorder },
-		verdict:  Cut,
+		verdict:  Discard,
 	},
 	{
 		name:     "segment missing",
 		evidence: "a segment of the last write was lost, nothing proves it",
 		when:     func(f *finding) bool { return f.kind == gap },
-		verdict:  Cut,
+		verdict:  Discard,
 	},
 	{
 		name:     "cursor beyond the end",
@@ -158,7 +159,7 @@ var tailTable = []tailCase{
 	{
 		name:     "volume without a segment",
 		evidence: "the last volume's directory is empty: a crash while it was made, after all before it was durable",
-		when:     func(f *finding) bool { return f.kind == clean && f.newborn },
+		when:     func(f *finding) bool { return f.kind == clean && f.unused },
 		verdict:  Accept,
 	},
 	{
@@ -193,8 +194,8 @@ func (c *tailCase) refusal(f *finding) error {
 			e.Reason += fmt.Sprintf("; everything up to seq %d had been durable", p)
 		}
 	}
-	if c.verdict == Cut {
-		e.Next = "none: the next start cuts it, nobody was told that it is stored"
+	if c.verdict == Discard {
+		e.Next = "none: the next start discards it; no request was answered as stored"
 	}
 	return e
 }

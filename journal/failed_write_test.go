@@ -87,7 +87,7 @@ func TestFailedGroup(t *testing.T) {
 		"write": func(f *faulty) *atomic.Bool { return &f.write },
 		"fsync": func(f *faulty) *atomic.Bool { return &f.sync },
 	} {
-		t.Run("failed "+name+", cut proven", func(t *testing.T) {
+		t.Run("failed "+name+", truncation proven", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &faulty{t: t}
 				r := mustRun(t, Options{SegmentBytes: 500, Hooks: f.hooks()})
@@ -149,7 +149,7 @@ func TestFailedGroup(t *testing.T) {
 			})
 		})
 	}
-	t.Run("fate unknown while the cut fails, then cut", func(t *testing.T) {
+	t.Run("fate unknown while the truncation fails, then truncated", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faulty{t: t}
 			r := mustRun(t, Options{Hooks: f.hooks()})
@@ -316,7 +316,7 @@ func TestFailedRoll(t *testing.T) {
 }
 
 // TestShortWrite is the real thing: the kernel ends a write in the middle of an entry, because the file may not grow
-// further. tidwall/wal leaves the bytes behind; a retry of the index would return nil and Read the old data.
+// further. tidwall/wal leaves the bytes there; a retry of the index would return nil and Read the old data.
 func TestShortWrite(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// GiveUp removes everything behind seq last from the journal in dir, which must not be open. It is what an operator does on
+// GiveUp removes everything after seq last from the journal in dir, which must not be open. It is what an operator does on
 // purpose when a start is refused and there is no copy to restore: the one act of this package that may lose what was
 // acknowledged. Nothing is destroyed: what is taken out is kept below the directory that is returned, whole segments and
 // volumes under their names, the rest of a segment as `<segment>.<offset>`.
 //
-// Records up to last must be intact. The store has to come from a base whose cursor is at or below last, since the seqs
-// behind it will be used again.
+// Records up to last must be intact. The store must be made from a base whose cursor is at or below last, since the seqs
+// after it will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
 	lock, err := LockDir(dir)
 	if err != nil {
@@ -27,7 +27,7 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 		return "", err
 	}
 	if len(vols) == 0 || last+1 < vols[0].first {
-		return "", fmt.Errorf("give up behind seq %d: %w", last, ErrCut)
+		return "", fmt.Errorf("give up after seq %d: %w", last, ErrCut)
 	}
 	n := len(vols)
 	for vols[n-1].first > last+1 {
@@ -36,13 +36,13 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 	v := &vols[n-1]
 	offset, keep, err := endOf(v, last)
 	if err != nil {
-		return "", fmt.Errorf("give up behind seq %d: %w", last, err)
+		return "", fmt.Errorf("give up after seq %d: %w", last, err)
 	}
 	if kept, err = makeKept(dir, last+1); err != nil {
-		return "", fmt.Errorf("give up behind seq %d: %w", last, err)
+		return "", fmt.Errorf("give up after seq %d: %w", last, err)
 	}
 	if err := moveOut(&h, kept, vols[n:], v, keep, offset); err != nil {
-		return kept, fmt.Errorf("give up behind seq %d: %w", last, err)
+		return kept, fmt.Errorf("give up after seq %d: %w", last, err)
 	}
 	return kept, nil
 }
@@ -82,8 +82,8 @@ func makeKept(dir string, first uint64) (string, error) {
 	}
 }
 
-// moveOut moves the volumes later, v's segments behind the first keep, and the end of the last kept one to kept; the end of
-// the journal first, so that an interruption leaves a journal that is only cut further back than before.
+// moveOut moves the volumes later, v's segments after the first keep, and the end of the last kept one to kept; the end of
+// the journal first, so that an interruption leaves a journal that only ends earlier than before.
 func moveOut(h *Hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
 	for i := len(later) - 1; i >= 0; i-- {
 		if err := os.Rename(later[i].path, filepath.Join(kept, filepath.Base(later[i].path))); err != nil {

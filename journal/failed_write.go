@@ -11,23 +11,23 @@ import (
 // fsync the kernel may have dropped the dirty pages and call the next fsync a success, so no call is ever made on it again.
 // It is not even closed, since tidwall/wal's Close begins with an fsync; the runtime closes the file when it collects it.
 //
-// Instead, through new handles, the journal is cut back to what was durable, and goes on in a new segment. If the cut is
-// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver come after
+// Instead, through new handles, the journal is truncated to what was durable, and goes on in a new segment. If that is
+// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver are called after
 // the fsync. If it is not, the group's fate is unknown until a later repair or a restart, and writes are down until then.
 func (j *Journal) fail(group []*Proposal, cause error) {
 	j.c.wal = nil
 	j.stats.fault(cause)
 	j.c.repairWait = minRepairWait
-	cut, mark, err := j.repair()
+	truncated, mark, err := j.repair()
 	answer := ErrNotStored
-	if !cut {
+	if !truncated {
 		answer = ErrUnknown
 	}
 	if err != nil {
-		j.log.Error("journal: writes are down", "cause", cause, "repair", err, "group", len(group), "cut", cut)
+		j.log.Error("journal: writes are down", "cause", cause, "repair", err, "group", len(group), "truncated", truncated)
 		j.down(fmt.Errorf("%w: %w (and its repair: %w)", ErrFailed, cause, err))
 	} else {
-		j.log.Warn("journal: a failed write was cut off, going on in a new segment", "cause", cause, "group", len(group),
+		j.log.Warn("journal: a failed write was removed, going on in a new segment", "cause", cause, "group", len(group),
 			"seq", j.synced.Load()+1)
 	}
 	j.answer(group, fmt.Errorf("%w: %w", answer, cause))
@@ -65,15 +65,15 @@ func (j *Journal) retry() {
 	j.deliver(mark)
 }
 
-// repair cuts the journal back to c.tail, begins a new segment and writes a mark to it, which shows that the disk takes
-// writes again (a cut alone would succeed on a full disk too). cut tells whether the cut is proven, even if what follows
-// fails. The caller delivers the mark.
-func (j *Journal) repair() (cut bool, mark []Record, err error) {
+// repair truncates the journal to c.tail, begins a new segment and writes a mark to it, which shows that the disk takes
+// writes again (truncation alone would succeed on a full disk too). truncated reports whether the truncation is proven,
+// even if what follows fails. The caller delivers the mark.
+func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	c := &j.c
 	c.repairedAt = time.Now()
 	c.wal = nil
-	if err := j.cutBack(); err != nil {
-		return false, nil, fmt.Errorf("cut back to seq %d: %w", j.synced.Load(), err)
+	if err := j.truncateBack(); err != nil {
+		return false, nil, fmt.Errorf("truncate to seq %d: %w", j.synced.Load(), err)
 	}
 	j.appended.Store(j.synced.Load())
 	next := j.synced.Load() + 1
@@ -93,11 +93,11 @@ func (j *Journal) repair() (cut bool, mark []Record, err error) {
 	return true, mark, nil
 }
 
-// cutBack makes the files end at c.tail again, and proves it: everything behind is removed or truncated through new handles
+// truncateBack makes the files end at c.tail again, and proves it: everything after it is removed or truncated through new handles
 // and synced, and what is left reads back as ending with the last durable record.
-func (j *Journal) cutBack() error {
+func (j *Journal) truncateBack() error {
 	h, t := &j.o.Hooks, j.c.tail
-	if err := j.removeNewborn(); err != nil {
+	if err := j.removeUnusedVolume(); err != nil {
 		return err
 	}
 	v := volumeDir{first: t.volume, path: filepath.Join(j.o.Dir, seqName(t.volume))}
@@ -113,13 +113,13 @@ func (j *Journal) cutBack() error {
 		return 0
 	})
 	if t.offset == 0 {
-		// Nothing of this segment is durable. It is made anew, as another file, by whoever called.
+		// Nothing of this segment is durable. The caller makes it again, as another file.
 		return removeSegments(h, &v, i)
 	}
 	if !found || v.segments[i].size < t.offset {
 		return fmt.Errorf("segment %s of %s is gone or shorter than the %d bytes that were durable", seqName(t.segment), v.path, t.offset)
 	}
-	if err := cutTail(h, &v, i+1, t.offset); err != nil {
+	if err := truncateTail(h, &v, i+1, t.offset); err != nil {
 		return err
 	}
 	scan, _, err := scanSegment(v.segments[i], nil, nil)
@@ -135,9 +135,9 @@ func (j *Journal) cutBack() error {
 	return nil
 }
 
-// removeNewborn removes a successor of the tail volume that was begun and never used. Left alone it would claim that the
+// removeUnusedVolume removes a successor of the tail volume that was begun and never used. Left alone it would claim that the
 // tail volume ends before it, while that is written on.
-func (j *Journal) removeNewborn() error {
+func (j *Journal) removeUnusedVolume() error {
 	vols, err := listVolumes(j.o.Dir)
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ type lane struct {
 	limit   int64
 	used    int64       // bytes of all that was taken and not yet given back
 	queue   []*Proposal // taken, not in a group yet
-	waiters []*waiter   // not taken yet, for want of room; first come, first served
+	waiters []*waiter   // not taken yet, for lack of room; in the order of arrival
 }
 
 // waiter is a Propose that waits for room.
@@ -59,7 +59,7 @@ func (l *lane) take(p *Proposal) {
 	l.queue = append(l.queue, p)
 }
 
-// Propose hands p to its lane. It blocks while the lane's bytes in flight are at their cap: for control commands that means
+// Propose puts p into its lane. It blocks while the lane's bytes in flight are at their cap: for control commands that means
 // a disk that has stopped answering. An error means that p was not taken and Done will not be called: ErrClosed, ErrFailed
 // with the reason, ErrInvalid, ErrTooLarge, or ctx's error.
 func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
@@ -78,7 +78,7 @@ func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
 		failed := !j.closed
 		j.mu.Unlock()
 		if failed {
-			j.poke() // somebody wants to write: worth another attempt at the repair
+			j.poke() // a command waits: worth another attempt at the repair
 		}
 		return err
 	}
@@ -104,7 +104,7 @@ func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
 	defer j.mu.Unlock()
 	if i := slices.Index(l.waiters, w); i >= 0 {
 		l.waiters = slices.Delete(l.waiters, i, i+1)
-		l.admit() // whoever stood behind may fit where this one did not
+		l.admit() // the next one may fit where this one did not
 		j.poke()
 		return ctx.Err()
 	}
@@ -138,7 +138,7 @@ func (l *lane) admit() {
 	l.waiters = slices.Delete(l.waiters, 0, n)
 }
 
-// refuse sends all waiters away. j.mu is held.
+// refuse ends the wait of all waiters with err. j.mu is held.
 func (l *lane) refuse(err error) {
 	for _, w := range l.waiters {
 		w.err = err
@@ -162,14 +162,14 @@ func (j *Journal) takeGroup(group []*Proposal) []*Proposal {
 		n++
 	}
 	if n > 1 && bytes > maxGroupBytes {
-		n-- // the last one goes past the bound and is not the only one
+		n-- // the last one exceeds the bound and is not the only one
 	}
 	group = append(group, b.queue[:n]...)
 	b.queue = slices.Delete(b.queue, 0, n)
 	return group
 }
 
-// release gives back the bytes of a group whose hand-over has returned, and takes waiters in their place.
+// release gives back the bytes of a group whose Deliver has returned, and takes waiters in their place.
 func (j *Journal) release(group []*Proposal) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
