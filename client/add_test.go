@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
 )
 
 // lineStore stores what is posted to it; answer may spoil the answer of a body.
@@ -153,3 +154,37 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 		t.Errorf("%+v, %v", e.result, e.err)
 	}
 }
+
+// TestResumeOfAnotherSplit: with another BodyBytes the bodies of before are not found again, and their lines must not be stored twice.
+func TestResumeOfAnotherSplit(t *testing.T) {
+	s := daybooktest.Start(t)
+	input := strings.Repeat("a line of some length\n", 300)
+	o := client.AddOptions{BodyBytes: 200}
+	broken := errors.New("the input broke off")
+	known, err := s.Client.Add(t.Context(), io.MultiReader(strings.NewReader(input[:len(input)/2]), brokenOff{broken}), o)
+	if !errors.Is(err, broken) || known.Jobs == 0 {
+		t.Fatalf("%+v, %v", known, err)
+	}
+	o.Resume = &known
+	again, err := s.Client.Add(t.Context(), brokenOff{broken}, o)
+	if !errors.Is(err, broken) || again.Jobs != known.Jobs || again.Bytes != known.Bytes {
+		t.Errorf("an Add that stored nothing reports %d bytes, %d jobs; known are %d, %d", again.Bytes, again.Jobs, known.Bytes, known.Jobs)
+	}
+	o.BodyBytes = 333
+	if _, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("error is %v, want ErrBadRequest", err)
+	}
+	o.BodyBytes = 200
+	result, err := s.Client.Add(t.Context(), strings.NewReader(input), o)
+	if err != nil || result.Jobs != 300 {
+		t.Errorf("%d jobs, %v", result.Jobs, err)
+	}
+	q, err := s.Client.Queue(t.Context(), "default", "default")
+	if err != nil || q.Counts["pending"] != 300 {
+		t.Errorf("%v, %v: want each line once", q.Counts, err)
+	}
+}
+
+type brokenOff struct{ err error }
+
+func (b brokenOff) Read([]byte) (int, error) { return 0, b.err }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ClaimRequest is what a runner wants. RunnerID must be given.
+// ClaimRequest is a claim of a runner. RunnerID must be given.
 type ClaimRequest struct {
 	RunnerID string
 	Max      int // 1 … 1000; 0 stands for 1
@@ -46,7 +46,7 @@ type claimBody struct {
 }
 
 // Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key or a number (see Numbered)
-// it returns what the lost one handed out, and without one that comes back to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
+// it returns what the lost one handed out, and without one that returns to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
 // came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
@@ -89,7 +89,7 @@ func (o *TickleOptions) body() tickleBody {
 	return tickleBody{ClaimID: o.ClaimID, RunnerID: o.RunnerID, LeaseMs: o.LeaseMs, Step: o.Step, Progress: o.Progress}
 }
 
-// Tickle tells that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost, ErrRunnerDiffers. Repeated
+// Tickle reports that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost, ErrRunnerDiffers. Repeated
 // when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
 	return c.jobCall(ctx, id, "/tickle", o.body(), true)

@@ -21,10 +21,10 @@ type Options struct {
 	HTTP *http.Client
 	// RetryFor bounds how long a request is repeated; 0 stands for 30 s, a negative one for never. A context may end it earlier.
 	RetryFor time.Duration
-	// Timeout bounds each try: how long the server may be silent, beyond the wait that a claim asked for and the time that the request's
+	// Timeout bounds each try: how long the server may be silent, beyond the wait that a claim requests and the time that the request's
 	// body takes at the slowest pace that the server accepts. 0 stands for 30 s. A try that runs out of it counts as a lost answer.
 	Timeout time.Duration
-	// Logger is told of requests that are repeated, at debug level; nil drops it.
+	// Logger receives requests that are repeated, at debug level; nil drops it.
 	Logger *slog.Logger
 }
 
@@ -40,7 +40,7 @@ type Client struct {
 	url  string
 	http *http.Client
 	o    Options
-	// traced says that the transport is net/http's own, which tells for certain whether it has sent anything.
+	// traced says that the transport is net/http's own, which reports reliably whether it has sent anything.
 	traced bool
 	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
 	// report is work that is done. A Worker bounds that by its context.
@@ -117,7 +117,7 @@ type request struct {
 	number       *held // nil: a new one
 	// repeatable says that doing it twice is the same as doing it once.
 	repeatable bool
-	wait       time.Duration // that it asks the server for before the answer
+	wait       time.Duration // that it lets the server take before the answer
 }
 
 const (

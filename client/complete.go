@@ -12,7 +12,7 @@ type JobOutcome struct {
 	Outcome
 }
 
-// Result tells what became of one outcome: the status that the job has now or, when it was refused, a code and a detail.
+// Result is what became of one outcome: the status that the job has now or, when it was refused, a code and a detail.
 type Result struct {
 	JobID  string `json:"job_id"`
 	Status string `json:"status"`
@@ -20,7 +20,7 @@ type Result struct {
 	Detail string `json:"detail"`
 }
 
-// Err is nil, or the refusal, which errors.Is tells apart as it does those of single calls.
+// Err is nil, or the refusal, which errors.Is compares with the same sentinels as those of single calls.
 func (r *Result) Err() error {
 	if r.Code == "" {
 		return nil
@@ -82,7 +82,7 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 }
 
 // CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns how many jobs have
-// the outcome for all, and the results of the exceptions. Fewer than were held means that some were lost; CompleteMany tells which.
+// the outcome for all, and the results of the exceptions. Fewer than were held means that some were lost; CompleteMany reports which.
 // ErrClaimLost when the claim is unknown, or holds and ended nothing. Repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")

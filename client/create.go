@@ -89,7 +89,7 @@ type createBody struct {
 }
 
 // Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with Existing set. It is answered
-// when the job is on disk. Without a Key or number (see Numbered) it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, cut, a proxy's, or cannot be read) the error is ErrUnknown, and creating
+// when the job is on disk. Without a Key or number (see Numbered) it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, truncated, a proxy's, or cannot be read) the error is ErrUnknown, and creating
 // the job again may make it twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	b, err := j.body()

@@ -53,7 +53,7 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 		"redirect":             {status: 307, header: http.Header{"Location": {"http://elsewhere/"}}},
 		"stored":               problem(500, "internal", "stored"),
 		"unknown":              problem(503, "writes_failed", "unknown"),
-		"outcome not told":     problem(503, "writes_failed", ""),
+		"outcome not given":    problem(503, "writes_failed", ""),
 		"2xx that is not JSON": {status: 200, body: "<html>welcome</html>"},
 		"2xx without a job":    {status: 200, body: "{}"},
 		"2xx that is cut":      {status: 201, stream: io.NopCloser(io.MultiReader(strings.NewReader(`{"job_`), errReader{}))},
@@ -98,14 +98,14 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Whether a create went out is known from net/http's own transport, and from another one once it has told the trace something.
+// Whether a create went out is known from net/http's own transport, and from another one once it has called a hook of the trace.
 func TestWhatATransportTellsOfACreate(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		trace func(*httptrace.ClientTrace)
 		again bool
 	}{
-		"nothing told":               {func(*httptrace.ClientTrace) {}, false},
+		"no hook called":             {func(*httptrace.ClientTrace) {}, false},
 		"connected, nothing sent":    {func(tr *httptrace.ClientTrace) { tr.GotConn(httptrace.GotConnInfo{}) }, true},
 		"connected, headers sent":    {func(tr *httptrace.ClientTrace) { tr.GotConn(httptrace.GotConnInfo{}); tr.WroteHeaders() }, false},
 		"headers sent, nothing else": {func(tr *httptrace.ClientTrace) { tr.WroteHeaders() }, false},

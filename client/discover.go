@@ -6,7 +6,7 @@ import (
 	"github.com/daybookq/daybook/mdns"
 )
 
-// DiscoverOptions say where and for how long Discover looks. The zero value asks on all interfaces and waits for answers for two seconds.
+// DiscoverOptions say where and for how long Discover looks. The zero value looks on all interfaces and waits for answers for two seconds.
 type DiscoverOptions = mdns.Query
 
 // Discovered is a server that announced itself.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What errors.Is can tell apart.
+// What errors.Is can distinguish.
 var (
 	ErrBadRequest       = errors.New("the request is malformed")
 	ErrNotFound         = errors.New("no such job, batch, queue, claim or sweep")
@@ -28,14 +28,14 @@ var (
 	ErrUnexpectedAnswer = errors.New("the answer is not one of a Daybook server")
 )
 
-// Error is a refusal as the server told it.
+// Error is a refusal as the server answered it.
 type Error struct {
 	Status  int    `json:"status"`
 	Code    string `json:"code"` // stable: see the API's list
 	Detail  string `json:"detail"`
 	Field   string `json:"field"`   // of the request, when one is to blame
 	Outcome string `json:"outcome"` // not_stored, stored or unknown
-	// RetryAfter is what the server asks to wait; 0 when it does not.
+	// RetryAfter is how long the server says to wait; 0 when it does not.
 	RetryAfter time.Duration `json:"-"`
 	// Lost names the jobs that a tickle found lost.
 	Lost []Lost `json:"lost"`

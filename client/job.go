@@ -14,7 +14,7 @@ import (
 // Kind says what the bytes of a payload or output are.
 type Kind string
 
-// A payload is nothing, a text, a JSON value as it was sent, bytes, or (told by BinaryAddr) the addresses of a WASI binary and its
+// A payload is nothing, a text, a JSON value as it was sent, bytes, or (marked by BinaryAddr) the addresses of a WASI binary and its
 // input.
 const (
 	None  Kind = ""
@@ -66,7 +66,7 @@ type Job struct {
 
 	TimeoutMs   int64             `json:"timeout_ms"`
 	Why         string            `json:"why"`      // an ended job ended: told, abandoned, cancelled or expired
-	Redrives    int               `json:"redrives"` // how often it was made to begin anew
+	Redrives    int               `json:"redrives"` // how often it was redriven
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
 	Meta        map[string]string `json:"meta"`
@@ -92,7 +92,7 @@ func (j *Job) Decode(v any) error {
 	return json.Unmarshal(j.Payload, v)
 }
 
-// jobDocument is a Job as it comes over the wire.
+// jobDocument is a Job as it is on the wire.
 type jobDocument struct {
 	Job
 	Payload    jsontext.Value `json:"payload"`
@@ -162,9 +162,9 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 }
 
 // idPath refuses what is not an id before it becomes part of a path.
-func idPath(before, id, behind string) (string, error) {
+func idPath(before, id, after string) (string, error) {
 	if _, err := job.ParseID(id); err != nil {
 		return "", fmt.Errorf("%w: id %q: %w", ErrBadRequest, id, err)
 	}
-	return before + id + behind, nil
+	return before + id + after, nil
 }

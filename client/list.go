@@ -15,7 +15,7 @@ type JobsQuery struct {
 	RunnerID, ClaimID    string            // of who holds an active job, or ended the last run of an ended one
 	// CreatedAfter is included, CreatedBefore is not; unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       string // an id: the list begins behind it
+	After                       string // an id: the list begins after it
 	PageSize                    int    // 1 … 1000; 0: the server's choice
 	// Fields leaves only these fields of the documents, by their names on the wire, and the id; nil: all. The server does not read what
 	// none of them needs.
@@ -72,7 +72,7 @@ func jobsOf(a answer, documents []jobDocument) ([]*Job, error) {
 	return list, nil
 }
 
-// pages yields what the pages of a list hold, each of which tells where the next begins.
+// pages yields what the pages of a list hold, each of which names where the next begins.
 func pages[T any](ctx context.Context, c *Client, r request, read func(a answer) (list []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		r := r // the sequence may be gone through again
@@ -113,7 +113,7 @@ type Runner struct {
 	Held       int64       `json:"held"`   // jobs
 	Claims     []OpenClaim `json:"claims"` // the newest that hold something, the newest first, 100 at most
 	ClaimCount int64       `json:"claim_count"`
-	LastSeenAt int64       `json:"last_seen_at"` // when it last claimed or tickled, as far as these claims tell; unix ms
+	LastSeenAt int64       `json:"last_seen_at"` // when it last claimed or tickled, as far as these claims show; unix ms
 }
 
 // OpenClaim is a claim that holds jobs. Times are unix ms.

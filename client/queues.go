@@ -80,7 +80,7 @@ func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	return err
 }
 
-// Pause stops handing out the jobs of a queue; what is active goes on. Repeated when the answer is lost, as is Resume.
+// Pause stops handing out the jobs of a queue; what is active continues. Repeated when the answer is lost, as is Resume.
 func (c *Client) Pause(ctx context.Context, client, typ string) (Queue, error) {
 	return c.change(ctx, client, typ, "/pause")
 }
@@ -113,59 +113,4 @@ func queuePath(client, typ string) (string, error) {
 		}
 	}
 	return "/queues/" + client + "/" + typ, nil
-}
-
-// Stats are the server's figures; the wire has more of them than are named here, and Text holds all.
-type Stats struct {
-	Appended uint64           `json:"appended"` // watermarks: appended ≥ synced ≥ applied ≥ flushed
-	Synced   uint64           `json:"synced"`
-	Applied  uint64           `json:"applied"`
-	Flushed  uint64           `json:"flushed"`
-	Jobs     map[string]int64 `json:"jobs"` // by status
-	Queues   int              `json:"queues"`
-	Parked   int              `json:"parked_claims"`
-	Ready    bool             `json:"ready"`
-	Stopped  bool             `json:"stopped"` // by Stop
-	Sweeps   int              `json:"sweeps"`  // under way
-	Keys     uint64           `json:"idempotency_keys"`
-	Text     []byte           `json:"-"`
-}
-
-// Stats returns the server's figures. It never waits for the journal.
-func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
-	a, err := c.do(ctx, get("/stats"))
-	if err != nil {
-		return s, err
-	}
-	s.Text = a.body
-	return s, decode(a, &s)
-}
-
-// Version tells what the server is.
-type Version struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit"`
-	Go      string `json:"go"`
-	Level   int    `json:"level"` // of what Apply decides
-}
-
-// Version asks the server what it is.
-func (c *Client) Version(ctx context.Context) (v Version, err error) {
-	a, err := c.do(ctx, get("/version"))
-	if err != nil {
-		return v, err
-	}
-	return v, decode(a, &v)
-}
-
-// Ping asks whether the server is there.
-func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.do(ctx, get("/ping"))
-	return err
-}
-
-// Ready is nil when the server takes changes: its replay is done, and its journal accepts. It is asked once, and not repeated.
-func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.once(ctx, get("/readyz"))
-	return err
 }

@@ -55,7 +55,7 @@ func afterLost(err error) error {
 	return err
 }
 
-// passing reports whether a status tells of something that may be over soon.
+// passing reports whether a status is of something that may be over soon.
 func passing(status int, repeatable, stubborn bool) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

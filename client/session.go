@@ -168,7 +168,7 @@ func (s *Session) Answered(n Number) {
 }
 
 // Numbered returns a client whose next create, claim, completion or release has the number n, and is repeated when its answer is lost. It is
-// for one of these calls, or for the same call again; what else it is asked has no number. Such a call must have no Key.
+// for one of these calls, or for the same call again; its other calls have no number. Such a call must have no Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
 	p.own = &held{Number: n}

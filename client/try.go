@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxClaimBytes of payload are asked for at most; it is what the server hands out when it is not told. As JSON text they are up to
+	// maxClaimBytes of payload are claimed at most; it is what the server hands out when a claim names no bound. As JSON text they are up to
 	// six times as long.
 	maxClaimBytes = 8 << 20
 	// maxAnswerBytes bounds what is read of an answer: a claim's payloads at their longest, and the other fields of its jobs, or a
 	// single job with the longest payload, output and history.
 	maxAnswerBytes = 6*maxClaimBytes + 48<<20
-	// slowestPace is how fast the server wants a body to come, in bytes a second.
+	// slowestPace is how fast a body must reach the server, in bytes a second.
 	slowestPace = 256 << 10
 )
 
@@ -48,7 +48,7 @@ type answer struct {
 
 // once makes a request once. Its error is a *Error, or wraps ErrUnavailable when nothing can have been stored, ErrUnknown when
 // something may have been, or ErrUnexpectedAnswer. For what is not repeatable, such as a create, all that does not prove that nothing was
-// stored is ErrUnknown, too: a proxy's 502, a cut answer, a 2xx that nobody can read.
+// stored is ErrUnknown, too: a proxy's 502, a truncated answer, a 2xx that nobody can read.
 func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +76,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
-		// Else net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
+		// Otherwise net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
 		req.GetBody = nil
 	}
 	if r.number != nil && r.number.Session != "" {
@@ -121,7 +121,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	return a, nil
 }
 
-// tracer notes what the transport told of a request.
+// tracer notes what the transport reports about a request.
 type tracer struct{ connected, sent atomic.Bool }
 
 func (t *tracer) trace() *httptrace.ClientTrace {

@@ -55,7 +55,7 @@ type Worker struct {
 	// Prefetch is how many jobs are held beyond those that handlers work on. A job that is held in advance waits here while another
 	// runner might be free for it.
 	//
-	// With 0 only those are held that handlers begin within about two round trips to the server, as far as the worker can tell from the
+	// With 0 only those are held that handlers begin within about two round trips to the server, as far as the worker knows from the
 	// jobs before: none when a job takes longer than that. A job that waits for 10 s all the same is given back. With a negative number
 	// none is ever held.
 	//
@@ -115,7 +115,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handler == nil {
 		return errors.New("run worker: Client and Handler must be given")
 	}
-	r := &running{Worker: *w, leasesMoved: make(chan struct{}, 1), reportsMoved: make(chan struct{}, 1)}
+	r := &running{Worker: *w, leasesChanged: make(chan struct{}, 1), reportsChanged: make(chan struct{}, 1)}
 	if err := r.setDefaults(); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	back := r.removeWaiting(func(*task) bool { return true })
 	r.ready.Broadcast()
 	r.mu.Unlock()
-	signal(r.reportsMoved)
+	signal(r.reportsChanged)
 	r.giveBackAll(back)
 	r.claiming.Wait()
 	r.handlers.Wait()
@@ -186,9 +186,9 @@ type running struct {
 	life      context.Context // of handlers
 	reporting context.Context // of all requests
 
-	handlers, claiming, requests sync.WaitGroup
-	claimsHeld                   sync.WaitGroup // claims with unreported jobs
-	leasesMoved, reportsMoved    chan struct{}  // capacity 1: keepLeases, sendReports must look again
+	handlers, claiming, requests  sync.WaitGroup
+	claimsHeld                    sync.WaitGroup // claims with unreported jobs
+	leasesChanged, reportsChanged chan struct{}  // capacity 1: keepLeases, sendReports must look again
 
 	mu      sync.Mutex
 	ready   sync.Cond // of mu: jobs.queue has grown, or jobs.stopped is set

@@ -11,14 +11,14 @@ import (
 // claimState is what the worker knows about its claims. running.mu guards it.
 //
 // The worker claims ahead: while handlers run, requests bring the jobs that they begin next. How many depends on how fast the handlers
-// are. It makes one claim at a time until one brings all that it asked for, then two, then four; when one brings nothing it is one again.
+// are. It makes one claim at a time until one returns all that it requested, then two, then four; when one returns nothing it is one again.
 // Of the claims under way one waits for jobs at the server, and the others return at once.
 type claimState struct {
 	underWay int  // claims
 	waits    bool // one of them waits at the server
-	asked    int  // jobs that they may bring
+	asked    int  // jobs that they may return
 	atOnce   int  // how many claims may be under way
-	most     int  // jobs to ask for: Batch, unless an answer was too large
+	most     int  // jobs to request: Batch, unless an answer was too large
 	failures int  // since the last success
 	// noAheadUntil is when jobs may be claimed ahead again.
 	noAheadUntil time.Time
@@ -33,7 +33,7 @@ const (
 	// firstRoundTrip is assumed until one was measured, and minRoundTrip and maxRoundTrip bound what is measured.
 	firstRoundTrip, minRoundTrip, maxRoundTrip = 5 * time.Millisecond, 2 * time.Millisecond, 250 * time.Millisecond
 	// minUnreported is how many jobs may be unreported however few the worker may hold. It claims no more then: a server that cannot take
-	// reports must not be asked for work.
+	// reports must not claim more.
 	minUnreported = 16
 )
 

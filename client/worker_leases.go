@@ -57,7 +57,7 @@ const maxTickles = 64
 type leases struct {
 	claims   map[*heldClaim]struct{}
 	tickling int       // tickles under way
-	lookAt   time.Time // when keepLeases looks next; zero: not before it is told
+	lookAt   time.Time // when keepLeases looks next; zero: when something changes
 }
 
 // hold has the lease of a claim kept. running.mu is held.
@@ -83,7 +83,7 @@ func (l *leaseTimes) nextLook() time.Time {
 func (r *running) lookAt(at time.Time) {
 	if next := &r.leases.lookAt; next.IsZero() || at.Before(*next) {
 		*next = at
-		signal(r.leasesMoved)
+		signal(r.leasesChanged)
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *running) keepLeases(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-r.leasesMoved:
+		case <-r.leasesChanged:
 		case <-timer.C:
 		}
 		r.mu.Lock()
@@ -127,7 +127,7 @@ func (r *running) lookOver(now time.Time) (back []*task) {
 		case c.forgotten:
 			continue
 		case !now.Before(c.endsAt):
-			// It is not tickled again: what nobody works on comes back when the server's lease ends.
+			// It is not tickled again: what nobody works on returns to its queue when the server's lease ends.
 			c.forgotten = true
 			r.loseAll(c, errLeaseEnded)
 			continue

@@ -41,10 +41,10 @@ func (r *running) toReport(c *heldClaim, t *task) {
 	if len(c.toReport) == 0 {
 		c.since = time.Now()
 		r.reports.claims = append(r.reports.claims, c)
-		signal(r.reportsMoved)
+		signal(r.reportsChanged)
 	}
 	if c.toReport = append(c.toReport, t); c.unended == 0 {
-		signal(r.reportsMoved)
+		signal(r.reportsChanged)
 	}
 }
 
@@ -56,7 +56,7 @@ func (r *running) sendReports(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-r.reportsMoved:
+		case <-r.reportsChanged:
 		case <-timer.C:
 		}
 		r.mu.Lock()
@@ -114,7 +114,7 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 		due = due[1:]
 	}
 	if s.claims = append(later, due...); len(due) > 0 {
-		signal(r.reportsMoved)
+		signal(r.reportsChanged)
 	}
 	s.joined++
 	r.requests.Go(func() {
@@ -129,7 +129,7 @@ func (r *running) reportEnded(underWay *int) {
 	r.mu.Lock()
 	*underWay--
 	r.mu.Unlock()
-	signal(r.reportsMoved)
+	signal(r.reportsChanged)
 }
 
 // wentWell reports whether all jobs of a larger claim have ended ok, and have nothing more to report. running.mu is held.
@@ -305,7 +305,7 @@ func (r *running) giveBack(tasks []*task) {
 				cause = ErrDraining
 			}
 			if err != nil && !lostJob(err) { // what is lost is back already, perhaps by an unget whose answer was lost
-				r.Logger.Warn("cannot give back a job; it comes back when its lease runs out", "job_id", t.job.ID, "error", err)
+				r.Logger.Warn("cannot return a job; it is pending again when its lease runs out", "job_id", t.job.ID, "error", err)
 				cause = fmt.Errorf("%w: give it back: %w", cause, err)
 			}
 			r.OnEvent(Event{Claim: t.claim.id, Job: t.job, Err: cause, Took: t.how.took})

@@ -10,13 +10,13 @@ import (
 const (
 	// endSessionIn bounds the request that ends a Worker's session. Without it the server forgets the session after a day.
 	endSessionIn = time.Second
-	// withoutSession is how long a Worker goes without a session when the server has no room for one.
+	// withoutSession is how long a Worker works without a session when the server has no room for one.
 	withoutSession = time.Minute
 )
 
 // workerSession is the Session of a Worker. Its first request opens it; when the server has forgotten it, the next request opens another.
 // While the server has no room for one, requests have no numbers: claims and reports must go on, and their claims fence them. Then a claim
-// whose answer was lost is made anew, and the jobs that nobody got come back when their lease ends.
+// whose answer was lost is made again, and the jobs that nobody got return to their queues when their lease ends.
 type workerSession struct {
 	runner  string
 	opening chan struct{}           // capacity 1: full while one is opened
@@ -55,8 +55,8 @@ func (s *workerSession) give(n *held) {
 	}
 }
 
-// move replaces n, whose session the server has forgotten, by a number of another session, or by none.
-func (s *workerSession) move(ctx context.Context, c *Client, n *held) error {
+// renumber replaces n, whose session the server has forgotten, by a number of another session, or by none.
+func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error {
 	in, err := s.open(ctx, c, n.in)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session)
 	switch {
 	case err == nil:
 	case errors.As(err, &full) && full.Code == "too_many_sessions":
-		c.o.Logger.Warn("the server has no room for a session; the worker goes on without one", "for", withoutSession, "error", err)
+		c.o.Logger.Warn("the server has no room for a session; the worker continues without one", "for", withoutSession, "error", err)
 		s.refused = time.Now()
 		return nil, nil
 	default: // it starts, say
@@ -135,7 +135,7 @@ func (s *workerSession) do(ctx context.Context, c *Client, r request) (answer, e
 		if !errors.Is(err, ErrSessionNotFound) {
 			return a, err
 		}
-		if err := s.move(ctx, c, r.number); err != nil {
+		if err := s.renumber(ctx, c, r.number); err != nil {
 			return answer{}, err
 		}
 	}

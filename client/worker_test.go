@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// events gathers what a worker tells.
+// events gathers what a worker reports.
 type events struct {
 	mu   sync.Mutex
 	list []client.Event
@@ -55,7 +55,7 @@ func start(t *testing.T, w *client.Worker) (stop func() error) {
 
 func well(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }
 
-// until is a handler that goes on until its context ends, and tells when.
+// until is a handler that works until its context ends, and signals that.
 func until(ended chan<- time.Time) client.Handler {
 	return func(ctx context.Context, j *client.Job) (client.Outcome, error) {
 		<-ctx.Done()
@@ -257,7 +257,7 @@ func together(n int, end client.Handler) client.Handler {
 	}
 }
 
-// work has a worker run n jobs of a real server, and returns what it told and what Run returned.
+// work has a worker run n jobs of a real server, and returns what it reported and what Run returned.
 func work(t *testing.T, n int, handler client.Handler) (s *daybooktest.Server, ends map[string]client.Event, err error) {
 	s = daybooktest.Start(t)
 	if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", n)), client.AddOptions{}); err != nil {
@@ -346,7 +346,7 @@ func TestReports(t *testing.T) {
 				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: well})
 				time.Sleep(49 * time.Second)
 				if len(ev.ends()) > 0 {
-					t.Error("an end was told of before it was reported")
+					t.Error("an event of an end came before its report")
 				}
 				time.Sleep(10 * time.Second)
 				if end, ok := ev.ends()[testID(0)]; !ok || end.Err != nil {
@@ -952,7 +952,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 	})
 }
 
-// What was claimed ahead for quick handlers, and waits behind slow ones, is given back.
+// What was claimed ahead for quick handlers, and waits for slow ones, is given back.
 func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

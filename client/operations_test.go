@@ -138,7 +138,7 @@ func TestKeysMakeRepeatsSafe(t *testing.T) {
 	}
 }
 
-// TestWorkerHearsOfCancel: the handler of a job that is cancelled is told, and why.
+// TestWorkerHearsOfCancel: the handler of a job that is cancelled is notified, and why.
 func TestWorkerHearsOfCancel(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	j, err := c.Create(t.Context(), client.TextJob("x", "p"))

@@ -2,9 +2,7 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestDrainStrandsNothing: whatever moment a worker is told to stop at, the claim that is under way leaves no job to its lease.
+// TestDrainStrandsNothing: at whatever moment a worker is stopped, the claim that is under way leaves no job to its lease.
 func TestDrainStrandsNothing(t *testing.T) {
 	s := daybooktest.Start(t)
 	var lines strings.Builder
@@ -73,37 +71,3 @@ func TestErrorThatPanics(t *testing.T) {
 		t.Errorf("%+v, %v", j, err)
 	}
 }
-
-// TestResumeOfAnotherCut: with another BodyBytes the bodies of before are not found again, and their lines must not be stored twice.
-func TestResumeOfAnotherCut(t *testing.T) {
-	s := daybooktest.Start(t)
-	input := strings.Repeat("a line of some length\n", 300)
-	o := client.AddOptions{BodyBytes: 200}
-	cut := errors.New("the input broke off")
-	known, err := s.Client.Add(t.Context(), io.MultiReader(strings.NewReader(input[:len(input)/2]), brokenOff{cut}), o)
-	if !errors.Is(err, cut) || known.Jobs == 0 {
-		t.Fatalf("%+v, %v", known, err)
-	}
-	o.Resume = &known
-	again, err := s.Client.Add(t.Context(), brokenOff{cut}, o)
-	if !errors.Is(err, cut) || again.Jobs != known.Jobs || again.Bytes != known.Bytes {
-		t.Errorf("an Add that came to nothing tells of %d bytes, %d jobs; known are %d, %d", again.Bytes, again.Jobs, known.Bytes, known.Jobs)
-	}
-	o.BodyBytes = 333
-	if _, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, client.ErrBadRequest) {
-		t.Errorf("error is %v, want ErrBadRequest", err)
-	}
-	o.BodyBytes = 200
-	result, err := s.Client.Add(t.Context(), strings.NewReader(input), o)
-	if err != nil || result.Jobs != 300 {
-		t.Errorf("%d jobs, %v", result.Jobs, err)
-	}
-	q, err := s.Client.Queue(t.Context(), "default", "default")
-	if err != nil || q.Counts["pending"] != 300 {
-		t.Errorf("%v, %v: want each line once", q.Counts, err)
-	}
-}
-
-type brokenOff struct{ err error }
-
-func (b brokenOff) Read([]byte) (int, error) { return 0, b.err }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Cancel ends a job that has not ended, and returns its document. The runner of an active one is told at its next tickle or completion. A
+// Cancel ends a job that has not ended, and returns its document. The runner of an active one is notified at its next tickle or completion. A
 // job that is cancelled already is no error; another ended one is ErrConflict. Repeated when the answer is lost.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/cancel", struct{}{}, true)
@@ -75,8 +75,8 @@ type Sweep struct {
 	FinishedAt int64  `json:"finished_at"`
 }
 
-// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. Many jobs are a sweep, which goes on
-// behind the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the redrives.
+// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. Many jobs are a sweep, which continues
+// after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.ofBatch(ctx, http.MethodPost, batchID, "/cancel", status, true)
 }
@@ -158,7 +158,7 @@ func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	return doc.Sweeps, decode(a, &doc)
 }
 
-// WaitSweep asks about a sweep until it is done, and tells progress, where given, what it hears.
+// WaitSweep reads a sweep until it is done. It calls progress, if given, with each document that it reads.
 func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (Sweep, error) {
 	for wait := 10 * time.Millisecond; !w.Done; wait = min(2*wait, time.Second) {
 		sleep(ctx, wait)
@@ -174,87 +174,4 @@ func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (
 		}
 	}
 	return w, nil
-}
-
-// Stop ends all handing out of jobs until Start, whatever queues are paused or not. Repeated when the answer is lost, as is Start.
-func (c *Client) Stop(ctx context.Context) error { return c.throw(ctx, "/stop") }
-
-// Start undoes Stop.
-func (c *Client) Start(ctx context.Context) error { return c.throw(ctx, "/start") }
-
-func (c *Client) throw(ctx context.Context, path string) error {
-	_, err := c.do(ctx, request{method: http.MethodPost, path: path, repeatable: true})
-	return err
-}
-
-// AcceptTime sets the server's time, by which leases and run_at are measured, to its wall clock at once if it is behind it, as after a step
-// of that clock. All leases begin anew. It returns how far the server's time is ahead of its wall clock afterwards. Repeated when the answer
-// is lost.
-func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
-	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeatable: true})
-	if err != nil {
-		return 0, err
-	}
-	var doc struct {
-		ClockOffsetMs int64 `json:"clock_offset_ms"`
-	}
-	if err := decode(a, &doc); err != nil {
-		return 0, err
-	}
-	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
-}
-
-// Quit has the server end gracefully. ErrForbidden when it is not on this machine, or does not end by request.
-func (c *Client) Quit(ctx context.Context) error {
-	_, err := c.once(ctx, request{method: http.MethodPost, path: "/quit"})
-	return err
-}
-
-// CreateOptions are how CreateMany makes jobs. The zero value works.
-type CreateOptions struct {
-	// Each has every job stand for itself: those that are wrong are refused, and the others made. Else one refuses all.
-	Each bool
-	// Key is an idempotency key: see NewKey.
-	Key string
-}
-
-// Created is what CreateMany made. Results has one entry per job, in order, when Each was asked for or a job has a unique key.
-type Created struct {
-	BatchID string         `json:"batch_id"`
-	Count   int            `json:"count"`
-	FirstID string         `json:"first_id"`
-	LastID  string         `json:"last_id"`
-	Results []CreateResult `json:"results"`
-}
-
-// CreateResult is what became of one job: its id, or that of the unfinished job that has its unique key, or why it was refused.
-type CreateResult struct {
-	JobID    string `json:"job_id"`
-	Existing bool   `json:"existing"`
-	Code     string `json:"code"` // "" when it was not refused
-	Detail   string `json:"detail"`
-	Field    string `json:"field"`
-}
-
-// CreateMany creates jobs in one batch: all of them or none, unless o.Each says otherwise. One call takes 8 MiB, 1,000 unique keys, and 1,000
-// changes of attributes from job to job. Repeated with a key, and else as Create is.
-func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (created Created, err error) {
-	bodies := make([]createBody, len(jobs))
-	for i := range jobs {
-		if bodies[i], err = jobs[i].body(); err != nil {
-			return created, err
-		}
-	}
-	r, err := post("/jobs/create", bodies, o.Key != "")
-	if err != nil {
-		return created, err
-	}
-	if r.key = o.Key; o.Each {
-		r.prefer = "results=each"
-	}
-	a, err := c.do(ctx, c.numbered(r))
-	if err != nil {
-		return created, err
-	}
-	return created, decode(a, &created)
 }
