@@ -46,7 +46,7 @@ on the server's disk.
 A body whose answer is lost is sent again under the same idempotency key, so that it is stored once. A server that refuses for now is asked again for a minute.
 
 A file can be continued: when add fails, it prints a --key. The same command with that --key within 24 hours stores only what is missing. With --key, standard
-input is cut by size alone, too; without it, lines of a stream are posted as they come.
+input is split by size alone as well; without it, lines of a stream are posted as they arrive.
 
 A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, --strip-cr the carriage return that Windows puts at the end of each line.`,
 		Example: `  daybook add --type resize images.txt

@@ -36,7 +36,7 @@ func networkOf(address *net.TCPAddr) string {
 	return "tcp"
 }
 
-// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check has the verdict.
+// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check refuses what is no address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer
 	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port; mdns: for the one on the local network")

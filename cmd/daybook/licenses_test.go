@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt anew, after modules have changed")
+var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt again, after modules have changed")
 
 // licenceFile matches the names under which modules keep their licences and notices. Some keep those of code that they took over in the folder licenses.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\..*)?$`)
@@ -90,7 +90,7 @@ func TestLicenses(t *testing.T) {
 		return
 	}
 	if notices != want.String() {
-		t.Error("licenses.txt is not what the modules of the build say; write it anew with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
+		t.Error("licenses.txt is not what the modules of the build say; write it again with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
 	}
 	if out := ok(t, "licenses"); out != notices {
 		t.Errorf("daybook licenses prints %d bytes of %d", len(out), len(notices))

@@ -1,4 +1,3 @@
-// Command daybook is the durable job queue: the server and the tools around it. `daybook help` lists the verbs.
 package main
 
 import "os"

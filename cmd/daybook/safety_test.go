@@ -100,7 +100,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 	s.end(t, syscall.SIGTERM)
-	f := serveFlags{data: defaultData}
+	f := serveFlags{storageFlags: storageFlags{data: defaultData}}
 	if err := f.checkData(newServe()); err != nil {
 		t.Errorf("the default: %v", err)
 	}

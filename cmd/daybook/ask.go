@@ -7,11 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"text/tabwriter"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -65,48 +62,4 @@ func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error)
 		return nil, fmt.Errorf("%s answered %s: %w", server, resp.Status, client.ErrUnexpectedAnswer)
 	}
 	return nil, &refusal
-}
-
-// table writes rows in columns.
-func table(w io.Writer, rows func(row func(cells ...any))) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	var err error
-	rows(func(cells ...any) {
-		for i, cell := range cells {
-			if i > 0 && err == nil {
-				_, err = io.WriteString(t, "\t")
-			}
-			if err == nil {
-				_, err = fmt.Fprint(t, cell)
-			}
-		}
-		if err == nil {
-			_, err = io.WriteString(t, "\n")
-		}
-	})
-	if err == nil {
-		err = t.Flush()
-	}
-	return err
-}
-
-// moment shows unix milliseconds.
-func moment(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000 -07:00") }
-
-// interval shows milliseconds, to three digits or so.
-func interval(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	switch {
-	case d >= time.Hour:
-		return d.Round(time.Minute).String()
-	case d >= time.Minute:
-		return d.Round(time.Second).String()
-	}
-	return d.String()
-}
-
-// isTerminal reports whether a person may be reading what is written.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
 }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"time"
+)
+
+// checkProfiles refuses an address for profiles that other machines can reach.
+func checkProfiles(address string) error {
+	if at, err := netip.ParseAddrPort(address); address != "" && (err != nil || !at.Addr().IsLoopback()) {
+		return usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
+	}
+	return nil
+}
+
+// serveProfiles serves net/http/pprof on a loopback address of its own: profiles show what is in memory.
+func serveProfiles(address string) (*http.Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w for profiles: %w", errListen, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(l) // ends with Close
+	return server, nil
+}
