@@ -34,7 +34,7 @@ func (s *Server) addToQueue(c echo.Context) error {
 	return s.addLines(c, &a, form)
 }
 
-// addLines is the fast lane: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
+// addLines is the fastest way to create jobs: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
 // nothing happens but the search for its newline.
 func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	a.traced(c)

@@ -21,7 +21,7 @@ const (
 	documentsBudgetBytes = 32 << 20 // of GETs
 	handoutsBudgetBytes  = 64 << 20 // of claims
 	changesBudgetBytes   = 16 << 20 // of changes to one job, which show its document, and of completions of many
-	parkedBudgetBytes    = 16 << 20 // of what claims that wait have completed before
+	parkedBudgetBytes    = 16 << 20 // of the results of completions whose claims wait
 	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
 	jobStateBytes = 2 << 10
 	// maxDocumentBytes is what the longest document is made from: payload, output, the errors of its history, and the rest.
@@ -198,7 +198,7 @@ func answerStored(c echo.Context, held *share, status int, text []byte) error {
 // pieceBytes is how much of a long answer is in memory as text.
 const pieceBytes = maxPooledAnswer - 64<<10
 
-// pieces is a successful answer that is written while it is made, if it is long; a short one goes out whole, with its length.
+// pieces is a successful answer. A long one is written while it is made; a short one is written whole, with its length.
 type pieces struct {
 	c    echo.Context
 	kind string
@@ -215,7 +215,7 @@ func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
 	return &pieces{c: c, kind: kind, held: held, turns: t, at: at, b: *at}
 }
 
-// jobs appends documents of jobs, which it forgets as they are written. Between two of them stands a separator, after each an end.
+// jobs appends documents of jobs, which it forgets as they are written. A separator is written between two of them, an end after each.
 func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
 	for at := 0; at < len(list); {
 		from, made := at, int64(0)

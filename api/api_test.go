@@ -191,7 +191,7 @@ func (r *rig) post(path, body string, headers ...string) reply {
 	return r.do(http.MethodPost, path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
-// add posts lines to the fast lane.
+// add posts lines.
 func (r *rig) add(path, lines string, headers ...string) reply {
 	r.Helper()
 	return r.do(http.MethodPost, path, strings.NewReader(lines), headers...)

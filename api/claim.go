@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -172,7 +171,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
 	err := r.completion(&done)
 	if err == nil {
-		err = s.namedAll(&done)
+		err = s.requireClaimIDs(&done)
 	}
 	if err == nil {
 		err = done.setOnce(cmd.Once)
@@ -196,9 +195,9 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	}
 	done.commands, r.Complete = nil, nil
 	body.release()
-	claimed, jobs, claimSeq, claimErr := s.hand(ctx, cmd, wait, held)
+	claimed, jobs, claimSeq, claimErr := s.makeClaim(ctx, cmd, wait, held)
 	if claimErr != nil && ctx.Err() != nil {
-		return claimErr // nobody is there to read the results
+		return claimErr // the client is gone
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
 		setSeq(c, seq)
@@ -229,130 +228,4 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 		return after(p)
 	}
 	return err
-}
-
-// claimOnly answers a claim that reports nothing.
-func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
-	held := s.shareOf(c, s.handouts)
-	defer held.release()
-	claimed, jobs, seq, err := s.hand(c.Request().Context(), cmd, wait, held)
-	if err != nil {
-		return err
-	}
-	if seq > 0 {
-		setSeq(c, seq)
-	}
-	setReplayed(c, claimed.Replayed)
-	if len(jobs) == 0 && (single || claimed.Claim.IsZero()) {
-		return c.NoContent(http.StatusNoContent)
-	}
-	if single {
-		return withBuffer(func(b []byte) ([]byte, error) {
-			b = append(appendJob(b, &jobs[0], inJSON), '\n')
-			return b, s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
-		})
-	}
-	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
-}
-
-// hand makes the claim. A server that drains ends its wait. The share grows by what the jobs of the answer take.
-func (s *Server) hand(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
-	if wait > 0 {
-		waiting, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		stop := context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })
-		defer stop()
-		ctx = waiting
-	}
-	before := held.held
-	admit := func(payloadBytes int64) error { // of a claim that is in the journal
-		err := held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
-		if err != nil && cmd.Once.Given() {
-			return after(err)
-		}
-		return err
-	}
-	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
-	if n := before + statesBytes(jobs); err == nil && held.held > n {
-		held.shrink(held.held - n)
-	}
-	if err != nil && context.Cause(ctx) == errShuttingDown {
-		p := *problemOf(errShuttingDown)
-		if cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
-			p.fate = unknown // it keeps what it was handed out before its wait was broken off
-		}
-		err = &p
-	}
-	return claimed, jobs, receipt.Seq, err
-}
-
-// answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
-// with one job a line.
-func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
-	f, kind := inJSON, mimeClaim
-	if prefers(c.Request(), mimeNDJSON) {
-		f, kind = inLines, mimeNDJSON
-	}
-	p := newPieces(c, kind, held, nil)
-	b := append(p.b, begun...)
-	size := len(b) + 256
-	for i := range list {
-		size += jobTextBytes + len(list[i].Payload)
-	}
-	if size = min(size, maxPooledAnswer); cap(b) < size {
-		b = append(make([]byte, 0, size), b...)
-	}
-	b = append(b, `"claim_id":`...)
-	if claimed.Claim.IsZero() {
-		b = append(b, `null,"lease_ms":null`...)
-	} else {
-		b = appendID(b, claimed.Claim)
-		b = append(b, `,"lease_ms":`...)
-		b = appendNumber(b, claimed.LeaseMs)
-	}
-	separator, end, last := ",", "", "]}\n"
-	if f == inLines {
-		separator, end, last = "", "\n", ""
-		p.b = append(b, "}\n"...)
-	} else {
-		p.b = append(b, `,"jobs":[`...)
-	}
-	return s.handOut(c, claimed, func() error {
-		err := p.jobs(list, separator, end, func(b []byte, before *jobs, j *job.Job) []byte { return before.append(b, j, f) })
-		if err != nil {
-			return err
-		}
-		p.b = append(p.b, last...)
-		return p.end()
-	})
-}
-
-// handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone before: without
-// that they would wait for their lease to run out. A request that ends once its answer is written tells nothing, since a runner may
-// read and hang up; the lease judges then.
-//
-// A claim with a key or number keeps its jobs for its caller, who may repeat it. It gives them back only when it is refused.
-func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
-	ctx := c.Request().Context()
-	gone := ctx.Err() != nil
-	failed := write()
-	if failed == nil && !gone || claimed.Claim.IsZero() {
-		return failed
-	}
-	if claimed.Keyed {
-		p, refused := errors.AsType[*problem](failed)
-		if !refused || c.Response().Committed {
-			return failed
-		}
-		if failed = after(p); claimed.Replayed {
-			return failed
-		}
-	}
-	_, _, err := s.engine.Complete(context.WithoutCancel(ctx), job.Complete{
-		Claim: claimed.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1},
-	})
-	if err != nil {
-		s.log.Error().Err(err).Stringer("claim_id", claimed.Claim).Msg("jobs of a runner that is gone stay claimed until their lease ends")
-	}
-	return failed
 }

@@ -94,7 +94,7 @@ func TestClaim(t *testing.T) {
 		// Nothing is there: still 200, without a claim.
 		last := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"}]}`, third["claim_id"], ids(third)[0]))
 		want(t, last, "claim_id", nil, "lease_ms", nil, "jobs", "[]")
-		// A claim that holds nothing is told, and does not keep the claim from being made.
+		// That the claim to complete holds nothing is reported, and the new claim is made all the same.
 		lost := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"status":"completed"}`, unknownID))
 		want(t, lost, "ended", 0, "complete_refused", map[string]any{"code": "claim_lost", "detail": job.ClaimLost.Error()}, "jobs", "[]")
 	})

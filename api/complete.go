@@ -64,7 +64,7 @@ func (s *Server) release(c echo.Context) error {
 	o.ExitCode = o.Code.DefaultExitCode()
 	if r.DelayMs != nil {
 		if o.Code != job.Retry {
-			return badRequest("delay_ms", "delay_ms goes only with retry")
+			return badRequest("delay_ms", "delay_ms requires retry")
 		}
 		if err := job.CheckRange("delay_ms", *r.DelayMs, 0, job.MaxDelayMs); err != nil {
 			return badField("delay_ms", err)
@@ -78,7 +78,7 @@ func (s *Server) release(c echo.Context) error {
 func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body *body) error {
 	runner, err := f.runner()
 	if err == nil {
-		err = s.named(f.ClaimID)
+		err = s.requireClaimID(f.ClaimID)
 	}
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *Server) completeMany(c echo.Context) error {
 		err = done.setOnce(o)
 	}
 	if err == nil {
-		err = s.namedAll(&done)
+		err = s.requireClaimIDs(&done)
 	}
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	return p.end()
 }
 
-// results appends what became of outcomes. Between two of them stands a separator, after each an end.
+// results appends what became of outcomes. A separator is written between two of them, an end after each.
 func (p *pieces) results(list []store.JobResult, separator, end string) error {
 	for i := range list {
 		if i > 0 {

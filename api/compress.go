@@ -25,7 +25,7 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 }()
 
 // compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's transport asks for gzip
-// unless it is told not to, and a runner's claims should not pay for that.
+// unless its user says not to, and a runner's claims should not pay for that.
 func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {
@@ -39,7 +39,7 @@ func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 		w := c.Response()
 		sent := &sentBytes{ResponseWriter: w.Writer}
 		defer func() {
-			w.Writer = sent.ResponseWriter // a refusal, which is short, goes out as it is
+			w.Writer = sent.ResponseWriter // a refusal is short and is not compressed
 			w.Size = sent.n
 		}()
 		zip(http.HandlerFunc(func(z http.ResponseWriter, _ *http.Request) {
@@ -50,7 +50,7 @@ func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// sentBytes counts what goes out, for the access log.
+// sentBytes counts the bytes that are sent, for the access log.
 type sentBytes struct {
 	http.ResponseWriter
 	n int64

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// A peer must take or send paceBytes within paceTime, or what is left of an answer or body if that is less. It bounds how long one that stands still, or
-	// goes byte by byte, keeps memory; 50 KiB/s is less than any link that jobs go over.
+	// A peer must take or send paceBytes within paceTime, or what is left of an answer or body if that is less. It bounds how long one that stops, or
+	// sends byte by byte, keeps memory; 50 KiB/s is less than any link that carries jobs.
 	paceBytes = 256 << 10
 	paceTime  = 5 * time.Second
 
@@ -43,7 +43,7 @@ func newConnection(c net.Conn) *connection {
 	return conn
 }
 
-// peerOf returns the address that stands for a remote host: for IPv6 its network of 64 bits, within which one host may have any address.
+// peerOf returns the address by which a remote host is counted: for IPv6 its network of 64 bits, within which one host may have any address.
 func peerOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -84,7 +84,7 @@ func (c *connection) Write(p []byte) (written int, err error) {
 // SetWriteDeadline does nothing: Write sets its own.
 func (c *connection) SetWriteDeadline(time.Time) error { return nil }
 
-// CloseWrite is for net/http, which tells a client that is still sending that no more answers come before it closes.
+// CloseWrite is for net/http, which closes its side first, so that a client that is still sending reads the end of the answers.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -44,7 +44,7 @@ func (s *Server) create(c echo.Context) error {
 	return s.createOne(c, body.bytes)
 }
 
-// createOne makes one job. Without keys its document is a function of the request and the receipt, so that nobody waits for the applier.
+// createOne makes one job. Without keys its document is a function of the request and the receipt, so that the request does not wait for the applier.
 func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
 	if err := decodeObject(body, &r); err != nil {

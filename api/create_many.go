@@ -157,7 +157,7 @@ func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	return nil
 }
 
-// tooMany refuses a body as a whole, even where each position would stand for itself.
+// tooMany refuses a body as a whole, even where each position has a result.
 func tooMany(field, detail string) *problem {
 	p := badRequest(field, detail)
 	p.whole = true

@@ -46,7 +46,7 @@ func TestCreateArrayRefuses(t *testing.T) {
 		{"not an object", `[{},5]`, "jobs[1]"},
 		{"cut off", `[{},{"a"`, ""},
 		{"a comma too many", `[{},]`, ""},
-		{"text behind", `[{}] x`, ""},
+		{"text after the list", `[{}] x`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := r.post("/jobs/create", c.body).refused(http.StatusBadRequest, "bad_request")
@@ -150,8 +150,8 @@ func TestAttributesOfLife(t *testing.T) {
 	want(t, r.get("/jobs/"+o["job_id"].(string)).object(http.StatusOK), "expires_at", 253402300799999, "timeout_ms", 1000, "meta", "map[a:ü=, b:2]", "traceparent", trace)
 	want(t, r.post("/jobs/create", `{}`, "traceparent", other).object(http.StatusCreated), "traceparent", other, "meta", "map[]")
 	want(t, r.post("/jobs/create", `{}`, "traceparent", "nonsense").object(http.StatusCreated), "traceparent", nil)
-	lane := r.add("/add?expires_at=253402300799999&timeout_ms=86400000&meta.k=v&traceparent="+trace, "x\n").object(http.StatusCreated)
-	want(t, r.get("/jobs/"+lane["first_id"].(string)).object(http.StatusOK), "timeout_ms", 86400000, "meta", "map[k:v]", "traceparent", trace)
+	added := r.add("/add?expires_at=253402300799999&timeout_ms=86400000&meta.k=v&traceparent="+trace, "x\n").object(http.StatusCreated)
+	want(t, r.get("/jobs/"+added["first_id"].(string)).object(http.StatusOK), "timeout_ms", 86400000, "meta", "map[k:v]", "traceparent", trace)
 	claimed := r.post("/jobs/claim", `{"runner_id":"r","max":9}`).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
 	want(t, claimed, "traceparent", trace, "meta", "map[a:ü=, b:2]")
 	if n := len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)); n != 1 {

@@ -25,7 +25,8 @@
 //   - request_body.go, media_types.go, memory_budget.go, strict_json.go: bodies within the memory that they may take, their types, and their JSON.
 //   - idempotency.go: idempotency keys and numbers of sessions.
 //   - create.go, create_many.go, add.go, job_attributes.go: creating one job, several as JSON, lines; the attributes of jobs.
-//   - claim.go, tickle.go, complete.go, outcomes.go: what runners ask for, and how they report outcomes.
+//   - claim.go, claim_answer.go, tickle.go: claims, what they hand out, and how runners extend them.
+//   - complete.go, completion.go, outcomes.go: how runners report; the commands of a report; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - jobs.go, list.go, queues.go, runners.go: reading.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.
@@ -33,7 +34,7 @@
 //   - job_document.go, json_text.go: documents of jobs and results of outcomes, and the JSON values in them, by hand.
 //   - answer_memory.go, compress.go, entity_tag.go: answers within the memory that they may take, compressed, or unchanged.
 //   - problem.go, access_log.go: refusals; the log and the metrics of each request.
-//   - engine.go: what of the engine is used here.
+//   - engine.go: the parts of the engine and of its state that handlers use.
 //
-// Not for: rules about jobs (package job), waiting and ordering (package ingest), TLS and logins (a proxy's work).
+// Not for: rules about jobs (package job), waiting and ordering (package ingest), TLS and logins (a proxy does them).
 package api

@@ -190,7 +190,7 @@ func FuzzRoutes(f *testing.F) {
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|255|7", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|0|1", []byte(`{"status":"failed"}`))
 	}
-	for n := range uint8(3) { // lanes of creates: streams that are cut off, doubled, or none
+	for n := range uint8(3) { // routes of creates: streams that are truncated, doubled, or none
 		gz := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\x54\x48\xe2\x02\x04\x00\x00\xff\xff"
 		for _, body := range []string{gz, gz + gz, gz[:9], "not gzip\n"} {
 			f.Add(n, uint8(130), true, "", "acme", "resize", "", []byte(body))

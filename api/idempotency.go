@@ -117,22 +117,6 @@ func headerInt(name, text string, lo, hi int64) (int64, error) {
 	return n, badField(name, job.CheckRange(name, n, lo, hi))
 }
 
-// setOnce has the commands of a completion carry out one request together.
-func (d *completion) setOnce(o job.Once) error {
-	if !o.Given() {
-		return nil
-	}
-	if len(d.commands) > job.MaxParts {
-		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a number names the jobs of at most %d claims, one after another; this one changes claims %d times",
-			headerKey, job.MaxParts, len(d.commands)-1))
-	}
-	for i := range d.commands {
-		d.commands[i].Once = o
-		d.commands[i].Once.Part = i
-	}
-	return nil
-}
-
 // setReplayed marks the answer to a repeated request.
 func setReplayed(c echo.Context, replayed bool) {
 	if replayed {

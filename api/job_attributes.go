@@ -165,10 +165,10 @@ func checkGroup(g *job.Group) error {
 	return nil
 }
 
-// metaPrefix begins the names of query parameters that stand for labels.
+// metaPrefix begins the names of query parameters that are labels.
 const metaPrefix = "meta."
 
-// lineQuery are the parameters of the fast lane that do not name the queue.
+// lineQuery are the parameters of a bulk post of lines that do not name the queue.
 const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
 	"traceparent skip_lines strip_cr " + metaPrefix
 
@@ -181,7 +181,7 @@ type lineForm struct {
 // maxSkipLines bounds a header.
 const maxSkipLines = 1000
 
-// queryAttributes reads the query of the fast lane.
+// queryAttributes reads the query of a bulk post of lines.
 func queryAttributes(query []parameter) (a attributes, form lineForm, err error) {
 	for _, p := range query {
 		key, value := p.key, p.value

@@ -68,29 +68,29 @@ func table(fields []field) []field {
 	return fields
 }
 
-// The fields between head and tail are those that differ among jobs which are otherwise alike, beside the id. plainBefore and plainBehind
-// are what stands there around a text that needs no escape, as most payloads are.
+// ownFields, and the id, are what differs among jobs which are otherwise alike. plainBefore and plainAfter are what is around
+// the payload in ownFields if that is a text that needs no escape, as most payloads are.
 var (
-	jobHead, jobOwn, jobTail = cutFields("payload", "output_addr")
-	plainBefore, plainBehind = plainText()
+	fieldsBefore, ownFields, fieldsAfter = splitFields("payload", "output_addr")
+	plainBefore, plainAfter              = plainText()
 )
 
-func plainText() (before, behind string) {
+func plainText() (before, after string) {
 	const text = "text"
-	before, behind, _ = strings.Cut(string(appendFields(nil, jobOwn, &job.Job{Attributes: job.Attributes{Kind: job.Text}, Payload: []byte(text)}, inJSON)), text)
-	return before, behind
+	before, after, _ = strings.Cut(string(appendFields(nil, ownFields, &job.Job{Attributes: job.Attributes{Kind: job.Text}, Payload: []byte(text)}, inJSON)), text)
+	return before, after
 }
 
 func appendOwn(b []byte, j *job.Job, f form) []byte {
 	if j.Kind == job.Text && isPlain(j.Payload) {
 		b = append(b, plainBefore...)
 		b = append(b, j.Payload...)
-		return append(b, plainBehind...)
+		return append(b, plainAfter...)
 	}
-	return appendFields(b, jobOwn, j, f)
+	return appendFields(b, ownFields, j, f)
 }
 
-func cutFields(own, tail string) (head, middle, end []field) {
+func splitFields(own, after string) (first, middle, last []field) {
 	at := func(name string) int {
 		for i := range jobFields {
 			if jobFields[i].name == name {
@@ -99,7 +99,7 @@ func cutFields(own, tail string) (head, middle, end []field) {
 		}
 		panic("no field " + name)
 	}
-	return jobFields[1:at(own)], jobFields[at(own):at(tail)], jobFields[at(tail):]
+	return jobFields[1:at(own)], jobFields[at(own):at(after)], jobFields[at(after):]
 }
 
 func appendFields(b []byte, fields []field, j *job.Job, f form) []byte {
@@ -125,28 +125,29 @@ func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
 // jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and payload alone;
 // what surrounds those is then copied from the document before, which takes a fraction of the time.
 type jobs struct {
-	last          *job.Job
-	head, headEnd int // where in the answer the shared parts of the last document lie
-	tail, tailEnd int
+	last *job.Job
+	// Where in the answer the parts of the last document are that the next one may share.
+	first, firstEnd   int
+	second, secondEnd int
 }
 
 func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
 	b = append(b, `{"job_id":"`...)
 	b = j.ID.AppendText(b)
 	if e.last != nil && alike(e.last, j) {
-		b = append(b, b[e.head:e.headEnd]...)
+		b = append(b, b[e.first:e.firstEnd]...)
 		b = appendOwn(b, j, f)
-		return append(b, b[e.tail:e.tailEnd]...)
+		return append(b, b[e.second:e.secondEnd]...)
 	}
-	e.last, e.head = j, len(b)
+	e.last, e.first = j, len(b)
 	b = append(b, '"')
-	b = appendFields(b, jobHead, j, f)
-	e.headEnd = len(b)
-	b = appendFields(b, jobOwn, j, f)
-	e.tail = len(b)
-	b = appendFields(b, jobTail, j, f)
+	b = appendFields(b, fieldsBefore, j, f)
+	e.firstEnd = len(b)
+	b = appendFields(b, ownFields, j, f)
+	e.second = len(b)
+	b = appendFields(b, fieldsAfter, j, f)
 	b = append(b, '}')
-	e.tailEnd = len(b)
+	e.secondEnd = len(b)
 	return b
 }
 
@@ -191,24 +192,24 @@ type selection struct {
 func selectFields(text string) (s selection, err error) {
 	const parameter = "fields"
 	s.some = true
-	wanted := map[string]bool{}
+	chosen := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
-		if wanted[name] {
+		if chosen[name] {
 			return s, badRequest(parameter, fmt.Sprintf("fields names %s twice", shortened(name)))
 		}
-		if len(wanted) == len(jobFields) {
+		if len(chosen) == len(jobFields) {
 			return s, badRequest(parameter, "fields names more than a job document has")
 		}
-		wanted[name] = true
+		chosen[name] = true
 	}
 	for i := range jobFields {
-		if f := &jobFields[i]; wanted[f.name] {
-			if delete(wanted, f.name); i > 0 {
+		if f := &jobFields[i]; chosen[f.name] {
+			if delete(chosen, f.name); i > 0 {
 				s.fields = append(s.fields, *f)
 			}
 		}
 	}
-	for name := range wanted {
+	for name := range chosen {
 		return s, badRequest(parameter, fmt.Sprintf("fields names %q, which a job document does not have", shortened(name)))
 	}
 	return s, nil

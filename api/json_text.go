@@ -27,7 +27,7 @@ const (
 // jobTextBytes is about what a job document takes beside its payload, to size buffers by.
 const jobTextBytes = 800
 
-// appendValue appends a payload or output as a value: null where there is none, or where it stands in its base64 sibling.
+// appendValue appends a payload or output as a value: null where there is none, or where its base64 sibling has it.
 func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	switch kind {
 	case job.Text:
@@ -43,7 +43,7 @@ func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 		at := len(b)
 		b = append(b, content...)
 		if f == inLines {
-			// A newline of a JSON value stands between its tokens, where a space is as good.
+			// A newline of a JSON value is between its tokens, where a space means the same.
 			for i := at; i < len(b); i++ {
 				if b[i] == '\n' || b[i] == '\r' {
 					b[i] = ' '
@@ -127,7 +127,7 @@ func appendTextOrNull(b []byte, text string) []byte {
 	return appendText(b, text)
 }
 
-// appendNumber appends a number for which 0 stands for none.
+// appendNumber appends a number for which 0 means none.
 func appendNumber(b []byte, n int64) []byte {
 	if n == 0 {
 		return append(b, "null"...)

@@ -40,7 +40,7 @@ func newListener(l net.Listener, most int) *listener {
 	}
 }
 
-// place is where a connection stands in its listener; mu of the listener guards it.
+// place is where a connection is in the lists of its listener; mu of the listener guards it.
 type place struct {
 	in    *list.List // silent, idle, or nil while it has a request
 	at    *list.Element
@@ -80,7 +80,7 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.closed: // nobody would close it any more
+	case <-l.closed: // nothing would close it any more
 		return time.Minute
 	default:
 	}

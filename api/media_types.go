@@ -15,7 +15,7 @@ const (
 	mimeText   = "text/plain"
 	mimeHTML   = "text/html"
 
-	// JSON, of routes whose answer has another shape as well: a media type stands for one shape, so that typed clients know which it is.
+	// JSON, of routes whose answer has another shape as well: a media type has one shape, so that typed clients know which it is.
 	mimeClaim = "application/vnd.daybook.claim+json" // of POST /jobs/claim, where a single job is mimeJSON
 	mimeBatch = "application/vnd.daybook.batch+json" // of POST /jobs/create, where a single job is mimeJSON
 	mimeTypes = "application/vnd.daybook.types+json" // of GET /queues?waiting=true, where queues are mimeJSON
@@ -76,7 +76,7 @@ func prefers(r *http.Request, kind string) bool {
 	return false
 }
 
-// prefersEach reports whether the client wants one result per position (RFC 7240).
+// prefersEach reports whether the client prefers one result per position (RFC 7240).
 func prefersEach(r *http.Request) bool {
 	for _, header := range r.Header["Prefer"] {
 		for preference := range strings.SplitSeq(header, ",") {

@@ -15,7 +15,7 @@ const (
 	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies: more do not make the disk faster
 	controlBudgetBytes = 64 << 20
 	// maxBudgetWait is how long a body or answer may wait for its share before the answer is a refusal. It is longer than paceTime, so that those that wait
-	// for others that stand still get their shares.
+	// for others that do not proceed get their shares.
 	maxBudgetWait = 8 * time.Second
 	// A share of at most smallShareBytes may use the last eighth of a budget, which larger ones must leave free: short requests do not wait for long ones.
 	smallShareBytes = 64 << 10

@@ -156,7 +156,7 @@ func TestBudget(t *testing.T) {
 // TestBodiesWaitForTheirShare: a body that finds no room waits unread, and is refused in the end.
 func TestBodiesWaitForTheirShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		first := share{budget: s.bulk} // the oldest gets what it wants
+		first := share{budget: s.bulk} // the oldest gets all that it requests
 		if !first.grow(t.Context(), 1, 0) {
 			t.Fatal("the budget is not empty")
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// What /metrics shows stands in docs/metrics.md, which a test compares with it. No label has more values than the source code
+// docs/metrics.md lists what /metrics shows; a test compares the two. No label has more values than the source code
 // names: routes, statuses, classes; never a client, a type or a runner, of which there may be a million.
 
 // metrics are the figures of the HTTP side, and the way to those of the engine.
@@ -78,7 +78,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	return m
 }
 
-// promLog has what promhttp cannot tell a scraper in the log.
+// promLog writes to the log what promhttp cannot answer to a scraper.
 type promLog struct{ s *Server }
 
 func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
@@ -94,7 +94,7 @@ func (r *routeMetrics) observe(status int, took time.Duration) {
 // engineCollector shows the figures of ingest.Stats, all of one moment.
 type engineCollector struct{ s *Server }
 
-// figure is one metric of the engine: how Prometheus is told, and where its values come from.
+// figure is one metric of the engine: how Prometheus describes it, and where its values are.
 type figure struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
@@ -148,7 +148,7 @@ var figures = []figure{
 	counter("daybook_replayed_commands_total", "Commands applied by the replay at the start.", func(s *ingest.Stats) float64 { return float64(s.Replayed) }),
 	gauge("daybook_journal_bytes", "Bytes of the journal on disk.", func(s *ingest.Stats) float64 { return float64(s.Journal.Bytes) }),
 	gauge("daybook_journal_volumes", "Volumes of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Volumes) }),
-	gauge("daybook_journal_in_flight_bytes", "Bytes of commands between proposal and hand-over.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
+	gauge("daybook_journal_in_flight_bytes", "Bytes of commands between proposal and delivery.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
 	labelled("daybook_journal_sync_seconds", "How long an fsync of the journal takes, of the recent ones.", "quantile",
 		func(s *ingest.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Journal.SyncP50Us)/1e6, "0.5")

@@ -25,7 +25,7 @@ var (
 	docsScript []byte
 )
 
-// docsAssets are the files of Swagger UI that the page wants. They are stored as gzip.
+// docsAssets are the files of Swagger UI that the page loads. They are stored as gzip.
 var docsAssets = map[string]string{
 	"swagger-ui-bundle.js": "text/javascript; charset=utf-8",
 	"swagger-ui.css":       "text/css; charset=utf-8",

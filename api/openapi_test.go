@@ -141,7 +141,7 @@ func TestDescribedRoutes(t *testing.T) {
 	if d.doc.OpenAPI != "3.1.0" {
 		t.Errorf("version %s", d.doc.OpenAPI)
 	}
-	there, told := map[string]bool{}, map[string]bool{}
+	there, described := map[string]bool{}, map[string]bool{}
 	param := regexp.MustCompile(`:(\w+)`)
 	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
 		there[r.method+" "+param.ReplaceAllString(r.path, "{$1}")] = true
@@ -149,7 +149,7 @@ func TestDescribedRoutes(t *testing.T) {
 	operations := map[string]bool{}
 	for path, item := range d.doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			told[method+" "+path] = true
+			described[method+" "+path] = true
 			if operations[op.OperationID] || op.OperationID == "" || op.Summary == "" {
 				t.Errorf("%s %s: operationId %q, summary %q", method, path, op.OperationID, op.Summary)
 			}
@@ -157,11 +157,11 @@ func TestDescribedRoutes(t *testing.T) {
 		}
 	}
 	for route := range there {
-		if !told[route] {
+		if !described[route] {
 			t.Errorf("%s is not described", route)
 		}
 	}
-	for route := range told {
+	for route := range described {
 		if !there[route] {
 			t.Errorf("%s is described, and not there", route)
 		}
@@ -171,12 +171,12 @@ func TestDescribedRoutes(t *testing.T) {
 // TestDescribedCodes: the codes of problems are those of the server.
 func TestDescribedCodes(t *testing.T) {
 	d := describedOf(t)
-	told := map[string]bool{}
+	described := map[string]bool{}
 	for _, code := range d.doc.Components.Schemas["Code"].Value.Enum {
-		told[code.(string)] = true
+		described[code.(string)] = true
 	}
-	if want := codes(); !maps.Equal(told, want) {
-		t.Errorf("described %v\nserver %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))
+	if want := codes(); !maps.Equal(described, want) {
+		t.Errorf("described %v\nserver %v", slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(want)))
 	}
 }
 
@@ -211,20 +211,20 @@ func TestDescribedParameters(t *testing.T) {
 	param := regexp.MustCompile(`:(\w+)`)
 	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
 		op := d.doc.Paths.Value(param.ReplaceAllString(r.path, "{$1}")).GetOperation(r.method)
-		var told []string
+		var described []string
 		for _, p := range op.Parameters {
 			switch {
 			case p.Value.In != openapi3.ParameterInQuery:
 			case p.Value.Name == "labels": // each a parameter of its own
-				told = append(told, metaPrefix)
+				described = append(described, metaPrefix)
 			default:
-				told = append(told, p.Value.Name)
+				described = append(described, p.Value.Name)
 			}
 		}
 		want := strings.Fields(r.query)
-		slices.Sort(told)
-		if slices.Sort(want); !slices.Equal(told, want) {
-			t.Errorf("%s %s: described %q, declared %q", r.method, r.path, told, want)
+		slices.Sort(described)
+		if slices.Sort(want); !slices.Equal(described, want) {
+			t.Errorf("%s %s: described %q, declared %q", r.method, r.path, described, want)
 		}
 	}
 }

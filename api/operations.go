@@ -100,7 +100,7 @@ func (s *Server) patch(c echo.Context) error {
 		}
 	}
 	if r.Priority == nil && r.RunAt == nil && r.MaxAttempts == nil {
-		return badRequest("", "nothing to change: priority, run_at or max_attempts is wanted")
+		return badRequest("", "nothing to change: priority, run_at or max_attempts is required")
 	}
 	moved, receipt, err := s.engine.Patch(c.Request().Context(), p)
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 	}
 }
 
-// moveAll moves the jobs of a batch or queue that are in the status which the query names. What one command can do is answered with how
-// many it moved; else a sweep goes on, and the answer tells where to read how far it is.
+// moveAll moves the jobs of a batch or queue that are in the status which the query names. If one command can move them all, the answer
+// says how many it moved. Otherwise a sweep continues, and the answer says where to read its progress.
 func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""
@@ -149,7 +149,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	case named == "" && m.Op == job.Redrive:
 		m.Status = job.Failed
 	case named == "" && m.Op == job.Delete && m.Batch.IsZero():
-		return badRequest(parameter, "status is wanted: that of the jobs to delete, or all")
+		return badRequest(parameter, "status is required: that of the jobs to delete, or all")
 	case named == "", named == all && m.Op == job.Delete:
 	default:
 		var err error

@@ -115,7 +115,7 @@ func TestMoveMany(t *testing.T) {
 	want(t, r.get("/sweeps").object(http.StatusOK), "sweeps", "[]")
 }
 
-// TestSweep moves more than one command does: the answer tells where to read how far it is.
+// TestSweep moves more than one command does: the answer says where to read its progress.
 func TestSweep(t *testing.T) {
 	r := start(t)
 	const jobs = 3000

@@ -37,7 +37,7 @@ type problem struct {
 	// retryAfter is when to try again, of a 429 or 503; 0: see the constant of that name.
 	retryAfter time.Duration
 	lost       []store.JobResult
-	whole      bool // refuses a body as a whole, though its positions stand for themselves
+	whole      bool // refuses a body as a whole, though each of its positions has a result
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -76,7 +76,7 @@ func methodNotAllowed(allow string) *problem {
 	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: strings.TrimSuffix("this route has no such method; it has "+allow, "; it has "), allow: allow}
 }
 
-// refused tells a job rule's refusal; Granted is no problem.
+// refused is the problem of a refusal by a rule of jobs; nil for Granted.
 func refused(r job.Refusal) error {
 	status, f := http.StatusConflict, notStored
 	switch r {
@@ -101,7 +101,7 @@ func refused(r job.Refusal) error {
 // errShuttingDown ends the wait of parked claims when the server drains.
 var errShuttingDown = errors.New("the server is shutting down")
 
-// statusClientGone is what logs and metrics show for a request whose client hung up; nobody reads the answer.
+// statusClientGone is what logs and metrics show for a request whose client hung up and does not read the answer.
 const statusClientGone = 499
 
 // known maps what the engine returns beside refusals of package job. The first match counts.
@@ -130,7 +130,7 @@ var known = []struct {
 }
 
 // problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is an
-// internal error, whose text goes to the log and not to the client.
+// internal error, whose text is written to the log and not to the client.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

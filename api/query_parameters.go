@@ -59,7 +59,7 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot stands for all that
+// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot means all that
 // begin with it. A parameter that is not known or is there twice is refused.
 func parseQuery(raw, known string) ([]parameter, error) {
 	values, err := url.ParseQuery(raw)

@@ -23,7 +23,7 @@ type queueReader interface {
 	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
 }
 
-// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have something to hand out.
+// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have pending jobs.
 func (s *Server) queues(c echo.Context) error {
 	q, err := queuesQuery(parameters(c))
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// framing reads along with net/http where the heads and bodies of a connection's requests begin and end, and judges each head by RFC 9112, section 6. net/http
+// framing reads along with net/http where the heads and bodies of a connection's requests begin and end, and checks each head by RFC 9112, section 6. net/http
 // removes the evidence: of a request with both Content-Length and Transfer-Encoding a handler sees the latter only, and of one of HTTP/1.0 with
-// Transfer-Encoding nothing. A proxy in front that goes by the other header takes the rest of the body for the next request, so that somebody else's request can be
+// Transfer-Encoding nothing. A proxy in front that relies on the other header takes the rest of the body for the next request, so that somebody else's request can be
 // put into it.
 //
 // It is stricter than net/http, and gives up at the first head that it refuses: the connection is closed after that. So both always agree on where the
@@ -23,8 +23,8 @@ type framing struct {
 	left  uint64 // bytes of a body or chunk
 	head  head
 
-	mu     sync.Mutex
-	judged []string // of the heads that are read and not served; "" is in order
+	mu       sync.Mutex
+	verdicts []string // of the heads that are read and not served: what is wrong, or ""
 }
 
 type frameState byte
@@ -122,7 +122,7 @@ func (f *framing) endHeadLine(line []byte, size int) {
 		f.endHead()
 		return
 	case line[0] == ' ' || line[0] == '\t':
-		h.wrong = "a header goes on in a second line"
+		h.wrong = "a header continues in a second line"
 		return
 	case bytes.IndexByte(line, '\r') >= 0:
 		h.wrong = "a header holds a carriage return"
@@ -154,7 +154,7 @@ func isHeader(name []byte, lower string) bool {
 	return len(name) == len(lower) && name[0]|0x20 == lower[0] && strings.EqualFold(string(name), lower)
 }
 
-// endHead judges a head and goes on to its body.
+// endHead checks a head and begins its body.
 func (f *framing) endHead() {
 	h := f.head
 	f.head = head{}
@@ -178,7 +178,7 @@ func (f *framing) endHead() {
 		f.state, f.left = inLength, length
 	}
 	f.mu.Lock()
-	f.judged = append(f.judged, h.wrong)
+	f.verdicts = append(f.verdicts, h.wrong)
 	f.mu.Unlock()
 }
 
@@ -186,10 +186,10 @@ func (f *framing) endHead() {
 func (f *framing) next() (wrong string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.judged) == 0 { // a head that follows bytes that this reader did not understand
+	if len(f.verdicts) == 0 { // a head that follows bytes that this reader did not understand
 		return "its beginning is in doubt"
 	}
-	wrong = f.judged[0]
-	f.judged = f.judged[:copy(f.judged, f.judged[1:])]
+	wrong = f.verdicts[0]
+	f.verdicts = f.verdicts[:copy(f.verdicts, f.verdicts[1:])]
 	return wrong
 }

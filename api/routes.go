@@ -12,7 +12,7 @@ import (
 
 // route is a line of the API. A hot route is called so often that its successes are logged at debug level only. A keyed one takes an Idempotency-Key or a number of a
 // session; other routes that change something refuse them. query lists the query
-// parameters that it knows, separated by spaces; one that ends in a dot stands for all that begin with it. Others are refused.
+// parameters that it knows, separated by spaces; one that ends in a dot means all that begin with it. Others are refused.
 //
 // To add a route: a line here with a handler, its operation in openapi.yaml, a section in docs/api.md. Tests compare the three.
 type route struct {

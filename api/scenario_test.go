@@ -31,7 +31,7 @@ import (
 )
 
 // TestScenarios plays the scripts of testdata/scenarios: requests to a whole server on a clock of its own, and the answers they must get.
-// testdata/scenarios/README.md tells how they are written; -rewrite has their answers written anew.
+// testdata/scenarios/README.md says how they are written; -rewrite writes their answers again.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -184,7 +184,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// request sends what a step says: a line with method and path, header lines, and a body behind the first line that begins with none of
+// request sends what a step says: a line with method and path, header lines, and a body after the first line that begins with none of
 // them. The header lines that the answer shall show stand as arguments of the step.
 func (s *scenario) request(d *datadriven.TestData) chan string {
 	input := s.withIDs(d.Input)
@@ -192,13 +192,13 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 	method, path, _ := strings.Cut(first, " ")
 	header := http.Header{}
 	for {
-		line, behind, _ := strings.Cut(rest, "\n")
+		line, after, _ := strings.Cut(rest, "\n")
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok || !headerName.MatchString(name) {
 			break
 		}
 		header.Add(name, value)
-		rest = behind
+		rest = after
 	}
 	body := strings.TrimPrefix(rest, "\n")
 	req := httptest.NewRequest(method, path, strings.NewReader(body))

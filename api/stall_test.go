@@ -37,7 +37,7 @@ func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, err
 // startStalled runs a server whose store takes no commit any more.
 func startStalled(t *testing.T) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that was left behind goes on for a moment
+	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that did not end writes for a moment
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -474,22 +474,22 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	for path, item := range describedOf(t).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path
-			var told []int
+			var described []int
 			for status := range op.Responses.Map() {
 				n, err := strconv.Atoi(status)
 				if err != nil {
 					t.Fatal(err)
 				}
-				told = append(told, n)
+				described = append(described, n)
 			}
-			slices.Sort(told)
-			for _, status := range told {
+			slices.Sort(described)
+			for _, status := range described {
 				if !seen.seen[name][status] && elsewhere[fmt.Sprint(name, " ", status)] == "" && !(status == 500 && faultless[path]) {
 					t.Errorf("%s: status %d is documented, and no request got it", name, status)
 				}
 			}
 			for status := range maps.Keys(seen.seen[name]) {
-				if !slices.Contains(told, status) {
+				if !slices.Contains(described, status) {
 					t.Errorf("%s: status %d is not documented", name, status)
 				}
 			}

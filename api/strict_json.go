@@ -19,7 +19,7 @@ var strict = json.RejectUnknownMembers(true)
 // decodeObject reads one JSON object into a struct, strictly: see docs/api.md. Errors are problems that name the field.
 func decodeObject(text []byte, into any) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
-		return badRequest("", "the body is empty where a JSON object is wanted")
+		return badRequest("", "the body is empty; a JSON object is required")
 	} else if first[0] != '{' {
 		return badRequest("", "the body is not a JSON object")
 	}
@@ -40,11 +40,11 @@ func decodeValue(prefix string, text []byte, into any) error {
 		case errors.Is(e.Err, job.ErrBadID):
 			return badID(field)
 		case e.JSONValue != nil && e.JSONKind == jsontext.KindNumber:
-			return badRequest(field, fmt.Sprintf("%s must be %s, not %s", field, wanted(e.GoType), shortened(string(e.JSONValue))))
+			return badRequest(field, fmt.Sprintf("%s must be %s, not %s", field, expected(e.GoType), shortened(string(e.JSONValue))))
 		case e.JSONKind == jsontext.KindString && e.GoType == reflect.TypeFor[[]byte]():
 			return badRequest(field, field+" is not base64 with its padding")
 		}
-		return badRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), wanted(e.GoType), kindText(e.JSONKind)))
+		return badRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), expected(e.GoType), kindText(e.JSONKind)))
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		field := fieldName(prefix, e.JSONPointer)
@@ -90,7 +90,7 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-func wanted(t reflect.Type) string {
+func expected(t reflect.Type) string {
 	if t == nil {
 		return "another type"
 	}

@@ -103,7 +103,7 @@ func readyDocument(offset time.Duration) ready {
 		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v earlier and catches up at double speed, so jobs with a run_at are late; POST /clock/accept sets it at once",
 			-offset.Round(time.Second))
 	case offset > largeOffset:
-		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and goes at half speed until then", offset.Round(time.Second))
+		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and runs at half speed until then", offset.Round(time.Second))
 	}
 	return doc
 }

@@ -208,16 +208,16 @@ func TestEngineErrors(t *testing.T) {
 				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 			}
 			if c.status == 500 && c.outcome == "unknown" && strings.Contains(a.body, "secret") {
-				t.Errorf("the answer tells %s", a.body)
+				t.Errorf("the answer has %s", a.body)
 			}
 			if c.err == nil && !strings.Contains(log.String(), "a broken invariant") {
-				t.Errorf("the log does not tell the panic: %s", log.String())
+				t.Errorf("the log does not have the panic: %s", log.String())
 			}
 			if c.status == 500 && !strings.Contains(log.String(), `"level":"error"`) {
 				t.Errorf("log: %s", log.String())
 			}
 			if strings.Contains(log.String(), "secret payload") {
-				t.Errorf("the log tells a payload: %s", log.String())
+				t.Errorf("the log has a payload: %s", log.String())
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func (s *Server) tickle(c echo.Context) error {
 	defer body.release()
 	cmd, err := r.command()
 	if err == nil {
-		err = s.named(cmd.Claim)
+		err = s.requireClaimID(cmd.Claim)
 	}
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Server) tickleMany(c echo.Context) error {
 	defer body.release()
 	cmd, err := r.command()
 	if err == nil {
-		err = s.named(cmd.Claim)
+		err = s.requireClaimID(cmd.Claim)
 	}
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func (s *Server) tickleMany(c echo.Context) error {
 		}
 		cmd.IDs = *r.JobIDs
 	case cmd.Claim.IsZero() && cmd.Runner == "":
-		return badRequest("job_ids", "job_ids, claim_id or runner_id is wanted")
+		return badRequest("job_ids", "job_ids, claim_id or runner_id is required")
 	case r.Step != nil:
-		return badRequest("step", "step goes only with job_ids")
+		return badRequest("step", "step requires job_ids")
 	case r.Progress != nil:
-		return badRequest("progress", "progress goes only with job_ids")
+		return badRequest("progress", "progress requires job_ids")
 	}
 	tickled, receipt, err := s.engine.Tickle(c.Request().Context(), cmd)
 	if err != nil {
