@@ -64,8 +64,8 @@ func (m *metrics) of(c echo.Context) *routeMetrics {
 	return m.unrouted
 }
 
-// logAccess writes one line per request: successes of hot routes at debug level, other answers at info, failures of the server as
-// errors with their cause. Paths hold names and ids; queries and bodies never go into the log.
+// logAccess writes one line per request: successes of hot routes at debug level, other answers at info, failures of the
+// server as errors with their cause. Paths hold names and ids; queries and bodies never go into the log.
 func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took time.Duration, p *problem, err error) {
 	level := zerolog.InfoLevel
 	switch {

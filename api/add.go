@@ -11,7 +11,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxListedIDs bounds the ids that the answer to a bulk post spells out; they are consecutive, so that first and last do as well.
+// maxListedIDs bounds the ids that the answer to a bulk post spells out; they are consecutive, so that first and last
+// do as well.
 const maxListedIDs = 1000
 
 // add answers POST /add, which names the queue in its query.
@@ -34,8 +35,8 @@ func (s *Server) addToQueue(c echo.Context) error {
 	return s.addLines(c, &a, form)
 }
 
-// addLines is the fastest way to create jobs: the body is read into one buffer of its size, which becomes the body of the journal's record. Per line
-// nothing happens but the search for its newline.
+// addLines is the fastest way to create jobs: the body is read into one buffer of its size, which becomes the body of
+// the journal's record. Per line nothing happens but the search for its newline.
 func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	a.traced(c)
 	g, err := s.group(a, s.engine.Now())

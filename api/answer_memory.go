@@ -15,8 +15,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The bytes that answers may have in memory at once, with what they are made from. A client that does not read keeps its share until it is cut off. Claims have
-// a budget of their own, so that no reader of lists keeps work from a runner.
+// The bytes that answers may have in memory at once, with what they are made from. A client that does not read keeps
+// its share until it is cut off. Claims have a budget of their own, so that no reader of lists keeps work from a
+// runner.
 const (
 	documentsBudgetBytes = 32 << 20 // of GETs
 	handoutsBudgetBytes  = 64 << 20 // of claims
@@ -24,7 +25,8 @@ const (
 	parkedBudgetBytes    = 16 << 20 // of the results of completions whose claims wait
 	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
 	jobStateBytes = 2 << 10
-	// maxDocumentBytes is what the longest document is made from: payload, output, the errors of its history, and the rest.
+	// maxDocumentBytes is what the longest document is made from: payload, output, the errors of its history, and the
+	// rest.
 	maxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+jobStateBytes) + 64<<10
 	// maxDocumentsBytes is what a page of jobs is made from: payloads and details, and the rest of its documents.
 	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
@@ -40,14 +42,15 @@ func resultsBytes(n int) int64 {
 	return 512 + int64(n)*resultBytes + min(int64(n)*resultTextBytes, maxPooledAnswer)
 }
 
-// hold takes a share of a budget for an answer, before what it is made from is read. The caller resizes it to what was read, and releases it when the answer is written.
+// hold takes a share of a budget for an answer, before what it is made from is read. The caller resizes it to what was
+// read, and releases it when the answer is written.
 func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {
 	held := s.shareOf(c, from)
 	return held, held.resize(c.Request().Context(), n)
 }
 
-// holdPage is hold for a page of documents, after the state has caught up: a request must not hold a share while it waits
-// for that.
+// holdPage is hold for a page of documents, after the state has caught up: a request must not hold a share while it
+// waits for that.
 func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
 	if err := s.catchUp(c); err != nil {
 		return nil, err
@@ -55,8 +58,8 @@ func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
 	return s.hold(c, s.documents, n)
 }
 
-// readJob reads the document of a job, with a share for the answer, to be released when it is written. Most documents are short: a small share is taken first, and one
-// for the longest document only when the job does not fit into that.
+// readJob reads the document of a job, with a share for the answer, to be released when it is written. Most documents
+// are short: a small share is taken first, and one for the longest document only when the job does not fit into that.
 func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, held *share, err error) {
 	ctx := c.Request().Context()
 	held = s.shareOf(c, from)
@@ -86,8 +89,8 @@ func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.
 	return s.readJob(c, s.changes, id)
 }
 
-// turns are had by those who make pages of documents, while they use a processor: half of the processors, so that lists, however many are asked for at once, leave the
-// others to claims and reports. Nil turns need not be waited for.
+// turns are had by those who make pages of documents, while they use a processor: half of the processors, so that
+// lists, however many are asked for at once, leave the others to claims and reports. Nil turns need not be waited for.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
@@ -215,7 +218,8 @@ func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
 	return &pieces{c: c, kind: kind, held: held, turns: t, at: at, b: *at}
 }
 
-// jobs appends documents of jobs, which it forgets as they are written. A separator is written between two of them, an end after each.
+// jobs appends documents of jobs, which it forgets as they are written. A separator is written between two of them, an
+// end after each.
 func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
 	for at := 0; at < len(list); {
 		from, made := at, int64(0)
@@ -261,7 +265,8 @@ func statesBytes(list []job.Job) (n int64) {
 	return n
 }
 
-// write writes what there is. A single document may be far longer than a piece, since JSON may have six bytes for one of a payload.
+// write writes what there is. A single document may be far longer than a piece, since JSON may have six bytes for one
+// of a payload.
 func (p *pieces) write() error {
 	w := p.c.Response()
 	over := int64(max(0, cap(p.b)-2*maxPooledAnswer))

@@ -54,7 +54,8 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, []job.Job{e.doc(0), e.doc(1)}, fuzzReceipt, nil
 }
 
-// TestAnswersInFlightAreBounded: clients that do not read have a bounded number of bytes in memory together, the rest of them get 503, and other kinds of requests go on.
+// TestAnswersInFlightAreBounded: clients that do not read have a bounded number of bytes in memory together, the rest
+// of them get 503, and other kinds of requests go on.
 func TestAnswersInFlightAreBounded(t *testing.T) {
 	const claim = `{"runner_id":"r","max":2}`
 	head := func(method, path, body string) string {
@@ -110,7 +111,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if took := time.Since(began); took > 0 {
 					t.Errorf("others waited %s", took)
 				}
-				// Those that wait for memory wait up to 8 s, for the body and for the answer, and then have as long as any to read a refusal.
+				// Those that wait for memory wait up to 8 s, for the body and for the answer, and then have as long as
+				// any to read a refusal.
 				for range 60 {
 					time.Sleep(time.Second)
 					bounded()
@@ -183,7 +185,8 @@ func TestLongAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// TestReadOfLongJobs: a job that does not fit into the room of its reader is not read, and the longest one fits into the share for it.
+// TestReadOfLongJobs: a job that does not fit into the room of its reader is not read, and the longest one fits into
+// the share for it.
 func TestReadOfLongJobs(t *testing.T) {
 	r := start(t)
 	fits := func(id string, room int64) bool {

@@ -102,8 +102,8 @@ func startOn(t *testing.T, o setup) *rig {
 	return r
 }
 
-// settled returns the last position of the journal once nothing follows: the journal proves its last record with a mark when
-// it is idle.
+// settled returns the last position of the journal once nothing follows: the journal proves its last record with a mark
+// when it is idle.
 func (r *rig) settled() uint64 {
 	last := r.engine.Stats().Appended
 	for quiet := 0; quiet < 5; quiet++ {

@@ -162,10 +162,12 @@ func (s *Server) claim(c echo.Context) error {
 	return s.completeAndClaim(c, body, &r, cmd, wait)
 }
 
-// completeAndClaim answers a claim that reports something. That is applied first and answered in any case; only the claim may wait.
+// completeAndClaim answers a claim that reports something. That is applied first and answered in any case; only the
+// claim may wait.
 //
-// The results are kept until they are answered, so their share is taken before anything is applied. While a claim waits it must not hold a share of the answers that
-// other claims need: results of claims that wait have a budget of their own. A claim whose results find no room there does not wait.
+// The results are kept until they are answered, so their share is taken before anything is applied. While a claim waits
+// it must not hold a share of the answers that other claims need: results of claims that wait have a budget of their
+// own. A claim whose results find no room there does not wait.
 func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, cmd job.Claim, wait time.Duration) error {
 	ctx := c.Request().Context()
 	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}

@@ -68,8 +68,8 @@ func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duratio
 	return claimed, jobs, receipt.Seq, err
 }
 
-// answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the client prefers it,
-// with one job a line.
+// answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the
+// client prefers it, with one job a line.
 func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
 	f, kind := inJSON, mimeClaim
 	if prefers(c.Request(), mimeNDJSON) {
@@ -109,11 +109,12 @@ func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed 
 	})
 }
 
-// handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone before: without
-// that they would wait for their lease to run out. A request that ends after its answer was written proves nothing, since a runner may
-// read and hang up; the lease decides then.
+// handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone
+// before: without that they would wait for their lease to run out. A request that ends after its answer was written
+// proves nothing, since a runner may read and hang up; the lease decides then.
 //
-// A claim with a key or number keeps its jobs for its caller, who may repeat it. It gives them back only when it is refused.
+// A claim with a key or number keeps its jobs for its caller, who may repeat it. It gives them back only when it is
+// refused.
 func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil

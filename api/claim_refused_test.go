@@ -39,8 +39,8 @@ func (s *scenario) send(t *testing.T, method, path, body string, headers ...stri
 	return reply{t, method + " " + path, w.Code, w.Header(), w.Body.String()}
 }
 
-// TestRefusedClaimsGiveTheirJobsBack: a claim that finds no room for its answer is in the journal by then. Its jobs are free at once, and the problem says what a
-// repeat will find.
+// TestRefusedClaimsGiveTheirJobsBack: a claim that finds no room for its answer is in the journal by then. Its jobs are
+// free at once, and the problem says what a repeat will find.
 func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const claim = `{"runner_id":"r","max":2}`

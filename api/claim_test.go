@@ -152,8 +152,8 @@ func outcomes(n int) string {
 	return "[" + one + strings.Repeat(","+one, n-1) + "]"
 }
 
-// TestCompletionsOfParkedClaimsAreBounded: claims that wait keep the results of what they completed, and no body. When they keep as much as they may, another one is
-// answered without a wait.
+// TestCompletionsOfParkedClaimsAreBounded: claims that wait keep the results of what they completed, and no body. When
+// they keep as much as they may, another one is answered without a wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
 		s.engine.claimer, s.engine.completer = waiting{}, &picky{t: t}
@@ -285,7 +285,8 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestJobsOfAClientThatReadAndHungUpStayItsOwn: a runner with a connection for each request closes it once it has its answer.
+// TestJobsOfAClientThatReadAndHungUpStayItsOwn: a runner with a connection for each request closes it once it has its
+// answer.
 func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
 	r := start(t)
 	for range 50 {

@@ -193,8 +193,8 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 	return nil
 }
 
-// end carries out a completion and returns the results of all its commands together, with the position of the last one. A command
-// that fails after others were applied leaves the whole unknown: repeating it shows what became of it.
+// end carries out a completion and returns the results of all its commands together, with the position of the last one.
+// A command that fails after others were applied leaves the whole unknown: repeating it shows what became of it.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
 	n := 0

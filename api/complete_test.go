@@ -369,8 +369,8 @@ func TestTickle(t *testing.T) {
 	})
 }
 
-// TestExceptionsComeBeforeTheOutcomeForAll: a completion of several commands, of which the last has the outcome for all, while the journal's disk is slow. The commands
-// before it are long ones, which must not be overtaken.
+// TestExceptionsComeBeforeTheOutcomeForAll: a completion of several commands, of which the last has the outcome for
+// all, while the journal's disk is slow. The commands before it are long ones, which must not be overtaken.
 func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const jobs = 130

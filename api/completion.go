@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// completion is a request to end runs, as the commands that carry it out, in order. The last one has the outcome for all of a claim,
-// where there is one.
+// completion is a request to end runs, as the commands that carry it out, in order. The last one has the outcome for
+// all of a claim, where there is one.
 type completion struct {
 	commands []job.Complete
 	all      bool
@@ -22,7 +22,8 @@ type completion struct {
 }
 
 const (
-	// outcomeBytes is about what an outcome takes beside its text in the body: decoded, as part of a command, and its result.
+	// outcomeBytes is about what an outcome takes beside its text in the body: decoded, as part of a command, and its
+	// result.
 	outcomeBytes = 256
 	// The shares of outcomes are taken for so many at a time. The first ones are counted with the body.
 	outcomesPerShare = 100
@@ -40,7 +41,8 @@ func (d *completion) admit(list string) error {
 	return nil
 }
 
-// completeRequest is the JSON body of POST /jobs/complete: an outcome for all of a claim with exceptions, or a list. The lists are decoded an item at a time.
+// completeRequest is the JSON body of POST /jobs/complete: an outcome for all of a claim with exceptions, or a list.
+// The lists are decoded an item at a time.
 type completeRequest struct {
 	fences
 	outcomeFields
@@ -158,12 +160,12 @@ func (d *completion) addItem(it *outcomeItem, claim job.ID, runner string) error
 	return nil
 }
 
-// maxCommandBytes bounds what one command takes in the journal, where a byte of text may take three: a single outcome that
-// exceeds it is still half a record.
+// maxCommandBytes bounds what one command takes in the journal, where a byte of text may take three: a single outcome
+// that exceeds it is still half a record.
 const maxCommandBytes = job.MaxBodyBytes
 
-// add appends an outcome to the last command, or begins one: for other fences, after job.MaxOutcomes, and when the command would
-// become too long for a record.
+// add appends an outcome to the last command, or begins one: for other fences, after job.MaxOutcomes, and when the
+// command would become too long for a record.
 func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	bytes := 256 + 3*(len(o.Error)+len(o.OutputAddr)) + len(o.Output)
 	if n := len(d.commands); n > 0 {
@@ -178,7 +180,8 @@ func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	d.bytes = bytes
 }
 
-// lines adds the outcomes of NDJSON: one a line, empty lines ignored. Nothing is applied unless all of it is well-formed.
+// lines adds the outcomes of NDJSON: one a line, empty lines ignored. Nothing is applied unless all of it is
+// well-formed.
 func (d *completion) lines(text []byte) error {
 	for number := 1; len(text) > 0; number++ {
 		var line []byte

@@ -11,7 +11,8 @@ import (
 const (
 	// minCompressedBytes is what a packet carries anyway.
 	minCompressedBytes = 1 << 10
-	// A compressor has about a megabyte of state, which it keeps while its client does not read. Answers that find no room in its budget go out as they are.
+	// A compressor has about a megabyte of state, which it keeps while its client does not read. Answers that find no
+	// room in its budget go out as they are.
 	compressorBytes        = 1 << 20
 	compressorsBudgetBytes = 16 << 20
 )
@@ -24,8 +25,8 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's transport asks for gzip
-// unless its user says not to, and a runner's claims should not pay for that.
+// compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's
+// transport asks for gzip unless its user says not to, and a runner's claims should not pay for that.
 func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {

@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	// A peer must take or send paceBytes within paceTime, or what is left of an answer or body if that is less. It bounds how long one that stops, or
-	// sends byte by byte, keeps memory; 50 KiB/s is less than any link that carries jobs.
+	// A peer must take or send paceBytes within paceTime, or what is left of an answer or body if that is less. It
+	// bounds how long one that stops, or sends byte by byte, keeps memory; 50 KiB/s is less than any link that carries
+	// jobs.
 	paceBytes = 256 << 10
 	paceTime  = 5 * time.Second
 
-	// A body that no handler has read is waited for that long before the answer, up to that size, so that the connection can serve further requests. If it is
-	// not there by then, the answer says that the connection ends.
+	// A body that no handler has read is waited for that long before the answer, up to that size, so that the
+	// connection can serve further requests. If it is not there by then, the answer says that the connection ends.
 	leftoverWait  = time.Second
 	leftoverBytes = 256 << 10
 )
 
-// connection is a client's connection, below net/http. It cuts off a client that does not read, whatever is written, and looks at how requests are framed.
+// connection is a client's connection, below net/http. It cuts off a client that does not read, whatever is written,
+// and looks at how requests are framed.
 type connection struct {
 	net.Conn
 	peer    netip.Addr // what bounds per remote address go by; not valid for loopback
@@ -43,7 +45,8 @@ func newConnection(c net.Conn) *connection {
 	return conn
 }
 
-// peerOf returns the address by which a remote host is counted: for IPv6 its network of 64 bits, within which one host may have any address.
+// peerOf returns the address by which a remote host is counted: for IPv6 its network of 64 bits, within which one host
+// may have any address.
 func peerOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -84,7 +87,8 @@ func (c *connection) Write(p []byte) (written int, err error) {
 // SetWriteDeadline does nothing: Write sets its own.
 func (c *connection) SetWriteDeadline(time.Time) error { return nil }
 
-// CloseWrite is for net/http, which closes its side first, so that a client that is still sending reads the end of the answers.
+// CloseWrite is for net/http, which closes its side first, so that a client that is still sending reads the end of the
+// answers.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -104,8 +108,9 @@ func connectionOf(r *http.Request) *connection {
 	return c
 }
 
-// begin prepares for a request. From here on every read of its body has a deadline, also those that net/http makes by itself before and after the answer of a
-// handler that did not read it: without one they would wait for as long as the client likes.
+// begin prepares for a request. From here on every read of its body has a deadline, also those that net/http makes by
+// itself before and after the answer of a handler that did not read it: without one they would wait for as long as the
+// client likes.
 func (c *connection) begin(e echo.Context) error {
 	r := e.Request()
 	wrong := c.framing.next()
@@ -130,8 +135,8 @@ func (c *connection) begin(e echo.Context) error {
 	return nil
 }
 
-// settle is called before an answer's header is written. If the handler did not read the request's body, what has come of it is discarded; if that is not the
-// whole of it, the connection ends with the answer.
+// settle is called before an answer's header is written. If the handler did not read the request's body, what has come
+// of it is discarded; if that is not the whole of it, the connection ends with the answer.
 func (c *connection) settle() {
 	if !c.unread {
 		return

@@ -21,8 +21,8 @@ func (r *rig) dial() net.Conn {
 	return c
 }
 
-// TestRefusalsDoNotWaitForBodies: whatever a request is refused for, on every route, and whatever a handler does not read, the answer comes although the body that was
-// announced does not, and the connection ends.
+// TestRefusalsDoNotWaitForBodies: whatever a request is refused for, on every route, and whatever a handler does not
+// read, the answer comes although the body that was announced does not, and the connection ends.
 func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	type request struct{ name, method, path, headers string }
 	var requests []request

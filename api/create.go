@@ -44,7 +44,8 @@ func (s *Server) create(c echo.Context) error {
 	return s.createOne(c, body.bytes)
 }
 
-// createOne makes one job. Without keys its document is a function of the request and the receipt, so that the request does not wait for the applier.
+// createOne makes one job. Without keys its document is a function of the request and the receipt, so that the request
+// does not wait for the applier.
 func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
 	if err := decodeObject(body, &r); err != nil {
@@ -94,7 +95,8 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	})
 }
 
-// answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's document.
+// answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's
+// document.
 func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
 	j, held, err := s.readJobAfter(c, r, id)
 	defer held.release()

@@ -76,7 +76,8 @@ type bulk struct {
 	positions []position
 }
 
-// createMany answers POST /jobs/create with several jobs: all of them or none, or, as the client prefers, each that can be.
+// createMany answers POST /jobs/create with several jobs: all of them or none, or, as the client prefers, each that can
+// be.
 func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	each := prefersEach(c.Request())
 	now := s.engine.Now()
@@ -198,7 +199,8 @@ type batchHead struct {
 	LastID  *job.ID `json:"last_id"`
 }
 
-// headOfBatch is the head for a batch of so many lines, of which so many are new jobs. A batch without lines was not made.
+// headOfBatch is the head for a batch of so many lines, of which so many are new jobs. A batch without lines was not
+// made.
 func headOfBatch(batch job.ID, lines, jobs int) batchHead {
 	if lines == 0 {
 		return batchHead{}
@@ -207,8 +209,8 @@ func headOfBatch(batch job.ID, lines, jobs int) batchHead {
 	return batchHead{&batch, jobs, &batch, &last}
 }
 
-// createdDocument is the answer to a create of several jobs. It has a result for each position if the client prefers that, or if a job has
-// a unique key.
+// createdDocument is the answer to a create of several jobs. It has a result for each position if the client prefers
+// that, or if a job has a unique key.
 type createdDocument struct {
 	batchHead
 	Results []positionResult `json:"results,omitzero"`

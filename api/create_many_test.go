@@ -177,7 +177,8 @@ func metaPairs(n int) string {
 	return strings.Join(pairs, ",")
 }
 
-// TestResultsAreBounded: what is answered one by one has a limit of its own, since a few bytes of a body make some hundred of an answer.
+// TestResultsAreBounded: what is answered one by one has a limit of its own, since a few bytes of a body make some
+// hundred of an answer.
 func TestResultsAreBounded(t *testing.T) {
 	r := start(t)
 	for _, c := range []struct{ name, first, rest, prefer string }{

@@ -9,9 +9,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// answerTagged answers a GET with a document and a tag of it, or, when the client names that tag, with 304 and nothing: a page that looks
-// every second mostly learns that nothing has changed. The tag is made from the bytes of basis, so that it holds after a restart; it is
-// weak, since the same document may go out compressed.
+// answerTagged answers a GET with a document and a tag of it, or, when the client names that tag, with 304 and nothing:
+// a page that looks every second mostly learns that nothing has changed. The tag is made from the bytes of basis, so
+// that it holds after a restart; it is weak, since the same document may go out compressed.
 func answerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`

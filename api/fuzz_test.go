@@ -22,7 +22,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// picky is an engine, with its queries, that takes only what the journal could be read back with: a request that is not refused must be such a command.
+// picky is an engine, with its queries, that takes only what the journal could be read back with: a request that is not
+// refused must be such a command.
 type picky struct {
 	t       *testing.T
 	created *job.Create // the last
@@ -166,8 +167,9 @@ func (s *picky) Ready() error                            { return nil }
 func (*picky) AcceptTime(context.Context) (int64, error) { return 0, nil }
 func (*picky) ClockOffset() time.Duration                { return 0 }
 
-// FuzzRoutes sends any query, any two path parameters and any body, as any content type, to any route. Every route of the table is here,
-// so a new one cannot be forgotten. What is taken is a command that the journal can read back; what is not is a problem with a code.
+// FuzzRoutes sends any query, any two path parameters and any body, as any content type, to any route. Every route of
+// the table is here, so a new one cannot be forgotten. What is taken is a command that the journal can read back; what
+// is not is a problem with a code.
 func FuzzRoutes(f *testing.F) {
 	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded"}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"

@@ -22,9 +22,9 @@ const (
 // onceHeaders are the headers that keep a repeated request from being carried out again.
 var onceHeaders = [...]string{headerKey, headerSession, headerSlot, headerNumber}
 
-// once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner, or its number in a
-// session. A repeat is known by the digest of all that decides about the answer: path, query, kind and content of the body, and what the
-// client prefers.
+// once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner, or
+// its number in a session. A repeat is known by the digest of all that decides about the answer: path, query, kind and
+// content of the body, and what the client prefers.
 func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error) {
 	r := c.Request()
 	key, keyed, err := oneHeader(c, headerKey)
@@ -69,7 +69,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// numberOf reads the number that a request has in a session: session and number, and the slot, which is 0 when not given.
+// numberOf reads the number that a request has in a session: session and number, and the slot, which is 0 when not
+// given.
 func numberOf(c echo.Context, o *job.Once) error {
 	session, inSession, err := oneHeader(c, headerSession)
 	if err != nil {

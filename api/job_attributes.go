@@ -130,7 +130,8 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 			return g, badField("timeout_ms", err)
 		}
 	}
-	// Not against a delay_ms: what is refused must not depend on the time, or a repeat under an idempotency key were refused that was made.
+	// Not against a delay_ms: what is refused must not depend on the time, or a repeat under an idempotency key were
+	// refused that was made.
 	if a.RunAt != nil && g.ExpiresAt != 0 && g.ExpiresAt <= g.RunAt {
 		return g, badRequest("expires_at", "expires_at must be after run_at")
 	}

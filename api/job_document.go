@@ -10,8 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// A job document is the fields of one table, in the order of docs/api.md, which a test compares with it. Documents are appended field by
-// field: an answer to a claim holds up to a thousand jobs, and reflection would cost more than everything else that happens to them.
+// A job document is the fields of one table, in the order of docs/api.md, which a test compares with it. Documents are
+// appended field by field: an answer to a claim holds up to a thousand jobs, and reflection would cost more than
+// everything else that happens to them.
 
 // field is one of a job document: its name, what of the store it is made from, and how its value is appended.
 type field struct {
@@ -68,8 +69,8 @@ func table(fields []field) []field {
 	return fields
 }
 
-// ownFields, and the id, are what differs among jobs which are otherwise alike. plainBefore and plainAfter are what is around
-// the payload in ownFields if that is a text that needs no escape, as most payloads are.
+// ownFields, and the id, are what differs among jobs which are otherwise alike. plainBefore and plainAfter are what is
+// around the payload in ownFields if that is a text that needs no escape, as most payloads are.
 var (
 	fieldsBefore, ownFields, fieldsAfter = splitFields("payload", "output_addr")
 	plainBefore, plainAfter              = plainText()
@@ -122,8 +123,8 @@ func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
 	return append(b, '}')
 }
 
-// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and payload alone;
-// what surrounds those is then copied from the document before, which takes a fraction of the time.
+// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and
+// payload alone; what surrounds those is then copied from the document before, which takes a fraction of the time.
 type jobs struct {
 	last *job.Job
 	// Where in the answer the parts of the last document are that the next one may share.
@@ -160,7 +161,8 @@ func alike(a, b *job.Job) bool {
 		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
 }
 
-// appendGone appends what is still known of a job that was purged before the answer was made. A status of 0 is not known.
+// appendGone appends what is still known of a job that was purged before the answer was made. A status of 0 is not
+// known.
 func appendGone(b []byte, id job.ID, status job.Status) []byte {
 	known := job.Job{ID: id, Batch: id.WithLine(0), Status: status}
 	b = append(b, '{')

@@ -120,8 +120,8 @@ func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 	return id, err
 }
 
-// catchUp waits until the state includes what a GET must see: all that was synced when it arrived, and the position that it
-// names.
+// catchUp waits until the state includes what a GET must see: all that was synced when it arrived, and the position
+// that it names.
 func (s *Server) catchUp(c echo.Context) error {
 	seq, err := minSeq(c)
 	if err != nil {

@@ -70,8 +70,8 @@ func appendB64(b []byte, kind job.Kind, content []byte) []byte {
 	return append(b, '"')
 }
 
-// isPlain reports whether a text is ASCII that needs no escape in JSON, eight bytes at a time: most payloads are, and quoting them byte
-// by byte took a third of the time that a claim's answer takes.
+// isPlain reports whether a text is ASCII that needs no escape in JSON, eight bytes at a time: most payloads are, and
+// quoting them byte by byte took a third of the time that a claim's answer takes.
 func isPlain(text []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for len(text) >= 8 {
@@ -107,8 +107,8 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	return append(b, `"}`...)
 }
 
-// appendText appends a JSON string. Texts were checked when they came in; should one not be UTF-8 all the same, what is broken shows
-// as U+FFFD.
+// appendText appends a JSON string. Texts were checked when they came in; should one not be UTF-8 all the same, what is
+// broken shows as U+FFFD.
 func appendText(b []byte, text string) []byte {
 	if quoted, err := jsontext.AppendQuote(b, text); err == nil {
 		return quoted

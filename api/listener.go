@@ -11,16 +11,19 @@ import (
 const (
 	// defaultMaxConnections take 300 MB if all of them are open and idle.
 	defaultMaxConnections = 16384
-	// A connection must have been without a request for idleGrace before it is closed for a new one. A client that has just connected sends its request sooner.
+	// A connection must have been without a request for idleGrace before it is closed for a new one. A client that has
+	// just connected sends its request sooner.
 	idleGrace = time.Second
-	// What the kernel keeps for a connection that does not read or that is not read from. By itself it keeps four megabytes and more, so that a few hundred clients take
-	// what all connections of the machine share. At 50 ms from a client this allows 10 MB/s.
+	// What the kernel keeps for a connection that does not read or that is not read from. By itself it keeps four
+	// megabytes and more, so that a few hundred clients take what all connections of the machine share. At 50 ms from a
+	// client this allows 10 MB/s.
 	socketBytes = 512 << 10
 )
 
-// listener accepts connections, of which at most so many are open: each takes a file descriptor, and the journal and the store need some as well. When there is one too
-// many, the one that has been silent for the longest is closed: one that never sent a request, or if there is none, one between two requests. While all are in use, new
-// ones wait in the backlog of the operating system.
+// listener accepts connections, of which at most so many are open: each takes a file descriptor, and the journal and
+// the store need some as well. When there is one too many, the one that has been silent for the longest is closed: one
+// that never sent a request, or if there is none, one between two requests. While all are in use, new ones wait in the
+// backlog of the operating system.
 type listener struct {
 	net.Listener
 	most   int
@@ -75,7 +78,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection if there is room, or there is one that can be closed for it. Otherwise it returns how long to wait at most.
+// admit counts a connection if there is room, or there is one that can be closed for it. Otherwise it returns how long
+// to wait at most.
 func (l *listener) admit(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +166,8 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// closeSilent closes the connections that have not sent a request yet: net/http's Shutdown would wait five seconds for each to send one.
+// closeSilent closes the connections that have not sent a request yet: net/http's Shutdown would wait five seconds for
+// each to send one.
 func (l *listener) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestConnectionsAreBounded: those without a request make room, the longest without one first, and those that never had one before all; a client that is at work is not
-// disturbed.
+// TestConnectionsAreBounded: those without a request make room, the longest without one first, and those that never had
+// one before all; a client that is at work is not disturbed.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10

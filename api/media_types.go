@@ -15,7 +15,8 @@ const (
 	mimeText   = "text/plain"
 	mimeHTML   = "text/html"
 
-	// JSON, of routes whose answer has another shape as well: a media type has one shape, so that typed clients know which it is.
+	// JSON, of routes whose answer has another shape as well: a media type has one shape, so that typed clients know
+	// which it is.
 	mimeClaim = "application/vnd.daybook.claim+json" // of POST /jobs/claim, where a single job is mimeJSON
 	mimeBatch = "application/vnd.daybook.batch+json" // of POST /jobs/create, where a single job is mimeJSON
 	mimeTypes = "application/vnd.daybook.types+json" // of GET /queues?waiting=true, where queues are mimeJSON

@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
-// The bytes of request bodies that may be in memory at once. Creates have a budget of their own, so that bulk posts never keep a
-// runner from reporting. A create holds its share until it is synced; after that the journal has a bound of its own.
+// The bytes of request bodies that may be in memory at once. Creates have a budget of their own, so that bulk posts
+// never keep a runner from reporting. A create holds its share until it is synced; after that the journal has a bound
+// of its own.
 const (
 	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies: more do not make the disk faster
 	controlBudgetBytes = 64 << 20
-	// maxBudgetWait is how long a body or answer may wait for its share before the answer is a refusal. It is longer than paceTime, so that those that wait
-	// for others that do not proceed get their shares.
+	// maxBudgetWait is how long a body or answer may wait for its share before the answer is a refusal. It is longer
+	// than paceTime, so that those that wait for others that do not proceed get their shares.
 	maxBudgetWait = 8 * time.Second
-	// A share of at most smallShareBytes may use the last eighth of a budget, which larger ones must leave free: short requests do not wait for long ones.
+	// A share of at most smallShareBytes may use the last eighth of a budget, which larger ones must leave free: short
+	// requests do not wait for long ones.
 	smallShareBytes = 64 << 10
 	smallShareOf    = 8
 )
 
-// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only announces
-// many bytes keeps nothing from others.
+// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only
+// announces many bytes keeps nothing from others.
 //
 // Shares that grow while they hold bytes could wait for each other for ever. So bytes are given in the order in which
-// requests arrived, and the oldest gets them even if there are none: the sum is at most the total and one largest share.
-// All requests of one remote address get at most half of the total; loopback, from which a proxy connects, has no such
-// bound.
+// requests arrived, and the oldest gets them even if there are none: the sum is at most the total and one largest
+// share. All requests of one remote address get at most half of the total; loopback, from which a proxy connects, has
+// no such bound.
 //
 // golang.org/x/sync/semaphore has neither of these rules: it serves requests in the order of their calls, so that two
 // shares which grow can wait for each other, one address can take everything, and a short request waits for long ones.
@@ -60,7 +62,8 @@ func newBudget(bytes int64) *budget {
 	return &budget{free: bytes, total: bytes, peers: map[netip.Addr]int64{}}
 }
 
-// grow waits for n more bytes; false when they did not become free in time or ctx is done. A share that could not grow keeps what it has.
+// grow waits for n more bytes; false when they did not become free in time or ctx is done. A share that could not grow
+// keeps what it has.
 func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	b := s.budget
 	b.mu.Lock()
@@ -186,8 +189,8 @@ func (b *budget) leave(s *share) {
 	s.number, s.older, s.newer = 0, nil, nil
 }
 
-// serve gives those who wait what is free. A large share that waits for free bytes keeps younger large ones waiting; one that waits for others of its
-// own address does not.
+// serve gives those who wait what is free. A large share that waits for free bytes keeps younger large ones waiting;
+// one that waits for others of its own address does not.
 func (b *budget) serve() {
 	for kind := range b.waiting {
 		left := b.waiting[kind][:0]

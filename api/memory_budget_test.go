@@ -195,7 +195,8 @@ func TestBodiesWaitForTheirShare(t *testing.T) {
 	})
 }
 
-// TestAnnouncedBodiesTakeNothing: connections that announce the longest body and send nothing, or a little, keep no others from posting.
+// TestAnnouncedBodiesTakeNothing: connections that announce the longest body and send nothing, or a little, keep no
+// others from posting.
 func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	for _, path := range []string{"/add", "/jobs/create", "/jobs/complete", "/jobs/claim"} {
 		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {

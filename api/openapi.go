@@ -14,8 +14,8 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// The API's description, and a page that shows it. The page is Swagger UI, whose files come with the binary, so that it works where there is
-// no way to the internet.
+// The API's description, and a page that shows it. The page is Swagger UI, whose files come with the binary, so that it
+// works where there is no way to the internet.
 var (
 	//go:embed openapi.yaml
 	openapiText []byte
@@ -32,7 +32,8 @@ var docsAssets = map[string]string{
 	"favicon-32x32.png":    "image/png",
 }
 
-// docsPolicy has the page load from this server alone. Swagger UI sets styles of elements, and draws its icons from data.
+// docsPolicy has the page load from this server alone. Swagger UI sets styles of elements, and draws its icons from
+// data.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // openapi answers GET /openapi.yaml.

@@ -43,8 +43,8 @@ var described = sync.OnceValues(func() (d description, err error) {
 	if err != nil {
 		return d, err
 	}
-	// The library takes the relative address of a server for a path that requests begin with, and an object of query parameters for one that has all of
-	// them, declared ones included.
+	// The library takes the relative address of a server for a path that requests begin with, and an object of query
+	// parameters for one that has all of them, declared ones included.
 	routed.Servers = openapi3.Servers{{URL: "/"}}
 	for _, item := range routed.Paths.Map() {
 		for _, op := range item.Operations() {
@@ -204,8 +204,8 @@ func TestDescribedFields(t *testing.T) {
 	}
 }
 
-// TestDescribedParameters: the query parameters of each operation are those that its route declares, and its schemas refuse what the server
-// refuses.
+// TestDescribedParameters: the query parameters of each operation are those that its route declares, and its schemas
+// refuse what the server refuses.
 func TestDescribedParameters(t *testing.T) {
 	d := describedOf(t)
 	param := regexp.MustCompile(`:(\w+)`)

@@ -134,8 +134,8 @@ func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 	}
 }
 
-// moveAll moves the jobs of a batch or queue that are in the status which the query names. If one command can move them all, the answer
-// says how many it moved. Otherwise a sweep continues, and the answer says where to read its progress.
+// moveAll moves the jobs of a batch or queue that are in the status which the query names. If one command can move them
+// all, the answer says how many it moved. Otherwise a sweep continues, and the answer says where to read its progress.
 func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""

@@ -184,8 +184,8 @@ func TestSwitches(t *testing.T) {
 	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
 }
 
-// TestGetChangesNothing: unless a flag says otherwise no GET and no HEAD has an effect, not even of a page whose browser sends nothing that
-// gives it away.
+// TestGetChangesNothing: unless a flag says otherwise no GET and no HEAD has an effect, not even of a page whose
+// browser sends nothing that gives it away.
 func TestGetChangesNothing(t *testing.T) {
 	r := start(t, func(o *setup) { o.Quit = func() { t.Error("a GET ended the server") } })
 	seq := fmt.Sprint(r.get("/stats").object(http.StatusOK)["appended"])

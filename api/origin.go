@@ -15,9 +15,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// guard refuses what must not reach a handler, before anything of the body is read. Every web page that a user has open can send requests to
-// a server on loopback, and with a name that resolves to 127.0.0.1 it can read the answers. So the Host must be one that no foreign name can
-// be, and the server believes what a browser says about the origin of a request.
+// guard refuses what must not reach a handler, before anything of the body is read. Every web page that a user has open
+// can send requests to a server on loopback, and with a name that resolves to 127.0.0.1 it can read the answers. So the
+// Host must be one that no foreign name can be, and the server believes what a browser says about the origin of a
+// request.
 func (s *Server) guard(c echo.Context) error {
 	r := c.Request()
 	if !s.hosts.allow(r.Host) {
@@ -42,8 +43,8 @@ func (s *Server) guard(c echo.Context) error {
 	return nil
 }
 
-// oneSpelling removes escapes of characters that names and ids may have: a:b and a%3Ab are the same queue, and libraries send both. Other
-// escapes stay, and the guard refuses them. It runs before the router.
+// oneSpelling removes escapes of characters that names and ids may have: a:b and a%3Ab are the same queue, and
+// libraries send both. Other escapes stay, and the guard refuses them. It runs before the router.
 func oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if u := c.Request().URL; strings.IndexByte(u.RawPath, '%') >= 0 {
@@ -83,9 +84,9 @@ type allowedHosts struct {
 	suffix []string // each with its dot
 }
 
-// allow reports whether requests with this Host are served. An IP address is always allowed: a page can have the name of its own site resolve
-// to this server, but not an address. That serves a server in a container, too, whose clients use the address of another machine. Ports do
-// not count, since forwarded ports differ.
+// allow reports whether requests with this Host are served. An IP address is always allowed: a page can have the name
+// of its own site resolve to this server, but not an address. That serves a server in a container, too, whose clients
+// use the address of another machine. Ports do not count, since forwarded ports differ.
 func (h *allowedHosts) allow(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil || h.any {

@@ -129,8 +129,8 @@ var known = []struct {
 	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},
 }
 
-// problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is an
-// internal error, whose text is written to the log and not to the client.
+// problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is
+// an internal error, whose text is written to the log and not to the client.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -176,8 +176,8 @@ func after(err error) *problem {
 	return &p
 }
 
-// retryAfter is the answer to "when again" where a problem has none of its own: most causes of 429 and 503 pass within a second or are worth
-// asking about as often.
+// retryAfter is the answer to "when again" where a problem has none of its own: most causes of 429 and 503 pass within
+// a second or are worth asking about as often.
 const retryAfter = time.Second
 
 // answerProblem writes p, unless the answer has begun.

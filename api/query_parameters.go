@@ -20,14 +20,16 @@ type parameter struct{ key, value string }
 // parametersKey is where the query parameters of a request are kept in its context.
 const parametersKey = "parameters"
 
-// parameters returns the query parameters of a request, in the order of their names. All of them are declared by its route.
+// parameters returns the query parameters of a request, in the order of their names. All of them are declared by its
+// route.
 func parameters(c echo.Context) []parameter {
 	list, _ := c.Get(parametersKey).([]parameter)
 	return list
 }
 
-// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, bodies of GET, HEAD and DELETE, and keys and numbers of requests
-// that it would carry out again. A misspelt filter would list everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
+// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, bodies of GET,
+// HEAD and DELETE, and keys and numbers of requests that it would carry out again. A misspelt filter would list
+// everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
 func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	bodiless := reads || r.method == http.MethodDelete
@@ -59,8 +61,8 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot means all that
-// begin with it. A parameter that is not known or is there twice is refused.
+// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot
+// means all that begin with it. A parameter that is not known or is there twice is refused.
 func parseQuery(raw, known string) ([]parameter, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {

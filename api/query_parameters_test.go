@@ -58,7 +58,8 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	r.post("/jobs/claim?max=10", `{"runner_id":"r"}`).wrong("max")
 }
 
-// TestDeclaredParametersAreRead: each parameter that a route declares reaches its handler, which refuses a value that nothing could mean.
+// TestDeclaredParametersAreRead: each parameter that a route declares reaches its handler, which refuses a value that
+// nothing could mean.
 func TestDeclaredParametersAreRead(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)

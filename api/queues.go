@@ -23,7 +23,8 @@ type queueReader interface {
 	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
 }
 
-// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have pending jobs.
+// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have pending
+// jobs.
 func (s *Server) queues(c echo.Context) error {
 	q, err := queuesQuery(parameters(c))
 	if err != nil {
@@ -93,8 +94,8 @@ func documentOfQueue(q *store.Queue, now int64) queueDocument {
 	return doc
 }
 
-// ageless is a time at which the age of a queue's oldest pending job says since when it is pending. Entity tags are made
-// from documents of that time: the age changes by itself, and is no reason to send the document again.
+// ageless is a time at which the age of a queue's oldest pending job says since when it is pending. Entity tags are
+// made from documents of that time: the age changes by itself, and is no reason to send the document again.
 func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
 
 // typesDocument is a page of types that have pending jobs; next is its last type, if more follow.

@@ -194,7 +194,8 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve waits until n more bytes may be in memory. The wait is the server's, so that what the client sends next has its full time again.
+// reserve waits until n more bytes may be in memory. The wait is the server's, so that what the client sends next has
+// its full time again.
 func (b *body) reserve(ctx context.Context, n int64) error {
 	switch {
 	case b.share.grow(ctx, n, maxBudgetWait):

@@ -7,14 +7,15 @@ import (
 	"sync"
 )
 
-// framing reads along with net/http where the heads and bodies of a connection's requests begin and end, and checks each head by RFC 9112, section 6. net/http
-// removes the evidence: of a request with both Content-Length and Transfer-Encoding a handler sees the latter only, and of one of HTTP/1.0 with
-// Transfer-Encoding nothing. A proxy in front that relies on the other header takes the rest of the body for the next request, so that somebody else's request can be
-// put into it.
+// framing reads along with net/http where the heads and bodies of a connection's requests begin and end, and checks
+// each head by RFC 9112, section 6. net/http removes the evidence: of a request with both Content-Length and
+// Transfer-Encoding a handler sees the latter only, and of one of HTTP/1.0 with Transfer-Encoding nothing. A proxy in
+// front that relies on the other header takes the rest of the body for the next request, so that somebody else's
+// request can be put into it.
 //
-// It is stricter than net/http, and gives up at the first head that it refuses: the connection is closed after that. So both always agree on where the
-// requests that are served begin. Two equal Content-Length headers pass, as RFC 9112 allows. What cannot be known: whether a proxy in front has removed one of
-// two headers before.
+// It is stricter than net/http, and gives up at the first head that it refuses: the connection is closed after that. So
+// both always agree on where the requests that are served begin. Two equal Content-Length headers pass, as RFC 9112
+// allows. What cannot be known: whether a proxy in front has removed one of two headers before.
 type framing struct {
 	// Only the goroutine that reads the connection uses these.
 	state frameState
@@ -39,7 +40,8 @@ const (
 	lost                        // after a refused head
 )
 
-// maxFrameLine is how much of a line is kept: more than the headers that matter here have, and than the size of a chunk.
+// maxFrameLine is how much of a line is kept: more than the headers that matter here have, and than the size of a
+// chunk.
 const maxFrameLine = 64
 
 // head is what matters of the current head.

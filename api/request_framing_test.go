@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzFraming compares with net/http: as long as a connection's heads are found in order, both see the same requests, and none of them has both lengths.
+// FuzzFraming compares with net/http: as long as a connection's heads are found in order, both see the same requests,
+// and none of them has both lengths.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range []string{
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",

@@ -10,11 +10,13 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// route is a line of the API. A hot route is called so often that its successes are logged at debug level only. A keyed one takes an Idempotency-Key or a number of a
-// session; other routes that change something refuse them. query lists the query
-// parameters that it knows, separated by spaces; one that ends in a dot means all that begin with it. Others are refused.
+// route is a line of the API. A hot route is called so often that its successes are logged at debug level only. A keyed
+// one takes an Idempotency-Key or a number of a session; other routes that change something refuse them. query lists
+// the query parameters that it knows, separated by spaces; one that ends in a dot means all that begin with it. Others
+// are refused.
 //
-// To add a route: a line here with a handler, its operation in openapi.yaml, a section in docs/api.md. Tests compare the three.
+// To add a route: a line here with a handler, its operation in openapi.yaml, a section in docs/api.md. Tests compare
+// the three.
 type route struct {
 	method, path string
 	handle       echo.HandlerFunc
@@ -28,7 +30,8 @@ const (
 	keyed = true
 )
 
-// routes is the whole API. A literal first segment is a reserved client name, so that /{client}/job/{type}/add stays unambiguous.
+// routes is the whole API. A literal first segment is a reserved client name, so that /{client}/job/{type}/add stays
+// unambiguous.
 func (s *Server) routes() []route {
 	return []route{
 		{http.MethodPost, "/jobs/create", s.create, hot, keyed, ""},
@@ -92,8 +95,8 @@ func (s *Server) routes() []route {
 	}
 }
 
-// getSwitches are the switches for users of miniq, who can only send a GET. They are off unless a flag asks for them: a GET with an effect is
-// within reach of every web page, whose images send no header that would give them away.
+// getSwitches are the switches for users of miniq, who can only send a GET. They are off unless a flag asks for them: a
+// GET with an effect is within reach of every web page, whose images send no header that would give them away.
 func (s *Server) getSwitches() []route {
 	return []route{
 		{http.MethodGet, "/start", s.setStopped(false), !hot, !keyed, ""},
@@ -125,8 +128,8 @@ func Routes() (list []Route) {
 	return list
 }
 
-// literalPaths returns the methods of each path without a parameter. The router prefers a parameter to a literal path of
-// another method, so that it would take GET /jobs/create for a job with the id "create"; the guard answers 405.
+// literalPaths returns the methods of each path without a parameter. The router prefers a parameter to a literal path
+// of another method, so that it would take GET /jobs/create for a job with the id "create"; the guard answers 405.
 func literalPaths(routes []route) map[string][]string {
 	paths := map[string][]string{}
 	for _, r := range routes {

@@ -30,8 +30,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestScenarios plays the scripts of testdata/scenarios: requests to a whole server on a clock of its own, and the answers they must get.
-// testdata/scenarios/README.md says how they are written; -rewrite writes their answers again.
+// TestScenarios plays the scripts of testdata/scenarios: requests to a whole server on a clock of its own, and the
+// answers they must get. testdata/scenarios/README.md says how they are written; -rewrite writes their answers again.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -184,8 +184,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// request sends what a step says: a line with method and path, header lines, and a body after the first line that begins with none of
-// them. The header lines that the answer shall show stand as arguments of the step.
+// request sends what a step says: a line with method and path, header lines, and a body after the first line that
+// begins with none of them. The header lines that the answer shall show stand as arguments of the step.
 func (s *scenario) request(d *datadriven.TestData) chan string {
 	input := s.withIDs(d.Input)
 	first, rest, _ := strings.Cut(input, "\n")
@@ -224,8 +224,8 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 
 var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
 
-// shown is an answer as a transcript has it: its status, the headers that were asked for, and its body, with names for ids and times from
-// the beginning.
+// shown is an answer as a transcript has it: its status, the headers that were asked for, and its body, with names for
+// ids and times from the beginning.
 func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
 	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
 	if err := describedOf(s.t).holds(req, sent, a); err != nil {
@@ -319,8 +319,8 @@ func (s *scenario) value(name string, v any) string {
 	return string(text)
 }
 
-// moment shows a time as seconds from the beginning. What the server does takes no time on this clock but for its timers, which may come
-// some milliseconds late: the last digits say nothing.
+// moment shows a time as seconds from the beginning. What the server does takes no time on this clock but for its
+// timers, which may come some milliseconds late: the last digits say nothing.
 func (s *scenario) moment(ms int64) string {
 	const grain = 100
 	since := ms - s.began.UnixMilli()
@@ -359,7 +359,8 @@ func (s *scenario) withIDs(text string) string {
 	})
 }
 
-// TestScenariosShowEveryCode: each code that docs/api.md lists is in some transcript, or cannot be provoked by a script.
+// TestScenariosShowEveryCode: each code that docs/api.md lists is in some transcript, or cannot be provoked by a
+// script.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",

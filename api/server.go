@@ -21,8 +21,8 @@ type Options struct {
 	Engine   Engine
 	Queries  Queries // of the state of Engine
 	Defaults Defaults
-	// Hosts are the names, beside localhost and every IP address, that a request's Host may have. *.example.com allows all names below, and
-	// * every name.
+	// Hosts are the names, beside localhost and every IP address, that a request's Host may have. *.example.com allows
+	// all names below, and * every name.
 	Hosts []string
 	// RequireClaimID refuses tickles, completions and releases that do not name the claim.
 	RequireClaimID bool
@@ -109,15 +109,15 @@ func (s *Server) Handler() http.Handler { return s.echo }
 const (
 	// A connection that sends no request for this long is not one of ours: slow links need a fraction of it.
 	readHeaderTimeout = 20 * time.Second
-	// Clients give up idle connections after 90 s, as net/http's own does; closing ours later means that they never meet one that
-	// is just being closed. An idle connection costs about 10 KB, so that thousands may wait.
+	// Clients give up idle connections after 90 s, as net/http's own does; closing ours later means that they never
+	// meet one that is just being closed. An idle connection costs about 10 KB, so that thousands may wait.
 	idleTimeout = 3 * time.Minute
 	// Names, ids and numbers fit into a fraction of it; the default of 1 MiB would be what every connection may pin.
 	maxHeaderBytes = 64 << 10
 )
 
-// Run serves on l until ctx is done, then stops: parked claims are answered, requests under way get up to drain to end, those that do
-// not are cut off. It returns when no handler runs any more, so that the engine may stop.
+// Run serves on l until ctx is done, then stops: parked claims are answered, requests under way get up to drain to end,
+// those that do not are cut off. It returns when no handler runs any more, so that the engine may stop.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
 	conns := newListener(l, s.maxConnections)
 	s.listening.Store(conns)

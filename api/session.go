@@ -84,7 +84,8 @@ func sessionGone(err error) error {
 	return err
 }
 
-// sessionDocument has the runner of a session, if it was opened for one, and the number of the last request of each slot.
+// sessionDocument has the runner of a session, if it was opened for one, and the number of the last request of each
+// slot.
 type sessionDocument struct {
 	SessionID job.ID         `json:"session_id"`
 	RunnerID  *string        `json:"runner_id"`

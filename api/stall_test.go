@@ -20,8 +20,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as soon as its
-// memtables are full.
+// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as
+// soon as its memtables are full.
 type stallingFS struct {
 	vfs.FS
 	gate chan struct{}
@@ -73,7 +73,8 @@ func startStalled(t *testing.T) *rig {
 	return r
 }
 
-// TestEveryRouteAnswersWhileTheStoreTakesNoCommit sends each route of the table a request: it succeeds, or is refused with a reason, soon.
+// TestEveryRouteAnswersWhileTheStoreTakesNoCommit sends each route of the table a request: it succeeds, or is refused
+// with a reason, soon.
 func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
 	r := startStalled(t)
 	const claimOne = `{"runner_id":"r","max":1}`

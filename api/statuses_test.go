@@ -212,8 +212,8 @@ func (s *statuses) note(operation string, status int) {
 	s.seen[operation][status] = true
 }
 
-// TestEveryDocumentedStatus: each status that openapi.yaml lists for an operation is one that a request can get, and each that a request gets here is
-// listed: every answer is compared with the description on its way.
+// TestEveryDocumentedStatus: each status that openapi.yaml lists for an operation is one that a request can get, and
+// each that a request gets here is listed: every answer is compared with the description on its way.
 func TestEveryDocumentedStatus(t *testing.T) {
 	t.Parallel() // it waits for slow bodies and for budgets that stay full
 	engine := &faulty{}
@@ -275,7 +275,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		seen.note(o.name(), r.head(o, maxBodyBytes+1, http.StatusRequestEntityTooLarge))
 	}
 
-	// Bodies that do not arrive, and then budgets that stay full: each takes seconds, so all operations wait at the same time.
+	// Bodies that do not arrive, and then budgets that stay full: each takes seconds, so all operations wait at the
+	// same time.
 	var all sync.WaitGroup
 	for i := range operations {
 		if o := &operations[i]; o.takesBody() {
@@ -396,7 +397,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	ask("POST /jobs/{id}/redrive", ``, http.StatusOK)
 	ask("POST /jobs/{id}/cancel", ``, http.StatusOK)
 
-	// Sessions and their numbers, of each operation that takes them. What a number stands for is refused before anything is changed.
+	// Sessions and their numbers, of each operation that takes them. What a number stands for is refused before
+	// anything is changed.
 	session := r.post("/sessions", "").object(http.StatusCreated)["session_id"].(string)
 	for number, o := range slices.Backward(operations) {
 		op := describedOf(t).doc.Paths.Value(strings.TrimPrefix(o.name(), o.method+" ")).GetOperation(o.method)
@@ -497,7 +499,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 }
 
-// head sends the head of a request that announces n bytes and sends none, and returns the status of the answer, which must be as wanted.
+// head sends the head of a request that announces n bytes and sends none, and returns the status of the answer, which
+// must be as wanted.
 func (r *rig) head(o *operation, n int, want int) int {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

@@ -134,7 +134,8 @@ func kindText(k jsontext.Kind) string {
 // absent reports whether an optional value is not there; null is the same as absent.
 func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
 
-// content is the stored form of a payload or output that came as a JSON value: a string as its text, anything else as sent.
+// content is the stored form of a payload or output that came as a JSON value: a string as its text, anything else as
+// sent.
 func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
 	if v.Kind() != jsontext.KindString {
 		return job.JSON, v, nil

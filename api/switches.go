@@ -37,8 +37,9 @@ func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
 // forwarded are the headers by which a proxy says that it passes on a request of somebody else.
 var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// quit answers /quit, which ends the process as a signal does. It is refused unless the server was started with --allow-quit and the client
-// is on this machine. The connection must come from loopback; and no header may say that a proxy on this machine passed the request on.
+// quit answers /quit, which ends the process as a signal does. It is refused unless the server was started with
+// --allow-quit and the client is on this machine. The connection must come from loopback; and no header may say that a
+// proxy on this machine passed the request on.
 func (s *Server) quit(c echo.Context) error {
 	if s.quitting == nil {
 		return &problem{status: http.StatusForbidden, code: "quit_disabled",

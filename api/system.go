@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// clock is the journal's time, by which jobs are stamped. AcceptTime sets it to the wall clock and returns how far it is
-// ahead of that then.
+// clock is the journal's time, by which jobs are stamped. AcceptTime sets it to the wall clock and returns how far it
+// is ahead of that then.
 type clock interface {
 	Now() int64 // unix ms
 	ClockOffset() time.Duration
@@ -34,8 +34,8 @@ type monitor interface {
 //go:embed docspage/root.html
 var rootPage []byte
 
-// root answers GET / with where to go from there: a page for browsers, JSON for programs. The links are relative, so that they work under a
-// path prefix of a proxy.
+// root answers GET / with where to go from there: a page for browsers, JSON for programs. The links are relative, so
+// that they work under a path prefix of a proxy.
 func (s *Server) root(c echo.Context) error {
 	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
 	if prefers(c.Request(), mimeHTML) {

@@ -72,7 +72,8 @@ func (s *scenario) with(t *testing.T, f *timeField, n int64) reply {
 	return s.send(t, f.method, put.Replace(f.path), put.Replace(f.body))
 }
 
-// sane checks the times of a document: what has happened is not later than now, and nothing is before the test or beyond what the limits add up to.
+// sane checks the times of a document: what has happened is not later than now, and nothing is before the test or
+// beyond what the limits add up to.
 func sane(t *testing.T, what string, doc any, began, now int64) {
 	t.Helper()
 	switch v := doc.(type) {
@@ -109,7 +110,8 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 	}
 }
 
-// TestTimesAtTheirLimits sends every time and duration at its limits and one past them, before and after steps of the clock.
+// TestTimesAtTheirLimits sends every time and duration at its limits and one past them, before and after steps of the
+// clock.
 func TestTimesAtTheirLimits(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		began := s.engine.Now()

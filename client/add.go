@@ -18,23 +18,25 @@ type AddOptions struct {
 	Type   string
 	Attributes
 
-	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it. ErrKeyReused, if the input or
-	// BodyBytes differ from those of an earlier Add with the key.
+	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it. ErrKeyReused,
+	// if the input or BodyBytes differ from those of an earlier Add with the key.
 	Key string
 	// BodyBytes bounds one post of Add; 0 stands for 1 MiB, and 4 MiB is the most.
 	BodyBytes int
 	// InFlight is how many posts of Add are under way at once; 0 stands for 4.
 	InFlight int
-	// FlushAfter makes Add post a body that is not full once the input has been silent for so long, for streams whose lines must not wait;
-	// 0: never. Where the bodies end then depends on time, so that neither Resume nor Key can match them with those of another Add.
+	// FlushAfter makes Add post a body that is not full once the input has been silent for so long, for streams whose
+	// lines must not wait; 0: never. Where the bodies end then depends on time, so that neither Resume nor Key can
+	// match them with those of another Add.
 	FlushAfter time.Duration
 	// StripCR makes the server remove a carriage return at the end of each line, as files from Windows have it.
 	StripCR bool
-	// Progress is called with how far Add came, from one goroutine at a time; Stored with each body that makes up that progress, before it.
+	// Progress is called with how far Add came, from one goroutine at a time; Stored with each body that makes up that
+	// progress, before it.
 	Progress func(AddProgress)
 	Stored   func(AddedBody)
-	// Resume is the result of an Add of the same input, with the same BodyBytes, that ended in an error: what it stored is passed
-	// over. What it left unknown is posted only with RepeatUnknown, since it may be stored then twice.
+	// Resume is the result of an Add of the same input, with the same BodyBytes, that ended in an error: what it stored
+	// is passed over. What it left unknown is posted only with RepeatUnknown, since it may be stored then twice.
 	Resume        *AddResult
 	RepeatUnknown bool
 }
@@ -118,8 +120,9 @@ func (o *AddOptions) query() url.Values {
 	return q
 }
 
-// AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all or none. It is
-// answered when they are on disk. Without a key or number (see Numbered), what does not prove that nothing was stored is ErrUnknown, as with Create.
+// AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all
+// or none. It is answered when they are on disk. Without a key or number (see Numbered), what does not prove that
+// nothing was stored is ErrUnknown, as with Create.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
 	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText,
 		key: o.Key, repeatable: o.Key != ""}))
@@ -137,9 +140,10 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	return added, nil
 }
 
-// Add posts what it reads as newline-terminated payloads, a job for each line that is not empty, in bodies of whole lines, several at once.
-// The result says how far it came, with an error as without: bodies are all or none, so that an Add with Resume continues from there.
-// Errors are those of AddLines, and ErrTooLarge for a line longer than a payload may be.
+// Add posts what it reads as newline-terminated payloads, a job for each line that is not empty, in bodies of whole
+// lines, several at once. The result says how far it came, with an error as without: bodies are all or none, so that an
+// Add with Resume continues from there. Errors are those of AddLines, and ErrTooLarge for a line longer than a payload
+// may be.
 func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult, error) {
 	if o.BodyBytes <= 0 {
 		o.BodyBytes = defaultBodyBytes

@@ -42,7 +42,8 @@ type bodyPost struct {
 // errSilence is returned by next when the input has been silent for FlushAfter.
 var errSilence = errors.New("no line came for a while")
 
-// read splits the input into bodies and posts them. Without FlushAfter, where it splits depends on the input and BodyBytes alone.
+// read splits the input into bodies and posts them. Without FlushAfter, where it splits depends on the input and
+// BodyBytes alone.
 func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	var body []byte
 	offset, line := int64(0), 0
@@ -82,8 +83,9 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	}
 }
 
-// lines reads ahead in a goroutine, so that a silent input can be noticed. The function that it returns gives the next line, or errSilence
-// when watch is set and none came within FlushAfter. The goroutine ends with the input, or with the first line after ctx is done.
+// lines reads ahead in a goroutine, so that a silent input can be noticed. The function that it returns gives the next
+// line, or errSilence when watch is set and none came within FlushAfter. The goroutine ends with the input, or with the
+// first line after ctx is done.
 func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([]byte, error) {
 	type line struct {
 		text []byte

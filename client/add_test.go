@@ -120,7 +120,8 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 	})
 }
 
-// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted without waiting for a full body, each once and in order.
+// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted without waiting for a full body, each once and
+// in order.
 func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	c := (&lineStore{}).client()
 	in, feed := io.Pipe()
@@ -155,7 +156,8 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnotherSplit: with another BodyBytes the bodies of before are not found again, and their lines must not be stored twice.
+// TestResumeOfAnotherSplit: with another BodyBytes the bodies of before are not found again, and their lines must not
+// be stored twice.
 func TestResumeOfAnotherSplit(t *testing.T) {
 	s := daybooktest.Start(t)
 	input := strings.Repeat("a line of some length\n", 300)

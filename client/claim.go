@@ -45,9 +45,11 @@ type claimBody struct {
 	Strategy string   `json:"strategy,omitzero"`
 }
 
-// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is made again: with a Key or a number (see Numbered)
-// it returns what the lost one handed out, and without one that returns to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
-// came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same way.
+// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is
+// made again: with a Key or a number (see Numbered) it returns what the lost one handed out, and without one that
+// returns to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
+// came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same
+// way.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = maxClaimBytes // what this client can surely read, whatever a server hands out unasked
@@ -89,8 +91,8 @@ func (o *TickleOptions) body() tickleBody {
 	return tickleBody{ClaimID: o.ClaimID, RunnerID: o.RunnerID, LeaseMs: o.LeaseMs, Step: o.Step, Progress: o.Progress}
 }
 
-// Tickle reports that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost, ErrRunnerDiffers. Repeated
-// when the answer is lost.
+// Tickle reports that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost,
+// ErrRunnerDiffers. Repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
 	return c.jobCall(ctx, id, "/tickle", o.body(), true)
 }
@@ -127,8 +129,8 @@ type Lost struct {
 	Code  string `json:"code"`
 }
 
-// TickleClaim extends all that a claim still holds. ErrClaimLost when it holds nothing; the *Error then names what is lost. Repeated when
-// the answer is lost.
+// TickleClaim extends all that a claim still holds. ErrClaimLost when it holds nothing; the *Error then names what is
+// lost. Repeated when the answer is lost.
 func (c *Client) TickleClaim(ctx context.Context, claimID string, o TickleOptions) (Held, error) {
 	o.ClaimID = claimID
 	return c.tickleMany(ctx, o.body())
@@ -166,7 +168,8 @@ type Outcome struct {
 	// ProcessExit is the exit status of a process.
 	ProcessExit *int64
 	OutputAddr  string
-	// Output of OutputKind. Without a kind it is taken as a Text when it is valid UTF-8, as Bytes otherwise; an empty one is none then.
+	// Output of OutputKind. Without a kind it is taken as a Text when it is valid UTF-8, as Bytes otherwise; an empty
+	// one is none then.
 	Output     []byte
 	OutputKind Kind
 	Error      string

@@ -20,8 +20,8 @@ type claimHead struct {
 
 var errNoID = errors.New("a job without an id")
 
-// decodeClaim reads the answer to a claim: one JSON document, or a line with its head and a line per job. It returns nil when it hands out
-// nothing. The payloads may share memory with the answer.
+// decodeClaim reads the answer to a claim: one JSON document, or a line with its head and a line per job. It returns
+// nil when it hands out nothing. The payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
 	c := &Claim{received: a.at, replayed: a.replayed}
 	if a.mediaType != mimeNDJSON {
@@ -63,8 +63,8 @@ func decodeClaim(a answer) (*Claim, error) {
 	return c, nil
 }
 
-// likeJob reads documents that have the same text as the one before them but for id and payload, as the jobs of a claim mostly have. Comparing
-// the text takes a small part of the time of reading the 37 fields again.
+// likeJob reads documents that have the same text as the one before them but for id and payload, as the jobs of a claim
+// mostly have. Comparing the text takes a small part of the time of reading the 37 fields again.
 type likeJob struct {
 	job        Job
 	head, tail []byte // of the document: between the id and the payload's value, and after that
@@ -91,7 +91,8 @@ func (l *likeJob) learn(j *Job, line []byte, more bool) error {
 	}
 	*j = *full
 	l.head, l.tail = nil, nil
-	// What a document of its own would not share with this one is copied in full. A text or JSON value leaves no trace in other fields.
+	// What a document of its own would not share with this one is copied in full. A text or JSON value leaves no trace
+	// in other fields.
 	if !more || j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
 		return nil
 	}
@@ -102,7 +103,8 @@ func (l *likeJob) learn(j *Job, line []byte, more bool) error {
 	return nil
 }
 
-// payloadIn returns where the value of the payload begins and ends in a job's document, which is well-formed; zeros when it has none.
+// payloadIn returns where the value of the payload begins and ends in a job's document, which is well-formed; zeros
+// when it has none.
 func payloadIn(line []byte) (from, to int) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(line))
 	if _, err := d.ReadToken(); err != nil {

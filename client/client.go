@@ -15,14 +15,17 @@ import (
 
 // Options of a client. The zero value works.
 type Options struct {
-	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The two of net/http's default would make
-	// most requests of a busy program open one of their own. Redirects are not followed in either case. A transport that does not
-	// report to net/http/httptrace makes more creates end in ErrUnknown, since less is known about what was sent.
+	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The two of net/http's default
+	// would make most requests of a busy program open one of their own. Redirects are not followed in either case. A
+	// transport that does not report to net/http/httptrace makes more creates end in ErrUnknown, since less is known
+	// about what was sent.
 	HTTP *http.Client
-	// RetryFor bounds how long a request is repeated; 0 stands for 30 s, a negative one for never. A context may end it earlier.
+	// RetryFor bounds how long a request is repeated; 0 stands for 30 s, a negative one for never. A context may end it
+	// earlier.
 	RetryFor time.Duration
-	// Timeout bounds each try: how long the server may be silent, beyond the wait that a claim requests and the time that the request's
-	// body takes at the slowest pace that the server accepts. 0 stands for 30 s. A try that runs out of it counts as a lost answer.
+	// Timeout bounds each try: how long the server may be silent, beyond the wait that a claim requests and the time
+	// that the request's body takes at the slowest pace that the server accepts. 0 stands for 30 s. A try that runs out
+	// of it counts as a lost answer.
 	Timeout time.Duration
 	// Logger receives requests that are repeated, at debug level; nil drops it.
 	Logger *slog.Logger
@@ -42,8 +45,8 @@ type Client struct {
 	o    Options
 	// traced says that the transport is net/http's own, which reports reliably whether it has sent anything.
 	traced bool
-	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be reached at all: what they
-	// report is work that is done. A Worker bounds that by its context.
+	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be
+	// reached at all: what they report is work that is done. A Worker bounds that by its context.
 	stubborn bool
 	// own, where given, is the number of the next request that can have one: see Numbered.
 	own *held
@@ -66,7 +69,8 @@ func New(url string, o Options) *Client {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{url: strings.TrimRight(url, "/"), o: o}
-	// A redirect is an answer that no Daybook server gives; followed, it would send a request to who knows whom, a POST as a GET.
+	// A redirect is an answer that no Daybook server gives; followed, it would send a request to who knows whom, a POST
+	// as a GET.
 	h := *o.HTTP
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &h

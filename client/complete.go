@@ -44,7 +44,8 @@ type outcomeBody struct {
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
-// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are. Each names its claim.
+// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are. Each names its
+// claim.
 type outcomesBody struct {
 	Outcomes []jsontext.Value `json:"outcomes"`
 }
@@ -69,9 +70,10 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 	return list, nil
 }
 
-// Complete ends the run of a job, and returns its document. With a claim only the one that holds the job may, and repeating it is no error:
-// it is repeated when the answer is lost (of a job with a retention of 0 that is then gone: ErrNotFound or ErrClaimLost). Without ("") anybody may, once, and a lost answer is ErrUnknown. ErrNotFound, ErrNotActive,
-// ErrClaimLost, ErrOutcomeDiffers.
+// Complete ends the run of a job, and returns its document. With a claim only the one that holds the job may, and
+// repeating it is no error: it is repeated when the answer is lost (of a job with a retention of 0 that is then gone:
+// ErrNotFound or ErrClaimLost). Without ("") anybody may, once, and a lost answer is ErrUnknown. ErrNotFound,
+// ErrNotActive, ErrClaimLost, ErrOutcomeDiffers.
 func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome) (*Job, error) {
 	b, err := o.body("")
 	if err != nil {
@@ -81,9 +83,10 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 	return c.jobCall(ctx, jobID, "/complete", b, claimID != "")
 }
 
-// CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns how many jobs have
-// the outcome for all, and the results of the exceptions. Fewer than were held means that some were lost; CompleteMany reports which.
-// ErrClaimLost when the claim is unknown, or holds and ended nothing. Repeated when the answer is lost.
+// CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns
+// how many jobs have the outcome for all, and the results of the exceptions. Fewer than were held means that some were
+// lost; CompleteMany reports which. ErrClaimLost when the claim is unknown, or holds and ended nothing. Repeated when
+// the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")
 	if err != nil {
@@ -96,9 +99,10 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 	return c.completeMany(ctx, b, true)
 }
 
-// CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself, but for one that is
-// malformed, which has the request refused as a whole (ErrBadRequest). They go in one request, of 8 MiB at most (ErrTooLarge). With a claim
-// or a number (see Numbered) it is repeated when the answer is lost; without either that is ErrUnknown.
+// CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself,
+// but for one that is malformed, which has the request refused as a whole (ErrBadRequest). They go in one request, of 8
+// MiB at most (ErrTooLarge). With a claim or a number (see Numbered) it is repeated when the answer is lost; without
+// either that is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
@@ -134,15 +138,16 @@ func (c *Client) completeMany(ctx context.Context, b any, repeatable bool) (ende
 // How a job is released.
 type How string
 
-// Retry runs it again after its backoff; Unget gives it back as if it had never been claimed; Archive is complete with ok.
+// Retry runs it again after its backoff; Unget gives it back as if it had never been claimed; Archive is complete with
+// ok.
 const (
 	Retry   How = "retry"
 	Unget   How = "unget"
 	Archive How = "archive"
 )
 
-// Release gives a job back, and returns its document. Errors and repeating are those of Complete. delayMs goes with Retry; nil is the
-// backoff.
+// Release gives a job back, and returns its document. Errors and repeating are those of Complete. delayMs goes with
+// Retry; nil is the backoff.
 func (c *Client) Release(ctx context.Context, jobID, claimID string, how How, delayMs *int64) (*Job, error) {
 	return c.jobCall(ctx, jobID, "/release", struct {
 		How     How    `json:"how"`

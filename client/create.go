@@ -14,14 +14,15 @@ type NewJob struct {
 	Client string
 	Type   string
 
-	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. Without a Kind it is taken as a Text when it is valid UTF-8, as
-	// Bytes otherwise; an empty one is none then. With BinaryAddr there is none.
+	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. Without a Kind it is taken as a Text when it is
+	// valid UTF-8, as Bytes otherwise; an empty one is none then. With BinaryAddr there is none.
 	Payload    []byte
 	Kind       Kind
 	BinaryAddr string
 	InputAddr  string
 
-	// UniqueKey is held by the job while it is unfinished: a queue has one such job at most, and creating another makes none.
+	// UniqueKey is held by the job while it is unfinished: a queue has one such job at most, and creating another makes
+	// none.
 	UniqueKey string
 	// Key is an idempotency key of Create: see NewKey.
 	Key string
@@ -44,12 +45,14 @@ type Attributes struct {
 	Traceparent string // W3C Trace Context, version 00
 }
 
-// NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost, and carried out once:
-// the server keeps the answer for a day. It is not used by itself: with a key a create is answered when it was applied, not as soon as it is
-// on disk. A program that makes many requests uses a Session instead, which costs the server less.
+// NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost,
+// and carried out once: the server keeps the answer for a day. It is not used by itself: with a key a create is
+// answered when it was applied, not as soon as it is on disk. A program that makes many requests uses a Session
+// instead, which costs the server less.
 func NewKey() string { return rand.Text() }
 
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at most MaxMs.
+// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at
+// most MaxMs.
 type Backoff struct {
 	InitialMs   *int64 `json:"initial_ms,omitzero"`
 	FactorMilli *int64 `json:"factor_milli,omitzero"`
@@ -88,9 +91,10 @@ type createBody struct {
 	UniqueKey   string            `json:"unique_key,omitzero"`
 }
 
-// Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with Existing set. It is answered
-// when the job is on disk. Without a Key or number (see Numbered) it is repeated only when it is proven that nothing was stored. Where an answer does not prove that (it is lost, truncated, a proxy's, or cannot be read) the error is ErrUnknown, and creating
-// the job again may make it twice.
+// Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with
+// Existing set. It is answered when the job is on disk. Without a Key or number (see Numbered) it is repeated only when
+// it is proven that nothing was stored. Where an answer does not prove that (it is lost, truncated, a proxy's, or
+// cannot be read) the error is ErrUnknown, and creating the job again may make it twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	b, err := j.body()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 
 // CreateOptions are how CreateMany makes jobs. The zero value works.
 type CreateOptions struct {
-	// Each has every job stand for itself: those that are wrong are refused, and the others made. Without it, one wrong job refuses all.
+	// Each has every job stand for itself: those that are wrong are refused, and the others made. Without it, one wrong
+	// job refuses all.
 	Each bool
 	// Key is an idempotency key: see NewKey.
 	Key string
@@ -21,7 +22,8 @@ type Created struct {
 	Results []CreateResult `json:"results"`
 }
 
-// CreateResult is what became of one job: its id, or that of the unfinished job that has its unique key, or why it was refused.
+// CreateResult is what became of one job: its id, or that of the unfinished job that has its unique key, or why it was
+// refused.
 type CreateResult struct {
 	JobID    string `json:"job_id"`
 	Existing bool   `json:"existing"`
@@ -30,8 +32,8 @@ type CreateResult struct {
 	Field    string `json:"field"`
 }
 
-// CreateMany creates jobs in one batch: all of them or none, unless o.Each says otherwise. One call takes 8 MiB, 1,000 unique keys, and 1,000
-// changes of attributes from job to job. Repeated with a key, and otherwise as Create is.
+// CreateMany creates jobs in one batch: all of them or none, unless o.Each says otherwise. One call takes 8 MiB, 1,000
+// unique keys, and 1,000 changes of attributes from job to job. Repeated with a key, and otherwise as Create is.
 func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (created Created, err error) {
 	bodies := make([]createBody, len(jobs))
 	for i := range jobs {

@@ -98,7 +98,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Whether a create went out is known from net/http's own transport, and from another one once it has called a hook of the trace.
+// Whether a create went out is known from net/http's own transport, and from another one once it has called a hook of
+// the trace.
 func TestWhatATransportTellsOfACreate(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

@@ -56,8 +56,8 @@ var sentinels = map[string]error{
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
 }
 
-// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable only one
-// that says that nothing was stored.
+// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable
+// only one that says that nothing was stored.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:

@@ -41,7 +41,8 @@ func (t *exampleTB) end() {
 	}
 }
 
-// server starts a server for an example. In a program it would be client.New("http://127.0.0.1:1717", client.Options{}).
+// server starts a server for an example. In a program it would be client.New("http://127.0.0.1:1717",
+// client.Options{}).
 func server() (c *client.Client, stop func()) {
 	var t exampleTB
 	s := daybooktest.Start(&t)

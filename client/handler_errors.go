@@ -28,8 +28,8 @@ func Fail(err error) error {
 	return failure{err}
 }
 
-// RetryAfter makes the job run again after d instead of its backoff, unless its attempts are used up. A negative d counts as 0. Nil stays
-// nil, as with Fail. To run a job again without an error, return an Outcome with code retry.
+// RetryAfter makes the job run again after d instead of its backoff, unless its attempts are used up. A negative d
+// counts as 0. Nil stays nil, as with Fail. To run a job again without an error, return an Outcome with code retry.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -54,8 +54,8 @@ func outcomeOf(o Outcome, err error) Outcome {
 	return o
 }
 
-// errorText returns the text of an error within the server's limit, as valid UTF-8. An error may panic when it is read, as a typed nil
-// does. That must harm its own job alone.
+// errorText returns the text of an error within the server's limit, as valid UTF-8. An error may panic when it is read,
+// as a typed nil does. That must harm its own job alone.
 func errorText(err error) (s string) {
 	const limit = 64 << 10
 	defer func() {

@@ -14,8 +14,8 @@ import (
 // Kind says what the bytes of a payload or output are.
 type Kind string
 
-// A payload is nothing, a text, a JSON value as it was sent, bytes, or (marked by BinaryAddr) the addresses of a WASI binary and its
-// input.
+// A payload is nothing, a text, a JSON value as it was sent, bytes, or (marked by BinaryAddr) the addresses of a WASI
+// binary and its input.
 const (
 	None  Kind = ""
 	Text  Kind = "text"
@@ -147,8 +147,8 @@ func decodeJob(a answer) (*Job, error) {
 	return j, nil
 }
 
-// Job returns the document of a job. It includes everything that was acknowledged before the call. ErrNotFound when there is none, or it
-// is purged. Repeated when the answer is lost.
+// Job returns the document of a job. It includes everything that was acknowledged before the call. ErrNotFound when
+// there is none, or it is purged. Repeated when the answer is lost.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {

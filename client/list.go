@@ -17,8 +17,8 @@ type JobsQuery struct {
 	CreatedAfter, CreatedBefore int64
 	After                       string // an id: the list begins after it
 	PageSize                    int    // 1 … 1000; 0: the server's choice
-	// Fields leaves only these fields of the documents, by their names on the wire, and the id; nil: all. The server does not read what
-	// none of them needs.
+	// Fields leaves only these fields of the documents, by their names on the wire, and the id; nil: all. The server
+	// does not read what none of them needs.
 	Fields []string
 }
 
@@ -43,8 +43,8 @@ func (q *JobsQuery) values() url.Values {
 	return v
 }
 
-// Jobs yields the jobs that a query names, in order of ids, page by page. A page is of one moment; the list as a whole is not. An error
-// ends it. Pages are repeated when the answer is lost.
+// Jobs yields the jobs that a query names, in order of ids, page by page. A page is of one moment; the list as a whole
+// is not. An error ends it. Pages are repeated when the answer is lost.
 func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 	r := get("/jobs")
 	r.query = q.values()
@@ -150,8 +150,8 @@ type ClaimInfo struct {
 	Jobs       []*Job // that it holds
 }
 
-// ClaimInfo returns the document of a claim, with those of the jobs it holds: all of their fields, or only the ones named. ErrNotFound when
-// no job names the claim (any more). Repeated when the answer is lost.
+// ClaimInfo returns the document of a claim, with those of the jobs it holds: all of their fields, or only the ones
+// named. ErrNotFound when no job names the claim (any more). Repeated when the answer is lost.
 func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string) (*ClaimInfo, error) {
 	path, err := idPath("/claims/", claimID, "")
 	if err != nil {
@@ -192,8 +192,8 @@ type WaitingType struct {
 	Waiting int64  `json:"waiting"` // jobs
 }
 
-// WaitingTypes yields the types that a runner would find something of, in order, page by page; of one client or, with "", of all. An error
-// ends it. Pages are repeated when the answer is lost.
+// WaitingTypes yields the types that a runner would find something of, in order, page by page; of one client or, with
+// "", of all. An error ends it. Pages are repeated when the answer is lost.
 func (c *Client) WaitingTypes(ctx context.Context, client string) iter.Seq2[WaitingType, error] {
 	r := get("/queues")
 	r.query = url.Values{"waiting": {"true"}}

@@ -7,25 +7,29 @@ import (
 	"time"
 )
 
-// Cancel ends a job that has not ended, and returns its document. The runner of an active one is notified at its next tickle or completion. A
-// job that is cancelled already is no error; another ended one is ErrConflict. Repeated when the answer is lost.
+// Cancel ends a job that has not ended, and returns its document. The runner of an active one is notified at its next
+// tickle or completion. A job that is cancelled already is no error; another ended one is ErrConflict. Repeated when
+// the answer is lost.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/cancel", struct{}{}, true)
 }
 
-// Redrive makes an ended job pending as if it were new. ErrConflict when it has not ended, ErrKeyHeld when another unfinished job has its
-// unique key. Not repeated when the answer is lost (ErrUnknown): by then it may have run and ended again.
+// Redrive makes an ended job pending as if it were new. ErrConflict when it has not ended, ErrKeyHeld when another
+// unfinished job has its unique key. Not repeated when the answer is lost (ErrUnknown): by then it may have run and
+// ended again.
 func (c *Client) Redrive(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/redrive", struct{}{}, false)
 }
 
-// RunNow makes a deferred job pending before its time. ErrConflict when it is active or has ended. Repeated when the answer is lost.
+// RunNow makes a deferred job pending before its time. ErrConflict when it is active or has ended. Repeated when the
+// answer is lost.
 func (c *Client) RunNow(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/run", struct{}{}, true)
 }
 
-// Patch changes attributes of a waiting job; nil leaves one as it is. RunAt that is not in the future makes it pending. ErrConflict when it
-// is active or has ended, or has been claimed MaxAttempts times already. Repeated when the answer is lost.
+// Patch changes attributes of a waiting job; nil leaves one as it is. RunAt that is not in the future makes it pending.
+// ErrConflict when it is active or has ended, or has been claimed MaxAttempts times already. Repeated when the answer
+// is lost.
 type Patch struct {
 	Priority    *int   `json:"priority,omitzero"`
 	RunAt       *int64 `json:"run_at,omitzero"` // unix ms
@@ -50,7 +54,8 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
 	return decodeJob(a)
 }
 
-// Delete forgets a job, whatever its status. ErrNotFound when it is not there, which after a lost answer means that it went. Repeated then.
+// Delete forgets a job, whatever its status. ErrNotFound when it is not there, which after a lost answer means that it
+// went. Repeated then.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
@@ -75,8 +80,9 @@ type Sweep struct {
 	FinishedAt int64  `json:"finished_at"`
 }
 
-// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. Many jobs are a sweep, which continues
-// after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the redrives.
+// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. Many jobs are a
+// sweep, which continues after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the
+// redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.ofBatch(ctx, http.MethodPost, batchID, "/cancel", status, true)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Batch is the document of a batch: how many jobs it had, and how many are in each status. Purged ones are counted apart.
+// Batch is the document of a batch: how many jobs it had, and how many are in each status. Purged ones are counted
+// apart.
 type Batch struct {
 	ID        string           `json:"batch_id"`
 	CreatedAt int64            `json:"created_at"`
@@ -30,7 +31,8 @@ type Queue struct {
 	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"`
 }
 
-// Batch returns the document of a batch. ErrNotFound when there is none, or all of it is purged. Repeated when the answer is lost.
+// Batch returns the document of a batch. ErrNotFound when there is none, or all of it is purged. Repeated when the
+// answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
 	path, err := idPath("/batches/", id, "")
 	if err != nil {
@@ -43,8 +45,8 @@ func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
 	return b, decode(a, &b)
 }
 
-// Queues yields all queues in the order of client and type, page by page; of one client or, with "", of all. An error ends it.
-// Pages are repeated when the answer is lost.
+// Queues yields all queues in the order of client and type, page by page; of one client or, with "", of all. An error
+// ends it. Pages are repeated when the answer is lost.
 func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, error] {
 	r := get("/queues")
 	if client != "" {
@@ -69,8 +71,8 @@ func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	return c.queueCall(ctx, get(path))
 }
 
-// DeleteQueue deletes a queue that has no jobs; the next job of that client and type makes it again. ErrConflict when it has jobs, ErrNotFound
-// when it is not there, which after a lost answer means that it was deleted. Repeated then.
+// DeleteQueue deletes a queue that has no jobs; the next job of that client and type makes it again. ErrConflict when
+// it has jobs, ErrNotFound when it is not there, which after a lost answer means that it was deleted. Repeated then.
 func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	path, err := queuePath(client, typ)
 	if err != nil {
@@ -80,7 +82,8 @@ func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	return err
 }
 
-// Pause stops handing out the jobs of a queue; what is active continues. Repeated when the answer is lost, as is Resume.
+// Pause stops handing out the jobs of a queue; what is active continues. Repeated when the answer is lost, as is
+// Resume.
 func (c *Client) Pause(ctx context.Context, client, typ string) (Queue, error) {
 	return c.change(ctx, client, typ, "/pause")
 }

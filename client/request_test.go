@@ -186,7 +186,8 @@ func TestCodesHaveSentinels(t *testing.T) {
 	}
 }
 
-// What a repeat was answered with is about the repeat. The request as a whole may be stored, once the answer of an earlier try was lost.
+// What a repeat was answered with is about the repeat. The request as a whole may be stored, once the answer of an
+// earlier try was lost.
 func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 	lost := lostAnswer
 	for name, c := range map[string]struct {

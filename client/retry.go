@@ -14,8 +14,8 @@ const (
 	maxWait   = 2 * time.Second
 )
 
-// retryWait says whether a request that ended with err may be made again, and after how long. attempt counts from 0. With stubborn it is
-// repeated after failures of the server, too.
+// retryWait says whether a request that ended with err may be made again, and after how long. attempt counts from 0.
+// With stubborn it is repeated after failures of the server, too.
 func retryWait(err error, repeatable, stubborn bool, attempt int) (wait time.Duration, again bool) {
 	var refused *Error
 	var strange *strangeStatus
@@ -35,8 +35,8 @@ func retryWait(err error, repeatable, stubborn bool, attempt int) (wait time.Dur
 	return max(backoff(attempt), asked), again
 }
 
-// lostError is the error of a request that was repeated since an answer was lost. The last try met err, which speaks of that try
-// alone: what became of the first is unknown whatever it says.
+// lostError is the error of a request that was repeated since an answer was lost. The last try met err, which speaks of
+// that try alone: what became of the first is unknown whatever it says.
 type lostError struct{ err error }
 
 func (l *lostError) Error() string      { return fmt.Sprintf("an answer was lost, and then: %v", l.err) }
@@ -45,7 +45,8 @@ func (l *lostError) Is(target error) bool {
 	return target == ErrUnknown || target != ErrUnavailable && errors.Is(l.err, target)
 }
 
-// afterLost returns what err, of a repeat, says of the request as a whole: that nothing was stored is true of the repeat alone.
+// afterLost returns what err, of a repeat, says of the request as a whole: that nothing was stored is true of the
+// repeat alone.
 func afterLost(err error) error {
 	var refused *Error
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
@@ -74,7 +75,8 @@ func down(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
-// backoff doubles from firstWait to maxWait, and takes between half and all of it, so that a fleet does not come back in step.
+// backoff doubles from firstWait to maxWait, and takes between half and all of it, so that a fleet does not come back
+// in step.
 func backoff(attempt int) time.Duration {
 	wait := min(firstWait<<min(attempt, 16), maxWait)
 	return wait/2 + rand.N(wait/2+1)

@@ -61,7 +61,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
-// Stop ends all handing out of jobs until Start, whatever queues are paused or not. Repeated when the answer is lost, as is Start.
+// Stop ends all handing out of jobs until Start, whatever queues are paused or not. Repeated when the answer is lost,
+// as is Start.
 func (c *Client) Stop(ctx context.Context) error { return c.turn(ctx, "/stop") }
 
 // Start undoes Stop.
@@ -72,9 +73,9 @@ func (c *Client) turn(ctx context.Context, path string) error {
 	return err
 }
 
-// AcceptTime sets the server's time, by which leases and run_at are measured, to its wall clock at once if that is later, as after a step
-// of that clock. All leases begin again. It returns how far the server's time is ahead of its wall clock afterwards. Repeated when the answer
-// is lost.
+// AcceptTime sets the server's time, by which leases and run_at are measured, to its wall clock at once if that is
+// later, as after a step of that clock. All leases begin again. It returns how far the server's time is ahead of its
+// wall clock afterwards. Repeated when the answer is lost.
 func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
 	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeatable: true})
 	if err != nil {

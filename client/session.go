@@ -18,9 +18,10 @@ const (
 	headerNumber  = "Daybook-Session-Number"
 )
 
-// Session is the lasting identity of a runner or producer. Its creates, claims and completions have numbers, by which the server carries
-// each of them out once and answers a repeat like the first, as it does with an idempotency key. A key costs the server a row for a day; a
-// session costs it a row, and one for each request that it ever had under way at the same time.
+// Session is the lasting identity of a runner or producer. Its creates, claims and completions have numbers, by which
+// the server carries each of them out once and answers a repeat like the first, as it does with an idempotency key. A
+// key costs the server a row for a day; a session costs it a row, and one for each request that it ever had under way
+// at the same time.
 //
 // Each request occupies one of the session's slots while it is under way:
 //
@@ -33,13 +34,16 @@ const (
 //
 // What to do with errors of a numbered request:
 //
-//   - ErrUnknown: the answer was lost, and the call has already repeated the request for Options.RetryFor. To repeat it for longer, make the
-//     same call, with the same arguments and the same Number, before Answered. The server returns the first answer if it carried the
-//     request out, and otherwise carries it out now. A call that is given up may call Answered too: what became of it stays unknown.
-//   - ErrSessionNotFound: the session was ended, or carried out no request for a day. Open another one, and make the request there with a
-//     new number. If an answer to the request was lost before, the error is ErrUnknown as well: what became of it stays unknown, so a
-//     create may make its jobs twice, and what a claim handed out returns when its lease ends.
-//   - ErrNumberPassed: Answered was called too early, and the slot has carried out a later request. What became of this one is unknown.
+//   - ErrUnknown: the answer was lost, and the call has already repeated the request for Options.RetryFor. To repeat it
+//     for longer, make the same call, with the same arguments and the same Number, before Answered. The server returns
+//     the first answer if it carried the request out, and otherwise carries it out now. A call that is given up may
+//     call Answered too: what became of it stays unknown.
+//   - ErrSessionNotFound: the session was ended, or carried out no request for a day. Open another one, and make the
+//     request there with a new number. If an answer to the request was lost before, the error is ErrUnknown as well:
+//     what became of it stays unknown, so a create may make its jobs twice, and what a claim handed out returns when
+//     its lease ends.
+//   - ErrNumberPassed: Answered was called too early, and the slot has carried out a later request. What became of this
+//     one is unknown.
 //   - ErrKeyReused: the number belongs to another request. One Number was used for two calls.
 //   - Everything else is the answer.
 //
@@ -86,8 +90,9 @@ type SessionSlot struct {
 	Number uint64 `json:"number"`
 }
 
-// OpenSession opens a session for a runner or producer; runnerID is shown to people and may be empty. ErrOverloaded when as many are open
-// as may. Repeated when the answer is lost: the session that the lost answer named is forgotten by itself.
+// OpenSession opens a session for a runner or producer; runnerID is shown to people and may be empty. ErrOverloaded
+// when as many are open as may. Repeated when the answer is lost: the session that the lost answer named is forgotten
+// by itself.
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
 	r, err := post("/sessions", struct {
 		RunnerID string `json:"runner_id,omitzero"`
@@ -122,8 +127,8 @@ func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, e
 	return doc, decode(a, &doc)
 }
 
-// End ends the session, so that it does not remain for a day. No request of it may be under way. What its claims hold stays theirs. One
-// that has ended already is no error.
+// End ends the session, so that it does not remain for a day. No request of it may be under way. What its claims hold
+// stays theirs. One that has ended already is no error.
 func (s *Session) End(ctx context.Context) error {
 	path, err := idPath("/sessions/", s.ID, "")
 	if err != nil {
@@ -136,8 +141,8 @@ func (s *Session) End(ctx context.Context) error {
 	return err
 }
 
-// Take returns the number of the next request, in a slot that no other request occupies, and waits for one while all are occupied.
-// Answered must be called with it.
+// Take returns the number of the next request, in a slot that no other request occupies, and waits for one while all
+// are occupied. Answered must be called with it.
 func (s *Session) Take(ctx context.Context) (Number, error) {
 	select {
 	case s.taken <- struct{}{}:
@@ -167,8 +172,9 @@ func (s *Session) Answered(n Number) {
 	<-s.taken
 }
 
-// Numbered returns a client whose next create, claim, completion or release has the number n, and is repeated when its answer is lost. It is
-// for one of these calls, or for the same call again; its other calls have no number. Such a call must have no Key.
+// Numbered returns a client whose next create, claim, completion or release has the number n, and is repeated when its
+// answer is lost. It is for one of these calls, or for the same call again; its other calls have no number. Such a call
+// must have no Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
 	p.own = &held{Number: n}

@@ -34,7 +34,8 @@ func take(t *testing.T, s *client.Session) client.Number {
 	return n
 }
 
-// TestNumberedCallsAreCarriedOutOnce: the same call with the same number has the answer of the first, of each kind that can have one.
+// TestNumberedCallsAreCarriedOutOnce: the same call with the same number has the answer of the first, of each kind that
+// can have one.
 func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	server := daybooktest.Start(t)
 	c, ctx := server.Client, t.Context()
@@ -190,7 +191,8 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 	}
 }
 
-// TestSlots: as many requests as there are slots are under way at once, each in its own; the lowest that is free is taken.
+// TestSlots: as many requests as there are slots are under way at once, each in its own; the lowest that is free is
+// taken.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`})

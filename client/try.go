@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxClaimBytes of payload are claimed at most; it is what the server hands out when a claim names no bound. As JSON text they are up to
-	// six times as long.
+	// maxClaimBytes of payload are claimed at most; it is what the server hands out when a claim names no bound. As
+	// JSON text they are up to six times as long.
 	maxClaimBytes = 8 << 20
-	// maxAnswerBytes bounds what is read of an answer: a claim's payloads at their longest, and the other fields of its jobs, or a
-	// single job with the longest payload, output and history.
+	// maxAnswerBytes bounds what is read of an answer: a claim's payloads at their longest, and the other fields of its
+	// jobs, or a single job with the longest payload, output and history.
 	maxAnswerBytes = 6*maxClaimBytes + 48<<20
 	// slowestPace is how fast a body must reach the server, in bytes a second.
 	slowestPace = 256 << 10
@@ -46,9 +46,10 @@ type answer struct {
 	once bool
 }
 
-// once makes a request once. Its error is a *Error, or wraps ErrUnavailable when nothing can have been stored, ErrUnknown when
-// something may have been, or ErrUnexpectedAnswer. For what is not repeatable, such as a create, all that does not prove that nothing was
-// stored is ErrUnknown, too: a proxy's 502, a truncated answer, a 2xx that nobody can read.
+// once makes a request once. Its error is a *Error, or wraps ErrUnavailable when nothing can have been stored,
+// ErrUnknown when something may have been, or ErrUnexpectedAnswer. For what is not repeatable, such as a create, all
+// that does not prove that nothing was stored is ErrUnknown, too: a proxy's 502, a truncated answer, a 2xx that nobody
+// can read.
 func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +77,8 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
-		// Otherwise net/http would repeat it by itself, and what the last try met would be taken for what became of the first.
+		// Otherwise net/http would repeat it by itself, and what the last try met would be taken for what became of the
+		// first.
 		req.GetBody = nil
 	}
 	if r.number != nil && r.number.Session != "" {
@@ -131,8 +133,9 @@ func (t *tracer) trace() *httptrace.ClientTrace {
 	}
 }
 
-// provesUnsent reports whether err, from a transport, proves that nothing went out. A transport that is not net/http's may tell the
-// trace nothing at all; its silence proves something only once it has spoken. A connection that could not be made is proof with any.
+// provesUnsent reports whether err, from a transport, proves that nothing went out. A transport that is not net/http's
+// may tell the trace nothing at all; its silence proves something only once it has spoken. A connection that could not
+// be made is proof with any.
 func (t *tracer) provesUnsent(err error, traced bool) bool {
 	if t.sent.Load() {
 		return false

@@ -10,9 +10,10 @@ import (
 
 // claimState is what the worker knows about its claims. running.mu guards it.
 //
-// The worker claims ahead: while handlers run, requests bring the jobs that they begin next. How many depends on how fast the handlers
-// are. It makes one claim at a time until one returns all that it requested, then two, then four; when one returns nothing it is one again.
-// Of the claims under way one waits for jobs at the server, and the others return at once.
+// The worker claims ahead: while handlers run, requests bring the jobs that they begin next. How many depends on how
+// fast the handlers are. It makes one claim at a time until one returns all that it requested, then two, then four;
+// when one returns nothing it is one again. Of the claims under way one waits for jobs at the server, and the others
+// return at once.
 type claimState struct {
 	underWay int  // claims
 	waits    bool // one of them waits at the server
@@ -26,14 +27,15 @@ type claimState struct {
 }
 
 const (
-	// maxClaims bounds the claims under way: a worker with many handlers and small batches would otherwise open a connection per handler.
+	// maxClaims bounds the claims under way: a worker with many handlers and small batches would otherwise open a
+	// connection per handler.
 	maxClaims = 64
 	// maxAheadBatches bounds what is claimed ahead without Prefetch.
 	maxAheadBatches = 8
 	// firstRoundTrip is assumed until one was measured, and minRoundTrip and maxRoundTrip bound what is measured.
 	firstRoundTrip, minRoundTrip, maxRoundTrip = 5 * time.Millisecond, 2 * time.Millisecond, 250 * time.Millisecond
-	// minUnreported is how many jobs may be unreported however few the worker may hold. It claims no more then: a server that cannot take
-	// reports must not claim more.
+	// minUnreported is how many jobs may be unreported however few the worker may hold. It claims no more then: a
+	// server that cannot take reports must not claim more.
 	minUnreported = 16
 )
 
@@ -106,7 +108,8 @@ func (r *running) claim(n int, wait time.Duration) {
 		r.stop(fmt.Errorf("claim: %w", err))
 	default:
 		if errors.Is(err, errAnswerTooLarge) {
-			// Histories and outputs do not count in what a claim may hand out. Half as many jobs have half of them; one always fits.
+			// Histories and outputs do not count in what a claim may hand out. Half as many jobs have half of them; one
+			// always fits.
 			s.most = max(n/2, 1)
 		}
 		s.atOnce = 1
@@ -130,7 +133,8 @@ func (r *running) claim(n int, wait time.Duration) {
 	r.giveBackAll(back)
 }
 
-// claimOnce makes one claim. When the worker stops meanwhile it is broken off: soon, if it waits for jobs at the server.
+// claimOnce makes one claim. When the worker stops meanwhile it is broken off: soon, if it waits for jobs at the
+// server.
 func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
@@ -154,8 +158,8 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
 	if err != nil && r.stopping.Err() != nil {
-		// What it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be given back; if it handed
-		// out none it waits, and is broken off again.
+		// What it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be given
+		// back; if it handed out none it waits, and is broken off again.
 		patience := r.patience(lastRepeat)
 		once, cancel := context.WithTimeout(r.reporting, patience)
 		defer cancel()
@@ -168,7 +172,8 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	return got, sent, err
 }
 
-// patience returns how long a claim may take that should take least when nothing delays it: longer on a slow machine or network.
+// patience returns how long a claim may take that should take least when nothing delays it: longer on a slow machine or
+// network.
 func (r *running) patience(least time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

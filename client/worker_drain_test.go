@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestDrainStrandsNothing: at whatever moment a worker is stopped, the claim that is under way leaves no job to its lease.
+// TestDrainStrandsNothing: at whatever moment a worker is stopped, the claim that is under way leaves no job to its
+// lease.
 func TestDrainStrandsNothing(t *testing.T) {
 	s := daybooktest.Start(t)
 	var lines strings.Builder

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ending is how the run of a job ended: with an outcome to report; with giveBack, as if the job had never been claimed; or with err, when
-// nothing is reported.
+// ending is how the run of a job ended: with an outcome to report; with giveBack, as if the job had never been claimed;
+// or with err, when nothing is reported.
 type ending struct {
 	outcome  Outcome
 	giveBack bool
@@ -61,8 +61,9 @@ func firstLines(text string, n int) string {
 
 // judge decides what to report of a run whose handler returned o and err.
 //
-// When the worker's clock alone ended the run, the claim may still hold the job: a server that was down gives every lease its full length
-// again. Work that is done is reported then. The claim_id in the report has the server refuse it if another runner has the job.
+// When the worker's clock alone ended the run, the claim may still hold the job: a server that was down gives every
+// lease its full length again. Work that is done is reported then. The claim_id in the report has the server refuse it
+// if another runner has the job.
 func judge(ctx context.Context, o Outcome, err error) ending {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errByClock) && err == nil:

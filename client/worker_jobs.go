@@ -56,9 +56,11 @@ type heldJobs struct {
 }
 
 const (
-	// timeoutShare is the part of its timeout_ms that a job may wait in the worker. The server counts the time-out from the claim.
+	// timeoutShare is the part of its timeout_ms that a job may wait in the worker. The server counts the time-out from
+	// the claim.
 	timeoutShare = 20
-	// maxAheadWait bounds how long a job waits that was claimed ahead without Prefetch: another runner may be free for it.
+	// maxAheadWait bounds how long a job waits that was claimed ahead without Prefetch: another runner may be free for
+	// it.
 	maxAheadWait = 10 * time.Second
 	// noAheadFor is how long the worker claims for free handlers only, after a job had waited too long.
 	noAheadFor = time.Minute
@@ -159,7 +161,8 @@ func (r *running) end(t *task, how ending) {
 	r.claimMore()
 }
 
-// removeWaiting takes the jobs that no handler has begun, and for which remove holds, from the queue. running.mu is held.
+// removeWaiting takes the jobs that no handler has begun, and for which remove holds, from the queue. running.mu is
+// held.
 func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
 	r.jobs.queue = slices.DeleteFunc(r.jobs.queue, func(t *task) bool {
 		if !remove(t) {

@@ -25,12 +25,13 @@ type leaseTimes struct {
 
 // startLease returns when a new claim is tickled, and when its lease ends.
 //
-// A lease runs from when the server stamps the claim, which is between sending and receiving. Counted from sending it ends early, which is
-// safe. A claim that waited for jobs at the server may have been sent long before. Then it is counted from receiving, less a tenth of the
-// lease for the time that the answer took; an answer that took longer lets a handler go on for the difference, until the first tickle.
+// A lease runs from when the server stamps the claim, which is between sending and receiving. Counted from sending it
+// ends early, which is safe. A claim that waited for jobs at the server may have been sent long before. Then it is
+// counted from receiving, less a tenth of the lease for the time that the answer took; an answer that took longer lets
+// a handler go on for the difference, until the first tickle.
 //
-// The answer to a repeat says nothing about when the first answer was lost. The claim is tickled at once then, and counts as lost after a
-// third of the lease if no tickle succeeds.
+// The answer to a repeat says nothing about when the first answer was lost. The claim is tickled at once then, and
+// counts as lost after a third of the lease if no tickle succeeds.
 func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) {
 	l.received, l.endsAt = got.received, sent.Add(lease)
 	l.tickleAt = got.received.Add(tickleAfter(lease))
@@ -87,12 +88,13 @@ func (r *running) lookAt(at time.Time) {
 	}
 }
 
-// keepLeases tickles claims at about a third of their leases, ends the handlers of those whose lease has ended, and gives back jobs that
-// have waited too long for a handler. It returns when done is closed.
+// keepLeases tickles claims at about a third of their leases, ends the handlers of those whose lease has ended, and
+// gives back jobs that have waited too long for a handler. It returns when done is closed.
 //
-// A claim without a successful tickle for the length of its lease counts as lost, whatever the reason: the server may have given its jobs
-// to others. That the server cannot be reached does not prove that it is down. Only an answer that it starts (not_ready) extends a lease,
-// since a server that starts gives every lease its full length before it hands out anything.
+// A claim without a successful tickle for the length of its lease counts as lost, whatever the reason: the server may
+// have given its jobs to others. That the server cannot be reached does not prove that it is down. Only an answer that
+// it starts (not_ready) extends a lease, since a server that starts gives every lease its full length before it hands
+// out anything.
 func (r *running) keepLeases(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -219,7 +221,8 @@ func (r *running) loseAll(c *heldClaim, cause error) {
 	}
 }
 
-// lose ends the handler of a job. One that waits is handed to a handler all the same, which finds its context ended. running.mu is held.
+// lose ends the handler of a job. One that waits is handed to a handler all the same, which finds its context ended.
+// running.mu is held.
 func (t *task) lose(cause error) {
 	if t.lost == nil {
 		t.lost = cause

@@ -12,18 +12,21 @@ import (
 )
 
 const (
-	// reportBytes is about how long the body of a report may grow: half of what the server takes. A single outcome may be longer.
+	// reportBytes is about how long the body of a report may grow: half of what the server takes. A single outcome may
+	// be longer.
 	reportBytes = 4 << 20
 	// reportJobs bounds the jobs of one report.
 	reportJobs = 1000
-	// reportDelay is how long the ended jobs of a claim wait for the rest of it. Most claims are then reported as a whole: that is a small
-	// request, and the server ends its jobs together.
+	// reportDelay is how long the ended jobs of a claim wait for the rest of it. Most claims are then reported as a
+	// whole: that is a small request, and the server ends its jobs together.
 	reportDelay = 5 * time.Millisecond
-	// wholeFrom is from how many jobs on a claim gets a report of its own. The jobs of smaller ones are reported together.
+	// wholeFrom is from how many jobs on a claim gets a report of its own. The jobs of smaller ones are reported
+	// together.
 	wholeFrom = 8
 	// maxWholes bounds the reports of whole claims under way, and maxJoined those that join the jobs of several claims.
 	maxWholes, maxJoined = 16, 4
-	// joinJobs and joinDelay say when another joined report begins beside one that is under way, which usually ends within milliseconds.
+	// joinJobs and joinDelay say when another joined report begins beside one that is under way, which usually ends
+	// within milliseconds.
 	joinJobs, joinDelay = 256, 50 * time.Millisecond
 	// ungetsAtOnce bounds how many jobs are given back at the same time.
 	ungetsAtOnce = 16
@@ -68,7 +71,8 @@ func (r *running) sendReports(done <-chan struct{}) {
 	}
 }
 
-// sendDue begins the reports that are due, and returns when the next may be; zero when something else happens first. running.mu is held.
+// sendDue begins the reports that are due, and returns when the next may be; zero when something else happens first.
+// running.mu is held.
 func (r *running) sendDue(now time.Time) (next time.Time) {
 	s := &r.reports
 	var later, due []*heldClaim
@@ -132,7 +136,8 @@ func (r *running) reportEnded(underWay *int) {
 	signal(r.reportsChanged)
 }
 
-// wentWell reports whether all jobs of a larger claim have ended ok, and have nothing more to report. running.mu is held.
+// wentWell reports whether all jobs of a larger claim have ended ok, and have nothing more to report. running.mu is
+// held.
 func (c *heldClaim) wentWell() bool {
 	if len(c.tasks) < wholeFrom || len(c.toReport) < len(c.tasks) {
 		return false
@@ -145,8 +150,8 @@ func (c *heldClaim) wentWell() bool {
 	return true
 }
 
-// reportWhole reports a claim that went well in one small request. Where some jobs have ended otherwise meanwhile, the jobs are reported
-// one by one, which says which.
+// reportWhole reports a claim that went well in one small request. Where some jobs have ended otherwise meanwhile, the
+// jobs are reported one by one, which says which.
 func (r *running) reportWhole(c *heldClaim, tasks []*task) {
 	began := time.Now()
 	ended, _, err := r.reporter(tasks).CompleteClaim(r.reporting, c.id, Outcome{})
@@ -167,8 +172,8 @@ func (r *running) took(began time.Time, err error) {
 	r.mu.Unlock()
 }
 
-// reporter returns the client for a report of some jobs. It repeats for as long as one of the leases, or as a worker that stops would:
-// what the server does not take is work done in vain.
+// reporter returns the client for a report of some jobs. It repeats for as long as one of the leases, or as a worker
+// that stops would: what the server does not take is work done in vain.
 func (r *running) reporter(tasks []*task) *Client {
 	p := *r.Client
 	p.o.RetryFor = max(p.o.RetryFor, r.ReportTimeout)
@@ -230,8 +235,8 @@ func (r *running) complete(tasks []*task) {
 	}
 }
 
-// completeSome reports outcomes in one request. If the server refuses it because of an outcome that it cannot take, each half is reported
-// for itself, until the offenders are alone.
+// completeSome reports outcomes in one request. If the server refuses it because of an outcome that it cannot take,
+// each half is reported for itself, until the offenders are alone.
 func (r *running) completeSome(list []outcomeReport) {
 	tasks, bodies := make([]*task, len(list)), make([]jsontext.Value, len(list))
 	for i := range list {
@@ -316,8 +321,8 @@ func (r *running) giveBack(tasks []*task) {
 	r.reported(tasks)
 }
 
-// lostJob reports whether err says that the job is not held any more: its claim has lost it, it was cancelled, or it has ended and is
-// deleted.
+// lostJob reports whether err says that the job is not held any more: its claim has lost it, it was cancelled, or it
+// has ended and is deleted.
 func lostJob(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrCancelled)
 }

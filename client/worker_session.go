@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	// endSessionIn bounds the request that ends a Worker's session. Without it the server forgets the session after a day.
+	// endSessionIn bounds the request that ends a Worker's session. Without it the server forgets the session after a
+	// day.
 	endSessionIn = time.Second
 	// withoutSession is how long a Worker works without a session when the server has no room for one.
 	withoutSession = time.Minute
 )
 
-// workerSession is the Session of a Worker. Its first request opens it; when the server has forgotten it, the next request opens another.
-// While the server has no room for one, requests have no numbers: claims and reports must go on, and their claims fence them. Then a claim
-// whose answer was lost is made again, and the jobs that nobody got return to their queues when their lease ends.
+// workerSession is the Session of a Worker. Its first request opens it; when the server has forgotten it, the next
+// request opens another. While the server has no room for one, requests have no numbers: claims and reports must go on,
+// and their claims fence them. Then a claim whose answer was lost is made again, and the jobs that nobody got return to
+// their queues when their lease ends.
 type workerSession struct {
 	runner  string
 	opening chan struct{}           // capacity 1: full while one is opened
@@ -34,8 +36,8 @@ func newWorkerSession(runner string) *workerSession {
 	return &workerSession{runner: runner, opening: make(chan struct{}, 1)}
 }
 
-// take returns a number for a new request, once a slot is free; nil, when the server has no room for a session. c opens the session if
-// there is none.
+// take returns a number for a new request, once a slot is free; nil, when the server has no room for a session. c opens
+// the session if there is none.
 func (s *workerSession) take(ctx context.Context, c *Client) (*held, error) {
 	in, err := s.open(ctx, c, nil)
 	if err != nil || in == nil {
@@ -73,8 +75,8 @@ func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error 
 	return nil
 }
 
-// open returns the current session. It opens one if there is none, or if the current one is forgotten. It returns nil when the server has no
-// room for one.
+// open returns the current session. It opens one if there is none, or if the current one is forgotten. It returns nil
+// when the server has no room for one.
 func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session) (*Session, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -116,8 +118,9 @@ func (s *workerSession) end(ctx context.Context) error {
 	return in.End(ctx)
 }
 
-// do makes a request under a number of the session. When the server has forgotten the session, it makes the request again in another one.
-// The server cannot know then that it is a repeat, so that only requests that are safe to repeat may be made here.
+// do makes a request under a number of the session. When the server has forgotten the session, it makes the request
+// again in another one. The server cannot know then that it is a repeat, so that only requests that are safe to repeat
+// may be made here.
 func (s *workerSession) do(ctx context.Context, c *Client, r request) (answer, error) {
 	if r.number == nil {
 		n, err := s.take(ctx, c)

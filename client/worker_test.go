@@ -154,7 +154,8 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
-	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after it.
+	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after
+	// it.
 	tickled := func(t *testing.T, answer reply) (lost time.Duration) {
 		began := time.Now()
 		f := runner(t, map[string]func(call) reply{
@@ -859,7 +860,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 	})
 }
 
-// A job with a timeout_ms is given back before the wait for a handler takes much of it: the server counts from the claim.
+// A job with a timeout_ms is given back before the wait for a handler takes much of it: the server counts from the
+// claim.
 func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 	limited := func(n int, timeout time.Duration) reply {
 		r := handOut(n, time.Hour)

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// MaxClockAhead is how far the last record may lie ahead of the wall clock before Open refuses. A day covers every mistake
-// of time zones; beyond it somebody set a clock to another year, and at half speed the journal would need as long again to
-// come back.
+// MaxClockAhead is how far the last record may lie ahead of the wall clock before Open refuses. A day covers every
+// mistake of time zones; beyond it somebody set a clock to another year, and at half speed the journal would need as
+// long again to come back.
 const MaxClockAhead = 24 * time.Hour
 
-// Clock is the journal's time. It starts at max(last at, wall) and then follows the monotonic clock, steered towards the
-// wall clock but never faster than twice and never slower than half the monotonic speed:
+// Clock is the journal's time. It starts at max(last at, wall) and then follows the monotonic clock, steered towards
+// the wall clock but never faster than twice and never slower than half the monotonic speed:
 //
 //	time after d = wall, held within [time before + d/2, time before + 2d]
 //
-// Hence it never stops and never jumps: a wall clock that is set back by an hour makes it run at half speed for two hours,
-// one set forward by an hour (or a machine that slept for one) makes it go at double speed for one. Leases are measured in
-// this time, so that no step of the wall clock abandons a fleet. Accept is the one way to make it jump, and only forward.
+// Hence it never stops and never jumps: a wall clock that is set back by an hour makes it run at half speed for two
+// hours, one set forward by an hour (or a machine that slept for one) makes it go at double speed for one. Leases are
+// measured in this time, so that no step of the wall clock abandons a fleet. Accept is the one way to make it jump, and
+// only forward.
 //
 // The zero value is ready for Start. Safe for concurrent use.
 type Clock struct {

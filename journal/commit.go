@@ -15,8 +15,8 @@ import (
 // writes a last mark and returns; the error is nil unless writes were down at the end. The receiver of Deliver must run
 // until Run has returned.
 //
-// There is no timer and no knob in the group commit: while one group is being synced the next one gathers by itself. One
-// Gosched before a group is closed lets those run who were answered a moment ago and are about to propose again.
+// There is no timer and no knob in the group commit: while one group is being synced the next one gathers by itself.
+// One Gosched before a group is closed lets those run who were answered a moment ago and are about to propose again.
 func (j *Journal) Run(ctx context.Context) error {
 	j.mu.Lock()
 	if j.running || j.closed {
@@ -134,8 +134,8 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 // write appends the records in one batch and makes them durable: one fsync, and one of the directory if a segment was
 // begun. When it fails, nothing is known but that c.tail was durable before.
 //
-// It follows tidwall/wal's rule for where a segment ends, since the library neither reports that nor syncs the directory; that the
-// two agree is checked by the length of the last file.
+// It follows tidwall/wal's rule for where a segment ends, since the library neither reports that nor syncs the
+// directory; that the two agree is checked by the length of the last file.
 func (j *Journal) write(records []Record) error {
 	c, h := &j.c, &j.o.Hooks
 	t, begun := c.tail, false

@@ -168,8 +168,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestSegmentNames: this package knows at any time which file tidwall/wal writes and how long it is; the journal checks it
-// at every group, so random groups over small segments are the test.
+// TestSegmentNames: this package knows at any time which file tidwall/wal writes and how long it is; the journal checks
+// it at every group, so random groups over small segments are the test.
 func TestSegmentNames(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))

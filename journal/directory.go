@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir makes a directory and what is missing above it, from the top, each name durable in its parent before anything is put below it:
-// what is acknowledged within a directory whose own name a power cut can take is lost with it. The last name is made durable even where it
-// exists, since the process that made it may have been killed before it came to that. sync makes the names in a directory durable.
+// MakeDir makes a directory and what is missing above it, from the top, each name durable in its parent before anything
+// is put below it: what is acknowledged within a directory whose own name a power cut can take is lost with it. The
+// last name is made durable even where it exists, since the process that made it may have been killed before it came to
+// that. sync makes the names in a directory durable.
 func MakeDir(dir string, sync func(dir string) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -50,8 +51,9 @@ func SyncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// LockDir takes a directory for this process until the file is closed; ErrLocked if another has it. The lock is the kernel's, on the
-// directory itself: it ends with the process, however that ends, and leaves no file. Offline readers do without it.
+// LockDir takes a directory for this process until the file is closed; ErrLocked if another has it. The lock is the
+// kernel's, on the directory itself: it ends with the process, however that ends, and leaves no file. Offline readers
+// do without it.
 func LockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

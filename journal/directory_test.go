@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMakeDirIsDurable: before anything is put into the data directory its name is synced, and before that the names above it that
-// had to be made; at a later start once more its own.
+// TestMakeDirIsDurable: before anything is put into the data directory its name is synced, and before that the names
+// above it that had to be made; at a later start once more its own.
 func TestMakeDirIsDurable(t *testing.T) {
 	root := t.TempDir()
 	data := filepath.Join(root, "a", "b", "data")

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// fail deals with a group (or a mark, or a new volume) that could not be written. The handle is poisoned: after a failed
-// fsync the kernel may have dropped the dirty pages and call the next fsync a success, so no call is ever made on it again.
-// It is not even closed, since tidwall/wal's Close begins with an fsync; the runtime closes the file when it collects it.
+// fail deals with a group (or a mark, or a new volume) that could not be written. The handle is poisoned: after a
+// failed fsync the kernel may have dropped the dirty pages and call the next fsync a success, so no call is ever made
+// on it again. It is not even closed, since tidwall/wal's Close begins with an fsync; the runtime closes the file when
+// it collects it.
 //
 // Instead, through new handles, the journal is truncated to what was durable, and goes on in a new segment. If that is
-// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver are called after
-// the fsync. If it is not, the group's fate is unknown until a later repair or a restart, and writes are down until then.
+// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver are
+// called after the fsync. If it is not, the group's fate is unknown until a later repair or a restart, and writes are
+// down until then.
 func (j *Journal) fail(group []*Proposal, cause error) {
 	j.c.wal = nil
 	j.stats.fault(cause)
@@ -93,8 +95,8 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	return true, mark, nil
 }
 
-// truncateBack makes the files end at c.tail again, and proves it: everything after it is removed or truncated through new handles
-// and synced, and what is left reads back as ending with the last durable record.
+// truncateBack makes the files end at c.tail again, and proves it: everything after it is removed or truncated through
+// new handles and synced, and what is left reads back as ending with the last durable record.
 func (j *Journal) truncateBack() error {
 	h, t := &j.o.Hooks, j.c.tail
 	if err := j.removeUnusedVolume(); err != nil {
@@ -135,8 +137,8 @@ func (j *Journal) truncateBack() error {
 	return nil
 }
 
-// removeUnusedVolume removes a successor of the tail volume that was begun and never used. Left alone it would claim that the
-// tail volume ends before it, while that is written on.
+// removeUnusedVolume removes a successor of the tail volume that was begun and never used. Left alone it would claim
+// that the tail volume ends before it, while that is written on.
 func (j *Journal) removeUnusedVolume() error {
 	vols, err := listVolumes(j.o.Dir)
 	if err != nil {

@@ -348,7 +348,8 @@ func TestShortWrite(t *testing.T) {
 	})
 }
 
-// TestSomebodyElse: a file that is not as long as this package knows it to be is a failed group, not an acknowledged one.
+// TestSomebodyElse: a file that is not as long as this package knows it to be is a failed group, not an acknowledged
+// one.
 func TestSomebodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := mustRun(t, Options{})

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// GiveUp removes everything after seq last from the journal in dir, which must not be open. It is what an operator does on
-// purpose when a start is refused and there is no copy to restore: the one act of this package that may lose what was
-// acknowledged. Nothing is destroyed: what is taken out is kept below the directory that is returned, whole segments and
-// volumes under their names, the rest of a segment as `<segment>.<offset>`.
+// GiveUp removes everything after seq last from the journal in dir, which must not be open. It is what an operator does
+// on purpose when a start is refused and there is no copy to restore: the one act of this package that may lose what
+// was acknowledged. Nothing is destroyed: what is taken out is kept below the directory that is returned, whole
+// segments and volumes under their names, the rest of a segment as `<segment>.<offset>`.
 //
-// Records up to last must be intact. The store must be made from a base whose cursor is at or below last, since the seqs
-// after it will be used again.
+// Records up to last must be intact. The store must be made from a base whose cursor is at or below last, since the
+// seqs after it will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
 	lock, err := LockDir(dir)
 	if err != nil {
@@ -82,8 +82,8 @@ func makeKept(dir string, first uint64) (string, error) {
 	}
 }
 
-// moveOut moves the volumes later, v's segments after the first keep, and the end of the last kept one to kept; the end of
-// the journal first, so that an interruption leaves a journal that only ends earlier than before.
+// moveOut moves the volumes later, v's segments after the first keep, and the end of the last kept one to kept; the end
+// of the journal first, so that an interruption leaves a journal that only ends earlier than before.
 func moveOut(h *Hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
 	for i := len(later) - 1; i >= 0; i-- {
 		if err := os.Rename(later[i].path, filepath.Join(kept, filepath.Base(later[i].path))); err != nil {

@@ -231,7 +231,8 @@ type outcome struct {
 	err     error
 }
 
-// start opens the journal in dir with quick fsyncs (the order of fsyncs has its own test), reads all of it, and closes it.
+// start opens the journal in dir with quick fsyncs (the order of fsyncs has its own test), reads all of it, and closes
+// it.
 func startOnce(t *testing.T, dir string, applied uint64) outcome {
 	t.Helper()
 	j, err := Open(Options{Dir: dir, Applied: applied, AllowClockAhead: true, Hooks: Hooks{SyncFile: func(*os.File) error { return nil }}})

@@ -7,8 +7,8 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// Hooks are the file system calls whose failure this package must survive, as fields, so that a test can make them fail, slow
-// them down, or watch their order. The zero value is filled with the real ones.
+// Hooks are the file system calls whose failure this package must survive, as fields, so that a test can make them
+// fail, slow them down, or watch their order. The zero value is filled with the real ones.
 type Hooks struct {
 	OpenLog  func(path string, segmentBytes int) (*wal.Log, error)
 	Write    func(*wal.Log, *wal.Batch) error
@@ -54,9 +54,9 @@ func (h *Hooks) fill() {
 	}
 }
 
-// OpenLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a volume
-// begins with an empty segment, whose name is the index of its first entry. tidwall/wal keeps the tail segment and the
-// last few in memory for readers it does not have here: one is the least that it accepts.
+// OpenLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a
+// volume begins with an empty segment, whose name is the index of its first entry. tidwall/wal keeps the tail segment
+// and the last few in memory for readers it does not have here: one is the least that it accepts.
 func OpenLog(path string, segmentBytes int) (*wal.Log, error) {
 	return wal.Open(path, &wal.Options{
 		NoSync: true, SegmentSize: segmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, AllowEmpty: true,

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// defaultSegmentBytes: tidwall/wal keeps the tail segment in memory and grows it by reallocation, so a segment bounds
-	// what one growth copies at once, and what the process keeps for a reader it does not have. BenchmarkSegmentBytes: in a
-	// heap of a server's size 4 MiB is as fast as 20 MiB; 1 MiB begins a file with every group.
+	// defaultSegmentBytes: tidwall/wal keeps the tail segment in memory and grows it by reallocation, so a segment
+	// bounds what one growth copies at once, and what the process keeps for a reader it does not have.
+	// BenchmarkSegmentBytes: in a heap of a server's size 4 MiB is as fast as 20 MiB; 1 MiB begins a file with every
+	// group.
 	defaultSegmentBytes = 4 << 20
 	// maxSegmentOption: a segment is read into memory whole.
 	maxSegmentOption = 256 << 20
@@ -28,8 +29,8 @@ const (
 	// MaxInFlightBytes bounds the memory of bulk commands between Propose and the end of their Deliver: sixteen full
 	// groups, about half a second of the disk's work.
 	MaxInFlightBytes = 64 << 20
-	// MaxControlInFlightBytes bounds the same for control commands, which never wait for bulk. They are small; a server that
-	// has this many waiting has lost its disk.
+	// MaxControlInFlightBytes bounds the same for control commands, which never wait for bulk. They are small; a server
+	// that has this many waiting has lost its disk.
 	MaxControlInFlightBytes = 16 << 20
 
 	// idleMark is how long after a group without a successor its proof, a mark, is written.
@@ -105,8 +106,8 @@ type Journal struct {
 	clock *Clock // nil when Options.Clock is given
 	log   *slog.Logger
 
-	// Watermarks. Written by the committer, read by anybody.
-	// Invariant: appended >= synced, both only ever grow, except that appended falls back to synced when a failed group is truncated.
+	// Watermarks. Written by the committer, read by anybody. Invariant: appended >= synced, both only ever grow, except
+	// that appended falls back to synced when a failed group is truncated.
 	appended, synced atomic.Uint64
 	lastAt           atomic.Int64
 	stats            stats
@@ -165,8 +166,8 @@ func (j *Journal) Synced() uint64 { return j.synced.Load() }
 // LastAt is the `at` of the last record.
 func (j *Journal) LastAt() int64 { return j.lastAt.Load() }
 
-// AcceptTime sets the journal's time to the wall clock at once if that is later; see Clock.Accept. It does nothing when Options.Clock is
-// given.
+// AcceptTime sets the journal's time to the wall clock at once if that is later; see Clock.Accept. It does nothing when
+// Options.Clock is given.
 func (j *Journal) AcceptTime() {
 	if j.clock != nil {
 		j.clock.Accept()

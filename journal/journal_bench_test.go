@@ -18,8 +18,9 @@ func report(b *testing.B, j *Journal, before Status, elapsed time.Duration) {
 	b.ReportMetric(float64(st.Syncs-before.Syncs)/records, "fsyncs/record")
 }
 
-// benchOpen opens a journal and runs it until the benchmark ends, in a heap that is no smaller than a server's (whose block
-// cache and memtables are as large): with an empty one the collector runs once per segment, which is what would be measured.
+// benchOpen opens a journal and runs it until the benchmark ends, in a heap that is no smaller than a server's (whose
+// block cache and memtables are as large): with an empty one the collector runs once per segment, which is what would
+// be measured.
 func benchOpen(b *testing.B, o Options) *Journal {
 	b.Helper()
 	heap := make([]byte, 128<<20)

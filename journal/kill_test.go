@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled writes from several goroutines and prints every acknowledged seq and body length on a line, until its
-// standard output is gone or it is killed.
+// writeUntilKilled writes from several goroutines and prints every acknowledged seq and body length on a line, until
+// its standard output is gone or it is killed.
 func writeUntilKilled(dir string) error {
 	last := uint64(0)
 	if rep, err := Verify(dir); err == nil {
@@ -72,8 +72,8 @@ func writeUntilKilled(dir string) error {
 	return err
 }
 
-// TestKill kills a writing process again and again, and finds everything that was answered as stored. (The page cache outlives the
-// process, so this tests the opening, not the fsyncs; those have tests of their own.)
+// TestKill kills a writing process again and again, and finds everything that was answered as stored. (The page cache
+// outlives the process, so this tests the opening, not the fsyncs; those have tests of their own.)
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acked := make(map[uint64]int)

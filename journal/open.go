@@ -15,8 +15,9 @@ import (
 //  2. read the identity, compare it with the store's (ErrForeign);
 //  3. survey the tail and decide by the tail table: accept, discard, or refuse (*CorruptError, ErrCursor);
 //  4. discard what no request was answered with;
-//  5. write again what nobody proves durable, and fsync every accepted segment and every directory. What a killed process had written but not synced may sit in the page
-//     cache and read back fine; were it applied before it is durable, a power cut would leave the store ahead of its journal;
+//  5. write again what nobody proves durable, and fsync every accepted segment and every directory. What a killed
+//     process had written but not synced may sit in the page cache and read back fine; were it applied before it is
+//     durable, a power cut would leave the store ahead of its journal;
 //  6. start the clock (ErrClockAhead), open the tail volume for appending.
 //
 // Only then may the caller read and apply. A refused start changes nothing on disk.
@@ -180,8 +181,8 @@ func (j *Journal) clearRemoved() error {
 	return nil
 }
 
-// truncateTail removes v's segments after the first keep, the last one first, and what the last one kept holds after offset.
-// In this order a crash in between leaves a tail about which the next start decides the same.
+// truncateTail removes v's segments after the first keep, the last one first, and what the last one kept holds after
+// offset. In this order a crash in between leaves a tail about which the next start decides the same.
 func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
 		return err
@@ -211,10 +212,10 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// rewriteTail writes the records of v after seq proven again, as they are, so that the fsync which follows covers them. A process before
-// this one may have had an fsync fail, and ended for it. The kernel calls the pages clean then, though they are not on the disk:
-// they read back well, a new fsync has nothing to write, and they vanish with the power. What proven covers was fsynced by
-// somebody who went on.
+// rewriteTail writes the records of v after seq proven again, as they are, so that the fsync which follows covers them.
+// A process before this one may have had an fsync fail, and ended for it. The kernel calls the pages clean then, though
+// they are not on the disk: they read back well, a new fsync has nothing to write, and they vanish with the power. What
+// proven covers was fsynced by somebody who went on.
 func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 	var buf []byte
 	for i := len(v.segments) - 1; i >= 0; i-- {

@@ -12,8 +12,8 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the truncation and
-// before anything can be read or appended.
+// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the
+// truncation and before anything can be read or appended.
 func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	m, name := tailImage("body ")
 	m.seg(10, 10, 10, 12, 9, "")
@@ -264,8 +264,8 @@ func recordsOf(m image) (out []Record) {
 	return out
 }
 
-// TestIdentityBeforeVolumes: an identity whose maker was ended before its name was durable is made so before the first volume, which must
-// not outlive it.
+// TestIdentityBeforeVolumes: an identity whose maker was ended before its name was durable is made so before the first
+// volume, which must not outlive it.
 func TestIdentityBeforeVolumes(t *testing.T) {
 	dir := t.TempDir()
 	fail := true

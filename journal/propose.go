@@ -16,18 +16,18 @@ const (
 	Bulk
 )
 
-// Proposal is a command on its way to the journal. It belongs to the journal from Propose until Done; what Fields, Body and
-// Tag point to belongs to the receiver of Deliver from then on, so none of it may ever be used again by the proposer: a
-// recycled body once made a record of one command and an answer to another.
+// Proposal is a command on its way to the journal. It belongs to the journal from Propose until Done; what Fields, Body
+// and Tag point to belongs to the receiver of Deliver from then on, so none of it may ever be used again by the
+// proposer: a recycled body once made a record of one command and an answer to another.
 type Proposal struct {
 	Lane   Lane
 	Verb   string // [a-z]+, not MarkVerb
 	Fields []byte
 	Body   []byte
 	Tag    any
-	// Done is called exactly once, from the committer's goroutine: after the group's fsync with err nil, or when the fate
-	// is known otherwise, with seq 0 and an err that is ErrNotStored or ErrUnknown. Synced() is at or above seq
-	// by then. It must not block: all answers of all groups pass through here.
+	// Done is called exactly once, from the committer's goroutine: after the group's fsync with err nil, or when the
+	// fate is known otherwise, with seq 0 and an err that is ErrNotStored or ErrUnknown. Synced() is at or above seq by
+	// then. It must not block: all answers of all groups pass through here.
 	Done func(seq uint64, at int64, err error)
 }
 
@@ -59,9 +59,9 @@ func (l *lane) take(p *Proposal) {
 	l.queue = append(l.queue, p)
 }
 
-// Propose puts p into its lane. It blocks while the lane's bytes in flight are at their cap: for control commands that means
-// a disk that has stopped answering. An error means that p was not taken and Done will not be called: ErrClosed, ErrFailed
-// with the reason, ErrInvalid, ErrTooLarge, or ctx's error.
+// Propose puts p into its lane. It blocks while the lane's bytes in flight are at their cap: for control commands that
+// means a disk that has stopped answering. An error means that p was not taken and Done will not be called: ErrClosed,
+// ErrFailed with the reason, ErrInvalid, ErrTooLarge, or ctx's error.
 func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
 	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
 		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)

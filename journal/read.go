@@ -8,9 +8,10 @@ import (
 	"slices"
 )
 
-// Records yields the records from seq `from`, at least First(), to what was synced when the iteration began, in order. Fields and
-// Body of a record are valid until the next step. An error ends it: ErrCut if the volume has left, a *CorruptError at
-// damage, or what reading returned. It takes no lock while it reads, and never sees a record that is not durable.
+// Records yields the records from seq `from`, at least First(), to what was synced when the iteration began, in order.
+// Fields and Body of a record are valid until the next step. An error ends it: ErrCut if the volume has left, a
+// *CorruptError at damage, or what reading returned. It takes no lock while it reads, and never sees a record that is
+// not durable.
 func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		bound := j.Synced()
@@ -29,9 +30,10 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// Scan yields the records of the journal in dir from seq `from` on, without the lock and without changing anything. It ends
-// with a *CorruptError at the first damage; its Verdict is Discard where a start would discard the rest (in a journal that is being written,
-// the group that is on its way looks like that). Fields and Body of a record are valid until the next step.
+// Scan yields the records of the journal in dir from seq `from` on, without the lock and without changing anything. It
+// ends with a *CorruptError at the first damage; its Verdict is Discard where a start would discard the rest (in a
+// journal that is being written, the group that is on its way looks like that). Fields and Body of a record are valid
+// until the next step.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		w := walker{dir: dir}
@@ -138,7 +140,8 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	return nil
 }
 
-// damage makes the error of a damage in segment i, or before it if found is empty, with what the segments from there on prove.
+// damage makes the error of a damage in segment i, or before it if found is empty, with what the segments from there on
+// prove.
 func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
 	for k := i; k < len(v.segments); k++ {
@@ -168,8 +171,8 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	return decide(f).refusal(f)
 }
 
-// Volumes lists the volumes of the journal in dir by their names and sizes, without reading them: a tail volume's Last is
-// unknown and 0. No lock is taken.
+// Volumes lists the volumes of the journal in dir by their names and sizes, without reading them: a tail volume's Last
+// is unknown and 0. No lock is taken.
 func Volumes(dir string) ([]Volume, error) {
 	vols, err := loadVolumes(dir)
 	if err != nil {

@@ -84,8 +84,8 @@ func TestScanOfNothing(t *testing.T) {
 	}
 }
 
-// TestRecordsWhileWriting reads all the time while segments and volumes come and go: every reader sees an unbroken row from
-// where it asked to what was synced, or that its volume was removed.
+// TestRecordsWhileWriting reads all the time while segments and volumes come and go: every reader sees an unbroken row
+// from where it asked to what was synced, or that its volume was removed.
 func TestRecordsWhileWriting(t *testing.T) {
 	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
 	end := make(chan struct{})
@@ -326,8 +326,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestCutAfterAFailedMove: a volume that was moved to the archive and whose new name could not be made durable has left all the same;
-// the next attempt goes on with the next.
+// TestCutAfterAFailedMove: a volume that was moved to the archive and whose new name could not be made durable has left
+// all the same; the next attempt goes on with the next.
 func TestCutAfterAFailedMove(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := t.TempDir()

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// MarkVerb is the verb of the records this package writes by itself, when idle and at a clean stop. A mark changes nothing;
-// its `synced` proves to the next start that everything before it had been durable.
+// MarkVerb is the verb of the records this package writes by itself, when idle and at a clean stop. A mark changes
+// nothing; its `synced` proves to the next start that everything before it had been durable.
 const MarkVerb = "mark"
 
-// MaxRecordBytes bounds one record's text. The largest command is an 8 MiB body (DESIGN, part 7); framing and a header with
-// all its fields stay well below as much again. A 64 MiB write takes 280 ms, during which nobody gets an answer.
+// MaxRecordBytes bounds one record's text. The largest command is an 8 MiB body (DESIGN, part 7); framing and a header
+// with all its fields stay well below as much again. A 64 MiB write takes 280 ms, during which nobody gets an answer.
 const MaxRecordBytes = 16 << 20
 
 // maxVerbBytes keeps a verb a word. It also bounds what a search through damaged bytes has to look at.
@@ -24,7 +24,8 @@ const maxAt = math.MaxInt64 / 1_000_000
 // recordVersion is the `v=` this program writes, and the only one it reads. See "How to change this format" in doc.go.
 const recordVersion = 1
 
-// minRecordBytes is the length of the shortest possible record, `\n#:a v=1 seq=1 at=0 synced=0 bytes=0\n#:end crc=00000000\n`.
+// minRecordBytes is the length of the shortest possible record, `\n#:a v=1 seq=1 at=0 synced=0 bytes=0\n#:end
+// crc=00000000\n`.
 const minRecordBytes = 37 + trailerBytes
 
 const (
@@ -53,9 +54,9 @@ type Record struct {
 //	\n                      only if BODY is not empty and does not end in \n; not counted in LEN
 //	#:end crc=XXXXXXXX\n
 //
-// SEQ, AT, SYNCED, LEN are decimals without sign or leading zeros. LEN is BODY's length in bytes. The blank before FIELDS
-// is there if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before `#:end`, the
-// leading \n and the added \n included, as eight lower-case hexadecimal digits.
+// SEQ, AT, SYNCED, LEN are decimals without sign or leading zeros. LEN is BODY's length in bytes. The blank before
+// FIELDS is there if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before
+// `#:end`, the leading \n and the added \n included, as eight lower-case hexadecimal digits.
 //
 // The leading \n puts `#:` at the start of a line although tidwall/wal puts a binary length before each entry, so
 // that `grep -a '^#:'` works on the files as they are. The added \n does the same for `#:end`; since LEN says where the
@@ -129,8 +130,8 @@ func verbLen(b []byte) int {
 	return len(b)
 }
 
-// badFieldByte finds the first byte that fields may not hold: control characters (a line break would end the header) and a
-// leading blank (only counting would distinguish it from the separator).
+// badFieldByte finds the first byte that fields may not hold: control characters (a line break would end the header)
+// and a leading blank (only counting would distinguish it from the separator).
 func badFieldByte(f []byte) int {
 	for i, c := range f {
 		if c < ' ' || c == 0x7f || (i == 0 && c == ' ') {

@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields and
-// Body alias b. The error is a *RecordError; errors.Is(err, ErrVersion) if b is an intact record of another version.
+// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields
+// and Body alias b. The error is a *RecordError; errors.Is(err, ErrVersion) if b is an intact record of another
+// version.
 func ParseRecord(b []byte) (Record, error) {
 	r, n, err := parseRecord(b, "")
 	if err == nil && n != len(b) {
@@ -23,8 +24,8 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// parseRecord reads one record from the beginning of b and returns its length. If the verb is `verb`, that string is used,
-// so that a run of equal verbs costs no allocation.
+// parseRecord reads one record from the beginning of b and returns its length. If the verb is `verb`, that string is
+// used, so that a run of equal verbs costs no allocation.
 func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 	var r Record
 	p := parser{b: b}
@@ -65,9 +66,9 @@ func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 	return r, p.off, nil
 }
 
-// foreignVersion distinguishes an intact record of another version from damage, so that an older program refuses to start instead
-// of discarding what a newer one wrote. Every version begins with `\n#:VERB v=N ` and ends with the end line, which has the
-// checksum over all that is before it.
+// foreignVersion distinguishes an intact record of another version from damage, so that an older program refuses to
+// start instead of discarding what a newer one wrote. Every version begins with `\n#:VERB v=N ` and ends with the end
+// line, which has the checksum over all that is before it.
 func foreignVersion(b []byte) string {
 	head, ok := bytes.CutPrefix(b, []byte("\n#:"))
 	if !ok || len(b) < trailerBytes {

@@ -14,7 +14,8 @@ import (
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
 
-// goldenRecords is what testdata/v1 holds, by file name. A version's files stay for ever: they are what old journals look like.
+// goldenRecords is what testdata/v1 holds, by file name. A version's files stay for ever: they are what old journals
+// look like.
 var goldenRecords = map[string]Record{
 	"mark":          {Verb: MarkVerb, Seq: 1, At: 0, Synced: 0},
 	"lines":         {Verb: "create", Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},

@@ -32,8 +32,8 @@ type damage struct {
 	synced uint64 // disorder only: what the intact record in the wrong place says of itself
 }
 
-// scanner reads the entries of one segment, held in memory, in order. It is the only reader of segment files: tidwall/wal
-// knows no checksum, fails on a torn end, and answers from its own memory (see doc.go).
+// scanner reads the entries of one segment, held in memory, in order. It is the only reader of segment files:
+// tidwall/wal knows no checksum, fails on a torn end, and answers from its own memory (see doc.go).
 type scanner struct {
 	data []byte
 	off  int    // of the next entry
@@ -54,7 +54,8 @@ func (s *scanner) step() bool {
 	size, n := binary.Uvarint(rest)
 	switch {
 	case rest[0] == 0 && allZero(rest):
-		// A file system may extend a file before it writes the data; tidwall/wal would load each zero as an empty entry.
+		// A file system may extend a file before it writes the data; tidwall/wal would load each zero as an empty
+		// entry.
 		return s.damaged(zeros, fmt.Sprintf("%d zero bytes", len(rest)))
 	case n == 0:
 		return s.damaged(torn, "the file ends within an entry's length")
@@ -128,8 +129,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// searchWork bounds a search for proof: so many bytes may be put through the checksum per byte searched. Damaged bytes of an
-// honest journal need one; a body made of forged headers that all claim the same far end would need thousands.
+// searchWork bounds a search for proof: so many bytes may be put through the checksum per byte searched. Damaged bytes
+// of an honest journal need one; a body made of forged headers that all claim the same far end would need thousands.
 const searchWork = 64
 
 // proof is what intact records after a damage say.
@@ -147,11 +148,13 @@ func (p *proof) add(q proof) {
 	p.gaveUp = p.gaveUp || q.gaveUp
 }
 
-// search looks for intact records anywhere in data, whether or not entry lengths lead to them: at every `\n#:`. Only records
-// that could follow a damaged one of seq `after` count: later in seq (by no more than fit) and not earlier in time.
+// search looks for intact records anywhere in data, whether or not entry lengths lead to them: at every `\n#:`. Only
+// records that could follow a damaged one of seq `after` count: later in seq (by no more than fit) and not earlier in
+// time.
 //
-// A record's body may hold the text of a record, and a damaged record's body is searched like everything else. So text made
-// by a client can pass for proof. The harm is a start that is refused without need, never one that loses something.
+// A record's body may hold the text of a record, and a damaged record's body is searched like everything else. So text
+// made by a client can pass for proof. The harm is a start that is refused without need, never one that loses
+// something.
 func search(data []byte, after uint64, at int64) (p proof) {
 	work := searchWork * (len(data) + 1)
 	most := after + uint64(len(data)/minRecordBytes) + 1

@@ -46,8 +46,8 @@ type tailState struct {
 	at      int64 // of the last record, -1 if there is none
 }
 
-// combine joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins, all of
-// them are searched for proof.
+// combine joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins,
+// all of them are searched for proof.
 func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
 	f := &t.finding
@@ -91,9 +91,10 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	return t
 }
 
-// surveyTail finds out where the journal ends. It reads, in the tail volume, everything that the store has yet to apply:
-// the last unsynced write is in there, since only durable commands are applied, and nothing of it is in an earlier
-// volume, since those were durable before this one was made. What is not read here is checked by whoever reads it.
+// surveyTail finds out where the journal ends. It reads, in the tail volume, everything that the store has yet to
+// apply: the last unsynced write is in there, since only durable commands are applied, and nothing of it is in an
+// earlier volume, since those were durable before this one was made. What is not read here is checked by whoever reads
+// it.
 func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
 	t, buf, err := surveyVolume(v, applied+1, nil)
@@ -105,7 +106,8 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	if t.at >= 0 || len(vols) == 1 {
 		return t, nil
 	}
-	// The tail volume holds no record, so the journal's time is in the volume before, which must end where this one begins.
+	// The tail volume holds no record, so the journal's time is in the volume before, which must end where this one
+	// begins.
 	p, _, err := surveyVolume(&vols[len(vols)-2], v.first-1, buf)
 	if err != nil {
 		return tailState{}, err

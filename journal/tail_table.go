@@ -48,15 +48,15 @@ const (
 
 func (f *finding) damaged() bool { return f.kind >= torn && f.kind <= gap && f.kind != newer }
 
-// tailTable is the whole decision. The first row whose condition holds decides; a finding that no row takes is a bug and
-// panics. Refusals of proven loss come before the rows that discard, so that
-// nothing is discarded while evidence says that it had been durable.
+// tailTable is the whole decision. The first row whose condition holds decides; a finding that no row takes is a bug
+// and panics. Refusals of proven loss come before the rows that discard, so that nothing is discarded while evidence
+// says that it had been durable.
 //
 // The rule of all rows: a group is one unsynced write of many records, and a power cut may keep any of its sectors and
-// lose any other. So damage at seq s is what a power cut does to a group that nobody was answered for, unless some evidence
-// proves that s had been durable. The one window left is an acknowledged group with nothing after it, neither a later
-// record nor a mark nor the store's cursor: if the disk breaks its promise just there, the group is discarded as if it had never
-// been acknowledged. While the server runs, that window is as long as the idle time before a mark.
+// lose any other. So damage at seq s is what a power cut does to a group that nobody was answered for, unless some
+// evidence proves that s had been durable. The one window left is an acknowledged group with nothing after it, neither
+// a later record nor a mark nor the store's cursor: if the disk breaks its promise just there, the group is discarded
+// as if it had never been acknowledged. While the server runs, that window is as long as the idle time before a mark.
 //
 // Every row has a subtest of its name in TestTail; TestTailTableIsTested holds the two together.
 var tailTable = []tailCase{

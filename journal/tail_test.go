@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// tailImage is a volume of two segments: 1–4 and 5–, its groups 1–2, 3–6, 7–9, of which the last is what a power cut may
-// have torn. sector is how much of a record's body there is, to spread the group over several sectors.
+// tailImage is a volume of two segments: 1–4 and 5–, its groups 1–2, 3–6, 7–9, of which the last is what a power cut
+// may have torn. sector is how much of a record's body there is, to spread the group over several sectors.
 func tailImage(body string) (m image, tailName string) {
 	m = newImage()
 	m.seg(1, 1, 1, 2, 0, body)
@@ -238,7 +238,8 @@ var tailTests = map[string]func(t *testing.T){
 	},
 }
 
-// forged is a body of lines headers whose bodies all end at the same end line: every one costs a checksum over the rest.
+// forged is a body of lines headers whose bodies all end at the same end line: every one costs a checksum over the
+// rest.
 func forged(lines, width int) []byte {
 	var out []byte
 	for i := range lines {
@@ -299,8 +300,8 @@ func entries(data []byte, first uint64) (starts []int) {
 	return starts
 }
 
-// TestTailCutAtEveryByte ends the last segment after each of its bytes. Whatever lies before a whole number of records is
-// discarded, unless the cursor proves more.
+// TestTailCutAtEveryByte ends the last segment after each of its bytes. Whatever lies before a whole number of records
+// is discarded, unless the cursor proves more.
 func TestTailCutAtEveryByte(t *testing.T) {
 	m, name := tailImage("body ")
 	whole := m[name]
@@ -338,8 +339,8 @@ func rewrite(t *testing.T, dir, name string, data []byte) {
 // checksum is the format's, spelled out once more for the tests.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// TestTailFlipEveryBit flips each bit of both segments: what a later record proves is refused with its place, the rest is
-// discarded, and nothing damaged is ever read.
+// TestTailFlipEveryBit flips each bit of both segments: what a later record proves is refused with its place, the rest
+// is discarded, and nothing damaged is ever read.
 func TestTailFlipEveryBit(t *testing.T) {
 	orig, tailName := tailImage("body ")
 	for _, name := range []string{filepath.Join(seqName(1), seqName(1)), tailName} {
@@ -400,8 +401,8 @@ func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, prove
 	}
 }
 
-// TestTailTornSectors keeps every subset of the last group's sectors, as a power cut may: what was answered before stays, and
-// what is left is a row of whole records.
+// TestTailTornSectors keeps every subset of the last group's sectors, as a power cut may: what was answered before
+// stays, and what is left is a row of whole records.
 func TestTailTornSectors(t *testing.T) {
 	const sector = 512
 	m, name := tailImage(string(bytes.Repeat([]byte("0123456789abcdef"), 50)))
@@ -487,8 +488,8 @@ func expectGap(t *testing.T, dir string, seq uint64) {
 	}
 }
 
-// TestTailRandomDamage throws everything at the last group and what is before it. Rule: what an intact witness proves is
-// never discarded, and what is accepted is an unbroken row of records.
+// TestTailRandomDamage throws everything at the last group and what is before it. Rule: what an intact witness proves
+// is never discarded, and what is accepted is an unbroken row of records.
 func TestTailRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

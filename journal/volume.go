@@ -128,12 +128,12 @@ func loadVolumes(dir string) ([]volumeDir, error) {
 	return vols, nil
 }
 
-// maxSegmentBytes bounds what is read into memory at once. Our segments end with the record that fills them, so they are
-// at most Options.SegmentBytes, itself at most maxSegmentOption, and one record long.
+// maxSegmentBytes bounds what is read into memory at once. Our segments end with the record that fills them, so they
+// are at most Options.SegmentBytes, itself at most maxSegmentOption, and one record long.
 const maxSegmentBytes = maxSegmentOption + MaxRecordBytes + 64
 
-// readSegment reads a whole segment file into buf, growing it if need be. A file that grows meanwhile is read as far as it
-// was when opened.
+// readSegment reads a whole segment file into buf, growing it if need be. A file that grows meanwhile is read as far as
+// it was when opened.
 func readSegment(path string, buf []byte) (_ []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,9 +158,9 @@ func readSegment(path string, buf []byte) (_ []byte, err error) {
 	return buf, nil
 }
 
-// createVolume makes the volume that begins at first: the directory, and in it an empty segment of the same name, from which
-// tidwall/wal learns that its first index is first. Everything is durable when it returns. It finishes what an earlier
-// attempt began, whether that was ended by an error or by a crash.
+// createVolume makes the volume that begins at first: the directory, and in it an empty segment of the same name, from
+// which tidwall/wal learns that its first index is first. Everything is durable when it returns. It finishes what an
+// earlier attempt began, whether that was ended by an error or by a crash.
 func createVolume(h *Hooks, dir string, first uint64) error {
 	path := filepath.Join(dir, seqName(first))
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -175,8 +175,8 @@ func createVolume(h *Hooks, dir string, first uint64) error {
 	return nil
 }
 
-// createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already it
-// must be empty; it is replaced, so that the new name holds no bytes of a failed write.
+// createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already
+// it must be empty; it is replaced, so that the new name holds no bytes of a failed write.
 func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {

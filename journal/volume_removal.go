@@ -15,8 +15,8 @@ import (
 // bytes of them. With Options.Archive it moves them there. It never removes the tail volume, nor the last volume that
 // holds a record: the journal's time is in it.
 //
-// applied must be what the base holds durably (the flushed watermark): what is removed can never be applied again. On an error
-// the volumes that are returned have been removed all the same.
+// applied must be what the base holds durably (the flushed watermark): what is removed can never be applied again. On
+// an error the volumes that are returned have been removed all the same.
 func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
 	j.cutMu.Lock()
 	defer j.cutMu.Unlock()
@@ -48,8 +48,8 @@ func (j *Journal) removable(applied uint64, retain int64) []Volume {
 	return append([]Volume(nil), j.volumes[:drop]...)
 }
 
-// takeOut removes or archives v. It leaves the list first, so that no reader begins with it; one that is in the middle of it
-// keeps the file it has open and gets ErrCut at the next.
+// takeOut removes or archives v. It leaves the list first, so that no reader begins with it; one that is in the middle
+// of it keeps the file it has open and gets ErrCut at the next.
 func (j *Journal) takeOut(v Volume) error {
 	j.vmu.Lock()
 	j.volumes = j.volumes[1:]
@@ -57,8 +57,8 @@ func (j *Journal) takeOut(v Volume) error {
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
-			// What failed may be the fsync after the move. The volume has left then; after a power cut it has one of the two
-			// names.
+			// What failed may be the fsync after the move. The volume has left then; after a power cut it has one of
+			// the two names.
 			if _, stat := os.Lstat(v.Path); stat == nil {
 				j.putBack(v)
 			}
@@ -86,8 +86,8 @@ func (j *Journal) putBack(v Volume) {
 	j.volumes = append([]Volume{v}, j.volumes...)
 }
 
-// archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in which
-// case the original is still there. Everything is durable in the archive before this returns.
+// archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in
+// which case the original is still there. Everything is durable in the archive before this returns.
 func archive(h *Hooks, from, to string) error {
 	if err := MakeDir(filepath.Dir(to), h.syncPath); err != nil {
 		return err
@@ -96,7 +96,8 @@ func archive(h *Hooks, from, to string) error {
 	if errors.Is(err, unix.EXDEV) {
 		err = copyVolume(h, from, to)
 	} else if err == nil {
-		// The names inside were durable before; the directory's own entries may have to be written again after the move.
+		// The names inside were durable before; the directory's own entries may have to be written again after the
+		// move.
 		err = h.syncPath(to)
 	}
 	if err != nil {
@@ -105,8 +106,8 @@ func archive(h *Hooks, from, to string) error {
 	return h.syncPath(filepath.Dir(to))
 }
 
-// copyVolume copies the volume at from to to. A copy that an earlier attempt completed is taken, anything else of that name
-// is left alone.
+// copyVolume copies the volume at from to to. A copy that an earlier attempt completed is taken, anything else of that
+// name is left alone.
 func copyVolume(h *Hooks, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return sameVolume(from, to)

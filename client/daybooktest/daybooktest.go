@@ -1,5 +1,5 @@
-// Package daybooktest starts a Daybook server for a test: the real engine and API, in the test's process, on a free loopback port,
-// with its data in a directory that goes with the test.
+// Package daybooktest starts a Daybook server for a test: the real engine and API, in the test's process, on a free
+// loopback port, with its data in a directory that goes with the test.
 package daybooktest
 
 import (

@@ -39,16 +39,20 @@ func newAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [FILE]",
 		Short: "Post the lines of a file as jobs",
-		Long: `Post each line of a file, or of standard input (also as -), as the payload of a job. Empty lines are passed over. The lines are sent in bodies of up to
-1 MiB, several at once. Each body becomes a batch: all of it is stored, or nothing is. The ids of the batches are printed in order, one a line, once they are
-on the server's disk.
+		Long: `Post each line of a file, or of standard input (also as -), as the payload of a job. Empty lines are
+passed over. The lines are sent in bodies of up to 1 MiB, several at once. Each body becomes a batch:
+all of it is stored, or nothing is. The ids of the batches are printed in order, one a line, once they
+are on the server's disk.
 
-A body whose answer is lost is sent again under the same idempotency key, so that it is stored once. A server that refuses for now is asked again for a minute.
+A body whose answer is lost is sent again under the same idempotency key, so that it is stored once. A
+server that refuses for now is asked again for a minute.
 
-A file can be continued: when add fails, it prints a --key. The same command with that --key within 24 hours stores only what is missing. With --key, standard
-input is split by size alone as well; without it, lines of a stream are posted as they arrive.
+A file can be continued: when add fails, it prints a --key. The same command with that --key within 24
+hours stores only what is missing. With --key, standard input is split by size alone as well; without
+it, lines of a stream are posted as they arrive.
 
-A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, --strip-cr the carriage return that Windows puts at the end of each line.`,
+A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, --strip-cr the carriage
+return that Windows puts at the end of each line.`,
 		Example: `  daybook add --type resize images.txt
   daybook add --type import --skip-lines 1 --strip-cr orders.csv
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,

@@ -209,7 +209,8 @@ func created(w http.ResponseWriter) {
 	io.WriteString(w, `{"batch_id":"b","count":1,"first_id":"f","last_id":"l"}`)
 }
 
-// TestAddIsStoredOnce: a body is sent again whatever became of it, under the key that it had, so that it is stored once.
+// TestAddIsStoredOnce: a body is sent again whatever became of it, under the key that it had, so that it is stored
+// once.
 func TestAddIsStoredOnce(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"not stored":  refusal(503, "not_stored"),
@@ -239,7 +240,8 @@ func TestAddIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestAddContinues: a file that was added in part is completed by the same command with the key that was printed; nothing is stored twice.
+// TestAddContinues: a file that was added in part is completed by the same command with the key that was printed;
+// nothing is stored twice.
 func TestAddContinues(t *testing.T) {
 	s := serving(t, t.TempDir())
 	const lines = 60_000

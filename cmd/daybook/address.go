@@ -15,8 +15,8 @@ import (
 var errExposed = errors.New("other machines could connect, and the server has no access control: whoever connects can read, change and delete every job; " +
 	"listen on 127.0.0.1, or give --insecure if the network itself keeps others out")
 
-// checkListen returns the address to listen on, with its name resolved, and whether machines other than this one may reach it. That is refused
-// unless insecure is set.
+// checkListen returns the address to listen on, with its name resolved, and whether machines other than this one may
+// reach it. That is refused unless insecure is set.
 func checkListen(listen string, insecure bool) (address *net.TCPAddr, exposed bool, err error) {
 	address, err = net.ResolveTCPAddr("tcp", listen)
 	if err != nil {
@@ -36,7 +36,8 @@ func networkOf(address *net.TCPAddr) string {
 	return "tcp"
 }
 
-// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it; check refuses what is no address.
+// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it;
+// check refuses what is no address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer
 	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port; mdns: for the one on the local network")

@@ -46,8 +46,9 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look for broken invariants in the data of a stopped server",
-		Long: `Bring the store up to its journal, as a start would, and check every invariant: each job of a batch has exactly one state, indexes and counters
-agree with the jobs, and claims hold the jobs that they list. The server must be stopped. Problems are printed as they are found.`,
+		Long: `Bring the store up to its journal, as a start would, and check every invariant: each job of a batch has
+exactly one state, indexes and counters agree with the jobs, and claims hold the jobs that they list.
+The server must be stopped. Problems are printed as they are found.`,
 		Example: "  daybook check --data /var/lib/daybook || echo broken",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

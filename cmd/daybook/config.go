@@ -47,8 +47,8 @@ func readConfig(path string) ([]setting, error) {
 	return settings, nil
 }
 
-// parseConfig reads settings from TOML: `name = value`, where a value is a string, a number, true or false, or a list of strings. Errors
-// begin with ":line: " or ": ".
+// parseConfig reads settings from TOML: `name = value`, where a value is a string, a number, true or false, or a list
+// of strings. Errors begin with ":line: " or ": ".
 func parseConfig(text []byte) ([]setting, error) {
 	if len(text) > maxConfigBytes {
 		return nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
@@ -127,8 +127,8 @@ func keyLines(text []byte) (map[string]int, error) {
 	return lines, p.Error()
 }
 
-// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file, and notes where
-// each has its value from.
+// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file,
+// and notes where each has its value from.
 func fromConfig(flags *pflag.FlagSet, path string) error {
 	if path == "" {
 		return nil

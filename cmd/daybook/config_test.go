@@ -26,7 +26,8 @@ func configured(t *testing.T, text string, args ...string) (out string, err erro
 	return strings.ReplaceAll(b.String(), path, "FILE"), err
 }
 
-// TestConfig: a flag goes before its variable, and that before the file; --print-config shows what is in force and is a file itself.
+// TestConfig: a flag goes before its variable, and that before the file; --print-config shows what is in force and is a
+// file itself.
 func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")

@@ -15,8 +15,9 @@ func newDeleteQueue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
-		Long: `Delete a queue that has no jobs, paused or not. The server refuses to delete one that has jobs, also ended ones that it still keeps. The next job of that
-client and type makes the queue again. Queues that have had no jobs for --queue-idle (see daybook serve) are deleted without this.`,
+		Long: `Delete a queue that has no jobs, paused or not. The server refuses to delete one that has jobs, also
+ended ones that it still keeps. The next job of that client and type makes the queue again. Queues that
+have had no jobs for --queue-idle (see daybook serve) are deleted without this.`,
 		Example: `  daybook queues delete acme/resize`,
 		Args:    cobra.RangeArgs(1, 2), // client and type may also be two arguments
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,13 +20,16 @@ func newDiscover() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discover",
 		Short: "Find servers on the local network",
-		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of their ids.
+		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of
+their ids.
 
-A server announces itself when it listens beyond loopback (see --mdns of ` + "`daybook serve`" + `). Multicast stays within a network segment, and often does not
-pass Wi-Fi access points, VPNs or clouds. A server that was stopped may be listed for two more minutes by others' answers. Nobody checks what is announced: whoever
-is in the network can announce any address.
+A server announces itself when it listens beyond loopback (see --mdns of ` + "`daybook serve`" + `). Multicast
+stays within a network segment, and often does not pass Wi-Fi access points, VPNs or clouds. A server
+that was stopped may be listed for two more minutes by others' answers. Nobody checks what is announced:
+whoever is in the network can announce any address.
 
-Other verbs find the server themselves: --server mdns: takes the only one that answers, and --server mdns:ID the one with this id.`,
+Other verbs find the server themselves: --server mdns: takes the only one that answers, and --server
+mdns:ID the one with this id.`,
 		Example: `  daybook discover
   daybook discover --json | jq -r .url
   daybook queues --server mdns:`,

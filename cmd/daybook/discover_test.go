@@ -190,7 +190,8 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 <busconfig><type>system</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`
 
-// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. Both get places of their own.
+// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. Both get places of
+// their own.
 func (n *network) avahi(t *testing.T, id, port string) {
 	for _, program := range []string{"avahi-browse", "avahi-daemon", "dbus-daemon"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -12,8 +12,9 @@ import (
 
 const variablePrefix = "DAYBOOK_"
 
-// sharedFlags are the flags that every verb takes from the environment: where the server is and where its data is. All other variables are
-// settings of serve alone. Otherwise DAYBOOK_MAX_ATTEMPTS, meant for the server, would also change what `daybook add` posts.
+// sharedFlags are the flags that every verb takes from the environment: where the server is and where its data is. All
+// other variables are settings of serve alone. Otherwise DAYBOOK_MAX_ATTEMPTS, meant for the server, would also change
+// what `daybook add` posts.
 var sharedFlags = []string{"server", "data"}
 
 // variable is the environment variable of a flag.
@@ -21,8 +22,8 @@ func variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment gives flags that are not on the command line the values of their variables. An empty variable counts as not set, so that
-// a wrapper may pass it on without looking at it.
+// fromEnvironment gives flags that are not on the command line the values of their variables. An empty variable counts
+// as not set, so that a wrapper may pass it on without looking at it.
 func fromEnvironment(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed || err != nil || !hasVariable(cmd, f.Name) {
@@ -46,8 +47,8 @@ func hasVariable(cmd *cobra.Command, flag string) bool {
 	return slices.Contains(sharedFlags, flag)
 }
 
-// unknownVariables returns the names of variables that begin with DAYBOOK_ and that nothing reads, sorted: most are misspelt. Kubernetes sets
-// some for a Service that is called daybook; they are left out.
+// unknownVariables returns the names of variables that begin with DAYBOOK_ and that nothing reads, sorted: most are
+// misspelt. Kubernetes sets some for a Service that is called daybook; they are left out.
 func unknownVariables(environ []string) (unknown []string) {
 	known := map[string]bool{}
 	for _, flag := range sharedFlags {
@@ -80,8 +81,10 @@ func newEnvironmentHelp() *cobra.Command {
 	// Without Run it is a help topic, not a verb.
 	return &cobra.Command{
 		Use: "environment", Short: "Which environment variables are read",
-		Long: `Every flag of ` + "`daybook serve`" + ` can be given as an environment variable: --max-attempts is DAYBOOK_MAX_ATTEMPTS. The other verbs read two variables only:
-DAYBOOK_SERVER (--server) and DAYBOOK_DATA (--data). A flag has precedence over its variable, and a variable over a configuration file.
+		Long: `Every flag of ` + "`daybook serve`" + ` can be given as an environment variable: --max-attempts is
+DAYBOOK_MAX_ATTEMPTS. The other verbs read two variables only: DAYBOOK_SERVER (--server) and
+DAYBOOK_DATA (--data). A flag has precedence over its variable, and a variable over a configuration
+file.
 
 A variable that begins with DAYBOOK_ and has no meaning is reported as a warning.`,
 	}

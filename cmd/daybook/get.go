@@ -18,8 +18,8 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
-		Long: `Show the document of a job. The id of a batch is that of its first job; with --batch the counts of the whole batch are shown instead.
-Fields without a value are left out, unless with --json.`,
+		Long: `Show the document of a job. The id of a batch is that of its first job; with --batch the counts of the
+whole batch are shown instead. Fields without a value are left out, unless with --json.`,
 		Example: `  daybook get 0185a1b2-c3d4-7000-8000-00000c800000
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
@@ -78,7 +78,8 @@ func printDocument(w io.Writer, text []byte) error {
 	return err
 }
 
-// shownValue is a value as people read it: times as such, texts without quotes unless they hold what would disturb a terminal.
+// shownValue is a value as people read it: times as such, texts without quotes unless they hold what would disturb a
+// terminal.
 func shownValue(name string, value json.RawMessage) string {
 	if string(value) == "null" || string(value) == "[]" {
 		return ""

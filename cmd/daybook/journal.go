@@ -19,8 +19,8 @@ func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
 		Short: "Read the journal of a stopped server, or repair it",
-		Long: `Read the journal: every command that ever changed something, in order. Its records are text; docs/format-journal.md describes them.
-The server must be stopped.`,
+		Long: `Read the journal: every command that ever changed something, in order. Its records are text;
+docs/format-journal.md describes them. The server must be stopped.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usageError{errors.New("journal requires a verb: dump, verify or give-up")}
@@ -30,7 +30,8 @@ The server must be stopped.`,
 	return cmd
 }
 
-// offline takes the data directory, so that no server writes the journal meanwhile: a group that is half written would look like damage.
+// offline takes the data directory, so that no server writes the journal meanwhile: a group that is half written would
+// look like damage.
 func offline(data string) (release func() error, err error) {
 	if err := mustExist(data); err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func newJournalDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump",
 		Short: "Print the records",
-		Long: `Print the records as they are in the journal, or with --json one object a line. The first damage ends the listing with an error.
-Payloads are in the bodies; --bodies=false leaves them out.`,
+		Long: `Print the records as they are in the journal, or with --json one object a line. The first damage ends
+the listing with an error. Payloads are in the bodies; --bodies=false leaves them out.`,
 		Example: `  daybook journal dump --data /var/lib/daybook --from 812 --to 812
   daybook journal dump --json --bodies=false | grep '"verb":"claim"'`,
 		Args: cobra.NoArgs,
@@ -124,9 +125,10 @@ func newJournalVerify() *cobra.Command {
 	var data string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "verify",
-		Short:   "Read every record and check it",
-		Long:    `Read the whole journal, check every checksum and that the records follow one another, and say what a start would do. Nothing is changed.`,
+		Use:   "verify",
+		Short: "Read every record and check it",
+		Long: `Read the whole journal, check every checksum and that the records follow one another, and say what a
+start would do. Nothing is changed.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -161,11 +163,12 @@ func newJournalGiveUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "give-up",
 		Short: "Remove everything after a record, when a start is refused and there is no copy",
-		Long: `Remove everything after the record --last from the journal. This is the only command that loses what was acknowledged, so use it last: first
-restore the damaged file from a copy, or start from a backup. ` + "`daybook journal verify`" + ` names the last intact record.
+		Long: `Remove everything after the record --last from the journal. This is the only command that loses what was
+acknowledged, so use it last: first restore the damaged file from a copy, or start from a backup.
+` + "`daybook journal verify`" + ` names the last intact record.
 
-Nothing is destroyed: what is removed is kept in a directory whose name is printed. Afterwards the store must be at or before --last; rebuild it with
-` + "`daybook rebuild`" + `.`,
+Nothing is destroyed: what is removed is kept in a directory whose name is printed. Afterwards the store
+must be at or before --last; rebuild it with ` + "`daybook rebuild`" + `.`,
 		Example: `  daybook journal verify && daybook journal give-up --last 811 && daybook rebuild`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -15,7 +15,8 @@ import (
 
 var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt again, after modules have changed")
 
-// licenceFile matches the names under which modules keep their licences and notices. Some keep those of code that they took over in the folder licenses.
+// licenceFile matches the names under which modules keep their licences and notices. Some keep those of code that they
+// took over in the folder licenses.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\..*)?$`)
 
 // TestLicenses: the notices in the binary are those of the modules that it is built from.

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files is how the file descriptors that the process may have are divided. Without that, connections take those that the journal needs for its next segment.
+// files is how the file descriptors that the process may have are divided. Without that, connections take those that
+// the journal needs for its next segment.
 type files struct {
 	limit       uint64
 	store       int // about what Pebble keeps open

@@ -55,8 +55,8 @@ func TestTooFewFiles(t *testing.T) {
 	}
 }
 
-// TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients post on, and the journal and the store open what they
-// need.
+// TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients post
+// on, and the journal and the store open what they need.
 func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	const limit, flood = 256, 600
 	s := servingAs(t, t.TempDir(), func(cmd *exec.Cmd) *exec.Cmd { return withFiles(t, cmd, limit) })

@@ -26,8 +26,8 @@ func newQueues() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues",
 		Short: "List the queues with their counts",
-		Long: `List the queues, by client and type, with their jobs by status. "oldest" is how long the next pending job has been waiting: it grows
-if the runners do not keep up.`,
+		Long: `List the queues, by client and type, with their jobs by status. "oldest" is how long the next pending
+job has been waiting: it grows if the runners do not keep up.`,
 		Example: `  daybook queues
   daybook queues --client acme --json`,
 		Args: cobra.NoArgs,

@@ -15,9 +15,10 @@ func newRebuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Rebuild the store of a stopped server from its journal",
-		Long: `Rebuild the store by applying the journal: after a base (a store directory, such as a backup's), or from the journal's beginning while it still begins
-at seq 1. Use it for a store that is damaged or lost. The new store is checked before it replaces the old one, which is kept beside it under the name
-that is printed; remove it when it is no longer needed. The server must be stopped.`,
+		Long: `Rebuild the store by applying the journal: after a base (a store directory, such as a backup's), or from
+the journal's beginning while it still begins at seq 1. Use it for a store that is damaged or lost. The
+new store is checked before it replaces the old one, which is kept beside it under the name that is
+printed; remove it when it is no longer needed. The server must be stopped.`,
 		Example: `  daybook rebuild --data /var/lib/daybook
   daybook rebuild --data /var/lib/daybook --base /backup/daybook/store`,
 		Args: cobra.NoArgs,

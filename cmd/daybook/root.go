@@ -39,10 +39,12 @@ func newRoot() *rootCommand {
 	root := &rootCommand{Command: &cobra.Command{
 		Use:   "daybook",
 		Short: "A durable job queue server, and the tools around it",
-		Long: `Daybook is a durable job queue: producers post jobs in bulk, runners claim them, tickle them while they work, and complete them.
-Whatever was acknowledged survives a crash: it is in the journal, and on disk, before the answer goes out.
+		Long: `Daybook is a durable job queue: producers post jobs in bulk, runners claim them, tickle them while they
+work, and complete them. Whatever was acknowledged survives a crash: it is in the journal, and on disk,
+before the answer goes out.
 
-The flags of ` + "`daybook serve`" + ` can be given as environment variables as well, and --server and --data of the other verbs: see ` + "`daybook help environment`" + `.`,
+The flags of ` + "`daybook serve`" + ` can be given as environment variables as well, and --server and --data of
+the other verbs: see ` + "`daybook help environment`" + `.`,
 		Example: `  daybook serve
   seq 1000 | daybook add --type square
   daybook queues`,

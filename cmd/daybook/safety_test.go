@@ -59,7 +59,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestDataDirectoryThatIsMissing: a directory that was named and holds no journal is a disk that is not mounted, unless --init says otherwise.
+// TestDataDirectoryThatIsMissing: a directory that was named and holds no journal is a disk that is not mounted, unless
+// --init says otherwise.
 func TestDataDirectoryThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
@@ -129,7 +130,8 @@ func TestVariablesOfServe(t *testing.T) {
 	}
 }
 
-// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other verbs on standard error.
+// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other verbs on standard
+// error.
 func TestUnknownVariables(t *testing.T) {
 	environ := []string{
 		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",

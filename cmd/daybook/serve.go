@@ -75,25 +75,30 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain to end. A second signal ends it at once, as
-SIGKILL would. What was acknowledged is safe either way.
+		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain
+to end. A second signal ends it at once, as SIGKILL would. What was acknowledged is safe either way.
 
-The server prints the address it listens on as "listening on http://…", and keeps it in the file "address" in the data directory until a clean stop. It answers
-before it is ready: while it replays the journal, /readyz says so.
+The server prints the address it listens on as "listening on http://…", and keeps it in the file
+"address" in the data directory until a clean stop. It answers before it is ready: while it replays the
+journal, /readyz says so.
 
-There is no access control yet, so the server refuses to listen beyond loopback unless --insecure is given. With it, every start logs a warning.
+There is no access control yet, so the server refuses to listen beyond loopback unless --insecure is
+given. With it, every start logs a warning.
 
-The default data directory is created when it does not exist. One that --data names must hold a journal already, unless --init is given: a disk that is not
-mounted would otherwise start an empty queue.
+The default data directory is created when it does not exist. One that --data names must hold a journal
+already, unless --init is given: a disk that is not mounted would otherwise start an empty queue.
 
-A server that listens beyond loopback announces itself on the local network by multicast DNS, under its id, so that ` + "`daybook discover`" + ` and
---server mdns: find it. --mdns off keeps it quiet; --mdns on makes it an error if the server cannot be announced.
+A server that listens beyond loopback announces itself on the local network by multicast DNS, under its
+id, so that ` + "`daybook discover`" + ` and --server mdns: find it. --mdns off keeps it quiet; --mdns on makes it
+an error if the server cannot be announced.
 
-A request's Host must be an IP address, localhost, or a name that --allow-host lists: a web page could make any other name point to this server. For containers
-and clusters: --allow-host daybook, --allow-host '*.svc.cluster.local'; --allow-host '*' accepts every name.
+A request's Host must be an IP address, localhost, or a name that --allow-host lists: a web page could
+make any other name point to this server. For containers and clusters: --allow-host daybook,
+--allow-host '*.svc.cluster.local'; --allow-host '*' accepts every name.
 
-Settings may also be in a TOML file, named by --config: max-attempts = 5, allow-host = ["a.example"]. The command line has precedence over the environment, and
-the environment over the file. --print-config shows the settings in force and where each comes from.`,
+Settings may also be in a TOML file, named by --config: max-attempts = 5, allow-host = ["a.example"].
+The command line has precedence over the environment, and the environment over the file. --print-config
+shows the settings in force and where each comes from.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --config /etc/daybook.toml --print-config`,

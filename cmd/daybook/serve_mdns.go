@@ -16,8 +16,9 @@ const (
 	mdnsOff  = "off"
 )
 
-// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until the returned function is called. A server that listens on
-// loopback cannot be announced: nobody could connect to it. With auto a failure is a warning only, since the server itself is well.
+// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until the returned function is called. A
+// server that listens on loopback cannot be announced: nobody could connect to it. With auto a failure is a warning
+// only, since the server itself is well.
 func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, exposed bool, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {

@@ -133,7 +133,8 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	return nil
 }
 
-// untilSignal is done at the first SIGTERM or SIGINT. The second ends the process: a second signal means that somebody does not want to wait.
+// untilSignal is done at the first SIGTERM or SIGINT. The second ends the process: a second signal means that somebody
+// does not want to wait.
 func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -161,8 +162,8 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 	}
 }
 
-// announce reports where the server listens: on out, and in the file "address" of the data directory, for those who chose port 0. The file is deleted at a
-// clean stop; after a kill it stays and names a port that nobody answers on.
+// announce reports where the server listens: on out, and in the file "address" of the data directory, for those who
+// chose port 0. The file is deleted at a clean stop; after a kill it stays and names a port that nobody answers on.
 func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
 	path := filepath.Join(data, "address")
 	fresh := path + ".new"

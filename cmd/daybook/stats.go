@@ -16,8 +16,9 @@ func newStats() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show the figures of the server",
-		Long: `Show how far the server is (appended ≥ synced ≥ applied ≥ flushed are positions in the journal), how much it holds, and how fast its disk is.
-Acknowledged commands are synced, reads show the applied ones, and the flushed ones no longer need the journal.`,
+		Long: `Show how far the server is (appended ≥ synced ≥ applied ≥ flushed are positions in the journal), how
+much it holds, and how fast its disk is. Acknowledged commands are synced, reads show the applied ones,
+and the flushed ones no longer need the journal.`,
 		Example: "  daybook stats --server http://127.0.0.1:1717",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,8 +15,8 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show which build this is",
-		Long: `Show which build this is. The level is the version of what the state machine decides; it only grows, and only by a command in the journal, so that
-an older journal leads to the same state under a newer build.`,
+		Long: `Show which build this is. The level is the version of what the state machine decides; it only grows, and
+only by a command in the journal, so that an older journal leads to the same state under a newer build.`,
 		Example: "  daybook version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
