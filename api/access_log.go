@@ -31,7 +31,7 @@ func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
 			status = statusClientGone
 		}
 		m.observe(status, took)
-		s.logAccess(c, m, status, took, p, err)
+		s.logAccess(c, access{m, status, took, p, err})
 		return nil
 	}
 }
@@ -64,18 +64,27 @@ func (m *metrics) of(c echo.Context) *routeMetrics {
 	return m.unrouted
 }
 
+// access is a request that was answered.
+type access struct {
+	route   *routeMetrics
+	status  int
+	took    time.Duration
+	problem *problem // that it was refused with, if it was
+	err     error    // the cause
+}
+
 // logAccess writes one line per request: successes of hot routes at debug level, other answers at info, failures of the
 // server as errors with their cause. Paths hold names and ids; queries and bodies never go into the log.
-func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took time.Duration, p *problem, err error) {
+func (s *Server) logAccess(c echo.Context, a access) {
 	level := zerolog.InfoLevel
 	switch {
 	case c.Path() == "/readyz": // a probe asks until it likes the answer
 		level = zerolog.DebugLevel
-	case p != nil && p.status == http.StatusInternalServerError:
+	case a.problem != nil && a.problem.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
-	case status >= http.StatusInternalServerError:
+	case a.status >= http.StatusInternalServerError:
 		level = zerolog.WarnLevel
-	case m.hot && status < http.StatusBadRequest, status == statusClientGone:
+	case a.route.hot && a.status < http.StatusBadRequest, a.status == statusClientGone:
 		level = zerolog.DebugLevel
 	}
 	e := s.log.WithLevel(level)
@@ -83,16 +92,16 @@ func (s *Server) logAccess(c echo.Context, m *routeMetrics, status int, took tim
 		return
 	}
 	r := c.Request()
-	e = e.Str("method", r.Method).Str("route", c.Path()).Str("path", r.URL.Path).Int("status", status).Dur("took_ms", took).
+	e = e.Str("method", r.Method).Str("route", c.Path()).Str("path", r.URL.Path).Int("status", a.status).Dur("took_ms", a.took).
 		Int64("bytes_out", c.Response().Size).Str("remote", r.RemoteAddr)
 	if r.ContentLength >= 0 {
 		e = e.Int64("bytes_in", r.ContentLength)
 	}
-	if p != nil {
-		e = e.Str("code", p.code)
+	if a.problem != nil {
+		e = e.Str("code", a.problem.code)
 	}
-	if err != nil && level >= zerolog.WarnLevel {
-		e = e.AnErr("error", err)
+	if a.err != nil && level >= zerolog.WarnLevel {
+		e = e.AnErr("error", a.err)
 	}
 	e.Msg("request")
 }

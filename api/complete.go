@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -164,12 +163,15 @@ func (s *Server) completeMany(c echo.Context) error {
 	p := newPieces(c, mimeJSON, held, nil)
 	p.b = append(p.b, '{')
 	if all {
-		p.b = append(p.b, `"ended":`...)
-		p.b = strconv.AppendInt(p.b, int64(ended.All), 10)
-		p.b = append(p.b, ',')
+		p.b = fmt.Appendf(p.b, `"ended":%d,`, ended.All)
 	}
+	return p.endResults(ended.Results)
+}
+
+// endResults ends an answer that is an object with its last field, the results.
+func (p *pieces) endResults(results []store.JobResult) error {
 	p.b = append(p.b, `"results":[`...)
-	if err := p.results(ended.Results, ",", ""); err != nil {
+	if err := p.results(results, ",", ""); err != nil {
 		return err
 	}
 	p.b = append(p.b, "]}\n"...)

@@ -16,7 +16,7 @@ type Engine interface {
 	follower
 }
 
-// Queries read the state. Handlers have the engine catch up before they ask them.
+// Queries read the state; *store.Queries has them. A handler has the engine catch up before it calls one.
 type Queries interface {
 	jobReader
 	jobLister

@@ -31,8 +31,8 @@ var jobFields = table([]field{
 	{name: "priority", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, int64(j.Priority), 10) }},
 	{name: "payload", parts: store.Payloads, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.Kind, j.Payload, f) }},
 	{name: "payload_b64", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.Kind, j.Payload) }},
-	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddr(b, j, false) }},
-	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendAddr(b, j, true) }},
+	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendBinaryAddr(b, j) }},
+	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendInputAddr(b, j) }},
 	{name: "output_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
 	{name: "output", parts: store.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
 	{name: "output_b64", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
@@ -264,17 +264,26 @@ func appendName(b []byte, name string) []byte {
 	return append(b, '"')
 }
 
-// appendAddr appends an address of a WASI payload: the binary's or the input's.
-func appendAddr(b []byte, j *job.Job, ofInput bool) []byte {
-	if j.Kind == job.WASI {
-		if binary, input, err := job.ParseWASI(j.Payload); err == nil {
-			if ofInput {
-				return appendTextOrNull(b, input)
-			}
-			return appendText(b, binary)
-		}
+func appendBinaryAddr(b []byte, j *job.Job) []byte {
+	binary, _ := addrsOf(j)
+	return appendTextOrNull(b, binary)
+}
+
+func appendInputAddr(b []byte, j *job.Job) []byte {
+	_, input := addrsOf(j)
+	return appendTextOrNull(b, input)
+}
+
+// addrsOf returns the addresses of a WASI payload. Other payloads have none.
+func addrsOf(j *job.Job) (binary, input string) {
+	if j.Kind != job.WASI {
+		return "", ""
 	}
-	return append(b, "null"...)
+	binary, input, err := job.ParseWASI(j.Payload)
+	if err != nil {
+		return "", ""
+	}
+	return binary, input
 }
 
 func appendMeta(b []byte, meta job.Meta) []byte {

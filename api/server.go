@@ -51,18 +51,33 @@ type Server struct {
 	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
 
-	bulk, control                *budget // of request bodies
-	documents, handouts, changes *budget // of answers
-	parked                       *budget // of results that are answered when a claim has waited
-	pages                        turns   // of lists
-	compressors                  *budget
-	bodies                       bodyRules
-
-	maxConnections int
-	listening      atomic.Pointer[listener] // nil before Run
+	limits
+	listening atomic.Pointer[listener] // nil before Run
 
 	draining context.Context // done when the server stops taking its time
 	drain    context.CancelFunc
+}
+
+// limits are how much requests may take.
+type limits struct {
+	bulk, control                *budget // of request bodies
+	documents, handouts, changes *budget // of answers
+	parked                       *budget // of results that are answered when a claim has waited
+	compressors                  *budget
+	pages                        turns // of lists
+	bodies                       bodyRules
+	maxConnections               int
+}
+
+func newLimits(maxConnections int) limits {
+	l := limits{
+		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
+		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
+		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
+		maxConnections: cmp.Or(maxConnections, defaultMaxConnections),
+	}
+	l.bodies = newBodyRules(l.bulk, l.control)
+	return l
 }
 
 // New returns a server that is not listening yet; see Handler and Run.
@@ -79,12 +94,8 @@ func newServer(o Options, engine parts) (*Server, error) {
 	}
 	s := &Server{
 		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
-		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
-		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
-		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
+		limits: newLimits(o.MaxConnections),
 	}
-	s.maxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
-	s.bodies = newBodyRules(s.bulk, s.control)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {

@@ -84,48 +84,51 @@ type Sweep struct {
 // sweep, which continues after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the
 // redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.ofBatch(ctx, http.MethodPost, batchID, "/cancel", status, true)
+	return c.sweepBatch(ctx, request{method: http.MethodPost, repeatable: true}, batchID, "/cancel", status)
 }
 
 // RedriveBatch redrives the failed jobs of a batch, or those in another status.
 func (c *Client) RedriveBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.ofBatch(ctx, http.MethodPost, batchID, "/redrive", status, false)
+	return c.sweepBatch(ctx, request{method: http.MethodPost}, batchID, "/redrive", status)
 }
 
 // DeleteBatch deletes the jobs of a batch that are in a status, or with "" all.
 func (c *Client) DeleteBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.ofBatch(ctx, http.MethodDelete, batchID, "", status, true)
+	return c.sweepBatch(ctx, request{method: http.MethodDelete, repeatable: true}, batchID, "", status)
 }
 
 // CancelQueue is CancelBatch for a queue.
 func (c *Client) CancelQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.ofQueue(ctx, http.MethodPost, client, typ, "/cancel", status, true)
+	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/cancel", query: ofStatus(status), repeatable: true}, client, typ)
 }
 
 // RedriveQueue is RedriveBatch for a queue.
 func (c *Client) RedriveQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.ofQueue(ctx, http.MethodPost, client, typ, "/redrive", status, false)
+	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/redrive", query: ofStatus(status)}, client, typ)
 }
 
 // DeleteQueueJobs deletes the jobs of a queue that are in a status, or with "all" all.
 func (c *Client) DeleteQueueJobs(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.ofQueue(ctx, http.MethodDelete, client, typ, "/jobs", status, true)
+	return c.sweepQueue(ctx, request{method: http.MethodDelete, path: "/jobs", query: ofStatus(status), repeatable: true}, client, typ)
 }
 
-func (c *Client) ofBatch(ctx context.Context, method, id, verb, status string, repeatable bool) (Sweep, error) {
-	path, err := idPath("/batches/", id, verb)
-	if err != nil {
-		return Sweep{}, err
+// sweepBatch sends a request about the jobs of a batch that are in a status.
+func (c *Client) sweepBatch(ctx context.Context, r request, id, verb, status string) (w Sweep, err error) {
+	if r.path, err = idPath("/batches/", id, verb); err != nil {
+		return w, err
 	}
-	return c.sweepCall(ctx, request{method: method, path: path, query: ofStatus(status), repeatable: repeatable})
+	r.query = ofStatus(status)
+	return c.sweepCall(ctx, r)
 }
 
-func (c *Client) ofQueue(ctx context.Context, method, client, typ, verb, status string, repeatable bool) (Sweep, error) {
+// sweepQueue sends a request about the jobs of a queue, with the query of a status. r.path is what follows the queue.
+func (c *Client) sweepQueue(ctx context.Context, r request, client, typ string) (Sweep, error) {
 	path, err := queuePath(client, typ)
 	if err != nil {
 		return Sweep{}, err
 	}
-	return c.sweepCall(ctx, request{method: method, path: path + verb, query: ofStatus(status), repeatable: repeatable})
+	r.path = path + r.path
+	return c.sweepCall(ctx, r)
 }
 
 func ofStatus(status string) url.Values {

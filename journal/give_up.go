@@ -41,7 +41,7 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 	if kept, err = makeKept(dir, last+1); err != nil {
 		return "", fmt.Errorf("give up after seq %d: %w", last, err)
 	}
-	if err := moveOut(&h, kept, vols[n:], v, keep, offset); err != nil {
+	if err := moveOut(&h, kept, vols[n:], volumeEnd{v, keep, offset}); err != nil {
 		return kept, fmt.Errorf("give up after seq %d: %w", last, err)
 	}
 	return kept, nil
@@ -82,9 +82,17 @@ func makeKept(dir string, first uint64) (string, error) {
 	}
 }
 
+// volumeEnd is where a volume is to end: with the first offset bytes of the last of its first keep segments.
+type volumeEnd struct {
+	volume *volumeDir
+	keep   int
+	offset int64
+}
+
 // moveOut moves the volumes later, v's segments after the first keep, and the end of the last kept one to kept; the end
 // of the journal first, so that an interruption leaves a journal that only ends earlier than before.
-func moveOut(h *Hooks, kept string, later []volumeDir, v *volumeDir, keep int, offset int64) error {
+func moveOut(h *Hooks, kept string, later []volumeDir, end volumeEnd) error {
+	v, keep, offset := end.volume, end.keep, end.offset
 	for i := len(later) - 1; i >= 0; i-- {
 		if err := os.Rename(later[i].path, filepath.Join(kept, filepath.Base(later[i].path))); err != nil {
 			return err
