@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -76,55 +76,32 @@ const (
 	defaultInFlight  = 4
 )
 
-func (o *AddOptions) query() url.Values {
+func (o *AddOptions) query() (url.Values, error) {
 	q := url.Values{}
-	text := func(key, value string) {
-		if value != "" {
-			q.Set(key, value)
-		}
+	if o.Client != "" {
+		q.Set("client", o.Client)
 	}
-	number := func(key string, n int64) {
-		if n != 0 {
-			q.Set(key, strconv.FormatInt(n, 10))
-		}
+	if o.Type != "" {
+		q.Set("jobtype", o.Type)
 	}
-	optional := func(key string, n *int64) {
-		if n != nil {
-			q.Set(key, strconv.FormatInt(*n, 10))
-		}
-	}
-	text("client", o.Client)
-	text("jobtype", o.Type)
-	number("run_at", o.RunAt)
-	number("delay_ms", o.DelayMs)
-	if o.Priority != nil {
-		q.Set("priority", strconv.Itoa(*o.Priority))
-	}
-	number("max_attempts", int64(o.MaxAttempts))
-	if b := o.Backoff; b != nil {
-		optional("backoff_initial_ms", b.InitialMs)
-		optional("backoff_factor_milli", b.FactorMilli)
-		optional("backoff_max_ms", b.MaxMs)
-	}
-	number("lease_ms", o.LeaseMs)
-	optional("retention_ms", o.RetentionMs)
-	number("expires_at", o.ExpiresAt)
-	number("timeout_ms", o.TimeoutMs)
-	text("traceparent", o.Traceparent)
 	if o.StripCR {
 		q.Set("strip_cr", "true")
 	}
-	for name, value := range o.Meta {
-		q.Set("meta."+name, value)
+	if err := o.Attributes.setQuery(q); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
-	return q
+	return q, nil
 }
 
 // AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all
 // or none. It is answered when they are on disk. Without a key or number (see Numbered), what does not prove that
 // nothing was stored is ErrUnknown, as with Create.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
-	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: o.query(), body: lines, contentType: mimeText,
+	query, err := o.query()
+	if err != nil {
+		return Added{}, err
+	}
+	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: query, body: lines, contentType: mimeText,
 		key: o.Key, repeatable: o.Key != ""}))
 	if err != nil {
 		return Added{}, err

@@ -30,34 +30,11 @@ type NewJob struct {
 	Attributes
 }
 
-// Attributes are what creates of all forms can say of their jobs.
-type Attributes struct {
-	RunAt       int64 // unix ms; excludes DelayMs
-	DelayMs     int64
-	Priority    *int // 0 … 9, the highest first
-	MaxAttempts int
-	Backoff     *Backoff
-	LeaseMs     int64
-	RetentionMs *int64 // 0: gone at once
-	ExpiresAt   int64  // unix ms: when a job is cancelled that has not been started; 0: never
-	TimeoutMs   int64  // how long a run may last however often it is tickled; 0: no limit
-	Meta        map[string]string
-	Traceparent string // W3C Trace Context, version 00
-}
-
 // NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost,
 // and carried out once: the server keeps the answer for a day. It is not used by itself: with a key a create is
 // answered when it was applied, not as soon as it is on disk. A program that makes many requests uses a Session
 // instead, which costs the server less.
 func NewKey() string { return rand.Text() }
-
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at
-// most MaxMs.
-type Backoff struct {
-	InitialMs   *int64 `json:"initial_ms,omitzero"`
-	FactorMilli *int64 `json:"factor_milli,omitzero"`
-	MaxMs       *int64 `json:"max_ms,omitzero"`
-}
 
 // TextJob is a job whose payload is a text.
 func TextJob(typ, payload string) NewJob {
@@ -70,25 +47,14 @@ func JSONJob(typ string, payload jsontext.Value) NewJob {
 }
 
 type createBody struct {
-	Client      string         `json:"client,omitzero"`
-	Type        string         `json:"type,omitzero"`
-	Payload     jsontext.Value `json:"payload,omitzero"`
-	PayloadB64  []byte         `json:"payload_b64,omitzero"`
-	BinaryAddr  string         `json:"binary_addr,omitzero"`
-	InputAddr   string         `json:"input_addr,omitzero"`
-	RunAt       int64          `json:"run_at,omitzero"`
-	DelayMs     int64          `json:"delay_ms,omitzero"`
-	Priority    *int           `json:"priority,omitzero"`
-	MaxAttempts int            `json:"max_attempts,omitzero"`
-	Backoff     *Backoff       `json:"backoff,omitzero"`
-	LeaseMs     int64          `json:"lease_ms,omitzero"`
-	RetentionMs *int64         `json:"retention_ms,omitzero"`
-
-	ExpiresAt   int64             `json:"expires_at,omitzero"`
-	TimeoutMs   int64             `json:"timeout_ms,omitzero"`
-	Meta        map[string]string `json:"meta,omitempty"`
-	Traceparent string            `json:"traceparent,omitzero"`
-	UniqueKey   string            `json:"unique_key,omitzero"`
+	Client     string         `json:"client,omitzero"`
+	Type       string         `json:"type,omitzero"`
+	Payload    jsontext.Value `json:"payload,omitzero"`
+	PayloadB64 []byte         `json:"payload_b64,omitzero"`
+	BinaryAddr string         `json:"binary_addr,omitzero"`
+	InputAddr  string         `json:"input_addr,omitzero"`
+	UniqueKey  string         `json:"unique_key,omitzero"`
+	Attributes
 }
 
 // Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with
@@ -114,9 +80,7 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 
 func (j *NewJob) body() (b createBody, err error) {
 	b = createBody{
-		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, RunAt: j.RunAt, DelayMs: j.DelayMs,
-		Priority: j.Priority, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, LeaseMs: j.LeaseMs, RetentionMs: j.RetentionMs,
-		ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Meta: j.Meta, Traceparent: j.Traceparent, UniqueKey: j.UniqueKey,
+		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, UniqueKey: j.UniqueKey, Attributes: j.Attributes,
 	}
 	b.Payload, b.PayloadB64, err = wireContent(j.Kind, j.Payload)
 	return b, err

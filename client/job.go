@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,6 +24,78 @@ const (
 	Bytes Kind = "bytes"
 	WASI  Kind = "wasi"
 )
+
+// Attributes are what a create of any form can set for its jobs. The zero value of a field stands for the server's
+// default. A new attribute is a field here and, if documents show it, one of Job.
+type Attributes struct {
+	RunAt       int64             `json:"run_at,omitzero"` // unix ms; excludes DelayMs
+	DelayMs     int64             `json:"delay_ms,omitzero"`
+	Priority    *int              `json:"priority,omitzero"` // 0 … 9; the highest is handed out first
+	MaxAttempts int               `json:"max_attempts,omitzero"`
+	Backoff     *Backoff          `json:"backoff,omitzero"`
+	LeaseMs     int64             `json:"lease_ms,omitzero"`
+	RetentionMs *int64            `json:"retention_ms,omitzero"` // 0: the job is purged when it ends
+	ExpiresAt   int64             `json:"expires_at,omitzero"`   // unix ms: when a job is cancelled that has not been started; 0: never
+	TimeoutMs   int64             `json:"timeout_ms,omitzero"`   // how long a run may last even if it is tickled; 0: no limit
+	Traceparent string            `json:"traceparent,omitzero"`  // W3C Trace Context, version 00
+	Meta        map[string]string `json:"meta,omitempty"`
+}
+
+// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at
+// most MaxMs.
+type Backoff struct {
+	InitialMs   *int64 `json:"initial_ms,omitzero"`
+	FactorMilli *int64 `json:"factor_milli,omitzero"`
+	MaxMs       *int64 `json:"max_ms,omitzero"`
+}
+
+// setQuery adds the attributes to the query of a bulk post: those of the JSON form, where backoff.initial_ms is
+// backoff_initial_ms, and an entry of meta is meta.<name>.
+func (a *Attributes) setQuery(q url.Values) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	var fields map[string]jsontext.Value
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	for name, value := range fields {
+		if value.Kind() != '{' {
+			if err := setText(q, name, value); err != nil {
+				return err
+			}
+			continue
+		}
+		separator := "_"
+		if name == "meta" {
+			separator = "."
+		}
+		var parts map[string]jsontext.Value
+		if err := json.Unmarshal(value, &parts); err != nil {
+			return err
+		}
+		for part, value := range parts {
+			if err := setText(q, name+separator+part, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// setText adds a JSON number, or the text of a JSON string, to a query.
+func setText(q url.Values, name string, value jsontext.Value) error {
+	text := []byte(value)
+	if value.Kind() == '"' {
+		var err error
+		if text, err = jsontext.AppendUnquote(nil, value); err != nil {
+			return err
+		}
+	}
+	q.Set(name, string(text))
+	return nil
+}
 
 // Job is the document of a job. Times are unix milliseconds; a 0, "" or nil stands for null.
 type Job struct {

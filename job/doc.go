@@ -24,7 +24,7 @@
 //     documents (Document, if it is not shown as it is).
 //  2. api/job_attributes.go: its JSON field, its query parameter and its check.
 //  3. api/job_document.go: its field in documents.
-//  4. client/create.go, client/add.go and client/job.go: the field of creates, of bulk posts and of documents.
+//  4. client/job.go: the field of Attributes and, if documents show it, of Job.
 //  5. api/openapi.yaml, and 6. docs/api.md.
 //
 // TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of

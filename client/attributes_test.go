@@ -1,0 +1,70 @@
+package client_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// TestAttributes: every attribute arrives, in the body of a create as in the query of a bulk post.
+func TestAttributes(t *testing.T) {
+	s := daybooktest.Start(t)
+	c := s.Client
+	ctx := t.Context()
+	number := func(n int64) *int64 { return &n }
+	priority := 0
+	all := client.Attributes{
+		RunAt: 4102444800000, Priority: &priority, MaxAttempts: 7,
+		Backoff: &client.Backoff{InitialMs: number(0), FactorMilli: number(1500), MaxMs: number(9000)},
+		LeaseMs: 61_000, RetentionMs: number(0), ExpiresAt: 4102444800001, TimeoutMs: 62_000,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: map[string]string{"a": "b c", "d": "é=&"},
+	}
+	check := func(form string, j *client.Job, a client.Attributes) {
+		t.Helper()
+		got := client.Attributes{
+			RunAt: j.RunAt, Priority: &j.Priority, MaxAttempts: j.MaxAttempts, Backoff: a.Backoff, LeaseMs: j.LeaseMs,
+			RetentionMs: a.RetentionMs, ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Traceparent: j.Traceparent, Meta: j.Meta,
+		}
+		if !reflect.DeepEqual(got, a) {
+			t.Errorf("%s: %+v, want %+v", form, got, a)
+		}
+	}
+	created, err := c.Create(ctx, client.NewJob{Type: "x", Attributes: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a create", created, all)
+	added, err := c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := c.Job(ctx, added.FirstID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a bulk post", j, all)
+
+	// Documents do not show the backoff and the retention. With a first backoff of 0 a job that is to run again is pending
+	// at once, and with a retention of 0 it is purged when it ends.
+	hidden := client.Attributes{Backoff: all.Backoff, RetentionMs: all.RetentionMs}
+	if _, err := c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}})
+	if err != nil || len(claim.Jobs) != 1 {
+		t.Fatal(claim, err)
+	}
+	id := claim.Jobs[0].ID
+	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
+		t.Errorf("after a retry: %+v, %v", j, err)
+	}
+	if _, err := c.Cancel(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Job(ctx, id); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a job with a retention of 0 is there after its end: %v", err)
+	}
+}
