@@ -109,11 +109,12 @@ func (r *running) mayWait(j *Job) time.Duration {
 	return maxAheadWait
 }
 
-// next returns the next job for a handler, and waits for it. It returns nil when there is none any more.
+// next returns the next job for a handler, and waits for it. It returns nil when there is none any more. Once the worker
+// is to stop, no job begins, even before Run has noticed: those that wait are given back.
 func (r *running) next() *task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.jobs.queue) == 0 {
+	for len(r.jobs.queue) == 0 || r.stopping.Err() != nil {
 		if r.jobs.stopped {
 			return nil
 		}
