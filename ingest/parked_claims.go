@@ -14,8 +14,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// parkedClaims are the claims that found no job and wait for one. A queue that gains jobs wakes claims that accept
-// them, in the order of their arrival, until those together may take as many jobs as there are.
+// parkedClaims are the claims that found no job and wait for one; each waits in Engine.wait (claim.go). A queue that
+// gains jobs wakes claims that accept them, in the order of their arrival, until those together may take as many jobs
+// as there are.
 //
 // Most claims of a fleet accept the same clients and types. Such claims share one interest, and only interests are in
 // the lists by queue: parking and waking a claim costs the same whether ten claims wait or a hundred thousand. An

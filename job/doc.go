@@ -20,8 +20,8 @@
 //
 // # To add an attribute of jobs
 //
-//  1. group.go: the field of Attributes, and its form in commands (both directions), in rows (both directions; a row needs a new format) and in
-//     documents (Document, if it is not shown as it is).
+//  1. attributes.go: the field of Attributes, and its form in commands (both directions), in rows (both directions; a
+//     row needs a new format) and in documents (Document, if it is not shown as it is).
 //  2. api/job_attributes.go: its JSON field, its query parameter and its check.
 //  3. api/job_document.go: its field in documents.
 //  4. client/job.go: the field of Attributes and, if documents show it, of Job.
@@ -42,7 +42,7 @@
 //	status.go       Status and Code
 //	outcome.go      Outcome, Result, Attempt, Backoff
 //	job.go          Job: the document
-//	group.go        Group and Attributes: what a create sets, in all forms
+//	attributes.go   Attributes: what a create sets, in all forms; Group
 //	state.go        State: the part of a job that changes
 //	transition.go   the rules: from a state and a command to the next state, or a refusal
 //	fence.go        Fence: whether a request may act on a job that a claim holds

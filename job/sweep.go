@@ -24,7 +24,8 @@ func (w *Sweep) Takes() []Status {
 // request.
 func (w *Sweep) TakesAll() bool { return w.Status == 0 && w.Op != Redrive }
 
-// Moves reports whether the sweep moves a job in state s. others are the sweeps under way for the same job. A redrive
+// Moves reports whether the sweep moves a job in state s. (A redrive also leaves a job alone whose unique key another
+// job has by now, which the store knows.) others are the sweeps under way for the same job. A redrive
 // leaves a job alone if a delete of all jobs, or a later cancel of all jobs, is under way: that sweep may have passed
 // the job, which would then stay pending.
 func (w *Sweep) Moves(s *State, others []*Sweep) bool {

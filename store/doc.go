@@ -66,103 +66,104 @@
 //
 // Words:
 //
-//	rules.go              the numbers that what Apply decides depends on, by level
-//	errors.go             the errors of the package
-//	options.go            Options, and what tests shrink
-//	document.go           the documents of batches, queues, claims, runners, sessions and sweeps
-//	places.go             names of lines, lanes and queues: position, Run, laneID, queueName
+//	rules.go                  the numbers that what Apply decides depends on, by level
+//	errors.go                 the errors of the package
+//	options.go                Options, and what tests shrink
+//	document_types.go         the documents of batches, queues, claims, runners, sessions and sweeps
+//	places.go                 names of lines, lanes and queues: position, Run, laneID, queueName
 //
 // Rows:
 //
-//	keys.go               the keys of all tables, in both directions
-//	cell_row.go           cells: rows that count the pending spans of a part of a lane
-//	key_forms.go          whether a key has the form of its table
-//	meta_row.go           the row that says how far the store has come
-//	batch_row.go          batches and their groups
-//	span_row.go           spans, and the index rows that a span has
-//	runner_row.go         runners
-//	claim_row.go          claims, and leases of single jobs
-//	detail_rows.go        histories, results and progress of single jobs
-//	effect_row.go         what a command moved
-//	handout.go            lines as a claim handed them out
-//	result.go             what Apply returns for each command
-//	done_row.go           what a request with a key or number did
-//	session_row.go        sessions and their slots
-//	sweep_row.go          sweeps
-//	pages.go              reading pages of payloads, and the rows of their lengths
+//	keys.go                   the keys of all tables, in both directions
+//	cell_row.go               cells: rows that count the pending spans of a part of a lane
+//	key_forms.go              whether a key has the form of its table
+//	meta_row.go               the row that says how far the store has come
+//	batch_row.go              batches and their groups
+//	span_row.go               spans, and the index rows that a span has
+//	runner_row.go             runners
+//	claim_row.go              claims, and leases of single jobs
+//	detail_rows.go            histories, results and progress of single jobs
+//	effect_row.go             what a command moved
+//	handout.go                lines as a claim handed them out
+//	result.go                 what Apply returns for each command
+//	done_row.go               what a request with a key or number did
+//	session_row.go            sessions and their slots
+//	sweep_row.go              sweeps
+//	pages.go                  reading pages of payloads, and the rows of their lengths
 //
 // Memory:
 //
-//	queue.go              a queue with its lanes
-//	sampling_tree.go      a treap that draws by weight
-//	sampling.go           draws of a random job among the ready queues
-//	queues.go             all queues, in the orders in which claims look for them
-//	queue_choice.go       the queue that a claim takes from next
-//	queue_load.go         all queues at a start
-//	epochs.go             the seqs that an id may mean
-//	caches.go             rows that Apply has used lately
-//	live.go               what both Apply and queries use in memory, and its lock
-//	machine.go            the state machine, and how it looks up rows
+//	queue.go                  a queue with its lanes
+//	sampling_tree.go          a treap that draws by weight
+//	sampling.go               draws of a random job among the ready queues
+//	queues.go                 all queues, in the orders in which claims look for them
+//	queue_choice.go           the queue that a claim takes from next
+//	queue_load.go             all queues at a start
+//	epochs.go                 the seqs that an id may mean
+//	caches.go                 rows that Apply has used lately
+//	live.go                   what both Apply and queries use in memory, and its lock
+//	machine.go                the state machine, and how it looks up rows
 //
 // Apply:
 //
-//	applying.go           one command while it is applied
-//	cells.go              dividing lanes into cells, and finding a place in a lane
-//	effects.go            writing the rows of effects
-//	notices.go            notifying runners of cancelled jobs
-//	details.go            writing details
-//	leases.go             leases, timers of claims, what runners hold
-//	unique_keys.go        unique keys
-//	page_writes.go        writing and deleting pages
-//	queue_changes.go      making and deleting queues
-//	spans.go              move: the only way in which lines change, with all indexes and counters
-//	transitions.go        package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
-//	sweeps.go             sweeps, step by step
-//	sessions.go           opening, using and forgetting sessions
-//	once.go               repeated requests
-//	payload_room.go       how many payloads fit into a claim
-//	create.go             the create command
-//	claim.go              the claim command, and its strategies
-//	complete.go           the complete command
-//	tickle.go             the tickle command
-//	operations.go         cancel, redrive, run, delete and patch of one job; pause and the switch
-//	tick.go               the tick command: everything that is due
+//	applying.go               one command while it is applied
+//	cells.go                  dividing lanes into cells, and finding a place in a lane
+//	effects.go                writing the rows of effects
+//	notices.go                notifying runners of cancelled jobs
+//	details.go                writing details
+//	leases.go                 leases, timers of claims, what runners hold
+//	unique_keys.go            unique keys
+//	page_writes.go            writing and deleting pages
+//	queue_changes.go          making and deleting queues
+//	spans.go                  move: the only way in which lines change, with all indexes and counters
+//	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
+//	sweeps.go                 sweeps, step by step
+//	sessions.go               opening, using and forgetting sessions
+//	once.go                   repeated requests
+//	payload_room.go           how many payloads fit into a claim
+//	create.go                 the create command
+//	claim.go                  the claim command, and its strategies
+//	complete.go               the complete command
+//	tickle.go                 the tickle command
+//	operations.go             cancel, redrive, run, delete and patch of one job; pause and the switch
+//	ended_leases.go           abandoning jobs whose lease or time-out has ended
+//	tick.go                   the tick command: everything that is due
 //
 // Queries:
 //
-//	page_cache.go         pages that claims have read lately
-//	queries.go            Queries: what any goroutine may ask
-//	damaged_rows.go       rows that cannot be read
-//	queue_documents.go    documents of queues
-//	document_details.go   details in documents of jobs
-//	document_parts.go     the parts of documents of jobs, within a bound of memory
-//	documents.go          documents of jobs
-//	handed_out.go         documents of the jobs that a claim handed out
-//	runners.go            documents of claims and runners
-//	sweep_documents.go    documents of sweeps
-//	session_documents.go  documents of sessions
-//	once_documents.go     what a repeated request is answered, before it is journaled
-//	lister.go             which jobs a list shows
-//	list_order.go         where a list begins, and lists by queue and status
-//	list_walks.go         lists by batch, claim and runner
-//	list.go               List
+//	page_cache.go             pages that claims have read lately
+//	queries.go                Queries: what any goroutine may ask
+//	damaged_rows.go           rows that cannot be read
+//	queue_documents.go        documents of queues
+//	job_document_details.go   details in documents of jobs
+//	job_document_parts.go     the parts of documents of jobs, within a bound of memory
+//	job_documents.go          documents of jobs
+//	handed_out.go             documents of the jobs that a claim handed out
+//	runners.go                documents of claims and runners
+//	sweep_documents.go        documents of sweeps
+//	session_documents.go      documents of sessions
+//	once_documents.go         what a repeated request is answered, before it is journaled
+//	lister.go                 which jobs a list shows
+//	list_order.go             where a list begins, and lists by queue and status
+//	list_walks.go             lists by batch, claim and runner
+//	list.go                   List
 //
 // The store:
 //
-//	store.go              Store, Close, Flush
-//	commit.go             Commit
-//	apply.go              Apply
-//	open.go               Open, Peek
+//	store.go                  Store, Close, Flush
+//	commit.go                 Commit
+//	apply.go                  Apply
+//	open.go                   Open, Peek
 //
 // Check:
 //
-//	checker.go            Check: what all of its parts use
-//	check_batches.go      Check: spans, pages and details
-//	check_claims.go       Check: claims, leases and runners
-//	check_keys.go         Check: keys, sessions, sweeps and effects
-//	check_queues.go       Check: queues, lanes and cells
-//	check.go              Check
-//	digest.go             comparing stores
+//	checker.go                Check: what all of its parts use
+//	check_batches.go          Check: spans, pages and details
+//	check_claims.go           Check: claims, leases and runners
+//	check_keys.go             Check: keys, sessions, sweeps and effects
+//	check_queues.go           Check: queues, lanes and cells
+//	check.go                  Check
+//	digest.go                 comparing stores
 //
 // Not for: files of its own, HTTP, clocks. Nothing here waits for a disk except Open, Commit (when Pebble holds writers
 // back) and reads that miss the caches.

@@ -78,7 +78,7 @@ func batchAt(value []byte) int64 {
 	return d.Int()
 }
 
-// cursor reads the spans of one queue and status, in order of ids, some at a time.
+// spanCursor reads the spans of one queue and status, in order of ids, some at a time.
 type spanCursor struct {
 	queue  uint32
 	status job.Status

@@ -1,0 +1,84 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// abandonClaim abandons what a claim holds, as far as the budget goes, and returns about how many rows that wrote.
+func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
+	c := a.claim(seq)
+	if deadline := a.deadline(c, c.lease); deadline > a.due {
+		a.retime(c, deadline)
+		return tickSpanRows
+	}
+	runs := a.withoutJobLease(c)
+	for i, r := range runs {
+		a.eachOf(r, func(p part) {
+			next := a.abandon(p, abandoned, abandonedText)
+			a.takeBack(p, &next)
+		})
+		rows += tickSpanRows + r.Lines() // each line has its history
+		if rows >= budget && i < len(runs)-1 {
+			return rows
+		}
+	}
+	a.retime(c, 0)
+	return rows + tickSpanRows
+}
+
+// deadline returns when what a claim holds under a lease counts as abandoned.
+func (a *applying) deadline(c *claim, l job.Lease) int64 {
+	return l.Deadline(&a.runner(c.runner).promise, a.meta.graceAt)
+}
+
+// withoutJobLease returns the lines that a claim holds and that have no lease of their own. Those of one run are in one
+// span.
+func (a *applying) withoutJobLease(c *claim) (runs []Run) {
+	for _, r := range c.runs {
+		a.eachOf(r, func(p part) {
+			if p.in.Status != job.Active || p.in.Claim != c.seq {
+				return
+			}
+			first := p.first
+			if c.jobLeases > 0 {
+				a.o.Scan(jobLeaseKey(c.seq, p.b.seq, p.first), jobLeaseKey(c.seq, p.b.seq, p.last+1), func(key string, _ []byte) bool {
+					_, _, line := splitJobLeaseKey(key)
+					if line > first {
+						runs = append(runs, Run{p.b.seq, first, line - 1})
+					}
+					first = line + 1
+					return true
+				})
+			}
+			if first <= p.last {
+				runs = append(runs, Run{p.b.seq, first, p.last})
+			}
+		})
+	}
+	return runs
+}
+
+// abandonJob abandons a job whose own lease has ended.
+func (a *applying) abandonJob(claimSeq uint64, at position) {
+	c := a.claim(claimSeq)
+	key := jobLeaseKey(claimSeq, at.seq, at.line)
+	o := decodeJobLease(a.o.Get(key))
+	if deadline := a.deadline(c, o.lease.Under(c.lease)); deadline > a.due {
+		a.retimeJob(c, &o, at, deadline)
+		a.o.Set(key, o.encode())
+		return
+	}
+	p := part{a.batch(at.seq), a.spanAt(at.seq, at.line), at.line, at.line}
+	next := a.abandon(p, abandoned, abandonedText)
+	a.takeBack(p, &next)
+}
+
+// timeOut abandons active lines whose time-out has passed, and returns their number. If their runners could not report
+// for a while, the time-out is put off.
+func (a *applying) timeOut(p part) int {
+	if next, ok := p.in.Extend(&p.group().Attributes, a.meta.graceAt, a.due); ok {
+		a.move(p, next, graced)
+		return 0
+	}
+	next := a.abandon(p, timedOut, timedOutText)
+	a.takeBack(p, &next)
+	return int(p.lines())
+}
