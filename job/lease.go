@@ -12,8 +12,8 @@ type Promise struct {
 	// From is the time of the last such tickle without a lease_ms, unix ms. Every lease of the runner has its full
 	// length from then on.
 	From int64
-	// Until is the latest end that such a tickle with a lease_ms promised, unix ms. No job that the runner held at Seq,
-	// the last such tickle, is abandoned before.
+	// Until is the latest end that such a tickle with a lease_ms promised, unix ms. A job that the runner held at Seq,
+	// the last such tickle, is not abandoned before, unless the job or its claim was tickled since.
 	Until int64
 	Seq   uint64
 }
@@ -21,8 +21,8 @@ type Promise struct {
 // Deadline returns when the holder of the lease counts as abandoned, unix ms. graceAt is when the server began to serve
 // again after a time in which no tickle could reach it.
 //
-// Invariant: only a tickle with a shorter lease_ms makes a deadline earlier. Timer rows rely on that: they may be early
-// and are never late.
+// A later tickle of the claim or the job replaces a promise, and may so make the deadline earlier, as a tickle with a
+// shorter lease_ms does. Timer rows may be early.
 func (l Lease) Deadline(p *Promise, graceAt int64) int64 {
 	at := max(l.At, graceAt, p.From) + l.Ms
 	if p.Seq > l.Seq {

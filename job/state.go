@@ -12,8 +12,8 @@ type State struct {
 	// Order is the seq of the command that made a fresh job pending: its place among the pending jobs. It is 0 for all
 	// others.
 	Order uint64
-	// Claim is the seq of the claim that holds an active job. For other jobs it is that of the claim that ended the
-	// last run; 0: none.
+	// Claim is the seq of the claim that holds an active job. For other jobs it is the claim of the last run, if its
+	// runner reported the end or the run was cancelled; otherwise 0.
 	Claim     uint64
 	UpdatedAt int64 // unix ms
 	// At is run_at of a deferred job, the end of the time-out of an active job, or completed_at of an ended job, in

@@ -2,8 +2,8 @@ package job
 
 // This file has the rules that say what a job does next. Each rule takes the state of a job, the attributes that it was
 // created with and the command, and returns the next state, or a Refusal that says why there is none. No rule reads a
-// clock or knows how jobs are stored. TestTransitions lists all of them, and the tables of docs/api.md are generated
-// from that list.
+// clock or knows how jobs are stored. TestTransitions lists those that return a state. The tables of docs/api.md are
+// written from the lists of rules in the tests.
 
 // Admit returns the first state of a job.
 func Admit(g *Attributes, now Now) State {
@@ -85,9 +85,9 @@ func (s State) Abandon(g *Attributes, now Now) State {
 	return next
 }
 
-// Extend puts off the end of a time-out that passed while no runner could reach the server, which began to serve again
-// at graceAt: the runner then has the length of a lease to report. ok is false if the time-out has passed at due all
-// the same.
+// Extend puts off the end of a time-out: a run that began before graceAt, when the server began to serve again after a
+// time in which no runner could reach it, has at least the length of a lease from then on to report. ok is false if the
+// time-out has passed at due all the same.
 func (s State) Extend(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	end := graceAt + g.LeaseMs
 	if graceAt <= s.UpdatedAt || end <= due {

@@ -19,7 +19,7 @@ type batch struct {
 	// reading any: whether a page can be read depends on the disk, and what Apply decides must not.
 	pageEnds []uint32
 	batchCounts
-	dirty bool // on the list of that name
+	dirty bool // on the machine's list of unwritten rows
 	gone  bool // all of its lines are purged
 }
 

@@ -54,7 +54,7 @@ func (c *caches) trim(b *bounds) {
 	}
 }
 
-// windows are the windows of all queues, and of timers and sessions.
+// sharedWindows are the windows of all queues, and of timers and sessions.
 type sharedWindows struct {
 	lsm.Windows
 	// shrunk is the last queue whose windows were shrunk since they were full.

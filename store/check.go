@@ -25,7 +25,7 @@ func (s *Store) Check(report func(problem string) bool) (problems int, err error
 	v := s.db.Snapshot()
 	defer v.Close()
 	c := checker{
-		v: v, rules: s.machine.rules,
+		v: v, bounds: s.machine.bounds,
 		queues: map[uint32]*recount{}, rows: map[byte]int64{}, report: report,
 	}
 	defer func() {
@@ -46,6 +46,7 @@ func (c *checker) run() {
 			c.meta = decodeMeta(value)
 		}
 	}, "meta row")
+	c.rules = c.bounds.rulesAt(c.meta.level)
 	c.table(batchTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		c.guard(func() {

@@ -11,7 +11,8 @@ import (
 type checker struct {
 	v        *lsm.Snapshot
 	meta     meta
-	rules    rules
+	bounds   *bounds
+	rules    rules // of the level of the store, or of bounds
 	queues   map[uint32]*recount
 	named    claimCount     // by all spans and leases of single lines
 	found    claimCount     // those of them that belong to their claims

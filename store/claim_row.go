@@ -13,7 +13,7 @@ type claim struct {
 	runs   []Run // that it handed out
 	claimState
 	closed          bool // it holds nothing any more, and has neither a timer nor a row by its runner
-	dirty, settling bool // on the lists of these names
+	dirty, settling bool // on the machine's list of unwritten rows; on the command's list of that name
 }
 
 // claimState is the part of a claim that changes.
@@ -43,16 +43,6 @@ func (c *claim) lines() int {
 		n += r.Lines()
 	}
 	return n
-}
-
-// handedOut reports whether the claim handed out a line.
-func (c *claim) handedOut(seq uint64, line uint32) bool {
-	for _, r := range c.runs {
-		if r.Batch == seq && r.First <= line && line <= r.Last {
-			return true
-		}
-	}
-	return false
 }
 
 func encodeRuns(e *lsm.Encoder, runs []Run) {

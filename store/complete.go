@@ -56,7 +56,8 @@ func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 			h.Named = c.seq
 		}
 	}
-	if f.Runner != "" && sp.Claim != 0 {
+	// The rules look at the runner of a run under way, and of one that the claim which the request names has ended.
+	if f.Runner != "" && sp.Claim != 0 && (sp.Status == job.Active || sp.Claim == h.Named) {
 		h.Runner = m.claim(sp.Claim).runner
 	}
 	return h
@@ -98,7 +99,7 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 	return n, job.Granted
 }
 
-// lines are some lines, in order.
+// lineSet is some lines, in order.
 type lineSet []position
 
 // named returns the lines that outcomes name.

@@ -2,8 +2,10 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +59,51 @@ func TestDamagedTable(t *testing.T) {
 	}
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
 		t.Errorf("told %d times, and %v", told, err)
+	}
+}
+
+// TestStartOnDamage flips bits all over a table: an open reads the queues, the sweeps and the first timer, and must report
+// damage of any of these blocks as such.
+func TestStartOnDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Journal: testJournal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= 500; seq++ {
+		c := plainCreate("client", fmt.Sprintf("type%d", seq), 1, 10)
+		c.Groups[0].RunAt = startAt + int64(seq)*1000
+		mustApply(t, s, seq, 0, c)
+	}
+	if err := errors.Join(s.Commit(), s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatal(tables, err)
+	}
+	data, err := os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for at := 0; at < len(data); at += 331 {
+		damaged := slices.Clone(data)
+		damaged[at] ^= 4
+		if err := os.WriteFile(tables[0], damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(dir, Options{Journal: testJournal, ReadOnly: true})
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		} else if refused++; !errors.Is(err, ErrDamaged) {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("no open was refused")
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // done is what a request with a key or a number did, for those who repeat it. That of a key is a row. Such rows live in
 // generations, each of which is deleted as a whole, by one range deletion, when its youngest row is as old as an answer
-// is kept. That of a number is its slot's row (see sessions.go).
+// is kept. That of a number is its slot's row (see session_row.go).
 type done struct {
 	digest job.Digest
 	// Of the create or claim; seq 0: there was none, or it found nothing.

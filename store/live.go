@@ -10,9 +10,9 @@ import (
 
 // live is the part of the state that is in memory and that both Apply and queries use.
 type live struct {
-	// mu guards meta, queues and running. Apply holds it, also through reads that miss the caches. Invariant: no
-	// goroutine waits for Pebble to take a write while it holds mu, so that queries continue while Pebble holds writers
-	// back.
+	// mu guards meta, queues and running, except the windows and marks of queues, which only the applying goroutine
+	// uses. Apply holds it, also through reads that miss the caches. Invariant: no goroutine waits for Pebble to take a
+	// write while it holds mu, so that queries continue while Pebble holds writers back.
 	mu      sync.RWMutex
 	meta    meta
 	queues  queues

@@ -10,7 +10,8 @@ import (
 
 // machine is the state machine: what Apply reads and writes. It belongs to the goroutine that applies and commits.
 //
-// Invariant: no query touches it beyond live, so that Commit may use the rest without live.mu.
+// Invariant: no query uses it beyond live, so that Commit may use the rest without live.mu. Of live, only the applying
+// goroutine writes, so it may read without the lock.
 type machine struct {
 	*live
 	caches
@@ -55,12 +56,9 @@ func (m *machine) reseed() {
 	m.seed = h.Sum64()
 }
 
-// followLevel has Apply decide by the rules of the level; in tests, by those that they gave.
+// followLevel has Apply decide by the rules of the level.
 func (m *machine) followLevel() {
-	m.rules = rulesAt(m.meta.level)
-	if m.bounds.rules != nil {
-		m.rules = *m.bounds.rules
-	}
+	m.rules = m.bounds.rulesAt(m.meta.level)
 }
 
 func (m *machine) setTimer(key string)    { m.o.Set(key, nil); m.timers.Insert(key) }

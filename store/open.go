@@ -25,11 +25,10 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err := m.load(o.Journal); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	m.publish()
 	return s, nil
 }
 
-// load reads what is kept in memory: the meta row and the queues.
+// load reads what is kept in memory, such as the meta row and the queues, and publishes it.
 func (m *machine) load(journal string) (err error) {
 	defer lsm.Catch(&err)
 	m.meta = meta{version: formatVersion, journal: journal, nextQueue: 1}
@@ -59,6 +58,7 @@ func (m *machine) load(journal string) (err error) {
 	m.timers = lsm.StoredWindow(of, string(timerTable), string(timerTable+1))
 	m.idle.unused = lsm.StoredWindow(of, idlePrefix(false), idlePrefix(true))
 	m.idle.used = lsm.StoredWindow(of, idlePrefix(true), string(idleTable+1))
+	m.publish() // which reads the first timer
 	return nil
 }
 

@@ -61,3 +61,11 @@ var smallBounds = bounds{
 	minWindow: 1, maxWindow: 4, windowKeys: 40,
 	rules: &rules{pageBytes: 100, cellSpans: 2, commandRows: 30, claimRows: 100, sweepRows: 200, effectBytes: 1000, sessions: 500},
 }
+
+// rulesAt returns the rules of a level; in tests, those that they gave.
+func (b *bounds) rulesAt(level int) rules {
+	if b.rules != nil {
+		return *b.rules
+	}
+	return rulesAt(level)
+}

@@ -40,7 +40,7 @@ func lessTail(a, b *queue) bool {
 	return a.tailRank > b.tailRank
 }
 
-// index orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than
+// queueIndex orders queues as a whole, by client and by type, so that a hundred thousand of them cost a claim no more than
 // ten.
 type queueIndex struct {
 	less                  func(a, b *queue) bool

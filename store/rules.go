@@ -12,7 +12,7 @@ import (
 // them.
 //
 // To change what Apply decides: add an entry to levels, with job.Level one more; where the change is not one of number,
-// ask s.meta.level, and leave the old way in place for the old levels; keep the journals of the old levels in testdata
+// ask a.meta.level, and leave the old way in place for the old levels; keep the journals of the old levels in testdata
 // as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide here, and TestGoldenJournal of
 // package ingest, fail when a level that exists decides otherwise than it did.
 type rules struct {

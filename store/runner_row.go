@@ -17,7 +17,7 @@ type runner struct {
 	// that is deleted and set again many times a second makes every read of it walk over all those versions.
 	idleSince int64
 	timerAt   int64 // time of its timer row, at or before the end of that while; 0: no timer row
-	dirty     bool  // on the Store's list of that name
+	dirty     bool  // on the machine's list of unwritten rows
 	gone      bool  // its row has been deleted
 }
 

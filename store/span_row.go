@@ -11,8 +11,6 @@ type span struct {
 	job.State
 }
 
-func (sp *span) lines() int64 { return int64(sp.last-sp.first) + 1 }
-
 // part is a range of lines of one span of a batch.
 type part struct {
 	b           *batch

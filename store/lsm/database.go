@@ -44,7 +44,7 @@ type Options struct {
 const (
 	// memtableBytes: a smaller one halves bulk creates, because payload pages then go to disk in many small tables.
 	memtableBytes = 64 << 20
-	// cacheBytes is Pebble's block cache, which serves rows that the caches of this package have dropped.
+	// cacheBytes is Pebble's block cache, which serves rows that the caches above it have dropped.
 	cacheBytes = 64 << 20
 	// filterBits is what each key adds to the filter of its table: one look in a hundred for an absent key reads the
 	// table in vain. Most looks for unique keys, idempotency keys and deleted batches find nothing, and would read a

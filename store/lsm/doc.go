@@ -1,5 +1,5 @@
 // Package lsm is what package store needs of an LSM tree beyond Pebble itself. It knows keys and values as bytes, and
-// no jobs.
+// no jobs. Only the texts of its errors name the product, because an operator reads them.
 //
 // Pebble's own write-ahead log is off: a journal outside this package is the log. One goroutine writes, through an
 // Overlay that keeps its writes until Commit applies them as one Pebble batch. Any goroutine reads what was committed,
@@ -13,7 +13,7 @@
 //	failure.go   Error, ErrDamaged, and the panics that carry them: Fail, Contradict, Catch, Try
 //	codec.go     varints and texts of values: Encoder, Decoder
 //	key.go       numbers in keys that sort by them: KeyBuilder, After
-//	cache.go     caches of rows in two generations: Recent, RecentLines
+//	cache.go     caches of rows in two generations: Recent, RecentOrdered
 //	marker.go    a file system that syncs the directory before Pebble's marker files change; damaged manifests
 //	gate.go      lets Close wait for readers
 //	view.go      Rows, and View: one moment of the database through one iterator

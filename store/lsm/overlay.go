@@ -17,7 +17,7 @@ type Overlay struct {
 	// of the last level as well.
 	sparse string
 	rows   btree.Map[string, overlayRow]
-	// cuts are ranges that were deleted since the last commit. Rows that are written into a deleted range later live.
+	// ranges are those that were deleted since the last commit. Rows that are written into a deleted range later live.
 	ranges []keyRange
 	bytes  int // of keys and values in rows
 	// writes counts what was set and deleted, including what replaced an earlier write.

@@ -1,6 +1,10 @@
 package lsm
 
-import "github.com/cockroachdb/pebble/v2"
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // Snapshot reads one moment of the database through an iterator for each table, which is the first byte of a key. A
 // scan of one table may look into other tables, but not scan its own. Looking up rows in ascending order is cheap.
@@ -20,14 +24,15 @@ func (d *DB) Snapshot() *Snapshot {
 
 // Close ends the snapshot.
 func (s *Snapshot) Close() {
+	var errs []error
 	for _, v := range s.views {
 		if v != nil {
-			Fail("close view", v.it.Close())
+			errs = append(errs, v.it.Close())
 		}
 	}
-	err := s.snapshot.Close()
+	errs = append(errs, s.snapshot.Close())
 	s.leave()
-	Fail("close view", err)
+	Fail("close view", errors.Join(errs...))
 }
 
 // table returns the view of the table that a key is of.
