@@ -110,7 +110,7 @@ func fenceTable() string {
 	b.WriteString("|---|---|---|\n")
 	for _, test := range fences {
 		answer, repeated := "carried out", "carried out"
-		if refusal := test.fence.Admits(&test.state, test.holder); refusal != Granted {
+		if refusal := test.fence.Allows(&test.state, test.holder); refusal != Granted {
 			answer = "`" + refusal.Code() + "`"
 			if repeated = "200, as the first time"; test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal) != Granted {
 				repeated = "`" + test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal).Code() + "`"

@@ -14,8 +14,8 @@ type Holder struct {
 	Runner string // of the claim State.Claim
 }
 
-// Admits says whether a request may act on the current run of a job.
-func (f *Fence) Admits(s *State, h Holder) Refusal {
+// Allows says whether a request may act on the current run of a job.
+func (f *Fence) Allows(s *State, h Holder) Refusal {
 	switch {
 	case !f.Claim.IsZero() && (h.Named == 0 || h.Named != s.Claim):
 		return ClaimLost
@@ -31,7 +31,7 @@ func (f *Fence) Admits(s *State, h Holder) Refusal {
 	return Granted
 }
 
-// Repeats says whether outcome o, which Admits refused, is the one that ended the run. A client repeats a request when
+// Repeats says whether outcome o, which Allows refused, is the one that ended the run. A client repeats a request when
 // it got no answer, and then gets the answer that it missed. The result is Granted, or the refusal that the client
 // gets.
 func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal {
@@ -42,6 +42,42 @@ func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal
 		return RunnerDiffers
 	case !o.Same(s.Code, int(s.ExitCode)):
 		return OutcomeDiffers
+	}
+	return Granted
+}
+
+// AllowsClaim says whether a request may act on everything that a claim holds. known is whether there is a claim with
+// the id Fence.Claim, and runner is its runner.
+func (f *Fence) AllowsClaim(known bool, runner string) Refusal {
+	switch {
+	case !known:
+		return ClaimLost
+	case f.Runner != "" && f.Runner != runner:
+		return RunnerDiffers
+	}
+	return Granted
+}
+
+// HoldsNothing is the refusal of a request for everything that a claim holds, if it holds nothing. cancelled is whether
+// a job was cancelled under the claim.
+func HoldsNothing(cancelled bool) Refusal {
+	if cancelled {
+		return WasCancelled
+	}
+	return ClaimLost
+}
+
+// LostTo says what the runner of a claim is told of a job that the claim handed out: ClaimLost if the job is not under
+// the claim any more, WasCancelled if it was cancelled under it. It is Granted if the claim holds the job or its runner
+// has ended it, and for a purged job, of which nothing is known.
+func (s *State) LostTo(claim uint64) Refusal {
+	switch {
+	case s.Status == Purged:
+		return Granted
+	case s.Claim != claim:
+		return ClaimLost
+	case s.Status == Cancelled:
+		return WasCancelled
 	}
 	return Granted
 }

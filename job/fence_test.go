@@ -44,7 +44,7 @@ func named(runner string) Fence { return Fence{Claim: NewID(6000, 60, 0), Runner
 func TestFence(t *testing.T) {
 	for _, test := range fences {
 		t.Run(test.name, func(t *testing.T) {
-			refusal := test.fence.Admits(&test.state, test.holder)
+			refusal := test.fence.Allows(&test.state, test.holder)
 			if refusal != test.admits {
 				t.Errorf("refusal %q, want %q", refusal.Code(), test.admits.Code())
 			}
@@ -53,6 +53,57 @@ func TestFence(t *testing.T) {
 			}
 			if got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal); got != test.repeats {
 				t.Errorf("a repeated outcome is refused with %q, want %q", got.Code(), test.repeats.Code())
+			}
+		})
+	}
+}
+
+func TestFenceOfAClaim(t *testing.T) {
+	for name, test := range map[string]struct {
+		fence  Fence
+		known  bool
+		runner string
+		want   Refusal
+	}{
+		"a claim":                         {fence: named(""), known: true, runner: "r1"},
+		"a claim of the runner":           {fence: named("r1"), known: true, runner: "r1"},
+		"a claim of another runner":       {fence: named("r2"), known: true, runner: "r1", want: RunnerDiffers},
+		"a claim that does not exist":     {fence: named("r1"), want: ClaimLost},
+		"an unknown claim, and no runner": {fence: named(""), want: ClaimLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.fence.AllowsClaim(test.known, test.runner); got != test.want {
+				t.Errorf("refusal %q, want %q", got.Code(), test.want.Code())
+			}
+		})
+	}
+	if got := HoldsNothing(false); got != ClaimLost {
+		t.Errorf("a claim that holds nothing: %q", got.Code())
+	}
+	if got := HoldsNothing(true); got != WasCancelled {
+		t.Errorf("a claim of which something was cancelled, and that holds nothing: %q", got.Code())
+	}
+}
+
+func TestLostTo(t *testing.T) {
+	cancelledUnder := gone
+	cancelledUnder.Claim = 60
+	for name, test := range map[string]struct {
+		s    State
+		want Refusal
+	}{
+		"held":                          {active, Granted},
+		"ended by the claim":            {completed, Granted},
+		"deferred by the claim's retry": {backedOff, Granted},
+		"pending again":                 {returned, ClaimLost},
+		"held by another claim":         {func() State { s := active; s.Claim = 61; return s }(), ClaimLost},
+		"cancelled under the claim":     {cancelledUnder, WasCancelled},
+		"cancelled after the claim":     {gone, ClaimLost},
+		"purged":                        {State{Status: Purged}, Granted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.s.LostTo(60); got != test.want {
+				t.Errorf("%q, want %q", got.Code(), test.want.Code())
 			}
 		})
 	}

@@ -22,6 +22,20 @@ type State struct {
 	Changes
 }
 
+// ShownClaim returns the claim that documents show; 0: none.
+func (s *State) ShownClaim() uint64 {
+	if s.Status.ShowsClaim() {
+		return s.Claim
+	}
+	return 0
+}
+
+// PurgeAt returns when an ended job of a group with attributes a is purged, in unix ms. atOnce is true if it is not kept
+// at all.
+func (s *State) PurgeAt(a *Attributes) (at int64, atOnce bool) {
+	return s.At + a.RetentionMs, a.RetentionMs == 0
+}
+
 // Class orders the pending jobs of one priority.
 type Class uint8
 

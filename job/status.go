@@ -44,6 +44,13 @@ func ParseStatus(name string) (Status, error) {
 // Waits reports whether the job waits to be handed out.
 func (s Status) Waits() bool { return s == Deferred || s == Pending }
 
+// Unfinished reports whether the job waits or is active: it has its unique key.
+func (s Status) Unfinished() bool { return s.Waits() || s == Active }
+
+// ShowsClaim reports whether documents show a claim: of an active job that which holds it, and of an ended job that of its
+// last run. A waiting job shows none, though its state may name one.
+func (s Status) ShowsClaim() bool { return s == Active || s.Terminal() }
+
 // Terminal reports whether nothing but a redrive or a purge can follow.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 

@@ -85,10 +85,10 @@ func (s State) Abandon(g *Attributes, now Now) State {
 	return next
 }
 
-// Extend puts off the end of a time-out: a run that began before graceAt, when the server began to serve again after a
+// PutOff puts off the end of a time-out: a run that began before graceAt, when the server began to serve again after a
 // time in which no runner could reach it, has at least the length of a lease from then on to report. ok is false if the
 // time-out has passed at due all the same.
-func (s State) Extend(g *Attributes, graceAt, due int64) (next State, ok bool) {
+func (s State) PutOff(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	end := graceAt + g.LeaseMs
 	if graceAt <= s.UpdatedAt || end <= due {
 		return s, false

@@ -70,7 +70,7 @@ func rules() []rule {
 	}
 	extend := func(graceAt, due int64) func(State, *Attributes) (State, Refusal) {
 		return func(s State, a *Attributes) (State, Refusal) {
-			next, ok := s.Extend(a, graceAt, due)
+			next, ok := s.PutOff(a, graceAt, due)
 			if !ok {
 				return s, NotActive // any refusal: the time-out holds
 			}
@@ -253,5 +253,37 @@ func TestChanges(t *testing.T) {
 	lowest := Changes{Priority: 1, MaxAttempts: 2}
 	if p, m := lowest.PriorityIn(&usual), lowest.MaxAttemptsIn(&usual); p != 0 || m != 2 {
 		t.Errorf("with a patch: priority %d, max_attempts %d", p, m)
+	}
+}
+
+// TestShownClaim: documents of waiting jobs show no claim.
+func TestShownClaim(t *testing.T) {
+	for name, test := range map[string]struct {
+		s    State
+		want uint64
+	}{"pending": {pending, 0}, "deferred after a retry": {backedOff, 0}, "active": {active, 60}, "completed": {completed, 60}, "cancelled while it waited": {gone, 0}} {
+		if got := test.s.ShownClaim(); got != test.want {
+			t.Errorf("%s: claim %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestPurgeAt: an ended job is kept for its retention.
+func TestPurgeAt(t *testing.T) {
+	kept := with(usual, func(a *Attributes) { a.RetentionMs = 500 })
+	if at, atOnce := completed.PurgeAt(&kept); at != 6500 || atOnce {
+		t.Errorf("with a retention: at %d, at once %v", at, atOnce)
+	}
+	if at, atOnce := completed.PurgeAt(&usual); at != 6000 || !atOnce {
+		t.Errorf("without: at %d, at once %v", at, atOnce)
+	}
+}
+
+// TestUnfinished: the jobs that have their unique key are those that wait or are active.
+func TestUnfinished(t *testing.T) {
+	for status := range Status(NumStatus) {
+		if want := status == Deferred || status == Pending || status == Active; status.Unfinished() != want {
+			t.Errorf("%v: unfinished %v", status, !want)
+		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 //
 // After an error, which is of the database, the store must be closed.
 func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result Result, err error) {
-	s.applying.Lock()
-	defer s.applying.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}

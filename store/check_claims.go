@@ -14,7 +14,7 @@ func (c *checker) leases() {
 			c.problem("row %x belongs to no claim", key)
 		}
 	})
-	c.table(jobLeaseTable, c.override)
+	c.table(jobLeaseTable, c.jobLease)
 	c.table(claimTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		c.guard(func() {
@@ -54,7 +54,7 @@ func (c *checker) strays() {
 		}
 	})
 	if c.problems == before {
-		c.problem("spans name claims for held, refs, overrides %v, and of these belong to claims %v", c.named, c.found)
+		c.problem("spans name claims for held, refs, job leases %v, and of these belong to claims %v", c.named, c.found)
 	}
 }
 
@@ -107,11 +107,11 @@ func (c *checker) runners() {
 	})
 }
 
-// override checks the lease of a single line.
-func (c *checker) override(key string, value []byte) {
+// jobLease checks the lease of a single job.
+func (c *checker) jobLease(key string, value []byte) {
 	claimSeq, seq, line := splitJobLeaseKey(key)
 	o := decodeJobLease(value)
-	c.named.overrides++
+	c.named.jobLeases++
 	c.must(timerKey(o.timerAt, jobLeaseTimer, claimSeq, seq, line))
 	if sp, ok := readSpan(c.v, seq, line); !ok || sp.Status != job.Active || sp.Claim != claimSeq {
 		c.problem("claim %d has a lease for line %d of batch %d, which it does not hold", claimSeq, line, seq)
@@ -139,16 +139,16 @@ func (c *checker) claimed(cl *claim) {
 		})
 	}
 	prefix := seqKey(jobLeaseTable, cl.seq)
-	c.v.Scan(prefix, lsm.After(prefix), func(string, []byte) bool { found.overrides++; return true })
+	c.v.Scan(prefix, lsm.After(prefix), func(string, []byte) bool { found.jobLeases++; return true })
 	c.found.held += found.held
 	c.found.refs += found.refs
-	c.found.overrides += found.overrides
+	c.found.jobLeases += found.jobLeases
 	if found.refs == 0 {
 		c.problem("claim %d is named by no line", cl.seq)
 		return
 	}
 	if got := (claimCount{cl.held, cl.refs, cl.jobLeases}); got != found {
-		c.problem("claim %d counts held, refs, overrides %v, and has %v", cl.seq, got, found)
+		c.problem("claim %d counts held, refs, job leases %v, and has %v", cl.seq, got, found)
 	}
 	if cl.cancelledAt != 0 {
 		c.must(holdKey(noticeTable, cl.runner, cl.seq))

@@ -22,7 +22,7 @@ func (c *checker) uniques() {
 			case unique == "":
 				c.problem("line %d of batch %d has an empty unique key", line, seq)
 			}
-			if sp.Status.Terminal() {
+			if !sp.Status.Unfinished() {
 				return
 			}
 			value := c.v.Get(uniqueKey(b.group(line).queueID, unique))

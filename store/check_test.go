@@ -333,7 +333,7 @@ func TestCheckNames(t *testing.T) {
 		{"detail of no batch", "belongs to no batch", storedRow{detailKey(99, 0, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
-		{"claim counts", "counts held, refs, overrides", storedRow{leaseRow.key, (&claimState{}).encode()}, false},
+		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&claimState{}).encode()}, false},
 		{"claim row gone", "of batch 1 and has no row", claimRow, true},
 		{"claim without a lease", "claim 5: a row is shorter", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
 		{"lease of no claim", "belongs to no claim", storedRow{seqKey(claimStateTable, 5), leaseRow.value}, false},

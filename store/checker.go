@@ -42,7 +42,7 @@ func (r *recount) lane(id laneID) *laneCount {
 	return &r.lanes[len(r.lanes)-1]
 }
 
-type claimCount struct{ held, refs, overrides int }
+type claimCount struct{ held, refs, jobLeases int }
 
 func (c *checker) problem(format string, args ...any) {
 	c.problems++

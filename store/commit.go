@@ -9,8 +9,8 @@ import (
 // flushed; until then the journal keeps it. Pebble holds a commit back, without a limit of time, while it cannot write
 // to its disk. Queries continue meanwhile, because live.mu is not held.
 func (s *Store) Commit() (err error) {
-	s.applying.Lock()
-	defer s.applying.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.closed {
 		return ErrClosed
 	}

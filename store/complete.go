@@ -39,7 +39,7 @@ func (a *applying) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	}
 	fence := job.Fence{Claim: cmd.Claim, Runner: cmd.Runner}
 	holder := a.holder(&p.in, &fence)
-	if refusal := fence.Admits(&p.in.State, holder); refusal != job.Granted {
+	if refusal := fence.Allows(&p.in.State, holder); refusal != job.Granted {
 		if refusal = fence.Repeats(&p.in.State, holder, o, refusal); refusal == job.Granted {
 			return JobResult{ID: o.ID, Status: p.in.Status}
 		}
@@ -67,11 +67,8 @@ func (m *machine) holder(sp *span, f *job.Fence) (h job.Holder) {
 // then, including those that had it before, so that a repeat gets the same answer, and without those that have an
 // outcome of their own in the command.
 func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refusal) {
-	if c == nil {
-		return 0, job.ClaimLost
-	}
-	if cmd.Runner != "" && c.runner != cmd.Runner {
-		return 0, job.RunnerDiffers
+	if refusal := allowsClaim(cmd.Claim, cmd.Runner, c); refusal != job.Granted {
+		return 0, refusal
 	}
 	named := a.named(cmd.Outcomes)
 	cancelled := false
@@ -91,12 +88,19 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 		})
 	}
 	if n == 0 && len(cmd.Outcomes) == 0 {
-		if cancelled {
-			return 0, job.WasCancelled
-		}
-		return 0, job.ClaimLost
+		return 0, job.HoldsNothing(cancelled)
 	}
 	return n, job.Granted
+}
+
+// allowsClaim says whether a request that names a claim and perhaps a runner may act on all of the claim; nil: there is
+// no claim of that id.
+func allowsClaim(id job.ID, runner string, c *claim) job.Refusal {
+	fence := job.Fence{Claim: id, Runner: runner}
+	if c == nil {
+		return fence.AllowsClaim(false, "")
+	}
+	return fence.AllowsClaim(true, c.runner)
 }
 
 // lineSet is some lines, in order.

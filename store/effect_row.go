@@ -16,20 +16,20 @@ type effect struct {
 type reason byte
 
 const (
-	created reason = iota + 1
-	claimed
-	ended
-	abandoned
-	due
-	purged
-	cancelled
-	expired
-	timedOut
-	redriven
-	started // by request, before its time
-	patched
-	deleted
-	graced // its time-out was put off
+	reasonCreated reason = iota + 1
+	reasonClaimed
+	reasonEnded
+	reasonAbandoned
+	reasonDue
+	reasonPurged
+	reasonCancelled
+	reasonExpired
+	reasonTimedOut
+	reasonRedriven
+	reasonStarted // by request, before its time
+	reasonPatched
+	reasonDeleted
+	reasonGraced // its time-out was put off
 )
 
 func encodeEffects(at int64, effects []effect) []byte {

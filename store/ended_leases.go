@@ -12,7 +12,7 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 	runs := a.withoutJobLease(c)
 	for i, r := range runs {
 		a.eachOf(r, func(p part) {
-			next := a.abandon(p, abandoned, abandonedText)
+			next := a.abandon(p, reasonAbandoned, abandonedText)
 			a.takeBack(p, &next)
 		})
 		rows += tickSpanRows + r.Lines() // each line has its history
@@ -67,18 +67,18 @@ func (a *applying) abandonJob(claimSeq uint64, at position) {
 		return
 	}
 	p := part{a.batch(at.seq), a.spanAt(at.seq, at.line), at.line, at.line}
-	next := a.abandon(p, abandoned, abandonedText)
+	next := a.abandon(p, reasonAbandoned, abandonedText)
 	a.takeBack(p, &next)
 }
 
 // timeOut abandons active lines whose time-out has passed, and returns their number. If their runners could not report
 // for a while, the time-out is put off.
 func (a *applying) timeOut(p part) int {
-	if next, ok := p.in.Extend(&p.group().Attributes, a.meta.graceAt, a.due); ok {
-		a.move(p, next, graced)
+	if next, ok := p.in.PutOff(&p.group().Attributes, a.meta.graceAt, a.due); ok {
+		a.move(p, next, reasonGraced)
 		return 0
 	}
-	next := a.abandon(p, timedOut, timedOutText)
+	next := a.abandon(p, reasonTimedOut, timedOutText)
 	a.takeBack(p, &next)
 	return int(p.lines())
 }

@@ -214,7 +214,7 @@ func (r *reader) addClaims(docs []job.Job) (claims []uint64) {
 	var sp span
 	for i := range docs {
 		doc := &docs[i]
-		if doc.Status != job.Active && !doc.Status.Terminal() {
+		if !doc.Status.ShowsClaim() {
 			continue
 		}
 		line := uint32(doc.ID.Line())

@@ -97,10 +97,8 @@ func (l *lister) span(sp *span) bool {
 	if l.f.Claim.IsZero() && l.f.Runner == "" {
 		return true
 	}
-	if sp.Status != job.Active && !sp.Status.Terminal() || sp.Claim == 0 { // as documents show it: see addClaims
-		return false
-	}
-	return (l.f.Claim.IsZero() || sp.Claim == l.claim) && (l.f.Runner == "" || l.runner(sp.Claim) == l.f.Runner)
+	claim := sp.ShownClaim()
+	return claim != 0 && (l.f.Claim.IsZero() || claim == l.claim) && (l.f.Runner == "" || l.runner(claim) == l.f.Runner)
 }
 
 func (l *lister) queue(id uint32) queueName {

@@ -239,7 +239,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 	return result
 }
 
-var sweepReasons = map[reason]job.Op{cancelled: job.Cancel, redriven: job.Redrive, deleted: job.Delete}
+var sweepReasons = map[reason]job.Op{reasonCancelled: job.Cancel, reasonRedriven: job.Redrive, reasonDeleted: job.Delete}
 
 // sweeping returns a sweep that may take a job.
 func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
@@ -282,22 +282,22 @@ func (m *model) tick(events []event) {
 	for i, e := range events {
 		m.later = events[i+1:]
 		j := m.jobs[e.id]
-		if j == nil && (e.why == purged || sweepReasons[e.why] != 0) {
+		if j == nil && (e.why == reasonPurged || sweepReasons[e.why] != 0) {
 			continue // the last of a batch: gone as it ended
 		}
 		legal := false
 		switch e.why {
-		case due:
+		case reasonDue:
 			if legal = j.status == job.Deferred && j.runAt <= m.at; legal {
 				m.makePending(j)
 			}
-		case expired:
+		case reasonExpired:
 			if legal = j.expiry() != 0 && j.expiry() <= m.at; legal {
 				m.expire(j)
 			}
-		case abandoned, timedOut:
+		case reasonAbandoned, reasonTimedOut:
 			text := abandonedText
-			if e.why == timedOut {
+			if e.why == reasonTimedOut {
 				text = timedOutText
 				legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && !m.graced(j)
 			} else {
@@ -306,19 +306,19 @@ func (m *model) tick(events []event) {
 			if legal {
 				m.abandon(j, text)
 			}
-		case purged:
+		case reasonPurged:
 			if j.status == job.Purged { // it went as it ended
 				continue
 			}
 			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
 				m.purge(j)
 			}
-		case graced:
+		case reasonGraced:
 			if legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && m.graced(j); legal {
 				j.timeout = m.graceAt + j.attr.LeaseMs
 			}
-		case cancelled, redriven, deleted:
-			if j.status == job.Purged || e.why == cancelled && j.status == job.Cancelled || e.why == deleted && j.status == job.Purged {
+		case reasonCancelled, reasonRedriven, reasonDeleted:
+			if j.status == job.Purged || e.why == reasonCancelled && j.status == job.Cancelled || e.why == reasonDeleted && j.status == job.Purged {
 				continue // overtaken, or gone as it ended
 			}
 			w := m.sweeping(j, sweepReasons[e.why])
@@ -356,18 +356,18 @@ func (m *model) allDue() (events []event) {
 			if at == 0 || at > m.at {
 				continue
 			}
-			why := purged
+			why := reasonPurged
 			switch {
 			case j.status == job.Deferred && j.runAt <= m.at:
-				why = due
+				why = reasonDue
 			case j.status.Waits():
-				why = expired
+				why = reasonExpired
 			case j.status == job.Active && j.timeout == at && m.graced(j):
-				why = graced
+				why = reasonGraced
 			case j.status == job.Active && j.timeout == at:
-				why = timedOut
+				why = reasonTimedOut
 			case j.status == job.Active:
-				why = abandoned
+				why = reasonAbandoned
 			}
 			events = append(events, event{j.id, why})
 		}

@@ -31,10 +31,10 @@ func (a *applying) operate(m job.Move) *Moved {
 			return &Moved{Refusal: refusal}
 		}
 		if next != p.in.State {
-			a.move(p, next, started)
+			a.move(p, next, reasonStarted)
 		}
 	case job.Delete:
-		a.purge(p, deleted)
+		a.purge(p, reasonDeleted)
 		return &Moved{Status: p.in.Status}
 	}
 	return &Moved{Status: job.Pending}
@@ -51,7 +51,7 @@ func (a *applying) patch(cmd job.Patch) *Moved {
 		return &Moved{Refusal: refusal}
 	}
 	if next != p.in.State {
-		a.move(p, next, patched)
+		a.move(p, next, reasonPatched)
 	}
 	return &Moved{Status: a.takeBack(p, &next)}
 }

@@ -371,14 +371,14 @@ func (p *player) watchTick(st step) ([]event, error) {
 	}
 	cost, largest, gone := 0, 0, map[Run]bool{}
 	for _, e := range entries {
-		if gone[e.run] && e.reason == purged || sweepReasons[e.reason] != 0 {
+		if gone[e.run] && e.reason == reasonPurged || sweepReasons[e.reason] != 0 {
 			continue // abandoned for good and not to be kept; and a sweep has a bound of its own
 		}
 		cost += tickSpanRows
-		if e.reason == abandoned || e.reason == timedOut || e.reason == expired {
+		if e.reason == reasonAbandoned || e.reason == reasonTimedOut || e.reason == reasonExpired {
 			gone[e.run] = true
 		}
-		if e.reason == abandoned || e.reason == timedOut {
+		if e.reason == reasonAbandoned || e.reason == reasonTimedOut {
 			cost += e.run.Lines()
 			largest = max(largest, e.run.Lines())
 		}
@@ -395,7 +395,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			if when == 0 || when > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
 				continue
 			}
-			if why := moved[id]; why == due || why == expired || why == purged {
+			if why := moved[id]; why == reasonDue || why == reasonExpired || why == reasonPurged {
 				latest = max(latest, when)
 			} else if why == 0 && (earliest == 0 || when < earliest) {
 				earliest = when

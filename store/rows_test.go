@@ -60,16 +60,16 @@ func rowForms() map[string]struct {
 		bytes  []byte
 		decode func([]byte) any
 	}{
-		"meta":     {m, m.encode(), func(b []byte) any { return decodeMeta(b) }},
-		"span":     {sp, sp.encode(), func(b []byte) any { return decodeSpan(sp.last, b) }},
-		"batch":    {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
-		"counts":   {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
-		"claim":    {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
-		"lease":    {l, l.encode(), func(b []byte) any { return decodeClaimState(b) }},
-		"override": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
-		"done":     {made, encoded(made), decoded},
-		"taken":    {took, encoded(took), decoded},
-		"session":  {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
+		"meta":      {m, m.encode(), func(b []byte) any { return decodeMeta(b) }},
+		"span":      {sp, sp.encode(), func(b []byte) any { return decodeSpan(sp.last, b) }},
+		"batch":     {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
+		"counts":    {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
+		"claim":     {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
+		"lease":     {l, l.encode(), func(b []byte) any { return decodeClaimState(b) }},
+		"job lease": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
+		"done":      {made, encoded(made), decoded},
+		"taken":     {took, encoded(took), decoded},
+		"session":   {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
 		"slot": {last, last.encode(), func(b []byte) any {
 			number, done := decodeSlot(b)
 			return slot{number: number, done: done}

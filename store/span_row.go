@@ -40,7 +40,8 @@ func (sp *span) indexes(b *batch, g *group) (keys [3]string) {
 	case sp.Status == job.Active && sp.At > 0:
 		keys[1] = timerKey(sp.At, timeoutTimer, b.seq, 0, sp.last)
 	case sp.Status.Terminal():
-		keys[1] = timerKey(sp.At+g.RetentionMs, purgeTimer, b.seq, 0, sp.last)
+		at, _ := sp.PurgeAt(&g.Attributes)
+		keys[1] = timerKey(at, purgeTimer, b.seq, 0, sp.last)
 	}
 	if sp.Expires(&g.Attributes) {
 		keys[2] = timerKey(g.ExpiresAt, expireTimer, b.seq, 0, sp.last)

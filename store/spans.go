@@ -15,7 +15,7 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 	}
 	begun := whole(b, sp)
 	begun.in.State = job.State{}
-	a.count(begun, sp.State, created)
+	a.count(begun, sp.State, reasonCreated)
 }
 
 // move gives part of a span another state. It is the only way in which lines change: it splits and merges spans, keeps

@@ -26,13 +26,13 @@ func (a *applying) admit(b *batch, g *group, holes []madeBy) []madeBy {
 }
 
 // promote makes deferred lines pending whose run_at has come.
-func (a *applying) promote(p part) { a.move(p, p.in.Due(a.now), due) }
+func (a *applying) promote(p part) { a.move(p, p.in.Due(a.now), reasonDue) }
 
 // expire ends waiting lines whose expires_at has passed.
 func (a *applying) expire(p part) {
 	next := p.in.Expire(a.now)
-	a.move(p, next, expired)
-	a.purgeUnlessKept(p, next.Status)
+	a.move(p, next, reasonExpired)
+	a.purgeUnlessKept(p, &next)
 }
 
 // endRun ends the run of active lines, and returns the state they are in then. A sweep may have to move them on: see
@@ -48,8 +48,8 @@ func (a *applying) endRun(p part, o *job.Outcome) job.State {
 			a.setDetail(p.b, line, resultDetail, value)
 		}
 	}
-	a.move(p, next, ended)
-	a.purgeUnlessKept(p, next.Status)
+	a.move(p, next, reasonEnded)
+	a.purgeUnlessKept(p, &next)
 	return next
 }
 
@@ -65,7 +65,7 @@ func (a *applying) abandon(p part, why reason, text string) job.State {
 	next := p.in.Abandon(&p.group().Attributes, a.now)
 	a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Error: text, Why: job.Abandoned})
 	a.move(p, next, why)
-	a.purgeUnlessKept(p, next.Status)
+	a.purgeUnlessKept(p, &next)
 	return next
 }
 
@@ -80,8 +80,8 @@ func (a *applying) cancel(p part) {
 		a.remember(p, job.Attempt{Runner: c.runner, Error: cancelledText, Why: job.Asked})
 		a.addNotice(c)
 	}
-	a.move(p, next, cancelled)
-	a.purgeUnlessKept(p, next.Status)
+	a.move(p, next, reasonCancelled)
+	a.purgeUnlessKept(p, &next)
 }
 
 // redrive makes ended lines pending, and returns how many of them it left because another job has their unique key by
@@ -90,7 +90,7 @@ func (a *applying) redrive(p part) (skipped int64) {
 	again := func(first, last uint32) {
 		a.each(p.b, first, last, func(p part) {
 			if next, refusal := p.in.Redrive(a.now); refusal == job.Granted {
-				a.move(p, next, redriven)
+				a.move(p, next, reasonRedriven)
 			}
 		})
 	}
@@ -109,9 +109,9 @@ func (a *applying) redrive(p part) (skipped int64) {
 }
 
 // purgeUnlessKept purges lines at once that have ended and are not to be kept.
-func (a *applying) purgeUnlessKept(p part, to job.Status) {
-	if to.Terminal() && p.group().RetentionMs == 0 {
-		a.each(p.b, p.first, p.last, func(p part) { a.purge(p, purged) })
+func (a *applying) purgeUnlessKept(p part, next *job.State) {
+	if _, atOnce := next.PurgeAt(&p.group().Attributes); atOnce && next.Status.Terminal() {
+		a.each(p.b, p.first, p.last, func(p part) { a.purge(p, reasonPurged) })
 	}
 }
 

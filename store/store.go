@@ -10,14 +10,14 @@ import (
 // Store keeps the state of all jobs and its indexes. One goroutine applies and commits; any goroutine may query.
 type Store struct {
 	*Queries
-	// applying is held through Apply and Commit, and by Close. No query takes it, since Commit waits for Pebble while
+	// writing is held through Apply and Commit, and by Close. No query takes it, since Commit waits for Pebble while
 	// it holds it.
-	applying sync.Mutex
-	machine  *machine
-	command  applying // that is applied
-	pending  bool     // commands were applied since the last commit
-	broken   error    // why neither Apply nor Commit can continue: the overlay may hold half a command
-	closed   bool
+	writing sync.Mutex
+	machine *machine
+	command applying // that is applied
+	pending bool     // commands were applied since the last commit
+	broken  error    // why neither Apply nor Commit can continue: the overlay may hold half a command
+	closed  bool
 }
 
 // Flush lets Pebble begin to write what it holds in memory, unless an earlier call still waits for Pebble to begin. It
@@ -40,8 +40,8 @@ func (s *Store) Checkpoint(dir string) error { return s.db.Checkpoint(dir) }
 // writes without a limit of time. Later queries get ErrClosed.
 func (s *Store) Close() error {
 	s.db.Drain()
-	s.applying.Lock()
-	defer s.applying.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.closed {
 		return nil
 	}

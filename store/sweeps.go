@@ -140,7 +140,7 @@ func (a *applying) sweepPart(w *sweep, p part) {
 		w.skipped += skipped
 		n -= skipped
 	case job.Delete:
-		a.purge(p, deleted)
+		a.purge(p, reasonDeleted)
 	}
 	w.moved += n
 }

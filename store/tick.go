@@ -48,7 +48,7 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 	case runAtTimer:
 		a.promote(a.ending(t))
 	case purgeTimer:
-		a.purge(a.ending(t), purged)
+		a.purge(a.ending(t), reasonPurged)
 	case expireTimer:
 		a.expire(a.ending(t))
 	case timeoutTimer:

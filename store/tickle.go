@@ -32,31 +32,22 @@ func (a *applying) tickleRunner(t *job.Tickle) *Tickled {
 
 func (a *applying) tickleClaim(t *job.Tickle) *Tickled {
 	c := a.claimByID(t.Claim)
-	switch {
-	case c == nil:
-		return &Tickled{Refusal: job.ClaimLost}
-	case t.Runner != "" && c.runner != t.Runner:
-		return &Tickled{Refusal: job.RunnerDiffers}
+	if refusal := allowsClaim(t.Claim, t.Runner, c); refusal != job.Granted {
+		return &Tickled{Refusal: refusal}
 	}
 	result := &Tickled{Held: c.held}
 	if c.held < c.lines() {
 		for _, r := range c.runs {
 			a.eachOf(r, func(p part) {
-				refusal := job.ClaimLost
-				if p.in.Claim == c.seq {
-					refusal = job.WasCancelled
+				if refusal := p.in.LostTo(c.seq); refusal != job.Granted {
+					result.Lost = appendLost(result.Lost, p, refusal)
 				}
-				if p.in.Status == job.Purged || p.in.Claim == c.seq && p.in.Status != job.Cancelled {
-					return // purged, or held, or ended by this very claim
-				}
-				result.Lost = appendLost(result.Lost, p, refusal)
 			})
 		}
 	}
 	if c.held == 0 {
-		if result.Refusal = job.ClaimLost; slices.ContainsFunc(result.Lost, func(l JobResult) bool { return l.Refusal == job.WasCancelled }) {
-			result.Refusal = job.WasCancelled
-		}
+		cancelled := slices.ContainsFunc(result.Lost, func(l JobResult) bool { return l.Refusal == job.WasCancelled })
+		result.Refusal = job.HoldsNothing(cancelled)
 		return result
 	}
 	a.renew(c, t.LeaseMs)
@@ -78,7 +69,7 @@ func (a *applying) tickleJobs(t *job.Tickle) *Tickled {
 		p, ok := a.find(id)
 		refusal := job.NotFound
 		if ok {
-			refusal = fence.Admits(&p.in.State, a.holder(&p.in, &fence))
+			refusal = fence.Allows(&p.in.State, a.holder(&p.in, &fence))
 		}
 		if refusal != job.Granted {
 			result.Lost = append(result.Lost, JobResult{ID: id, Refusal: refusal})
