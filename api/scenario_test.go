@@ -62,6 +62,7 @@ type scenario struct {
 	t       *testing.T
 	dir     string
 	began   time.Time
+	naming  sync.Mutex        // of names and ids
 	names   map[string]string // of ids, by their text
 	ids     []string          // in order of appearance
 	waiting map[string]chan string
@@ -332,6 +333,8 @@ var idText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4
 
 // withNames puts names in the place of ids: of each command that made one a letter, and the line.
 func (s *scenario) withNames(text string) string {
+	s.naming.Lock() // answers of requests that run at the same time are shown at the same time
+	defer s.naming.Unlock()
 	return idText.ReplaceAllStringFunc(text, func(id string) string {
 		if s.names[id] == "" {
 			s.ids = append(s.ids, id)
@@ -343,6 +346,8 @@ func (s *scenario) withNames(text string) string {
 
 // withIDs is the inverse, and puts times in the place of t+… .
 func (s *scenario) withIDs(text string) string {
+	s.naming.Lock()
+	defer s.naming.Unlock()
 	text = regexp.MustCompile(`<id(\d+)>`).ReplaceAllStringFunc(text, func(name string) string {
 		n, err := strconv.Atoi(name[3 : len(name)-1])
 		if err != nil || n < 1 || n > len(s.ids) {
