@@ -195,6 +195,9 @@ func TestReadOfLongJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := r.engine.CatchUp(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
 		doc, fits, err := r.engine.JobWithin(at, room)
 		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
 			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))

@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -24,9 +27,36 @@ import (
 type rig struct {
 	*testing.T
 	url    string
+	dir    string // of the data; empty over an engine that is not real
 	engine parts
 	server *Server
 	stop   func() // ends the server as a signal would; once
+}
+
+// parts are an engine and its queries, of which a test replaces single ones.
+type parts struct {
+	creator
+	claimer
+	tickler
+	completer
+	operator
+	queueOperator
+	sessionOperator
+	switcher
+	clock
+	monitor
+	follower
+
+	jobReader
+	jobLister
+	queueReader
+	runnerReader
+	sessionReader
+	sweepReader
+}
+
+func partsOf(e Engine, q Queries) parts {
+	return parts{e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
 }
 
 // setup is what a server is made of; a test may put doubles in the place of parts.
@@ -64,6 +94,7 @@ func start(t *testing.T, change ...func(*setup)) *rig {
 		f(&o)
 	}
 	r := startOn(t, o)
+	r.dir = dir
 	for r.get("/readyz").status != http.StatusOK {
 		if t.Context().Err() != nil {
 			t.FailNow()
@@ -102,17 +133,29 @@ func startOn(t *testing.T, o setup) *rig {
 	return r
 }
 
-// settled returns the last position of the journal once nothing follows: the journal proves its last record with a mark
-// when it is idle.
-func (r *rig) settled() uint64 {
-	last := r.engine.Stats().Appended
-	for quiet := 0; quiet < 5; quiet++ {
-		time.Sleep(10 * time.Millisecond)
-		if now := r.engine.Stats().Appended; now != last {
-			last, quiet = now, 0
+var recordHead = regexp.MustCompile(`\n#:(\w+) v=`)
+
+// commands returns how many commands of clients the journal holds: all but the ticks and the marks, which the server
+// writes by itself.
+func (r *rig) commands() int {
+	r.Helper()
+	files, err := filepath.Glob(filepath.Join(r.dir, "journal", "*", "*"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	n := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, head := range recordHead.FindAllSubmatch(text, -1) {
+			if verb := string(head[1]); verb != "mark" && verb != "tick" {
+				n++
+			}
 		}
 	}
-	return last
+	return n
 }
 
 // reply is an answer, read to its end.

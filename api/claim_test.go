@@ -156,7 +156,7 @@ func outcomes(n int) string {
 // they keep as much as they may, another one is answered without a wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine.claimer, s.engine.completer = waiting{}, &picky{t: t}
+		s.engine = parts{claimer: waiting{}, completer: &picky{t: t}, clock: idle{}}
 		body := `{"runner_id":"r","wait_ms":60000,"complete":` + outcomes(job.MaxOutcomes) + `}`
 		request := fmt.Sprintf("POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		began := time.Now()

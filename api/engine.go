@@ -26,28 +26,8 @@ type Queries interface {
 	sweepReader
 }
 
-// parts are an engine and its queries, of which tests replace single ones.
-type parts struct {
-	creator
-	claimer
-	tickler
-	completer
-	operator
-	queueOperator
-	sessionOperator
-	switcher
-	clock
-	monitor
-	follower
-
-	jobReader
-	jobLister
-	queueReader
-	runnerReader
-	sessionReader
-	sweepReader
-}
-
-func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
+// backend is an engine together with the queries of its state.
+type backend interface {
+	Engine
+	Queries
 }

@@ -235,7 +235,7 @@ func TestSlowBody(t *testing.T) {
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	// A claim that waits longer than its body was allowed to take is not cut off.
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		s.engine.claimer = waiting{}
+		s.engine = parts{claimer: waiting{}, clock: idle{}}
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`

@@ -38,7 +38,7 @@ type Options struct {
 
 // Server answers the HTTP API.
 type Server struct {
-	engine   parts
+	engine   backend
 	defaults Defaults
 	log      zerolog.Logger
 	build    Version
@@ -81,9 +81,14 @@ func newLimits(maxConnections int) limits {
 }
 
 // New returns a server that is not listening yet; see Handler and Run.
-func New(o Options) (*Server, error) { return newServer(o, partsOf(o.Engine, o.Queries)) }
+func New(o Options) (*Server, error) {
+	return newServer(o, struct {
+		Engine
+		Queries
+	}{o.Engine, o.Queries})
+}
 
-func newServer(o Options, engine parts) (*Server, error) {
+func newServer(o Options, engine backend) (*Server, error) {
 	defaults, err := o.Defaults.filled()
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
