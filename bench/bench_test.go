@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 )
 
 // serve starts the real binary on a fresh data directory until the benchmark ends.
-func serve(b testing.TB, args ...string) *rig.Server {
+func serve(b testing.TB, args ...string) *daybooktest.Process {
 	b.Helper()
-	binary, err := rig.Binary(b.TempDir())
+	binary, err := daybooktest.Binary()
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &rig.Server{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr}
+	s := &daybooktest.Process{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {

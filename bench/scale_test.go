@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // What must hold with ten million pending jobs of 100 bytes (docs/performance.md).
@@ -65,7 +67,7 @@ func TestScale(t *testing.T) {
 	fill(t, l, scaleJobs/1000)
 	t.Logf("posted %d jobs in %v", scaleJobs, time.Since(start).Round(time.Millisecond))
 	times := claimTimes(t, reference, l)
-	now, peak, err := s.Resident()
+	now, peak, err := rig.Resident(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@
 //
 // A Worker is a runner: it claims, calls a handler, tickles meanwhile, reports, and drains when its context ends.
 //
-// Package daybooktest starts a server for tests. This package is not for embedding a server into a program.
+// Package daybooktest starts a server for tests.
 //
 // Files:
 //   - client.go, try.go, retry.go, errors.go: a request, one try of it, when it is repeated, and how it fails.

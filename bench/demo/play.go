@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -36,7 +36,7 @@ const (
 // show is the state of a demo.
 type show struct {
 	o      options
-	server *rig.Server
+	server *daybooktest.Process
 	client *client.Client
 
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ func play(ctx context.Context, o options) (a *account, err error) {
 		o.data = filepath.Join(dir, "data")
 	}
 	if o.binary == "" {
-		if o.binary, err = rig.Binary(dir); err != nil {
+		if o.binary, err = daybooktest.Binary(); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func play(ctx context.Context, o options) (a *account, err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 
-	s := &show{o: o, server: &rig.Server{Binary: o.binary, Data: o.data, Log: log, Args: []string{"--log-level", "error"}}}
+	s := &show{o: o, server: &daybooktest.Process{Binary: o.binary, Data: o.data, Log: log, Args: []string{"--log-level", "error"}}}
 	if err := s.server.Start(ctx); err != nil {
 		return nil, err
 	}

@@ -1,18 +1,21 @@
-// Package daybooktest starts a Daybook server for a test: the real engine and API, in the test's process, on a free
-// loopback port, with its data in a directory that goes with the test.
+// Package daybooktest starts a Daybook server for a test: the real binary, on a free loopback port, with its data in a
+// directory that goes with the test.
+//
+// It finds the binary as Binary says. A module that should build the server with its tests has it as a tool:
+//
+//	go get -tool github.com/daybookq/daybook/cmd/daybook
+//
+// Files:
+//   - daybooktest.go: a server for a test.
+//   - process.go: the process. process_linux.go, process_other.go: how it ends with the test's process.
 package daybooktest
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"net"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/ingest"
 )
 
 // TB is the part of testing.TB that is needed, so that examples can bring their own.
@@ -29,75 +32,68 @@ type Server struct {
 	URL    string
 	Client *client.Client
 
-	t    TB
-	data string
-	addr string
-	stop func() error
+	t       TB
+	process *Process
+	log     bytes.Buffer // what the process logs; read when it has ended
+	running bool
 }
 
-// Start starts a server, which stops when the test ends.
-func Start(t TB) *Server {
+// readyIn is how long a start may take. An empty or small journal is replayed within milliseconds; a busy machine may
+// take seconds for it.
+const readyIn = time.Minute
+
+// Start starts a server, which stops when the test ends. args are further flags of `daybook serve`.
+func Start(t TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, data: t.TempDir(), addr: "127.0.0.1:0"}
+	binary, err := Binary()
+	if err != nil {
+		t.Fatalf("daybooktest: %v", err)
+	}
+	s := &Server{t: t}
+	s.process = &Process{Binary: binary, Data: t.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: &s.log}
 	s.start()
+	s.URL = s.process.URL()
 	s.Client = client.New(s.URL, client.Options{})
 	t.Cleanup(s.Stop)
 	return s
 }
 
-// drain is how long requests under way may take when the server stops.
-const drain = 5 * time.Second
-
 func (s *Server) start() {
 	s.t.Helper()
-	engine, err := ingest.Open(ingest.Options{Dir: s.data})
-	if err != nil {
-		s.t.Fatalf("daybooktest: %v", err)
+	ctx, cancel := context.WithTimeout(context.Background(), readyIn)
+	defer cancel()
+	if err := s.process.Start(ctx); err != nil {
+		s.t.Fatalf("daybooktest: %v\n%s", err, s.log.Bytes())
 	}
-	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()})
-	if err != nil {
-		s.t.Fatalf("daybooktest: %v", err)
-	}
-	l, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		s.t.Fatalf("daybooktest: %v", err)
-	}
-	s.addr = l.Addr().String()
-	s.URL = "http://" + s.addr
-	serving, stopServing := context.WithCancel(context.Background())
-	running, stopRunning := context.WithCancel(context.Background())
-	served, ran := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Run(serving, l, drain) }()
-	go func() { ran <- engine.Run(running) }()
-	s.stop = func() error {
-		stopServing()
-		err := <-served
-		stopRunning()
-		return errors.Join(err, <-ran)
-	}
-	for engine.Ready() != nil { // a new or small journal is replayed within milliseconds
-		select {
-		case err := <-ran:
-			s.stop = nil
-			s.t.Fatalf("daybooktest: the engine ended at once: %v", err)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	s.running = true
 }
 
 // Stop stops the server in order. It may be called more than once.
 func (s *Server) Stop() {
 	s.t.Helper()
-	if s.stop == nil {
+	if !s.running {
 		return
 	}
-	if err := s.stop(); err != nil {
-		s.t.Errorf("daybooktest: stop: %v", err)
+	s.running = false
+	if err := s.process.Stop(); err != nil {
+		s.t.Errorf("daybooktest: stop: %v\n%s", err, s.log.Bytes())
 	}
-	s.stop = nil
 }
 
-// Restart stops the server and starts it again with the same data at the same address.
+// Kill ends the server as a crash would. Nothing that was acknowledged is lost.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if !s.running {
+		return
+	}
+	s.running = false
+	if err := s.process.Kill(); err != nil {
+		s.t.Errorf("daybooktest: kill: %v", err)
+	}
+}
+
+// Restart stops the server, unless it is stopped or killed already, and starts it again with the same data at the same
+// address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()

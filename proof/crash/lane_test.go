@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binary, err = rig.Binary(dir); err != nil {
+	if binary, err = daybooktest.Binary(); err != nil {
 		fmt.Println(err)
 		return 1
 	}

@@ -12,14 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/job"
 )
 
 // stage is a server, what its users know, and who they are.
 type stage struct {
 	name   string
-	server *rig.Server
+	server *daybooktest.Process
 	tools  string // the real binary
 	h      *history
 	u      *user
@@ -82,7 +82,7 @@ func newStage(name, binary, data string, args ...string) (*stage, error) {
 	said := &lastWords{}
 	s := &stage{
 		name: name, tools: binary, h: newHistory(), said: said,
-		server: &rig.Server{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String()}, args...), Log: said},
+		server: &daybooktest.Process{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String()}, args...), Log: said},
 	}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
 	return s, nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // TestStops freezes the server for longer than its leases, as SIGSTOP, a laptop's lid or a hypervisor does. Whoever held jobs then must
@@ -37,7 +39,7 @@ func (l *lane) stops(stops int) {
 		if l.rng.IntN(2) == 0 { // close to the end of their leases
 			time.Sleep(time.Duration(held[0].call) + l.between(1500*time.Millisecond, 2300*time.Millisecond) - time.Duration(s.h.now()))
 		}
-		l.must(s, s.server.Freeze())
+		l.must(s, rig.Freeze(s.server))
 		s.h.still()
 		longest := 3 * time.Second
 		if n%5 == 4 {
@@ -45,7 +47,7 @@ func (l *lane) stops(stops int) {
 		}
 		time.Sleep(l.between(2800*time.Millisecond, longest))
 		s.h.live()
-		l.must(s, s.server.Thaw())
+		l.must(s, rig.Thaw(s.server))
 		decided := 0
 		for i, g := range held {
 			if i == 0 { // at once; the others when the server has come to itself
@@ -67,11 +69,11 @@ func (l *lane) stops(stops int) {
 			n++
 		}
 		// A short stop is none that the server must make up for; it must do no harm.
-		l.must(s, s.server.Freeze())
+		l.must(s, rig.Freeze(s.server))
 		time.Sleep(l.between(0, 1500*time.Millisecond))
-		l.must(s, s.server.Thaw())
+		l.must(s, rig.Thaw(s.server))
 		if l.rng.IntN(3) == 0 { // killed while it is stopped
-			l.must(s, s.server.Freeze())
+			l.must(s, rig.Freeze(s.server))
 			l.must(s, s.kill())
 			l.must(s, s.start())
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/bench"
 	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 )
 
 // honest is clients that work: some post lines to a queue of theirs, some claim from it and complete.
@@ -157,10 +158,10 @@ func (l *load) most(o load) {
 }
 
 // watch looks at the server until ctx is done, and returns the most that it took.
-func watch(ctx context.Context, s *rig.Server) (most load, err error) {
+func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		now, _, err := s.Resident()
+		now, _, err := rig.Resident(s)
 		if err != nil {
 			return most, err
 		}

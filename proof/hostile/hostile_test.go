@@ -17,7 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/bench"
-	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -50,7 +50,7 @@ func busyMachine(t *testing.T) (load float64, busy bool) {
 
 // besieged is a server with large jobs to ask for.
 type besieged struct {
-	*rig.Server
+	*daybooktest.Process
 	honest   *honest
 	requests []*request // one to each route
 	large    []*request
@@ -59,7 +59,7 @@ type besieged struct {
 func begin(t *testing.T, files int) *besieged {
 	t.Helper()
 	dir := t.TempDir()
-	binary, err := rig.Binary(dir)
+	binary, err := daybooktest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func begin(t *testing.T, files int) *besieged {
 		t.Skipf("the attacks read /proc and need a shell: %v", err)
 	}
 	var log strings.Builder
-	s := &rig.Server{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
+	s := &daybooktest.Process{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatalf("%v: %s", err, &log)
 	}
@@ -84,7 +84,7 @@ func begin(t *testing.T, files int) *besieged {
 			t.Errorf("stop: %v: %s", err, &log)
 		}
 	})
-	b := &besieged{Server: s, honest: newHonest(s.URL())}
+	b := &besieged{Process: s, honest: newHonest(s.URL())}
 	// Four pages of 8 MiB each.
 	id := ""
 	payload := bench.Lines(31, 256<<10-1)
@@ -199,7 +199,7 @@ func (b *besieged) under(t *testing.T, n int, a attack, requests []*request, tur
 		looking, looked := context.WithCancel(t.Context())
 		before := make(chan load, 1)
 		go func() {
-			l, _ := watch(looking, b.Server) // what is wrong with it shows in the next one
+			l, _ := watch(looking, b.Process) // what is wrong with it shows in the next one
 			before <- l
 		}()
 		calm, err := b.honest.work(t.Context(), d)
@@ -214,7 +214,7 @@ func (b *besieged) under(t *testing.T, n int, a attack, requests []*request, tur
 		opened, loads, failed := make(chan int64, 1), make(chan load, 1), make(chan error, 1)
 		go func() { opened <- besiege(ctx, b.Listen, n, a, requests) }()
 		go func() {
-			l, err := watch(ctx, b.Server)
+			l, err := watch(ctx, b.Process)
 			loads <- l
 			failed <- err
 		}()

@@ -1,0 +1,126 @@
+package daybooktest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestKill: what a server acknowledged is there after it was killed and started again, at the same address.
+func TestKill(t *testing.T) {
+	s := Start(t, "--max-attempts", "7")
+	made, err := s.Client.Create(t.Context(), client.TextJob("mail", "hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	s.Kill() // does nothing more
+	s.Restart()
+	kept, err := s.Client.Job(t.Context(), made.ID)
+	if err != nil || string(kept.Payload) != "hello" || kept.MaxAttempts != 7 {
+		t.Errorf("after a kill: %+v, %v", kept, err)
+	}
+	s.Stop()
+	s.Stop()
+	if _, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")); err == nil {
+		t.Error("a stopped server listens")
+	}
+}
+
+// TestBinary: the binary is the one that DAYBOOK_BINARY names, or the tool, or the one in PATH; an error names all
+// three.
+func TestBinary(t *testing.T) {
+	find := func(want string) {
+		t.Helper()
+		if got, err := findBinary(); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	t.Setenv("DAYBOOK_BINARY", "/named/daybook")
+	find("/named/daybook")
+	t.Setenv("DAYBOOK_BINARY", "")
+	dir := t.TempDir()
+	t.Chdir(dir) // of no module
+	inPath := filepath.Join(dir, "daybook")
+	if err := os.WriteFile(inPath, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	find(inPath)
+	t.Setenv("PATH", dir) // without the go command
+	find(inPath)
+	t.Setenv("PATH", t.TempDir())
+	_, err := findBinary()
+	for _, way := range []string{"DAYBOOK_BINARY", "PATH", "go get -tool"} {
+		if err == nil || !strings.Contains(err.Error(), way) {
+			t.Errorf("%v does not name %s", err, way)
+		}
+	}
+}
+
+// parentOf names the variable that has TestServerEndsWithItsParent be the parent.
+const parentOf = "DAYBOOKTEST_PARENT_OF"
+
+// TestServerEndsWithItsParent: a server is gone when the process that started it was killed.
+func TestServerEndsWithItsParent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a process with its parent")
+	}
+	if binary := os.Getenv(parentOf); binary != "" {
+		p := &Process{Binary: binary, Data: t.TempDir()}
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("serves", p.Listen)
+		time.Sleep(time.Minute) // until it is killed
+		return
+	}
+	binary, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	parent := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestServerEndsWithItsParent$")
+	parent.Env = append(os.Environ(), parentOf+"="+binary, "TMPDIR="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address := ""
+	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
+		if at, ok := strings.CutPrefix(lines.Text(), "serves "); ok {
+			address = at
+		}
+	}
+	if conn, err := net.Dial("tcp", address); err != nil {
+		t.Errorf("the server does not listen: %v", err)
+	} else {
+		conn.Close()
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // it was killed
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+	}
+	t.Error("the server still listens")
+}

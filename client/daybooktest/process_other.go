@@ -1,0 +1,8 @@
+//go:build !linux
+
+package daybooktest
+
+import "os/exec"
+
+// endWithParent does nothing: only Linux ends a process with its parent.
+func endWithParent(*exec.Cmd) {}
