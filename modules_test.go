@@ -1,0 +1,172 @@
+package daybook_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	modzip "golang.org/x/mod/zip"
+)
+
+// modules are the folders of this tree's modules.
+var modules = []string{".", "client", "job", "mdns"}
+
+// unreleased is the version in which the modules of this tree require each other.
+const unreleased = "v0.0.0"
+
+// readMod returns the go.mod of a folder.
+func readMod(t *testing.T, dir string) *modfile.File {
+	t.Helper()
+	path := filepath.Join(dir, "go.mod")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := modfile.Parse(path, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mod
+}
+
+// published returns an environment in which the go command finds the modules of this tree as if they were released, and
+// the others in the module cache before the network.
+func published(t *testing.T) []string {
+	t.Helper()
+	proxy := t.TempDir()
+	for _, dir := range modules {
+		mod := readMod(t, dir)
+		if len(mod.Replace) > 0 {
+			t.Errorf("%s/go.mod replaces modules, so that `go install` of a version refuses it", dir)
+		}
+		versions := filepath.Join(proxy, mod.Module.Mod.Path, "@v")
+		if err := os.MkdirAll(versions, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{unreleased + ".mod": text, unreleased + ".info": []byte(`{"Version":"` + unreleased + `"}`), "list": []byte(unreleased + "\n")} {
+			if err := os.WriteFile(filepath.Join(versions, name), content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		archive, err := os.Create(filepath.Join(versions, unreleased+".zip"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := modzip.CreateFromDir(archive, module.Version{Path: mod.Module.Mod.Path, Version: unreleased}, dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := archive.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, network, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
+	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=github.com/daybookq/*", "GOMODCACHE="+t.TempDir(),
+		fmt.Sprintf("GOPROXY=file://%s,file://%s,%s", proxy, filepath.Join(cache, "cache", "download"), network))
+}
+
+// TestClientModule: a program that imports the client, and whose tests start a server, gets the modules of the client
+// and none of the server's.
+func TestClientModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the client anew")
+	}
+	environ, dir := published(t), t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/producer\n\ngo 1.26.0\n",
+		"main.go": `package main
+
+import "github.com/daybookq/daybook/client"
+
+func main() { client.New("http://127.0.0.1:1717", client.Options{}) }
+`,
+		"main_test.go": `package main
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+func Test(t *testing.T) { daybooktest.Start(t) }
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goIn := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, environ
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if strings.Contains(said.String(), "dial tcp") {
+			t.Skipf("a go.mod of another module is neither in the module cache nor to be had from the network: %s", said.String())
+		}
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, said.String())
+		}
+		return string(out)
+	}
+	goIn("get", "github.com/daybookq/daybook/client@"+unreleased)
+	goIn("vet", "./...")
+	built := strings.Fields(goIn("list", "-m", "-f", "{{if not .Main}}{{.Path}}{{end}}", "all"))
+	slices.Sort(built)
+	want := []string{
+		"github.com/daybookq/daybook/client", "github.com/daybookq/daybook/job", "github.com/daybookq/daybook/mdns",
+		"github.com/go-json-experiment/json", "github.com/hashicorp/mdns", "github.com/miekg/dns",
+		"github.com/google/go-cmp", "github.com/yuin/goldmark", // golang.org/x/tools names them, which miekg/dns requires
+	}
+	others := slices.DeleteFunc(slices.Clone(built), func(name string) bool { return slices.Contains(want, name) || strings.HasPrefix(name, "golang.org/x/") })
+	if len(others) > 0 || len(built) < len(want) {
+		t.Errorf("the build list has %v beside what the client imports: %v", others, built)
+	}
+
+	// The server can be installed in a version, which the go command refuses where go.mod replaces modules. With -n it
+	// compiles nothing.
+	goIn("install", "-n", "github.com/daybookq/daybook/cmd/daybook@"+unreleased)
+}
+
+// TestModules: go.work uses all modules of the tree, they agree on the versions of what they require, and the module of
+// the server has no file of another.
+func TestModules(t *testing.T) {
+	text, err := os.ReadFile("go.work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := modfile.ParseWork("go.work", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used []string
+	for _, use := range work.Use {
+		used = append(used, filepath.Clean(use.Path))
+	}
+	if slices.Sort(used); !slices.Equal(used, modules) {
+		t.Errorf("go.work uses %v, the modules are %v", used, modules)
+	}
+	versions := map[string]string{}
+	for _, dir := range modules {
+		for _, r := range readMod(t, dir).Require {
+			if other := versions[r.Mod.Path]; other != "" && other != r.Mod.Version {
+				t.Errorf("%s/go.mod requires %s, another one %s", dir, r.Mod, other)
+			}
+			versions[r.Mod.Path] = r.Mod.Version
+		}
+	}
+}
