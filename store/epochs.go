@@ -17,6 +17,20 @@ type candidates struct {
 
 func (c *candidates) all() []uint64 { return c.seqs[:c.n] }
 
+// rowOf returns the candidates' row that has the id, or nil. row reads the row of a seq.
+func rowOf[R interface {
+	comparable
+	id() job.ID
+}](c candidates, id job.ID, row func(seq uint64) R) R {
+	var none R
+	for _, seq := range c.all() {
+		if r := row(seq); r != none && r.id() == id {
+			return r
+		}
+	}
+	return none
+}
+
 // seqsIn returns the seqs that the command of an id may have, the likeliest first: one, or two if the id has the time
 // at which an epoch began. The caller compares the whole id with the row of each. Two epochs are enough: 2^40 commands
 // do not fit into one millisecond.

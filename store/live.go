@@ -38,33 +38,15 @@ func (l *live) seqs(id job.ID) candidates { return seqsIn(*l.epochs.Load(), id) 
 
 // readBatchOf returns the batch of a job or batch id, or nil.
 func (l *live) readBatchOf(r lsm.Rows, id job.ID) *batch {
-	seqs := l.seqs(id)
-	for _, seq := range seqs.all() {
-		if b := readBatch(r, seq); b != nil && b.id() == id.WithLine(0) {
-			return b
-		}
-	}
-	return nil
+	return rowOf(l.seqs(id), id.WithLine(0), func(seq uint64) *batch { return readBatch(r, seq) })
 }
 
 // readClaimOf returns the claim with an id, or nil.
 func (l *live) readClaimOf(r lsm.Rows, id job.ID) *claim {
-	seqs := l.seqs(id)
-	for _, seq := range seqs.all() {
-		if c := readClaim(r, seq); c != nil && c.id() == id {
-			return c
-		}
-	}
-	return nil
+	return rowOf(l.seqs(id), id, func(seq uint64) *claim { return readClaim(r, seq) })
 }
 
 // readSessionOf returns the session with an id, or nil.
 func (l *live) readSessionOf(r lsm.Rows, id job.ID) *session {
-	seqs := l.seqs(id)
-	for _, seq := range seqs.all() {
-		if n := readSession(r, seq); n != nil && n.id() == id {
-			return n
-		}
-	}
-	return nil
+	return rowOf(l.seqs(id), id, func(seq uint64) *session { return readSession(r, seq) })
 }

@@ -77,15 +77,7 @@ func (m *machine) batch(seq uint64) *batch {
 }
 
 // batchOf is readBatchOf through the caches.
-func (m *machine) batchOf(id job.ID) *batch {
-	seqs := m.seqs(id)
-	for _, seq := range seqs.all() {
-		if b := m.batch(seq); b != nil && b.id() == id.WithLine(0) {
-			return b
-		}
-	}
-	return nil
-}
+func (m *machine) batchOf(id job.ID) *batch { return rowOf(m.seqs(id), id.WithLine(0), m.batch) }
 
 // spanAt returns the span that holds a line. The cache needs no note of which lines it knows: exactly one span holds a
 // line, so a cached span that holds it is that one.
@@ -183,11 +175,8 @@ func (m *machine) findClaim(seq uint64) *claim {
 
 // claimByID returns the claim with an id, or nil.
 func (m *machine) claimByID(id job.ID) *claim {
-	seqs := m.seqs(id)
-	for _, seq := range seqs.all() {
-		if c := m.findClaim(seq); c != nil && c.refs > 0 && c.id() == id {
-			return c
-		}
+	if c := rowOf(m.seqs(id), id, m.findClaim); c != nil && c.refs > 0 {
+		return c
 	}
 	return nil
 }

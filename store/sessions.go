@@ -44,15 +44,7 @@ func (m *machine) session(seq uint64) *session {
 }
 
 // sessionOf is readSessionOf through Apply's cache.
-func (m *machine) sessionOf(id job.ID) *session {
-	seqs := m.seqs(id)
-	for _, seq := range seqs.all() {
-		if n := m.session(seq); n != nil && n.id() == id {
-			return n
-		}
-	}
-	return nil
-}
+func (m *machine) sessionOf(id job.ID) *session { return rowOf(m.seqs(id), id, m.session) }
 
 func (a *applying) openSession(cmd job.OpenSession) *SessionOpened {
 	if a.meta.sessions >= a.rules.sessions && !a.makeRoomForSession() {

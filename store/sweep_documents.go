@@ -12,15 +12,17 @@ func (q *Queries) Sweep(id job.ID) (doc Sweep, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
-	seqs := q.seqs(id)
-	for _, seq := range seqs.all() {
-		if value := v.Get(seqKey(sweepTable, seq)); value != nil {
-			if w := decodeSweep(seq, value); w.id() == id {
-				return w.document(), nil
-			}
+	w := rowOf(q.seqs(id), id, func(seq uint64) *sweep {
+		value := v.Get(seqKey(sweepTable, seq))
+		if value == nil {
+			return nil
 		}
+		return decodeSweep(seq, value)
+	})
+	if w == nil {
+		return Sweep{}, job.SweepNotFound
 	}
-	return Sweep{}, job.SweepNotFound
+	return w.document(), nil
 }
 
 // Sweeps returns the documents of all sweeps that are under way, and of the newest of those that ended lately,
