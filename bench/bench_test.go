@@ -157,8 +157,8 @@ func BenchmarkCompleteAndClaim100(b *testing.B) {
 	})
 }
 
-// BenchmarkDrain works off a backlog: each connection is a runner of its own, which completes what it holds and claims again in one
-// request.
+// BenchmarkDrain works off a backlog: each connection is a runner of its own, which completes what it holds and claims
+// again in one request.
 func BenchmarkDrain(b *testing.B) {
 	for _, at := range []struct{ max, callers int }{{1, 64}, {100, 16}} {
 		b.Run(fmt.Sprintf("max=%d", at.max), func(b *testing.B) {

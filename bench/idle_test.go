@@ -56,7 +56,8 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// holdIdle is the other process of TestIdleConnections: it opens connections, says so, and holds them until its input ends.
+// holdIdle is the other process of TestIdleConnections: it opens connections, says so, and holds them until its input
+// ends.
 func holdIdle(t *testing.T, url string) {
 	address := strings.TrimPrefix(url, "http://")
 	var open []net.Conn

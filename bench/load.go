@@ -1,6 +1,6 @@
-// Package bench measures the server over HTTP with the real binary: `make bench` for throughput and latency, `make scale` for
-// ten million pending jobs. The load is made by this process on the same machine, and every create and every decision is on disk
-// before it is answered.
+// Package bench measures the server over HTTP with the real binary: `make bench` for throughput and latency, `make
+// scale` for ten million pending jobs. The load is made by this process on the same machine, and every create and every
+// decision is on disk before it is answered.
 package bench
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Load talks to a server with as little work of its own as it can, since it shares the processors with the server: answers are read,
-// and only what the next request needs is looked at.
+// Load talks to a server with as little work of its own as it can, since it shares the processors with the server:
+// answers are read, and only what the next request needs is looked at.
 type Load struct {
 	URL    string
 	HTTP   *http.Client

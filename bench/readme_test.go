@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestReadmeProgram builds the README's program outside of this module, as its readers do, and runs it until it has done its jobs.
+// TestReadmeProgram builds the README's program outside of this module, as its readers do, and runs it until it has
+// done its jobs.
 func TestReadmeProgram(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -24,8 +24,9 @@ const (
 	maxSweepRounds   = 8
 )
 
-// TestSweeps cancels, redrives and deletes ten million jobs, in batches that are one state each and then in ones of which every job is a
-// state by itself, while runners work off another queue. It takes minutes and gigabytes, so it runs only when asked.
+// TestSweeps cancels, redrives and deletes ten million jobs, in batches that are one state each and then in ones of
+// which every job is a state by itself, while runners work off another queue. It takes minutes and gigabytes, so it
+// runs only when asked.
 func TestSweeps(t *testing.T) {
 	jobs := sweepJobs
 	switch asked := os.Getenv("DAYBOOK_SWEEPS"); asked {

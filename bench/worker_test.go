@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and by turns with a loop that claims and completes and
-// decodes nothing. Both meet the same server in the same minutes, so that their ratio says what the Worker costs whatever else the
-// machine does.
+// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and by turns with a loop that claims
+// and completes and decodes nothing. Both meet the same server in the same minutes, so that their ratio says what the
+// Worker costs whatever else the machine does.
 func BenchmarkWorker(b *testing.B) {
 	for _, c := range []struct {
 		name         string
@@ -60,7 +60,8 @@ func BenchmarkWorker(b *testing.B) {
 	}
 }
 
-// drainInLoop fills the queue, and has callers claim and complete until all of it is done. It returns how long that took.
+// drainInLoop fills the queue, and has callers claim and complete until all of it is done. It returns how long that
+// took.
 func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
@@ -89,7 +90,8 @@ func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	return time.Since(began)
 }
 
-// drainWithWorker fills the queue, and runs a worker until all of it has been done and reported. It returns how long that took.
+// drainWithWorker fills the queue, and runs a worker until all of it has been done and reported. It returns how long
+// that took.
 func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)

@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// A line that is posted is its number, the path of a file of this machine, and a line of that file. The number makes it unique, so
-// that each can be accounted for.
+// A line that is posted is its number, the path of a file of this machine, and a line of that file. The number makes it
+// unique, so that each can be accounted for.
 
 // roots are looked through in this order until there are lines enough.
 func roots() []string {

@@ -149,8 +149,8 @@ func (s *show) post(ctx context.Context) (sums [][8]byte, files int, err error) 
 	return sums, files, splitErr
 }
 
-// postBody posts lines until they are acknowledged. When a kill swallows the answer nobody knows whether they were stored: they are
-// posted again, and may then be there twice.
+// postBody posts lines until they are acknowledged. When a kill swallows the answer nobody knows whether they were
+// stored: they are posted again, and may then be there twice.
 func (s *show) postBody(ctx context.Context, first int, lines []byte) error {
 	for {
 		start := time.Now()

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// work is what a runner process does: a Worker that computes a finding from each line, until it is told to stop. At the end it prints
-// its claims' latencies.
+// work is what a runner process does: a Worker that computes a finding from each line, until it is told to stop. At the
+// end it prints its claims' latencies.
 func work(ctx context.Context, url string) error {
 	var mu sync.Mutex
 	var claims []time.Duration

@@ -11,7 +11,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// Freeze stops the process as SIGSTOP does, and returns once the kernel says that all of it stands still. Thaw has it go on.
+// Freeze stops the process as SIGSTOP does, and returns once the kernel says that all of it stands still. Thaw has it
+// go on.
 func Freeze(s *daybooktest.Process) error {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		return err

@@ -1,7 +1,9 @@
-// Command busy keeps a machine busy for a while, so that tests can be run on one that is: `make busy` in one shell, `make test` in another.
+// Command busy keeps a machine busy for a while, so that tests can be run on one that is: `make busy` in one shell,
+// `make test` in another.
 //
-// It spins on the processor, writes and syncs files, and starts processes, which is what a build server does beside a test run. The load is
-// bounded in number and time, and its files are removed. It is for development only and no part of the server.
+// It spins on the processor, writes and syncs files, and starts processes, which is what a build server does beside a
+// test run. The load is bounded in number and time, and its files are removed. It is for development only and no part
+// of the server.
 package main
 
 import (

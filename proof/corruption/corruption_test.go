@@ -23,7 +23,8 @@ var (
 	only   = flag.String("only", "", "only cases whose name contains this")
 )
 
-// maxCase is how long a case may take; most take some milliseconds. It is so long that only a start or answer that never comes exceeds it.
+// maxCase is how long a case may take; most take some milliseconds. It is so long that only a start or answer that
+// never comes exceeds it.
 const maxCase = 5 * time.Minute
 
 // memory returns a directory in memory where the machine has one.
@@ -126,8 +127,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// withoutRepeats drops cases that an earlier fixture has in the same way: of the store's files, those of the journal that was killed without a
-// mark, and options with the same bytes.
+// withoutRepeats drops cases that an earlier fixture has in the same way: of the store's files, those of the journal
+// that was killed without a mark, and options with the same bytes.
 func withoutRepeats(t *testing.T, cases []damage) []damage {
 	before := len(cases)
 	owner := map[string]*fixture{} // of the bytes of an options file
@@ -148,7 +149,8 @@ func withoutRepeats(t *testing.T, cases []damage) []damage {
 	return cases
 }
 
-// pick returns about n of the cases: of the bits and bytes some, evenly, and everything else; with -short a tenth of all.
+// pick returns about n of the cases: of the bits and bytes some, evenly, and everything else; with -short a tenth of
+// all.
 func pick(cases []damage, n int) (picked []damage) {
 	var many []damage
 	for _, d := range cases {
@@ -266,7 +268,8 @@ type helpless struct{}
 
 func (helpless) Error() string { return "something is wrong" }
 
-// TestVerdicts: the matrix can fail. A server that loses, alters, panics or hangs, and a refusal that does not help, are told as such.
+// TestVerdicts: the matrix can fail. A server that loses, alters, panics or hangs, and a refusal that does not help,
+// are told as such.
 func TestVerdicts(t *testing.T) {
 	dir := memory(t)
 	all, err := fixtures(dir)
@@ -319,7 +322,8 @@ func TestVerdicts(t *testing.T) {
 			}
 		})
 	}
-	// And the window: a server that has lost the last records is excused only where the store's cursor does not prove them.
+	// And the window: a server that has lost the last records is excused only where the store's cursor does not prove
+	// them.
 	windows := 0
 	for _, f := range all {
 		want, before := window, all[0].shorter[len(all[0].shorter)-1]

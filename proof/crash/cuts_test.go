@@ -17,15 +17,16 @@ func TestPowerCuts(t *testing.T) {
 	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// TestPowerCutsSmall does the same to a server whose segments, volumes and memtables are so small that it begins new ones, flushes, and
-// gives up old volumes, all the time.
+// TestPowerCutsSmall does the same to a server whose segments, volumes and memtables are so small that it begins new
+// ones, flushes, and gives up old volumes, all the time.
 func TestPowerCutsSmall(t *testing.T) {
 	l := newLane(t, 3)
 	n, unsynced := l.powerCuts(*cuts/2, l.small)
 	l.report(fmt.Sprintf("%d power cuts of a server with small files, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// powerCuts cuts the power so many times, and a few more where nothing was unsynced at any of them. It returns how many, and what was.
+// powerCuts cuts the power so many times, and a few more where nothing was unsynced at any of them. It returns how
+// many, and what was.
 func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 	var unsynced powerfs.Lost
 	most := 10 * cuts

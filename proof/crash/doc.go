@@ -1,5 +1,6 @@
-// Package crash tries the real server binary: killed, frozen, on a full and on a read-only disk, and through power cuts, always under
-// load. What its users asked and were told is recorded, and in the end must be true. `make crash` runs all of it, `make test` a little.
+// Package crash tries the real server binary: killed, frozen, on a full and on a read-only disk, and through power
+// cuts, always under load. What its users asked and were told is recorded, and in the end must be true. `make crash`
+// runs all of it, `make test` a little.
 //
 // # The lanes
 //
@@ -21,39 +22,45 @@
 //     by hand is refused while files are open for writing). Writes are refused with 503 and reads go on. Caught in the middle of a write
 //     of Pebble's manifest the server ends with exit code 1 and the reason; a restart then serves.
 //
-// Every data directory ends the same way: all jobs are worked off, and each that was acknowledged or seen is read back over HTTP
-// and held against what was posted, byte by byte; jobs are counted; `daybook check` and `daybook journal verify` find nothing.
+// Every data directory ends the same way: all jobs are worked off, and each that was acknowledged or seen is read back
+// over HTTP and held against what was posted, byte by byte; jobs are counted; `daybook check` and `daybook journal
+// verify` find nothing.
 //
 // # The load
 //
-// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some megabytes a body, with delays and with few or many
-// attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end jobs one by one, in lists and by
-// claim, with every outcome, in a request of their own or together with the next claim, give back, come too late, die, and repeat what got no
-// answer, sometimes what did. An operator cancels and redrives jobs, batches and the whole queue (not in Stops). Readers look at jobs meanwhile.
+// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some megabytes a body, with delays and
+// with few or many attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end
+// jobs one by one, in lists and by claim, with every outcome, in a request of their own or together with the next
+// claim, give back, come too late, die, and repeat what got no answer, sometimes what did. An operator cancels and
+// redrives jobs, batches and the whole queue (not in Stops). Readers look at jobs meanwhile.
 //
-// In the lanes without a full or read-only disk, users with errands (errands.go, errand_jobs.go, errand_queues.go) take one job at a time from its create to its end, in queues that
-// nobody else touches, with numbered requests of a session of the Go client. They know what each answer must be, and check it at once: a unique
-// key that is held and is free again, a patch, the claim of the only job, a release, a completion, deletes of jobs and queues, queues that
-// --queue-idle deletes, the session's document, and repeats of numbered requests, at once and when later ones have been carried out. What got
-// no answer is repeated through kills and power cuts until it is answered. TestErrands shows that wrong answers are found out.
+// In the lanes without a full or read-only disk, users with errands (errands.go, errand_plan.go, errand_jobs.go, errand_queues.go) take
+// one job at a time from its create to its end, in queues that nobody else touches, with numbered requests of a session
+// of the Go client. They know what each answer must be, and check it at once: a unique key that is held and is free
+// again, a patch, the claim of the only job, a release, a completion, deletes of jobs and queues, queues that
+// --queue-idle deletes, the session's document, and repeats of numbered requests, at once and when later ones have been
+// carried out. What got no answer is repeated through kills and power cuts until it is answered. TestErrands shows that
+// wrong answers are found out.
 //
 // # The model
 //
-// Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is there an order, in
-// agreement with the times at which requests began and ended, in which every answer is right? In the model a job is active under one
-// claim at most; only that claim ends it, tickles it or gives it back; the same outcome may be reported twice, another is refused; an ended job
-// stays as it is until it is redriven; a cancelled one is not handed out, and its runner is refused; attempts grow by one with each claim, end
-// at max_attempts and begin again with a redrive; a delay keeps a job back. A cancel or redrive of a batch or of the queue that goes on as a
-// sweep moves each job at some time until the sweep is seen to be finished. A document in the answer to a change is an observation of its own,
-// made at some time of the request. A lease may run out only
-// where the server was up, in one life, for the lease's whole length since the last renewal: each start, and each stop by SIGSTOP, renews
-// it. A request without an answer happened or not, but not after the end of the server it was sent to. A claim without an answer may have
-// taken any job; it shows as a jump of run_attempts. TestHistories shows that histories that must not be are found out.
+// Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is
+// there an order, in agreement with the times at which requests began and ended, in which every answer is right? In the
+// model a job is active under one claim at most; only that claim ends it, tickles it or gives it back; the same outcome
+// may be reported twice, another is refused; an ended job stays as it is until it is redriven; a cancelled one is not
+// handed out, and its runner is refused; attempts grow by one with each claim, end at max_attempts and begin again with
+// a redrive; a delay keeps a job back. A cancel or redrive of a batch or of the queue that goes on as a sweep moves
+// each job at some time until the sweep is seen to be finished. A document in the answer to a change is an observation
+// of its own, made at some time of the request. A lease may run out only where the server was up, in one life, for the
+// lease's whole length since the last renewal: each start, and each stop by SIGSTOP, renews it. A request without an
+// answer happened or not, but not after the end of the server it was sent to. A claim without an answer may have taken
+// any job; it shows as a jump of run_attempts. TestHistories shows that histories that must not be are found out.
 //
 // # Slow machines
 //
-// No deadline here decides anything about the server. What took longer than minutes, or a step of a test that came later than a lease allows,
-// is reported as "undecided, machine too slow (or the server hangs)"; nothing is called lost that could not be read.
+// No deadline here decides anything about the server. What took longer than minutes, or a step of a test that came
+// later than a lease allows, is reported as "undecided, machine too slow (or the server hangs)"; nothing is called lost
+// that could not be read.
 //
 // # What is not covered
 //

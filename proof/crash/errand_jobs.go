@@ -287,7 +287,8 @@ func (e *errands) completeDeleted() step {
 	}}
 }
 
-// removes is a step of a request that removes something. It may find that it is gone only where an earlier try got no answer, or mayBeGone.
+// removes is a step of a request that removes something. It may find that it is gone only where an earlier try got no
+// answer, or mayBeGone.
 func (e *errands) removes(what string, ask func(context.Context) error, mayBeGone func() bool, then func()) step {
 	lost := false
 	return step{what, func(ctx context.Context) error {

@@ -67,8 +67,8 @@ func counts(doc *client.Queue, jobs int64) error {
 	return nil
 }
 
-// lookAtIdle reads a queue that was left to --queue-idle: it is there until it has been idle for as long, and later it is not. With wait it
-// waits until it is gone.
+// lookAtIdle reads a queue that was left to --queue-idle: it is there until it has been idle for as long, and later it
+// is not. With wait it waits until it is gone.
 func (e *errands) lookAtIdle(wait bool) step {
 	return step{"read an idle queue", func(ctx context.Context) error {
 		if len(e.idle) == 0 {

@@ -11,11 +11,12 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// errands is a user of the Go client with queues of its own, which nobody else touches. It takes one job at a time from its create to its end,
-// with numbered requests of a session. Because nobody else touches its queues it knows what each answer must be, and checks it at once.
+// errands is a user of the Go client with queues of its own, which nobody else touches. It takes one job at a time from
+// its create to its end, with numbered requests of a session. Because nobody else touches its queues it knows what each
+// answer must be, and checks it at once.
 //
-// A step that got no answer is done again, with the same number where it has one, until it is answered: through kills, power cuts, and at last
-// after the load has ended.
+// A step that got no answer is done again, with the same number where it has one, until it is answered: through kills,
+// power cuts, and at last after the load has ended.
 type errands struct {
 	h    *history
 	raw  *user          // for headers that the Go client does not offer
@@ -23,11 +24,17 @@ type errands struct {
 	once *client.Client // does not repeat, so that a 404 after a lost answer can be told from a 404 without one
 	rng  *rand.Rand
 	name string // its runner id; its queues and unique keys begin with it
+	ownSession
+	ownQueues
 
-	session *client.Session // nil: to be opened
-	last    map[int]uint64  // the number that each slot of the session has carried out last
-	held    []heldNumber
+	todo []step
+	open bool // the first of todo was begun and is not answered, so that the server may have carried it out
+	err  error
+	done int // jobs that came to their end
+}
 
+// ownQueues are the queues that only this user posts to, and the job that it takes through its life.
+type ownQueues struct {
 	queue   string // the type, of the client "default"
 	jobs    int    // how many it has made
 	queues  int    // how many it has used
@@ -35,11 +42,13 @@ type errands struct {
 	emptied int64 // when it last asked for something that left its queue without jobs
 	idle    []idleQueue
 	deleted []string // queues that were seen to be gone because they were idle
+}
 
-	todo []step
-	open bool // the first of todo was begun and is not answered, so that the server may have carried it out
-	err  error
-	done int // jobs that came to their end
+// ownSession is the session of a user, and the numbers of its requests.
+type ownSession struct {
+	session *client.Session // nil: to be opened
+	last    map[int]uint64  // the number that each slot of the session has carried out last
+	held    []heldNumber
 }
 
 // step is one thing to do. do may be called again after an error for which again is true.
@@ -61,7 +70,8 @@ func (j *ownJob) String() string {
 	return fmt.Sprintf("%s (key %q, gone %t, %s, priority %d, run %d of %d, claim %s)", j.id, j.key, j.gone, j.status, j.priority, j.runs, j.max, j.claim)
 }
 
-// heldNumber is a number whose request was answered and that is not given up yet: a repeat must still get the same answer.
+// heldNumber is a number whose request was answered and that is not given up yet: a repeat must still get the same
+// answer.
 type heldNumber struct {
 	n      client.Number
 	ask    func(context.Context, *client.Client) (string, error)
@@ -82,8 +92,8 @@ const (
 	lastKey = " last"
 	// queueIdle is the shortest that --queue-idle takes.
 	queueIdle = time.Minute
-	// idleSlack is how much sooner than after queueIdle a queue may be gone by the clock of the history: times of the server are whole
-	// milliseconds of another clock.
+	// idleSlack is how much sooner than after queueIdle a queue may be gone by the clock of the history: times of the
+	// server are whole milliseconds of another clock.
 	idleSlack = time.Second
 )
 
@@ -105,8 +115,8 @@ func newErrands(u *user, name string, seed uint64) *errands {
 	return e
 }
 
-// again reports whether a step that ended with err must be done again: it has no answer that decides, or the server serves no such request
-// now. That the server has forgotten the session or the number is an answer, and impossible.
+// again reports whether a step that ended with err must be done again: it has no answer that decides, or the server
+// serves no such request now. That the server has forgotten the session or the number is an answer, and impossible.
 func (e *errands) again(err error) bool {
 	var refused *client.Error
 	var wrong impossible
@@ -183,8 +193,8 @@ func (e *errands) rest(ctx context.Context) error {
 	return e.all(ctx)
 }
 
-// settle holds what rest has left against what the server shows, and deletes it. With waitIdle, queues that were left to --queue-idle must
-// be deleted by now or later.
+// settle holds what rest has left against what the server shows, and deletes it. With waitIdle, queues that were left
+// to --queue-idle must be deleted by now or later.
 func (e *errands) settle(ctx context.Context, waitIdle bool) error {
 	e.todo = append(e.todo, e.look(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.deleteJob(), e.look(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
@@ -195,138 +205,6 @@ func (e *errands) settle(ctx context.Context, waitIdle bool) error {
 	}
 	e.todo = append(e.todo, e.endSession())
 	return e.all(ctx)
-}
-
-func (e *errands) newQueue() {
-	e.queues++
-	e.queue = fmt.Sprintf("%s-%d", e.name, e.queues)
-}
-
-// plan makes up the steps of the next errand.
-func (e *errands) plan() {
-	rng := e.rng
-	add := func(steps ...step) { e.todo = append(e.todo, steps...) }
-	if e.session == nil {
-		add(e.openSession())
-	}
-	if e.queue == "" {
-		e.newQueue()
-	}
-	key := fmt.Sprintf("%s %d é", e.name, e.jobs)
-	add(e.create(key, false), e.existing())
-	deferred := false
-	if rng.IntN(2) == 0 {
-		deferred = rng.IntN(3) == 0
-		add(e.patch(deferred))
-		if deferred {
-			add(e.claimNothing(), e.runNow())
-		}
-	}
-	if rng.IntN(3) == 0 {
-		add(e.look())
-	}
-	switch rng.IntN(4) {
-	case 0:
-		add(e.deleteJob())
-	case 1:
-		add(e.claim(), e.deleteJob(), e.completeDeleted())
-	default:
-		add(e.claim())
-		if rng.IntN(3) == 0 {
-			add(e.existing())
-		}
-		if rng.IntN(3) == 0 {
-			add(e.release(), e.claim())
-		}
-		add(e.claimNothing(), e.complete())
-	}
-	add(e.look())
-	if rng.IntN(2) == 0 { // the unique key is free
-		add(e.create(key, false))
-		if rng.IntN(2) == 0 {
-			add(e.deleteJob())
-		} else {
-			add(e.claim(), e.complete())
-		}
-		add(e.look())
-	}
-	add(e.repeatLate())
-	switch n := rng.IntN(10); {
-	case n < 3:
-		add(e.countQueue(0), e.deleteQueue())
-	case n < 5:
-		add(step{"leave the queue to --queue-idle", func(context.Context) error {
-			e.idle = append(e.idle, idleQueue{e.queue, e.emptied})
-			e.newQueue()
-			return nil
-		}})
-	}
-	if rng.IntN(10) == 0 {
-		add(e.lookAtIdle(false))
-	}
-	switch n := rng.IntN(40); {
-	case n < 4:
-		add(e.checkSession())
-	case n < 5:
-		add(e.checkSession(), e.endSession(), e.openSession())
-	}
-	add(step{"end an errand", func(ctx context.Context) error {
-		e.done++
-		pause(ctx, time.Duration(rng.IntN(20))*time.Millisecond)
-		return nil
-	}})
-}
-
-// numbered makes a request under a number of the session until it is answered. Now and then it then makes the same request again, at once or
-// with late also when later requests have been carried out in other slots: the answer must be the same.
-func (e *errands) numbered(what string, ask, late func(context.Context, *client.Client) (string, error)) step {
-	var n client.Number
-	var answers []string
-	repeats := 1
-	if e.rng.IntN(3) == 0 {
-		repeats++
-	}
-	hold := late != nil && e.rng.IntN(4) == 0
-	return step{what, func(ctx context.Context) (err error) {
-		if n == (client.Number{}) {
-			if n, err = e.session.Take(ctx); err != nil {
-				return err
-			}
-		}
-		for len(answers) < repeats {
-			answer, err := ask(ctx, e.c.Numbered(n))
-			if err != nil {
-				return err
-			}
-			if answers = append(answers, answer); answer != answers[0] {
-				return impossiblef("%+v was answered with %q, and its repeat with %q", n, answers[0], answer)
-			}
-		}
-		e.last[n.Slot] = n.Number
-		if hold && len(e.held) < 3 {
-			e.held = append(e.held, heldNumber{n, late, answers[0]})
-		} else {
-			e.session.Answered(n)
-		}
-		return nil
-	}}
-}
-
-// repeatLate repeats the requests whose numbers are held, and gives up the numbers.
-func (e *errands) repeatLate() step {
-	return step{"repeat late", func(ctx context.Context) error {
-		for len(e.held) > 0 {
-			held := e.held[0]
-			if answer, err := held.ask(ctx, e.c.Numbered(held.n)); err != nil {
-				return err
-			} else if answer != held.answer {
-				return impossiblef("%+v was answered with %q, and its late repeat with %q", held.n, held.answer, answer)
-			}
-			e.session.Answered(held.n)
-			e.held = e.held[1:]
-		}
-		return nil
-	}}
 }
 
 // startErrands adds users with errands to a crowd.

@@ -86,8 +86,8 @@ func bodyOf(t *testing.T, r *http.Request) []byte {
 	return b.Bytes()
 }
 
-// TestErrands: errands go through on a server that keeps its promises, and notice one that does not. Without that, their going through in a
-// lane would prove nothing.
+// TestErrands: errands go through on a server that keeps its promises, and notice one that does not. Without that,
+// their going through in a lane would prove nothing.
 func TestErrands(t *testing.T) {
 	created := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/create" }
 	claimed := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/claim" }

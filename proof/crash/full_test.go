@@ -69,8 +69,8 @@ func (f filler) leave(free int64) error {
 
 func (f filler) remove() error { return os.Remove(f.path) }
 
-// TestFullDisk fills the server's disk: first to its reserve, where creates are refused and all else goes on, then wholly, where nothing
-// can be written. When there is space again the server goes on by itself.
+// TestFullDisk fills the server's disk: first to its reserve, where creates are refused and all else goes on, then
+// wholly, where nothing can be written. When there is space again the server goes on by itself.
 func TestFullDisk(t *testing.T) {
 	l := newLane(t, 5)
 	rounds := 1
@@ -149,7 +149,8 @@ func (l *lane) fullDisk(round int) {
 	l.finish(s)
 }
 
-// resumes waits until creates are acknowledged again. A server that ended must have said why, with one of the words; it is started again.
+// resumes waits until creates are acknowledged again. A server that ended must have said why, with one of the words; it
+// is started again.
 func (l *lane) resumes(s *stage, c *crowd, words ...string) {
 	l.Helper()
 	acked := c.acked.Load()

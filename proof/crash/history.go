@@ -237,7 +237,8 @@ func (h *history) settle(events []event) []event {
 	return out
 }
 
-// check checks every job's history. No request may be under way. It returns the first few that are impossible, in words.
+// check checks every job's history. No request may be under way. It returns the first few that are impossible, in
+// words.
 func (h *history) check() (impossible []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

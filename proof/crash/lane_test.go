@@ -178,7 +178,8 @@ func (l *lane) finish(s *stage) {
 	l.tally.add(s.h.count)
 }
 
-// powerFS mounts a file system whose power can be cut, or says why there is none: then a full run fails, and a short one leaves it.
+// powerFS mounts a file system whose power can be cut, or says why there is none: then a full run fails, and a short
+// one leaves it.
 func (l *lane) powerFS() (*powerfs.FS, string) {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")

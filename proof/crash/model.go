@@ -144,8 +144,8 @@ type jobModel struct {
 // slack is how much sooner than a lease or a delay says the server may act: its times are whole milliseconds.
 const slack = int64(10 * time.Millisecond)
 
-// mayLapse reports whether a lease that was renewed at the earliest at r may have run out by now. It can only where some life was long
-// enough to see it through.
+// mayLapse reports whether a lease that was renewed at the earliest at r may have run out by now. It can only where
+// some life was long enough to see it through.
 func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	i, _ := slices.BinarySearchFunc(m.lives, r, func(l life, r int64) int {
 		if l.end < r {
@@ -317,8 +317,9 @@ func (m *jobModel) model() porcupine.Model {
 // checkTime bounds one job's check, which in the worst case takes exponential time.
 const checkTime = time.Minute
 
-// check reports whether events, all of one job, may have happened in some order that agrees with their times. ghosts are claims that had
-// no answer and may have handed the job out; they are only looked at when the events make no sense without.
+// check reports whether events, all of one job, may have happened in some order that agrees with their times. ghosts
+// are claims that had no answer and may have handed the job out; they are only looked at when the events make no sense
+// without.
 func (m *jobModel) check(events []event, ghosts []event) porcupine.CheckResult {
 	operations := make([]porcupine.Operation, 0, len(events)+len(ghosts))
 	for _, list := range [][]event{events, ghosts} {

@@ -36,8 +36,8 @@ func claimedAt(when int64, claim, attempts int32) event {
 	return at(when, handed, done, by(claim), told(attempts), func(e *event) { e.lease = second })
 }
 
-// TestHistories: the checker accepts what may be, and does not accept what must not be: without that its verdict on a run would be worth
-// nothing. Leases are a second.
+// TestHistories: the checker accepts what may be, and does not accept what must not be: without that its verdict on a
+// run would be worth nothing. Leases are a second.
 func TestHistories(t *testing.T) {
 	forever := []life{{0, never}}
 	create := at(0, created, done)

@@ -37,8 +37,8 @@ func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 	return r, nil
 }
 
-// moveAll asks for the cancel or redrive of the jobs of a batch or, without one, of the queue. What goes on as a sweep is followed until it is
-// finished: each job is moved at some time until then.
+// moveAll asks for the cancel or redrive of the jobs of a batch or, without one, of the queue. What goes on as a sweep
+// is followed until it is finished: each job is moved at some time until then.
 func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*reply, error) {
 	path := "/queues/default/" + u.queue
 	if p != nil {
@@ -105,7 +105,8 @@ func (u *user) finished(ctx context.Context, id job.ID) int64 {
 	return never
 }
 
-// ofQueue lists what operators did to the whole queue, as far as a post may be concerned: it takes what was there when it was asked for.
+// ofQueue lists what operators did to the whole queue, as far as a post may be concerned: it takes what was there when
+// it was asked for.
 func (h *history) ofQueue(p *post) (list []event) {
 	for _, e := range h.wholeQueue {
 		if e.ret < p.call {

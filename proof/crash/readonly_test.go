@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A real remount is refused
-// while files are open for writing; what programs see then is what proof/powerfs does.
+// TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A
+// real remount is refused while files are open for writing; what programs see then is what proof/powerfs does.
 func TestReadOnly(t *testing.T) {
 	l := newLane(t, 6)
 	rounds := 1

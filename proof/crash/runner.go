@@ -177,8 +177,9 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply,
 	return r, nil
 }
 
-// readAfter notes the document in the answer to a change of one job. The server reads it after the change has been applied, so by then others
-// may have changed the job as well: it is an observation of its own, made at some moment of the request, and says nothing of the change.
+// readAfter notes the document in the answer to a change of one job. The server reads it after the change has been
+// applied, so by then others may have changed the job as well: it is an observation of its own, made at some moment of
+// the request, and says nothing of the change.
 func (u *user) readAfter(id job.ID, r *reply) {
 	var d document
 	if err := json.Unmarshal(r.body, &d); err != nil {

@@ -29,8 +29,8 @@ type stage struct {
 	waitIdle bool // finish waits until the queues are deleted that errands have left to --queue-idle
 }
 
-// patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing about the server: what took
-// longer is undecided.
+// patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing
+// about the server: what took longer is undecided.
 const patience = 4 * time.Minute
 
 // errUndecided is in the error of a lane that could not find out whether the server keeps its promises.
@@ -62,8 +62,8 @@ func (l *lastWords) String() string {
 	return string(l.text)
 }
 
-// freeAddress finds a port to listen on that no outgoing connection can have taken when the server comes back to it: below those that the
-// kernel gives away by itself.
+// freeAddress finds a port to listen on that no outgoing connection can have taken when the server comes back to it:
+// below those that the kernel gives away by itself.
 func freeAddress() (string, error) {
 	for range 200 {
 		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
@@ -132,7 +132,8 @@ func (s *stage) stop() error {
 	return nil
 }
 
-// drain works off every job there is. Leases are a few seconds and backoffs less, so there is always progress: fewer jobs that have not ended.
+// drain works off every job there is. Leases are a few seconds and backoffs less, so there is always progress: fewer
+// jobs that have not ended.
 func (s *stage) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {
@@ -230,8 +231,8 @@ func (s *stage) tool(args ...string) error {
 	return nil
 }
 
-// finish has a running server end the errands and work off what there is, reads everything back, stops the server, has its data checked, and
-// checks the history. The crowd must have left.
+// finish has a running server end the errands and work off what there is, reads everything back, stops the server, has
+// its data checked, and checks the history. The crowd must have left.
 func (s *stage) finish(seed uint64) error {
 	if err := s.restErrands(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 )
 
-// TestStops freezes the server for longer than its leases, as SIGSTOP, a laptop's lid or a hypervisor does. Whoever held jobs then must
-// still hold them: nobody could tickle.
+// TestStops freezes the server for longer than its leases, as SIGSTOP, a laptop's lid or a hypervisor does. Whoever
+// held jobs then must still hold them: nobody could tickle.
 func TestStops(t *testing.T) {
 	l := newLane(t, 4)
 	stops := 1
@@ -106,7 +106,8 @@ func (l *lane) hold(s *stage, c *crowd) (held []*grant) {
 	return held
 }
 
-// mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the history.
+// mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the
+// history.
 func (s *stage) mayHaveLapsed(g *grant, now int64) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

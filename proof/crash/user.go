@@ -21,7 +21,8 @@ type user struct {
 	queue string
 	http  *http.Client
 
-	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end. What needs them is answered 500.
+	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end. What needs them
+	// is answered 500.
 	badDisk bool
 }
 
@@ -44,7 +45,8 @@ type reply struct {
 	}
 }
 
-// open reports that it cannot be known what became of the request; "stored" says that it was taken, not what was decided.
+// open reports that it cannot be known what became of the request; "stored" says that it was taken, not what was
+// decided.
 func (r *reply) open() bool {
 	return r.status == 0 || r.status >= 400 && (r.problem.Outcome == "unknown" || r.problem.Outcome == "stored")
 }
@@ -54,7 +56,8 @@ func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
 // errNotSent: the server was not there, so nothing can have happened.
 var errNotSent = errors.New("not sent")
 
-// send sends a request. The error is errNotSent, or that of ctx; a request that got no answer is a reply without a status.
+// send sends a request. The error is errNotSent, or that of ctx; a request that got no answer is a reply without a
+// status.
 func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
 	return u.sendOnce(ctx, method, path, contentType, "", body)
 }
@@ -210,8 +213,8 @@ func (u *user) look(d *document) *post {
 	return p
 }
 
-// get reads a job and notes what it is. found says whether the server has the job; its document is nil where it is not what was posted. An
-// error is that nothing is known.
+// get reads a job and notes what it is. found says whether the server has the job; its document is nil where it is not
+// what was posted. An error is that nothing is known.
 func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err error) {
 	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
 	if err != nil {

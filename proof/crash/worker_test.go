@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestWorkers kills the server under the load of the Go client's own Worker, which is what most users run: it claims ahead, tickles, reports in
-// batches, and repeats what had no answer, while the server comes and goes.
+// TestWorkers kills the server under the load of the Go client's own Worker, which is what most users run: it claims
+// ahead, tickles, reports in batches, and repeats what had no answer, while the server comes and goes.
 func TestWorkers(t *testing.T) {
 	l := newLane(t, 7)
 	n := max(*kills/20, 3)

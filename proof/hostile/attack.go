@@ -33,7 +33,8 @@ type request struct {
 	effects    bool // a complete one would disturb the honest clients
 }
 
-// neverRead sends complete requests, one after another, and reads nothing. It does so once a second: as fast as it can, it would take all of the machine.
+// neverRead sends complete requests, one after another, and reads nothing. It does so once a second: as fast as it can,
+// it would take all of the machine.
 func neverRead(ctx context.Context, c net.Conn, r *request) {
 	if r.effects {
 		neverWrite(ctx, c, r)
@@ -90,8 +91,8 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 	<-ctx.Done()
 }
 
-// besiege keeps n connections busy with an attack until ctx is done; each is opened again when the server has closed it. Connections are dealt to the requests by
-// turns. It returns how many were opened.
+// besiege keeps n connections busy with an attack until ctx is done; each is opened again when the server has closed
+// it. Connections are dealt to the requests by turns. It returns how many were opened.
 func besiege(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
 	var all sync.WaitGroup
 	var count atomic.Int64

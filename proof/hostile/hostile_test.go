@@ -26,16 +26,19 @@ var full = flag.Bool("full", false, "each attack on each route by itself, about 
 // The targets.
 const (
 	mostResident = 256 << 20 // of a server that did little before
-	// An attack on one route can fill one budget of package api, of at most 128 MiB, and as much again is garbage before it is collected.
+	// An attack on one route can fill one budget of package api, of at most 128 MiB, and as much again is garbage
+	// before it is collected.
 	mostMore = 256 << 20
-	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results, of 192 MiB together.
+	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results, of
+	// 192 MiB together.
 	mostMoreLarge = 2 * 192 << 20
 	mostSlower    = 2.0 // claims of others, the 99th percentile with and without attack
 	leastPosts    = 0.8 // of the rate without attack
 	connections   = 500
 )
 
-// busyMachine returns the load of the machine before the tests if it is more than the processors can do. Latencies are then reported and judge nothing.
+// busyMachine returns the load of the machine before the tests if it is more than the processors can do. Latencies are
+// then reported and judge nothing.
 func busyMachine(t *testing.T) (load float64, busy bool) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -107,7 +110,8 @@ func begin(t *testing.T, files int) *besieged {
 	return b
 }
 
-// largeRequests are as large as requests and answers can be: payloads of 4 MiB, a body full of outcomes, and a claim that waits with as many results as it may have.
+// largeRequests are as large as requests and answers can be: payloads of 4 MiB, a body full of outcomes, and a claim
+// that waits with as many results as it may have.
 func largeRequests(huge string) []*request {
 	outcomes := func(n int) string {
 		one := `{"job_id":"` + huge + `","code":"ok","claim_id":"` + huge + `"}`
@@ -245,8 +249,8 @@ func (o *outcome) row(what string, n int) string {
 
 const rowHead = "| attack | connections | opened | resident, before → with | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 
-// TestHostileClients: each attack, on each route with -full and on all routes at once otherwise. Memory, goroutines and descriptors stay bounded, and honest clients
-// go on working.
+// TestHostileClients: each attack, on each route with -full and on all routes at once otherwise. Memory, goroutines and
+// descriptors stay bounded, and honest clients go on working.
 func TestHostileClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute of attacks: not in a short run")

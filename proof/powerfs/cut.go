@@ -16,8 +16,9 @@ func (d *disk) cut(rng *rand.Rand) {
 	d.changes = nil
 }
 
-// cutNames settles some of the unsynced changes of names, whatever directories they are in: none, all, the first few (as a journaling
-// file system would), or any, as long as a change whose name had been changed before rests on that earlier one.
+// cutNames settles some of the unsynced changes of names, whatever directories they are in: none, all, the first few
+// (as a journaling file system would), or any, as long as a change whose name had been changed before rests on that
+// earlier one.
 func (d *disk) cutNames(rng *rand.Rand) {
 	chance := 0.0
 	first := len(d.changes)
@@ -47,8 +48,8 @@ func (d *disk) cutNames(rng *rand.Rand) {
 	}
 }
 
-// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that nothing the kernel remembers
-// leads to them.
+// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that nothing the
+// kernel remembers leads to them.
 func (d *disk) survive(rng *rand.Rand, n *node, seen map[*node]bool) {
 	if !seen[n] {
 		seen[n] = true
@@ -141,8 +142,8 @@ func (d *disk) cutFile(rng *rand.Rand, n *node) {
 	n.dirty, n.sizes = map[int64]*sector{}, n.sizes[:0]
 }
 
-// cutSize draws a length: the durable one, the present one, one that the file had, or one between the shortest and the longest of them, at
-// a sector's end or anywhere.
+// cutSize draws a length: the durable one, the present one, one that the file had, or one between the shortest and the
+// longest of them, at a sector's end or anywhere.
 func (d *disk) cutSize(rng *rand.Rand, n *node, old, now int64) int64 {
 	low, high := min(old, now), max(old, now)
 	for _, s := range n.sizes {

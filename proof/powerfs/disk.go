@@ -20,18 +20,8 @@ type node struct {
 	made  string // the name it was created with
 	mode  uint32 // permissions
 	mtime time.Time
-
-	// Of a file. Invariant: wherever dirty has no entry, data and synced are equal as far as both reach; beyond the end of synced they
-	// are zeros.
-	data   []byte            // what a read sees
-	synced []byte            // what survives a cut
-	dirty  map[int64]*sector // sectors of data that may differ from synced
-	sizes  []int64           // that the file had since the last sync
-
-	// Of a directory.
-	names   map[string]*node // what a lookup sees
-	durable map[string]*node // what survives a cut
-	subdirs int              // in names
+	content
+	directory
 
 	links   int // names that lead here
 	durably int // durable names that lead here
@@ -39,6 +29,22 @@ type node struct {
 	open    int // handles
 
 	released bool // its space was given back
+}
+
+// directory is what a directory holds.
+type directory struct {
+	names   map[string]*node // what a lookup sees
+	durable map[string]*node // what survives a cut
+	subdirs int              // in names
+}
+
+// content is what a file holds. Wherever dirty has no entry, data and synced are equal as far as both reach; after the
+// end of synced, data is zeros.
+type content struct {
+	data   []byte            // what a read sees
+	synced []byte            // what survives a cut
+	dirty  map[int64]*sector // sectors of data that may differ from synced
+	sizes  []int64           // that the file had since the last sync
 }
 
 // sector is one that was written since it was last synced.
@@ -53,8 +59,8 @@ type slot struct {
 	name string
 }
 
-// change is an unsynced operation on names: the slots lead, in this order, to these nodes (nil: to nothing). It happens as a whole or
-// not at all.
+// change is an unsynced operation on names: the slots lead, in this order, to these nodes (nil: to nothing). It happens
+// as a whole or not at all.
 type change struct {
 	slots [2]slot
 	nodes [2]*node
@@ -151,7 +157,8 @@ func (d *disk) rename(from slot, to slot) {
 	d.apply(&change{slots: [2]slot{from, to}, nodes: [2]*node{nil, from.dir.names[from.name]}, n: 2})
 }
 
-// free gives the space of n back once neither a name nor a handle leads to it, and forgets it once it cannot come back at a cut either.
+// free gives the space of n back once neither a name nor a handle leads to it, and forgets it once it cannot come back
+// at a cut either.
 func (d *disk) free(n *node) {
 	if n.links > 0 || n.open > 0 || d.nodes[n.id] != n {
 		return
@@ -311,7 +318,8 @@ func (n *node) sync() {
 	n.sizes = n.sizes[:0]
 }
 
-// failSync is a sync that fails: as in Linux, what it was to write is believed clean from then on, though it may not be on disk.
+// failSync is a sync that fails: as in Linux, what it was to write is believed clean from then on, though it may not be
+// on disk.
 func (n *node) failSync() {
 	for _, s := range n.dirty {
 		s.lost = true

@@ -95,8 +95,8 @@ func (f *FS) Close() error {
 	return nil
 }
 
-// CutAt cuts the power, as Cut does, at the n-th such moment from now: where most is at stake. The channel is closed then. Another CutAt, or
-// a Cut, takes its place.
+// CutAt cuts the power, as Cut does, at the n-th such moment from now: where most is at stake. The channel is closed
+// then. Another CutAt, or a Cut, takes its place.
 func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,8 +118,8 @@ func (f *FS) at(moment Moment) bool {
 	return true
 }
 
-// Cut cuts the power: what survives, drawn by seed, is all there is from now on. Until PowerOn every request fails with EIO, and so
-// do, for ever, those on files that are open now.
+// Cut cuts the power: what survives, drawn by seed, is all there is from now on. Until PowerOn every request fails with
+// EIO, and so do, for ever, those on files that are open now.
 func (f *FS) Cut(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,14 +152,16 @@ func (f *FS) PowerOn() {
 	f.off = false
 }
 
-// SetReadOnly has every change and every sync fail with EROFS, as after an error that made the kernel remount the file system.
+// SetReadOnly has every change and every sync fail with EROFS, as after an error that made the kernel remount the file
+// system.
 func (f *FS) SetReadOnly(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readOnly, f.trap = on, ""
 }
 
-// ReadOnlyAt has the file system turn read-only at the next write to a file that was created with a name that begins so.
+// ReadOnlyAt has the file system turn read-only at the next write to a file that was created with a name that begins
+// so.
 func (f *FS) ReadOnlyAt(prefix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

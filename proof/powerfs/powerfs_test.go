@@ -166,8 +166,8 @@ func TestUnsynced(t *testing.T) {
 	}
 }
 
-// TestRenameOver: a name that a rename gives to a new file leads to the old one or the new one, never to nothing, never to a part; and
-// only a sync of the directory decides it.
+// TestRenameOver: a name that a rename gives to a new file leads to the old one or the new one, never to nothing, never
+// to a part; and only a sync of the directory decides it.
 func TestRenameOver(t *testing.T) {
 	f, dir := mount(t)
 	name, fresh := filepath.Join(dir, "name"), filepath.Join(dir, "name.new")
@@ -196,8 +196,9 @@ func TestRenameOver(t *testing.T) {
 	}
 }
 
-// TestTorn: a write without a sync leaves each sector old or new; some seeds leave a later one new and an earlier one old, which a
-// prefix would not. The length is between the old and the new one, and what has a length but no data is zeros or garbage.
+// TestTorn: a write without a sync leaves each sector old or new; some seeds leave a later one new and an earlier one
+// old, which a prefix would not. The length is between the old and the new one, and what has a length but no data is
+// zeros or garbage.
 func TestTorn(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -352,8 +353,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestFailedSync: after a sync that failed, a later one succeeds and yet does not make that data durable, as in Linux; what is written
-// again is.
+// TestFailedSync: after a sync that failed, a later one succeeds and yet does not make that data durable, as in Linux;
+// what is written again is.
 func TestFailedSync(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")

@@ -1,5 +1,5 @@
-// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's block is between two
-// comments that name it:
+// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's block
+// is between two comments that name it:
 //
 //	<!-- sim -->
 //	Run on 2026-11-21 with commit `…`, storage code `…`, after release `…`.
@@ -19,7 +19,8 @@ import (
 	"testing"
 )
 
-// PageVar is the environment variable with the page's path. Where it is not set, as in every short run, nothing is written.
+// PageVar is the environment variable with the page's path. Where it is not set, as in every short run, nothing is
+// written.
 const PageVar = "DAYBOOK_REPORT"
 
 // Write replaces the block called name by a stamp and text (Markdown). A test that failed has nothing to report.

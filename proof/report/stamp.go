@@ -111,12 +111,13 @@ func commitOf(root, page string) string {
 	return commit
 }
 
-// maxReleases is how many releases may have come out since figures of other storage code were taken: those for the one that is being prepared
-// are taken before it has a name.
+// maxReleases is how many releases may have come out since figures of other storage code were taken: those for the one
+// that is being prepared are taken before it has a name.
 const maxReleases = 1
 
-// outdated says why figures with a stamp no longer speak for the tree; "" if they do. Figures of the same storage code never age. Others
-// hold up to the next release, so that a change of the storage code does not ask for a run of an hour at once.
+// outdated says why figures with a stamp no longer speak for the tree; "" if they do. Figures of the same storage code
+// never age. Others hold up to the next release, so that a change of the storage code does not ask for a run of an hour
+// at once.
 func outdated(s Stamp, storage string, list []string) string {
 	if s.Storage == storage {
 		return ""

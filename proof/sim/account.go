@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// account is what the users of the server know: what they asked for, and what they were answered. It knows nothing of how the
-// server works; audit.go holds the server against it.
+// account is what the users of the server know: what they asked for, and what they were answered. It knows nothing of
+// how the server works; audit.go holds the server against it.
 type account struct {
 	mu      sync.Mutex
 	batches map[string]*batch // by tag
@@ -30,82 +30,16 @@ type account struct {
 	lostClaims int // whose answer nobody has
 
 	aside []job.ID // jobs that were set aside, for operators to run
-
-	// What the journal has of operations, up to upTo (operations.go).
-	upTo      uint64
-	inJournal map[uint64]string // verbs
-	decisions map[uint64]decision
-	queues    map[[2]string]uint64 // by client and type: the seq of the first create
-	sweeps    []sweeping
-}
-
-// Figures count what was done and survived.
-type Figures struct {
-	Seeds, Kills, PowerLosses, Stops, Refused   int
-	Faults, Creates, Jobs, Claims, Ends, Checks int
-	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
-	Queues                                      int // deleted
-	Aside                                       int // jobs that were set aside as damaged
-	Cuts                                        int // times that a cut journal was held against what the store has on disk
-	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
-	Commands                                    uint64
-	Numbered                                    int // requests in sessions
-}
-
-// Add adds other to f.
-func (f *Figures) Add(other Figures) {
-	f.Seeds += other.Seeds
-	f.Kills += other.Kills
-	f.PowerLosses += other.PowerLosses
-	f.Stops += other.Stops
-	f.Refused += other.Refused
-	f.Faults += other.Faults
-	f.Creates += other.Creates
-	f.Jobs += other.Jobs
-	f.Claims += other.Claims
-	f.Ends += other.Ends
-	f.Checks += other.Checks
-	f.Operations += other.Operations
-	f.Sweeps += other.Sweeps
-	f.Queues += other.Queues
-	f.Aside += other.Aside
-	f.Cuts += other.Cuts
-	f.Read += other.Read
-	f.Lost += other.Lost
-	f.Violations += other.Violations
-	f.Commands += other.Commands
-	f.Numbered += other.Numbered
+	operationRecords
 }
 
 func newAccount() *account {
 	return &account{
 		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, end: map[job.ID]job.Status{},
-		upTo: math.MaxUint64, inJournal: map[uint64]string{}, decisions: map[uint64]decision{}, queues: map[[2]string]uint64{},
+		operationRecords: operationRecords{
+			upTo: math.MaxUint64, inJournal: map[uint64]string{}, decisions: map[uint64]decision{}, queues: map[[2]string]uint64{},
+		},
 	}
-}
-
-// fate says what a create was answered with.
-type fate int
-
-const (
-	unknown  fate = iota // no answer, or one that says so
-	stored               // acknowledged
-	rejected             // refused: it must never be found
-)
-
-// batch is a create as its producer remembers it.
-type batch struct {
-	tag       string // which all its payloads begin with
-	create    job.Create
-	payloads  []string
-	groups    []*job.Group // by line
-	fate      fate
-	id        job.ID       // when stored
-	journal   uint64       // where the journal has it; 0: not seen there
-	moved     bool         // operators may move it
-	numbering *numbering   // that the create has a number of; nil: it has none
-	lost      bool         // an answer was lost: this may be stored whatever a repeat of it is told
-	holes     map[int]bool // lines that made no job, since another has their key
 }
 
 // maybe is what may have happened to a job.
@@ -287,8 +221,8 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 			if whole && u.done[[2]job.ID{t.Claim, id}] {
 				continue // it is not lost, and not held either
 			}
-			// Of what a claim holds no more the answer lists what still has a document: a job may have failed at the end of its last lease,
-			// or ended under another claim, and be purged since.
+			// Of what a claim holds no more the answer lists what still has a document: a job may have failed at the
+			// end of its last lease, or ended under another claim, and be purged since.
 			if l := u.of(id); whole && (u.anyMaybe(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
 				unsure++
 				continue

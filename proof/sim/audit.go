@@ -10,9 +10,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// audit goes through the answers in the order of the journal, job by job. It knows the rules of a job's life only as a user reads them:
-// a claim's job is nobody else's until its lease is over or its claim ends it; what has ended stays ended; a claim that was
-// superseded changes nothing; no more attempts than allowed; a paused queue hands nothing out.
+// audit goes through the answers in the order of the journal, job by job. It knows the rules of a job's life only as a
+// user reads them: a claim's job is nobody else's until its lease is over or its claim ends it; what has ended stays
+// ended; a claim that was superseded changes nothing; no more attempts than allowed; a paused queue hands nothing out.
 type audit struct {
 	a      *account
 	jobs   map[job.ID]*story
@@ -25,17 +25,7 @@ type audit struct {
 	deletedAt map[[2]string]uint64 // seq of the last deletion of a queue that was granted
 	mayBeGone map[[2]string]bool   // queues that have been deleted, or may have been
 	ticks     []int64              // their times
-
-	// Of jobs that operators move (moved.go).
-	moved         map[job.ID]*movedStory
-	movedClaims   map[job.ID][]job.ID    // what each claim was handed of them
-	askedBatches  map[job.ID][]operation // redrives
-	askedQueues   map[[2]string][]operation
-	overBatches   map[job.ID][]over // cancelled or deleted as a whole
-	overQueues    map[[2]string][]over
-	deletes       map[job.ID]bool      // jobs and batches that the journal has a delete of
-	deletedQueues map[[2]string]uint64 // the last of a queue
-	keys          map[[3]string][]job.ID
+	movedRecords
 }
 
 // life is what the answers up to some seq tell of one job.
@@ -70,9 +60,11 @@ func (u *audit) of(id job.ID) *story {
 // audit goes through all that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		moved: map[job.ID]*movedStory{}, movedClaims: map[job.ID][]job.ID{}, askedBatches: map[job.ID][]operation{}, askedQueues: map[[2]string][]operation{},
-		overBatches: map[job.ID][]over{}, overQueues: map[[2]string][]over{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
-		keys: map[[3]string][]job.ID{}, deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}}
+		deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
+			moved: map[job.ID]*movedStory{}, movedClaims: map[job.ID][]job.ID{}, askedBatches: map[job.ID][]operation{}, askedQueues: map[[2]string][]operation{},
+			overBatches: map[job.ID][]over{}, overQueues: map[[2]string][]over{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
+			keys: map[[3]string][]job.ID{},
+		}}
 	for _, e := range a.inOrder() {
 		if err := e.hold(u); err != nil {
 			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
@@ -191,8 +183,8 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	return nil
 }
 
-// promised is the status that docs/api.md promises of a job whose run ended with a code, after so many attempts of max. Deferred stands for
-// pending as well, where no delay is left to wait.
+// promised is the status that docs/api.md promises of a job whose run ended with a code, after so many attempts of max.
+// Deferred stands for pending as well, where no delay is left to wait.
 func promised(code job.Code, attempts, max int) job.Status {
 	switch {
 	case code == job.OK:
@@ -311,8 +303,8 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	if l.status.Terminal() && !u.anyMaybe(b.id.WithLine(line)) {
 		return now >= l.at+g.RetentionMs
 	}
-	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of its last attempt
-	// was over.
+	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of
+	// its last attempt was over.
 	ended := l.status.Terminal() || u.anyMaybe(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
 	return ended && now >= b.id.At()+g.RetentionMs
 }

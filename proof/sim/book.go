@@ -15,8 +15,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// book is the store that nothing ever happens to: made from the journal alone, from its first record on, and never stopped. What a
-// server has made live, by replaying after a crash, or from a base that was flushed long ago must be the same, to the byte.
+// book is the store that nothing ever happens to: made from the journal alone, from its first record on, and never
+// stopped. What a server has made live, by replaying after a crash, or from a base that was flushed long ago must be
+// the same, to the byte.
 type book struct {
 	w *world
 	s *store.Store
@@ -28,7 +29,8 @@ func openBook(w *world) (*book, error) {
 	return &book{w, s}, err
 }
 
-// read posts the journal up to seq, which must be durable, and looks at each create: it is what somebody posted, and there once.
+// read posts the journal up to seq, which must be durable, and looks at each create: it is what somebody posted, and
+// there once.
 func (b *book) read(to uint64) error {
 	if b.s.Journal() == "" {
 		uuid, err := identity(b.w.root())

@@ -79,9 +79,9 @@ func (d *disk) pair(t *tree, path string, moved map[inode]inode) error {
 	return nil
 }
 
-// afterPowerLoss writes to root what is left, and returns the disk of it, all durable. What was not durable is lost, kept or torn:
-// each file and directory has its old place or its new one (or, made or removed, is there or not), and each sector of a file its
-// old bytes or its new ones.
+// afterPowerLoss writes to root what is left, and returns the disk of it, all durable. What was not durable is lost,
+// kept or torn: each file and directory has its old place or its new one (or, made or removed, is there or not), and
+// each sector of a file its old bytes or its new ones.
 func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

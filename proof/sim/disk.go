@@ -11,27 +11,27 @@ import (
 	"syscall"
 
 	"github.com/tidwall/wal"
-
-	"github.com/daybookq/daybook/journal"
 )
 
 // sector is what a disk writes whole or not at all.
 const sector = 512
 
-// inode identifies a file or directory of a disk, whatever its name. Ghosts, which have only durable bytes, have the high bit.
+// inode identifies a file or directory of a disk, whatever its name. Ghosts, which have only durable bytes, have the
+// high bit.
 type inode uint64
 
 const ghost inode = 1 << 63
 
-// disk is the directory of one server's journal, in real files, together with what of it is durable: of each file the bytes that
-// an fsync has covered, of each directory the names. What is in the files and not here is in the page cache, so to speak: a killed process
-// leaves it to the next one, a power cut takes it, keeps it, or tears it.
+// disk is the directory of one server's journal, in real files, together with what of it is durable: of each file the
+// bytes that an fsync has covered, of each directory the names. What is in the files and not here is in the page cache,
+// so to speak: a killed process leaves it to the next one, a power cut takes it, keeps it, or tears it.
 //
-// It sits below package journal, in the calls that journal.Hooks names. Files are the real ones because tidwall/wal knows no
-// others; they lie in memory where the machine has such a file system.
+// It sits below package journal, in the calls that journal.Hooks names. Files are the real ones because tidwall/wal
+// knows no others; they lie in memory where the machine has such a file system.
 type disk struct {
 	root string
-	// fault is asked before each call: it may take its time, crash the machine, or return the error that the call ends with.
+	// fault is asked before each call: it may take its time, crash the machine, or return the error that the call ends
+	// with.
 	fault func(call, path string) error
 	lie   lie
 
@@ -53,7 +53,8 @@ const (
 	dirSyncLies lie = "fsync of directories does nothing"
 )
 
-// tops are the directories below root that belong to the disk. The rest (a lock, the ballast) matters to nobody after a crash.
+// tops are the directories below root that belong to the disk. The rest (a lock, the ballast) matters to nobody after a
+// crash.
 var tops = []string{"journal", "archive"}
 
 // newDisk takes the directory at root, all of which is durable.
@@ -115,139 +116,6 @@ func (d *disk) look(path string) (node inode, names map[string]inode, err error)
 	return node, names, nil
 }
 
-// hooks are the calls of the journal, through this disk.
-func (d *disk) hooks() journal.Hooks {
-	return journal.Hooks{
-		OpenLog: func(path string, segmentBytes int) (*wal.Log, error) {
-			if err := d.fault("open", path); err != nil {
-				return nil, err
-			}
-			l, err := journal.OpenLog(path, segmentBytes)
-			if err == nil {
-				d.mu.Lock()
-				d.logs[l] = path
-				d.mu.Unlock()
-			}
-			return l, err
-		},
-		Write:    d.write,
-		Sync:     d.syncLog,
-		SyncFile: func(f *os.File) error { return d.sync("sync", f.Name()) },
-		Create: func(path string) (*os.File, error) {
-			if err := d.fault("create", path); err != nil {
-				return nil, err
-			}
-			return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
-		},
-		WriteAt: func(f *os.File, b []byte, offset int64) error {
-			if err := d.fault("write", f.Name()); err != nil {
-				return err
-			}
-			if _, err := f.WriteAt(b, offset); err != nil {
-				return err
-			}
-			return d.unspoil(f.Name(), offset, len(b))
-		},
-		Truncate: func(f *os.File, size int64) error {
-			if err := d.fault("truncate", f.Name()); err != nil {
-				return err
-			}
-			return f.Truncate(size)
-		},
-		Rename: func(from, to string) error {
-			if err := d.fault("rename", from); err != nil {
-				return err
-			}
-			return os.Rename(from, to)
-		},
-		Remove: func(path string) error {
-			if err := d.fault("remove", path); err != nil {
-				return err
-			}
-			return os.Remove(path)
-		},
-	}
-}
-
-// write appends a batch. One that fails leaves some of its bytes behind. The library syncs a segment before it begins the next within
-// a batch, so all but the last are durable afterwards.
-func (d *disk) write(l *wal.Log, b *wal.Batch) error {
-	volume := d.volume(l)
-	fault := d.fault("write", volume)
-	if err := l.WriteBatch(b); err != nil {
-		return err
-	}
-	segments, err := os.ReadDir(volume)
-	if err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	last := filepath.Join(volume, segments[len(segments)-1].Name())
-	for _, s := range segments[:len(segments)-1] {
-		if path := filepath.Join(volume, s.Name()); path >= d.tails[l] {
-			if err := d.keep(path); err != nil {
-				return err
-			}
-		}
-	}
-	d.tails[l] = last
-	if fault == nil {
-		return nil
-	}
-	node, _, err := d.look(last)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(last)
-	if err != nil {
-		return err
-	}
-	durable := int64(len(d.files[node]))
-	if short := info.Size() - durable; short > 0 {
-		if err := os.Truncate(last, durable+d.random.Int64N(short+1)); err != nil {
-			return err
-		}
-	}
-	return fault
-}
-
-func (d *disk) volume(l *wal.Log) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.logs[l]
-}
-
-// syncLog makes the tail segment of a volume durable.
-func (d *disk) syncLog(l *wal.Log) error {
-	volume := d.volume(l)
-	segments, err := os.ReadDir(volume)
-	if err != nil {
-		return err
-	}
-	return d.sync("fsync", filepath.Join(volume, segments[len(segments)-1].Name()))
-}
-
-// sync makes the file or directory at path durable. A failed fsync may have written some of it; what it has not may never be
-// written, for the kernel calls those pages clean from then on.
-func (d *disk) sync(call, path string) error {
-	if err := d.fault(call, path); err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return errorsOr(d.spoil(path), err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.keep(path)
-}
-
-func errorsOr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
 // keep notes that what is at path is durable, but for sectors that were spoilt and not written since. d.mu is held.
 func (d *disk) keep(path string) error {
 	node, names, err := d.look(path)
@@ -282,8 +150,8 @@ func (d *disk) keep(path string) error {
 	return nil
 }
 
-// keepNames notes the names in a directory as durable. A rename between directories is one step: as every journaling file system
-// has it, the fsync of either makes it durable in both.
+// keepNames notes the names in a directory as durable. A rename between directories is one step: as every journaling
+// file system has it, the fsync of either makes it durable in both.
 func (d *disk) keepNames(dir inode, names map[string]inode) error {
 	before := d.names[dir]
 	d.names[dir] = names

@@ -14,8 +14,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestFsyncFailsInARecovery: a process was killed before its fsync; the next one reads what it wrote, and its own fsync fails, which the
-// kernel tells only once; the third finds everything, has its fsync succeed, and builds on it. Then the power is lost.
+// TestFsyncFailsInARecovery: a process was killed before its fsync; the next one reads what it wrote, and its own fsync
+// fails, which the kernel tells only once; the third finds everything, has its fsync succeed, and builds on it. Then
+// the power is lost.
 func TestFsyncFailsInARecovery(t *testing.T) {
 	dir := memory(t)
 	lost := 0

@@ -9,52 +9,26 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// This is the audit of jobs that operators move. Their story has more turns than that of the others in audit.go, but every turn needs a
-// command, and the journal has all of them in order.
-
-// over is that jobs had ended, or were gone, from a seq on, by an operation or outcome that was answered.
-type over struct {
-	seq    uint64 // of the command
-	at     int64
-	from   uint64 // from which on it holds: a sweep has effect once it is finished
-	status job.Status
+// movedRecords are what the audit knows of jobs that operators move.
+type movedRecords struct {
+	moved         map[job.ID]*movedStory
+	movedClaims   map[job.ID][]job.ID    // what each claim was handed of them
+	askedBatches  map[job.ID][]operation // redrives
+	askedQueues   map[[2]string][]operation
+	overBatches   map[job.ID][]over // cancelled or deleted as a whole
+	overQueues    map[[2]string][]over
+	deletes       map[job.ID]bool      // jobs and batches that the journal has a delete of
+	deletedQueues map[[2]string]uint64 // the last of a queue
+	keys          map[[3]string][]job.ID
 }
 
-// movedStory is what the answers and the journal up to some seq report of a job that operators move.
-type movedStory struct {
-	over      over
-	deleted   uint64      // seq of the delete that was answered
-	asked     []operation // redrives of this job alone
-	redrives  int         // of those, how many were answered as granted
-	notBefore int64       // run_at, while nothing but time can make the job pending
-	patched   bool
-	priority  []int // that it may have; nil: the one that was posted
-	attempts  []int // max_attempts, likewise
-
-	// Of the last handing out that was answered.
-	claim        job.ID
-	seq          uint64
-	at, deadline int64
-	timeOut      int64 // 0: none
-	handedOut    int   // redrives at that time
-	runAttempts  int
-	ended        map[job.ID]bool // claims that ended a run, in an answer
-	ungot        bool
-
-	evidence evidence
-}
-
-// evidence is a stretch of the journal in which a job had not ended: it was unfinished at the last of these places, had been redriven as often
-// as at the first, and only a redrive makes an ended job unfinished.
-type evidence struct {
-	redrives    int
-	first, last uint64
-}
+// This is the audit of jobs that operators move. Their story has more turns than that of the others in audit.go, but
+// every turn needs a command, and the journal has all of them in order.
 
 func (u *audit) movedJob(id job.ID) *movedStory {
 	s := u.moved[id]
 	if s == nil {
-		s = &movedStory{ended: map[job.ID]bool{}}
+		s = &movedStory{lastClaim: lastClaim{ended: map[job.ID]bool{}}}
 		if b := u.a.ids[id.WithLine(0)]; b != nil && id.Line() < len(b.groups) {
 			s.notBefore = b.groups[id.Line()].RunAt
 		}
@@ -67,36 +41,6 @@ func (u *audit) movedJob(id job.ID) *movedStory {
 func (a *account) isMoved(id job.ID) bool {
 	b := a.ids[id.WithLine(0)]
 	return b != nil && b.moved
-}
-
-func (s *movedStory) patch(p *job.Patch, sure bool) {
-	s.patched = true
-	set := func(list *[]int, value *int) {
-		switch {
-		case value == nil:
-		case sure:
-			*list = []int{*value}
-		case len(*list) == 0:
-			*list = []int{unpatched, *value}
-		default:
-			*list = append(*list, *value)
-		}
-	}
-	set(&s.priority, p.Priority)
-	set(&s.attempts, p.MaxAttempts)
-	if p.RunAt != nil {
-		if s.notBefore = 0; sure {
-			s.notBefore = *p.RunAt
-		}
-	}
-}
-
-// unpatched is in a list of values when the one that was posted is possible too.
-const unpatched = -1
-
-// allowed reports whether an attribute may have a value.
-func allowed(list []int, posted, value int) bool {
-	return slices.Contains(list, value) || value == posted && (len(list) == 0 || slices.Contains(list, unpatched))
 }
 
 // redriven lists the redrives that may have reached a job.
@@ -192,7 +136,8 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	return u.unfinished(doc, r.Seq)
 }
 
-// unfinished notes that a job had not ended at seq, and looks whether another one with its unique key had not ended either.
+// unfinished notes that a job had not ended at seq, and looks whether another one with its unique key had not ended
+// either.
 func (u *audit) unfinished(doc *job.Job, seq uint64) error {
 	s := u.movedJob(doc.ID)
 	if e := &s.evidence; e.last == 0 || e.redrives != doc.Redrives {
@@ -328,7 +273,8 @@ func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error 
 	return nil
 }
 
-// latestTicks is how many ticks may pass before one has come to something that is due: a tick does a bounded amount of work.
+// latestTicks is how many ticks may pass before one has come to something that is due: a tick does a bounded amount of
+// work.
 const latestTicks = 20
 
 // ticksSince counts the ticks of the journal at or after a time.

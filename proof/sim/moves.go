@@ -10,7 +10,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Operators move jobs of one type only, so that all others are held to the simpler rules of audit.go. moved.go has those of the moved ones.
+// Operators move jobs of one type only, so that all others are held to the simpler rules of audit.go. moved.go has
+// those of the moved ones.
 const movedType = "swept"
 
 // briefType is of queues whose jobs are few and purged soon, so that the queues can be deleted.

@@ -9,9 +9,19 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Operations are what operators ask for: cancel, redrive, run and delete, patches, pauses, and the stop of all handing out. An answer that got
-// lost leaves an operator in doubt, but not the audit: the journal has every command at its place, whether its answer arrived or not. So the
-// audit takes the order from the journal, what was decided from the answers, and where there was no answer it allows for both decisions.
+// operationRecords are what the journal has of operations, up to the seq upTo.
+type operationRecords struct {
+	upTo      uint64
+	inJournal map[uint64]string // verbs
+	decisions map[uint64]decision
+	queues    map[[2]string]uint64 // by client and type: the seq of the first create
+	sweeps    []sweeping
+}
+
+// Operations are what operators ask for: cancel, redrive, run and delete, patches, pauses, and the stop of all handing
+// out. An answer that got lost leaves an operator in doubt, but not the audit: the journal has every command at its
+// place, whether its answer arrived or not. So the audit takes the order from the journal, what was decided from the
+// answers, and where there was no answer it allows for both decisions.
 
 // decision is what an operation's answer said.
 type decision int
@@ -112,7 +122,8 @@ func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.
 	})
 }
 
-// movedMany notes the answer to an operation on a batch or queue. One that goes on as a sweep has effect on all of them once it is finished.
+// movedMany notes the answer to an operation on a batch or queue. One that goes on as a sweep has effect on all of them
+// once it is finished.
 func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
 		if answer.Sweep.IsZero() {
@@ -158,7 +169,8 @@ func (a *account) lookAtSweeps(s *store.Store) error {
 	return nil
 }
 
-// finished notes that an operation on a batch or queue has reached all that it was asked for, which had to be so by seq.
+// finished notes that an operation on a batch or queue has reached all that it was asked for, which had to be so by
+// seq.
 func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
 	if m.Status != 0 || m.Op != job.Cancel && m.Op != job.Delete {
 		return // those in another status, or that ended since, are left as they are

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// play lets a world's server live a few times, looks at everything after each start and before each end that is not a crash, and at
-// last has all work done. It returns the first violation.
+// play lets a world's server live a few times, looks at everything after each start and before each end that is not a
+// crash, and at last has all work done. It returns the first violation.
 func (w *world) play() (err error) {
 	defer func() {
 		if err = errors.Join(err, w.book.s.Close()); err != nil {
@@ -59,7 +58,8 @@ func (w *world) live(n int, p plan) error {
 	return errors.Join(err, s.bury(), w.failed())
 }
 
-// ready waits until the server serves, and reports whether it does. One whose disk always fails never does; its life ends as planned.
+// ready waits until the server serves, and reports whether it does. One whose disk always fails never does; its life
+// ends as planned.
 func (s *server) ready() bool {
 	for began := time.Now(); !s.isGone(); {
 		if s.engine.Ready() == nil {
@@ -75,8 +75,8 @@ func (s *server) ready() bool {
 	return false
 }
 
-// renewed notes that the start has given all leases that still ran when the life before ended their full length again, from when the
-// server was opened.
+// renewed notes that the start has given all leases that still ran when the life before ended their full length again,
+// from when the server was opened.
 func (s *server) renewed() {
 	a, ended := s.w.account, s.w.endedAt.Load()
 	a.mu.Lock()
@@ -155,8 +155,8 @@ func (s *server) look(all bool) error {
 	return nil
 }
 
-// cutIsCovered looks whether the journal still has all that the store would need if the power were lost now: no volume may have left whose
-// records are not on the store's disk.
+// cutIsCovered looks whether the journal still has all that the store would need if the power were lost now: no volume
+// may have left whose records are not on the store's disk.
 func (s *server) cutIsCovered() error {
 	first := s.engine.Stats().Journal.First
 	if first <= 1 {
@@ -263,126 +263,4 @@ func (a *account) tags() []string {
 	}
 	slices.Sort(tags)
 	return tags
-}
-
-// unfinished returns a job that is not at its end.
-func (s *server) unfinished() (doc job.Job) {
-	a := s.w.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, tag := range a.tags() {
-		for line := range a.batches[tag].payloads {
-			doc, err := s.engine.Queries().Job(a.batches[tag].id.WithLine(line))
-			if err == nil && !doc.Status.Terminal() {
-				return doc
-			}
-		}
-	}
-	return doc
-}
-
-// finish has all work done on a machine in which nothing fails any more: everything that was acknowledged comes to its end.
-func (s *server) finish() error {
-	ctx := context.Background()
-	a := s.w.account
-	for _, client := range []string{"acme", "default"} {
-		for _, typ := range []string{"resize", "mail", movedType, briefType} {
-			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
-			if err != nil {
-				return fmt.Errorf("resume: %w", err)
-			}
-			a.answered(receipt, job.Pause{Client: client, Type: typ}, answer.Refusal, nil)
-		}
-	}
-	if _, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
-		return fmt.Errorf("start: %w", err)
-	} else {
-		a.answered(receipt, job.Switch{}, job.Granted, nil)
-	}
-	if err := s.runAside(ctx); err != nil {
-		return err
-	}
-	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never comes.
-	idle, turn := 0, 0
-	for idle < 240 {
-		counts := s.engine.Queries().Totals().Counts
-		if counts[job.Deferred]+counts[job.Pending]+counts[job.Active] == 0 {
-			break
-		}
-		c := job.Claim{Runner: "finisher", Max: 100, MaxBytes: job.MaxClaimBytes, Types: []string{"resize", "mail", briefType}}
-		if turn++; turn%2 == 0 {
-			c.Types = []string{movedType}
-		}
-		claimed, docs, receipt, err := s.engine.Claim(ctx, c, 500*time.Millisecond)
-		if err != nil {
-			return fmt.Errorf("claim: %w", err)
-		}
-		if err := a.claimed(receipt, c, claimed, docs); err != nil {
-			return err
-		}
-		if len(docs) == 0 {
-			idle++
-			continue
-		}
-		idle = 0
-		end := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}
-		answer, receipt, err := s.engine.Complete(ctx, end)
-		if err != nil {
-			return fmt.Errorf("complete: %w", err)
-		}
-		if err := a.completed(receipt, end, answer); err != nil {
-			return err
-		}
-	}
-	if counts := s.engine.Queries().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
-		return fmt.Errorf("work that nobody can have: %v, such as %+v, at %d with %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
-	}
-	if err := s.deleteQueues(ctx); err != nil {
-		return err
-	}
-	return s.look(true)
-}
-
-// runAside runs all jobs that are set aside.
-func (s *server) runAside(ctx context.Context) error {
-	if err := s.engine.CatchUp(ctx, 0); err != nil {
-		return fmt.Errorf("list deferred jobs: %w", err)
-	}
-	for f := (store.Filter{Status: job.Deferred, Limit: 1000, Parts: store.Details}); ; {
-		docs, next, err := s.engine.Queries().List(f)
-		if err != nil {
-			return fmt.Errorf("list deferred jobs: %w", err)
-		}
-		for i := range docs {
-			if docs[i].Code != job.Damaged {
-				continue
-			}
-			m := job.Move{Op: job.Run, Job: docs[i].ID}
-			moved, receipt, err := s.engine.Move(ctx, m)
-			if err != nil {
-				return fmt.Errorf("run: %w", err)
-			}
-			s.w.account.movedOne(receipt, m, moved)
-		}
-		if f.After = next; next.IsZero() {
-			return nil
-		}
-	}
-}
-
-// deleteQueues deletes the queues whose jobs have all been purged by now.
-func (s *server) deleteQueues(ctx context.Context) error {
-	time.Sleep(10 * time.Second) // ten times their retention
-	for _, client := range []string{"acme", "default"} {
-		d := job.DeleteQueue{Client: client, Type: briefType}
-		answer, receipt, err := s.engine.DeleteQueue(ctx, d)
-		if err != nil {
-			return fmt.Errorf("delete queue: %w", err)
-		}
-		if answer.Refusal != job.Granted && answer.Refusal != job.QueueNotFound {
-			return fmt.Errorf("queue %s/%s, whose jobs are to be purged by now, cannot be deleted: %w", client, briefType, answer.Refusal)
-		}
-		s.w.account.queueDeleted(receipt, d, answer.Refusal)
-	}
-	return nil
 }

@@ -21,8 +21,8 @@ func newNumbering() *numbering { return &numbering{last: map[int]uint64{}, taken
 // maxTaken bounds the slots that a user occupies: requests of which no answer ever arrives keep theirs.
 const maxTaken = 40
 
-// number gives a request a number in a slot of its own, and opens a session where there is none. When that has no answer, or no slot is
-// free, the request has no number.
+// number gives a request a number in a slot of its own, and opens a session where there is none. When that has no
+// answer, or no slot is free, the request has no number.
 func (u *user) number(n *numbering, o *job.Once) {
 	n.mu.Lock()
 	open, idle := !n.session.IsZero(), len(n.taken) == 0

@@ -87,7 +87,8 @@ func memory(t *testing.T) string {
 	return dir
 }
 
-// TestWorker plays seeds for TestSimulation, one process for each processor: with one thread, a seed plays out the same way each time.
+// TestWorker plays seeds for TestSimulation, one process for each processor: with one thread, a seed plays out the same
+// way each time.
 func TestWorker(t *testing.T) {
 	if *worker == "" {
 		t.Skip("a part of TestSimulation, which starts it")

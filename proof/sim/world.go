@@ -1,26 +1,17 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
-	"github.com/daybookq/daybook/store"
 )
 
 // world is one simulation: a machine with a disk and a clock, a server that lives on it several times, and its users.
@@ -30,21 +21,31 @@ type world struct {
 	base   string     // directory for this world
 	disk   *disk      // below the journal
 	mem    *vfs.MemFS // below the store
-	small  bool
-	shape  journal.Options // sizes
-	retain int64
+	sizes
 
-	endedAt   atomic.Int64 // journal time at the end of the last life that was up, ms
-	wall      atomic.Int64 // how far the wall clock is from true time, ns
-	account   *account
-	book      *book
-	runners   []*runner
-	producers []*numbering
-	posted    int
+	endedAt atomic.Int64 // journal time at the end of the last life that was up, ms
+	wall    atomic.Int64 // how far the wall clock is from true time, ns
+	account *account
+	book    *book
+	crew
 
 	log func(format string, args ...any)
 	mu  sync.Mutex
 	bad error // the first violation
+}
+
+// crew are the users of a world, who outlive its servers.
+type crew struct {
+	runners   []*runner
+	producers []*numbering
+	posted    int
+}
+
+// sizes are how large the files of a world are.
+type sizes struct {
+	small  bool
+	shape  journal.Options // sizes
+	retain int64
 }
 
 // newWorld makes the world of a seed in the directory base.
@@ -52,9 +53,11 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		seed: seed, random: random, base: base, mem: vfs.NewCrashableMem(), account: newAccount(), log: log,
-		small:  random.IntN(2) == 0,
-		shape:  journal.Options{SegmentBytes: pick(random, 600, 3000, 20_000), VolumeBytes: pick(random, int64(2000), 20_000, 200_000)},
-		retain: pick(random, int64(0), 0, 5000),
+		sizes: sizes{
+			small:  random.IntN(2) == 0,
+			shape:  journal.Options{SegmentBytes: pick(random, 600, 3000, 20_000), VolumeBytes: pick(random, int64(2000), 20_000, 200_000)},
+			retain: pick(random, int64(0), 0, 5000),
+		},
 	}
 	if err := os.MkdirAll(w.root(), 0o750); err != nil {
 		return nil, err
@@ -96,313 +99,4 @@ func (w *world) failed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bad
-}
-
-// server is one life of the server.
-type server struct {
-	w      *world
-	number int
-	plan   plan
-	engine *ingest.Engine
-	cancel context.CancelFunc
-	ran    chan error
-
-	openedAt int64 // journal time, ms
-	stopping atomic.Bool
-
-	mu           sync.Mutex
-	random       *rand.Rand // for the journal's troubles
-	delays       *rand.Rand // for its fsyncs
-	storeRandom  *rand.Rand
-	calls        int // of the journal's
-	storeCalls   int // of the store's, writes only
-	storeFaults  int // still to come
-	storeTrouble int // how often some came
-	faults       int // that were injected
-	troubleUntil time.Time
-	troubled     error
-	up           bool // it was opened, and runs
-	ended        bool
-	nextDisk     *disk
-	nextMem      *vfs.MemFS
-	gone         chan struct{} // closed at the end, whatever is still going on of this life
-	quiet        chan struct{} // closed when users shall ask no more
-}
-
-// plan is what will go wrong in a life.
-type plan struct {
-	ending    ending
-	after     time.Duration // at the latest
-	call      int           // or at this call of the journal; 0: not
-	storeCall int           // or at this call of the store
-	trouble   int           // one in so many calls begins a stretch of trouble; 0: none
-	slow      bool          // the disk
-}
-
-func (w *world) plan(calm bool) plan {
-	p := plan{after: time.Duration(200+w.random.IntN(pick(w.random, 1000, 6000))) * time.Millisecond, slow: w.random.IntN(4) == 0}
-	if calm { // a disk that stalls all the time renews all leases all the time
-		p.after, p.slow = time.Hour, false
-		return p
-	}
-	p.ending = pick(w.random, stopped, killed, powerLost, powerLost, powerLost)
-	if w.random.IntN(2) == 0 && p.ending != stopped {
-		p.call = 1 + w.random.IntN(pick(w.random, 12, 100, 300))
-	}
-	if w.random.IntN(4) == 0 && p.ending != stopped {
-		p.storeCall = 1 + w.random.IntN(pick(w.random, 20, 120))
-	}
-	if w.random.IntN(3) == 0 {
-		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300)) // the first hit starts
-	}
-	return p
-}
-
-// start begins a life. A nil server without an error means that it ended before it was up.
-func (w *world) start(number int, p plan) (*server, error) {
-	source := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, kind*1000+uint64(number))) }
-	s := &server{w: w, number: number, plan: p, random: source(1), delays: source(3), storeRandom: source(4), gone: make(chan struct{}), quiet: make(chan struct{}), ran: make(chan error, 1)}
-	w.disk.fault = s.journalFault
-	o := ingest.Options{Dir: w.root(), JournalRetain: w.retain, QueueIdle: time.Minute, Journal: w.shape, Statfs: s.statfs, Logger: slog.New(logTo{s})}
-	o.Journal.Hooks = w.disk.hooks()
-	o.Journal.Wall = w.now
-	o.Journal.Archive = filepath.Join(w.root(), "archive")
-	o.Store = w.storeOptions(errorfs.Wrap(w.mem, errorfs.InjectorFunc(s.storeFault)))
-	o.Store.Failing = func(error) {} // counted faults end by themselves
-	o.Fatal = func(reason string) { w.violation(fmt.Errorf("the store ends the process: %s", reason)) }
-	engine, err := ingest.Open(o)
-	if errors.Is(err, journal.ErrClockAhead) {
-		w.log("the clock is ahead by more than a day: started with the flag")
-		o.AllowClockAhead = true
-		engine, err = ingest.Open(o)
-	}
-	if err != nil {
-		if !s.isGone() && s.injected() == 0 {
-			return nil, fmt.Errorf("start %d is refused after an honest crash: %w", number, err)
-		}
-		w.log("start %d: %v", number, err)
-		w.account.figures.Refused++
-		s.end(killed)
-		s.ran <- nil
-		return nil, s.bury()
-	}
-	s.engine, s.openedAt = engine, engine.Now()
-	s.mu.Lock()
-	s.up = true
-	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	go func() {
-		err := engine.Run(ctx)
-		if err != nil && !s.isGone() && s.injected() == 0 {
-			w.violation(fmt.Errorf("life %d: the server ends by itself: %w", number, err))
-		}
-		if err == nil && s.stopping.Load() {
-			s.end(stopped)
-		} else {
-			s.end(killed)
-		}
-		s.ran <- err
-	}()
-	return s, nil
-}
-
-func (w *world) storeOptions(fs vfs.FS) store.Options {
-	// Memtables that hardly ever fill: when one is full depends on chance within Pebble. They are flushed when the seed says so.
-	return store.Options{FS: fs, Small: w.small, MemtableBytes: 4 << 20, CacheBytes: 1 << 20}
-}
-
-// isGone reports whether the life is over. What the server does from then on is seen by nobody, and touches nothing that the next
-// one finds.
-func (s *server) isGone() bool {
-	select {
-	case <-s.gone:
-		return true
-	default:
-		return false
-	}
-}
-
-// log notes what happened, while it matters.
-func (s *server) log(format string, args ...any) {
-	if !s.isGone() {
-		s.w.log(format, args...)
-	}
-}
-
-func (s *server) injected() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faults
-}
-
-// end ends the life at once, in the middle of whatever is going on: what the next one finds is decided here.
-func (s *server) end(how ending) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return
-	}
-	s.ended = true
-	w := s.w
-	if s.up {
-		w.endedAt.Store(s.engine.Now())
-	}
-	var err error
-	root := filepath.Join(w.base, fmt.Sprintf("life-%d", s.number+1))
-	random := rand.New(rand.NewPCG(w.seed, 2000+uint64(s.number)))
-	switch how {
-	case stopped:
-		s.nextDisk, s.nextMem = w.disk, w.mem
-		w.account.figures.Stops++
-	case killed:
-		w.account.figures.Kills++
-		s.nextDisk, err = w.disk.afterKill(root, random)
-		s.nextMem = w.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random})
-	case powerLost:
-		w.account.figures.PowerLosses++
-		s.nextDisk, err = w.disk.afterPowerLoss(root, random)
-		s.nextMem = w.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
-	}
-	if err != nil {
-		w.violation(fmt.Errorf("simulate %v: %w", how, err))
-	}
-	w.log("life %d: %v after %d calls of the journal", s.number, how, s.calls)
-	close(s.gone)
-}
-
-// bury waits for what is left of a life, and puts the next one's disk in place.
-func (s *server) bury() error {
-	if s.cancel != nil {
-		s.cancel()
-	}
-	err := <-s.ran
-	s.end(killed) // unless it has ended
-	w := s.w
-	if s.nextDisk == nil {
-		return w.failed()
-	}
-	if s.nextDisk != w.disk {
-		if err := os.RemoveAll(w.root()); err != nil {
-			return err
-		}
-		if err := os.Rename(s.nextDisk.root, w.root()); err != nil {
-			return err
-		}
-		s.nextDisk.root = w.root()
-	}
-	w.disk, w.mem = s.nextDisk, s.nextMem
-	w.account.figures.Faults += s.faults
-	if err != nil {
-		w.log("life %d ended with: %v", s.number, err)
-	}
-	return nil
-}
-
-// stop ends the life cleanly. A server that cannot write may fail to; then it was killed.
-func (s *server) stop() {
-	s.stopping.Store(true)
-	s.cancel()
-	<-s.gone
-}
-
-// journalFault is asked before each call of the journal to its disk.
-func (s *server) journalFault(call, path string) error {
-	if s.isGone() {
-		return nil
-	}
-	s.mu.Lock()
-	s.calls++
-	crash, up := s.calls == s.plan.call, s.up
-	err := s.trouble(s.calls, call, path)
-	var wait time.Duration
-	if call == "fsync" {
-		wait = time.Duration(20+s.delays.IntN(200)) * time.Microsecond
-		if s.plan.slow && s.delays.IntN(20) == 0 {
-			wait = time.Duration(s.delays.IntN(4000)) * time.Millisecond
-		}
-	}
-	s.mu.Unlock()
-	if crash {
-		s.end(s.plan.ending)
-		return nil
-	}
-	if up && wait > 0 { // starts are quick: nobody else is there to use the time
-		time.Sleep(wait)
-	}
-	return err
-}
-
-// trouble says how a call fails, if it does: now and then the disk fails or is full, for a call or for some seconds. s.mu is held.
-func (s *server) trouble(n int, call, path string) error {
-	now := time.Now()
-	if s.plan.trouble > 0 && n%s.plan.trouble == 0 {
-		s.troubled = pick[error](s.random, syscall.EIO, syscall.ENOSPC)
-		s.troubleUntil = now
-		if s.random.IntN(2) == 0 {
-			s.troubleUntil = now.Add(time.Duration(s.random.IntN(5000)) * time.Millisecond)
-		}
-	} else if !now.Before(s.troubleUntil) || s.random.IntN(4) == 0 {
-		return nil
-	}
-	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" { // what changes no size goes on
-		return nil
-	}
-	s.faults++
-	return &os.PathError{Op: call, Path: path, Err: s.troubled}
-}
-
-// storeFault is asked before each call of the store to its file system. Of the errors it can have, those in tables are tried here;
-// one in the manifest ends the process, which is a crash like any other.
-func (s *server) storeFault(op errorfs.Op) error {
-	if s.isGone() || op.Kind.ReadOrWrite() == errorfs.OpIsRead {
-		return nil
-	}
-	s.mu.Lock()
-	s.storeCalls++
-	crash := s.storeCalls == s.plan.storeCall
-	// Pebble tries again at once, and that takes calls too: without a bound it would try for ever, in no time.
-	if s.plan.trouble > 0 && s.storeCalls%(s.plan.trouble/4+5) == 0 && s.storeTrouble < 3 {
-		s.storeTrouble++
-		s.storeFaults = 1 + s.storeRandom.IntN(4)
-	}
-	var err error
-	if s.storeFaults > 0 && s.up && strings.HasSuffix(op.Path, ".sst") && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpRemove {
-		s.storeFaults--
-		s.faults++
-		err = &os.PathError{Op: "store write", Path: op.Path, Err: syscall.ENOSPC}
-	}
-	s.mu.Unlock()
-	if crash {
-		s.end(s.plan.ending)
-		return nil
-	}
-	return err
-}
-
-// statfs tells a small disk, full while it has that trouble.
-func (s *server) statfs(string) (free, total uint64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	const size = 1 << 20
-	if !s.ended && s.troubled == syscall.ENOSPC && time.Now().Before(s.troubleUntil) {
-		return 0, size, nil
-	}
-	return size, size, nil
-}
-
-// settle lets everything come to rest without time passing: all goroutines wait for time or for each other.
-func settle() { synctest.Wait() }
-
-// logTo gives the server's own log to the world's.
-type logTo struct{ s *server }
-
-func (logTo) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-func (l logTo) WithAttrs([]slog.Attr) slog.Handler             { return l }
-func (l logTo) WithGroup(string) slog.Handler                  { return l }
-func (l logTo) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	l.s.log("server: %s", text)
-	return nil
 }

@@ -1,0 +1,189 @@
+package corruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// state is everything a user can see.
+type state struct {
+	docs     map[job.ID]string
+	sessions map[job.ID]string
+	queues   string
+	sweeps   string
+}
+
+// difference tells what s shows otherwise than want does; what could not be read is not compared.
+func (s *state) difference(want *state) string {
+	for id, doc := range s.docs {
+		if want.docs[id] != doc {
+			return fmt.Sprintf("job %v is %s, was %s", id, doc, want.docs[id])
+		}
+	}
+	for id, doc := range s.sessions {
+		if want.sessions[id] != doc {
+			return fmt.Sprintf("session %v is %s, was %s", id, doc, want.sessions[id])
+		}
+	}
+	if s.queues != "" && s.queues != want.queues {
+		return fmt.Sprintf("queues are %s, were %s", s.queues, want.queues)
+	}
+	if s.sweeps != "" && s.sweeps != want.sweeps {
+		return fmt.Sprintf("sweeps are %s, were %s", s.sweeps, want.sweeps)
+	}
+	return ""
+}
+
+// engineOptions make small segments and volumes, and a small disk, so that the ballast is small.
+func engineOptions(dir string, retain int64) ingest.Options {
+	return ingest.Options{
+		Dir: dir, JournalRetain: retain, AllowClockAhead: true,
+		Journal: journal.Options{SegmentBytes: 900, VolumeBytes: 2500},
+		Store:   store.Options{Small: true, MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
+		Statfs:  func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },
+	}
+}
+
+// errUnsettled: what is due was not done in time, so what a user would see in the end is not known.
+var errUnsettled = errors.New("undecided, machine too slow: what is due was not done")
+
+// errPanicked wraps what a panic said.
+var errPanicked = errors.New("panic")
+
+// running is an engine that serves.
+type running struct {
+	*ingest.Engine
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// open starts an engine and waits until it serves.
+func open(o ingest.Options) (r *running, err error) {
+	e, err := ingest.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r = &running{e, cancel, make(chan error, 1)}
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.ended <- fmt.Errorf("%w: %v", errPanicked, p)
+			}
+		}()
+		r.ended <- e.Run(ctx)
+	}()
+	for e.Ready() != nil {
+		select {
+		case err := <-r.ended:
+			if err == nil {
+				err = errors.New("it ended without saying why")
+			}
+			return nil, err
+		case <-time.After(50 * time.Microsecond):
+		}
+	}
+	return r, nil
+}
+
+func (r *running) stop() error {
+	r.cancel()
+	return <-r.ended
+}
+
+// settle waits until nothing is due: until then what users see still changes.
+func (r *running) settle() error {
+	for deadline := time.Now().Add(maxSettle); ; time.Sleep(time.Millisecond) {
+		switch st := r.Stats(); {
+		case st.NextDue == 0 || st.NextDue > st.Now:
+			return nil
+		case r.Ready() != nil: // it refuses writes, and so ticks; its reads say why
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w within %v", errUnsettled, maxSettle)
+		}
+	}
+}
+
+// maxSettle is how long a server may take to do what is due; most take some milliseconds.
+const maxSettle = 2 * time.Minute
+
+// see reads everything. An error is the first that a read was answered with; what could be read is in the state.
+func (r *running) see(f *fixture) (*state, error) {
+	if err := r.settle(); err != nil {
+		return &state{}, err
+	}
+	if err := r.CatchUp(context.Background(), 0); err != nil {
+		return &state{}, err
+	}
+	var first error
+	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}}
+	for _, id := range f.jobs {
+		doc, err := r.Queries().Job(id)
+		switch {
+		case errors.Is(err, job.NotFound):
+			s.docs[id] = "not found"
+		case err != nil:
+			first = errors.Join(first, err)
+			delete(s.docs, id)
+		default:
+			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %d attempts, by %v", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, len(doc.Attempts), doc.Claim)
+		}
+	}
+	for _, id := range f.sessions {
+		doc, err := r.Queries().SessionDocument(id)
+		switch {
+		case errors.Is(err, job.SessionNotFound):
+			s.sessions[id] = "not found"
+		case err != nil:
+			first = errors.Join(first, err)
+		default:
+			s.sessions[id] = fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots)
+		}
+	}
+	queues, _, err := r.Queries().Queues("", "", "", 100)
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	for _, q := range queues {
+		s.queues += fmt.Sprintf("%s/%s %v %v; ", q.Client, q.Type, q.Paused, q.Counts)
+	}
+	sweeps, err := r.Queries().Sweeps()
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // not empty, which would say that they could not be read
+	for _, w := range sweeps {                  // their times are those of the ticks, which may have to be repeated
+		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
+	}
+	return s, first
+}
+
+// idle waits until nothing is due and the journal ends with a mark, and returns the files of dir as they are then.
+func (r *running) idle(dir string) (map[string][]byte, error) {
+	for deadline := time.Now().Add(maxSettle); ; time.Sleep(10 * time.Millisecond) {
+		if err := r.settle(); err != nil {
+			return nil, err
+		}
+		before := r.Stats().Appended
+		files, err := load(dir)
+		if err != nil || before != r.Stats().Appended {
+			continue // something happened meanwhile, such as that a file was removed
+		}
+		records := (&fixture{files: files}).records()
+		if n := len(records); n > 0 && records[n-1].verb == journal.MarkVerb {
+			return files, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("undecided, machine too slow: the journal has no mark after %v", maxSettle)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/daybookq/daybook/journal"
+	"github.com/tidwall/wal"
+)
+
+// hooks are the calls of the journal, through this disk.
+func (d *disk) hooks() journal.Hooks {
+	return journal.Hooks{
+		OpenLog: func(path string, segmentBytes int) (*wal.Log, error) {
+			if err := d.fault("open", path); err != nil {
+				return nil, err
+			}
+			l, err := journal.OpenLog(path, segmentBytes)
+			if err == nil {
+				d.mu.Lock()
+				d.logs[l] = path
+				d.mu.Unlock()
+			}
+			return l, err
+		},
+		Write:    d.write,
+		Sync:     d.syncLog,
+		SyncFile: func(f *os.File) error { return d.sync("sync", f.Name()) },
+		Create: func(path string) (*os.File, error) {
+			if err := d.fault("create", path); err != nil {
+				return nil, err
+			}
+			return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+		},
+		WriteAt: func(f *os.File, b []byte, offset int64) error {
+			if err := d.fault("write", f.Name()); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(b, offset); err != nil {
+				return err
+			}
+			return d.unspoil(f.Name(), offset, len(b))
+		},
+		Truncate: func(f *os.File, size int64) error {
+			if err := d.fault("truncate", f.Name()); err != nil {
+				return err
+			}
+			return f.Truncate(size)
+		},
+		Rename: func(from, to string) error {
+			if err := d.fault("rename", from); err != nil {
+				return err
+			}
+			return os.Rename(from, to)
+		},
+		Remove: func(path string) error {
+			if err := d.fault("remove", path); err != nil {
+				return err
+			}
+			return os.Remove(path)
+		},
+	}
+}
+
+// write appends a batch. One that fails leaves some of its bytes behind. The library syncs a segment before it begins
+// the next within a batch, so all but the last are durable afterwards.
+func (d *disk) write(l *wal.Log, b *wal.Batch) error {
+	volume := d.volume(l)
+	fault := d.fault("write", volume)
+	if err := l.WriteBatch(b); err != nil {
+		return err
+	}
+	segments, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := filepath.Join(volume, segments[len(segments)-1].Name())
+	for _, s := range segments[:len(segments)-1] {
+		if path := filepath.Join(volume, s.Name()); path >= d.tails[l] {
+			if err := d.keep(path); err != nil {
+				return err
+			}
+		}
+	}
+	d.tails[l] = last
+	if fault == nil {
+		return nil
+	}
+	node, _, err := d.look(last)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(last)
+	if err != nil {
+		return err
+	}
+	durable := int64(len(d.files[node]))
+	if short := info.Size() - durable; short > 0 {
+		if err := os.Truncate(last, durable+d.random.Int64N(short+1)); err != nil {
+			return err
+		}
+	}
+	return fault
+}
+
+func (d *disk) volume(l *wal.Log) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.logs[l]
+}
+
+// syncLog makes the tail segment of a volume durable.
+func (d *disk) syncLog(l *wal.Log) error {
+	volume := d.volume(l)
+	segments, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	return d.sync("fsync", filepath.Join(volume, segments[len(segments)-1].Name()))
+}
+
+// sync makes the file or directory at path durable. A failed fsync may have written some of it; what it has not may
+// never be written, for the kernel calls those pages clean from then on.
+func (d *disk) sync(call, path string) error {
+	if err := d.fault(call, path); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return errorsOr(d.spoil(path), err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keep(path)
+}
+
+func errorsOr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}

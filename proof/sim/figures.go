@@ -1,0 +1,39 @@
+package sim
+
+// Figures count what was done and survived. They are one flat list, since each is a line of the report.
+type Figures struct {
+	Seeds, Kills, PowerLosses, Stops, Refused   int
+	Faults, Creates, Jobs, Claims, Ends, Checks int
+	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
+	Queues                                      int // deleted
+	Aside                                       int // jobs that were set aside as damaged
+	Cuts                                        int // times that a cut journal was held against what the store has on disk
+	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
+	Commands                                    uint64
+	Numbered                                    int // requests in sessions
+}
+
+// Add adds other to f.
+func (f *Figures) Add(other Figures) {
+	f.Seeds += other.Seeds
+	f.Kills += other.Kills
+	f.PowerLosses += other.PowerLosses
+	f.Stops += other.Stops
+	f.Refused += other.Refused
+	f.Faults += other.Faults
+	f.Creates += other.Creates
+	f.Jobs += other.Jobs
+	f.Claims += other.Claims
+	f.Ends += other.Ends
+	f.Checks += other.Checks
+	f.Operations += other.Operations
+	f.Sweeps += other.Sweeps
+	f.Queues += other.Queues
+	f.Aside += other.Aside
+	f.Cuts += other.Cuts
+	f.Read += other.Read
+	f.Lost += other.Lost
+	f.Violations += other.Violations
+	f.Commands += other.Commands
+	f.Numbered += other.Numbered
+}

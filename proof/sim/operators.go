@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// runAside runs a job that was set aside, as after a rebuild.
+func (u *user) runAside() {
+	a := u.w.account
+	a.mu.Lock()
+	if len(a.aside) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	i := u.random.IntN(len(a.aside))
+	m := job.Move{Op: job.Run, Job: a.aside[i]}
+	a.aside = append(a.aside[:i], a.aside[i+1:]...)
+	a.mu.Unlock()
+	var moved store.Moved
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		moved, receipt, err = u.s.engine.Move(ctx, m)
+		return err
+	})
+	u.unexpected(m.Verb(), err)
+	u.s.log("%s %v, which was set aside: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
+	if err == nil {
+		a.movedOne(receipt, m, moved)
+	}
+}
+
+// operate pauses and resumes queues, sets the clock, has the store flushed, and reads.
+func (s *server) operate(id int) {
+	u := s.user(id)
+	for u.rest(400 * time.Millisecond) {
+		switch u.random.IntN(20) {
+		case 5, 6, 7, 8, 9, 10:
+			u.move()
+		case 11:
+			u.stopAll()
+		case 14:
+			u.runAside()
+		case 12, 13:
+			u.deleteQueue(pick(u.random, "acme", "default"), pick(u.random, "mail", movedType, briefType, briefType, briefType))
+		case 2, 3, 4:
+			if err := s.engine.Flush(); err != nil {
+				u.unexpected("flush", err)
+			}
+		case 0:
+			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType, briefType), u.random.IntN(2) == 0)
+		case 1:
+			// Far less than the day that a start would refuse.
+			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
+			s.log("the wall clock is set %v off", time.Duration(s.w.wall.Load()))
+		default:
+			u.read()
+		}
+	}
+}
+
+// deleteQueue deletes a queue, which is refused while it has jobs.
+func (u *user) deleteQueue(client, typ string) {
+	d := job.DeleteQueue{Client: client, Type: typ}
+	var answer store.QueueDeleted
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.DeleteQueue(ctx, d)
+		return err
+	})
+	u.unexpected("delete queue", err)
+	u.s.log("%s %s/%s: %v, %v %v", d.Verb(), client, typ, receipt, answer.Refusal, err)
+	if err == nil {
+		u.w.account.queueDeleted(receipt, d, answer.Refusal)
+	}
+}
+
+func (u *user) pause(client, typ string, paused bool) {
+	p := job.Pause{Client: client, Type: typ, Paused: paused}
+	var answer store.Paused
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Pause(ctx, p)
+		return err
+	})
+	u.unexpected("pause", err)
+	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
+	if err == nil {
+		u.w.account.answered(receipt, p, answer.Refusal, nil)
+	}
+}
+
+// read looks at a job whose end was answered: it must show.
+func (u *user) read() {
+	a := u.w.account
+	a.mu.Lock()
+	if len(a.ended) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	id := a.ended[u.random.IntN(len(a.ended))]
+	want := a.end[id]
+	a.mu.Unlock()
+	var doc job.Job
+	err := u.ask(func(ctx context.Context) (err error) {
+		if err = u.s.engine.CatchUp(ctx, 0); err == nil {
+			doc, err = u.s.engine.Queries().Job(id)
+		}
+		return err
+	})
+	if errors.Is(err, job.NotFound) {
+		return // purged, or lost: the audit knows
+	}
+	u.unexpected("read", err)
+	if err == nil && doc.Status != want {
+		u.w.violation(fmt.Errorf("job %v was answered as %v and reads as %+v", id, want, doc))
+	}
+}

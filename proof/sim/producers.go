@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// produce posts batches.
+func (s *server) produce(id int) {
+	u := s.user(id)
+	for u.rest(200 * time.Millisecond) {
+		b := u.repeated()
+		if b == nil {
+			b = u.batch(s.w.producers[id])
+			s.w.account.mu.Lock()
+			s.w.account.batches[b.tag] = b
+			s.w.account.mu.Unlock()
+		}
+		var made store.Made
+		var receipt ingest.Receipt
+		create := b.create // the engine takes the command for itself
+		create.Payloads = append([]byte(nil), b.create.Payloads...)
+		create.Groups = append([]job.Group(nil), b.create.Groups...)
+		err := u.ask(func(ctx context.Context) (err error) {
+			made, receipt, err = s.engine.Create(ctx, &create)
+			return err
+		})
+		fate := unknown
+		if err == nil {
+			fate = stored
+		} else if notStored(err) {
+			fate = rejected
+		}
+		u.unexpected("create", err)
+		if b.numbering != nil && (fate == stored || fate == rejected && !b.lost) {
+			b.numbering.answered(&b.create.Once)
+		}
+		if err := s.w.account.created(b, made, receipt, fate); err != nil {
+			s.w.violation(err)
+		}
+		s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
+	}
+}
+
+// repeated returns a create whose answer was lost, to be asked for again with its key or number; or nil.
+func (u *user) repeated() *batch {
+	a := u.w.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.repeats) == 0 || u.random.IntN(2) == 0 {
+		return nil
+	}
+	b := a.repeats[0]
+	a.repeats = a.repeats[1:]
+	return b
+}
+
+// batch makes up a create.
+func (u *user) batch(numbers *numbering) *batch {
+	u.w.account.mu.Lock()
+	u.w.posted++
+	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted)}
+	u.w.account.mu.Unlock()
+	b.create.Frame = pick(u.random, job.LineFrame, job.LenFrame)
+	for range pick(u.random, 1, 1, 1, 2, 4) {
+		g := job.Group{
+			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: pick(u.random, "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{Kind: job.Text,
+				Priority: pick(u.random, 4, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
+				Backoff:     job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000},
+				RetentionMs: pick(u.random, int64(1000), 1_000_000_000)},
+		}
+		if u.random.IntN(5) == 0 {
+			g.RunAt = u.s.engine.Now() + int64(u.random.IntN(3000))
+		}
+		b.create.Groups = append(b.create.Groups, g)
+	}
+	switch u.random.IntN(20) {
+	case 0, 1, 2, 3, 4:
+		u.moved(b)
+	case 5: // of queues that have no jobs every now and then, and can be deleted
+		for i := range b.create.Groups {
+			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
+			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
+		}
+	}
+	if u.random.IntN(3) == 0 {
+		b.create.Once = job.Once{Scope: "create", Key: b.tag}
+	} else if u.random.IntN(2) == 0 {
+		b.numbering = numbers
+		u.number(numbers, &b.create.Once)
+	}
+	for i := range b.create.Groups {
+		for range b.create.Groups[i].Lines {
+			payload := fmt.Sprintf("%s/%d/%s", b.tag, len(b.payloads), u.text())
+			if b.create.Frame == job.LineFrame {
+				payload = strings.ReplaceAll(payload, "\n", " ")
+			}
+			b.payloads = append(b.payloads, payload)
+			b.groups = append(b.groups, &b.create.Groups[i])
+			b.create.Payloads = b.create.Frame.Append(b.create.Payloads, []byte(payload))
+			b.create.Longest = max(b.create.Longest, len(payload))
+		}
+	}
+	return b
+}
+
+// text makes up the rest of a payload; some try to look like a piece of a journal.
+func (u *user) text() string {
+	switch u.random.IntN(20) {
+	case 0:
+		return strings.Repeat("x", u.random.IntN(3000))
+	case 1:
+		return "\n#:create v=1 seq=7 at=1 synced=9 bytes=0\n#:end crc=00000000\n"
+	case 2:
+		return string(make([]byte, u.random.IntN(600)))
+	}
+	return fmt.Sprint(u.random.Uint64())
+}

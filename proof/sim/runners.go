@@ -1,0 +1,253 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// runner claims, works, tickles and completes; or dies and forgets; or falls asleep and comes back late. It outlives
+// servers.
+type runner struct {
+	name    string
+	held    []hold
+	claims  int // that it made with a key
+	numbers *numbering
+}
+
+// hold is a claim as its runner remembers it.
+type hold struct {
+	claim job.ID
+	jobs  []job.ID
+	again *job.Complete // a request without an answer, to be repeated
+}
+
+func (s *server) run(id int, r *runner) {
+	u := s.user(id)
+	for u.rest(100 * time.Millisecond) {
+		switch n := u.random.IntN(100); {
+		case n < 40 || len(r.held) == 0:
+			u.claim(r)
+		case n < 60:
+			u.tickle(r)
+		case n < 95:
+			u.complete(r)
+		case n < 97: // dies, and forgets
+			r.held, r.numbers = nil, newNumbering()
+		default: // sleeps beyond its leases
+			u.rest(8 * time.Second)
+		}
+	}
+}
+
+func (u *user) claim(r *runner) {
+	c := job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
+	switch u.random.IntN(6) {
+	case 0, 1:
+		c.Types = []string{pick(u.random, "resize", "mail", briefType)}
+	case 2:
+		c.Types = []string{movedType}
+	default:
+		c.Types = []string{"resize", "mail", briefType}
+	}
+	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	switch u.random.IntN(3) {
+	case 0:
+		r.claims++
+		c.Once = job.Once{Scope: "claim " + r.name, Key: fmt.Sprint(r.claims)}
+	case 1:
+		u.number(r.numbers, &c.Once)
+	}
+	defer r.numbers.answered(&c.Once) // or given up
+	if u.random.IntN(5) == 0 {
+		c.Clients = []string{pick(u.random, "acme", "default")}
+	}
+	if u.random.IntN(3) == 0 {
+		c.LeaseMs = int64(1000 + u.random.IntN(3000))
+	}
+	wait := time.Duration(0)
+	if u.random.IntN(2) == 0 {
+		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
+	}
+	var claimed store.Claimed
+	var docs []job.Job
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+		return err
+	})
+	lost := err != nil && !notStored(err)
+	if lost && c.Once.Given() { // it asks again, with the same key or number; when that is refused, the first may have been carried out all the same
+		u.s.log("%s claims, and asks again: %v", r.name, err)
+		err = u.ask(func(ctx context.Context) (err error) {
+			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+			return err
+		})
+	}
+	u.unexpected("claim", err)
+	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
+	if err != nil {
+		if lost || !notStored(err) {
+			u.w.account.mu.Lock()
+			u.w.account.lostClaims++
+			u.w.account.mu.Unlock()
+		}
+		return
+	}
+	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
+		u.w.violation(err)
+	}
+	if len(docs) == 0 {
+		return
+	}
+	h := hold{claim: claimed.Claim}
+	for i := range docs {
+		h.jobs = append(h.jobs, docs[i].ID)
+	}
+	r.held = append(r.held, h)
+	if len(r.held) > 4 {
+		if again := r.held[0].again; again != nil {
+			r.numbers.answered(&again.Once)
+		}
+		r.held = r.held[1:]
+	}
+}
+
+// some returns a few of the jobs.
+func (u *user) some(jobs []job.ID) (few []job.ID) {
+	for _, id := range jobs {
+		if u.random.IntN(3) == 0 {
+			few = append(few, id)
+		}
+	}
+	return few
+}
+
+func (u *user) tickle(r *runner) {
+	h := r.held[u.random.IntN(len(r.held))]
+	t := job.Tickle{Claim: h.claim, Progress: -1}
+	if u.random.IntN(2) == 0 {
+		if t.IDs = u.some(h.jobs); len(t.IDs) > 0 {
+			t.Step, t.Progress = "halfway", 500_000
+		}
+	}
+	if u.random.IntN(10) == 0 {
+		t = job.Tickle{Runner: r.name, Progress: -1}
+	}
+	if u.random.IntN(5) == 0 {
+		t.LeaseMs = 6000 // longer than all others, and always the same, so that no lost answer leaves a shorter one in force
+	}
+	var answer store.Tickled
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Tickle(ctx, t)
+		return err
+	})
+	u.unexpected("tickle", err)
+	u.s.log("%s tickles %v: %v, held %d, %v", r.name, t.Claim, receipt, answer.Held, err)
+	if err == nil && !t.Claim.IsZero() {
+		u.w.account.tickled(receipt, t, t.LeaseMs, answer)
+	}
+}
+
+func (u *user) outcome(id job.ID) job.Outcome {
+	o := job.Outcome{ID: id, Code: pick(u.random, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Unget), DelayMs: -1}
+	o.ExitCode = o.Code.DefaultExitCode()
+	switch u.random.IntN(4) {
+	case 0:
+		o.Error = "something went wrong\nbadly"
+	case 1:
+		o.OutputKind, o.Output = job.Text, []byte(strings.Repeat("out\n", u.random.IntN(30)))
+	case 2:
+		o.DelayMs = int64(u.random.IntN(500))
+	}
+	if o.Code == job.Unget {
+		o = job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}
+	}
+	if o.Code == job.OK || o.Code == job.Fail {
+		o.DelayMs = -1
+	}
+	return o
+}
+
+func (u *user) complete(r *runner) {
+	i := u.random.IntN(len(r.held))
+	h := &r.held[i]
+	c := job.Complete{Claim: h.claim}
+	switch {
+	case h.again != nil:
+		c = *h.again
+	case u.random.IntN(2) == 0:
+		o := u.outcome(job.ID{})
+		c.All = &o
+		for _, id := range u.some(u.some(h.jobs)) {
+			c.Outcomes = append(c.Outcomes, u.outcome(id))
+		}
+	default:
+		for _, id := range append(u.some(h.jobs), h.jobs[u.random.IntN(len(h.jobs))]) {
+			c.Outcomes = append(c.Outcomes, u.outcome(id))
+		}
+		if n := len(c.Outcomes); n > 1 && c.Outcomes[n-1].ID == c.Outcomes[n-2].ID {
+			c.Outcomes = c.Outcomes[:n-1]
+		}
+		seen := map[job.ID]bool{}
+		for _, o := range c.Outcomes {
+			if seen[o.ID] {
+				c.Outcomes = c.Outcomes[:1]
+				break
+			}
+			seen[o.ID] = true
+		}
+		if u.random.IntN(20) == 0 {
+			c.Claim = job.ID{} // anybody may
+		}
+	}
+	repeat := h.again != nil
+	if !repeat && !c.Claim.IsZero() && u.random.IntN(4) == 0 {
+		u.setAside(&c)
+	}
+	if !repeat && u.random.IntN(2) == 0 {
+		u.number(r.numbers, &c.Once)
+	}
+	var answer store.Ended
+	var receipt ingest.Receipt
+	err := u.ask(func(ctx context.Context) (err error) {
+		answer, receipt, err = u.s.engine.Complete(ctx, c)
+		return err
+	})
+	u.unexpected("complete", err)
+	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
+	switch {
+	case err == nil:
+		h.again = nil
+		r.numbers.answered(&c.Once)
+		if err := u.w.account.completed(receipt, c, answer); err != nil {
+			u.w.violation(err)
+		}
+		if c.All != nil && u.random.IntN(4) > 0 {
+			r.held = append(r.held[:i], r.held[i+1:]...)
+		}
+	case !notStored(err):
+		u.w.account.unanswered(c, h.jobs)
+		h.again = &c
+	case !repeat:
+		r.numbers.answered(&c.Once)
+	}
+}
+
+// setAside has some jobs end as the engine ends those whose payloads it cannot read.
+func (u *user) setAside(c *job.Complete) {
+	for i := range c.Outcomes {
+		u.w.account.mu.Lock()
+		moved := u.w.account.isMoved(c.Outcomes[i].ID)
+		u.w.account.mu.Unlock()
+		if !moved && u.random.IntN(3) == 0 {
+			c.Outcomes[i] = job.Outcome{ID: c.Outcomes[i].ID, Code: job.Damaged, DelayMs: -1}
+		}
+	}
+}

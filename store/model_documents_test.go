@@ -1,0 +1,95 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// document is what a user sees of a job.
+func (m *model) document(j *modelJob) job.Job {
+	doc := job.Job{
+		ID: j.id, Batch: j.batch.id, Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
+		Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
+		RunAttempts: j.attempts, CreatedAt: j.batch.at, UpdatedAt: j.movedAt, Redrives: j.redrives, UniqueKey: j.key,
+	}
+	if j.status.Terminal() {
+		doc.Why = j.why
+	}
+	if j.code == job.Unget {
+		doc.Code = job.NoCode
+	}
+	if j.code != job.OK && len(j.history) > 0 {
+		doc.Error = j.history[len(j.history)-1].Error
+	}
+	if j.code == job.Damaged {
+		doc.Error = job.DamagedText
+	}
+	switch {
+	case j.status == job.Deferred:
+		doc.RunAt = j.runAt
+	case j.status == job.Active:
+		doc.DeadlineAt, doc.LeaseMs = m.deadline(j), j.tickle.lease
+		doc.UpdatedAt = max(j.tickle.at, m.runners[j.claim.runner].at)
+	case j.status.Terminal():
+		doc.CompletedAt = j.endedAt
+	}
+	if j.claim != nil && (j.status == job.Active || j.status.Terminal()) {
+		doc.Claim, doc.Runner = j.claim.id, j.claim.runner
+		if j.resultClaim == j.claim {
+			doc.Result = j.result
+		}
+		if j.progressClaim == j.claim {
+			doc.Step, doc.Progress = j.step, j.progress
+		}
+	}
+	return doc
+}
+
+func (m *model) batchDocument(b *modelBatch) Batch {
+	doc := Batch{ID: b.id, CreatedAt: b.at, Lines: len(b.lines)}
+	for _, j := range b.lines {
+		doc.Counts[j.status]++
+	}
+	return doc
+}
+
+// queueDocuments returns all queues by client and type.
+func (m *model) queueDocuments() (docs []Queue) {
+	for name, q := range m.queues {
+		doc := Queue{Client: name.client, Type: name.typ, Paused: q.paused, CreatedAt: q.createdAt}
+		for _, b := range m.batches {
+			for _, j := range b.lines {
+				if j.queue == q && j.status != job.Purged {
+					doc.Counts[j.status]++
+				}
+			}
+		}
+		if line := slices.DeleteFunc(m.line([]string{name.client}, []string{name.typ}, true), func(j *modelJob) bool { return j.queue != q }); len(line) > 0 {
+			doc.PendingSince = line[0].movedAt
+		}
+		docs = append(docs, doc)
+	}
+	slices.SortFunc(docs, func(a, b Queue) int {
+		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Type, b.Type))
+	})
+	return docs
+}
+
+// takeReadied is Store.TakeReadied, by client and type.
+func (m *model) takeReadied() (names []Readied) {
+	for _, doc := range m.queueDocuments() {
+		q := m.queues[queueName{doc.Client, doc.Type}]
+		if q.readied && !q.paused && !m.stopped && doc.Counts[job.Pending] > 0 {
+			names = append(names, Readied{doc.Client, doc.Type, doc.Counts[job.Pending]})
+		}
+		q.readied = false
+	}
+	return names
+}
+
+func (j *modelJob) String() string {
+	return fmt.Sprintf("%d/%d %v", j.batch.seq, j.id.Line(), j.status)
+}

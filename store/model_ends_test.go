@@ -1,0 +1,214 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func (m *model) endRuns(cmd job.Complete) *Ended {
+	result := &Ended{}
+	c := m.known(cmd.Claim)
+	excepted := map[*modelJob]bool{}
+	for i := range cmd.Outcomes {
+		o := &cmd.Outcomes[i]
+		result.Results = append(result.Results, m.endOne(&cmd, o))
+		excepted[m.jobs[o.ID]] = true
+	}
+	if cmd.All == nil {
+		return result
+	}
+	switch {
+	case c == nil:
+		result.Refusal = job.ClaimLost
+		return result
+	case cmd.Runner != "" && c.runner != cmd.Runner:
+		result.Refusal = job.RunnerDiffers
+		return result
+	}
+	cancelled := false
+	for _, j := range c.handed {
+		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
+	}
+	// One jitter goes to a stretch of neighbours that are alike.
+	for i := 0; i < len(c.handed); i++ {
+		j := c.handed[i]
+		if c.holds(j) {
+			alike := []*modelJob{j}
+			for i+1 < len(c.handed) && c.holds(c.handed[i+1]) && neighbours(j, c.handed[i+1]) {
+				i++
+				j = c.handed[i]
+				alike = append(alike, j)
+			}
+			m.end(alike, cmd.All)
+			result.All += len(alike)
+		} else if j.claim == c && !excepted[j] && cmd.All.Same(j.code, j.exitCode) {
+			result.All++
+		}
+	}
+	if result.All == 0 && len(cmd.Outcomes) == 0 {
+		if result.Refusal = job.ClaimLost; cancelled {
+			result.Refusal = job.WasCancelled
+		}
+	}
+	return result
+}
+
+// neighbours reports whether b, which is active under the same claim as a, follows it in the same span.
+func neighbours(a, b *modelJob) bool {
+	return a.batch == b.batch && a.group == b.group && a.id.Line()+1 == b.id.Line() && a.attempts == b.attempts &&
+		a.attr.Priority == b.attr.Priority && a.attr.MaxAttempts == b.attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
+}
+
+func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
+	j, c := m.find(o.ID), m.known(cmd.Claim)
+	if j == nil {
+		return JobResult{ID: o.ID, Refusal: job.NotFound}
+	}
+	refusal := m.admit(j, cmd.Claim, cmd.Runner)
+	if refusal == job.Granted {
+		m.end([]*modelJob{j}, o)
+		return JobResult{ID: o.ID, Status: j.shown()}
+	}
+	if refusal == job.ClaimLost && c != nil && j.claim == c {
+		switch {
+		case cmd.Runner != "" && c.runner != cmd.Runner:
+			refusal = job.RunnerDiffers
+		case !o.Same(j.code, j.exitCode):
+			refusal = job.OutcomeDiffers
+		default:
+			return JobResult{ID: o.ID, Status: j.status}
+		}
+	}
+	return JobResult{ID: o.ID, Refusal: refusal}
+}
+
+// shown is the status that an outcome led to: of a job that is not kept, the one it had when it went.
+func (j *modelJob) shown() job.Status {
+	if j.status == job.Purged {
+		if j.code == job.NoCode {
+			return job.Cancelled
+		}
+		if j.code == job.OK {
+			return job.Completed
+		}
+		return job.Failed
+	}
+	return j.status
+}
+
+func (m *model) end(jobs []*modelJob, o *job.Outcome) {
+	defer m.overtake(jobs)
+	for _, j := range jobs {
+		j.timeout = 0
+		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
+		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
+			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Told})
+		}
+		if !o.Result.Empty() {
+			j.result, j.resultClaim = o.Result, j.claim
+		}
+		switch {
+		case o.Code == job.OK:
+			m.terminal(j, job.Completed, job.Told)
+		case o.Code == job.Fail:
+			m.terminal(j, job.Failed, job.Told)
+		case o.Code == job.Unget:
+			j.attempts--
+			j.cameBack = true
+			m.makePending(j)
+		case o.Code == job.Damaged:
+			j.attempts--
+			j.cameBack = true
+			j.status, j.runAt = job.Deferred, job.MaxTimeMs
+		case j.attempts >= j.attr.MaxAttempts:
+			m.terminal(j, job.Failed, job.Told)
+		default:
+			delay := o.DelayMs
+			if delay < 0 {
+				first := jobs[0].id
+				delay = j.attr.Backoff.Delay(j.attempts, mix(m.seed, m.seq, j.batch.seq, uint32(first.Line())))
+			}
+			j.cameBack = true
+			if delay == 0 {
+				m.makePending(j)
+			} else {
+				j.status, j.runAt = job.Deferred, m.at+delay
+			}
+		}
+	}
+}
+
+func (m *model) remember(j *modelJob, a job.Attempt) {
+	j.history = append(slices.Clone(j.history), a)
+	if drop := len(j.history) - job.MaxHistory; drop > 0 {
+		j.history = j.history[drop:]
+	}
+}
+
+func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
+	j.status, j.endedAt, j.movedAt, j.why, j.timeout, j.runAt = to, m.at, m.at, why, 0, 0
+	if j.attr.RetentionMs == 0 {
+		m.purge(j)
+	}
+}
+
+// purge forgets a job, and a batch when all of its jobs are gone.
+func (m *model) purge(j *modelJob) {
+	j.status, j.claim = job.Purged, nil
+	m.dropGone(j.batch)
+}
+
+func (m *model) dropGone(b *modelBatch) {
+	if !slices.ContainsFunc(b.lines, func(j *modelJob) bool { return j.status != job.Purged }) {
+		m.batches = slices.DeleteFunc(m.batches, func(other *modelBatch) bool { return b == other })
+		for _, j := range b.lines {
+			delete(m.jobs, j.id)
+		}
+	}
+}
+
+// expiry returns by when a job must have been started; 0: it need not.
+func (j *modelJob) expiry() int64 {
+	if j.status.Waits() && j.attempts == 0 && j.redrives == 0 {
+		return j.attr.ExpiresAt
+	}
+	return 0
+}
+
+// due returns when time will do something to j; 0 for never.
+func (m *model) due(j *modelJob) int64 {
+	switch {
+	case j.status == job.Deferred && j.expiry() != 0:
+		return min(j.runAt, j.expiry())
+	case j.status == job.Deferred:
+		return j.runAt
+	case j.status == job.Pending:
+		return j.expiry()
+	case j.status == job.Active:
+		return m.deadline(j)
+	case j.status.Terminal():
+		return j.endedAt + j.attr.RetentionMs
+	}
+	return 0
+}
+
+// nextDue returns when time will do something to any job; 0 for never.
+func (m *model) nextDue() (next int64) {
+	for _, j := range m.jobs {
+		if due := m.due(j); due != 0 && (next == 0 || due < next) {
+			next = due
+		}
+	}
+	for _, n := range m.sessions {
+		if next == 0 || n.expiresAt() < next {
+			next = n.expiresAt()
+		}
+	}
+	for _, w := range m.sweeps {
+		if !w.ended && len(m.targets(w)) > 0 {
+			return m.at
+		}
+	}
+	return next
+}

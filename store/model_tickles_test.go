@@ -1,0 +1,221 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// line returns the pending jobs for clients and types in order of service.
+func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
+	for _, b := range m.batches {
+		for _, j := range b.lines {
+			if j.status == job.Pending && (paused || !j.queue.paused) && (len(clients) == 0 || slices.Contains(clients, j.attr.Client)) &&
+				(len(types) == 0 || slices.Contains(types, j.attr.Type)) {
+				line = append(line, j)
+			}
+		}
+	}
+	slices.SortStableFunc(line, func(a, b *modelJob) int { // they come in order of ids
+		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
+			return c
+		}
+		if a.cameBack != b.cameBack {
+			return map[bool]int{true: -1, false: 1}[a.cameBack]
+		}
+		if a.cameBack {
+			return 0
+		}
+		return cmp.Compare(a.order, b.order)
+	})
+	return line
+}
+
+func (c *modelClaim) holds(j *modelJob) bool { return j.status == job.Active && j.claim == c }
+
+func (c *modelClaim) held() (held []*modelJob) {
+	for _, j := range c.handed {
+		if c.holds(j) {
+			held = append(held, j)
+		}
+	}
+	return held
+}
+
+// known returns a claim as long as a job is held by it or was last ended by it.
+func (m *model) known(id job.ID) *modelClaim {
+	c := m.claims[id]
+	if c != nil && slices.ContainsFunc(c.handed, func(j *modelJob) bool { return j.claim == c }) {
+		return c
+	}
+	return nil
+}
+
+func (m *model) find(id job.ID) *modelJob {
+	if j := m.jobs[id]; j != nil && j.status != job.Purged {
+		return j
+	}
+	return nil
+}
+
+func (m *model) admit(j *modelJob, claim job.ID, runner string) job.Refusal {
+	switch {
+	case !claim.IsZero() && (m.known(claim) == nil || j.claim != m.known(claim)):
+		return job.ClaimLost
+	case j.status == job.Cancelled:
+		return job.WasCancelled
+	case !claim.IsZero() && j.status != job.Active:
+		return job.ClaimLost
+	case j.status != job.Active:
+		return job.NotActive
+	case runner != "" && j.claim.runner != runner:
+		return job.RunnerDiffers
+	}
+	return job.Granted
+}
+
+func (m *model) applyTickle(t job.Tickle) Result {
+	if len(t.IDs) > 0 {
+		return m.tickleJobs(t)
+	}
+	if !t.Claim.IsZero() {
+		c := m.known(t.Claim)
+		if c == nil {
+			return &Tickled{Refusal: job.ClaimLost}
+		}
+		if t.Runner != "" && c.runner != t.Runner {
+			return &Tickled{Refusal: job.RunnerDiffers}
+		}
+		result := &Tickled{}
+		for _, j := range c.handed {
+			if c.holds(j) {
+				m.tickleOne(j, t.LeaseMs)
+				result.Held++
+			} else if j.claim != c && j.status != job.Purged {
+				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.ClaimLost})
+			} else if j.status == job.Cancelled {
+				result.Lost = append(result.Lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
+			}
+		}
+		if result.Held == 0 {
+			result.Refusal = job.ClaimLost
+			for _, l := range result.Lost {
+				if l.Refusal == job.WasCancelled {
+					result.Refusal = job.WasCancelled
+				}
+			}
+		}
+		return result
+	}
+	held := 0
+	for _, c := range m.claims {
+		if c.runner == t.Runner {
+			held += len(c.held())
+		}
+	}
+	lost := m.notices(t.Runner)
+	if held == 0 {
+		return &Tickled{Refusal: job.ClaimLost, Lost: lost}
+	}
+	r := m.runners[t.Runner]
+	r.at = m.at
+	if t.LeaseMs == 0 {
+		r.plainAt = m.at
+	} else {
+		r.until, r.untilSeq = max(r.until, m.at+t.LeaseMs), m.seq
+	}
+	return &Tickled{Held: held, Lost: lost}
+}
+
+// notices tells a runner what of its claims was cancelled lately.
+func (m *model) notices(runner string) (lost []JobResult) {
+	var claims []*modelClaim
+	for id, c := range m.claims {
+		if c.runner == runner && m.known(id) != nil && c.cancelledAt != 0 {
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.seq, b.seq) })
+	for _, c := range claims {
+		if c.cancelledAt+noticeMs < m.at {
+			c.cancelledAt = 0
+			continue
+		}
+		for _, j := range c.handed {
+			if j.claim == c && j.status == job.Cancelled {
+				lost = append(lost, JobResult{ID: j.id, Refusal: job.WasCancelled})
+			}
+		}
+	}
+	return lost
+}
+
+func (m *model) tickleJobs(t job.Tickle) Result {
+	result := &Tickled{}
+	seen := map[job.ID]bool{}
+	for _, id := range t.IDs {
+		j := m.find(id)
+		refusal := job.NotFound
+		if j != nil {
+			refusal = m.admit(j, t.Claim, t.Runner)
+		}
+		if refusal != job.Granted {
+			result.Lost = append(result.Lost, JobResult{ID: id, Refusal: refusal})
+			continue
+		}
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		result.Held++
+		m.tickleOne(j, t.LeaseMs)
+		if t.Step == "" && t.Progress < 0 {
+			continue
+		}
+		if j.progressClaim != j.claim {
+			j.step, j.progress, j.progressClaim = "", -1, j.claim
+		}
+		if t.Step != "" {
+			j.step = t.Step
+		}
+		if t.Progress >= 0 {
+			j.progress = t.Progress
+		}
+	}
+	return result
+}
+
+// tickleOne gives a job its lease again, or another.
+func (m *model) tickleOne(j *modelJob, lease int64) {
+	if lease == 0 {
+		lease = j.tickle.lease
+	}
+	j.tickle = modelTickle{m.seq, m.at, lease}
+}
+
+func (m *model) deadline(j *modelJob) int64 {
+	r := m.runners[j.claim.runner]
+	at := max(j.tickle.at, m.graceAt, r.plainAt) + j.tickle.lease
+	if r.untilSeq > j.tickle.seq {
+		at = max(at, r.until)
+	}
+	if j.timeout != 0 {
+		at = min(at, j.timeout)
+	}
+	return at
+}
+
+func (m *model) forgetRunners() {
+	held := map[string]bool{}
+	for _, j := range m.jobs {
+		if j.status == job.Active {
+			held[j.claim.runner] = true
+		}
+	}
+	for name := range m.runners {
+		if !held[name] {
+			delete(m.runners, name)
+		}
+	}
+}

@@ -1,0 +1,377 @@
+package store
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// generator makes random steps over a small universe. It plays the model along, so that it names jobs and claims that
+// exist, and times at which something happens.
+type generator struct {
+	*rand.Rand
+	options  Options
+	m        *model
+	seq      uint64
+	at       int64
+	claims   []job.ID
+	sessions []job.ID
+	length   int
+}
+
+func newGenerator(seed uint64) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt, m: newModel(0)}
+	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
+	g.options.bounds = &bounds{
+		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000), cachedSlotBytes: oneOf(g, 0, 1000, 1<<20),
+		minWindow: oneOf(g, 1, 2), maxWindow: oneOf(g, 2, 3, 7, 1000), windowKeys: oneOf(g, 0, 5, 1000),
+		rules: &rules{
+			pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
+			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
+		},
+	}
+	g.m.most, g.m.mostSessions = g.options.bounds.rules.commandRows, g.options.bounds.rules.sessions
+	g.length = 20 + g.IntN(100)
+	if g.some(5) {
+		g.length *= 4
+	}
+	if g.some(20) { // the low bits of the seqs begin again at 0 somewhere on the way
+		g.seq = 1<<40 - uint64(g.IntN(2*g.length))*seqStride
+	}
+	return g
+}
+
+func oneOf[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
+
+// some reports true n times of a hundred.
+func (g *generator) some(n int) bool { return g.IntN(100) < n }
+
+func (g *generator) steps() (steps []step) {
+	for range g.length {
+		g.seq += uint64(1+g.IntN(3)) * seqStride
+		g.at += g.pass()
+		st := step{seq: g.seq, at: g.at, cmd: g.command()}
+		if _, tick := st.cmd.(job.Tick); tick && g.some(80) {
+			st.backlogs = seqStride - 1
+		}
+		st.commit, st.compare = g.some(30), g.some(8)
+		st.restart, st.flush = g.some(2), g.some(50)
+		result := g.m.apply(st.seq, st.at, st.cmd, nil)
+		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
+			g.claims = append(g.claims, c.Claim)
+		}
+		if o, ok := result.(*SessionOpened); ok && o.Refusal == job.Granted {
+			g.sessions = append(g.sessions, o.Session.ID)
+		}
+		steps = append(steps, st)
+	}
+	return steps
+}
+
+// pass returns how much time passes before the next command.
+func (g *generator) pass() int64 {
+	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) { // what is put aside for good comes back by request only
+		return max(0, due-g.at+g.Int64N(3)-1) // to what happens next, or a little before or after
+	}
+	switch n := g.IntN(100); {
+	case n < 25:
+		return 0
+	case n < 70:
+		return g.Int64N(300)
+	case n < 93:
+		return g.Int64N(2500)
+	case n < 99:
+		return g.Int64N(70_000)
+	}
+	return g.Int64N(20 * 24 * hourMs)
+}
+
+func (g *generator) command() job.Command {
+	switch n := g.IntN(129); {
+	case n >= 128:
+		return g.endSession()
+	case n >= 124:
+		return job.OpenSession{Runner: oneOf(g, "", "r1")}
+	case n >= 122:
+		return job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs}
+	case n >= 120:
+		return job.DeleteQueue{Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y", "z")}
+	case n >= 118:
+		return job.Switch{Stopped: g.some(40)}
+	case n >= 100:
+		return g.move()
+	case n < 16:
+		return g.create()
+	case n < 42:
+		return g.claim()
+	case n < 55:
+		return g.tickle()
+	case n < 80:
+		return g.complete()
+	case n < 84:
+		return job.Pause{Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Paused: g.some(45)}
+	case n < 97:
+		return job.Tick{Rows: oneOf(g, 0, 0, 0, 1, 20, 300, job.MaxTickRows)}
+	case n < 98:
+		return job.Mark{}
+	case n < 99:
+		return job.SetLevel{Level: job.Level}
+	}
+	return job.Grace{}
+}
+
+func (g *generator) create() job.Command {
+	c := &job.Create{Frame: oneOf(g, job.NoFrame, job.LineFrame, job.LineFrame, job.LenFrame)}
+	groups := oneOf(g, 1, 1, 1, 2, 3)
+	alike := g.group()
+	for range groups {
+		group := g.group()
+		if g.some(40) {
+			group = alike // neighbours that differ in nothing but the group
+		}
+		group.Lines = oneOf(g, 1, 1, 2, 3, 5, 9)
+		if g.some(3) {
+			group.Lines = 40
+		}
+		group.Kind = oneOf(g, job.Text, job.Bytes)
+		if c.Frame == job.NoFrame {
+			group.Kind = job.Nothing
+		}
+		c.Groups = append(c.Groups, group)
+		if c.Frame == job.NoFrame {
+			continue
+		}
+		for range group.Lines {
+			payload := []byte(strings.Repeat(string('a'+rune(g.IntN(26))), 1+g.IntN(12)))
+			if g.some(3) {
+				payload = bytes.Repeat(payload, 20)
+			}
+			if c.Frame == job.LenFrame {
+				payload = append(payload, oneOf(g, "", "\n", "\n#:end")...)
+			}
+			c.Longest = max(c.Longest, len(payload))
+			c.Payloads = c.Frame.Append(c.Payloads, payload)
+		}
+	}
+	if g.some(25) {
+		for line := range c.Lines() {
+			if g.some(60) {
+				c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: oneOf(g, "k1", "k2", "k3", "k 4", "k5", "k6")})
+			}
+		}
+	}
+	g.once(&c.Once, "")
+	return c
+}
+
+// move makes an operator's command.
+func (g *generator) move() job.Command {
+	ids := g.someJobs(g.anyClaim(), 1)
+	if len(ids) == 0 {
+		ids = []job.ID{job.NewID(g.at, 3, 0)}
+	}
+	if g.some(30) {
+		p := job.Patch{Job: ids[0]}
+		if g.some(50) {
+			n := oneOf(g, 0, 4, 9)
+			p.Priority = &n
+		}
+		if g.some(50) {
+			n := oneOf(g, 1, 2, 3, 30)
+			p.MaxAttempts = &n
+		}
+		if at := oneOf(g, 0, g.at, g.at+1, g.at+2000); g.some(40) || p.Priority == nil && p.MaxAttempts == nil {
+			p.RunAt = &at
+		}
+		return p
+	}
+	m := job.Move{Op: oneOf(g, job.Cancel, job.Cancel, job.Redrive, job.Redrive, job.Redrive, job.Run, job.Delete)}
+	if g.some(55) || m.Op == job.Run {
+		m.Job = ids[0]
+		return m
+	}
+	if takes := m.Op.Takes(); g.some(50) {
+		m.Status = takes[g.IntN(len(takes))]
+	}
+	if g.some(50) {
+		m.Batch = ids[0].WithLine(0)
+		return m
+	}
+	m.Client, m.Type = oneOf(g, "a", "b"), oneOf(g, "x", "y")
+	return m
+}
+
+func (g *generator) group() job.Group {
+	group := job.Group{
+		Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Attributes: job.Attributes{Priority: oneOf(g, 0, 4, 4, 4, 9), MaxAttempts: oneOf(g, 1, 2, 3, 30),
+			Backoff:     job.Backoff{InitialMs: oneOf[int64](g, 0, 500, 1000), FactorMilli: oneOf[int64](g, 1000, 2000), MaxMs: oneOf[int64](g, 500, 5000)},
+			LeaseMs:     oneOf[int64](g, 1000, 1000, 1500, 60_000),
+			RetentionMs: oneOf[int64](g, 0, 800, 5000, 1_000_000)},
+	}
+	if g.some(25) {
+		group.RunAt = g.at + oneOf[int64](g, -1, 0, 1, 700, 3000)
+	}
+	if g.some(25) {
+		group.ExpiresAt = g.at + oneOf[int64](g, 1, 600, 4000, 100_000)
+	}
+	if g.some(25) {
+		group.TimeoutMs = oneOf[int64](g, 1000, 3000, 70_000)
+	}
+	if g.some(15) {
+		group.Meta, group.Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	}
+	return group
+}
+
+func (g *generator) names(of ...string) (names []string) {
+	for _, name := range of {
+		if g.some(25) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (g *generator) claim() job.Command {
+	c := job.Claim{Runner: oneOf(g, "r1", "r2", "r22"), Max: oneOf(g, 1, 2, 4, 7, 1000), MaxBytes: job.MaxClaimBytes}
+	if g.some(30) {
+		c.Clients = g.names("a", "b", "c")
+	}
+	if g.some(30) {
+		c.Types = g.names("x", "y", "z")
+	}
+	if g.some(30) {
+		c.LeaseMs = oneOf[int64](g, 1000, 2000, 30_000)
+	}
+	if g.some(25) {
+		c.MaxBytes = oneOf[int64](g, 1, 10, 25, 100)
+	}
+	c.Strategy = oneOf(g, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	g.once(&c.Once, "claim ")
+	return c
+}
+
+// anyClaim returns the id of a claim, mostly of a late one, or of none.
+func (g *generator) anyClaim() job.ID {
+	if len(g.claims) == 0 || g.some(5) {
+		return job.NewID(g.at-1, 3, 0)
+	}
+	if g.some(3) {
+		id := g.claims[0]
+		return job.NewID(id.At()+1, uint64(id.LowSeq()), 0)
+	}
+	return g.claims[max(0, len(g.claims)-1-g.IntN(6))]
+}
+
+func (g *generator) anyRunner() string { return oneOf(g, "r1", "r2", "r22", "r3") }
+
+// someJobs returns ids of jobs: of a claim if there is one, of any, of none.
+func (g *generator) someJobs(claim job.ID, n int) (ids []job.ID) {
+	for range n {
+		switch c := g.m.claims[claim]; {
+		case c != nil && g.some(80):
+			ids = append(ids, c.handed[g.IntN(len(c.handed))].id)
+		case g.some(5):
+			ids = append(ids, job.NewID(g.at, g.seq+5, g.IntN(4)))
+		case len(g.m.batches) > 0:
+			b := g.m.batches[g.IntN(len(g.m.batches))]
+			id := b.id.WithLine(g.IntN(len(b.lines)))
+			if g.some(2) {
+				id = job.NewID(id.At()+1, uint64(id.LowSeq()), id.Line())
+			} else if g.some(2) {
+				id = b.id.WithLine(len(b.lines) + g.IntN(2))
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (g *generator) tickle() job.Command {
+	t := job.Tickle{Progress: -1}
+	if g.some(25) {
+		t.LeaseMs = oneOf[int64](g, 1000, 2500, 40_000)
+	}
+	if g.some(20) {
+		t.Runner = g.anyRunner()
+		return t
+	}
+	claim := g.anyClaim()
+	if c := g.m.claims[claim]; c != nil && g.some(30) {
+		t.Runner = oneOf(g, c.runner, c.runner, "r1")
+	}
+	if g.some(50) {
+		t.Claim = claim
+	}
+	if g.some(40) && !t.Claim.IsZero() {
+		return t
+	}
+	t.IDs = g.someJobs(claim, 1+g.IntN(4))
+	if len(t.IDs) == 0 {
+		t.IDs = []job.ID{job.NewID(g.at, 1, 0)}
+	}
+	if g.some(40) {
+		t.Step = oneOf(g, "", "half way", "a=b, c%")
+		t.Progress = oneOf[int64](g, -1, 0, 500_000, job.ProgressUnit)
+	}
+	return t
+}
+
+func (g *generator) complete() job.Command {
+	var c job.Complete
+	claim := g.anyClaim()
+	all := g.some(35)
+	if all || g.some(60) {
+		c.Claim = claim
+	}
+	if known := g.m.claims[claim]; known != nil && g.some(30) {
+		c.Runner = oneOf(g, known.runner, known.runner, "r2")
+	}
+	n := 1 + g.IntN(3)
+	if all {
+		o := g.outcome()
+		c.All = &o
+		n = oneOf(g, 0, 0, 1, 2)
+	}
+	for _, id := range g.someJobs(claim, n) {
+		o := g.outcome()
+		o.ID = id
+		c.Outcomes = append(c.Outcomes, o)
+	}
+	if len(c.Outcomes) == 0 && c.All == nil {
+		o := g.outcome()
+		o.ID = job.NewID(g.at, 7, 1)
+		c.Outcomes = []job.Outcome{o}
+	}
+	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that completes first has one key for both
+		c.Once.Part = oneOf(g, 0, 0, 0, 1, 2)
+	}
+	return c
+}
+
+func (g *generator) outcome() job.Outcome {
+	o := job.Outcome{Code: oneOf(g, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Error, job.Unget, job.Damaged), DelayMs: -1}
+	if o.Code != job.Unget && o.Code != job.Damaged {
+		o.ExitCode = o.Code.DefaultExitCode() + oneOf(g, 0, 0, 1)
+		if g.some(20) {
+			o.ProcessExit = new(int64)
+			*o.ProcessExit = oneOf[int64](g, 0, -1, 137)
+		}
+		if g.some(20) {
+			o.OutputAddr = "s3://out put"
+		}
+		if g.some(25) {
+			o.OutputKind, o.Output = job.Text, []byte(oneOf(g, "result", "two\nlines"))
+		}
+	}
+	if o.Code != job.OK && g.some(60) {
+		o.Error = oneOf(g, "no luck", "50% = bad\nluck")
+	}
+	if (o.Code == job.Retry || o.Code == job.Error) && g.some(40) {
+		o.DelayMs = oneOf[int64](g, 0, 1, 1200)
+	}
+	return o
+}
