@@ -24,11 +24,6 @@ func (a *applying) abandonClaim(seq uint64, budget int) (rows int) {
 	return rows + tickSpanRows
 }
 
-// deadline returns when what a claim holds under a lease counts as abandoned.
-func (a *applying) deadline(c *claim, l job.Lease) int64 {
-	return l.Deadline(&a.runner(c.runner).promise, a.meta.graceAt)
-}
-
 // withoutJobLease returns the lines that a claim holds and that have no lease of their own. Those of one run are in one
 // span.
 func (a *applying) withoutJobLease(c *claim) (runs []Run) {

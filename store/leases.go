@@ -61,15 +61,24 @@ func (a *applying) retime(c *claim, at int64) {
 	a.touch(&c.dirty, c)
 }
 
+// deadline returns when what a claim holds under a lease counts as abandoned.
+func (a *applying) deadline(c *claim, l job.Lease) int64 {
+	return l.Deadline(&a.runner(c.runner).promise, a.meta.graceAt)
+}
+
 // renew gives everything that the claim holds a full lease from now: of the given length or, with 0, of the length that
 // each has. A timer row may be early, so it moves only if the deadline came closer: a tickle usually writes one row.
 func (a *applying) renew(c *claim, leaseMs int64) {
+	promised := a.runner(c.runner).promise.Seq > c.lease.Seq
 	c.lease.Seq, c.lease.At = a.now.Seq, a.now.At
-	if leaseMs > 0 {
+	switch {
+	case leaseMs > 0:
 		c.lease.Ms = leaseMs
 		if c.jobLeases > 0 {
 			a.deleteJobLeases(c, jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)))
 		}
+	case promised && c.jobLeases > 0:
+		a.endPromise(c)
 	}
 	if due := c.lease.At + c.lease.Ms; c.timerAt == 0 || due < c.timerAt {
 		a.retime(c, due)
@@ -95,6 +104,27 @@ func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 		a.retimeJob(c, &o, at, due)
 	}
 	a.o.Set(key, o.encode())
+}
+
+// endPromise moves the timer rows of the leases of single jobs that were moved to the end of a promise, which the tickle
+// of their claim has ended.
+func (a *applying) endPromise(c *claim) {
+	type row struct {
+		key string
+		jobLease
+	}
+	var late []row
+	a.o.Scan(jobLeaseKey(c.seq, 0, 0), lsm.After(seqKey(jobLeaseTable, c.seq)), func(key string, value []byte) bool {
+		if o := decodeJobLease(value); o.timerAt > a.deadline(c, o.lease.Under(c.lease)) {
+			late = append(late, row{key, o})
+		}
+		return true
+	})
+	for _, r := range late {
+		_, seq, line := splitJobLeaseKey(r.key)
+		a.retimeJob(c, &r.jobLease, position{seq, line}, a.deadline(c, r.lease.Under(c.lease)))
+		a.o.Set(r.key, r.encode())
+	}
 }
 
 // retimeJob moves the timer row of a job's own lease.
