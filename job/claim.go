@@ -58,7 +58,8 @@ func decodeClaim(r *fieldReader) Command {
 			}
 		}
 	}
-	r.whole(&c.Once, false)
+	r.whole(&c.Once)
+	r.withoutPart(&c.Once)
 	if c.Runner == "" || c.Max == 0 || c.MaxBytes == 0 {
 		r.fail(fmt.Errorf("runner, max or max_bytes is missing"))
 	}

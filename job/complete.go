@@ -79,7 +79,7 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 			}
 		}
 	}
-	r.whole(&c.Once, true)
+	r.whole(&c.Once)
 	for len(body) > 0 {
 		o, rest, err := decodeOutcome(body)
 		if err != nil {

@@ -100,7 +100,8 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 			}
 		}
 	}
-	r.whole(&c.Once, false)
+	r.whole(&c.Once)
+	r.withoutPart(&c.Once)
 	first.Lines = n
 	if groups > 0 {
 		if *first != (Group{Lines: n}) {

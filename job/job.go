@@ -1,6 +1,7 @@
 package job
 
-// Job is the whole document of one job. Times are unix milliseconds. 0, or an empty text, means none.
+// Job is the whole document of one job, flat as it is shown on the wire. Times are unix milliseconds. 0, or an empty
+// text, means none.
 type Job struct {
 	ID           ID
 	Batch        ID

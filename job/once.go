@@ -79,8 +79,8 @@ func (r *fieldReader) once(o *Once, key, raw string) bool {
 	return true
 }
 
-// whole fails when only a part of a Once is there, or both of its forms are. Only a completion may have a part.
-func (r *fieldReader) whole(o *Once, parts bool) {
+// whole fails when only a part of a Once is there, or both of its forms are.
+func (r *fieldReader) whole(o *Once) {
 	if *o == (Once{}) {
 		return
 	}
@@ -89,7 +89,12 @@ func (r *fieldReader) whole(o *Once, parts bool) {
 	switch {
 	case keyed == numbered, keyed && (!o.Session.IsZero() || o.Slot != 0 || o.Number != 0), numbered && (o.Scope != "" || o.Key != ""):
 		r.fail(fmt.Errorf("scope, key and digest go together, and so do session, slot, number and digest"))
-	case o.Part != 0 && !parts:
+	}
+}
+
+// withoutPart fails when a Once has a part, which only a completion may have.
+func (r *fieldReader) withoutPart(o *Once) {
+	if o.Part != 0 {
 		r.fail(fmt.Errorf("field part=%d goes only with a completion", o.Part))
 	}
 }

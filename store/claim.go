@@ -116,7 +116,7 @@ func (t *claiming) takeFirst(q *queue, p part, n int) (more bool) {
 		return expired
 	}
 	p.last = p.first + uint32(min(n, t.left, int(p.lines()))) - 1
-	fit := t.room.first(t.machine, p, len(t.c.runs) == 0)
+	fit := t.room.first(t.machine, p)
 	if fit == 0 {
 		return false
 	}
@@ -131,7 +131,7 @@ func (t *claiming) takeLast(q *queue, p part) (more bool) {
 		return expired
 	}
 	p.first = p.last - uint32(min(t.left, int(p.lines()))) + 1
-	fit := t.room.last(t.machine, p, len(t.c.runs) == 0)
+	fit := t.room.last(t.machine, p)
 	if fit == 0 {
 		return false
 	}

@@ -7,17 +7,17 @@ type payloadRoom struct {
 	bound int64 // no more than this has been taken
 	taken []Run // while bound is all that is known
 	exact bool
+	some  bool      // a payload has been taken
 	sizes pageSizes // of the page that was measured last
 }
 
-// first returns how many of the lines of a part fit, from the first on. One line always fits if it is the only one of
-// the claim.
-func (r *payloadRoom) first(m *machine, p part, only bool) (fit int) {
+// first returns how many of the lines of a part fit, from the first on. The first payload of a claim always fits.
+func (r *payloadRoom) first(m *machine, p part) (fit int) {
 	if r.allFit(m, p) {
 		return int(p.lines())
 	}
 	r.sizes.each(&m.o, p.b, p.first, p.last, func(size int64) bool {
-		if !r.add(size, only && fit == 0) {
+		if !r.add(size) {
 			return false
 		}
 		fit++
@@ -27,7 +27,7 @@ func (r *payloadRoom) first(m *machine, p part, only bool) (fit int) {
 }
 
 // last returns how many of the lines of a part fit, from the last one back.
-func (r *payloadRoom) last(m *machine, p part, only bool) (fit int) {
+func (r *payloadRoom) last(m *machine, p part) (fit int) {
 	if r.allFit(m, p) {
 		return int(p.lines())
 	}
@@ -36,7 +36,7 @@ func (r *payloadRoom) last(m *machine, p part, only bool) (fit int) {
 		sizes = append(sizes, size)
 		return true
 	})
-	for i := len(sizes) - 1; i >= 0 && r.add(sizes[i], only && fit == 0); i-- {
+	for i := len(sizes) - 1; i >= 0 && r.add(sizes[i]); i-- {
 		fit++
 	}
 	return fit
@@ -48,7 +48,7 @@ func (r *payloadRoom) allFit(m *machine, p part) bool {
 		return false
 	}
 	if bound := r.bound + p.lines()*int64(p.b.longest); bound <= r.limit {
-		r.bound = bound
+		r.bound, r.some = bound, true
 		r.taken = append(r.taken, p.run())
 		return true
 	}
@@ -62,11 +62,12 @@ func (r *payloadRoom) allFit(m *machine, p part) bool {
 	return false
 }
 
-// add counts a payload if it fits, or must.
-func (r *payloadRoom) add(size int64, must bool) bool {
-	if r.bound+size > r.limit && !must {
+// add counts a payload if it fits.
+func (r *payloadRoom) add(size int64) bool {
+	if r.bound+size > r.limit && r.some {
 		return false
 	}
 	r.bound += size
+	r.some = true
 	return true
 }
