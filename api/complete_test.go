@@ -61,7 +61,7 @@ func TestComplete(t *testing.T) {
 		if len(attempts) != 1 {
 			t.Fatal(attempts)
 		}
-		want(t, attempts[0].(map[string]any), "runner_id", "r1", "code", "error", "exit_code", 500, "error", "again", "why", "told")
+		want(t, attempts[0].(map[string]any), "runner_id", "r1", "code", "error", "exit_code", 500, "error", "again", "why", "reported")
 		r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`)
 	})
 	t.Run("fences", func(t *testing.T) {

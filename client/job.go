@@ -138,7 +138,7 @@ type Job struct {
 	ExpiresAt   int64 `json:"expires_at"`  // when it is cancelled unless it has been started
 
 	TimeoutMs   int64             `json:"timeout_ms"`
-	Why         string            `json:"why"`      // an ended job ended: told, abandoned, cancelled or expired
+	Why         string            `json:"why"`      // the job ended: reported, abandoned, cancelled or expired
 	Redrives    int               `json:"redrives"` // how often it was redriven
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
@@ -147,7 +147,7 @@ type Job struct {
 	Existing bool `json:"existing"`
 }
 
-// Attempt is a run that did not succeed. Why is told, abandoned or cancelled.
+// Attempt is a run that did not succeed. Why is reported, abandoned or cancelled.
 type Attempt struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`

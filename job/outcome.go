@@ -32,16 +32,16 @@ func (o *Outcome) Same(code Code, exitCode int) bool { return o.Code == code && 
 // Why a run, or a job, ended.
 type Why uint8
 
-// Told: its runner reported the end. Abandoned: its lease or its time-out passed. Asked: somebody cancelled the job.
-// Expired: the job was not started by its expires_at.
+// Reported: its runner reported how it ended. Abandoned: its lease or its time-out passed. Asked: somebody cancelled the
+// job. Expired: the job was not started by its expires_at.
 const (
-	Told Why = iota + 1
+	Reported Why = iota + 1
 	Abandoned
 	Asked
 	Expired
 )
 
-var whyNames = [...]string{"", "told", "abandoned", "cancelled", "expired"}
+var whyNames = [...]string{"", "reported", "abandoned", "cancelled", "expired"}
 
 func (w Why) String() string { return whyNames[w] }
 

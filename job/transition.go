@@ -41,9 +41,9 @@ func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 	next := State{Code: o.Code, ExitCode: uint16(o.ExitCode), Attempts: s.Attempts, Claim: s.Claim, UpdatedAt: now.At, Changes: s.Changes}
 	switch o.Code {
 	case OK:
-		return next.ended(Completed, Told)
+		return next.ended(Completed, Reported)
 	case Fail:
-		return next.ended(Failed, Told)
+		return next.ended(Failed, Reported)
 	case Unget: // the run does not count
 		next.Status, next.Attempts = Pending, s.Attempts-1
 		return next
@@ -52,7 +52,7 @@ func (s State) End(g *Attributes, o *Outcome, now Now, random uint64) State {
 		return next
 	}
 	if int(s.Attempts) >= s.MaxAttemptsIn(g) {
-		return next.ended(Failed, Told)
+		return next.ended(Failed, Reported)
 	}
 	delay := o.DelayMs
 	if delay < 0 {

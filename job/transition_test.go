@@ -37,8 +37,8 @@ var (
 	aside     = State{Status: Deferred, Class: Returned, Code: Damaged, Claim: 60, UpdatedAt: 5000, At: MaxTimeMs, Changes: kept}
 	active    = State{Status: Active, Attempts: 1, Claim: 60, UpdatedAt: 6000, At: 6500, Changes: kept}
 	lastRun   = State{Status: Active, Attempts: 2, Claim: 60, UpdatedAt: 6000, At: 6500, Changes: kept}
-	completed = State{Status: Completed, Code: OK, ExitCode: 200, Why: Told, Attempts: 1, Claim: 60, UpdatedAt: 6000, At: 6000, Changes: kept}
-	failed    = State{Status: Failed, Code: Error, ExitCode: 500, Why: Told, Attempts: 2, Claim: 60, UpdatedAt: 6000, At: 6000, Changes: kept}
+	completed = State{Status: Completed, Code: OK, ExitCode: 200, Why: Reported, Attempts: 1, Claim: 60, UpdatedAt: 6000, At: 6000, Changes: kept}
+	failed    = State{Status: Failed, Code: Error, ExitCode: 500, Why: Reported, Attempts: 2, Claim: 60, UpdatedAt: 6000, At: 6000, Changes: kept}
 	gone      = State{Status: Cancelled, Why: Asked, Attempts: 1, UpdatedAt: 6000, At: 6000, Changes: kept}
 
 	usual = Attributes{Priority: 4, MaxAttempts: 3, LeaseMs: 1000, Backoff: Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 60_000}}

@@ -103,16 +103,16 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Told})
+			m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
 		}
 		if !o.Result.Empty() {
 			j.result, j.resultClaim = o.Result, j.claim
 		}
 		switch {
 		case o.Code == job.OK:
-			m.terminal(j, job.Completed, job.Told)
+			m.terminal(j, job.Completed, job.Reported)
 		case o.Code == job.Fail:
-			m.terminal(j, job.Failed, job.Told)
+			m.terminal(j, job.Failed, job.Reported)
 		case o.Code == job.Unget:
 			j.attempts--
 			j.cameBack = true
@@ -122,7 +122,7 @@ func (m *model) end(jobs []*modelJob, o *job.Outcome) {
 			j.cameBack = true
 			j.status, j.runAt = job.Deferred, job.MaxTimeMs
 		case j.attempts >= j.attr.MaxAttempts:
-			m.terminal(j, job.Failed, job.Told)
+			m.terminal(j, job.Failed, job.Reported)
 		default:
 			delay := o.DelayMs
 			if delay < 0 {

@@ -40,7 +40,7 @@ func (a *applying) expire(p part) {
 func (a *applying) endRun(p part, o *job.Outcome) job.State {
 	next := p.in.End(&p.group().Attributes, o, a.now, mix(a.seed, a.now.Seq, p.b.seq, p.first))
 	if o.Code.Remembered() {
-		a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Told})
+		a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported})
 	}
 	if !o.Result.Empty() {
 		value := encodeResult(p.in.Claim, &o.Result)
