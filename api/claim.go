@@ -155,11 +155,14 @@ func (s *Server) claim(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if absent(r.Complete) {
-		body.release() // now, since a claim may wait for a minute
-		return s.claimOnly(c, cmd, wait, r.Max == nil)
+	if !absent(r.Complete) {
+		return s.completeAndClaim(c, body, &r, cmd, wait)
 	}
-	return s.completeAndClaim(c, body, &r, cmd, wait)
+	body.release() // now, since a claim may wait for a minute
+	if r.Max == nil {
+		return s.claimOne(c, cmd, wait)
+	}
+	return s.claimMany(c, cmd, wait)
 }
 
 // completeAndClaim answers a claim that reports something. That is applied first and answered in any case; only the

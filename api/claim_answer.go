@@ -13,28 +13,45 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// claimOnly answers a claim that reports nothing.
-func (s *Server) claimOnly(c echo.Context, cmd job.Claim, wait time.Duration, single bool) error {
+// claimOne answers a claim of one job with the document of that job.
+func (s *Server) claimOne(c echo.Context, cmd job.Claim, wait time.Duration) error {
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
 	claimed, jobs, seq, err := s.makeClaim(c.Request().Context(), cmd, wait, held)
 	if err != nil {
 		return err
 	}
+	setClaimHeaders(c, seq, &claimed)
+	if len(jobs) == 0 {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return withBuffer(func(b []byte) ([]byte, error) {
+		b = append(appendJob(b, &jobs[0], inJSON), '\n')
+		return b, s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
+	})
+}
+
+// claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
+// since has a claim_id and no jobs.
+func (s *Server) claimMany(c echo.Context, cmd job.Claim, wait time.Duration) error {
+	held := s.shareOf(c, s.handouts)
+	defer held.release()
+	claimed, jobs, seq, err := s.makeClaim(c.Request().Context(), cmd, wait, held)
+	if err != nil {
+		return err
+	}
+	setClaimHeaders(c, seq, &claimed)
+	if len(jobs) == 0 && claimed.Claim.IsZero() {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
+}
+
+func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 	if seq > 0 {
 		setSeq(c, seq)
 	}
 	setReplayed(c, claimed.Replayed)
-	if len(jobs) == 0 && (single || claimed.Claim.IsZero()) {
-		return c.NoContent(http.StatusNoContent)
-	}
-	if single {
-		return withBuffer(func(b []byte) ([]byte, error) {
-			b = append(appendJob(b, &jobs[0], inJSON), '\n')
-			return b, s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
-		})
-	}
-	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
 }
 
 // makeClaim makes the claim. A server that drains ends its wait. The share grows by what the jobs of the answer take.

@@ -87,7 +87,7 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	defer held.release()
 	return withBuffer(func(b []byte) ([]byte, error) {
 		if b = appendJob(b, &j, inJSON); unique != "" {
-			b = endExisting(b, false)
+			b = withLastField(b, createdField)
 		} else {
 			b = append(b, '\n')
 		}
@@ -110,12 +110,20 @@ func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) err
 		b = appendJob(nil, &j, inJSON)
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
-	return answerStored(c, held, http.StatusOK, endExisting(b, true))
+	return answerStored(c, held, http.StatusOK, withLastField(b, existingField))
 }
 
-// endExisting adds the last field of an answer to a create with a unique key.
-func endExisting(document []byte, existing bool) []byte {
-	return fmt.Appendf(document[:len(document)-1], ",\"existing\":%t}\n", existing)
+// The last field of the answer to a create with a unique key says whether an unfinished job had that key.
+const (
+	createdField  = `"existing":false`
+	existingField = `"existing":true`
+)
+
+// withLastField adds a field to a document that ends in its closing brace.
+func withLastField(document []byte, field string) []byte {
+	document = append(document[:len(document)-1], ',')
+	document = append(document, field...)
+	return append(document, "}\n"...)
 }
 
 // newJob returns the group of a single job, without its lines, and the stored form of its payload.

@@ -68,6 +68,7 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 
 // bulk gathers jobs for one create. Consecutive ones with equal attributes are a group.
 type bulk struct {
+	each      bool // the client prefers a result for each position
 	cmd       job.Create
 	raw       []byte // payloads, one after another
 	ends      []int  // where in raw each ends
@@ -76,24 +77,24 @@ type bulk struct {
 	positions []position
 }
 
+// hasResults reports whether the answer has a result for each position.
+func (b *bulk) hasResults() bool { return b.each || len(b.cmd.Unique) > 0 }
+
 // createMany answers POST /jobs/create with several jobs: all of them or none, or, as the client prefers, each that can
 // be.
 func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
-	each := prefersEach(c.Request())
 	now := s.engine.Now()
-	var b bulk
+	b := bulk{each: prefersEach(c.Request())}
 	err := items(body, func(place string, text []byte) error {
 		err := b.add(c, s, text, now)
-		if each || len(b.cmd.Unique) > 0 { // each position has a result
-			if len(b.positions) >= job.MaxResults {
-				err = tooMany("", fmt.Sprintf("a body of which each position has a result has at most %d", job.MaxResults))
-			}
+		if b.hasResults() && len(b.positions) >= job.MaxResults {
+			err = tooMany("", fmt.Sprintf("a body of which each position has a result has at most %d", job.MaxResults))
 		}
 		p, ok := errors.AsType[*problem](err)
 		switch {
 		case err == nil:
 			b.positions = append(b.positions, position{})
-		case each && ok && !p.whole:
+		case b.each && ok && !p.whole:
 			b.positions = append(b.positions, position{p})
 		case strings.HasPrefix(place, "line"):
 			at := *problemOf(err)
@@ -107,7 +108,7 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	if err != nil {
 		return err
 	}
-	if each {
+	if b.each {
 		c.Response().Header().Set("Preference-Applied", "results=each")
 	}
 	var made store.Made
@@ -122,7 +123,7 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 		setSeq(c, receipt.Seq)
 		setReplayed(c, made.Replayed)
 	}
-	return answerMany(c, &b, &made, each)
+	return answerMany(c, &b, &made)
 }
 
 // add takes the next job.
@@ -225,10 +226,10 @@ type positionResult struct {
 	Field    string  `json:"field,omitzero"`
 }
 
-func answerMany(c echo.Context, bulk *bulk, made *store.Made, each bool) error {
-	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(bulk.ends), len(bulk.ends)-len(made.Existing))}
-	if each || len(bulk.cmd.Unique) > 0 {
-		doc.Results = positionResults(bulk.positions, made)
+func answerMany(c echo.Context, b *bulk, made *store.Made) error {
+	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(b.ends), len(b.ends)-len(made.Existing))}
+	if b.hasResults() {
+		doc.Results = positionResults(b.positions, made)
 	}
 	text, err := encodeDocument(doc)
 	if err != nil {
