@@ -11,7 +11,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// around wraps every request, those without a route included: guard, handler, answer to a refusal, metrics, access log.
+// around wraps every request, also one that matches no route. It calls the guard and the handler, answers a refusal,
+// and writes metrics and the access log.
 func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -19,7 +20,7 @@ func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
 		var p *problem
 		if err != nil {
 			p = problemOf(err)
-			if p.status == http.StatusMethodNotAllowed && p.allow == "" { // the router's own
+			if p.status == http.StatusMethodNotAllowed && p.allow == "" { // from the router
 				p.allow, _ = c.Get(echo.ContextKeyHeaderAllow).(string)
 			}
 			answerProblem(c, p)
@@ -36,12 +37,12 @@ func (s *Server) around(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// handle runs guard and handler; a panic becomes an error with its stack.
+// handle runs the guard and the handler. It turns a panic into an error with the stack.
 func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if e, ok := r.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-				panic(r) // net/http's way to drop a connection
+				panic(r) // net/http closes the connection then
 			}
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
@@ -64,21 +65,22 @@ func (m *metrics) of(c echo.Context) *routeMetrics {
 	return m.unrouted
 }
 
-// access is a request that was answered.
+// access is what the log says about a request that was answered.
 type access struct {
 	route   *routeMetrics
 	status  int
 	took    time.Duration
-	problem *problem // that it was refused with, if it was
-	err     error    // the cause
+	problem *problem // nil if the request was not refused
+	err     error    // the cause of the problem
 }
 
-// logAccess writes one line per request: successes of hot routes at debug level, other answers at info, failures of the
-// server as errors with their cause. Paths hold names and ids; queries and bodies never go into the log.
+// logAccess writes one line per request. Successes of hot routes are logged at debug level, other answers at info,
+// failures of the server as warnings or errors with their cause. A path has names and ids only. Queries and bodies are
+// never logged.
 func (s *Server) logAccess(c echo.Context, a access) {
 	level := zerolog.InfoLevel
 	switch {
-	case c.Path() == "/readyz": // a probe asks until it likes the answer
+	case c.Path() == "/readyz": // probes repeat it until the server is ready
 		level = zerolog.DebugLevel
 	case a.problem != nil && a.problem.status == http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
@@ -106,7 +108,7 @@ func (s *Server) logAccess(c echo.Context, a access) {
 	e.Msg("request")
 }
 
-// logFailure writes the cause of a refusal that an answer only mentions.
+// logFailure logs why a claim was refused whose answer is a success, because its outcomes were applied.
 func (s *Server) logFailure(c echo.Context, p *problem, err error) {
 	s.log.Warn().Str("route", c.Path()).Str("code", p.code).AnErr("error", err).Msg("claim refused after its outcomes were applied")
 }

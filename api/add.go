@@ -11,11 +11,11 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxListedIDs bounds the ids that the answer to a bulk post spells out; they are consecutive, so that first and last
-// do as well.
+// maxListedIDs is how many ids the answer to a bulk post lists at most. The ids of a batch are consecutive, so the
+// first and the last id are enough for longer batches.
 const maxListedIDs = 1000
 
-// add answers POST /add, which names the queue in its query.
+// add answers POST /add, whose query names the queue.
 func (s *Server) add(c echo.Context) error {
 	a, form, err := queryAttributes(parameters(c))
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Server) addToQueue(c echo.Context) error {
 	return s.addLines(c, &a, form)
 }
 
-// addLines is the fastest way to create jobs: the body is read into one buffer of its size, which becomes the body of
-// the journal's record. Per line nothing happens but the search for its newline.
+// addLines is the fastest way to create jobs. It reads the body into one buffer, which becomes part of the journal
+// record. The only work per line is the search for the newline.
 func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	a.traced(c)
 	g, err := s.group(a, s.engine.Now())
@@ -48,7 +48,7 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 		return err
 	}
 	defer body.release()
-	key, err := once(c, "add", g.Client, body.bytes) // which the next lines may change
+	key, err := once(c, "add", g.Client, body.bytes) // before form.apply changes the bytes
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	made, receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
 		Groups: []job.Group{g}, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines,
 	})
-	body.release() // it is the journal's; the client may be slow to read
+	body.release() // the client may be slow to read
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 	return answerAdded(c, receipt, n)
 }
 
-// apply leaves out the lines and carriage returns that the form names, in place.
+// apply removes the first lines and the carriage returns, as the form says. It changes text in place.
 func (f lineForm) apply(text []byte) []byte {
 	for range f.skip {
 		end := bytes.IndexByte(text, '\n')
@@ -123,7 +123,7 @@ func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
 	})
 }
 
-// answerIDs writes the ids one a line, piece by piece: those of the longest batch take 150 MB.
+// answerIDs writes the ids, one per line, in pieces, because the ids of the longest batch take 150 MB.
 func answerIDs(c echo.Context, r ingest.Receipt, n int) error {
 	const lineBytes, piece = 37, 1000
 	w := c.Response()

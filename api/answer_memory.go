@@ -15,42 +15,42 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The bytes that answers may have in memory at once, with what they are made from. A client that does not read keeps
-// its share until it is cut off. Claims have a budget of their own, so that no reader of lists keeps work from a
-// runner.
+// These budgets bound the bytes of answers in memory, including the data that the answers are made from. A client that
+// does not read its answer keeps its share until the server closes the connection. Claims have a separate budget, so
+// that clients that read lists cannot prevent runners from claiming jobs.
 const (
-	documentsBudgetBytes = 32 << 20 // of GETs
-	handoutsBudgetBytes  = 64 << 20 // of claims
-	changesBudgetBytes   = 16 << 20 // of changes to one job, which show its document, and of completions of many
-	parkedBudgetBytes    = 16 << 20 // of the results of completions whose claims wait
-	// A document is made from about jobStateBytes beside its payload and output, most of it read from meta.
+	documentsBudgetBytes = 32 << 20 // answers to GET
+	handoutsBudgetBytes  = 64 << 20 // answers to claims
+	changesBudgetBytes   = 16 << 20 // answers to changes of one job, which have its document, and to completions
+	parkedBudgetBytes    = 16 << 20 // results of completions whose claim waits
+	// jobStateBytes is about what a job takes in memory beside its payload, output and errors. Most of it is meta.
 	jobStateBytes = 2 << 10
-	// maxDocumentBytes is what the longest document is made from: payload, output, the errors of its history, and the
+	// maxDocumentBytes is what the largest job takes in memory: payload, output, the errors of its history, and the
 	// rest.
 	maxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+jobStateBytes) + 64<<10
-	// maxDocumentsBytes is what a page of jobs is made from: payloads and details, and the rest of its documents.
+	// maxDocumentsBytes is what the jobs of a page take in memory: payloads and details, and the rest.
 	maxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*jobStateBytes
-	// Of a completion's results, what each is made from, and its text.
+	// A result of a completion takes resultBytes in memory, and resultTextBytes in the answer.
 	resultBytes     = 64
 	resultTextBytes = 192
-	// maxRowsBytes is what a page of queues or runners is made from, with its text.
+	// maxRowsBytes is what a page of queues or runners takes in memory, including its text.
 	maxRowsBytes = 4 << 20
 )
 
-// resultsBytes is about what n results take, with as much of their text as is in memory at once.
+// resultsBytes is about what n results take, including the part of their text that is in memory at once.
 func resultsBytes(n int) int64 {
 	return 512 + int64(n)*resultBytes + min(int64(n)*resultTextBytes, maxPooledAnswer)
 }
 
-// hold takes a share of a budget for an answer, before what it is made from is read. The caller resizes it to what was
-// read, and releases it when the answer is written.
+// hold takes a share of a budget for an answer, before the data of the answer is read. The caller resizes the share to
+// what was read, and releases it after the answer was written.
 func (s *Server) hold(c echo.Context, from *budget, n int64) (*share, error) {
 	held := s.shareOf(c, from)
 	return held, held.resize(c.Request().Context(), n)
 }
 
-// holdPage is hold for a page of documents, after the state has caught up: a request must not hold a share while it
-// waits for that.
+// holdPage waits until the state has caught up, and then takes a share for a page of documents. A request must not hold
+// a share while it waits.
 func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
 	if err := s.catchUp(c); err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (s *Server) holdPage(c echo.Context, n int64) (*share, error) {
 	return s.hold(c, s.documents, n)
 }
 
-// readJob reads the document of a job, with a share for the answer, to be released when it is written. Most documents
-// are short: a small share is taken first, and one for the longest document only when the job does not fit into that.
+// readJob reads a job, and takes a share for the answer, which the caller releases after the answer was written. Most
+// jobs are small, so readJob takes a small share first. If the job does not fit, it takes a share for the largest job.
 func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, held *share, err error) {
 	ctx := c.Request().Context()
 	held = s.shareOf(c, from)
@@ -78,10 +78,10 @@ func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, he
 		}
 	}
 	held.release()
-	return j, held, fmt.Errorf("job %s is longer than a job can be: more than %d bytes", id, maxDocumentBytes)
+	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, maxDocumentBytes)
 }
 
-// readJobAfter reads the document of a job as of a change of it, or later.
+// readJobAfter reads a job after the state includes the change that r is the receipt of.
 func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.Job, *share, error) {
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
 		return job.Job{}, s.shareOf(c, s.changes), err
@@ -89,13 +89,13 @@ func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.
 	return s.readJob(c, s.changes, id)
 }
 
-// turns are had by those who make pages of documents, while they use a processor: half of the processors, so that
-// lists, however many are asked for at once, leave the others to claims and reports. Nil turns need not be waited for.
+// turns limits how many goroutines make pages of documents at the same time, to half of the processors. So any number
+// of simultaneous list requests leaves the other processors to claims and completions. A nil turns has no limit.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// do waits for a turn and calls f in it.
+// do waits for a turn and then calls f.
 func (t turns) do(ctx context.Context, f func() error) error {
 	if t == nil {
 		return f()
@@ -117,7 +117,7 @@ func (s *Server) shareOf(c echo.Context, from *budget) *share {
 	return held
 }
 
-// resize makes a share hold n bytes. It waits for those that it does not have.
+// resize changes the size of a share to n bytes. If the share must grow, resize waits until the bytes are free.
 func (s *share) resize(ctx context.Context, n int64) error {
 	switch more := n - s.held; {
 	case more < 0:
@@ -127,12 +127,13 @@ func (s *share) resize(ctx context.Context, n int64) error {
 			return err
 		}
 		return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded,
-			detail: "the server holds as many bytes of answers as it may, for clients that have not read them yet; repeat the request later"}
+			detail: "the answers that clients have not read yet take all memory for answers; repeat the request later"}
 	}
 	return nil
 }
 
-// Answers are built in buffers that serve again, up to a size that a thousand ordinary jobs fit into.
+// Answers are built in buffers that are reused if they are at most maxPooledAnswer long, which is enough for a thousand
+// ordinary jobs.
 const maxPooledAnswer = 1 << 20
 
 var answerBuffers = sync.Pool{New: func() any {
@@ -140,7 +141,7 @@ var answerBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// withBuffer calls f with an empty buffer. f returns the buffer with what it has appended, and keeps nothing of it.
+// withBuffer calls f with an empty buffer. f appends to the buffer, returns it, and keeps no reference to it.
 func withBuffer(f func(b []byte) ([]byte, error)) error {
 	at := buffer()
 	b, err := f(*at)
@@ -148,7 +149,7 @@ func withBuffer(f func(b []byte) ([]byte, error)) error {
 	return err
 }
 
-// buffer takes a buffer; putBuffer gives it back.
+// buffer takes a buffer from the pool, and putBuffer returns it.
 func buffer() *[]byte { return answerBuffers.Get().(*[]byte) }
 
 func putBuffer(at *[]byte, b []byte) {
@@ -170,19 +171,19 @@ func answer(c echo.Context, status int, kind string, text []byte) error {
 	return err
 }
 
-// A browser must not take a payload that is shown for a page of this server.
+// nosniff prevents a browser from showing a payload as an HTML page of this server.
 var nosniff = []string{"nosniff"}
 
 const (
-	headerSeq    = "Daybook-Seq"     // of an answer: the position of the change in the journal
-	headerMinSeq = "Daybook-Min-Seq" // of a request: the position that a read must include
+	headerSeq    = "Daybook-Seq"     // in an answer: the position of the change in the journal
+	headerMinSeq = "Daybook-Min-Seq" // in a request: the position that the state must include
 )
 
 func setSeq(c echo.Context, seq uint64) {
 	c.Response().Header()[headerSeq] = []string{strconv.FormatUint(seq, 10)}
 }
 
-// answerHeld writes a whole answer whose text a share is grown to.
+// answerHeld grows a share to the size of the text, and then writes a whole answer.
 func answerHeld(c echo.Context, held *share, status int, kind string, text []byte) error {
 	if err := held.resize(c.Request().Context(), max(held.held, int64(cap(text)))); err != nil {
 		return err
@@ -190,7 +191,8 @@ func answerHeld(c echo.Context, held *share, status int, kind string, text []byt
 	return answer(c, status, kind, text)
 }
 
-// answerStored answers a change that is stored, whatever becomes of the answer.
+// answerStored answers a change that is stored. If there is no memory for the answer, the problem says that the change
+// is stored.
 func answerStored(c echo.Context, held *share, status int, text []byte) error {
 	if err := held.resize(c.Request().Context(), int64(cap(text))); err != nil {
 		return after(err)
@@ -198,17 +200,18 @@ func answerStored(c echo.Context, held *share, status int, text []byte) error {
 	return answer(c, status, mimeJSON, text)
 }
 
-// pieceBytes is how much of a long answer is in memory as text.
+// pieceBytes is how much text of a long answer is in memory at once.
 const pieceBytes = maxPooledAnswer - 64<<10
 
-// pieces is a successful answer. A long one is written while it is made; a short one is written whole, with its length.
+// pieces is a successful answer. A long answer is written in pieces while it is made. A short answer is written at
+// once, with its length.
 type pieces struct {
 	c    echo.Context
 	kind string
-	b    []byte // what is not written yet
-	held *share // what is not written yet, and what the rest is made from
+	b    []byte // text that is not written yet
+	held *share // for b, and for the data of the rest of the answer
 
-	turns turns // had while documents are made, not while they are written
+	turns turns // a turn is taken while documents are made, but not while they are written
 	at    *[]byte
 	begun bool
 }
@@ -218,8 +221,8 @@ func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
 	return &pieces{c: c, kind: kind, held: held, turns: t, at: at, b: *at}
 }
 
-// jobs appends documents of jobs, which it forgets as they are written. A separator is written between two of them, an
-// end after each.
+// jobs appends the document of each job, and clears the jobs of the list that are written. It puts separator between
+// two documents, and end after each.
 func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, before *jobs, j *job.Job) []byte) error {
 	for at := 0; at < len(list); {
 		from, made := at, int64(0)
@@ -249,7 +252,7 @@ func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, 
 	return nil
 }
 
-// stateBytes is about what a job's document is made from.
+// stateBytes is about what a job takes in memory.
 func stateBytes(j *job.Job) int64 {
 	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.Error)
 	for i := range j.Attempts {
@@ -265,8 +268,8 @@ func statesBytes(list []job.Job) (n int64) {
 	return n
 }
 
-// write writes what there is. A single document may be far longer than a piece, since JSON may have six bytes for one
-// of a payload.
+// write writes the text in b. The text can be much longer than a piece, because JSON can need six bytes for one byte of
+// a payload.
 func (p *pieces) write() error {
 	w := p.c.Response()
 	over := int64(max(0, cap(p.b)-2*maxPooledAnswer))
@@ -279,7 +282,7 @@ func (p *pieces) write() error {
 		h := w.Header()
 		h[echo.HeaderContentType] = []string{p.kind}
 		h["X-Content-Type-Options"] = nosniff
-		h.Set(gzhttp.HeaderNoCompression, "long") // megabytes would take a processor from others for a tenth of a second
+		h.Set(gzhttp.HeaderNoCompression, "long") // to compress megabytes would occupy a processor for a tenth of a second
 		w.WriteHeader(http.StatusOK)
 	}
 	_, err := w.Write(p.b)
@@ -289,7 +292,7 @@ func (p *pieces) write() error {
 	return err
 }
 
-// end writes the rest.
+// end writes the rest of the answer.
 func (p *pieces) end() (err error) {
 	if p.begun {
 		err = p.write()

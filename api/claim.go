@@ -15,7 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// claimer calls admit with the bytes of the payloads before it reads them; an error of admit ends the claim.
+// claimer calls admit with the total size of the payloads before it reads them. If admit returns an error, the claim
+// fails.
 type claimer interface {
 	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
 }
@@ -80,7 +81,7 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 	return cmd, wait, nil
 }
 
-// strategy reads a strategy: its name, or an object with its name.
+// strategy reads a strategy, which is a name or an object with a name.
 func strategy(v jsontext.Value) (job.Strategy, error) {
 	const field = "strategy"
 	var name string
@@ -100,17 +101,17 @@ func strategy(v jsontext.Value) (job.Strategy, error) {
 	}
 	s, err := job.ParseStrategy(name)
 	if err != nil {
-		return 0, badRequest(field, fmt.Sprintf("strategy %q is none of oldest, newest, random, fair", shortened(name)))
+		return 0, badRequest(field, fmt.Sprintf("strategy must be oldest, newest, random or fair, not %q", shortened(name)))
 	}
 	return s, nil
 }
 
 func checkNames(field string, names []string) error {
 	if len(names) > job.MaxClaimNames {
-		return badRequest(field, fmt.Sprintf("%s holds at most %d names, not %d", field, job.MaxClaimNames, len(names)))
+		return badRequest(field, fmt.Sprintf("%s has at most %d names, not %d", field, job.MaxClaimNames, len(names)))
 	}
 	if names != nil && len(names) == 0 {
-		return badRequest(field, fmt.Sprintf("%s is an empty list, which names nothing; leave it out to claim of all", field))
+		return badRequest(field, fmt.Sprintf("%s is an empty list; leave the field out to claim from all %s", field, field))
 	}
 	for i, name := range names {
 		place := item(field, i)
@@ -121,7 +122,7 @@ func checkNames(field string, names []string) error {
 	return nil
 }
 
-// completion reads what is to be reported first: a list of outcomes, or one of the objects of POST /jobs/complete.
+// completion reads the field complete: a list of outcomes, or an object like the body of POST /jobs/complete.
 func (r *claimRequest) completion(done *completion) error {
 	const field = "complete"
 	switch r.Complete.Kind() {
@@ -158,19 +159,19 @@ func (s *Server) claim(c echo.Context) error {
 	if !absent(r.Complete) {
 		return s.completeAndClaim(c, body, &r, cmd, wait)
 	}
-	body.release() // now, since a claim may wait for a minute
+	body.release() // before the claim, which may wait for a minute
 	if r.Max == nil {
 		return s.claimOne(c, cmd, wait)
 	}
 	return s.claimMany(c, cmd, wait)
 }
 
-// completeAndClaim answers a claim that reports something. That is applied first and answered in any case; only the
-// claim may wait.
+// completeAndClaim answers a claim with outcomes. The server applies the outcomes first, and answers with their results
+// even if it refuses the claim. Only the claim can wait.
 //
-// The results are kept until they are answered, so their share is taken before anything is applied. While a claim waits
-// it must not hold a share of the answers that other claims need: results of claims that wait have a budget of their
-// own. A claim whose results find no room there does not wait.
+// The results stay in memory until the answer is written, so completeAndClaim takes a share for them before it applies
+// anything. A claim that waits must not hold a share of the budget that other claims need. So the results of claims
+// that wait have a separate budget. If that budget is used up, the claim does not wait.
 func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, cmd job.Claim, wait time.Duration) error {
 	ctx := c.Request().Context()
 	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
@@ -202,7 +203,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	body.release()
 	claimed, jobs, claimSeq, claimErr := s.makeClaim(ctx, cmd, wait, held)
 	if claimErr != nil && ctx.Err() != nil {
-		return claimErr // the client is gone
+		return claimErr // the client hung up
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
 		setSeq(c, seq)

@@ -54,7 +54,8 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 	setReplayed(c, claimed.Replayed)
 }
 
-// makeClaim makes the claim. A server that drains ends its wait. The share grows by what the jobs of the answer take.
+// makeClaim makes the claim, and grows the share by what the claimed jobs take in memory. If the server shuts down, the
+// claim stops waiting.
 func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
@@ -64,7 +65,7 @@ func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duratio
 		ctx = waiting
 	}
 	before := held.held
-	admit := func(payloadBytes int64) error { // of a claim that is in the journal
+	admit := func(payloadBytes int64) error { // the engine calls it after the claim is stored
 		err := held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
 		if err != nil && cmd.Once.Given() {
 			return after(err)
@@ -78,15 +79,15 @@ func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duratio
 	if err != nil && context.Cause(ctx) == errShuttingDown {
 		p := *problemOf(errShuttingDown)
 		if cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
-			p.fate = unknown // it keeps what it was handed out before its wait was broken off
+			p.fate = unknown // a claim with a key keeps jobs that it got before its wait ended
 		}
 		err = &p
 	}
 	return claimed, jobs, receipt.Seq, err
 }
 
-// answerClaim completes an object that has been begun in b with what was handed out: as one JSON document, or, if the
-// client prefers it, with one job a line.
+// answerClaim writes the claim and its jobs: as one JSON document, or as NDJSON with one job per line if the client
+// prefers that. begun is the beginning of the JSON object.
 func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
 	f, kind := inJSON, mimeClaim
 	if prefers(c.Request(), mimeNDJSON) {
@@ -126,12 +127,12 @@ func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed 
 	})
 }
 
-// handOut writes an answer that hands out jobs, and gives them back when it could not be written or its caller was gone
-// before: without that they would wait for their lease to run out. A request that ends after its answer was written
-// proves nothing, since a runner may read and hang up; the lease decides then.
+// handOut writes the answer to a claim. If the answer cannot be written, or the client hung up before, handOut releases
+// the jobs with unget, so that they do not wait for the end of their lease. A client that hangs up after the answer was
+// written may have read it, so the jobs stay claimed until they are completed or their lease ends.
 //
-// A claim with a key or number keeps its jobs for its caller, who may repeat it. It gives them back only when it is
-// refused.
+// A claim with an idempotency key or a session number keeps its jobs, because the client can repeat the request.
+// handOut releases those jobs only if it refuses the request, and the request is not a repeat.
 func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() error) error {
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
@@ -152,7 +153,7 @@ func (s *Server) handOut(c echo.Context, claimed *store.Claimed, write func() er
 		Claim: claimed.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1},
 	})
 	if err != nil {
-		s.log.Error().Err(err).Stringer("claim_id", claimed.Claim).Msg("jobs of a runner that is gone stay claimed until their lease ends")
+		s.log.Error().Err(err).Stringer("claim_id", claimed.Claim).Msg("cannot release the jobs of a client that hung up; they stay claimed until their lease ends")
 	}
 	return failed
 }

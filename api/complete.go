@@ -48,7 +48,7 @@ func (s *Server) release(c echo.Context) error {
 	defer body.release()
 	o := job.Outcome{DelayMs: -1}
 	if r.How == nil {
-		return badRequest("how", "how is missing: retry, unget or archive")
+		return badRequest("how", "how is missing: it must be retry, unget or archive")
 	}
 	switch *r.How {
 	case "retry":
@@ -58,12 +58,12 @@ func (s *Server) release(c echo.Context) error {
 	case "archive":
 		o.Code = job.OK
 	default:
-		return badRequest("how", fmt.Sprintf("how %q is none of retry, unget, archive", shortened(*r.How)))
+		return badRequest("how", fmt.Sprintf("how must be retry, unget or archive, not %q", shortened(*r.How)))
 	}
 	o.ExitCode = o.Code.DefaultExitCode()
 	if r.DelayMs != nil {
 		if o.Code != job.Retry {
-			return badRequest("delay_ms", "delay_ms requires retry")
+			return badRequest("delay_ms", "delay_ms requires how to be retry")
 		}
 		if err := job.CheckRange("delay_ms", *r.DelayMs, 0, job.MaxDelayMs); err != nil {
 			return badField("delay_ms", err)
@@ -73,7 +73,7 @@ func (s *Server) release(c echo.Context) error {
 	return s.endOne(c, id, o, &r.fences, body)
 }
 
-// endOne gives one job its outcome and answers with its document.
+// endOne ends the run of one job with an outcome, and answers with the document of the job.
 func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body *body) error {
 	runner, err := f.runner()
 	if err == nil {
@@ -168,7 +168,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	return p.endResults(ended.Results)
 }
 
-// endResults ends an answer that is an object with its last field, the results.
+// endResults writes the last field of a JSON object, which is results, and the end of the answer.
 func (p *pieces) endResults(results []store.JobResult) error {
 	p.b = append(p.b, `"results":[`...)
 	if err := p.results(results, ",", ""); err != nil {
@@ -178,7 +178,7 @@ func (p *pieces) endResults(results []store.JobResult) error {
 	return p.end()
 }
 
-// results appends what became of outcomes. A separator is written between two of them, an end after each.
+// results appends the result of each outcome. It puts separator between two results, and end after each.
 func (p *pieces) results(list []store.JobResult, separator, end string) error {
 	for i := range list {
 		if i > 0 {
@@ -195,8 +195,9 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 	return nil
 }
 
-// end carries out a completion and returns the results of all its commands together, with the position of the last one.
-// A command that fails after others were applied leaves the whole unknown: repeating it shows what became of it.
+// end carries out the commands of a completion. It returns the results of all commands, and the journal position of the
+// last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
+// repeat the request to find out.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
 	n := 0

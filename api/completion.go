@@ -9,31 +9,31 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// completion is a request to end runs, as the commands that carry it out, in order. The last one has the outcome for
-// all of a claim, where there is one.
+// completion is a request to end runs, as commands in the order in which they are applied. If the request has an
+// outcome for all jobs of a claim, that outcome is in the last command.
 type completion struct {
 	commands []job.Complete
 	all      bool
-	bytes    int // of the last command
-	count    int // of outcomes, without the one for all
+	bytes    int // size of the last command
+	count    int // number of outcomes, without the outcome for all
 
-	most    int                     // outcomes of a request; 0: as many as its body has
-	reserve func(bytes int64) error // waits until these may be in memory
+	most    int                     // maximum of count; 0: no maximum
+	reserve func(bytes int64) error // waits until there is memory for that many bytes
 }
 
 const (
-	// outcomeBytes is about what an outcome takes beside its text in the body: decoded, as part of a command, and its
+	// outcomeBytes is about what an outcome takes in memory beside its text in the body: the decoded outcome and its
 	// result.
 	outcomeBytes = 256
-	// The shares of outcomes are taken for so many at a time. The first ones are counted with the body.
+	// Memory is reserved for outcomesPerShare outcomes at a time. The share of the body covers the first ones.
 	outcomesPerShare = 100
 )
 
-// admit counts an outcome of a list before it is decoded.
+// admit counts an outcome before it is decoded, and reserves memory for it.
 func (d *completion) admit(list string) error {
 	d.count++
 	if d.most > 0 && d.count > d.most {
-		return badRequest(list, fmt.Sprintf("%s of a claim has at most %d outcomes; send more with POST /jobs/complete", list, d.most))
+		return badRequest(list, fmt.Sprintf("%s of a claim has at most %d outcomes; send the others with POST /jobs/complete", list, d.most))
 	}
 	if d.count%outcomesPerShare == 0 {
 		return d.reserve(outcomesPerShare * outcomeBytes)
@@ -41,13 +41,13 @@ func (d *completion) admit(list string) error {
 	return nil
 }
 
-// completeRequest is the JSON body of POST /jobs/complete: an outcome for all of a claim with exceptions, or a list.
-// The lists are decoded an item at a time.
+// completeRequest is the JSON body of POST /jobs/complete: an outcome for all jobs of a claim with exceptions, or a
+// list of outcomes. The items of a list are decoded one by one.
 type completeRequest struct {
 	fences
 	outcomeFields
-	Except   jsontext.Value `json:"except"`   // of exceptItem
-	Outcomes jsontext.Value `json:"outcomes"` // of outcomeItem
+	Except   jsontext.Value `json:"except"`   // a list of exceptItem
+	Outcomes jsontext.Value `json:"outcomes"` // a list of outcomeItem
 }
 
 func (r *completeRequest) completion(done *completion) error {
@@ -57,12 +57,12 @@ func (r *completeRequest) completion(done *completion) error {
 	}
 	if !absent(r.Outcomes) {
 		if r.outcomeFields.any() || !absent(r.Except) {
-			return badRequest("outcomes", "outcomes excludes an outcome for all and except")
+			return badRequest("outcomes", "a request with outcomes must not have an outcome for all jobs (status, code or exit_code) or except")
 		}
 		return done.list("outcomes", r.Outcomes, r.ClaimID, runner)
 	}
 	if !r.given() {
-		return badRequest("outcomes", "an outcome for all (status, code or exit_code) or a list of outcomes is required")
+		return badRequest("outcomes", "the outcome is missing: an outcome for all jobs of a claim (status, code or exit_code) or a list of outcomes is required")
 	}
 	if r.ClaimID.IsZero() {
 		return badRequest("claim_id", "an outcome for all jobs of a claim requires the claim_id")
@@ -72,7 +72,7 @@ func (r *completeRequest) completion(done *completion) error {
 		return err
 	}
 	if n := len(all.Output) + len(all.Error); n > job.MaxForAllBytes {
-		return badRequest("output", fmt.Sprintf("output and error of an outcome for all have at most %d bytes together, not %d, since each job keeps them; larger outputs go by output_addr", job.MaxForAllBytes, n))
+		return badRequest("output", fmt.Sprintf("output and error of an outcome for all jobs have at most %d bytes together, not %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", job.MaxForAllBytes, n))
 	}
 	if !absent(r.Except) {
 		err := decodeEach(done, "except", r.Except, func(e *exceptItem) error {
@@ -98,14 +98,14 @@ func (r *completeRequest) completion(done *completion) error {
 	return nil
 }
 
-// decodeEach decodes a list, one item after another.
+// decodeEach decodes a list and calls take with each item.
 func decodeEach[T any](d *completion, list string, text jsontext.Value, take func(it *T) error) error {
 	if text.Kind() != jsontext.KindBeginArray {
 		return badRequest(list, fmt.Sprintf("%s must be a list, not %s", list, kindText(text.Kind())))
 	}
 	items := jsontext.NewDecoder(bytes.NewBuffer(text))
 	if _, err := items.ReadToken(); err != nil {
-		return fmt.Errorf("read list %s: %w", list, err) // the text was read as JSON before
+		return fmt.Errorf("read list %s: %w", list, err) // cannot happen: the text was checked as JSON before
 	}
 	for items.PeekKind() != jsontext.KindEndArray {
 		if err := d.admit(list); err != nil {
@@ -126,12 +126,12 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 	return nil
 }
 
-// any reports whether any field is given.
+// any reports whether at least one field is given.
 func (f *outcomeFields) any() bool {
 	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil
 }
 
-// list adds a list of outcomes, each item of which may name fences of its own instead of the request's.
+// list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace those of the request.
 func (d *completion) list(name string, items jsontext.Value, claim job.ID, runner string) error {
 	return decodeEach(d, name, items, func(it *outcomeItem) error {
 		if err := d.addItem(it, claim, runner); err != nil {
@@ -160,12 +160,12 @@ func (d *completion) addItem(it *outcomeItem, claim job.ID, runner string) error
 	return nil
 }
 
-// maxCommandBytes bounds what one command takes in the journal, where a byte of text may take three: a single outcome
-// that exceeds it is still half a record.
+// maxCommandBytes is where a command is full. It counts three bytes for each byte of text, because the journal
+// percent-escapes some characters. A single outcome can exceed it, and still takes at most half a journal record.
 const maxCommandBytes = job.MaxBodyBytes
 
-// add appends an outcome to the last command, or begins one: for other fences, after job.MaxOutcomes, and when the
-// command would become too long for a record.
+// add appends an outcome to the last command. It begins a new command if the claim or the runner differs, and if the
+// last command is full.
 func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	bytes := 256 + 3*(len(o.Error)+len(o.OutputAddr)) + len(o.Output)
 	if n := len(d.commands); n > 0 {
@@ -180,8 +180,8 @@ func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
 	d.bytes = bytes
 }
 
-// lines adds the outcomes of NDJSON: one a line, empty lines ignored. Nothing is applied unless all of it is
-// well-formed.
+// lines adds the outcomes of an NDJSON body, which has one outcome per line. It ignores empty lines. The caller applies
+// nothing if one line is malformed.
 func (d *completion) lines(text []byte) error {
 	for number := 1; len(text) > 0; number++ {
 		var line []byte
@@ -206,14 +206,14 @@ func (d *completion) lines(text []byte) error {
 	return nil
 }
 
-// setOnce makes the commands of a completion the parts of one request.
+// setOnce numbers the commands as parts of one request with an idempotency key or a session number.
 func (d *completion) setOnce(o job.Once) error {
 	if !o.Given() {
 		return nil
 	}
 	if len(d.commands) > job.MaxParts {
-		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a number names the jobs of at most %d claims, one after another; this one changes claims %d times",
-			headerKey, job.MaxParts, len(d.commands)-1))
+		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a session number has at most %d commands, and this one has %d: a new command begins whenever claim_id or runner_id changes from one outcome to the next; sort the outcomes by them, or send several requests",
+			headerKey, job.MaxParts, len(d.commands)))
 	}
 	for i := range d.commands {
 		d.commands[i].Once = o

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// minCompressedBytes is what a packet carries anyway.
+	// Answers shorter than minCompressedBytes fit into one network packet without compression.
 	minCompressedBytes = 1 << 10
-	// A compressor has about a megabyte of state, which it keeps while its client does not read. Answers that find no
-	// room in its budget go out as they are.
+	// A compressor has about one megabyte of state, and keeps it until the client has read the answer. If the budget
+	// for compressors is used up, answers are not compressed.
 	compressorBytes        = 1 << 20
 	compressorsBudgetBytes = 16 << 20
 )
@@ -25,8 +25,8 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// compressed answers with gzip where the client accepts it and the answer is long enough. It is for GETs: Go's
-// transport asks for gzip unless its user says not to, and a runner's claims should not pay for that.
+// compressed compresses an answer with gzip if the client accepts gzip and the answer is long enough. Only GET routes
+// use it: Go's HTTP client accepts gzip by default, and the compression of claims would slow down runners.
 func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {
@@ -51,7 +51,7 @@ func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// sentBytes counts the bytes that are sent, for the access log.
+// sentBytes counts the bytes that are sent after compression, for the access log.
 type sentBytes struct {
 	http.ResponseWriter
 	n int64

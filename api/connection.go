@@ -12,31 +12,32 @@ import (
 )
 
 const (
-	// A peer must take or send paceBytes within paceTime, or what is left of an answer or body if that is less. It
-	// bounds how long one that stops, or sends byte by byte, keeps memory; 50 KiB/s is less than any link that carries
-	// jobs.
+	// A client must read or send paceBytes within paceTime, or the rest of the answer or body if the rest is shorter.
+	// This bounds how long a client that stops, or sends single bytes, can keep memory. Any connection that is useful
+	// for jobs is faster than 50 KiB/s.
 	paceBytes = 256 << 10
 	paceTime  = 5 * time.Second
 
-	// A body that no handler has read is waited for that long before the answer, up to that size, so that the
-	// connection can serve further requests. If it is not there by then, the answer says that the connection ends.
+	// If the handler did not read the body, the server reads and discards up to leftoverBytes of it for at most
+	// leftoverWait before it answers, so that the connection can serve further requests. If the body has not ended by
+	// then, the server closes the connection after the answer.
 	leftoverWait  = time.Second
 	leftoverBytes = 256 << 10
 )
 
-// connection is a client's connection, below net/http. It cuts off a client that does not read, whatever is written,
-// and looks at how requests are framed.
+// connection is a client's connection, which net/http reads and writes. It fails a write if the client does not read
+// fast enough, and it checks the framing of requests.
 type connection struct {
 	net.Conn
-	peer    netip.Addr // what bounds per remote address go by; not valid for loopback
+	peer    netip.Addr // the address for limits per client; not valid for loopback, which has no such limits
 	framing framing
 	place   place
 
-	// The request that is being served, if it has a body; used by its handler alone.
+	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request
 	response *echo.Response
 	unread   bool
-	before   func() // is settle
+	before   func() // the method settle, as a value that is made once per connection
 }
 
 func newConnection(c net.Conn) *connection {
@@ -45,8 +46,8 @@ func newConnection(c net.Conn) *connection {
 	return conn
 }
 
-// peerOf returns the address by which a remote host is counted: for IPv6 its network of 64 bits, within which one host
-// may have any address.
+// peerOf returns the address that limits per client use. For IPv6 it is the network of 64 bits, because one host can
+// have any address in its network.
 func peerOf(remote net.Addr) netip.Addr {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -57,7 +58,7 @@ func peerOf(remote net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	if addr.Is6() {
-		network, _ := addr.Prefix(64) // an address of IPv6 has one
+		network, _ := addr.Prefix(64) // cannot fail for IPv6
 		return network.Addr()
 	}
 	return addr
@@ -69,7 +70,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p as long as the client takes it at the least pace.
+// Write writes all of p. It fails if the client reads too slowly.
 func (c *connection) Write(p []byte) (written int, err error) {
 	for {
 		piece := p[written:min(written+paceBytes, len(p))]
@@ -84,11 +85,11 @@ func (c *connection) Write(p []byte) (written int, err error) {
 	}
 }
 
-// SetWriteDeadline does nothing: Write sets its own.
+// SetWriteDeadline does nothing, because Write sets its own deadlines.
 func (c *connection) SetWriteDeadline(time.Time) error { return nil }
 
-// CloseWrite is for net/http, which closes its side first, so that a client that is still sending reads the end of the
-// answers.
+// CloseWrite is for net/http, which ends its own direction first, so that a client that is still sending can read the
+// whole answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -102,15 +103,15 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// connectionOf returns the connection that a request came by; nil when it came without one, as in tests of handlers.
+// connectionOf returns the connection of a request. It is nil if the server did not accept the connection itself, as in
+// tests of handlers.
 func connectionOf(r *http.Request) *connection {
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	return c
 }
 
-// begin prepares for a request. From here on every read of its body has a deadline, also those that net/http makes by
-// itself before and after the answer of a handler that did not read it: without one they would wait for as long as the
-// client likes.
+// begin prepares the connection for a request. Every read of the body after it has a deadline. That includes the reads
+// that net/http makes on its own if the handler did not read the body: without a deadline they could wait forever.
 func (c *connection) begin(e echo.Context) error {
 	r := e.Request()
 	wrong := c.framing.next()
@@ -123,20 +124,21 @@ func (c *connection) begin(e echo.Context) error {
 	}
 	if wrong != "" {
 		e.Response().Header().Set(echo.HeaderConnection, "close")
-		return badRequest("", "the request does not say beyond doubt where it ends: "+wrong)
+		return badRequest("", "the framing of the request is ambiguous: "+wrong)
 	}
 	if r.ContentLength == 0 && !r.ProtoAtLeast(1, 1) && len(r.Header[echo.HeaderContentLength]) == 0 {
 		switch r.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch:
 			e.Response().Header().Set(echo.HeaderConnection, "close")
-			return &problem{status: http.StatusLengthRequired, code: "length_required", detail: "a request of HTTP/1.0 that may have a body must give its Content-Length"}
+			return &problem{status: http.StatusLengthRequired, code: "length_required", detail: "an HTTP/1.0 request with this method requires a Content-Length header"}
 		}
 	}
 	return nil
 }
 
-// settle is called before an answer's header is written. If the handler did not read the request's body, what has come
-// of it is discarded; if that is not the whole of it, the connection ends with the answer.
+// settle runs before the header of an answer is written. If the handler did not read the request's body, settle reads
+// and discards it. If the body is too long, or does not arrive in time, settle makes the server close the connection
+// after the answer.
 func (c *connection) settle() {
 	if !c.unread {
 		return
@@ -150,6 +152,7 @@ func (c *connection) settle() {
 		}
 	}
 	h.Set(echo.HeaderConnection, "close")
-	// After the answer net/http reads on for a moment, so that a client which is still sending gets to read it.
-	_ = c.SetReadDeadline(time.Now().Add(leftoverWait)) // the connection is about to be closed either way
+	// After the answer net/http continues to read for a moment, so that a client which is still sending can read the
+	// answer.
+	_ = c.SetReadDeadline(time.Now().Add(leftoverWait)) // if it fails, the connection is closed too
 }

@@ -18,7 +18,7 @@ type creator interface {
 	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
 }
 
-// createRequest is a job as POST /jobs/create takes it: alone, in an array, or as a line.
+// createRequest is a job in the body of POST /jobs/create: the whole body, an item of an array, or a line.
 type createRequest struct {
 	attributes
 	Payload    jsontext.Value `json:"payload"`
@@ -28,7 +28,7 @@ type createRequest struct {
 	UniqueKey  *string        `json:"unique_key"`
 }
 
-// create answers POST /jobs/create: an object is one job, an array or lines are many.
+// create answers POST /jobs/create. A JSON object is one job. An array or lines are several jobs.
 func (s *Server) create(c echo.Context) error {
 	body, err := readBody(c, &s.bodies.creates)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Server) create(c echo.Context) error {
 	return s.createOne(c, body.bytes)
 }
 
-// createOne makes one job. Without keys its document is a function of the request and the receipt, so that the request
-// does not wait for the applier.
+// createOne creates one job. A create without keys does not wait until it is applied, because the document of the job
+// follows from the request and the receipt alone.
 func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
 	if err := decodeObject(body, &r); err != nil {
@@ -76,7 +76,7 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	if len(made.Existing) > 0 {
 		return s.answerExisting(c, receipt, made.Existing[0].Job)
 	}
-	g = made.Group // of a repeat: as it was made
+	g = made.Group // if the request is a repeat: the group that the first request created
 	id := made.Batch
 	first := job.Admit(&g.Attributes, job.Now{Seq: receipt.Seq, At: receipt.At})
 	j := g.Document(&first)
@@ -95,14 +95,14 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	})
 }
 
-// answerExisting answers a create that made no job, because an unfinished one has its unique key, with that one's
-// document.
+// answerExisting answers a create that created no job, because an unfinished job has the unique key. The answer is the
+// document of that job.
 func (s *Server) answerExisting(c echo.Context, r ingest.Receipt, id job.ID) error {
 	j, held, err := s.readJobAfter(c, r, id)
 	defer held.release()
 	var b []byte
 	switch {
-	case err == job.NotFound: // it has ended since, and is not kept: nothing says how it ended
+	case err == job.NotFound: // the job has ended and was purged in the meantime, so its status is unknown
 		b = appendGone(nil, id, 0)
 	case err != nil:
 		return after(err)
@@ -126,7 +126,7 @@ func withLastField(document []byte, field string) []byte {
 	return append(document, "}\n"...)
 }
 
-// newJob returns the group of a single job, without its lines, and the stored form of its payload.
+// newJob returns the group of a single job, without a number of lines, and the stored form of the payload.
 func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byte, err error) {
 	if g, err = s.group(&r.attributes, now); err != nil {
 		return g, nil, err
@@ -170,7 +170,7 @@ func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 		return kind, nil, badRequest("input_addr", "input_addr requires a binary_addr")
 	}
 	if given > 1 {
-		return kind, nil, badRequest("payload", "payload, payload_b64 and binary_addr exclude each other")
+		return kind, nil, badRequest("payload", "a job has only one of payload, payload_b64 and binary_addr")
 	}
 	if len(payload) > job.MaxPayloadBytes {
 		return kind, nil, payloadTooLarge(len(payload))
@@ -183,7 +183,7 @@ func payloadTooLarge(n int) *problem {
 		detail: fmt.Sprintf("a payload has at most %d bytes, not %d", job.MaxPayloadBytes, n)}
 }
 
-// frameOf is the framing of a single payload: lines, unless it holds a newline itself.
+// frameOf returns the framing of a single payload. A payload that contains a newline needs a length prefix.
 func frameOf(kind job.Kind, payload []byte) job.Frame {
 	switch {
 	case kind == job.Nothing:

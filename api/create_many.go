@@ -17,12 +17,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// eachItem calls take with the JSON text of each item of a body, and how people would name its place.
+// eachItem calls take with the JSON text of each item of a body, and with the name of its place for error texts.
 type eachItem func(body []byte, take func(place string, text []byte) error) error
 
 // itemArray takes the elements of a JSON array.
 func itemArray(body []byte, take func(place string, text []byte) error) error {
-	// What is within an element is for the element to be refused for.
+	// This decoder accepts mistakes inside an element. The decoding of the element reports them with its place.
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	unreadable := func(err error) error {
 		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -46,12 +46,12 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 		return unreadable(err)
 	}
 	if _, err := d.ReadToken(); err != io.EOF {
-		return badRequest("", "there is text after the list")
+		return badRequest("", "the body has text after the end of the list")
 	}
 	return nil
 }
 
-// itemLines takes the lines that are not empty.
+// itemLines takes each line that is not empty.
 func itemLines(body []byte, take func(place string, text []byte) error) error {
 	for number := 1; len(body) > 0; number++ {
 		var line []byte
@@ -66,29 +66,29 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 	return nil
 }
 
-// bulk gathers jobs for one create. Consecutive ones with equal attributes are a group.
+// bulk collects the jobs for one create command. Consecutive jobs with equal attributes are a group.
 type bulk struct {
 	each      bool // the client prefers a result for each position
 	cmd       job.Create
-	raw       []byte // payloads, one after another
-	ends      []int  // where in raw each ends
-	newline   bool   // in a payload
-	payloads  bool   // whether any job has one
+	raw       []byte // all payloads, without separators
+	ends      []int  // the end of each payload in raw
+	newline   bool   // a payload contains a newline
+	payloads  bool   // at least one job has a payload
 	positions []position
 }
 
 // hasResults reports whether the answer has a result for each position.
 func (b *bulk) hasResults() bool { return b.each || len(b.cmd.Unique) > 0 }
 
-// createMany answers POST /jobs/create with several jobs: all of them or none, or, as the client prefers, each that can
-// be.
+// createMany answers POST /jobs/create with several jobs. It creates all of them or none, unless the client prefers a
+// result for each position. Then it creates all jobs that are valid.
 func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	now := s.engine.Now()
 	b := bulk{each: prefersEach(c.Request())}
 	err := items(body, func(place string, text []byte) error {
 		err := b.add(c, s, text, now)
 		if b.hasResults() && len(b.positions) >= job.MaxResults {
-			err = tooMany("", fmt.Sprintf("a body of which each position has a result has at most %d", job.MaxResults))
+			err = tooMany("", fmt.Sprintf("a request whose answer has a result for each position has at most %d jobs; split it into several requests", job.MaxResults))
 		}
 		p, ok := errors.AsType[*problem](err)
 		switch {
@@ -126,7 +126,7 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	return answerMany(c, &b, &made)
 }
 
-// add takes the next job.
+// add adds the next job.
 func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	var r createRequest
 	if err := decodeObject(text, &r); err != nil {
@@ -147,7 +147,7 @@ func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	if n := len(b.cmd.Groups); n > 0 && b.cmd.Groups[n-1] == withLines(g, b.cmd.Groups[n-1].Lines) {
 		b.cmd.Groups[n-1].Lines++
 	} else if n == job.MaxGroups {
-		return tooMany("", fmt.Sprintf("attributes, or kinds of payload, make more than %d groups of neighbours with the same: sort the jobs by them, or post fewer at once", job.MaxGroups))
+		return tooMany("", fmt.Sprintf("the body has more than %d groups of consecutive jobs with equal attributes and kind of payload: sort the jobs by attributes and kind of payload, or send fewer at once", job.MaxGroups))
 	} else {
 		b.cmd.Groups = append(b.cmd.Groups, withLines(g, 1))
 	}
@@ -159,7 +159,7 @@ func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	return nil
 }
 
-// tooMany refuses a body as a whole, even where each position has a result.
+// tooMany refuses the whole body, even if each position has a result.
 func tooMany(field, detail string) *problem {
 	p := badRequest(field, detail)
 	p.whole = true
@@ -171,7 +171,7 @@ func withLines(g job.Group, lines int) job.Group {
 	return g
 }
 
-// command frames the payloads, all in one way.
+// command returns the command. It uses one framing for all payloads.
 func (b *bulk) command() *job.Create {
 	cmd := b.cmd
 	switch {
@@ -200,8 +200,8 @@ type batchHead struct {
 	LastID  *job.ID `json:"last_id"`
 }
 
-// headOfBatch is the head for a batch of so many lines, of which so many are new jobs. A batch without lines was not
-// made.
+// headOfBatch returns the head for a batch of that many lines, which created that many jobs. If lines is 0, no batch
+// was created.
 func headOfBatch(batch job.ID, lines, jobs int) batchHead {
 	if lines == 0 {
 		return batchHead{}
@@ -217,7 +217,7 @@ type createdDocument struct {
 	Results []positionResult `json:"results,omitzero"`
 }
 
-// positionResult is what became of a position: a job, new or existing, or a refusal.
+// positionResult is the result of a position: a new job, an existing job, or a refusal.
 type positionResult struct {
 	JobID    *job.ID `json:"job_id"`
 	Existing *bool   `json:"existing,omitzero"`
@@ -238,12 +238,12 @@ func answerMany(c echo.Context, b *bulk, made *store.Made) error {
 	return answer(c, http.StatusCreated, mimeBatch, text)
 }
 
-// position is a job of a bulk create.
+// position is the place of a job in the body of a bulk create.
 type position struct {
-	refused *problem // nil: it is a line of the batch
+	refused *problem // nil: the job is a line of the batch
 }
 
-// positionResults returns what became of each position.
+// positionResults returns the result of each position.
 func positionResults(positions []position, made *store.Made) []positionResult {
 	results := make([]positionResult, len(positions))
 	line, existing := 0, made.Existing

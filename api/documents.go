@@ -12,12 +12,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Every document is a struct beside its handler, encoded by the JSON library in the order of its fields. A nil pointer
-// is null. Three things are encoded by hand, because answers have them by the hundred and the library takes 4 to 9
-// times as long for them: documents of jobs, ids of jobs, and results of outcomes.
+// Every document is a struct in the file of its handler. The JSON library encodes it in the order of its fields. A nil
+// pointer is null. Documents of jobs, ids of jobs and results of outcomes are encoded by hand: one answer can have
+// hundreds of them, and the library takes 4 to 9 times as long.
 
-// documentOptions: a document is always the same bytes, which entity tags require. Texts are checked when they arrive;
-// should one hold bytes that are not UTF-8 all the same, they are shown as U+FFFD.
+// documentOptions make the encoding deterministic, which entity tags require. Texts are checked when they arrive. If a
+// text has bytes that are not UTF-8 anyway, the document shows U+FFFD for them.
 var documentOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 
 // encodeDocument returns the text of a document with a newline after it.
@@ -29,7 +29,8 @@ func encodeDocument(document any) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// encodeHead returns the text of a document up to its last brace, for a list that follows and is encoded by hand.
+// encodeHead returns the text of a document without its closing brace. The caller appends a list that is encoded by
+// hand.
 func encodeHead(head any) ([]byte, error) {
 	text, err := json.Marshal(head, documentOptions)
 	if err != nil {
@@ -47,7 +48,7 @@ func answerDocument(c echo.Context, status int, document any) error {
 	return answer(c, status, mimeJSON, text)
 }
 
-// encodePage is encodeDocument for a page of documents, which may be long: the share is resized to its text.
+// encodePage encodes a page of documents, and resizes the share to its text, which can be long.
 func encodePage(ctx context.Context, held *share, page any) ([]byte, error) {
 	text, err := encodeDocument(page)
 	if err != nil {
@@ -65,7 +66,7 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// statusOrNull is the name of a status; nil if there is none.
+// statusOrNull returns the name of a status, and nil for no status.
 func statusOrNull(status job.Status) *string {
 	if status == 0 {
 		return nil
@@ -92,13 +93,13 @@ func (c counts) MarshalJSONTo(to *jsontext.Encoder) error {
 	return to.WriteToken(jsontext.EndObject)
 }
 
-// lostJob is a job that a runner named or held before, and does not hold.
+// lostJob is a job that the runner does not hold, although it named the job or held it before.
 type lostJob struct {
 	JobID job.ID `json:"job_id"`
 	Code  string `json:"code"`
 }
 
-// lostJobs returns a list that is not nil.
+// lostJobs returns the list for a document. It is never nil, because nil would be encoded as null.
 func lostJobs(results []store.JobResult) []lostJob {
 	list := make([]lostJob, len(results))
 	for i := range results {

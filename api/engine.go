@@ -1,7 +1,7 @@
 package api
 
-// Engine is what changes the queue, and what reports on it; *ingest.Engine is it. Each part is declared in the file of
-// the handlers that use it.
+// Engine changes the queue and reports on it. *ingest.Engine implements it. Each part is declared in the file of the
+// handlers that use it.
 type Engine interface {
 	creator
 	claimer
@@ -16,7 +16,7 @@ type Engine interface {
 	follower
 }
 
-// Queries read the state; *store.Queries has them. A handler has the engine catch up before it calls one.
+// Queries reads the state. *store.Queries implements it. A handler calls CatchUp of the engine before it reads.
 type Queries interface {
 	jobReader
 	jobLister

@@ -9,15 +9,16 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// answerTagged answers a GET with a document and a tag of it, or, when the client names that tag, with 304 and nothing:
-// a page that looks every second mostly learns that nothing has changed. The tag is made from the bytes of basis, so
-// that it holds after a restart; it is weak, since the same document may go out compressed.
+// answerTagged answers a GET with a document and its entity tag. If the client sends this tag, the answer is 304
+// without a document: a page that asks every second mostly needs to know only that nothing has changed. The tag is a
+// digest of basis, so it stays the same after a restart. It is weak, because the same document can be sent compressed
+// or not.
 func answerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
 	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
-	h["Cache-Control"] = []string{"no-cache"} // ask each time
+	h["Cache-Control"] = []string{"no-cache"} // the client must ask each time
 	if namesTag(c.Request().Header["If-None-Match"], tag) {
 		c.Response().WriteHeader(http.StatusNotModified)
 		return nil
@@ -25,11 +26,11 @@ func answerTagged(c echo.Context, kind string, text, basis []byte) error {
 	return answer(c, http.StatusOK, kind, text)
 }
 
-// namesTag reports whether an If-None-Match names a tag, compared weakly as RFC 9110 has it.
+// namesTag reports whether an If-None-Match header has the tag. It compares weakly, as RFC 9110 requires.
 func namesTag(header []string, tag string) bool {
 	tag = strings.TrimPrefix(tag, "W/")
 	for _, list := range header {
-		for item := range strings.SplitSeq(list, ",") { // our tags hold no comma; of others', parts are compared in vain
+		for item := range strings.SplitSeq(list, ",") { // the server's tags have no comma, so parts of other tags match nothing
 			if item = strings.TrimSpace(item); item == "*" || strings.TrimPrefix(item, "W/") == tag {
 				return true
 			}

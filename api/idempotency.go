@@ -19,12 +19,12 @@ const (
 	headerNumber   = "Daybook-Session-Number"
 )
 
-// onceHeaders are the headers that keep a repeated request from being carried out again.
+// onceHeaders are the headers that prevent the server from carrying out a repeated request again.
 var onceHeaders = [...]string{headerKey, headerSession, headerSlot, headerNumber}
 
-// once reads the idempotency key of a request, which is looked up among those of its kind and of a client or runner, or
-// its number in a session. A repeat is known by the digest of all that decides about the answer: path, query, kind and
-// content of the body, and what the client prefers.
+// once reads the idempotency key of a request, or its number in a session. The scope of a key is the kind of request
+// and the client or runner. The digest covers everything that influences the answer: path, query, media type and bytes
+// of the body, and the Prefer header. A second request with the same key but another digest is refused.
 func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error) {
 	r := c.Request()
 	key, keyed, err := oneHeader(c, headerKey)
@@ -45,7 +45,7 @@ func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error)
 	return o, nil
 }
 
-// oneHeader returns the value of a header that may be given once.
+// oneHeader returns the value of a header that must not be repeated.
 func oneHeader(c echo.Context, name string) (value string, given bool, err error) {
 	values := c.Request().Header[name]
 	switch len(values) {
@@ -63,14 +63,13 @@ func checkKey(key string) error {
 	}
 	for _, char := range key {
 		if unicode.IsControl(char) {
-			return badRequest(headerKey, headerKey+" holds a control character")
+			return badRequest(headerKey, headerKey+" must not contain control characters")
 		}
 	}
 	return nil
 }
 
-// numberOf reads the number that a request has in a session: session and number, and the slot, which is 0 when not
-// given.
+// numberOf reads the headers of a request in a session: the session, the number and the slot. The default slot is 0.
 func numberOf(c echo.Context, o *job.Once) error {
 	session, inSession, err := oneHeader(c, headerSession)
 	if err != nil {
@@ -87,11 +86,11 @@ func numberOf(c echo.Context, o *job.Once) error {
 	case !inSession && !inSlot && !numbered:
 		return nil
 	case o.Key != "":
-		return badRequest(headerSession, "a request has an Idempotency-Key or a number of a session, not both")
+		return badRequest(headerSession, "a request must not have both an Idempotency-Key and a number in a session")
 	case !inSession:
-		return badRequest(headerSession, headerSession+" is missing beside the number or slot of a session")
+		return badRequest(headerSession, headerSession+" is missing: a request with a session number or slot must name the session")
 	case !numbered:
-		return badRequest(headerNumber, headerNumber+" is missing: each request of a session has a number")
+		return badRequest(headerNumber, headerNumber+" is missing: each request in a session has a number")
 	}
 	if o.Session, err = job.ParseID(session); err != nil {
 		return badID(headerSession)
@@ -113,7 +112,7 @@ func numberOf(c echo.Context, o *job.Once) error {
 func headerInt(name, text string, lo, hi int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, badRequest(name, fmt.Sprintf("%s must be a whole number of %d to %d, not %q", name, lo, hi, shortened(text)))
+		return 0, badRequest(name, fmt.Sprintf("%s must be a whole number from %d to %d, not %q", name, lo, hi, shortened(text)))
 	}
 	return n, badField(name, job.CheckRange(name, n, lo, hi))
 }

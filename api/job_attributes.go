@@ -10,11 +10,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Defaults are the attributes of jobs whose creator does not say. The zero value is job's own defaults.
+// Defaults are the attributes that a job gets if its create request does not give them. A zero field means the default
+// of package job.
 type Defaults struct {
 	MaxAttempts int
 	LeaseMs     int64
-	RetentionMs int64 // negative: gone at once
+	RetentionMs int64 // negative: a job is purged when it ends
 	Backoff     job.Backoff
 }
 
@@ -36,7 +37,7 @@ func (d Defaults) filled() (Defaults, error) {
 	return d, checkGroup(&g)
 }
 
-// attributes are what a create may say about its jobs beside their payloads; nil is the default.
+// attributes are the fields of a create request beside payload and unique key. Nil means the default.
 type attributes struct {
 	Client      *string `json:"client"`
 	Type        *string `json:"type"`
@@ -60,14 +61,15 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
-// traced gives jobs whose creator names no trace that of the request, where it has a valid one.
+// traced sets the traceparent to that of the request, if the job has none and the header of the request is valid.
 func (a *attributes) traced(c echo.Context) {
 	if values := c.Request().Header["Traceparent"]; a.Traceparent == nil && len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
 		a.Traceparent = &values[0]
 	}
 }
 
-// group makes the attributes of jobs created now, with every default filled in: the applier has no configuration.
+// group returns a group with the attributes of jobs that are created now. It fills in every default, because the
+// applier has no configuration.
 func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	g := job.Group{
 		Client: job.DefaultName, Type: job.DefaultName, Attributes: job.Attributes{Priority: job.DefaultPriority,
@@ -99,14 +101,14 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 		return g, badField("client", err)
 	}
 	if s.reserved[g.Client] {
-		return g, badRequest("client", fmt.Sprintf("client must not be %q, which begins a route of this server", g.Client))
+		return g, badRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", g.Client))
 	}
 	if err := job.CheckName("type", g.Type); err != nil {
 		return g, badField("type", err)
 	}
 	if a.DelayMs != nil {
 		if a.RunAt != nil {
-			return g, badRequest("delay_ms", "delay_ms and run_at exclude each other")
+			return g, badRequest("delay_ms", "a job must not have both delay_ms and run_at")
 		}
 		if err := job.CheckRange("delay_ms", *a.DelayMs, 0, job.MaxDelayMs); err != nil {
 			return g, badField("delay_ms", err)
@@ -130,8 +132,8 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 			return g, badField("timeout_ms", err)
 		}
 	}
-	// Not against a delay_ms: what is refused must not depend on the time, or a repeat under an idempotency key were
-	// refused that was made.
+	// A delay_ms is not compared with expires_at. The result would depend on the time of the request, so a repeat with
+	// an idempotency key could be refused although the first request succeeded.
 	if a.RunAt != nil && g.ExpiresAt != 0 && g.ExpiresAt <= g.RunAt {
 		return g, badRequest("expires_at", "expires_at must be after run_at")
 	}
@@ -144,7 +146,7 @@ func set[T any](to *T, from *T) {
 	}
 }
 
-// checkGroup checks the numbers of a group that have not been looked at yet.
+// checkGroup checks the numbers of a group that group has not checked.
 func checkGroup(g *job.Group) error {
 	for _, f := range [...]struct {
 		name      string
@@ -166,20 +168,20 @@ func checkGroup(g *job.Group) error {
 	return nil
 }
 
-// metaPrefix begins the names of query parameters that are labels.
+// metaPrefix is the prefix of query parameters that are labels.
 const metaPrefix = "meta."
 
-// lineQuery are the parameters of a bulk post of lines that do not name the queue.
+// lineQuery lists the query parameters of a bulk post of lines, without those that name the queue.
 const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
 	"traceparent skip_lines strip_cr " + metaPrefix
 
-// lineForm is how the lines of a bulk post become payloads.
+// lineForm says how the lines of a bulk post become payloads.
 type lineForm struct {
-	skip    int  // so many lines at the beginning are left out: a header
-	stripCR bool // and a carriage return at the end of each line
+	skip    int  // how many lines at the beginning are ignored, such as a header
+	stripCR bool // a carriage return at the end of each line is removed
 }
 
-// maxSkipLines bounds a header.
+// maxSkipLines bounds skip_lines.
 const maxSkipLines = 1000
 
 // queryAttributes reads the query of a bulk post of lines.
@@ -215,7 +217,7 @@ func queryAttributes(query []parameter) (a attributes, form lineForm, err error)
 	return a, form, nil
 }
 
-// number is where the value of the query parameter of that name is kept.
+// number returns the field for the query parameter of that name.
 func (a *attributes) number(key string) **int64 {
 	switch key {
 	case "run_at":
@@ -241,10 +243,10 @@ func (a *attributes) number(key string) **int64 {
 	case "timeout_ms":
 		return &a.TimeoutMs
 	}
-	panic("no attribute is called " + key) // a route declares it and this function does not know it
+	panic("no attribute is called " + key) // lineQuery has a name that this function does not have
 }
 
-// wholeNumber reads a decimal without leading zeros or plus sign, as JSON would have it.
+// wholeNumber reads a decimal number without leading zeros or a plus sign, as in JSON.
 func wholeNumber(field, text string) (*int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != text {

@@ -10,11 +10,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// A job document is the fields of one table, in the order of docs/api.md, which a test compares with it. Documents are
-// appended field by field: an answer to a claim holds up to a thousand jobs, and reflection would cost more than
-// everything else that happens to them.
+// A job document has the fields of one table, in the order of docs/api.md. A test compares the two. The document is
+// encoded by hand, because the answer to a claim has up to a thousand jobs, and reflection would take more time than
+// all other work for the claim.
 
-// field is one of a job document: its name, what of the store it is made from, and how its value is appended.
+// field is a field of a job document: its name, the parts of the store that it needs, and a function that appends its
+// value.
 type field struct {
 	name   string
 	parts  store.Parts
@@ -69,8 +70,8 @@ func table(fields []field) []field {
 	return fields
 }
 
-// ownFields, and the id, are what differs among jobs which are otherwise alike. plainBefore and plainAfter are what is
-// around the payload in ownFields if that is a text that needs no escape, as most payloads are.
+// Jobs of one claim often differ only in their id and in ownFields, which are the fields of the payload. Most payloads
+// are texts that need no escapes: plainBefore and plainAfter are the text of ownFields before and after such a payload.
 var (
 	fieldsBefore, ownFields, fieldsAfter = splitFields("payload", "output_addr")
 	plainBefore, plainAfter              = plainText()
@@ -114,7 +115,7 @@ func appendFields(b []byte, fields []field, j *job.Job, f form) []byte {
 // appendJob appends the document of a job.
 func appendJob(b []byte, j *job.Job, f form) []byte { return appendSelected(b, jobFields[1:], j, f) }
 
-// appendSelected appends the id and some fields.
+// appendSelected appends a document with the id and the given fields.
 func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
 	b = append(b, `{"job_id":"`...)
 	b = j.ID.AppendText(b)
@@ -123,11 +124,11 @@ func appendSelected(b []byte, fields []field, j *job.Job, f form) []byte {
 	return append(b, '}')
 }
 
-// jobs appends the documents of one answer after another. Jobs that a claim handed out together mostly differ in id and
-// payload alone; what surrounds those is then copied from the document before, which takes a fraction of the time.
+// jobs appends the documents of an answer. Jobs that one claim handed out mostly differ only in id and payload. Then
+// the other fields are copied from the previous document, which takes a fraction of the time.
 type jobs struct {
 	last *job.Job
-	// Where in the answer the parts of the last document are that the next one may share.
+	// The positions in the answer of the fields before and after ownFields of the last document.
 	first, firstEnd   int
 	second, secondEnd int
 }
@@ -152,7 +153,7 @@ func (e *jobs) append(b []byte, j *job.Job, f form) []byte {
 	return b
 }
 
-// alike reports whether the documents of two jobs differ in id and payload at most.
+// alike reports whether the documents of two jobs can differ only in id and payload.
 func alike(a, b *job.Job) bool {
 	return a.Batch == b.Batch && a.Attributes == b.Attributes && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt &&
 		a.CompletedAt == b.CompletedAt && a.DeadlineAt == b.DeadlineAt && a.Claim == b.Claim && a.Status == b.Status && a.Code == b.Code &&
@@ -161,8 +162,8 @@ func alike(a, b *job.Job) bool {
 		len(a.Attempts)+len(b.Attempts) == 0 && a.Result.Empty() && b.Result.Empty()
 }
 
-// appendGone appends what is still known of a job that was purged before the answer was made. A status of 0 is not
-// known.
+// appendGone appends the document of a job that was purged before the answer was made. All fields that are no longer
+// known are null. A status of 0 means unknown.
 func appendGone(b []byte, id job.ID, status job.Status) []byte {
 	known := job.Job{ID: id, Batch: id.WithLine(0), Status: status}
 	b = append(b, '{')
@@ -184,13 +185,14 @@ func appendGone(b []byte, id job.ID, status job.Status) []byte {
 	return append(b, '}')
 }
 
-// selection is the fields that a request asks for, beside the id; the zero value is all of them.
+// selection is the fields that the parameter fields of a request names. The zero value selects all fields. The id is
+// always included.
 type selection struct {
 	some   bool
 	fields []field
 }
 
-// selectFields reads the parameter fields: names of the table, each once, in any order.
+// selectFields reads the parameter fields, which has names of the table in any order, each at most once.
 func selectFields(text string) (s selection, err error) {
 	const parameter = "fields"
 	s.some = true
@@ -200,7 +202,7 @@ func selectFields(text string) (s selection, err error) {
 			return s, badRequest(parameter, fmt.Sprintf("fields names %s twice", shortened(name)))
 		}
 		if len(chosen) == len(jobFields) {
-			return s, badRequest(parameter, "fields names more than a job document has")
+			return s, badRequest(parameter, "fields has more names than a job document has fields")
 		}
 		chosen[name] = true
 	}
@@ -212,12 +214,12 @@ func selectFields(text string) (s selection, err error) {
 		}
 	}
 	for name := range chosen {
-		return s, badRequest(parameter, fmt.Sprintf("fields names %q, which a job document does not have", shortened(name)))
+		return s, badRequest(parameter, fmt.Sprintf("fields names %q, which is not a field of a job document", shortened(name)))
 	}
 	return s, nil
 }
 
-// parts are what of the store the selection is made from.
+// parts returns the parts of the store that the selected fields need.
 func (s *selection) parts() (parts store.Parts) {
 	if !s.some {
 		return store.Everything
@@ -228,7 +230,7 @@ func (s *selection) parts() (parts store.Parts) {
 	return parts
 }
 
-// write appends a list of documents to an answer.
+// write appends a JSON list of documents to an answer.
 func (s *selection) write(p *pieces, list []job.Job) error {
 	p.b = append(p.b, '[')
 	err := p.jobs(list, ",", "", func(b []byte, before *jobs, j *job.Job) []byte {
@@ -241,7 +243,7 @@ func (s *selection) write(p *pieces, list []job.Job) error {
 	return err
 }
 
-// bytes is what a page of n documents is made from at most.
+// bytes returns the maximum of what the jobs of a page of n documents take in memory.
 func (s *selection) bytes(n int) int64 {
 	if s.parts() == 0 {
 		return int64(n) * jobStateBytes
@@ -257,7 +259,7 @@ func (s *selection) appendJob(b []byte, j *job.Job) []byte {
 	return appendJob(b, j, inJSON)
 }
 
-// appendName appends a text that needs no escape.
+// appendName appends a text that needs no escapes.
 func appendName(b []byte, name string) []byte {
 	b = append(b, '"')
 	b = append(b, name...)

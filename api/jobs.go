@@ -14,12 +14,13 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// follower waits until the state includes all that was synced when it is called, and at least minSeq.
+// follower waits until the state includes minSeq and all commands that were synced when CatchUp was called.
 type follower interface {
 	CatchUp(ctx context.Context, minSeq uint64) error
 }
 
-// jobReader reads a job only if that takes at most room bytes.
+// jobReader reads jobs and batches. JobWithin reads a job only if it takes at most room bytes in memory; otherwise fits
+// is false.
 type jobReader interface {
 	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
 	Batch(id job.ID) (store.Batch, error)
@@ -68,7 +69,7 @@ func (s *Server) batch(c echo.Context) error {
 	}
 	batch, err := s.engine.Batch(id)
 	if errors.Is(err, job.NotFound) {
-		return &problem{status: http.StatusNotFound, code: "batch_not_found", detail: "no such batch, or all of it has been purged"}
+		return refused(job.BatchNotFound)
 	}
 	if err != nil {
 		return err
@@ -82,12 +83,13 @@ func (s *Server) batch(c echo.Context) error {
 	return answerTagged(c, mimeJSON, text, text)
 }
 
-// answerChanged answers a change of one job with its document as of then. The change is stored whatever happens here.
+// answerChanged answers a change of one job with the document of the job after the change. The change is stored even if
+// answerChanged fails.
 func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
 	setSeq(c, r.Seq)
 	j, held, err := s.readJobAfter(c, r, id)
 	defer held.release()
-	if errors.Is(err, job.NotFound) { // retention 0: gone already
+	if errors.Is(err, job.NotFound) { // purged already, for example because its retention is 0
 		return answer(c, http.StatusOK, mimeJSON, append(appendGone(nil, id, status), '\n'))
 	}
 	if err != nil {
@@ -99,10 +101,10 @@ func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, stat
 	})
 }
 
-// pathID is the id in the path.
+// pathID returns the id in the path.
 func pathID(c echo.Context) (job.ID, error) {
 	text := c.Param("id")
-	if strings.Contains(text, "/") { // the router gives a last parameter the rest of the path
+	if strings.Contains(text, "/") { // the router puts the rest of the path into the last parameter
 		return job.ID{}, routeNotFound()
 	}
 	id, err := job.ParseID(text)
@@ -112,7 +114,7 @@ func pathID(c echo.Context) (job.ID, error) {
 	return id, nil
 }
 
-// idToRead returns the id of the path of a GET, when the state is ready to be read.
+// idToRead waits until the state has caught up, and returns the id in the path of a GET.
 func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 	if id, err = pathID(c); err == nil {
 		err = s.catchUp(c)
@@ -120,8 +122,8 @@ func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
 	return id, err
 }
 
-// catchUp waits until the state includes what a GET must see: all that was synced when it arrived, and the position
-// that it names.
+// catchUp waits until the state includes what a GET must see: all commands that were synced when the request arrived,
+// and the position in its Daybook-Min-Seq header.
 func (s *Server) catchUp(c echo.Context) error {
 	seq, err := minSeq(c)
 	if err != nil {
@@ -130,7 +132,7 @@ func (s *Server) catchUp(c echo.Context) error {
 	return s.engine.CatchUp(c.Request().Context(), seq)
 }
 
-// minSeq is the position that a request names; 0 if it names none.
+// minSeq returns the position in the Daybook-Min-Seq header; 0 without the header.
 func minSeq(c echo.Context) (uint64, error) {
 	values := c.Request().Header[headerMinSeq]
 	if len(values) == 0 {
@@ -138,7 +140,7 @@ func minSeq(c echo.Context) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(values[0], 10, 64)
 	if err != nil || len(values) > 1 {
-		return 0, badRequest(headerMinSeq, headerMinSeq+" must be one whole number, a Daybook-Seq that an answer gave")
+		return 0, badRequest(headerMinSeq, headerMinSeq+" must be one whole number, the "+headerSeq+" of an earlier answer")
 	}
 	return n, nil
 }

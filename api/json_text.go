@@ -14,20 +14,21 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Values of documents of jobs, and results of outcomes, are appended by hand; see documents.go for all others.
+// The values in documents of jobs, and the results of outcomes, are encoded by hand. documents.go encodes all others.
 
-// form says how documents are put together.
+// form is the format of an answer with documents.
 type form bool
 
 const (
 	inJSON  form = false
-	inLines form = true // NDJSON: a document must not hold a newline
+	inLines form = true // NDJSON: a document must not contain a newline
 )
 
-// jobTextBytes is about what a job document takes beside its payload, to size buffers by.
+// jobTextBytes is about how long a job document is without its payload. It is used to size buffers.
 const jobTextBytes = 800
 
-// appendValue appends a payload or output as a value: null where there is none, or where its base64 sibling has it.
+// appendValue appends a payload or output as a JSON value. It appends null if there is none, and if the field with
+// base64 shows it.
 func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	switch kind {
 	case job.Text:
@@ -43,7 +44,7 @@ func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 		at := len(b)
 		b = append(b, content...)
 		if f == inLines {
-			// A newline of a JSON value is between its tokens, where a space means the same.
+			// A JSON value can have a newline only between tokens, where a space means the same.
 			for i := at; i < len(b); i++ {
 				if b[i] == '\n' || b[i] == '\r' {
 					b[i] = ' '
@@ -55,7 +56,8 @@ func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	return append(b, "null"...)
 }
 
-// appendB64 appends the base64 of a payload or output that has no other form: bytes, and text that is not UTF-8.
+// appendB64 appends the base64 of a payload or output that no other field can show: bytes, and text that is not UTF-8.
+// Otherwise it appends null.
 func appendB64(b []byte, kind job.Kind, content []byte) []byte {
 	shown := kind == job.Nothing || kind == job.JSON || kind == job.Text && utf8.Valid(content)
 	if kind == job.WASI {
@@ -70,8 +72,8 @@ func appendB64(b []byte, kind job.Kind, content []byte) []byte {
 	return append(b, '"')
 }
 
-// isPlain reports whether a text is ASCII that needs no escape in JSON, eight bytes at a time: most payloads are, and
-// quoting them byte by byte took a third of the time that a claim's answer takes.
+// isPlain reports whether a text is ASCII that needs no escapes in JSON. Most payloads are. It looks at eight bytes at
+// a time, because quoting payloads byte by byte took a third of the time for the answer to a claim.
 func isPlain(text []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for len(text) >= 8 {
@@ -107,8 +109,8 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	return append(b, `"}`...)
 }
 
-// appendText appends a JSON string. Texts were checked when they came in; should one not be UTF-8 all the same, what is
-// broken shows as U+FFFD.
+// appendText appends a JSON string. Texts are checked when they arrive. If a text has bytes that are not UTF-8 anyway,
+// it appends U+FFFD for them.
 func appendText(b []byte, text string) []byte {
 	if quoted, err := jsontext.AppendQuote(b, text); err == nil {
 		return quoted
@@ -127,7 +129,7 @@ func appendTextOrNull(b []byte, text string) []byte {
 	return appendText(b, text)
 }
 
-// appendNumber appends a number for which 0 means none.
+// appendNumber appends a number, and null for 0.
 func appendNumber(b []byte, n int64) []byte {
 	if n == 0 {
 		return append(b, "null"...)
@@ -151,7 +153,7 @@ func appendID(b []byte, id job.ID) []byte {
 	return append(b, '"')
 }
 
-// appendProgress appends millionths as a fraction of 1.
+// appendProgress appends a progress in millionths as a number from 0 to 1, and null for a negative progress.
 func appendProgress(b []byte, millionths int64) []byte {
 	switch {
 	case millionths < 0:
@@ -166,7 +168,7 @@ func appendProgress(b []byte, millionths int64) []byte {
 	return append(b, bytes.TrimRight(digits, "0")...)
 }
 
-// appendJobResult appends what became of one outcome.
+// appendJobResult appends the result of one outcome.
 func appendJobResult(b []byte, r *store.JobResult) []byte {
 	b = append(b, `{"job_id":`...)
 	b = appendID(b, r.ID)

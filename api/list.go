@@ -14,10 +14,10 @@ type jobLister interface {
 	List(f store.Filter) (jobs []job.Job, next job.ID, err error)
 }
 
-// defaultPage is how many jobs or runners a page has when the request does not say.
+// defaultPage is how many jobs or runners a page has if the request has no limit.
 const defaultPage = 100
 
-// list answers GET /jobs: a page of the jobs that the query names, in order of ids.
+// list answers GET /jobs with a page of the jobs that match the query, in the order of their ids.
 func (s *Server) list(c echo.Context) error {
 	filter, fields, err := listQuery(parameters(c))
 	if err != nil {
@@ -99,7 +99,7 @@ func queryID(key, value string) (job.ID, error) {
 	return id, nil
 }
 
-// parseStatus reads a status that a document can show.
+// parseStatus reads the name of a status.
 func parseStatus(key, value string) (job.Status, error) {
 	var names []string
 	for _, status := range job.Statuses {
@@ -111,7 +111,7 @@ func parseStatus(key, value string) (job.Status, error) {
 	return 0, badRequest(key, fmt.Sprintf("%s must be one of %s, not %q", key, strings.Join(names, ", "), shortened(value)))
 }
 
-// onlyFields reads a query that may name fields and nothing else.
+// onlyFields reads a query whose only parameter is fields.
 func onlyFields(query []parameter) (fields selection, err error) {
 	for _, p := range query {
 		if fields, err = selectFields(p.value); err != nil {

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// defaultMaxConnections take 300 MB if all of them are open and idle.
+	// As many open and idle connections as defaultMaxConnections take 300 MB.
 	defaultMaxConnections = 16384
-	// A connection must have been without a request for idleGrace before it is closed for a new one. A client that has
-	// just connected sends its request sooner.
+	// The server closes a connection for a new one only if it had no request for idleGrace. A client that has just
+	// connected sends its request sooner.
 	idleGrace = time.Second
-	// What the kernel keeps for a connection that does not read or that is not read from. By itself it keeps four
-	// megabytes and more, so that a few hundred clients take what all connections of the machine share. At 50 ms from a
-	// client this allows 10 MB/s.
+	// socketBytes bounds the kernel's send buffer and receive buffer of a connection. The kernel's default is four
+	// megabytes and more, so a few hundred clients that do not read could use up the memory that all connections of the
+	// machine share. With a round trip of 50 ms, socketBytes allows 10 MB/s.
 	socketBytes = 512 << 10
 )
 
-// listener accepts connections, of which at most so many are open: each takes a file descriptor, and the journal and
-// the store need some as well. When there is one too many, the one that has been silent for the longest is closed: one
-// that never sent a request, or if there is none, one between two requests. While all are in use, new ones wait in the
-// backlog of the operating system.
+// listener accepts connections, and bounds how many are open: each takes a file descriptor, and the journal and the
+// store need file descriptors too. When a client connects and all places are taken, the listener closes the connection
+// that has waited longest for its first request. If there is none, it closes the connection that has been idle longest
+// between two requests. While all connections have a request, new ones wait in the backlog of the operating system.
 type listener struct {
 	net.Listener
 	most   int
@@ -31,10 +31,10 @@ type listener struct {
 
 	mu      sync.Mutex
 	open    int
-	silent  *list.List // of *connection: those that have not sent a request yet, the oldest first
-	idle    *list.List // of *connection: those between two requests, the one that has been idle for the longest first
+	silent  *list.List // of *connection that have not sent a request yet, the oldest first
+	idle    *list.List // of *connection between two requests, the longest idle first
 	evicted int64
-	changed chan struct{} // capacity 1: a connection was closed, or has no request any more
+	changed chan struct{} // capacity 1; signals that a connection was closed or became idle
 }
 
 func newListener(l net.Listener, most int) *listener {
@@ -43,12 +43,12 @@ func newListener(l net.Listener, most int) *listener {
 	}
 }
 
-// place is where a connection is in the lists of its listener; mu of the listener guards it.
+// place is the position of a connection in the lists of its listener. The listener's mu guards it.
 type place struct {
 	in    *list.List // silent, idle, or nil while it has a request
 	at    *list.Element
 	since time.Time
-	gone  bool // it is not counted any more
+	gone  bool // the listener no longer counts it
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -57,7 +57,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		_, _ = tcp.SetWriteBuffer(socketBytes), tcp.SetReadBuffer(socketBytes) // fails on a connection that is gone already, which its first read finds
+		_, _ = tcp.SetWriteBuffer(socketBytes), tcp.SetReadBuffer(socketBytes) // fails if the client closed the connection, which the first read reports
 	}
 	c := newConnection(accepted)
 	for {
@@ -71,20 +71,20 @@ func (l *listener) Accept() (net.Conn, error) {
 		case <-timer.C:
 		case <-l.closed:
 			timer.Stop()
-			_ = accepted.Close() // nothing was sent by it
+			_ = accepted.Close() // no request was read from it
 			return nil, net.ErrClosed
 		}
 		timer.Stop()
 	}
 }
 
-// admit counts a connection if there is room, or there is one that can be closed for it. Otherwise it returns how long
-// to wait at most.
+// admit counts a new connection and returns 0 if there is a free place, or if it can close another connection.
+// Otherwise it returns how long the caller must wait before the next try, unless a connection changes before.
 func (l *listener) admit(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.closed: // nothing would close it any more
+	case <-l.closed: // closeSilent has run, so nothing would close this connection
 		return time.Minute
 	default:
 	}
@@ -102,14 +102,14 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 		}
 		l.forget(oldest)
 		l.evicted++
-		_ = oldest.Conn.Close() // net/http notices, and ends what it has for it
+		_ = oldest.Conn.Close() // net/http notices, and ends its goroutine
 	}
 	l.open++
 	l.put(c, l.silent)
 	return 0
 }
 
-// put moves a connection to the end of a list; nil is none.
+// put moves a connection to the end of a list. If the list is nil, put only removes it from its old list.
 func (l *listener) put(c *connection, in *list.List) {
 	p := &c.place
 	if p.in != nil {
@@ -126,7 +126,7 @@ func (l *listener) forget(c *connection) {
 	l.open--
 }
 
-// watch is net/http's hook for what connections are doing.
+// watch is the ConnState hook of net/http.
 func (l *listener) watch(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*connection)
 	if !ok {
@@ -154,7 +154,7 @@ func (l *listener) watch(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// Close ends Accept.
+// Close ends the listener and a call of Accept that waits.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	select {
@@ -166,13 +166,13 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// closeSilent closes the connections that have not sent a request yet: net/http's Shutdown would wait five seconds for
-// each to send one.
+// closeSilent closes the connections that have not sent a request yet. Without it, Shutdown of net/http would wait five
+// seconds for each to send one.
 func (l *listener) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := l.silent.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(*connection).Conn.Close() // it is about to be closed either way
+		_ = e.Value.(*connection).Conn.Close() // if it fails, Shutdown closes the connection
 	}
 }
 

@@ -15,14 +15,14 @@ const (
 	mimeText   = "text/plain"
 	mimeHTML   = "text/html"
 
-	// JSON, of routes whose answer has another shape as well: a media type has one shape, so that typed clients know
-	// which it is.
-	mimeClaim = "application/vnd.daybook.claim+json" // of POST /jobs/claim, where a single job is mimeJSON
-	mimeBatch = "application/vnd.daybook.batch+json" // of POST /jobs/create, where a single job is mimeJSON
-	mimeTypes = "application/vnd.daybook.types+json" // of GET /queues?waiting=true, where queues are mimeJSON
+	// Some routes can answer with JSON of two shapes. Each shape has its own media type, so that clients with static
+	// types know which one they got.
+	mimeClaim = "application/vnd.daybook.claim+json" // a claim from POST /jobs/claim; a single job is mimeJSON
+	mimeBatch = "application/vnd.daybook.batch+json" // a batch from POST /jobs/create; a single job is mimeJSON
+	mimeTypes = "application/vnd.daybook.types+json" // types from GET /queues?waiting=true; queues are mimeJSON
 )
 
-// checkContentType refuses a body that is not of one of the types.
+// checkContentType refuses a body whose media type is not one of types.
 func checkContentType(header []string, types []string) error {
 	if len(header) == 1 {
 		if slices.Contains(types, header[0]) {
@@ -51,15 +51,15 @@ func isGzip(encoding []string) (bool, error) {
 		}
 	}
 	return false, &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported,
-		field: echo.HeaderContentEncoding, detail: "a body may be gzip or not encoded at all"}
+		field: echo.HeaderContentEncoding, detail: "Content-Encoding must be gzip or identity"}
 }
 
-// isNDJSON reports whether a body that checkContentType let pass is lines.
+// isNDJSON reports whether a body that checkContentType accepted is NDJSON.
 func isNDJSON(r *http.Request) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.Header.Get(echo.HeaderContentType))), mimeNDJSON)
 }
 
-// prefers reports whether the Accept header names kind, and before JSON.
+// prefers reports whether the Accept header names kind before it names JSON.
 func prefers(r *http.Request, kind string) bool {
 	for _, header := range r.Header[echo.HeaderAccept] {
 		for header != "" {
@@ -77,7 +77,7 @@ func prefers(r *http.Request, kind string) bool {
 	return false
 }
 
-// prefersEach reports whether the client prefers one result per position (RFC 7240).
+// prefersEach reports whether the client sent Prefer: results=each (RFC 7240), to get one result per position.
 func prefersEach(r *http.Request) bool {
 	for _, header := range r.Header["Prefer"] {
 		for preference := range strings.SplitSeq(header, ",") {

@@ -9,50 +9,51 @@ import (
 	"time"
 )
 
-// The bytes of request bodies that may be in memory at once. Creates have a budget of their own, so that bulk posts
-// never keep a runner from reporting. A create holds its share until it is synced; after that the journal has a bound
-// of its own.
+// These budgets bound the bytes of request bodies in memory. Creates have a separate budget, so that bulk posts never
+// prevent runners from completing jobs. A create holds its share until it is synced. From then on, the journal's own
+// limit applies.
 const (
-	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies: more do not make the disk faster
+	bulkBudgetBytes    = 128 << 20 // sixteen of the largest bodies, which is enough to keep the disk busy
 	controlBudgetBytes = 64 << 20
-	// maxBudgetWait is how long a body or answer may wait for its share before the answer is a refusal. It is longer
-	// than paceTime, so that those that wait for others that do not proceed get their shares.
+	// maxBudgetWait is how long a body or answer waits for its share before the server refuses the request. It is
+	// longer than paceTime: clients that stop lose their connections sooner, and the requests that wait get their
+	// shares.
 	maxBudgetWait = 8 * time.Second
-	// A share of at most smallShareBytes may use the last eighth of a budget, which larger ones must leave free: short
-	// requests do not wait for long ones.
+	// The last eighth of a budget is reserved for shares of at most smallShareBytes, so that short requests do not wait
+	// for long ones.
 	smallShareBytes = 64 << 10
 	smallShareOf    = 8
 )
 
-// budget bounds bytes in memory. A request takes a share of it, which grows as the bytes arrive: one that only
-// announces many bytes keeps nothing from others.
+// budget bounds bytes in memory. A request takes a share of it. The share grows as the bytes arrive, so a request that
+// only announces many bytes takes nothing from others.
 //
-// Shares that grow while they hold bytes could wait for each other for ever. So bytes are given in the order in which
-// requests arrived, and the oldest gets them even if there are none: the sum is at most the total and one largest
-// share. All requests of one remote address get at most half of the total; loopback, from which a proxy connects, has
-// no such bound.
+// Shares that grow while they hold bytes could wait for each other forever. So the budget gives bytes to the oldest
+// request first, and the oldest request always gets its bytes, even if none are free. The sum of all shares is then at
+// most the total plus the largest possible share. All requests of one remote address get at most half of the total.
+// Loopback has no such limit, because a proxy connects from there.
 //
-// golang.org/x/sync/semaphore has neither of these rules: it serves requests in the order of their calls, so that two
-// shares which grow can wait for each other, one address can take everything, and a short request waits for long ones.
+// golang.org/x/sync/semaphore does not have these rules. It serves calls in their order, so two shares that grow could
+// wait for each other, one address could take everything, and a short request would wait for long ones.
 type budget struct {
 	mu       sync.Mutex
 	total    int64
-	free     int64 // below zero by what the oldest got beyond the total
+	free     int64 // negative if the oldest request got more than was free
 	arrivals uint64
-	oldest   *share // head of the list of all shares that hold or await bytes
+	oldest   *share // head of the list of all shares that hold bytes or wait for bytes
 	newest   *share
-	waiting  [2][]*share // large and small ones, oldest first
+	waiting  [2][]*share // [0]: large shares, [1]: small shares; each list has the oldest first
 	peers    map[netip.Addr]int64
 }
 
-// share is what one request holds of a budget. The zero share holds nothing, of none.
+// share is the part of a budget that one request holds. The zero value holds nothing and has no budget.
 type share struct {
 	budget *budget
-	peer   netip.Addr // not valid: without a bound
+	peer   netip.Addr // not valid: no limit per address
 	held   int64
 
-	// mu of the budget guards these.
-	number       uint64 // by arrival; 0 while it is not in the list
+	// The budget's mu guards these.
+	number       uint64 // in the order of arrival; 0 while the share is not in the list
 	older, newer *share
 	wanted       int64
 	ready        chan struct{} // closed when wanted is given
@@ -62,8 +63,8 @@ func newBudget(bytes int64) *budget {
 	return &budget{free: bytes, total: bytes, peers: map[netip.Addr]int64{}}
 }
 
-// grow waits for n more bytes; false when they did not become free in time or ctx is done. A share that could not grow
-// keeps what it has.
+// grow waits for n more bytes. It returns false if they did not become free in time, or if ctx is done. A share that
+// could not grow keeps its bytes.
 func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	b := s.budget
 	b.mu.Lock()
@@ -112,7 +113,7 @@ func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	return false
 }
 
-// shrink gives n bytes back.
+// shrink returns n bytes to the budget.
 func (s *share) shrink(n int64) {
 	if n == 0 {
 		return
@@ -125,7 +126,7 @@ func (s *share) shrink(n int64) {
 	b.mu.Unlock()
 }
 
-// release gives everything back.
+// release returns all bytes to the budget.
 func (s *share) release() { s.shrink(s.held) }
 
 func (b *budget) isSmall(s *share, n int64) int {
@@ -148,7 +149,7 @@ func (b *budget) fits(s *share, n int64) bool {
 	return b.free-n >= b.total/smallShareOf
 }
 
-// isOver reports whether n more bytes would be more than a remote address may have.
+// isOver reports whether n more bytes would exceed the limit of the share's remote address.
 func (b *budget) isOver(s *share, n int64) bool {
 	return s.peer.IsValid() && b.peers[s.peer]+n > b.total/2
 }
@@ -189,8 +190,8 @@ func (b *budget) leave(s *share) {
 	s.number, s.older, s.newer = 0, nil, nil
 }
 
-// serve gives those who wait what is free. A large share that waits for free bytes keeps younger large ones waiting;
-// one that waits for others of its own address does not.
+// serve gives free bytes to the shares that wait. If there are not enough free bytes for a share, younger shares of its
+// list wait too. If a share waits only because of the limit of its address, younger shares do not wait for it.
 func (b *budget) serve() {
 	for kind := range b.waiting {
 		left := b.waiting[kind][:0]
@@ -211,7 +212,7 @@ func (b *budget) serve() {
 	}
 }
 
-// used is the number of bytes that are given out.
+// used returns the number of bytes that all shares hold.
 func (b *budget) used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// docs/metrics.md lists what /metrics shows; a test compares the two. No label has more values than the source code
-// names: routes, statuses, classes; never a client, a type or a runner, of which there may be a million.
+// docs/metrics.md lists the metrics, and a test compares the two. The values of labels come from the source code:
+// routes, statuses, classes. A client, a type or a runner is never a label, because there can be a million of them.
 
-// metrics are the figures of the HTTP side, and the way to those of the engine.
+// metrics has the metrics of HTTP requests, and the page that shows all metrics.
 type metrics struct {
 	page     echo.HandlerFunc
 	routes   map[routeKey]*routeMetrics
@@ -25,7 +25,7 @@ type metrics struct {
 
 type routeKey struct{ method, path string }
 
-// routeMetrics are the series of one route, looked up once.
+// routeMetrics are the time series of one route. They are looked up only once, when the server starts.
 type routeMetrics struct {
 	classes  [6]prometheus.Counter // by the first digit of the status
 	duration prometheus.Observer
@@ -38,7 +38,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 		Name: "daybook_http_requests_total", Help: "Requests answered, by route and class of status.",
 	}, []string{"method", "route", "class"})
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "daybook_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer; a claim's wait included.",
+		Name: "daybook_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer, including the wait of a claim.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"method", "route"})
 	m := &metrics{routes: map[routeKey]*routeMetrics{}}
@@ -57,17 +57,17 @@ func newMetrics(s *Server, routes []route) *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		requests, durations, &engineCollector{s},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "daybook_http_connections", Help: "Open connections, idle ones included.",
+			Name: "daybook_http_connections", Help: "Open connections, including idle ones.",
 		}, func() float64 { open, _ := s.connections(); return float64(open) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that were closed since as many were open as may.",
+			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
 		}, func() float64 { _, evicted := s.connections(); return float64(evicted) }),
 	)
 	inFlight := func(name, help, label, value string, of *budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
 			func() float64 { return float64(of.used()) }))
 	}
-	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, with what they are made from."
+	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, including the data that they are made from."
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "control", s.control)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
@@ -78,7 +78,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	return m
 }
 
-// promLog writes to the log what promhttp cannot answer to a scraper.
+// promLog logs the errors of promhttp.
 type promLog struct{ s *Server }
 
 func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
@@ -91,10 +91,10 @@ func (r *routeMetrics) observe(status int, took time.Duration) {
 	r.duration.Observe(took.Seconds())
 }
 
-// engineCollector shows the figures of ingest.Stats, all of one moment.
+// engineCollector collects the metrics of the engine. All values of a scrape come from one call of Stats.
 type engineCollector struct{ s *Server }
 
-// figure is one metric of the engine: how Prometheus describes it, and where its values are.
+// figure is one metric of the engine: its description for Prometheus, and a function that reads its values.
 type figure struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
@@ -135,28 +135,28 @@ var figures = []figure{
 	gauge("daybook_sessions", "Sessions that are open.", func(s *ingest.Stats) float64 { return float64(s.Sessions) }),
 	gauge("daybook_idempotency_keys", "Idempotency keys that are kept.", func(s *ingest.Stats) float64 { return float64(s.Keys) }),
 	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),
-	gauge("daybook_ready", "1 while changes are taken.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),
-	gauge("daybook_lag_commands", "Commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),
-	gauge("daybook_lag_bytes", "Bytes of the commands that are synced and not applied.", func(s *ingest.Stats) float64 { return float64(s.LagBytes) }),
+	gauge("daybook_ready", "1 while the server accepts changes.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),
+	gauge("daybook_lag_commands", "Commands that are synced but not applied yet.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),
+	gauge("daybook_lag_bytes", "Bytes of the commands that are synced but not applied yet.", func(s *ingest.Stats) float64 { return float64(s.LagBytes) }),
 	gauge("daybook_clock_offset_seconds", "How far the journal's time is ahead of the wall clock.", func(s *ingest.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }),
 	gauge("daybook_disk_free_bytes", "Free bytes on the disk with the data.", func(s *ingest.Stats) float64 { return float64(s.DiskFree) }),
-	gauge("daybook_disk_low", "1 while creates are refused for want of space.", func(s *ingest.Stats) float64 { return oneIf(s.DiskLow) }),
-	counter("daybook_damaged_jobs_total", "Jobs put aside because their payloads could not be read.", func(s *ingest.Stats) float64 { return float64(s.Damaged) }),
-	counter("daybook_creates_refused_overloaded_total", "Creates refused because ingestion lags.", func(s *ingest.Stats) float64 { return float64(s.Overloaded) }),
-	counter("daybook_ticks_total", "Ticks journaled: moments at which something was due.", func(s *ingest.Stats) float64 { return float64(s.Ticks) }),
-	counter("daybook_graces_total", "Times that all leases were given their full length again.", func(s *ingest.Stats) float64 { return float64(s.Graces) }),
-	counter("daybook_replayed_commands_total", "Commands applied by the replay at the start.", func(s *ingest.Stats) float64 { return float64(s.Replayed) }),
+	gauge("daybook_disk_low", "1 while the server refuses creates because the disk is almost full.", func(s *ingest.Stats) float64 { return oneIf(s.DiskLow) }),
+	counter("daybook_damaged_jobs_total", "Jobs that were deferred with the code damaged because their payloads could not be read.", func(s *ingest.Stats) float64 { return float64(s.Damaged) }),
+	counter("daybook_creates_refused_overloaded_total", "Creates refused because too many commands waited to be applied.", func(s *ingest.Stats) float64 { return float64(s.Overloaded) }),
+	counter("daybook_ticks_total", "Ticks written to the journal because a timer was due.", func(s *ingest.Stats) float64 { return float64(s.Ticks) }),
+	counter("daybook_graces_total", "How often the server gave all leases their full length again.", func(s *ingest.Stats) float64 { return float64(s.Graces) }),
+	counter("daybook_replayed_commands_total", "Commands applied when the server started.", func(s *ingest.Stats) float64 { return float64(s.Replayed) }),
 	gauge("daybook_journal_bytes", "Bytes of the journal on disk.", func(s *ingest.Stats) float64 { return float64(s.Journal.Bytes) }),
 	gauge("daybook_journal_volumes", "Volumes of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Volumes) }),
-	gauge("daybook_journal_in_flight_bytes", "Bytes of commands between proposal and delivery.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
-	labelled("daybook_journal_sync_seconds", "How long an fsync of the journal takes, of the recent ones.", "quantile",
+	gauge("daybook_journal_in_flight_bytes", "Bytes of commands that were proposed and not yet handed to the applier.", func(s *ingest.Stats) float64 { return float64(s.Journal.InFlight) }),
+	labelled("daybook_journal_sync_seconds", "Duration of the recent fsyncs of the journal.", "quantile",
 		func(s *ingest.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Journal.SyncP50Us)/1e6, "0.5")
 			emit(float64(s.Journal.SyncP99Us)/1e6, "0.99")
 			emit(float64(s.Journal.SyncMaxUs)/1e6, "1")
 		}),
-	counter("daybook_journal_records_total", "Records written.", func(s *ingest.Stats) float64 { return float64(s.Journal.Records) }),
-	counter("daybook_journal_groups_total", "Groups of records written, each by one write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Groups) }),
+	counter("daybook_journal_records_total", "Records written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Records) }),
+	counter("daybook_journal_groups_total", "Groups of records, each written by one write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Groups) }),
 	counter("daybook_journal_syncs_total", "Fsyncs of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Syncs) }),
 	counter("daybook_journal_written_bytes_total", "Bytes written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Written) }),
 	counter("daybook_journal_failures_total", "Writes or fsyncs of the journal that failed.", func(s *ingest.Stats) float64 { return float64(s.Journal.Failures) }),

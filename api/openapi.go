@@ -14,8 +14,8 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// The API's description, and a page that shows it. The page is Swagger UI, whose files come with the binary, so that it
-// works where there is no way to the internet.
+// The description of the API, and a page that shows it. The page is Swagger UI. Its files are part of the binary, so
+// that the page works without a connection to the internet.
 var (
 	//go:embed openapi.yaml
 	openapiText []byte
@@ -32,8 +32,8 @@ var docsAssets = map[string]string{
 	"favicon-32x32.png":    "image/png",
 }
 
-// docsPolicy has the page load from this server alone. Swagger UI sets styles of elements, and draws its icons from
-// data.
+// docsPolicy makes browsers load only files of this server into the page. Swagger UI requires inline styles and icons
+// in data URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // openapi answers GET /openapi.yaml.
@@ -59,7 +59,7 @@ func (s *Server) docsFile(c echo.Context) error {
 	if !known {
 		return routeNotFound()
 	}
-	if text, err := static.FS.ReadFile(name); err == nil { // a picture
+	if text, err := static.FS.ReadFile(name); err == nil { // the icon, which is not compressed
 		return answer(c, http.StatusOK, kind, text)
 	}
 	zipped, err := static.FS.ReadFile(name + ".gz")
@@ -80,7 +80,7 @@ func (s *Server) docsFile(c echo.Context) error {
 
 var unzippedAssets sync.Map // by name
 
-// unzipped returns a file as it was before it was compressed, for the few clients that do not take gzip.
+// unzipped returns the uncompressed file, for the few clients that do not accept gzip.
 func unzipped(name string, zipped []byte) ([]byte, error) {
 	if text, ok := unzippedAssets.Load(path.Base(name)); ok {
 		return text.([]byte), nil

@@ -43,7 +43,7 @@ func (s *Server) move(op job.Op) echo.HandlerFunc {
 	}
 }
 
-// moveOne applies an operation to one job and returns the status that the job has after it.
+// moveOne applies an operation to one job, and returns the status of the job after it.
 func (s *Server) moveOne(c echo.Context, m job.Move) (job.Status, ingest.Receipt, error) {
 	moved, receipt, err := s.engine.Move(c.Request().Context(), m)
 	if err == nil {
@@ -100,7 +100,7 @@ func (s *Server) patch(c echo.Context) error {
 		}
 	}
 	if r.Priority == nil && r.RunAt == nil && r.MaxAttempts == nil {
-		return badRequest("", "nothing to change: priority, run_at or max_attempts is required")
+		return badRequest("", "the request changes nothing: priority, run_at or max_attempts is required")
 	}
 	moved, receipt, err := s.engine.Patch(c.Request().Context(), p)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Server) patch(c echo.Context) error {
 	return s.answerChanged(c, receipt, id, moved.Status)
 }
 
-// moveBatch answers the routes that move the jobs of a batch.
+// moveBatch answers the routes that cancel, redrive or delete jobs of a batch.
 func (s *Server) moveBatch(op job.Op) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := pathID(c)
@@ -123,7 +123,7 @@ func (s *Server) moveBatch(op job.Op) echo.HandlerFunc {
 	}
 }
 
-// moveQueue answers the routes that move the jobs of a queue.
+// moveQueue answers the routes that cancel, redrive or delete jobs of a queue.
 func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		client, typ, err := pathQueue(c)
@@ -134,14 +134,15 @@ func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
 	}
 }
 
-// moveAll moves the jobs of a batch or queue that are in the status which the query names. If one command can move them
-// all, the answer says how many it moved. Otherwise a sweep continues, and the answer says where to read its progress.
+// moveAll applies an operation to the jobs of a batch or queue that have the status in the query. If one command can
+// change all of them, the answer is 200 with their number. Otherwise a sweep changes the rest, and the answer is 202
+// with the path of the sweep.
 func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	const parameter, all = "status", "all"
 	named := ""
 	for _, p := range parameters(c) {
-		if named = p.value; named == "" { // perhaps a script's variable without a value: it must not mean all
-			return badRequest(parameter, "status is there without a value")
+		if named = p.value; named == "" { // it must not mean all: a script may have used an empty variable
+			return badRequest(parameter, "the parameter status has no value")
 		}
 	}
 	takes := m.Op.Takes()
@@ -149,7 +150,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	case named == "" && m.Op == job.Redrive:
 		m.Status = job.Failed
 	case named == "" && m.Op == job.Delete && m.Batch.IsZero():
-		return badRequest(parameter, "status is required: that of the jobs to delete, or all")
+		return badRequest(parameter, "status is required: the status of the jobs to delete, or all")
 	case named == "", named == all && m.Op == job.Delete:
 	default:
 		var err error
@@ -158,7 +159,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 			for i, status := range takes {
 				names[i] = status.String()
 			}
-			return badRequest(parameter, fmt.Sprintf("%s takes jobs that are %s, not %q", m.Op, strings.Join(names, ", "), shortened(named)))
+			return badRequest(parameter, fmt.Sprintf("%s requires a status of %s, not %q", m.Op, strings.Join(names, ", "), shortened(named)))
 		}
 	}
 	if err := s.noBody(c); err != nil {
@@ -176,7 +177,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
 		CreatedAt: receipt.At,
 	}
-	if swept.Sweep.IsZero() { // its first step was all of it
+	if swept.Sweep.IsZero() { // the command changed all jobs
 		sweep.FinishedAt = receipt.At
 		return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 	}
@@ -197,7 +198,7 @@ func (s *Server) sweep(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, documentOfSweep(&sweep))
 }
 
-// sweeps answers GET /sweeps: those under way, and the newest of those that ended within a day.
+// sweeps answers GET /sweeps with the sweeps under way, and the newest of the sweeps that ended in the last day.
 func (s *Server) sweeps(c echo.Context) error {
 	if err := s.catchUp(c); err != nil {
 		return err
@@ -217,9 +218,10 @@ type sweepsDocument struct {
 	Sweeps []sweepDocument `json:"sweeps"`
 }
 
-// sweepDocument has the batch or the queue whose jobs are moved, and the status that they must have, if it was given.
+// sweepDocument is the document of a sweep. It has either a batch_id or a client and a type. Status is that of the jobs
+// to change, and null if the request gave none.
 type sweepDocument struct {
-	SweepID    *job.ID `json:"sweep_id"` // null if the sweep ended with its first step
+	SweepID    *job.ID `json:"sweep_id"` // null if the first command changed all jobs
 	Operation  string  `json:"operation"`
 	BatchID    *job.ID `json:"batch_id"`
 	Client     *string `json:"client"`

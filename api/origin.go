@@ -15,15 +15,15 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// guard refuses what must not reach a handler, before anything of the body is read. Every web page that a user has open
-// can send requests to a server on loopback, and with a name that resolves to 127.0.0.1 it can read the answers. So the
-// Host must be one that no foreign name can be, and the server believes what a browser says about the origin of a
-// request.
+// guard refuses requests that must not reach a handler, before the server reads their body. Any web page that a user
+// has open can send requests to a server on loopback. If the page's own name resolves to 127.0.0.1, the page can also
+// read the answers. So guard accepts only a Host that a foreign site cannot have, and refuses requests whose Origin or
+// Sec-Fetch-Site header names another site.
 func (s *Server) guard(c echo.Context) error {
 	r := c.Request()
 	if !s.hosts.allow(r.Host) {
 		return &problem{status: http.StatusForbidden, code: "forbidden_host",
-			detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; start the server with --allow-host %s to serve it (or --allow-host '*' for every name)",
+			detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; to allow this name, start the server with --allow-host %s (or --allow-host '*' for every name)",
 				shortened(r.Host), hostName(shortened(r.Host)))}
 	}
 	if origin := r.Header[echo.HeaderOrigin]; len(origin) > 0 && !sameOrigin(origin, r.Host) {
@@ -35,7 +35,7 @@ func (s *Server) guard(c echo.Context) error {
 			detail: "a web page of another site must not use this server"}
 	}
 	if strings.IndexByte(r.URL.EscapedPath(), '%') >= 0 {
-		return badRequest("", "a path has the characters A-Z a-z 0-9 . _ : - and / only, as themselves or escaped; names and ids need no others")
+		return badRequest("", "a path can have only the characters A-Z a-z 0-9 . _ : - and /, escaped or not; names and ids need no others")
 	}
 	if methods, ok := s.literal[r.URL.Path]; ok && !slices.Contains(methods, r.Method) && r.Method != http.MethodOptions {
 		return methodNotAllowed(strings.Join(methods, ", "))
@@ -43,8 +43,8 @@ func (s *Server) guard(c echo.Context) error {
 	return nil
 }
 
-// oneSpelling removes escapes of characters that names and ids may have: a:b and a%3Ab are the same queue, and
-// libraries send both. Other escapes stay, and the guard refuses them. It runs before the router.
+// oneSpelling decodes the escapes of characters that names and ids can have: a:b and a%3Ab are the same queue, and
+// client libraries send both. It keeps other escapes, and the guard refuses them. It runs before the router.
 func oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if u := c.Request().URL; strings.IndexByte(u.RawPath, '%') >= 0 {
@@ -56,7 +56,7 @@ func oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// unescaped decodes the escapes of a path; ok is false if one is of a character that no name has.
+// unescaped decodes the escapes of a path. ok is false if an escaped character cannot be in a name.
 func unescaped(path string) (text string, ok bool) {
 	b := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
@@ -77,28 +77,29 @@ func unescaped(path string) (text string, ok bool) {
 	return string(b), true
 }
 
-// allowedHosts are what a request's Host may name beside IP addresses and localhost.
+// allowedHosts are the names that a request's Host can have, beside IP addresses and localhost.
 type allowedHosts struct {
 	any    bool
 	names  map[string]bool
-	suffix []string // each with its dot
+	suffix []string // each begins with a dot
 }
 
-// allow reports whether requests with this Host are served. An IP address is always allowed: a page can have the name
-// of its own site resolve to this server, but not an address. That serves a server in a container, too, whose clients
-// use the address of another machine. Ports do not count, since forwarded ports differ.
+// allow reports whether requests with this Host are served. An IP address is always allowed: an attacker can make the
+// name of a site resolve to this server, but cannot do this with an address. So a server in a container works too,
+// although its clients use the address of another machine. The port is ignored, because a forwarded port differs from
+// the port of the server.
 func (h *allowedHosts) allow(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil || h.any {
 		return true
 	}
-	name = strings.TrimSuffix(strings.ToLower(name), ".") // a full name may end in a dot
+	name = strings.TrimSuffix(strings.ToLower(name), ".") // a fully qualified name can end in a dot
 	return name == "localhost" || h.names[name] || slices.ContainsFunc(h.suffix, func(s string) bool {
 		return strings.HasSuffix(name, s) && len(name) > len(s)
 	})
 }
 
-// hostName is a Host without port and brackets.
+// hostName returns a Host without the port and the brackets of an IPv6 address.
 func hostName(host string) string {
 	if strings.HasSuffix(host, "]") || strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -109,7 +110,7 @@ func hostName(host string) string {
 	return host
 }
 
-// sameOrigin reports whether the origin is that of a page which this server itself delivered.
+// sameOrigin reports whether the origin is a page of this server.
 func sameOrigin(origin []string, host string) bool {
 	if len(origin) != 1 {
 		return false
@@ -129,7 +130,7 @@ func configuredHosts(names []string) (h allowedHosts, err error) {
 		plain, below := strings.CutPrefix(name, "*.")
 		u, err := url.Parse("http://" + plain)
 		if err != nil || plain == "" || u.Host != plain || u.Port() != "" || strings.HasSuffix(plain, ":") || strings.Contains(plain, "*") {
-			return h, fmt.Errorf("--allow-host %q is not the name of a host without a port, like queue.example, *.example or *", name)
+			return h, fmt.Errorf("--allow-host %q must be the name of a host without a port, such as queue.example, *.example or *", name)
 		}
 		plain = strings.ToLower(strings.Trim(plain, "[]"))
 		if below {

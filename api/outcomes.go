@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// outcomeFields are how a runner reports what became of a run.
+// outcomeFields are the fields in which a runner reports how a run ended.
 type outcomeFields struct {
 	Status      *string        `json:"status"`
 	Code        *string        `json:"code"`
@@ -24,26 +24,26 @@ type outcomeFields struct {
 	DelayMs     *int64         `json:"delay_ms"`
 }
 
-// fences name who must hold a job for a change to be accepted.
+// fences are the claim and the runner that must hold a job. Otherwise the server refuses the change.
 type fences struct {
 	ClaimID  job.ID  `json:"claim_id"`
 	RunnerID *string `json:"runner_id"`
 }
 
-// outcomeItem is an outcome in a list, which may have fences of its own.
+// outcomeItem is an outcome in a list. Its own fences replace those of the request.
 type outcomeItem struct {
 	JobID job.ID `json:"job_id"`
 	outcomeFields
 	fences
 }
 
-// exceptItem is an outcome that differs from the one given to the rest of its claim.
+// exceptItem is the outcome of a job that differs from the outcome for all jobs of the claim.
 type exceptItem struct {
 	JobID job.ID `json:"job_id"`
 	outcomeFields
 }
 
-// runner returns the runner_id, checked; empty when not given.
+// runner checks and returns the runner_id. It is empty if the request has none.
 func (f *fences) runner() (string, error) {
 	if f.RunnerID == nil {
 		return "", nil
@@ -51,16 +51,16 @@ func (f *fences) runner() (string, error) {
 	return *f.RunnerID, badField("runner_id", job.CheckText("runner_id", *f.RunnerID, 1, job.MaxRunnerBytes))
 }
 
-// requireClaimID refuses a request of a runner that does not name its claim, on a server that requires it.
+// requireClaimID refuses a runner's request without a claim_id, if the server was started with --require-claim-id.
 func (s *Server) requireClaimID(claim job.ID) error {
 	if !s.fenced || !claim.IsZero() {
 		return nil
 	}
 	return &problem{status: http.StatusBadRequest, code: "claim_id_required", field: "claim_id",
-		detail: "this server was started with --require-claim-id: name the claim_id that handed the job out, so that a runner whose lease has ended cannot act on it"}
+		detail: "claim_id is missing, and this server was started with --require-claim-id; send the claim_id of the claim that handed out the job, so that a runner whose lease has ended cannot change it"}
 }
 
-// requireClaimIDs is requireClaimID for all commands of a completion.
+// requireClaimIDs calls requireClaimID for each command of a completion.
 func (s *Server) requireClaimIDs(done *completion) error {
 	for i := range done.commands {
 		if err := s.requireClaimID(done.commands[i].Claim); err != nil {
@@ -70,10 +70,10 @@ func (s *Server) requireClaimIDs(done *completion) error {
 	return nil
 }
 
-// given reports whether there is an outcome at all.
+// given reports whether the fields have an outcome.
 func (f *outcomeFields) given() bool { return f.Status != nil || f.Code != nil || f.ExitCode != nil }
 
-// outcome checks the fields against each other and returns the outcome that they describe.
+// outcome checks that the fields agree with each other, and returns the outcome.
 func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	o.DelayMs = -1
 	if !f.given() {
@@ -86,16 +86,16 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 		case "failed":
 			o.Code = job.Fail
 		default:
-			return o, badRequest("status", fmt.Sprintf("status %q is neither completed nor failed", shortened(*f.Status)))
+			return o, badRequest("status", fmt.Sprintf("status must be completed or failed, not %q", shortened(*f.Status)))
 		}
 	}
 	if f.Code != nil {
 		code, err := job.ParseCode(*f.Code)
 		if err != nil || code == job.Unget || code == job.Damaged {
-			return o, badRequest("code", fmt.Sprintf("code %q is none of ok, failed, retry, error", shortened(*f.Code)))
+			return o, badRequest("code", fmt.Sprintf("code must be ok, failed, retry or error, not %q", shortened(*f.Code)))
 		}
 		if o.Code != job.NoCode && o.Code != code {
-			return o, badRequest("code", fmt.Sprintf("code %s is not what status %s means", code, *f.Status))
+			return o, badRequest("code", fmt.Sprintf("code %s contradicts status %s", code, *f.Status))
 		}
 		o.Code = code
 	}
@@ -108,14 +108,14 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 			return o, badRequest("exit_code", fmt.Sprintf("exit_code must be 2xx (ok), 4xx (failed), 1xx (retry) or 5xx (error), not %d", *f.ExitCode))
 		}
 		if o.Code != job.NoCode && o.Code != class {
-			return o, badRequest("exit_code", fmt.Sprintf("exit_code %d is of the class %s, not %s", *f.ExitCode, class, o.Code))
+			return o, badRequest("exit_code", fmt.Sprintf("exit_code %d means %s, which contradicts %s", *f.ExitCode, class, o.Code))
 		}
 		o.Code, o.ExitCode = class, int(*f.ExitCode)
 	} else {
 		o.ExitCode = o.Code.DefaultExitCode()
 	}
 	if f.ProcessExit != nil {
-		// What the systems know: signed and unsigned 32 bits.
+		// Operating systems use signed or unsigned numbers of 32 bits.
 		if err := job.CheckRange("process_exit", *f.ProcessExit, -1<<31, 1<<32-1); err != nil {
 			return o, badField("process_exit", err)
 		}
@@ -148,7 +148,7 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 func (f *outcomeFields) output(o *job.Outcome) (err error) {
 	if !absent(f.Output) {
 		if f.OutputB64 != nil {
-			return badRequest("output", "output and output_b64 exclude each other")
+			return badRequest("output", "an outcome must not have both output and output_b64")
 		}
 		if o.OutputKind, o.Output, err = content("output", f.Output); err != nil {
 			return err
@@ -157,12 +157,12 @@ func (f *outcomeFields) output(o *job.Outcome) (err error) {
 		o.OutputKind, o.Output = job.Bytes, *f.OutputB64
 	}
 	if len(o.Output) > job.MaxOutputBytes {
-		return badRequest("output", fmt.Sprintf("an output has at most %d bytes, not %d; larger ones go by output_addr", job.MaxOutputBytes, len(o.Output)))
+		return badRequest("output", fmt.Sprintf("an output has at most %d bytes, not %d; store larger outputs elsewhere and send output_addr", job.MaxOutputBytes, len(o.Output)))
 	}
 	return nil
 }
 
-// outcomeOf is outcome for an item of a list, which must name its job.
+// outcomeOf returns the outcome of an item of a list. The item must name its job.
 func (f *outcomeFields) outcomeOf(id job.ID) (job.Outcome, error) {
 	if id.IsZero() {
 		return job.Outcome{}, badRequest("job_id", "job_id is missing")
@@ -172,7 +172,7 @@ func (f *outcomeFields) outcomeOf(id job.ID) (job.Outcome, error) {
 	return o, err
 }
 
-// inside says where in a request the field of a problem is.
+// inside adds the place in the request to the field and the detail of a problem.
 func inside(place string, err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		at := *p

@@ -17,7 +17,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// fate is what became of the change that a refused request asked for; the field `outcome` of a problem.
+// fate says whether the change of a refused request was stored. It is the field outcome of a problem document.
 type fate string
 
 const (
@@ -26,23 +26,23 @@ const (
 	unknown   fate = "unknown"
 )
 
-// problem is a refusal on its way to the client (RFC 9457). Its code is stable; see the table in docs/api.md.
+// problem is the refusal of a request, as in RFC 9457. Its code is stable. docs/api.md has a table of all codes.
 type problem struct {
 	status int
 	code   string
 	detail string
-	field  string // which field was wrong, where one was
+	field  string // the field that is wrong; empty if it is no single field
 	fate   fate   // empty: not stored
-	allow  string // of a 405
-	// retryAfter is when to try again, of a 429 or 503; 0: see the constant of that name.
+	allow  string // the Allow header of a 405
+	// retryAfter is the Retry-After of a 429 or 503. 0 means defaultRetryAfter.
 	retryAfter time.Duration
 	lost       []store.JobResult
-	whole      bool // refuses a body as a whole, though each of its positions has a result
+	whole      bool // refuses the whole body, even if each position has a result
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
 
-// The codes that handlers refuse with by themselves.
+// The codes that several handlers use.
 const (
 	codeBadRequest  = "bad_request"
 	codeBadID       = "bad_id"
@@ -56,7 +56,7 @@ func badRequest(field, detail string) *problem {
 	return &problem{status: http.StatusBadRequest, code: codeBadRequest, field: field, detail: detail}
 }
 
-// badField is badRequest with what one of job's checks had to say; nil stays nil.
+// badField turns the error of a check of package job into a problem with the field. It returns nil for nil.
 func badField(field string, err error) error {
 	if err == nil {
 		return nil
@@ -69,14 +69,14 @@ func badID(field string) *problem {
 }
 
 func routeNotFound() *problem {
-	return &problem{status: http.StatusNotFound, code: "route_not_found", detail: "there is no such route"}
+	return &problem{status: http.StatusNotFound, code: "route_not_found", detail: "there is no route with this path"}
 }
 
 func methodNotAllowed(allow string) *problem {
-	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: strings.TrimSuffix("this route has no such method; it has "+allow, "; it has "), allow: allow}
+	return &problem{status: http.StatusMethodNotAllowed, code: "method_not_allowed", detail: strings.TrimSuffix("this path does not support the method; it supports "+allow, "; it supports "), allow: allow}
 }
 
-// refused is the problem of a refusal by a rule of jobs; nil for Granted.
+// refused returns the problem for a refusal by package job, and nil for Granted.
 func refused(r job.Refusal) error {
 	status, f := http.StatusConflict, notStored
 	switch r {
@@ -85,7 +85,7 @@ func refused(r job.Refusal) error {
 	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound:
 		status = http.StatusNotFound
 	case job.SessionNotFound:
-		status, f = http.StatusNotFound, unknown // an earlier try of a numbered request may have been carried out
+		status, f = http.StatusNotFound, unknown // an earlier try of the request may have been carried out
 	case job.NotActive:
 		status = http.StatusBadRequest
 	case job.KeyReused, job.NumberReused:
@@ -93,18 +93,19 @@ func refused(r job.Refusal) error {
 	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions:
 		status = http.StatusTooManyRequests
 	case job.NumberPassed:
-		f = unknown // an earlier try may have been carried out, and what it did is forgotten
+		f = unknown // an earlier try may have been carried out, and its results are deleted
 	}
 	return &problem{status: status, code: r.Code(), detail: r.Error(), fate: f}
 }
 
-// errShuttingDown ends the wait of parked claims when the server drains.
+// errShuttingDown ends the wait of parked claims when the server shuts down.
 var errShuttingDown = errors.New("the server is shutting down")
 
-// statusClientGone is what logs and metrics show for a request whose client hung up and does not read the answer.
+// statusClientGone is the status in logs and metrics if the client hung up and cannot read the answer.
 const statusClientGone = 499
 
-// known maps what the engine returns beside refusals of package job. The first match counts.
+// known maps the errors of the engine to problems. The first match counts. refused does this for refusals of package
+// job.
 var known = []struct {
 	err    error
 	status int
@@ -129,8 +130,8 @@ var known = []struct {
 	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},
 }
 
-// problemOf finds the problem in any error that a handler, the router or the engine returned. What it does not know is
-// an internal error, whose text is written to the log and not to the client.
+// problemOf returns the problem for any error that a handler, the router or the engine returned. An unknown error is an
+// internal error: its text is written to the log, and is not sent to the client.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -166,21 +167,21 @@ func problemOf(err error) *problem {
 			return methodNotAllowed("")
 		}
 	}
-	return &problem{status: http.StatusInternalServerError, code: "internal", detail: "the server failed; its log has the reason", fate: unknown}
+	return &problem{status: http.StatusInternalServerError, code: "internal", detail: "the server failed to process the request; the server's log has the cause", fate: unknown}
 }
 
-// after is the problem of a request whose change is stored, though what was to follow it failed.
+// after returns the problem of a request that failed after its change was stored.
 func after(err error) *problem {
 	p := *problemOf(err)
 	p.fate = stored
 	return &p
 }
 
-// retryAfter is the answer to "when again" where a problem has none of its own: most causes of 429 and 503 pass within
-// a second or are worth asking about as often.
-const retryAfter = time.Second
+// defaultRetryAfter is the Retry-After of a problem that has no other. Most causes of 429 and 503 end within a second,
+// and one request per second is a small load while they last.
+const defaultRetryAfter = time.Second
 
-// answerProblem writes p, unless the answer has begun.
+// answerProblem writes p, unless the handler has already begun to write an answer.
 func answerProblem(c echo.Context, p *problem) {
 	w := c.Response()
 	if w.Committed {
@@ -191,16 +192,16 @@ func answerProblem(c echo.Context, p *problem) {
 		h.Set(echo.HeaderAllow, p.allow)
 	}
 	if p.status == http.StatusTooManyRequests || p.status == http.StatusServiceUnavailable {
-		seconds := (cmp.Or(p.retryAfter, retryAfter) + time.Second - 1) / time.Second
+		seconds := (cmp.Or(p.retryAfter, defaultRetryAfter) + time.Second - 1) / time.Second
 		h.Set(echo.HeaderRetryAfter, strconv.FormatInt(int64(seconds), 10))
 	}
-	// A failed write means that the client is gone; the access log has the request all the same.
-	if text, err := encodeDocument(documentOfProblem(p)); err == nil { // texts and numbers can be encoded
+	// If the write fails, the client hung up. The access log has the request anyway.
+	if text, err := encodeDocument(documentOfProblem(p)); err == nil { // the encoding of texts and numbers cannot fail
 		_ = answer(c, p.status, "application/problem+json", text)
 	}
 }
 
-// problemDocument is RFC 9457's, with fields of our own from code on.
+// problemDocument is a problem document of RFC 9457. The fields from code on are extensions.
 type problemDocument struct {
 	Type    string    `json:"type"`
 	Title   string    `json:"title"`
@@ -209,7 +210,7 @@ type problemDocument struct {
 	Detail  string    `json:"detail"`
 	Outcome fate      `json:"outcome"`
 	Field   string    `json:"field,omitzero"`
-	Lost    []lostJob `json:"lost,omitzero"` // of a tickle that found nothing to extend
+	Lost    []lostJob `json:"lost,omitzero"` // only in the refusal of a tickle
 }
 
 func documentOfProblem(p *problem) problemDocument {

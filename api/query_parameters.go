@@ -17,19 +17,18 @@ import (
 // parameter is a query parameter of a request.
 type parameter struct{ key, value string }
 
-// parametersKey is where the query parameters of a request are kept in its context.
+// parametersKey is the key of the query parameters in the context of a request.
 const parametersKey = "parameters"
 
-// parameters returns the query parameters of a request, in the order of their names. All of them are declared by its
-// route.
+// parameters returns the query parameters of a request, in the order of their names. The route declares all of them.
 func parameters(c echo.Context) []parameter {
 	list, _ := c.Get(parametersKey).([]parameter)
 	return list
 }
 
-// strictRequest refuses what a route would otherwise ignore: query parameters that it does not declare, bodies of GET,
-// HEAD and DELETE, and keys and numbers of requests that it would carry out again. A misspelt filter would list
-// everything, and DELETE /jobs/{id}?status=failed would delete a job of any status.
+// strictRequest refuses what a route would otherwise ignore: query parameters that the route does not declare, bodies
+// of GET, HEAD and DELETE, and idempotency keys and session numbers on routes that do not support them. Otherwise a
+// misspelt filter would list all jobs, and DELETE /jobs/{id}?status=failed would delete a job with any status.
 func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	bodiless := reads || r.method == http.MethodDelete
@@ -38,17 +37,17 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 		if !r.keyed && !reads {
 			for _, name := range onceHeaders {
 				if len(req.Header[name]) > 0 {
-					return badRequest(name, fmt.Sprintf("%s %s does not take the header %s, and would carry out a repeat again; send it without", r.method, req.URL.Path, name))
+					return badRequest(name, fmt.Sprintf("%s %s does not support the header %s and would carry out a repeated request again; send the request without it", r.method, req.URL.Path, name))
 				}
 			}
 		}
 		for name := range req.Header {
 			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && !slices.Contains(onceHeaders[:], name) {
-				return badRequest(name, fmt.Sprintf("there is no header %s; the server knows %s, %s, %s and %s", name, headerMinSeq, headerSession, headerSlot, headerNumber))
+				return badRequest(name, fmt.Sprintf("header %s is not known; the server knows %s, %s, %s and %s", name, headerMinSeq, headerSession, headerSlot, headerNumber))
 			}
 		}
 		if bodiless && req.ContentLength != 0 {
-			return badRequest("", r.method+" takes no body; parameters are in the path and the query")
+			return badRequest("", r.method+" must not have a body; its parameters are in the path and the query")
 		}
 		if raw := req.URL.RawQuery; raw != "" {
 			list, err := parseQuery(raw, r.query)
@@ -61,12 +60,12 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// parseQuery reads a query. known lists the names that it may have, with spaces between them; one that ends in a dot
-// means all that begin with it. A parameter that is not known or is there twice is refused.
+// parseQuery reads a query. known lists the names of parameters, separated by spaces. A name that ends in a dot stands
+// for all names with this prefix. parseQuery refuses unknown and repeated parameters.
 func parseQuery(raw, known string) ([]parameter, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, badRequest("", "the query cannot be read: "+shortened(err.Error()))
+		return nil, badRequest("", "the query string is malformed: "+shortened(err.Error()))
 	}
 	names := strings.Fields(known)
 	list := make([]parameter, 0, len(values))
@@ -77,7 +76,7 @@ func parseQuery(raw, known string) ([]parameter, error) {
 			return nil, badRequest(shortened(key), unknownParameter(key, names))
 		}
 		if len(values[key]) > 1 {
-			return nil, badRequest(shortened(key), fmt.Sprintf("%s is there twice", shortened(key)))
+			return nil, badRequest(shortened(key), fmt.Sprintf("parameter %s is given twice", shortened(key)))
 		}
 		list = append(list, parameter{key, values[key][0]})
 	}
@@ -96,16 +95,16 @@ func unknownParameter(key string, names []string) string {
 	return fmt.Sprintf("parameter %q is not known: this route has %s", shortened(key), strings.Join(names, ", "))
 }
 
-// pageLimit reads how many things a page may have.
+// pageLimit reads the maximum number of items of a page.
 func pageLimit(p parameter) (int, error) {
 	n, err := strconv.Atoi(p.value)
 	if err != nil || n < 1 || n > job.MaxPage || strconv.Itoa(n) != p.value {
-		return 0, badRequest(p.key, fmt.Sprintf("%s must be 1 to %d, not %q", p.key, job.MaxPage, shortened(p.value)))
+		return 0, badRequest(p.key, fmt.Sprintf("%s must be a number from 1 to %d, not %q", p.key, job.MaxPage, shortened(p.value)))
 	}
 	return n, nil
 }
 
-// queryTime reads a time, unix ms.
+// queryTime reads a time in unix ms.
 func queryTime(p parameter, least int64) (int64, error) {
 	n, err := wholeNumber(p.key, p.value)
 	if err != nil {

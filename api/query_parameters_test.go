@@ -223,7 +223,7 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 					t.Errorf("%s with %s: %d %s", a.what, header, a.status, a.body)
 				}
 			case route.keyed:
-				if strings.Contains(a.body, "does not take the header") {
+				if strings.Contains(a.body, "does not support the header") {
 					t.Errorf("%s with %s: %s", a.what, header, a.body)
 				}
 			default:

@@ -23,8 +23,8 @@ type queueReader interface {
 	WaitingTypes(client, afterType string, limit int) (types []store.WaitingType, more bool)
 }
 
-// queues answers GET /queues, in order of client and type, page by page; with waiting=true the types that have pending
-// jobs.
+// queues answers GET /queues with a page of queues, in the order of client and type. With waiting=true, it answers with
+// the types that have pending jobs.
 func (s *Server) queues(c echo.Context) error {
 	q, err := queuesQuery(parameters(c))
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) queues(c echo.Context) error {
 	return answerTagged(c, mimeJSON, text, basis)
 }
 
-// queuesDocument is a page of queues; next is client/type of its last one, if more follow.
+// queuesDocument is a page of queues. If more follow, next is client/type of the last queue of the page.
 type queuesDocument struct {
 	Queues []queueDocument `json:"queues"`
 	Next   *string         `json:"next"`
@@ -94,11 +94,12 @@ func documentOfQueue(q *store.Queue, now int64) queueDocument {
 	return doc
 }
 
-// ageless is a time at which the age of a queue's oldest pending job says since when it is pending. Entity tags are
-// made from documents of that time: the age changes by itself, and is no reason to send the document again.
+// ageless returns a time at which the age of a queue's oldest pending job is equal to the time since when it is
+// pending. The entity tag of a queue is made from the document at that time. The real age changes all the time, and
+// must not change the tag.
 func ageless(q *store.Queue) int64 { return 2 * q.PendingSince }
 
-// typesDocument is a page of types that have pending jobs; next is its last type, if more follow.
+// typesDocument is a page of types that have pending jobs. If more follow, next is the last type of the page.
 type typesDocument struct {
 	Types []waitingType `json:"types"`
 	Next  *string       `json:"next"`
@@ -109,7 +110,7 @@ type waitingType struct {
 	Waiting int64  `json:"waiting"`
 }
 
-// waitingTypes answers GET /queues?waiting=true: what a new runner of some type would find.
+// waitingTypes answers GET /queues?waiting=true, for example to decide for which types to start runners.
 func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) error {
 	list, more := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
 	var page typesDocument
@@ -161,7 +162,7 @@ func queuesQuery(query []parameter) (q queuesRequest, err error) {
 	var slash bool
 	q.afterClient, q.afterType, slash = strings.Cut(after, "/")
 	if !slash || job.CheckName(field, q.afterClient) != nil || job.CheckName(field, q.afterType) != nil {
-		return q, badRequest(field, "after must be client/type, as next gives it")
+		return q, badRequest(field, "after must be client/type, the value of next of the previous page")
 	}
 	return q, nil
 }
@@ -190,7 +191,7 @@ func (s *Server) queue(c echo.Context) error {
 	return answerTagged(c, mimeJSON, text, basis)
 }
 
-// answerQueueAfter answers a change of a queue with its document.
+// answerQueueAfter answers a change of a queue with the document of the queue after the change.
 func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ string) error {
 	setSeq(c, r.Seq)
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
@@ -203,8 +204,10 @@ func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ 
 	return answerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
 }
 
-// pause answers POST /queues/{client}/{type}/pause, resume its opposite.
-func (s *Server) pause(c echo.Context) error  { return s.setPaused(c, true) }
+// pause answers POST /queues/{client}/{type}/pause.
+func (s *Server) pause(c echo.Context) error { return s.setPaused(c, true) }
+
+// resume answers POST /queues/{client}/{type}/resume.
 func (s *Server) resume(c echo.Context) error { return s.setPaused(c, false) }
 
 func (s *Server) setPaused(c echo.Context, paused bool) error {
@@ -225,7 +228,7 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	return s.answerQueueAfter(c, receipt, client, typ)
 }
 
-// deleteQueue answers DELETE /queues/{client}/{type}: the queue must have no jobs.
+// deleteQueue answers DELETE /queues/{client}/{type}. It refuses to delete a queue that has jobs.
 func (s *Server) deleteQueue(c echo.Context) error {
 	client, typ, err := pathQueue(c)
 	if err != nil {
@@ -247,7 +250,7 @@ func pathQueue(c echo.Context) (client, typ string, err error) {
 	if err := job.CheckName("client", client); err != nil {
 		return "", "", badField("client", err)
 	}
-	if strings.Contains(typ, "/") { // the router gives a last parameter the rest of the path
+	if strings.Contains(typ, "/") { // the router puts the rest of the path into the last parameter
 		return "", "", routeNotFound()
 	}
 	return client, typ, badField("type", job.CheckName("type", typ))

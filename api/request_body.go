@@ -19,38 +19,39 @@ import (
 const (
 	// maxBodyBytes bounds every request body, after decompression.
 	maxBodyBytes = job.MaxBodyBytes
-	// smallBodyBytes bounds the bodies of routes that take no payloads and no outputs: a thousand ids, indented.
+	// smallBodyBytes bounds the bodies of routes without payloads and outputs. It is enough for a thousand ids with
+	// indentation.
 	smallBodyBytes = smallShareBytes
-	// gzipOverhead is what gzip may add to bytes that it cannot compress.
+	// gzipOverhead is how much longer gzip can make bytes that it cannot compress.
 	gzipOverhead = maxBodyBytes/1024 + 1024
-	// A buffer begins with firstReadBytes. When it is full, it becomes growBy times as long.
+	// A buffer begins with firstReadBytes. When it is full, its size is multiplied by growBy.
 	firstReadBytes = 16 << 10
 	growBy         = 8
-	// Bodies of minPooledBytes to maxPooledBytes are read into buffers that are kept for the next request.
+	// Bodies of minPooledBytes to maxPooledBytes are read into buffers that later requests reuse.
 	minPooledBytes = 4 << 10
 	maxPooledBytes = 64 << 10
 )
 
-// A batch cannot have more lines than an ID can number: each takes two bytes of the body, the last one perhaps one.
+// A body cannot have more lines than an ID can number. Each line takes at least two bytes, and the last line one.
 const _ = uint(job.MaxLines - (maxBodyBytes+1)/2)
 
-// bodyRule is what the bodies of a route may be.
+// bodyRule says which bodies a route accepts.
 type bodyRule struct {
 	budget   *budget
 	limit    int      // bytes, after decompression
-	types    []string // media types; nil: any
-	optional bool     // no body is the same as {}
-	pooled   bool     // the buffer serves again after release, so that nobody may keep it
+	types    []string // accepted media types; nil: any
+	optional bool     // an empty body means {}
+	pooled   bool     // the buffer is reused after release, so the handler must not keep it
 }
 
-// bodyRules are those of all routes that take bodies.
+// bodyRules are the rules of all routes that accept a body.
 type bodyRules struct {
-	lines       bodyRule // of a bulk post; the buffer becomes part of a record of the journal
-	creates     bodyRule // with payloads
-	outcomes    bodyRule // with outputs
-	outcomeList bodyRule // the same, as JSON or lines
-	small       bodyRule // without either
-	optional    bodyRule // the same, or none
+	lines       bodyRule // lines of a bulk post; the buffer becomes part of a journal record
+	creates     bodyRule // JSON or NDJSON with payloads
+	outcomes    bodyRule // JSON with outputs
+	outcomeList bodyRule // JSON or NDJSON with outputs
+	small       bodyRule // JSON without payloads and outputs
+	optional    bodyRule // like small, or no body
 }
 
 func newBodyRules(bulk, control *budget) bodyRules {
@@ -65,16 +66,16 @@ func newBodyRules(bulk, control *budget) bodyRules {
 	}
 }
 
-// body is a request body in memory. Its share is held until release.
+// body is a request body in memory. It holds its share of the budget until release.
 type body struct {
 	bytes  []byte
 	rule   *bodyRule
 	share  share
 	pooled *[]byte
-	paced  *pacedReader // that it is read from; nil without a body
+	paced  *pacedReader // the reader of the body; nil if the request has no body
 }
 
-// release gives the share back and, for a body that does not outlive its request, the buffer. It may be called again.
+// release returns the share, and the buffer if it is pooled. A second call does nothing.
 func (b *body) release() {
 	b.bytes = nil
 	if b.share.budget != nil {
@@ -93,7 +94,7 @@ var bodyBuffers = sync.Pool{New: func() any {
 
 var gzipReaders sync.Pool // of *gzip.Reader
 
-// readObject reads a body that is one JSON object into a struct. The caller releases the body.
+// readObject decodes a body that is one JSON object into a struct. The caller releases the body.
 func (s *Server) readObject(c echo.Context, rule *bodyRule, into any) (*body, error) {
 	b, err := readBody(c, rule)
 	if err != nil || len(b.bytes) == 0 && rule.optional {
@@ -106,7 +107,7 @@ func (s *Server) readObject(c echo.Context, rule *bodyRule, into any) (*body, er
 	return b, nil
 }
 
-// readJobRequest reads what a request about one job begins with: the id in its path, and its body into a struct.
+// readJobRequest reads a request about one job: it returns the id in the path, and decodes the body into a struct.
 func (s *Server) readJobRequest(c echo.Context, rule *bodyRule, into any) (job.ID, *body, error) {
 	id, err := pathID(c)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Server) readJobRequest(c echo.Context, rule *bodyRule, into any) (job.I
 	return id, b, err
 }
 
-// noBody reads the body of a request that has no fields: none, or {}.
+// noBody reads the body of a request without fields. The body must be empty or {}.
 func (s *Server) noBody(c echo.Context) error {
 	b, err := s.readObject(c, &s.bodies.optional, &struct{}{})
 	if err == nil {
@@ -125,7 +126,7 @@ func (s *Server) noBody(c echo.Context) error {
 	return err
 }
 
-// readBody reads a body. Its buffer has room for one more byte if it is not pooled.
+// readBody reads a body. If the buffer is not pooled, its capacity is at least one byte more than its length.
 func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	r := c.Request()
 	if r.ContentLength != 0 && rule.types != nil {
@@ -167,7 +168,7 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	if conn != nil {
 		conn.unread = false
 	}
-	// The deadline is for the body alone: a claim may wait for a minute after it.
+	// The deadline is only for the body. A claim may wait for a minute after that.
 	if err := from.control.SetReadDeadline(time.Time{}); err != nil {
 		b.release()
 		return nil, fmt.Errorf("clear read deadline: %w", err)
@@ -175,11 +176,11 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	return b, nil
 }
 
-// pacedReader reads a body of which paceBytes, or all of it if it is shorter, must arrive within paceTime.
+// pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime.
 type pacedReader struct {
 	from    io.Reader
 	control *http.ResponseController
-	left    int // of paceBytes
+	left    int // how much of paceBytes must still arrive
 }
 
 func (r *pacedReader) Read(p []byte) (int, error) {
@@ -194,8 +195,8 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve waits until n more bytes may be in memory. The wait is the server's, so that what the client sends next has
-// its full time again.
+// reserve waits until the budget has n more bytes for the body. The client does not cause this wait, so it gets the
+// full paceTime for its next bytes.
 func (b *body) reserve(ctx context.Context, n int64) error {
 	switch {
 	case b.share.grow(ctx, n, maxBudgetWait):
@@ -209,7 +210,7 @@ func (b *body) reserve(ctx context.Context, n int64) error {
 	return overloaded()
 }
 
-// take makes the buffer longer.
+// take replaces the buffer by a longer one with the same bytes.
 func (b *body) take(ctx context.Context, size int) error {
 	if err := b.reserve(ctx, int64(size-cap(b.bytes))); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (b *body) take(ctx context.Context, size int) error {
 	return nil
 }
 
-// fill reads n bytes. Nothing is taken for a body before its first byte has come.
+// fill reads a body of n bytes. It reserves no memory before the first byte arrives.
 func (b *body) fill(ctx context.Context, r io.Reader, n int) error {
 	var first [1]byte
 	if _, err := io.ReadFull(r, first[:]); err != nil {
@@ -239,7 +240,7 @@ func (b *body) fill(ctx context.Context, r io.Reader, n int) error {
 	for size := min(n, firstReadBytes); ; size = min(n, size*growBy) {
 		spare := 0
 		if size == n {
-			spare = 1 // TrimLines may add a newline
+			spare = 1 // job.TrimLines may add a newline
 		}
 		if err := b.take(ctx, size+spare); err != nil {
 			return err
@@ -256,7 +257,7 @@ func (b *body) fill(ctx context.Context, r io.Reader, n int) error {
 	}
 }
 
-// grow reads to the end.
+// grow reads a body of unknown length to its end.
 func (b *body) grow(ctx context.Context, r io.Reader) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
@@ -307,10 +308,10 @@ func (b *body) tooLarge() *problem {
 
 func overloaded() *problem {
 	return &problem{status: http.StatusTooManyRequests, code: codeOverloaded,
-		detail: "the server holds as many bytes of requests as it may; repeat it later"}
+		detail: "other requests take all memory for request bodies; repeat the request later"}
 }
 
-// bodyProblem says why a body could not be read to its end. Nothing of it was used.
+// bodyProblem returns the problem of a body that could not be read to its end. Nothing of the body was used.
 func bodyProblem(err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -319,9 +320,9 @@ func bodyProblem(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &problem{status: http.StatusRequestTimeout, code: "body_too_slow", detail: fmt.Sprintf("the body arrived too slowly: each %d KiB, and what is left of a shorter one, must arrive within %s", paceBytes>>10, paceTime)}
+		return &problem{status: http.StatusRequestTimeout, code: "body_too_slow", detail: fmt.Sprintf("the body arrived too slowly: each %d KiB of it, or its shorter rest, must arrive within %s", paceBytes>>10, paceTime)}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return badRequest("", "the body was cut off before its end")
+		return badRequest("", "the body is incomplete: the connection or the gzip data ended before the end of the body")
 	}
 	return badRequest("", "the body cannot be read: "+err.Error())
 }

@@ -7,50 +7,52 @@ import (
 	"sync"
 )
 
-// framing reads along with net/http where the heads and bodies of a connection's requests begin and end, and checks
-// each head by RFC 9112, section 6. net/http removes the evidence: of a request with both Content-Length and
-// Transfer-Encoding a handler sees the latter only, and of one of HTTP/1.0 with Transfer-Encoding nothing. A proxy in
-// front that relies on the other header takes the rest of the body for the next request, so that somebody else's
-// request can be put into it.
+// framing protects against request smuggling. It reads the same bytes of a connection as net/http, finds where the
+// heads and bodies of requests begin and end, and checks each head by RFC 9112, section 6.
 //
-// It is stricter than net/http, and gives up at the first head that it refuses: the connection is closed after that. So
-// both always agree on where the requests that are served begin. Two equal Content-Length headers pass, as RFC 9112
-// allows. What cannot be known: whether a proxy in front has removed one of two headers before.
+// A handler cannot do this check, because net/http removes headers. If a request has both Content-Length and
+// Transfer-Encoding, the handler sees only the second. If an HTTP/1.0 request has Transfer-Encoding, the handler sees
+// nothing of it. A proxy before the server that uses the other header would treat the rest of the body as the next
+// request, so an attacker could insert a request for another client of the proxy.
+//
+// framing is stricter than net/http, and stops at the first head that it refuses. The server then closes the
+// connection. So framing and net/http always agree where the served requests begin. framing accepts two equal
+// Content-Length headers, as RFC 9112 allows. It cannot notice that a proxy removed one of two headers.
 type framing struct {
 	// Only the goroutine that reads the connection uses these.
 	state frameState
 	line  []byte // the beginning of the current line, at most maxFrameLine bytes
-	size  int    // of the current line
-	left  uint64 // bytes of a body or chunk
+	size  int    // the number of bytes of the current line
+	left  uint64 // how many bytes of the body or chunk follow
 	head  head
 
 	mu       sync.Mutex
-	verdicts []string // of the heads that are read and not served: what is wrong, or ""
+	verdicts []string // for each head that was read and not served yet: what is wrong with it, or ""
 }
 
 type frameState byte
 
 const (
-	inHead    frameState = iota // before and in the lines of a head
+	inHead    frameState = iota // before a head, or in its lines
 	inLength                    // in a body of known length
 	inSize                      // in the line with the size of a chunk
 	inChunk                     // in a chunk
-	atEnd                       // at the line end after a chunk
+	atEnd                       // in the line break after a chunk
 	inTrailer                   // in the lines after the last chunk
-	lost                        // after a refused head
+	lost                        // after a head that was refused, or a malformed chunk
 )
 
-// maxFrameLine is how much of a line is kept: more than the headers that matter here have, and than the size of a
-// chunk.
+// maxFrameLine is how many bytes of a line are kept. The headers that matter here, and the sizes of chunks, are
+// shorter.
 const maxFrameLine = 64
 
-// head is what matters of the current head.
+// head is the state of the current head.
 type head struct {
 	begun    bool // the request line has been read
 	chunked  bool
-	length   string // of Content-Length
-	declared bool   // there is a Content-Length
-	wrong    string
+	length   string // the value of Content-Length
+	declared bool   // the head has a Content-Length
+	wrong    string // what is wrong with the head, or ""
 }
 
 // feed takes the next bytes of the connection.
@@ -83,7 +85,7 @@ func (f *framing) feed(p []byte) {
 	}
 }
 
-// endLine takes a line of size bytes, of which it may have the beginning only.
+// endLine processes a line of size bytes. If the line is long, line is only its beginning.
 func (f *framing) endLine(line []byte, size int) {
 	if size == len(line) {
 		line = bytes.TrimSuffix(line, []byte{'\r'})
@@ -118,16 +120,16 @@ func (f *framing) endHeadLine(line []byte, size int) {
 	h := &f.head
 	switch {
 	case !h.begun:
-		h.begun = size > 0 // net/http ignores line ends before a request
+		h.begun = size > 0 // like net/http, ignore empty lines before a request
 		return
 	case size == 0:
 		f.endHead()
 		return
 	case line[0] == ' ' || line[0] == '\t':
-		h.wrong = "a header continues in a second line"
+		h.wrong = "a header continues on a second line"
 		return
 	case bytes.IndexByte(line, '\r') >= 0:
-		h.wrong = "a header holds a carriage return"
+		h.wrong = "a header contains a carriage return"
 		return
 	}
 	name, value, _ := bytes.Cut(line, []byte{':'})
@@ -135,23 +137,24 @@ func (f *framing) endHeadLine(line []byte, size int) {
 	switch {
 	case isHeader(name, "content-length"):
 		if h.declared && h.length != text {
-			h.wrong = "there are two values of Content-Length"
+			h.wrong = "it has two different values of Content-Length"
 		}
 		h.declared, h.length = true, text
 	case isHeader(name, "transfer-encoding"):
 		if h.chunked || !strings.EqualFold(text, "chunked") {
-			h.wrong = "Transfer-Encoding is not chunked alone"
+			h.wrong = "its Transfer-Encoding is not chunked, or is given twice"
 		}
 		h.chunked = true
 	default:
 		return
 	}
 	if size > len(line) {
-		h.wrong = "the header of a length is too long"
+		h.wrong = "its Content-Length or Transfer-Encoding header is too long"
 	}
 }
 
-// isHeader compares a header's name; most differ in length or in the first letter.
+// isHeader reports whether name is the header. It first compares the length and the first letter, which differ for most
+// headers.
 func isHeader(name []byte, lower string) bool {
 	return len(name) == len(lower) && name[0]|0x20 == lower[0] && strings.EqualFold(string(name), lower)
 }
@@ -164,12 +167,12 @@ func (f *framing) endHead() {
 	if h.declared {
 		n, err := strconv.ParseUint(h.length, 10, 63)
 		if err != nil && h.wrong == "" {
-			h.wrong = "Content-Length is not a number"
+			h.wrong = "its Content-Length is not a number"
 		}
 		length = n
 	}
 	if h.declared && h.chunked {
-		h.wrong = "there are both Content-Length and Transfer-Encoding"
+		h.wrong = "it has both Content-Length and Transfer-Encoding"
 	}
 	switch {
 	case h.wrong != "":
@@ -184,12 +187,12 @@ func (f *framing) endHead() {
 	f.mu.Unlock()
 }
 
-// next returns what is wrong with the head of the next request that is served, or "".
+// next returns what is wrong with the head of the next request, or "".
 func (f *framing) next() (wrong string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.verdicts) == 0 { // a head that follows bytes that this reader did not understand
-		return "its beginning is in doubt"
+	if len(f.verdicts) == 0 { // net/http read a head, but framing is lost
+		return "its beginning is ambiguous, because the request before it was malformed"
 	}
 	wrong = f.verdicts[0]
 	f.verdicts = f.verdicts[:copy(f.verdicts, f.verdicts[1:])]

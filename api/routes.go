@@ -10,13 +10,15 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// route is a line of the API. A hot route is called so often that its successes are logged at debug level only. A keyed
-// one takes an Idempotency-Key or a number of a session; other routes that change something refuse them. query lists
-// the query parameters that it knows, separated by spaces; one that ends in a dot means all that begin with it. Others
-// are refused.
+// route is a method and a path of the API, and its handler.
 //
-// To add a route: a line here with a handler, its operation in openapi.yaml, a section in docs/api.md. Tests compare
-// the three.
+//   - hot: the route is called so often that its successes are logged only at debug level.
+//   - keyed: the route supports an Idempotency-Key and session numbers. Other routes that change something refuse them.
+//   - query: the names of the query parameters, separated by spaces. A name that ends in a dot stands for all names
+//     with this prefix. The server refuses other parameters.
+//
+// To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to docs/api.md.
+// Tests compare the three.
 type route struct {
 	method, path string
 	handle       echo.HandlerFunc
@@ -30,8 +32,8 @@ const (
 	keyed = true
 )
 
-// routes is the whole API. A literal first segment is a reserved client name, so that /{client}/job/{type}/add stays
-// unambiguous.
+// routes returns the whole API. The literal first segments of paths are reserved and cannot be client names, so that
+// /{client}/job/{type}/add is unambiguous.
 func (s *Server) routes() []route {
 	return []route{
 		{http.MethodPost, "/jobs/create", s.create, hot, keyed, ""},
@@ -95,8 +97,9 @@ func (s *Server) routes() []route {
 	}
 }
 
-// getSwitches are the switches for users of miniq, who can only send a GET. They are off unless a flag asks for them: a
-// GET with an effect is within reach of every web page, whose images send no header that would give them away.
+// getSwitches returns the GET forms of the switches, for users of miniq whose tools can send only GET. They exist only
+// with a flag of the server. Any web page can cause a GET with an image, and browsers send such a request without a
+// header from which the server could see this.
 func (s *Server) getSwitches() []route {
 	return []route{
 		{http.MethodGet, "/start", s.setStopped(false), !hot, !keyed, ""},
@@ -105,7 +108,7 @@ func (s *Server) getSwitches() []route {
 	}
 }
 
-// withHeads adds the HEAD form of each GET, which net/http answers without the body.
+// withHeads adds a HEAD route for each GET route. net/http leaves out the body of the answer.
 func withHeads(routes []route) []route {
 	all := slices.Clone(routes)
 	for _, r := range routes {
@@ -117,7 +120,7 @@ func withHeads(routes []route) []route {
 	return all
 }
 
-// Route is a line of the API for tests of the whole of it: a method and a path with parameters like :id.
+// Route is a method and a path with parameters such as :id. It is for tests that check all routes.
 type Route struct{ Method, Path string }
 
 // Routes returns all routes.
@@ -128,8 +131,8 @@ func Routes() (list []Route) {
 	return list
 }
 
-// literalPaths returns the methods of each path without a parameter. The router prefers a parameter to a literal path
-// of another method, so that it would take GET /jobs/create for a job with the id "create"; the guard answers 405.
+// literalPaths returns the methods of each path without parameters. The guard uses them to answer 405 for another
+// method. The router alone would match GET /jobs/create with /jobs/:id, as a job with the id "create".
 func literalPaths(routes []route) map[string][]string {
 	paths := map[string][]string{}
 	for _, r := range routes {

@@ -14,7 +14,7 @@ type runnerReader interface {
 	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
 }
 
-// runners answers GET /runners: who holds what.
+// runners answers GET /runners with a page of runners and the claims that they hold.
 func (s *Server) runners(c echo.Context) error {
 	after, limit := "", defaultPage
 	for _, p := range parameters(c) {
@@ -52,13 +52,14 @@ func (s *Server) runners(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeJSON, text)
 }
 
-// runnersDocument is a page of runners; next is its last runner, if more follow.
+// runnersDocument is a page of runners. If more follow, next is the last runner of the page.
 type runnersDocument struct {
 	Runners []runnerDocument `json:"runners"`
 	Next    *string          `json:"next"`
 }
 
-// runnerDocument has the newest claims of a runner that hold something.
+// runnerDocument is the document of a runner. Claims has the newest of its claims that hold jobs, and ClaimCount the
+// number of all of them.
 type runnerDocument struct {
 	RunnerID   string      `json:"runner_id"`
 	Held       int         `json:"held"`
@@ -84,14 +85,14 @@ func documentOfRunner(r *store.Runner) runnerDocument {
 	return doc
 }
 
-// claimHead is the document of a claim without the jobs that it holds.
+// claimHead is the document of a claim without its list of jobs.
 type claimHead struct {
 	ClaimID    job.ID `json:"claim_id"`
 	RunnerID   string `json:"runner_id"`
 	CreatedAt  int64  `json:"created_at"`
 	LeaseMs    int64  `json:"lease_ms"`
 	TickledAt  int64  `json:"tickled_at"`
-	DeadlineAt *int64 `json:"deadline_at"` // null once it holds nothing
+	DeadlineAt *int64 `json:"deadline_at"` // null if the claim holds no jobs
 	HandedOut  int    `json:"handed_out"`
 	Held       int    `json:"held"`
 }

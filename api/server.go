@@ -16,23 +16,24 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options are how a server is made. Engine and Queries must be given; the zero value of the rest works.
+// Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
 type Options struct {
 	Engine   Engine
-	Queries  Queries // of the state of Engine
+	Queries  Queries // reads the state of Engine
 	Defaults Defaults
-	// Hosts are the names, beside localhost and every IP address, that a request's Host may have. *.example.com allows
-	// all names below, and * every name.
+	// Hosts are the names that a request's Host can have, beside localhost and any IP address. *.example.com allows all
+	// names below example.com, and * allows any name.
 	Hosts []string
-	// RequireClaimID refuses tickles, completions and releases that do not name the claim.
+	// RequireClaimID makes the server refuse tickles, completions and releases without a claim_id.
 	RequireClaimID bool
 	// GetSwitches serves GET /start, /stop and /quit; see getSwitches.
 	GetSwitches bool
 	Log         zerolog.Logger
 	Build       Version
-	// MaxConnections may be open at once; 0: defaultMaxConnections.
+	// MaxConnections is how many connections can be open at once. 0 means defaultMaxConnections.
 	MaxConnections int
-	// Quit ends the process gracefully on a request to /quit; nil: such requests are refused.
+	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
+	// request.
 	Quit func()
 }
 
@@ -46,25 +47,25 @@ type Server struct {
 
 	echo     *echo.Echo
 	hosts    allowedHosts
-	fenced   bool                // a request of a runner must name its claim
-	reserved map[string]bool     // client names that would hide a route
+	fenced   bool                // runners must send the claim_id
+	reserved map[string]bool     // names that no client can have, because paths begin with them
 	literal  map[string][]string // methods of each path without parameters
 	metrics  *metrics
 
 	limits
 	listening atomic.Pointer[listener] // nil before Run
 
-	draining context.Context // done when the server stops taking its time
+	draining context.Context // done when the shutdown begins
 	drain    context.CancelFunc
 }
 
-// limits are how much requests may take.
+// limits bounds the memory, processors and connections that requests use.
 type limits struct {
-	bulk, control                *budget // of request bodies
-	documents, handouts, changes *budget // of answers
-	parked                       *budget // of results that are answered when a claim has waited
+	bulk, control                *budget // for request bodies
+	documents, handouts, changes *budget // for answers
+	parked                       *budget // for results of completions whose claim waits
 	compressors                  *budget
-	pages                        turns // of lists
+	pages                        turns // to make pages of lists
 	bodies                       bodyRules
 	maxConnections               int
 }
@@ -80,7 +81,7 @@ func newLimits(maxConnections int) limits {
 	return l
 }
 
-// New returns a server that is not listening yet; see Handler and Run.
+// New returns a server. Use Run to serve a listener, or Handler.
 func New(o Options) (*Server, error) {
 	return newServer(o, struct {
 		Engine
@@ -119,21 +120,25 @@ func newServer(o Options, engine backend) (*Server, error) {
 	return s, nil
 }
 
-// Handler serves the API, for a listener of the caller's own.
+// Handler returns the handler of the API, for callers that do not use Run.
 func (s *Server) Handler() http.Handler { return s.echo }
 
 const (
-	// A connection that sends no request for this long is not one of ours: slow links need a fraction of it.
+	// readHeaderTimeout is how long a client may take to send the head of a request. Slow connections need a fraction
+	// of it.
 	readHeaderTimeout = 20 * time.Second
-	// Clients give up idle connections after 90 s, as net/http's own does; closing ours later means that they never
-	// meet one that is just being closed. An idle connection costs about 10 KB, so that thousands may wait.
+	// idleTimeout is longer than the 90 s after which clients such as net/http close idle connections, so that a client
+	// does not send a request just when the server closes the connection. An idle connection costs about 10 KB, so
+	// thousands of them are no problem.
 	idleTimeout = 3 * time.Minute
-	// Names, ids and numbers fit into a fraction of it; the default of 1 MiB would be what every connection may pin.
+	// maxHeaderBytes is far more than the names, ids and numbers in a head need. With the default of 1 MiB, each
+	// connection could take that much memory.
 	maxHeaderBytes = 64 << 10
 )
 
-// Run serves on l until ctx is done, then stops: parked claims are answered, requests under way get up to drain to end,
-// those that do not are cut off. It returns when no handler runs any more, so that the engine may stop.
+// Run serves requests on l until ctx is done. Then it answers parked claims, and waits at most drain for the other
+// requests to end. It closes the connections of those that have not ended by then. After Run has returned without a
+// forced close, no handler runs, and the caller can stop the engine.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
 	conns := newListener(l, s.maxConnections)
 	s.listening.Store(conns)
@@ -142,7 +147,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
-		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any other path that is not there
+		DisableGeneralOptionsHandler: true, // the server refuses OPTIONS * like any unknown path
 		ErrorLog:                     stdlog.New(serverLog{s.log}, "", 0),
 		ConnState:                    conns.watch,
 		ConnContext:                  withConnection,
@@ -161,7 +166,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	defer cancel()
 	err := server.Shutdown(limit)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn().Dur("drain_ms", drain).Msg("requests that did not end in time are cut off")
+		s.log.Warn().Dur("drain_ms", drain).Msg("requests did not end in time; closing their connections")
 		err = server.Close()
 	}
 	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
@@ -173,7 +178,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return nil
 }
 
-// connections returns how many are open, and how many were closed for others.
+// connections returns how many connections are open, and how many the server has closed to accept others.
 func (s *Server) connections() (open int, evicted int64) {
 	if l := s.listening.Load(); l != nil {
 		return l.connections()
@@ -181,7 +186,7 @@ func (s *Server) connections() (open int, evicted int64) {
 	return 0, 0
 }
 
-// serverLog has net/http's complaints, mostly about clients, in the log.
+// serverLog logs the errors that net/http reports. Most of them are errors of clients.
 type serverLog struct{ log zerolog.Logger }
 
 func (l serverLog) Write(text []byte) (int, error) {

@@ -74,7 +74,8 @@ func (s *Server) endSession(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// sessionGone says that a request about a session itself, which is not there, stored nothing.
+// sessionGone changes the problem of a read or end of an unknown session: it says that nothing was stored. For other
+// requests in a session this is unknown.
 func sessionGone(err error) error {
 	if errors.Is(err, job.SessionNotFound) {
 		p := problemOf(err)
@@ -84,8 +85,8 @@ func sessionGone(err error) error {
 	return err
 }
 
-// sessionDocument has the runner of a session, if it was opened for one, and the number of the last request of each
-// slot.
+// sessionDocument is the document of a session. RunnerID is null if the session was opened without one. Slots has the
+// number of the last request in each slot.
 type sessionDocument struct {
 	SessionID job.ID         `json:"session_id"`
 	RunnerID  *string        `json:"runner_id"`

@@ -16,7 +16,8 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
-// decodeObject reads one JSON object into a struct, strictly: see docs/api.md. Errors are problems that name the field.
+// decodeObject decodes one JSON object into a struct, by the strict rules of docs/api.md. Its errors are problems that
+// name the field.
 func decodeObject(text []byte, into any) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
 		return badRequest("", "the body is empty; a JSON object is required")
@@ -26,7 +27,7 @@ func decodeObject(text []byte, into any) error {
 	return decodeValue("", text, into)
 }
 
-// decodeValue reads one JSON value, strictly. Fields are named below the prefix.
+// decodeValue decodes one JSON value by the strict rules. Its errors name fields with the prefix.
 func decodeValue(prefix string, text []byte, into any) error {
 	err := json.Unmarshal(text, into, strict)
 	if err == nil {
@@ -36,27 +37,27 @@ func decodeValue(prefix string, text []byte, into any) error {
 		field := fieldName(prefix, e.JSONPointer)
 		switch {
 		case errors.Is(e.Err, json.ErrUnknownName):
-			return badRequest(field, fmt.Sprintf("field %s is not known here", field))
+			return badRequest(field, fmt.Sprintf("field %s is not known", field))
 		case errors.Is(e.Err, job.ErrBadID):
 			return badID(field)
 		case e.JSONValue != nil && e.JSONKind == jsontext.KindNumber:
 			return badRequest(field, fmt.Sprintf("%s must be %s, not %s", field, expected(e.GoType), shortened(string(e.JSONValue))))
 		case e.JSONKind == jsontext.KindString && e.GoType == reflect.TypeFor[[]byte]():
-			return badRequest(field, field+" is not base64 with its padding")
+			return badRequest(field, field+" must be base64 with padding")
 		}
 		return badRequest(field, fmt.Sprintf("%s must be %s, not %s", named(field), expected(e.GoType), kindText(e.JSONKind)))
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		field := fieldName(prefix, e.JSONPointer)
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) {
-			return badRequest(field, fmt.Sprintf("field %s is there twice", field))
+			return badRequest(field, fmt.Sprintf("field %s is given twice", field))
 		}
 		return badRequest(field, fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
 	}
 	return badRequest("", "the body is not valid JSON: "+shortened(err.Error()))
 }
 
-// fieldName writes a JSON pointer as people would: outcomes[3].job_id.
+// fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
 func fieldName(prefix string, p jsontext.Pointer) string {
 	b := []byte(prefix)
 	for token := range p.Tokens() {
@@ -81,7 +82,7 @@ func named(field string) string {
 	return field
 }
 
-// shortened bounds what an answer repeats of a request.
+// shortened cuts a long text of a request for an error text.
 func shortened(text string) string {
 	const most = 64
 	if len(text) <= most {
@@ -131,11 +132,11 @@ func kindText(k jsontext.Kind) string {
 	return "null"
 }
 
-// absent reports whether an optional value is not there; null is the same as absent.
+// absent reports whether an optional value is missing or null.
 func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
 
-// content is the stored form of a payload or output that came as a JSON value: a string as its text, anything else as
-// sent.
+// content returns the stored form of a payload or output that was sent as a JSON value: the text of a string, and any
+// other value as it was sent.
 func content(field string, v jsontext.Value) (job.Kind, []byte, error) {
 	if v.Kind() != jsontext.KindString {
 		return job.JSON, v, nil

@@ -17,7 +17,7 @@ type switcher interface {
 	Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error)
 }
 
-// setStopped answers /start and /stop, which turn all handing out of jobs on and off.
+// setStopped answers /start and /stop. While the server is stopped, claims get no jobs.
 func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.noBody(c); err != nil {
@@ -34,32 +34,32 @@ func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
 	}
 }
 
-// forwarded are the headers by which a proxy says that it passes on a request of somebody else.
+// forwarded are the headers that a proxy adds to the requests of its clients.
 var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// quit answers /quit, which ends the process as a signal does. It is refused unless the server was started with
-// --allow-quit and the client is on this machine. The connection must come from loopback; and no header may say that a
-// proxy on this machine passed the request on.
+// quit answers /quit, which shuts the process down as a signal does. The server refuses it unless it was started with
+// --allow-quit and the client is on the same machine: the connection must come from loopback, and the request must not
+// have a header of a proxy.
 func (s *Server) quit(c echo.Context) error {
 	if s.quitting == nil {
 		return &problem{status: http.StatusForbidden, code: "quit_disabled",
-			detail: "this server does not end by request; send it SIGTERM, or start it with --allow-quit"}
+			detail: "this server was started without --allow-quit, so a request cannot shut it down; send SIGTERM to its process"}
 	}
 	r := c.Request()
 	if !isLoopback(r.RemoteAddr) {
-		return &problem{status: http.StatusForbidden, code: "forbidden_peer", detail: "only a client on the same machine may end the server"}
+		return &problem{status: http.StatusForbidden, code: "forbidden_peer", detail: "only a client on the same machine can shut down the server"}
 	}
 	for _, name := range forwarded {
 		if len(r.Header[name]) > 0 {
 			return &problem{status: http.StatusForbidden, code: "forbidden_peer",
-				detail: "only a client on the same machine may end the server, and this request came through a proxy: it has the header " + name}
+				detail: "only a client on the same machine can shut down the server, and this request came through a proxy: it has the header " + name}
 		}
 	}
 	if err := s.noBody(c); err != nil {
 		return err
 	}
 	err := answer(c, http.StatusOK, mimeText, []byte("Quit.\n"))
-	s.log.Info().Str("remote", r.RemoteAddr).Msg("asked to quit")
+	s.log.Info().Str("remote", r.RemoteAddr).Msg("shutting down because of a request to /quit")
 	s.quitting()
 	return err
 }

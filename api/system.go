@@ -15,27 +15,27 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// clock is the journal's time, by which jobs are stamped. AcceptTime sets it to the wall clock and returns how far it
-// is ahead of that then.
+// clock is the journal's time, which all times of jobs use. AcceptTime sets it to the wall clock if it is earlier, and
+// returns how far it is ahead of the wall clock after that.
 type clock interface {
 	Now() int64 // unix ms
 	ClockOffset() time.Duration
 	AcceptTime(ctx context.Context) (offsetMs int64, err error)
 }
 
-// monitor reports on the engine, and never waits.
+// monitor reports on the engine. Its methods never wait.
 type monitor interface {
 	Stats() ingest.Stats
 	Ready() error
 }
 
-// rootPage is what a browser shows of GET /.
+// rootPage is the answer to GET / for browsers.
 //
 //go:embed docspage/root.html
 var rootPage []byte
 
-// root answers GET / with where to go from there: a page for browsers, JSON for programs. The links are relative, so
-// that they work under a path prefix of a proxy.
+// root answers GET / with links: a page for browsers, and JSON for programs. The links are relative, so that they work
+// if a proxy adds a path prefix.
 func (s *Server) root(c echo.Context) error {
 	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
 	if prefers(c.Request(), mimeHTML) {
@@ -54,19 +54,20 @@ func (s *Server) root(c echo.Context) error {
 	}{"daybook", s.build.Version, "docs", "openapi.yaml", "queues", "stats", "metrics", "readyz"})
 }
 
-// ping answers that the server runs.
+// ping answers GET /ping.
 func (s *Server) ping(c echo.Context) error {
 	return answer(c, http.StatusOK, mimeText, []byte("pong"))
 }
 
-// healthz answers that the process serves; it says nothing about the journal, since a restart would not mend its disk.
+// healthz answers that the process serves requests. It does not check the journal, because a restart of the process
+// would not repair its disk.
 func (s *Server) healthz(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, struct {
 		Status string `json:"status"`
 	}{"ok"})
 }
 
-// readyz answers whether changes are taken.
+// readyz answers whether the server accepts changes.
 func (s *Server) readyz(c echo.Context) error {
 	err := s.engine.Ready()
 	if s.draining.Err() != nil {
@@ -86,29 +87,30 @@ func (s *Server) readyz(c echo.Context) error {
 	return &p
 }
 
-// ready is what /readyz answers while changes are taken.
+// ready is the answer of /readyz while the server accepts changes.
 type ready struct {
 	Status        string `json:"status"`
 	ClockOffsetMs int64  `json:"clock_offset_ms"` // how far the journal's time is ahead of the wall clock
 	Detail        string `json:"detail,omitzero"`
 }
 
-// largeOffset is from where on the offset of the journal's time is worth a sentence.
+// largeOffset is the offset of the journal's time from which on /readyz explains it.
 const largeOffset = time.Minute
 
 func readyDocument(offset time.Duration) ready {
 	doc := ready{Status: "ready", ClockOffsetMs: offset.Milliseconds()}
 	switch {
 	case offset < -largeOffset:
-		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v earlier and catches up at double speed, so jobs with a run_at are late; POST /clock/accept sets it at once",
+		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v earlier and catches up at double speed, so jobs with a run_at start late; POST /clock/accept sets the journal's time at once",
 			-offset.Round(time.Second))
 	case offset > largeOffset:
-		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and runs at half speed until then", offset.Round(time.Second))
+		doc.Detail = fmt.Sprintf("the wall clock was set back: the journal's time is %v ahead of it and runs at half speed until the two are equal", offset.Round(time.Second))
 	}
 	return doc
 }
 
-// acceptTime answers /clock/accept, by which an operator sets the journal's time to a wall clock that was set forward.
+// acceptTime answers /clock/accept. An operator calls it to set the journal's time to a wall clock that was set
+// forward.
 func (s *Server) acceptTime(c echo.Context) error {
 	if err := s.noBody(c); err != nil {
 		return err
@@ -122,7 +124,7 @@ func (s *Server) acceptTime(c echo.Context) error {
 	}{offset})
 }
 
-// Version says which build this is.
+// Version identifies the build of the server.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`

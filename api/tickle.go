@@ -16,7 +16,7 @@ type tickler interface {
 	Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error)
 }
 
-// tickleFields are what any tickle may say.
+// tickleFields are the fields that all tickles have.
 type tickleFields struct {
 	fences
 	LeaseMs  *int64   `json:"lease_ms"`
@@ -43,7 +43,7 @@ func (f *tickleFields) command() (t job.Tickle, err error) {
 	}
 	if f.Progress != nil {
 		if *f.Progress < 0 || *f.Progress > 1 {
-			return t, badRequest("progress", "progress must be 0 to 1")
+			return t, badRequest("progress", "progress must be a number from 0 to 1")
 		}
 		t.Progress = int64(math.Round(*f.Progress * job.ProgressUnit))
 	}
@@ -79,7 +79,8 @@ func (s *Server) tickle(c echo.Context) error {
 	return s.answerChanged(c, receipt, id, job.Active)
 }
 
-// tickleMany answers POST /jobs/tickle: of jobs, or else of a claim, or else of all that a runner holds.
+// tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids it extends what
+// the claim holds, and without a claim_id what the runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
 	var r struct {
 		tickleFields
@@ -125,7 +126,7 @@ func (s *Server) tickleMany(c echo.Context) error {
 			r = job.ClaimLost
 		}
 		p := *refused(r).(*problem)
-		if p.lost = tickled.Lost; p.lost == nil { // the list is there though it be empty
+		if p.lost = tickled.Lost; p.lost == nil { // the document has the list even if it is empty
 			p.lost = []store.JobResult{}
 		}
 		return &p
@@ -134,7 +135,7 @@ func (s *Server) tickleMany(c echo.Context) error {
 	return answerDocument(c, http.StatusOK, tickledDocument{tickled.Held, lostJobs(tickled.Lost)})
 }
 
-// tickledDocument has how many jobs are held, and those that were named or handed out and are not.
+// tickledDocument has the number of jobs that are still held, and the jobs that the runner has lost.
 type tickledDocument struct {
 	Held int       `json:"held"`
 	Lost []lostJob `json:"lost"`
