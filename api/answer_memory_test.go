@@ -19,7 +19,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// lavish is an engine whose jobs are as large as they can be.
+// lavish is an engine whose jobs have the maximum size.
 type lavish struct {
 	picky
 	handed atomic.Int64 // claims
@@ -41,7 +41,7 @@ func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {
 		return job.Job{}, false, nil
 	}
 	e.mostReading.Store(max(e.mostReading.Load(), e.reading.Add(1)))
-	time.Sleep(time.Millisecond) // others come meanwhile
+	time.Sleep(time.Millisecond) // other requests arrive in the meantime
 	e.reading.Add(-1)
 	return e.doc(0), true, nil
 }
@@ -54,8 +54,8 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, []job.Job{e.doc(0), e.doc(1)}, fuzzReceipt, nil
 }
 
-// TestAnswersInFlightAreBounded: clients that do not read have a bounded number of bytes in memory together, the rest
-// of them get 503, and other kinds of requests go on.
+// TestAnswersInFlightAreBounded: the answers to clients that do not read take a bounded number of bytes in memory.
+// Further clients get 503. Other kinds of requests are still served.
 func TestAnswersInFlightAreBounded(t *testing.T) {
 	const claim = `{"runner_id":"r","max":2}`
 	head := func(method, path, body string) string {
@@ -111,13 +111,13 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if took := time.Since(began); took > 0 {
 					t.Errorf("others waited %s", took)
 				}
-				// Those that wait for memory wait up to 8 s, for the body and for the answer, and then have as long as
-				// any to read a refusal.
+				// A request can wait 8 s for memory for its body, and 8 s for memory for its answer. After that, its
+				// client has paceTime to read the refusal.
 				for range 60 {
 					time.Sleep(time.Second)
 					bounded()
 				}
-				if n, _ := s.connections(); n != 1 { // the one that reads
+				if n, _ := s.connections(); n != 1 { // the client that reads
 					t.Errorf("%d connections are left", n)
 				}
 				if used := c.of(s).used(); used != 0 {
@@ -128,7 +128,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// TestLongAnswersAreWhole: what is written in pieces is what was to be written, in both forms.
+// TestLongAnswersAreWhole: an answer that is written in pieces is complete, in both formats.
 func TestLongAnswersAreWhole(t *testing.T) {
 	r := start(t)
 	payloads := make([]string, 3000)
@@ -185,8 +185,8 @@ func TestLongAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// TestReadOfLongJobs: a job that does not fit into the room of its reader is not read, and the longest one fits into
-// the share for it.
+// TestReadOfLongJobs: a job that takes more memory than the caller allows is not read. The largest job fits into the
+// share for it.
 func TestReadOfLongJobs(t *testing.T) {
 	r := start(t)
 	fits := func(id string, room int64) bool {

@@ -23,17 +23,17 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// rig is a server on a free loopback port over a real engine in a directory of its own.
+// rig is a server on a free loopback port, with a real engine in its own directory.
 type rig struct {
 	*testing.T
 	url    string
-	dir    string // of the data; empty over an engine that is not real
+	dir    string // with the data; empty if the engine is a test double
 	engine parts
 	server *Server
-	stop   func() // ends the server as a signal would; once
+	stop   func() // shuts the server down as a signal does; a second call does nothing
 }
 
-// parts are an engine and its queries, of which a test replaces single ones.
+// parts are an engine and its queries. A test can replace single parts.
 type parts struct {
 	creator
 	claimer
@@ -59,13 +59,13 @@ func partsOf(e Engine, q Queries) parts {
 	return parts{e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
 }
 
-// setup is what a server is made of; a test may put doubles in the place of parts.
+// setup is the configuration of a server. A test can replace parts by test doubles.
 type setup struct {
 	Options
 	parts
 }
 
-// start runs a server until the test ends; the data is checked then.
+// start runs a server until the test ends, and then checks the data.
 func start(t *testing.T, change ...func(*setup)) *rig {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func start(t *testing.T, change ...func(*setup)) *rig {
 	return r
 }
 
-// startOn runs a server over any engine.
+// startOn runs a server with the given engine.
 func startOn(t *testing.T, o setup) *rig {
 	t.Helper()
 	s, err := newServer(o.Options, o.parts)
@@ -135,8 +135,8 @@ func startOn(t *testing.T, o setup) *rig {
 
 var recordHead = regexp.MustCompile(`\n#:(\w+) v=`)
 
-// commands returns how many commands of clients the journal holds: all but the ticks and the marks, which the server
-// writes by itself.
+// commands returns how many commands of clients the journal has. It does not count ticks and marks, which the server
+// writes on its own.
 func (r *rig) commands() int {
 	r.Helper()
 	files, err := filepath.Glob(filepath.Join(r.dir, "journal", "*", "*"))
@@ -158,7 +158,7 @@ func (r *rig) commands() int {
 	return n
 }
 
-// reply is an answer, read to its end.
+// reply is an answer that was read to its end.
 type reply struct {
 	t      *testing.T
 	what   string
@@ -167,7 +167,8 @@ type reply struct {
 	body   string
 }
 
-// sentBody keeps what a request has sent of its body. The transport may still be sending when the answer is there.
+// sentBody records the bytes of a body that a request has sent. The transport can still be sending when the answer has
+// arrived.
 type sentBody struct {
 	mu   sync.Mutex
 	sent []byte
@@ -186,7 +187,7 @@ func (s *sentBody) bytes() []byte {
 	return bytes.Clone(s.sent)
 }
 
-// do sends a request; headers are pairs of name and value.
+// do sends a request. headers are pairs of a name and a value.
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
 	req, err := http.NewRequest(method, r.url+path, body)
@@ -240,7 +241,7 @@ func (r *rig) add(path, lines string, headers ...string) reply {
 	return r.do(http.MethodPost, path, strings.NewReader(lines), headers...)
 }
 
-// object reads the answer as a JSON object after its status was as wanted.
+// object checks the status of the answer and decodes its JSON object.
 func (a reply) object(status int) map[string]any {
 	a.t.Helper()
 	if a.status != status {
@@ -255,7 +256,7 @@ func (a reply) object(status int) map[string]any {
 	return o
 }
 
-// refused checks that the answer is a problem document of that status and code, and returns it.
+// refused checks that the answer is a problem document with the status and the code, and returns the document.
 func (a reply) refused(status int, code string) map[string]any {
 	a.t.Helper()
 	o := a.object(status)
@@ -276,7 +277,7 @@ func (a reply) refused(status int, code string) map[string]any {
 	return o
 }
 
-// wrong checks for a refusal that names a field.
+// wrong checks that the answer is a refusal that names the field.
 func (a reply) wrong(field string) map[string]any {
 	a.t.Helper()
 	o := a.refused(http.StatusBadRequest, "bad_request")
@@ -286,7 +287,7 @@ func (a reply) wrong(field string) map[string]any {
 	return o
 }
 
-// want compares fields of an object by their text.
+// want compares the texts of fields of an object.
 func want(t *testing.T, o map[string]any, pairs ...any) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -298,7 +299,7 @@ func want(t *testing.T, o map[string]any, pairs ...any) {
 	}
 }
 
-// ids are the ids of the jobs of a claim's answer.
+// ids returns the ids of the jobs in the answer to a claim.
 func ids(o map[string]any) (list []string) {
 	for _, j := range o["jobs"].([]any) {
 		list = append(list, j.(map[string]any)["job_id"].(string))
@@ -306,7 +307,7 @@ func ids(o map[string]any) (list []string) {
 	return list
 }
 
-// creates is an engine whose creates a test answers.
+// creates is an engine whose Create is a function of the test.
 type creates func(*job.Create) (ingest.Receipt, error)
 
 func (f creates) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
@@ -314,12 +315,12 @@ func (f creates) Create(_ context.Context, c *job.Create) (store.Made, ingest.Re
 	return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 }
 
-// noJob is a state whose jobs have all been purged.
+// noJob is a state in which all jobs have been purged.
 type noJob struct{ jobReader }
 
 func (noJob) JobWithin(job.ID, int64) (job.Job, bool, error) { return job.Job{}, true, job.NotFound }
 
-// notReady is an engine that reports what a test has it report, and is ready otherwise.
+// notReady is an engine whose Ready returns the error that a test has set.
 type notReady struct {
 	monitor
 	why error
@@ -332,12 +333,12 @@ func (n *notReady) Ready() error {
 	return n.monitor.Ready()
 }
 
-// unknownID has the right form and addresses nothing.
+// unknownID is a valid id that no job has.
 var unknownID = job.NewID(1, 1<<30, 7).String()
 
 func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 
-// waiting is an engine whose claims wait in vain.
+// waiting is an engine whose claims wait and never get a job.
 type waiting struct{}
 
 func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// onOwnClock runs a test of a whole server on a clock of its own.
+// onOwnClock runs a test of a whole server with a fake clock.
 func onOwnClock(t *testing.T, test func(t *testing.T, s *scenario)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -21,7 +21,7 @@ func onOwnClock(t *testing.T, test func(t *testing.T, s *scenario)) {
 	})
 }
 
-// send makes a request. Headers are pairs of name and value.
+// send sends a request. headers are pairs of a name and a value.
 func (s *scenario) send(t *testing.T, method, path, body string, headers ...string) reply {
 	t.Helper()
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -39,14 +39,14 @@ func (s *scenario) send(t *testing.T, method, path, body string, headers ...stri
 	return reply{t, method + " " + path, w.Code, w.Header(), w.Body.String()}
 }
 
-// TestRefusedClaimsGiveTheirJobsBack: a claim that finds no room for its answer is in the journal by then. Its jobs are
-// free at once, and the problem says what a repeat will find.
+// TestRefusedClaimsGiveTheirJobsBack: the server refuses a claim that is already stored if there is no memory for the
+// answer. The jobs of the claim are pending again at once. The problem says whether a repeat gets them.
 func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const claim = `{"runner_id":"r","max":2}`
 		s.send(t, "POST", "/add", "one\ntwo\n").object(http.StatusCreated)
 		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
-		full := func(test func()) { // others hold the whole budget of claims meanwhile
+		full := func(test func()) { // while another request holds the whole budget for claims
 			others := share{budget: s.server.handouts}
 			if !others.grow(t.Context(), s.server.handouts.total, 0) {
 				t.Fatal("the budget is not free")
@@ -56,7 +56,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		}
 		free := func(what string) {
 			t.Helper()
-			synctest.Wait() // the jobs of a claim without a key are given back after the answer
+			synctest.Wait() // the server releases the jobs of a claim without a key after the answer
 			for _, j := range s.send(t, "GET", "/jobs", "").object(http.StatusOK)["jobs"].([]any) {
 				want(t, j.(map[string]any), "status", "pending", "run_attempts", 0)
 			}
@@ -83,7 +83,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			if got := ids(again.object(http.StatusOK)); len(got) != 0 || again.header.Get(headerReplayed) != "true" {
 				t.Errorf("%s: the repeat of a refused claim: %v %v", c.name, got, again.header)
 			}
-			// The refusal of a repeat gives nothing back: the jobs were handed out before.
+			// The refusal of a repeat releases no jobs, because the first answer handed them out.
 			got := s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)
 			if len(ids(got)) != 2 {
 				t.Errorf("%s: the next claim: %v", c.name, ids(got))
@@ -98,7 +98,8 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			s.send(t, "POST", "/jobs/"+ids(got)[1]+"/release", `{"how":"unget"}`).object(http.StatusOK)
 			free(c.name + ", released")
 		}
-		// With outcomes: they are not applied when there is no room for their results, and are answered when there is.
+		// A claim with outcomes: the outcomes are not applied if there is no memory for their results. If there is, the
+		// answer has the results.
 		complete := `{"runner_id":"r","max":2,"complete":` + outcomes(3)
 		full(func() {
 			want(t, s.send(t, "POST", "/jobs/claim", complete+`}`).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")

@@ -54,7 +54,7 @@ func TestClaim(t *testing.T) {
 		}
 	})
 	t.Run("NDJSON", func(t *testing.T) {
-		// A JSON value with newlines must not break its line.
+		// A JSON value with newlines must stay on one line.
 		r.post("/jobs/create", "{\"client\":\"nd\",\"payload\":{\"a\":\n1,\r\n\"b\":\"x\\ny\"}}").object(http.StatusCreated)
 		r.post("/jobs/create", `{"client":"nd","payload":"two\nlines"}`).object(http.StatusCreated)
 		a := r.post("/jobs/claim", `{"runner_id":"r","max":5,"clients":["nd"]}`, "Accept", "application/x-ndjson")
@@ -80,21 +80,21 @@ func TestClaim(t *testing.T) {
 		first := claim(`"max":2,"complete":[]`)
 		want(t, first, "results", "[]")
 		list := ids(first)
-		// A list, with fences of its items.
+		// A list of outcomes, whose items have their own fences.
 		second := claim(fmt.Sprintf(`"max":1,"complete":[{"job_id":%q,"code":"ok","claim_id":%q},{"job_id":%q,"code":"ok"}]`, list[0], unknownID, list[0]))
 		results := second["results"].([]any)
 		want(t, results[0].(map[string]any), "job_id", list[0], "status", nil, "code", "claim_lost")
 		want(t, results[1].(map[string]any), "job_id", list[0], "status", "completed")
-		// The whole claim.
+		// An outcome for all jobs of the claim.
 		third := claim(fmt.Sprintf(`"max":10,"complete":{"claim_id":%q,"status":"failed"}`, first["claim_id"]))
 		want(t, third, "ended", 1, "results", "[]")
 		if len(ids(third)) != 2 {
 			t.Errorf("%v", third)
 		}
-		// Nothing is there: still 200, without a claim.
+		// If no job can be claimed, the answer is still 200, without a claim.
 		last := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"}]}`, third["claim_id"], ids(third)[0]))
 		want(t, last, "claim_id", nil, "lease_ms", nil, "jobs", "[]")
-		// That the claim to complete holds nothing is reported, and the new claim is made all the same.
+		// The answer reports that the completed claim holds no jobs. The server makes the new claim anyway.
 		lost := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"status":"completed"}`, unknownID))
 		want(t, lost, "ended", 0, "complete_refused", map[string]any{"code": "claim_lost", "detail": job.ClaimLost.Error()}, "jobs", "[]")
 	})
@@ -146,14 +146,14 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// outcomes is a list of n outcomes of a job that is not there.
+// outcomes returns a list of n outcomes for a job that does not exist.
 func outcomes(n int) string {
 	one := `{"job_id":"` + unknownID + `","code":"ok"}`
 	return "[" + one + strings.Repeat(","+one, n-1) + "]"
 }
 
-// TestCompletionsOfParkedClaimsAreBounded: claims that wait keep the results of what they completed, and no body. When
-// they keep as much as they may, another one is answered without a wait.
+// TestCompletionsOfParkedClaimsAreBounded: a claim that waits keeps the results of its completion in memory, but not
+// its body. If the results of all such claims take all their memory, another claim does not wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
 		s.engine = parts{claimer: waiting{}, completer: &picky{t: t}, clock: idle{}}
@@ -250,7 +250,7 @@ func TestParkedClaim(t *testing.T) {
 	})
 }
 
-// late is an engine whose claims are decided when their client has gone.
+// late is an engine that decides a claim after its client has hung up.
 type late struct {
 	claimer
 	gone func()
@@ -285,8 +285,8 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestJobsOfAClientThatReadAndHungUpStayItsOwn: a runner with a connection for each request closes it once it has its
-// answer.
+// TestJobsOfAClientThatReadAndHungUpStayItsOwn: a runner can use one connection per request and close it after the
+// answer. Its jobs stay claimed.
 func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
 	r := start(t)
 	for range 50 {

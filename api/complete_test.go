@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// one makes a job, has it claimed, and returns its document.
+// one creates a job, claims it, and returns its document.
 func (r *rig) one() map[string]any {
 	r.Helper()
 	r.post("/jobs/create", `{"client":"one","payload":"x"}`).object(http.StatusCreated)
@@ -251,7 +251,7 @@ func TestCompleteMany(t *testing.T) {
 	})
 }
 
-// breaks fails at the second complete.
+// breaks is an engine whose second Complete fails.
 type breaks struct{ completer }
 
 func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
@@ -369,8 +369,8 @@ func TestTickle(t *testing.T) {
 	})
 }
 
-// TestExceptionsComeBeforeTheOutcomeForAll: a completion of several commands, of which the last has the outcome for
-// all, while the journal's disk is slow. The commands before it are long ones, which must not be overtaken.
+// TestExceptionsComeBeforeTheOutcomeForAll: a completion has several commands, and the last one has the outcome for
+// all. The journal's disk is slow, and the commands before are long. The last command must not be applied before them.
 func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		const jobs = 130
@@ -379,7 +379,7 @@ func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
 		var except []string
 		for i, id := range ids(claim)[:127] {
 			long := job.MaxErrorBytes
-			if i == 126 { // it does not fit into the third command, and is not long by itself
+			if i == 126 { // a short outcome that does not fit into the third command
 				long = 45 << 10
 			}
 			except = append(except, fmt.Sprintf(`{"job_id":%q,"code":"failed","error":%q}`, id, repeat('e', long)))

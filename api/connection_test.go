@@ -21,8 +21,8 @@ func (r *rig) dial() net.Conn {
 	return c
 }
 
-// TestRefusalsDoNotWaitForBodies: whatever a request is refused for, on every route, and whatever a handler does not
-// read, the answer comes although the body that was announced does not, and the connection ends.
+// TestRefusalsDoNotWaitForBodies: on every route, a request announces a body and does not send it. The answer arrives
+// anyway, for every refusal and for every handler that does not read the body, and the server closes the connection.
 func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	type request struct{ name, method, path, headers string }
 	var requests []request
@@ -75,7 +75,8 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	}
 }
 
-// TestRefusalsKeepConnections: a body that has come is discarded, and the connection serves further requests.
+// TestRefusalsKeepConnections: the server discards the body of a refused request, and the connection serves further
+// requests.
 func TestRefusalsKeepConnections(t *testing.T) {
 	r := start(t)
 	c := r.dial()
@@ -107,7 +108,8 @@ func TestRefusalsKeepConnections(t *testing.T) {
 	}
 }
 
-// TestClientsThatDoNotRead: a client that takes nothing of its answer, or a byte at a time, is cut off.
+// TestClientsThatDoNotRead: the server closes the connection of a client that does not read its answer, or reads single
+// bytes.
 func TestClientsThatDoNotRead(t *testing.T) {
 	for name, read := range map[string]func(c net.Conn){
 		"nothing":          func(net.Conn) {},

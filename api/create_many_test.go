@@ -37,7 +37,8 @@ func TestCreateArray(t *testing.T) {
 	want(t, r.do(http.MethodPost, "/jobs/create", strings.NewReader("\n"), "Content-Type", mimeNDJSON).object(http.StatusCreated), "count", 0)
 }
 
-// TestCreateArrayRefuses: nothing is made of a body in which one position is wrong, and the problem names it.
+// TestCreateArrayRefuses: if one position of a body is wrong, the server creates no job, and the problem names the
+// position.
 func TestCreateArrayRefuses(t *testing.T) {
 	r := start(t)
 	for _, c := range []struct{ name, body, field string }{
@@ -105,7 +106,8 @@ func TestResultsEach(t *testing.T) {
 	want(t, at(3), "job_id", o["last_id"], "existing", false)
 	want(t, r.get("/batches/"+o["batch_id"].(string)).object(http.StatusOK), "count", 3, "purged", 1)
 
-	// Without the preference the wrong position refuses all; without a wrong position the key shows all the same.
+	// Without the preference, the wrong position makes the server refuse all jobs. Without a wrong position, the answer
+	// has results because of the unique key.
 	r.post("/jobs/create", body).refused(http.StatusBadRequest, "bad_request")
 	again := r.post("/jobs/create", `[{"payload":"d","unique_key":"k"}]`).object(http.StatusCreated)
 	want(t, again, "count", 0)
@@ -120,7 +122,7 @@ func TestUniqueKey(t *testing.T) {
 	second := r.post("/jobs/create", `{"payload":"two","unique_key":"order 7"}`).object(http.StatusOK)
 	want(t, second, "existing", true, "job_id", first["job_id"], "payload", "one")
 	want(t, r.post("/jobs/create", `{"unique_key":"order 7","type":"other"}`).object(http.StatusCreated), "existing", false)
-	// Every end frees it.
+	// Each way in which the job can end frees the unique key.
 	for _, end := range []string{"complete", "fail", "cancel", "delete"} {
 		id := r.post("/jobs/create", `{"unique_key":"order 7"}`).object(http.StatusOK)["job_id"].(string)
 		switch end {
@@ -177,8 +179,8 @@ func metaPairs(n int) string {
 	return strings.Join(pairs, ",")
 }
 
-// TestResultsAreBounded: what is answered one by one has a limit of its own, since a few bytes of a body make some
-// hundred of an answer.
+// TestResultsAreBounded: the number of results is bounded, because a few bytes of a body need hundreds of bytes in the
+// answer.
 func TestResultsAreBounded(t *testing.T) {
 	r := start(t)
 	for _, c := range []struct{ name, first, rest, prefer string }{

@@ -24,7 +24,7 @@ func TestCreate(t *testing.T) {
 			t.Error("no Daybook-Seq")
 		}
 	})
-	// The answer is built before the job is applied; it must be what a read shows.
+	// The answer is made before the job is applied. It must be equal to the document that a GET returns.
 	for name, body := range map[string]string{
 		"nothing":        `{}`,
 		"null payload":   `{"payload":null,"client":null,"priority":null,"backoff":null}`,

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The documents mirror the code; these tests are why they still do.
+// These tests compare the documents with the code.
 
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
@@ -70,7 +70,7 @@ func TestCodesAreDocumented(t *testing.T) {
 			t.Errorf("docs/api.md lists the code %s, which nothing has", code)
 		}
 	}
-	// Literal codes stand in the source, too: none may be forgotten in codes.
+	// The source has literal codes, too. codes must have all of them.
 	literal := regexp.MustCompile(`code: "([a-z_]+)"`)
 	entries, err := os.ReadDir(".")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestDocuments: the exact text of each document that the JSON library encodes.
+// TestDocuments compares the exact text of each document that the JSON library encodes.
 func TestDocuments(t *testing.T) {
 	id := job.NewID(1_700_000_000_000, 7, 3)
 	const idText, batchText = `"018bcfe5-6800-7000-8000-000001c00003"`, `"018bcfe5-6800-7000-8000-000001c00000"`

@@ -22,11 +22,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// picky is an engine, with its queries, that takes only what the journal could be read back with: a request that is not
-// refused must be such a command.
+// picky is an engine with its queries. It fails the test if it gets a command that could not be read back from the
+// journal.
 type picky struct {
 	t       *testing.T
-	created *job.Create // the last
+	created *job.Create // the last create
 }
 
 func (s *picky) take(cmd job.Command) {
@@ -167,9 +167,9 @@ func (s *picky) Ready() error                            { return nil }
 func (*picky) AcceptTime(context.Context) (int64, error) { return 0, nil }
 func (*picky) ClockOffset() time.Duration                { return 0 }
 
-// FuzzRoutes sends any query, any two path parameters and any body, as any content type, to any route. Every route of
-// the table is here, so a new one cannot be forgotten. What is taken is a command that the journal can read back; what
-// is not is a problem with a code.
+// FuzzRoutes sends any query, any two path parameters and any body with any content type to any route. It takes the
+// routes from the table, so it includes new ones. The server must turn each request into a command that can be read
+// back from the journal, or refuse it with a problem that has a code.
 func FuzzRoutes(f *testing.F) {
 	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded"}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
@@ -192,7 +192,7 @@ func FuzzRoutes(f *testing.F) {
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|255|7", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|0|1", []byte(`{"status":"failed"}`))
 	}
-	for n := range uint8(3) { // routes of creates: streams that are truncated, doubled, or none
+	for n := range uint8(3) { // for the routes of creates: gzip that is complete, doubled, truncated or invalid
 		gz := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\x54\x48\xe2\x02\x04\x00\x00\xff\xff"
 		for _, body := range []string{gz, gz + gz, gz[:9], "not gzip\n"} {
 			f.Add(n, uint8(130), true, "", "acme", "resize", "", []byte(body))
@@ -214,19 +214,19 @@ func FuzzRoutes(f *testing.F) {
 			}
 		}
 		sent := body
-		raw := contentType >= 128 // a body that only says that it is gzip
+		raw := contentType >= 128 // the header says gzip, but the body is not
 		if raw {
 			zipped = true
 		} else if zipped {
 			var b bytes.Buffer
 			w := gzip.NewWriter(&b)
-			w.Write(body) // to memory
+			w.Write(body) // cannot fail: it writes to memory
 			w.Close()
 			sent = b.Bytes()
 		}
 		target, err := url.ParseRequestURI(path)
 		if err != nil {
-			return // no such request can be made
+			return // it is not a valid request
 		}
 		target.RawQuery = query
 		req := &http.Request{
@@ -277,7 +277,7 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// patient has deadlines, as a connection has.
+// patient is a response writer that supports deadlines, like that of a connection.
 type patient struct{ *httptest.ResponseRecorder }
 
 func (patient) SetReadDeadline(time.Time) error  { return nil }
@@ -287,7 +287,7 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// keptLines is what a bulk post keeps of a body: lines end at \n only, empty ones are dropped.
+// keptLines returns the lines that a bulk post keeps: only \n ends a line, and empty lines are ignored.
 func keptLines(body []byte, skip int, stripCR bool) string {
 	var kept strings.Builder
 	for i, line := range strings.Split(string(body), "\n") {

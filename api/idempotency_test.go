@@ -79,7 +79,7 @@ func TestRepeatedClaim(t *testing.T) {
 	if a := claim(one, "2"); a.status != http.StatusNoContent || a.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %v", a.status, a.header)
 	}
-	// Another runner's keys are its own; and what found nothing is made again.
+	// Another runner can use the same key. A claim that got no jobs is carried out again.
 	const other = `{"runner_id":"s","max":2}`
 	if got := ids(claim(other, "1").object(http.StatusOK)); len(got) != 1 {
 		t.Errorf("another runner: %v", got)

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// documentFields are those of docs/api.md, in its order.
+// documentFields are the fields of a job document in the order of docs/api.md.
 func documentFields(t testing.TB, text string) []string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -82,7 +82,7 @@ func TestJobDocument(t *testing.T) {
 	want(t, attempts[1].(map[string]any), "at", 2, "runner_id", "b", "code", nil, "exit_code", nil, "error", nil, "why", "abandoned")
 }
 
-// TestJobsInARow: what is copied from the document before is what would have been written.
+// TestJobsInARow: the text that is copied from the previous document is equal to the text that encoding the job gives.
 func TestJobsInARow(t *testing.T) {
 	exit := int64(3)
 	base := job.Job{ID: job.NewID(5, 6, 0), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Active, Payload: []byte("p"), Progress: -1,
@@ -138,7 +138,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// FuzzContent: whatever bytes a payload has, its document is JSON that gives them back.
+// FuzzContent: for any bytes of a payload, the document is JSON, and the payload can be restored from it.
 func FuzzContent(f *testing.F) {
 	for _, seed := range []string{"", "plain", "\x00\x1f\x7f\"\\/", "caf\u00e9 \u2028 \U0001f600", "\xff\xfe", "\xed\xa0\x80", "line\nbreak\r"} {
 		f.Add([]byte(seed))
@@ -168,7 +168,7 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// FuzzRequests: no bytes make the decoders panic, and whatever is refused is a problem.
+// FuzzRequests: no bytes make the decoders panic, and each refusal is a problem.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"payload":{"a":[1]},"delay_ms":5}`, `{"runner_id":"r","complete":[{"job_id":"` + unknownID + `","code":"ok"}]}`,
 		`{"claim_id":"` + unknownID + `","code":"ok","except":[]}`, `{"job_ids":[null]}`, "{\"outcomes\":[{}]}\n{}",

@@ -44,7 +44,7 @@ func (s *picky) WaitingTypes(_, _ string, limit int) ([]store.WaitingType, bool)
 	return []store.WaitingType{{Type: "x", Waiting: 3}}, true
 }
 
-// listed returns the ids of a page, shortened to their lines, and what next is.
+// listed returns the lines of the ids of a page, and next.
 func (r *rig) listed(query string) string {
 	r.Helper()
 	o := r.get("/jobs" + query).object(http.StatusOK)
@@ -160,7 +160,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestPartsOfFields: what is not read of the store is what no selected field shows.
+// TestPartsOfFields: a list does not read the parts of the store that no selected field needs.
 func TestPartsOfFields(t *testing.T) {
 	r := start(t)
 	r.post("/jobs/create", `{"payload":"p","max_attempts":2}`).object(http.StatusCreated)
@@ -288,7 +288,7 @@ func TestETags(t *testing.T) {
 	r.get("/jobs/"+unknownID, "If-None-Match", "*").refused(http.StatusNotFound, "job_not_found")
 }
 
-// encoded asks without a transport that undoes gzip.
+// encoded sends a request without a transport that decompresses the answer.
 func (r *rig) encoded(method, path, body, accept string) (status int, header http.Header, text []byte) {
 	r.Helper()
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
@@ -311,7 +311,7 @@ func (r *rig) encoded(method, path, body, accept string) (status int, header htt
 func TestCompression(t *testing.T) {
 	var log strings.Builder
 	r := start(t, func(o *setup) { o.Log = zerolog.New(&log) })
-	// Payloads whose documents have 1023 and 1024 bytes.
+	// The documents of these payloads have 1023 and 1024 bytes.
 	bare := len(r.post("/jobs/create", `{"payload":"x"}`).body) - 1
 	var paths []string
 	for _, size := range []int{minCompressedBytes - 1, minCompressedBytes, 50_000} {
@@ -367,7 +367,7 @@ func TestCompression(t *testing.T) {
 	want(t, last, "route", "/jobs", "status", 200, "bytes_out", len(sent))
 }
 
-// panicking is an engine whose lists panic until it is calm.
+// panicking is a state whose List panics until calm is set.
 type panicking struct {
 	jobLister
 	runnerReader
@@ -385,7 +385,7 @@ func (e *panicking) ClaimDocument(job.ID, store.Parts) (store.Claim, []job.Job, 
 	panic("claim")
 }
 
-// TestAPanicKeepsNoTurn: lists go on after panics, as many as there are turns.
+// TestAPanicKeepsNoTurn: after as many panics as there are turns, lists are still served.
 func TestAPanicKeepsNoTurn(t *testing.T) {
 	state := &panicking{}
 	r := start(t, func(o *setup) {

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestConnectionsAreBounded: those without a request make room, the longest without one first, and those that never had
-// one before all; a client that is at work is not disturbed.
+// TestConnectionsAreBounded: the server closes connections without a request for new ones. It first closes those that
+// never had a request, then the longest idle one. It never closes a connection with a request.
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
@@ -64,7 +64,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		at(most, 0)
 
-		// One too many waits until another has been silent for long enough.
+		// A connection beyond the limit waits until another one was silent for idleGrace.
 		began := time.Now()
 		late := l.dial()
 		defer late.Close()
@@ -72,7 +72,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("a new client waited %s", time.Since(began))
 		}
 		at(most, 1)
-		// A flood of silent ones closes silent ones only.
+		// Many silent connections close only other silent connections.
 		go func() {
 			for range 50 {
 				c := l.dial()
@@ -90,7 +90,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 				t.Errorf("%d are open", open)
 			}
 		}
-		time.Sleep(2 * time.Minute) // the silent ones are closed by themselves, and the claim ends
+		time.Sleep(2 * time.Minute) // the server closes the silent connections, and the claim ends
 		if status := <-answered; status != http.StatusNoContent {
 			t.Errorf("the parked claim got %d", status)
 		}

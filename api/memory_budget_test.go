@@ -17,7 +17,7 @@ import (
 func TestBudget(t *testing.T) {
 	const large = smallShareBytes + 1
 	inTime := func(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
-	// grown starts to grow a share and says whether it is given by the time that everybody waits.
+	// grown starts to grow a share, waits until all goroutines are blocked, and reports whether the share has grown.
 	grown := func(t *testing.T, s *share, n int64) *bool {
 		given := new(bool)
 		go func() { *given = s.grow(t.Context(), n, time.Second) }()
@@ -65,7 +65,7 @@ func TestBudget(t *testing.T) {
 			second := grown(t, &two, 80*large)
 			given := false
 			go func() { given = three.grow(t.Context(), 20*large, 2*time.Second) }()
-			time.Sleep(1500 * time.Millisecond) // of the bubble's time
+			time.Sleep(1500 * time.Millisecond) // fake time
 			synctest.Wait()
 			if *second || !given {
 				t.Errorf("%t %t", *second, given)
@@ -153,10 +153,11 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestBodiesWaitForTheirShare: a body that finds no room waits unread, and is refused in the end.
+// TestBodiesWaitForTheirShare: if there is no memory for a body, the server does not read it, and refuses it after a
+// wait.
 func TestBodiesWaitForTheirShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		first := share{budget: s.bulk} // the oldest gets all that it requests
+		first := share{budget: s.bulk} // the oldest share gets all that it requests
 		if !first.grow(t.Context(), 1, 0) {
 			t.Fatal("the budget is not empty")
 		}
@@ -174,7 +175,7 @@ func TestBodiesWaitForTheirShare(t *testing.T) {
 			}
 			return resp
 		}
-		for _, wait := range []time.Duration{maxBudgetWait / 2, paceTime + time.Second} { // within the time that the client has, and beyond it
+		for _, wait := range []time.Duration{maxBudgetWait / 2, paceTime + time.Second} { // shorter and longer than the client may take
 			s.bulk.free = 0
 			time.AfterFunc(wait, func() {
 				s.bulk.mu.Lock()
@@ -195,8 +196,8 @@ func TestBodiesWaitForTheirShare(t *testing.T) {
 	})
 }
 
-// TestAnnouncedBodiesTakeNothing: connections that announce the longest body and send nothing, or a little, keep no
-// others from posting.
+// TestAnnouncedBodiesTakeNothing: connections that announce the longest body and send nothing, or only a few bytes, do
+// not prevent others from posting.
 func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	for _, path := range []string{"/add", "/jobs/create", "/jobs/complete", "/jobs/claim"} {
 		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
@@ -220,7 +221,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 	}
 }
 
-// TestBodyLimitsOfRoutes: a route takes no longer body than it can need.
+// TestBodyLimitsOfRoutes: a route refuses bodies that are longer than it needs.
 func TestBodyLimitsOfRoutes(t *testing.T) {
 	long := map[string]bool{
 		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, // payloads

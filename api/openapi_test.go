@@ -23,7 +23,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// described is the API's description, as the tests hold every answer against it.
+// described is the description of the API. The tests compare every answer with it.
 var described = sync.OnceValues(func() (d description, err error) {
 	loader := openapi3.NewLoader()
 	if d.doc, err = loader.LoadFromData(openapiText); err != nil {
@@ -43,8 +43,8 @@ var described = sync.OnceValues(func() (d description, err error) {
 	if err != nil {
 		return d, err
 	}
-	// The library takes the relative address of a server for a path that requests begin with, and an object of query
-	// parameters for one that has all of them, declared ones included.
+	// The library treats the relative address of a server as a prefix of all paths. It also expects that an object of
+	// query parameters has all parameters, including those that are declared separately.
 	routed.Servers = openapi3.Servers{{URL: "/"}}
 	for _, item := range routed.Paths.Map() {
 		for _, op := range item.Operations() {
@@ -60,7 +60,7 @@ type description struct {
 	router routers.Router
 }
 
-// decodeLines reads NDJSON as a list.
+// decodeLines decodes NDJSON as a list.
 func decodeLines(r io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 	list := []any{}
 	d := json.NewDecoder(r)
@@ -77,17 +77,17 @@ func decodeLines(r io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3fi
 	}
 }
 
-// holds checks an answer against the description, and a request that was taken.
+// holds checks that an answer matches the description. If the server accepted the request, it checks the request too.
 func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 	if req.Method == http.MethodOptions || req.Method == http.MethodHead || answer.status == statusClientGone {
-		return nil // the router's own; GET without the body; and what nobody is there to read
+		return nil // OPTIONS comes from the router, HEAD has no body, and a client that hung up reads nothing
 	}
-	if path, ok := unescaped(req.URL.EscapedPath()); ok { // the library compares escapes as they are
+	if path, ok := unescaped(req.URL.EscapedPath()); ok { // the library compares escapes literally
 		req = req.Clone(req.Context())
 		req.URL.Path, req.URL.RawPath = path, ""
 	}
 	route, params, err := d.router.FindRoute(req)
-	if err != nil { // no such route, and the answer says so
+	if err != nil { // there is no such route, so the answer must be a refusal
 		if answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden || answer.status == http.StatusBadRequest {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 			return err
 		}
 	}
-	if answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden { // the guard's, on any route
+	if answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden { // from the guard, on any route
 		return nil
 	}
 	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
@@ -135,7 +135,7 @@ func describedOf(t *testing.T) description {
 	return d
 }
 
-// TestDescribedRoutes: every route of the server is described, and nothing else.
+// TestDescribedRoutes: openapi.yaml has exactly the routes of the server.
 func TestDescribedRoutes(t *testing.T) {
 	d := describedOf(t)
 	if d.doc.OpenAPI != "3.1.0" {
@@ -168,7 +168,7 @@ func TestDescribedRoutes(t *testing.T) {
 	}
 }
 
-// TestDescribedCodes: the codes of problems are those of the server.
+// TestDescribedCodes: openapi.yaml has exactly the codes of the server's problems.
 func TestDescribedCodes(t *testing.T) {
 	d := describedOf(t)
 	described := map[string]bool{}
@@ -180,7 +180,7 @@ func TestDescribedCodes(t *testing.T) {
 	}
 }
 
-// TestDescribedFields: the fields of a job document, and the names that fields= takes, are those of the server.
+// TestDescribedFields: openapi.yaml has exactly the fields of a job document, also as values of the parameter fields.
 func TestDescribedFields(t *testing.T) {
 	d := describedOf(t)
 	var names []string
@@ -204,8 +204,8 @@ func TestDescribedFields(t *testing.T) {
 	}
 }
 
-// TestDescribedParameters: the query parameters of each operation are those that its route declares, and its schemas
-// refuse what the server refuses.
+// TestDescribedParameters: each operation has exactly the query parameters that its route declares. The schemas refuse
+// the values that the server refuses.
 func TestDescribedParameters(t *testing.T) {
 	d := describedOf(t)
 	param := regexp.MustCompile(`:(\w+)`)
@@ -229,7 +229,7 @@ func TestDescribedParameters(t *testing.T) {
 	}
 }
 
-// TestDescribedExclusions: what excludes each other is refused by the schemas, and by the server.
+// TestDescribedExclusions: the schemas and the server refuse fields that must not be combined.
 func TestDescribedExclusions(t *testing.T) {
 	d, r := describedOf(t), start(t)
 	id := job.NewID(1, 1, 1).String()
@@ -295,7 +295,7 @@ func TestDescribedExclusions(t *testing.T) {
 	}
 }
 
-// TestDescribedLimits: the bounds of fields are those of package job.
+// TestDescribedLimits: the limits of fields are equal to those of package job.
 func TestDescribedLimits(t *testing.T) {
 	d := describedOf(t)
 	property := func(schema, name string) *openapi3.Schema {
@@ -345,7 +345,7 @@ func TestDescribedLimits(t *testing.T) {
 	}
 }
 
-// TestDocsPage: the page and all that it names come from this server, and nothing else is let in.
+// TestDocsPage: the server has the page and all files that the page loads, and the page can load no others.
 func TestDocsPage(t *testing.T) {
 	r := start(t)
 	if a := r.get("/openapi.yaml"); a.status != http.StatusOK || a.body != string(openapiText) || a.header.Get("Content-Type") != "application/yaml" {

@@ -64,7 +64,7 @@ func TestMoveOne(t *testing.T) {
 	r.delete("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
 	r.get("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
 
-	// A job whose key somebody else has by now stays as it is.
+	// A redrive does not change a job whose unique key another unfinished job has now.
 	keyed := r.make(`{"type":"k","unique_key":"k"}`)
 	r.post("/jobs/"+keyed+"/cancel", "").object(http.StatusOK)
 	r.make(`{"type":"k","unique_key":"k"}`)
@@ -115,7 +115,7 @@ func TestMoveMany(t *testing.T) {
 	want(t, r.get("/sweeps").object(http.StatusOK), "sweeps", "[]")
 }
 
-// TestSweep moves more than one command does: the answer says where to read its progress.
+// TestSweep moves more jobs than one command can move. The answer has the path of the progress.
 func TestSweep(t *testing.T) {
 	r := start(t)
 	const jobs = 3000
@@ -184,8 +184,8 @@ func TestSwitches(t *testing.T) {
 	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
 }
 
-// TestGetChangesNothing: unless a flag says otherwise no GET and no HEAD has an effect, not even of a page whose
-// browser sends nothing that gives it away.
+// TestGetChangesNothing: without the flag for it, no GET and no HEAD changes anything. This includes requests of a web
+// page whose browser does not send Origin or Sec-Fetch-Site.
 func TestGetChangesNothing(t *testing.T) {
 	r := start(t, func(o *setup) { o.Quit = func() { t.Error("a GET ended the server") } })
 	before := r.commands()

@@ -40,7 +40,7 @@ func TestGuard(t *testing.T) {
 		}
 	})
 	t.Run("percent", func(t *testing.T) {
-		// Escapes of what a name may hold are the same name; all others are refused.
+		// An escaped character that a name can have is the same name. Other escapes are refused.
 		r.add("/a%3Ab/job/x%3ay/add", "x\n").wantStatus(http.StatusCreated)
 		r.add("/a:b/job/x%3A%79/add", "x\n").wantStatus(http.StatusCreated)
 		for _, path := range []string{"/queues/a:b/x:y", "/queues/a%3Ab/x%3ay", "/queues/%61%3ab/x:%79", "/%71ueues/a:b/x:y"} {
@@ -108,7 +108,7 @@ func (a reply) wantStatus(status int) {
 	}
 }
 
-// raw sends bytes and returns the status of the answer; 0 when the connection ended without one.
+// raw sends bytes and returns the status of the answer. It returns 0 if the connection ended without an answer.
 func (r *rig) raw(request string) int {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The tests of this file go through the route table, so that a new route cannot be forgotten.
+// The tests of this file use the table of routes, so they include new routes.
 
-// TestUnknownHeadersAreRefused: a misspelt header of ours is not ignored, nor is a list that names nothing.
+// TestUnknownHeadersAreRefused: the server refuses a misspelt Daybook- header, and an empty list of names.
 func TestUnknownHeadersAreRefused(t *testing.T) {
 	r := start(t)
 	r.get("/jobs", "Daybook-Min-Sec", "1").wrong("Daybook-Min-Sec")
@@ -21,7 +21,8 @@ func TestUnknownHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnknownParametersAreRefused: no route ignores a query parameter, and a refusal comes before anything happens.
+// TestUnknownParametersAreRefused: no route ignores a query parameter, and the server refuses it before it changes
+// anything.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := start(t, func(o *setup) { o.Quit, o.GetSwitches = func() { t.Error("quit") }, true })
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
@@ -58,8 +59,8 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	r.post("/jobs/claim?max=10", `{"runner_id":"r"}`).wrong("max")
 }
 
-// TestDeclaredParametersAreRead: each parameter that a route declares reaches its handler, which refuses a value that
-// nothing could mean.
+// TestDeclaredParametersAreRead: the handler of a route reads each parameter that the route declares, and refuses an
+// invalid value.
 func TestDeclaredParametersAreRead(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
@@ -77,7 +78,7 @@ func TestDeclaredParametersAreRead(t *testing.T) {
 	}
 }
 
-// TestBodiesOfGetAndDelete: a body that would be ignored is refused.
+// TestBodiesOfGetAndDelete: the server refuses a body that it would ignore.
 func TestBodiesOfGetAndDelete(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
@@ -96,7 +97,7 @@ func TestBodiesOfGetAndDelete(t *testing.T) {
 	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending")
 }
 
-// TestHead: HEAD works wherever GET does, with the same header and no body.
+// TestHead: every path with GET supports HEAD, with the same headers and without a body.
 func TestHead(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
@@ -118,7 +119,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestRoot: whoever opens the server's address finds the documentation.
+// TestRoot: the page at the server's address has links to the documentation.
 func TestRoot(t *testing.T) {
 	r := start(t, func(o *setup) { o.Build = Version{Version: "v1.2.3"} })
 	o := r.get("/").object(http.StatusOK)
@@ -141,7 +142,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestRequireClaimID: with the option no request of a runner acts on a job without the claim that fences it.
+// TestRequireClaimID: with the option, the server refuses requests of runners without a claim_id.
 func TestRequireClaimID(t *testing.T) {
 	r := start(t, func(o *setup) { o.RequireClaimID = true })
 	r.add("/add", "a\nb\nc\n")
@@ -170,7 +171,7 @@ func TestRequireClaimID(t *testing.T) {
 	want(t, r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed"}`, claim)).object(http.StatusOK), "ended", 2)
 }
 
-// TestLineForm: the header of a CSV file and the carriage returns of Windows do not become payloads.
+// TestLineForm: the header of a CSV file and the carriage returns of Windows do not become part of payloads.
 func TestLineForm(t *testing.T) {
 	r := start(t)
 	payloads := func(query, body string) string {
@@ -202,7 +203,7 @@ func TestLineForm(t *testing.T) {
 	for query, field := range map[string]string{"skip_lines=1001": "skip_lines", "skip_lines=-1": "skip_lines", "skip_lines=x": "skip_lines", "strip_cr=1": "strip_cr", "strip_cr=": "strip_cr"} {
 		r.add("/add?"+query, "x\n").wrong(field)
 	}
-	// A repeat under a key is the same request only with the same form.
+	// With an idempotency key, a repeat must have the same form of lines.
 	r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k").wantStatus(http.StatusCreated)
 	if a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k"); a.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %v", a.status, a.header)
@@ -210,7 +211,8 @@ func TestLineForm(t *testing.T) {
 	r.add("/add", "a\nb\n", "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "key_reused")
 }
 
-// TestKeysAreRefusedWhereTheyDoNothing: a client that sends a key or a number of a session relies on it.
+// TestKeysAreRefusedWhereTheyDoNothing: routes that do not support idempotency keys and session numbers refuse them,
+// because a client that sends one relies on it.
 func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 	r := start(t, func(o *setup) { o.Quit = func() {} })
 	path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "index.html")
@@ -231,7 +233,7 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 			}
 		}
 	}
-	// Every route that reads the headers says that it takes them.
+	// Every route that supports the headers declares this.
 	r.post("/jobs/"+unknownID+"/release", `{"how":"retry"}`, headerKey, "k").refused(http.StatusNotFound, "job_not_found")
 	r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`, headerKey, "k2").refused(http.StatusNotFound, "job_not_found")
 }

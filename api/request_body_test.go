@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// lines returns n bytes of lines of 100 bytes.
+// lines returns n bytes, in lines of 100 bytes.
 func lines(n int) string { return strings.Repeat(repeat('x', 99)+"\n", n/100) + repeat('y', n%100) }
 
 func zipped(text string) *bytes.Buffer {
@@ -36,7 +36,7 @@ func zipped(text string) *bytes.Buffer {
 	return &b
 }
 
-// chunked hides the length of a body from net/http.
+// chunked hides the length of a body from net/http, which then sends it in chunks.
 func chunked(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
 
 func TestBodyLimit(t *testing.T) {
@@ -94,7 +94,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// half sends a request whose body ends early, and returns the status of the answer.
+// half sends a request with an incomplete body, and returns the status of the answer.
 func (r *rig) half(head, body string) int {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
@@ -145,7 +145,7 @@ func TestBodyCutOff(t *testing.T) {
 	}
 }
 
-// pipeListener accepts in-memory connections, whose deadlines follow the fake time of a synctest bubble.
+// pipeListener accepts in-memory connections. Their deadlines use the fake time of a synctest bubble.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -173,7 +173,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { close(l.done); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// idle is an engine that takes every create and has nothing to hand out.
+// idle is an engine that accepts every create and never hands out a job.
 type idle struct{}
 
 func (idle) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
@@ -233,7 +233,7 @@ func TestSlowBody(t *testing.T) {
 }
 
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
-	// A claim that waits longer than its body was allowed to take is not cut off.
+	// A claim can wait longer than the time limit of its body.
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
 		s.engine = parts{claimer: waiting{}, clock: idle{}}
 		c := l.dial()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzFraming compares with net/http: as long as a connection's heads are found in order, both see the same requests,
-// and none of them has both lengths.
+// FuzzFraming compares framing with net/http. Until framing refuses a head, both find the same requests, and no request
+// has both length headers.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range []string{
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -40,7 +40,7 @@ func FuzzFraming(f *testing.F) {
 				return // net/http closes the connection
 			}
 			if wrong := heads.next(); wrong != "" {
-				return // we close it
+				return // the server closes the connection
 			}
 			if n := len(r.Header["Content-Length"]); n > 0 && r.ContentLength < 0 {
 				t.Errorf("both lengths: %q", stream)
@@ -55,7 +55,7 @@ func FuzzFraming(f *testing.F) {
 func TestFraming(t *testing.T) {
 	r := start(t)
 	const next = "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	// answers sends bytes and returns the statuses of all answers until the connection ends.
+	// answers sends bytes, and returns the statuses of all answers until the connection ends.
 	for _, c := range []struct {
 		name, request string
 		want          []int

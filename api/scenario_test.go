@@ -30,8 +30,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestScenarios plays the scripts of testdata/scenarios: requests to a whole server on a clock of its own, and the
-// answers they must get. testdata/scenarios/README.md says how they are written; -rewrite writes their answers again.
+// TestScenarios runs the scripts of testdata/scenarios. A script has requests to a whole server with a fake clock, and
+// the answers that they must get. testdata/scenarios/README.md describes the format. The flag -rewrite replaces the
+// answers in the scripts.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -57,14 +58,14 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// scenario is a server under a script.
+// scenario is a server that a script uses.
 type scenario struct {
 	t       *testing.T
 	dir     string
 	began   time.Time
-	naming  sync.Mutex        // of names and ids
-	names   map[string]string // of ids, by their text
-	ids     []string          // in order of appearance
+	naming  sync.Mutex        // guards names and ids
+	names   map[string]string // name of each id
+	ids     []string          // in the order of appearance
 	waiting map[string]chan string
 
 	engine *ingest.Engine
@@ -74,8 +75,8 @@ type scenario struct {
 	quit   bool
 
 	disk   sync.Mutex
-	free   uint64       // of the disk, bytes
-	broken error        // of every write of the journal
+	free   uint64       // free bytes of the disk
+	broken error        // the error of every write of the journal
 	slow   atomic.Int64 // nanoseconds that each sync of the journal takes
 	ahead  atomic.Int64 // nanoseconds by which the wall clock was set forward
 }
@@ -86,11 +87,11 @@ func (s *scenario) failure() error {
 	return s.broken
 }
 
-// up starts the server on the data that is there.
+// up starts the server with the data in the directory.
 func (s *scenario) up() {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.dir,
-		// Time is the bubble's; the journal stamps by it.
+		// The journal stamps commands with the time of the synctest bubble.
 		Journal: journal.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }, Hooks: journal.Hooks{
 			Sync: func(l *wal.Log) error {
 				time.Sleep(time.Duration(s.slow.Load()))
@@ -121,7 +122,7 @@ func (s *scenario) up() {
 	synctest.Wait()
 }
 
-// down ends the server.
+// down stops the server.
 func (s *scenario) down(clean bool) {
 	s.server.drain()
 	s.cancel()
@@ -130,7 +131,7 @@ func (s *scenario) down(clean bool) {
 	}
 }
 
-// pass lets the time of the bubble pass that a step names.
+// pass lets as much time of the synctest bubble pass as the step says.
 func pass(t *testing.T, d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		length, err := time.ParseDuration(arg.Key)
@@ -142,7 +143,7 @@ func pass(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// step carries out one step of a script and returns what it has to show.
+// step carries out one step of a script, and returns its output.
 func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "request":
@@ -177,7 +178,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 			s.free, s.broken = 1<<40, nil
 		}
 		s.disk.Unlock()
-		time.Sleep(10 * time.Second) // it is looked at now and then
+		time.Sleep(10 * time.Second) // the server checks the disk from time to time
 		synctest.Wait()
 		return ""
 	}
@@ -185,8 +186,9 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// request sends what a step says: a line with method and path, header lines, and a body after the first line that
-// begins with none of them. The header lines that the answer shall show stand as arguments of the step.
+// request sends the request of a step. The first line of the step has the method and the path. Lines with headers
+// follow, and the other lines are the body. The arguments of the step are the headers of the answer that the transcript
+// shows.
 func (s *scenario) request(d *datadriven.TestData) chan string {
 	input := s.withIDs(d.Input)
 	first, rest, _ := strings.Cut(input, "\n")
@@ -214,7 +216,7 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 		req.Body, req.ContentLength = http.NoBody, 0
 	}
 	answer := make(chan string, 1)
-	step := *d // which the reader goes on to use while a request waits
+	step := *d // datadriven reuses *d while the request waits
 	go func() {
 		w := httptest.NewRecorder()
 		s.server.Handler().ServeHTTP(patient{w}, req)
@@ -225,8 +227,8 @@ func (s *scenario) request(d *datadriven.TestData) chan string {
 
 var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
 
-// shown is an answer as a transcript has it: its status, the headers that were asked for, and its body, with names for
-// ids and times from the beginning.
+// shown returns an answer in the format of a transcript: its status, the headers that the step names, and its body.
+// Names replace ids, and times are relative to the start of the script.
 func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
 	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
 	if err := describedOf(s.t).holds(req, sent, a); err != nil {
@@ -251,7 +253,7 @@ func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte,
 	return out.String()
 }
 
-// line shows one line of a body: of a JSON object its fields, less those that say nothing.
+// line formats one line of a body. It leaves out the fields of a JSON object that have the values in quiet.
 func (s *scenario) line(text []byte) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -262,11 +264,11 @@ func (s *scenario) line(text []byte) string {
 	return s.value("", v)
 }
 
-// quiet are fields of a job that a transcript leaves out while they have these values.
+// quiet has the fields of a job that a transcript leaves out if they have these values.
 var quiet = map[string]string{"client": `"default"`, "type": `"default"`, "priority": "4", "max_attempts": "3", "lease_ms": "300000", "redrives": "0", "run_attempts": "0",
 	"attempts": "[]", "meta": "{}", "title": "*", "batch_id": "*", "updated_at": "*", "detail": "*"}
 
-// value shows a JSON value in one line, fields in alphabetical order but for the id, which comes first.
+// value formats a JSON value as one line. The id is the first field. The others are in alphabetical order.
 func (s *scenario) value(name string, v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -320,8 +322,8 @@ func (s *scenario) value(name string, v any) string {
 	return string(text)
 }
 
-// moment shows a time as seconds from the beginning. What the server does takes no time on this clock but for its
-// timers, which may come some milliseconds late: the last digits say nothing.
+// moment formats a time in seconds since the start of the script. The work of the server takes no time on the fake
+// clock. Only its timers can be some milliseconds late, so moment rounds to tenths of a second.
 func (s *scenario) moment(ms int64) string {
 	const grain = 100
 	since := ms - s.began.UnixMilli()
@@ -331,9 +333,9 @@ func (s *scenario) moment(ms int64) string {
 
 var idText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// withNames puts names in the place of ids: of each command that made one a letter, and the line.
+// withNames replaces ids by names, which are numbered in the order in which the ids appear.
 func (s *scenario) withNames(text string) string {
-	s.naming.Lock() // answers of requests that run at the same time are shown at the same time
+	s.naming.Lock() // simultaneous requests call it at the same time
 	defer s.naming.Unlock()
 	return idText.ReplaceAllStringFunc(text, func(id string) string {
 		if s.names[id] == "" {
@@ -344,7 +346,7 @@ func (s *scenario) withNames(text string) string {
 	})
 }
 
-// withIDs is the inverse, and puts times in the place of t+… .
+// withIDs replaces names by ids, and t+… by times.
 func (s *scenario) withIDs(text string) string {
 	s.naming.Lock()
 	defer s.naming.Unlock()
@@ -364,8 +366,7 @@ func (s *scenario) withIDs(text string) string {
 	})
 }
 
-// TestScenariosShowEveryCode: each code that docs/api.md lists is in some transcript, or cannot be provoked by a
-// script.
+// TestScenariosShowEveryCode: each code that docs/api.md lists is in a transcript, unless a script cannot cause it.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",

@@ -20,8 +20,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as
-// soon as its memtables are full.
+// stallingFS is a file system that blocks the creation of store tables until the gate is open. Pebble blocks writers
+// when its memtables are full.
 type stallingFS struct {
 	vfs.FS
 	gate chan struct{}
@@ -34,7 +34,7 @@ func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, err
 	return fs.FS.Create(name, c)
 }
 
-// startStalled runs a server whose store takes no commit any more.
+// startStalled runs a server whose store blocks all commits.
 func startStalled(t *testing.T) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that did not end writes for a moment
@@ -62,7 +62,7 @@ func startStalled(t *testing.T) *rig {
 	})
 	r := startOn(t, setup{Options{Log: zerolog.Nop()}, partsOf(engine, engine.Queries())})
 	for engine.Ready() != nil {
-		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
+		time.Sleep(time.Millisecond) // the engine does not signal that it is ready
 	}
 	lines := strings.Repeat(strings.Repeat("x", 100)+"\n", 1000)
 	for engine.Ready() == nil {
@@ -73,12 +73,12 @@ func startStalled(t *testing.T) *rig {
 	return r
 }
 
-// TestEveryRouteAnswersWhileTheStoreTakesNoCommit sends each route of the table a request: it succeeds, or is refused
-// with a reason, soon.
+// TestEveryRouteAnswersWhileTheStoreTakesNoCommit sends a request to each route of the table. Each request soon
+// succeeds or is refused with a reason.
 func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
 	r := startStalled(t)
 	const claimOne = `{"runner_id":"r","max":1}`
-	bodies := map[string]string{ // of routes that refuse an empty one before they ask the engine
+	bodies := map[string]string{ // for routes that refuse an empty body before they call the engine
 		"/jobs/create":           `{"payload":"x"}`,
 		"/add":                   "one line\n",
 		"/:client/job/:type/add": "one line\n",

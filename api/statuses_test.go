@@ -25,8 +25,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// faulty is an engine that fails, or that makes a sweep of every operation on many jobs.
-// Its reads fail when they have it catch up.
+// faulty is an engine that fails, or that starts a sweep for every operation on many jobs. Reads fail in CatchUp.
 type faulty struct {
 	parts
 	mu    sync.Mutex
@@ -156,7 +155,7 @@ func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
 
 func (f *faulty) Stats() ingest.Stats {
 	if err := f.failure(); err != nil {
-		panic(err) // it fails by a fault of the program only
+		panic(err) // only a programming error can cause it
 	}
 	return f.parts.Stats()
 }
@@ -168,12 +167,12 @@ func (f *faulty) Ready() error {
 	return f.parts.Ready()
 }
 
-// operation is a route with a request that it takes.
+// operation is a route, and a request that it accepts.
 type operation struct {
 	route
-	path string // with values in the place of parameters
-	body string // of a route that takes one
-	kind string // of the body
+	path string // with values instead of parameters
+	body string // body, if the route accepts one
+	kind string // media type of the body
 }
 
 func (o *operation) name() string {
@@ -183,12 +182,12 @@ func (o *operation) takesBody() bool {
 	return o.method == http.MethodPost || o.method == http.MethodPatch
 }
 
-// changes reports whether the operation is a command in the journal.
+// changes reports whether the operation writes a command to the journal.
 func (o *operation) changes() bool {
 	return (o.method != http.MethodGet || o.route.path == "/start" || o.route.path == "/stop") && o.route.path != "/quit"
 }
 
-// movesMany reports whether the operation may become a sweep.
+// movesMany reports whether the operation can become a sweep.
 func (o *operation) movesMany() bool {
 	switch o.method + " " + o.route.path[strings.LastIndexByte(o.route.path, '/'):] {
 	case "POST /cancel", "POST /redrive", "DELETE /jobs":
@@ -197,7 +196,7 @@ func (o *operation) movesMany() bool {
 	return o.method == http.MethodDelete && o.route.path == "/batches/:id"
 }
 
-// statuses are those that operations answered with.
+// statuses are the statuses of the answers to each operation.
 type statuses struct {
 	mu   sync.Mutex
 	seen map[string]map[int]bool
@@ -212,10 +211,10 @@ func (s *statuses) note(operation string, status int) {
 	s.seen[operation][status] = true
 }
 
-// TestEveryDocumentedStatus: each status that openapi.yaml lists for an operation is one that a request can get, and
-// each that a request gets here is listed: every answer is compared with the description on its way.
+// TestEveryDocumentedStatus: a request can get each status that openapi.yaml lists for its operation. Each answer is
+// also compared with openapi.yaml, so each status that a request gets is listed.
 func TestEveryDocumentedStatus(t *testing.T) {
-	t.Parallel() // it waits for slow bodies and for budgets that stay full
+	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
 	r := start(t, func(o *setup) {
 		engine.parts = o.parts
@@ -258,7 +257,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		byName[operations[i].name()] = &operations[i]
 	}
 
-	// What any operation may meet, before the engine is asked.
+	// Refusals of any operation before the engine is called.
 	for i := range operations {
 		o := &operations[i]
 		plain, _, _ := strings.Cut(o.path, "?")
@@ -275,8 +274,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		seen.note(o.name(), r.head(o, maxBodyBytes+1, http.StatusRequestEntityTooLarge))
 	}
 
-	// Bodies that do not arrive, and then budgets that stay full: each takes seconds, so all operations wait at the
-	// same time.
+	// Bodies that do not arrive, and then memory budgets that stay full. Each takes seconds, so all operations wait at
+	// the same time.
 	var all sync.WaitGroup
 	for i := range operations {
 		if o := &operations[i]; o.takesBody() {
@@ -341,7 +340,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 	engine.sweep = false
 
-	// What is not there.
+	// Jobs, batches and other resources that do not exist.
 	for i := range operations {
 		o := &operations[i]
 		path := strings.NewReplacer(":id", unknownID, ":client", "none", ":type", "none", ":file", "none").Replace(o.route.path)
@@ -397,8 +396,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	ask("POST /jobs/{id}/redrive", ``, http.StatusOK)
 	ask("POST /jobs/{id}/cancel", ``, http.StatusOK)
 
-	// Sessions and their numbers, of each operation that takes them. What a number stands for is refused before
-	// anything is changed.
+	// Sessions and their numbers, for each operation that supports them. The server refuses a wrong number before it
+	// changes anything.
 	session := r.post("/sessions", "").object(http.StatusCreated)["session_id"].(string)
 	for number, o := range slices.Backward(operations) {
 		op := describedOf(t).doc.Paths.Value(strings.TrimPrefix(o.name(), o.method+" ")).GetOperation(o.method)
@@ -433,7 +432,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		do(&o, o.path, body, "Daybook-Session", unknownID, "Daybook-Session-Number", "1").wantStatus(http.StatusNotFound)
 	}
 
-	// All that succeeds whatever the state; DELETE last.
+	// Operations that succeed in any state, with DELETE as the last.
 	slices.SortStableFunc(operations, func(a, b operation) int {
 		return strings.Compare(strconv.FormatBool(a.method == http.MethodDelete), strconv.FormatBool(b.method == http.MethodDelete))
 	})
@@ -471,7 +470,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	do(deleteQueue, "/queues/empty/empty", "").wantStatus(http.StatusNoContent)
 
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep"}
-	// A fault of the program in a handler that asks nobody. TestEngineErrors has the class.
+	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
 	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true}
 	for path, item := range describedOf(t).doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -499,8 +498,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	}
 }
 
-// head sends the head of a request that announces n bytes and sends none, and returns the status of the answer, which
-// must be as wanted.
+// head sends a head that announces n bytes of a body, but sends no body. It checks and returns the status of the
+// answer.
 func (r *rig) head(o *operation, n int, want int) int {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

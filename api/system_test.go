@@ -63,7 +63,7 @@ func TestReads(t *testing.T) {
 		for _, bad := range []string{"x", strings.ToUpper(id), strings.ReplaceAll(id, "-", ""), id + "0", "00000000-0000-4000-8000-000000000000"} {
 			want(t, r.get("/jobs/"+bad).refused(http.StatusBadRequest, "bad_id"), "field", "id")
 		}
-		// The right seq with another time is another job.
+		// An id with the seq of a job and another time is not the id of the job.
 		parsed, err := job.ParseID(id)
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestEngineErrors(t *testing.T) {
 func TestAccessLog(t *testing.T) {
 	var log bytes.Buffer
 	r := start(t, func(o *setup) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
-	r.stop() // nothing else writes from here on
+	r.stop() // so that nothing else writes to the journal
 	log.Reset()
 	r = startOn(t, setup{Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, r.engine})
 	r.add("/add?client=hidden", "payload\n").object(http.StatusCreated)
@@ -256,7 +256,7 @@ func TestAccessLog(t *testing.T) {
 }
 
 func TestQueueyQueueExchange(t *testing.T) {
-	// The exchange that queuey-queue documents, word by word.
+	// The exact requests and answers in the documentation of queuey-queue.
 	r := start(t)
 	const binary, input = "68d5b5730b8c5e3a1bd0e5fd2a2ad1bd1f3b3965", "b1d5781111d84f7b3fe45a0852e59758cd7a87e5"
 	o := r.post("/jobs/create", `{"binary_addr":"`+binary+`","input_addr":"`+input+`"}`).object(http.StatusCreated)

@@ -12,14 +12,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// timeField is a field for a time or a duration: a request that has it, where %d stands.
+// timeField is a field for a time or a duration, with a request that has %d as its value.
 type timeField struct {
 	name, method, path, body string
 	lo, hi                   int64
-	needs                    string // what there must be before: nothing, a pending job or an active one
+	needs                    string // what must exist before: nothing, a pending job or an active job
 }
 
-// timeFields are all of them.
+// timeFields are all such fields.
 func timeFields() (list []timeField) {
 	for _, f := range []timeField{
 		{name: "run_at", lo: 0, hi: job.MaxTimeMs},
@@ -56,7 +56,8 @@ func timeFields() (list []timeField) {
 	)
 }
 
-// with is the request with a value, and with what it needs.
+// with sends the request with the value n in the field. If the request requires a job or a claim, with creates it
+// first.
 func (s *scenario) with(t *testing.T, f *timeField, n int64) reply {
 	t.Helper()
 	id, claim := "", ""
@@ -72,8 +73,8 @@ func (s *scenario) with(t *testing.T, f *timeField, n int64) reply {
 	return s.send(t, f.method, put.Replace(f.path), put.Replace(f.body))
 }
 
-// sane checks the times of a document: what has happened is not later than now, and nothing is before the test or
-// beyond what the limits add up to.
+// sane checks the times of a document. Times of past events are not later than now. No time is before the start of the
+// test, or later than the sum of all limits allows.
 func sane(t *testing.T, what string, doc any, began, now int64) {
 	t.Helper()
 	switch v := doc.(type) {
@@ -110,8 +111,8 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 	}
 }
 
-// TestTimesAtTheirLimits sends every time and duration at its limits and one past them, before and after steps of the
-// clock.
+// TestTimesAtTheirLimits sends every time and duration at its limits and one past them, before and after the clock
+// jumps.
 func TestTimesAtTheirLimits(t *testing.T) {
 	onOwnClock(t, func(t *testing.T, s *scenario) {
 		began := s.engine.Now()
@@ -147,7 +148,7 @@ func TestTimesAtTheirLimits(t *testing.T) {
 					}
 				}
 			}
-			// The longest backoff, over and over, of a job that is as late and is kept for as long as can be.
+			// The longest backoff, repeatedly, for a job with the latest run_at and the longest retention.
 			o := s.send(t, "POST", "/jobs/create", fmt.Sprintf(`{"client":"late","run_at":%d,"expires_at":%d,"retention_ms":%d,"lease_ms":%d,"timeout_ms":%d,"max_attempts":1000,
 				"backoff":{"initial_ms":%d,"factor_milli":%d,"max_ms":%[3]d}}`, job.MaxTimeMs-1, job.MaxTimeMs, job.MaxDelayMs, job.MaxLeaseMs, job.MaxTimeoutMs, job.MaxDelayMs, job.MaxFactorMilli)).object(http.StatusCreated)
 			id := o["job_id"].(string)
@@ -161,7 +162,7 @@ func TestTimesAtTheirLimits(t *testing.T) {
 			s.send(t, "POST", "/jobs/"+id+"/cancel", "").object(http.StatusOK)
 			read(what)
 		}
-		quiet := func(what string, rest time.Duration) { // what is due by then is done
+		quiet := func(what string, rest time.Duration) { // checks that the server writes few records while nothing is due
 			t.Helper()
 			time.Sleep(rest)
 			read(what + ", after a rest")
@@ -187,10 +188,10 @@ func TestTimesAtTheirLimits(t *testing.T) {
 		send("after a week backwards")
 		quiet("after a week backwards", 10*time.Minute)
 
-		s.ahead.Add(int64(60 * 24 * time.Hour)) // followed at double speed
+		s.ahead.Add(int64(60 * 24 * time.Hour)) // the journal's time follows at double speed
 		send("while the clock catches up")
 		s.down(true)
-		s.up() // at once where the wall clock is
+		s.up() // a start sets the journal's time to the wall clock at once
 		if late := s.engine.Now() - began; late < 60*86_400_000 {
 			t.Errorf("the clock is at %d ms", late)
 		}
