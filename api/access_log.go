@@ -108,7 +108,8 @@ func (s *Server) logAccess(c echo.Context, a access) {
 	e.Msg("request")
 }
 
-// logFailure logs why a claim was refused whose answer is a success, because its outcomes were applied.
+// logFailure logs why a claim was refused after its outcomes were applied. The answer is then a success, so logAccess
+// does not log the cause.
 func (s *Server) logFailure(c echo.Context, p *problem, err error) {
 	s.log.Warn().Str("route", c.Path()).Str("code", p.code).AnErr("error", err).Msg("claim refused after its outcomes were applied")
 }

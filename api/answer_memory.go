@@ -81,7 +81,7 @@ func (s *Server) readJob(c echo.Context, from *budget, id job.ID) (j job.Job, he
 	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, maxDocumentBytes)
 }
 
-// readJobAfter reads a job after the state includes the change that r is the receipt of.
+// readJobAfter waits until the state includes the change with the receipt r, and then reads the job.
 func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.Job, *share, error) {
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
 		return job.Job{}, s.shareOf(c, s.changes), err
@@ -89,8 +89,8 @@ func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.
 	return s.readJob(c, s.changes, id)
 }
 
-// turns limits how many goroutines make pages of documents at the same time, to half of the processors. So any number
-// of simultaneous list requests leaves the other processors to claims and completions. A nil turns has no limit.
+// turns limits how many goroutines make pages of documents at the same time. The limit is half of the processors, so
+// any number of simultaneous list requests leaves the other half to claims and completions. A nil turns has no limit.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }

@@ -108,7 +108,7 @@ func strategy(v jsontext.Value) (job.Strategy, error) {
 
 func checkNames(field string, names []string) error {
 	if len(names) > job.MaxClaimNames {
-		return badRequest(field, fmt.Sprintf("%s has at most %d names, not %d", field, job.MaxClaimNames, len(names)))
+		return badRequest(field, fmt.Sprintf("%s has %d names; the maximum is %d", field, len(names), job.MaxClaimNames))
 	}
 	if names != nil && len(names) == 0 {
 		return badRequest(field, fmt.Sprintf("%s is an empty list; leave the field out to claim from all %s", field, field))

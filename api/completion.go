@@ -33,7 +33,7 @@ const (
 func (d *completion) admit(list string) error {
 	d.count++
 	if d.most > 0 && d.count > d.most {
-		return badRequest(list, fmt.Sprintf("%s of a claim has at most %d outcomes; send the others with POST /jobs/complete", list, d.most))
+		return badRequest(list, fmt.Sprintf("%s has too many outcomes; the maximum in a claim request is %d; send the others with POST /jobs/complete", list, d.most))
 	}
 	if d.count%outcomesPerShare == 0 {
 		return d.reserve(outcomesPerShare * outcomeBytes)
@@ -72,12 +72,12 @@ func (r *completeRequest) completion(done *completion) error {
 		return err
 	}
 	if n := len(all.Output) + len(all.Error); n > job.MaxForAllBytes {
-		return badRequest("output", fmt.Sprintf("output and error of an outcome for all jobs have at most %d bytes together, not %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", job.MaxForAllBytes, n))
+		return badRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
 	}
 	if !absent(r.Except) {
 		err := decodeEach(done, "except", r.Except, func(e *exceptItem) error {
 			if done.count > job.MaxClaimJobs {
-				return badRequest("except", fmt.Sprintf("except names at most %d jobs, as many as a claim can hold", job.MaxClaimJobs))
+				return badRequest("except", fmt.Sprintf("except names too many jobs; the maximum is %d, because a claim cannot hold more", job.MaxClaimJobs))
 			}
 			o, err := e.outcomeOf(e.JobID)
 			if err != nil {
@@ -212,8 +212,8 @@ func (d *completion) setOnce(o job.Once) error {
 		return nil
 	}
 	if len(d.commands) > job.MaxParts {
-		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a session number has at most %d commands, and this one has %d: a new command begins whenever claim_id or runner_id changes from one outcome to the next; sort the outcomes by them, or send several requests",
-			headerKey, job.MaxParts, len(d.commands)))
+		return badRequest("outcomes", fmt.Sprintf("a completion with an %s or a session number has too many groups of consecutive outcomes with the same claim_id and runner_id: %d; the maximum is %d; sort the outcomes by claim_id, or send several requests",
+			headerKey, len(d.commands), job.MaxParts))
 	}
 	for i := range d.commands {
 		d.commands[i].Once = o

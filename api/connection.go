@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// A client must read or send paceBytes within paceTime, or the rest of the answer or body if the rest is shorter.
-	// This bounds how long a client that stops, or sends single bytes, can keep memory. Any connection that is useful
-	// for jobs is faster than 50 KiB/s.
+	// A client must read or send paceBytes within paceTime. If the rest of the answer or body is shorter, the client
+	// must read or send the rest in that time. This bounds how long a client that stops, or sends single bytes, can
+	// keep memory. Any connection that is useful for jobs is faster than 50 KiB/s.
 	paceBytes = 256 << 10
 	paceTime  = 5 * time.Second
 

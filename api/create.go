@@ -180,7 +180,7 @@ func (r *createRequest) payload() (kind job.Kind, payload []byte, err error) {
 
 func payloadTooLarge(n int) *problem {
 	return &problem{status: http.StatusRequestEntityTooLarge, code: "payload_too_large", field: "payload",
-		detail: fmt.Sprintf("a payload has at most %d bytes, not %d", job.MaxPayloadBytes, n)}
+		detail: fmt.Sprintf("the payload has %d bytes; the maximum is %d", n, job.MaxPayloadBytes)}
 }
 
 // frameOf returns the framing of a single payload. A payload that contains a newline needs a length prefix.

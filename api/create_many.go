@@ -88,7 +88,7 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	err := items(body, func(place string, text []byte) error {
 		err := b.add(c, s, text, now)
 		if b.hasResults() && len(b.positions) >= job.MaxResults {
-			err = tooMany("", fmt.Sprintf("a request whose answer has a result for each position has at most %d jobs; split it into several requests", job.MaxResults))
+			err = tooMany("", fmt.Sprintf("the request has too many jobs; the maximum is %d if each position has a result; split it into several requests", job.MaxResults))
 		}
 		p, ok := errors.AsType[*problem](err)
 		switch {
@@ -140,14 +140,14 @@ func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
 	line := len(b.ends)
 	if r.UniqueKey != nil {
 		if len(b.cmd.Unique) == job.MaxUniqueKeys {
-			return tooMany("unique_key", fmt.Sprintf("one body has at most %d unique keys", job.MaxUniqueKeys))
+			return tooMany("unique_key", fmt.Sprintf("the request has too many unique keys; the maximum is %d; split it into several requests", job.MaxUniqueKeys))
 		}
 		b.cmd.Unique = append(b.cmd.Unique, job.UniqueKey{Line: line, Key: *r.UniqueKey})
 	}
 	if n := len(b.cmd.Groups); n > 0 && b.cmd.Groups[n-1] == withLines(g, b.cmd.Groups[n-1].Lines) {
 		b.cmd.Groups[n-1].Lines++
 	} else if n == job.MaxGroups {
-		return tooMany("", fmt.Sprintf("the body has more than %d groups of consecutive jobs with equal attributes and kind of payload: sort the jobs by attributes and kind of payload, or send fewer at once", job.MaxGroups))
+		return tooMany("", fmt.Sprintf("the request has too many groups of consecutive jobs with equal attributes and kind of payload; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", job.MaxGroups))
 	} else {
 		b.cmd.Groups = append(b.cmd.Groups, withLines(g, 1))
 	}

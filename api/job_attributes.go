@@ -61,7 +61,7 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
-// traced sets the traceparent to that of the request, if the job has none and the header of the request is valid.
+// traced copies the traceparent header of the request to a job without a traceparent, if the header is valid.
 func (a *attributes) traced(c echo.Context) {
 	if values := c.Request().Header["Traceparent"]; a.Traceparent == nil && len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
 		a.Traceparent = &values[0]

@@ -218,8 +218,8 @@ type sweepsDocument struct {
 	Sweeps []sweepDocument `json:"sweeps"`
 }
 
-// sweepDocument is the document of a sweep. It has either a batch_id or a client and a type. Status is that of the jobs
-// to change, and null if the request gave none.
+// sweepDocument is the document of a sweep. It has either a batch_id, or a client and a type. Status is null if
+// the request gave no status.
 type sweepDocument struct {
 	SweepID    *job.ID `json:"sweep_id"` // null if the first command changed all jobs
 	Operation  string  `json:"operation"`

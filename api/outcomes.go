@@ -157,7 +157,7 @@ func (f *outcomeFields) output(o *job.Outcome) (err error) {
 		o.OutputKind, o.Output = job.Bytes, *f.OutputB64
 	}
 	if len(o.Output) > job.MaxOutputBytes {
-		return badRequest("output", fmt.Sprintf("an output has at most %d bytes, not %d; store larger outputs elsewhere and send output_addr", job.MaxOutputBytes, len(o.Output)))
+		return badRequest("output", fmt.Sprintf("the output has %d bytes; the maximum is %d; store larger outputs elsewhere and send output_addr", len(o.Output), job.MaxOutputBytes))
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ type waitingType struct {
 	Waiting int64  `json:"waiting"`
 }
 
-// waitingTypes answers GET /queues?waiting=true, for example to decide for which types to start runners.
+// waitingTypes answers GET /queues?waiting=true. An operator can use it to decide for which types to start runners.
 func (s *Server) waitingTypes(c echo.Context, held *share, q *queuesRequest) error {
 	list, more := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
 	var page typesDocument

@@ -299,7 +299,7 @@ func (b *body) unzip(ctx context.Context, r io.Reader) error {
 }
 
 func (b *body) tooLarge() *problem {
-	detail := fmt.Sprintf("a body of this route has at most %d bytes; split it into several requests", b.rule.limit)
+	detail := fmt.Sprintf("the body is too long; the maximum of this route is %d bytes; split it into several requests", b.rule.limit)
 	if b.rule.limit == maxBodyBytes {
 		detail += " (`daybook add` and the Go client's Add do this for lines)"
 	}

@@ -94,7 +94,7 @@ type ready struct {
 	Detail        string `json:"detail,omitzero"`
 }
 
-// largeOffset is the offset of the journal's time from which on /readyz explains it.
+// largeOffset is how far the journal's time and the wall clock must differ before /readyz explains the difference.
 const largeOffset = time.Minute
 
 func readyDocument(offset time.Duration) ready {

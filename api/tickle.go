@@ -79,8 +79,8 @@ func (s *Server) tickle(c echo.Context) error {
 	return s.answerChanged(c, receipt, id, job.Active)
 }
 
-// tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids it extends what
-// the claim holds, and without a claim_id what the runner holds.
+// tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids, it extends the
+// leases of all jobs that the claim holds. Without a claim_id, it extends those of all jobs that the runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
 	var r struct {
 		tickleFields
