@@ -154,7 +154,7 @@ func (l *memoryLog) Leads() (term uint64, leads bool) {
 func (l *memoryLog) Status() journal.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := journal.Status{UUID: l.UUID(), First: 1, ClockOffset: l.clock.Offset()}
+	s := journal.Status{UUID: l.UUID(), Extent: journal.Extent{First: 1}, ClockOffset: l.clock.Offset()}
 	if n := len(l.records); n > 0 {
 		s.Appended, s.Synced, s.LastAt = l.records[n-1].Seq, l.records[n-1].Seq, l.records[n-1].At
 	}

@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,77 +8,21 @@ import (
 	"time"
 )
 
-// Run is the committer: it takes what waits, writes it as one batch, syncs once, answers all, delivers them, and so on,
-// until ctx is done or Close is called. Then it commits what Propose has taken, refuses all others with ErrClosed,
-// writes a last mark and returns; the error is nil unless writes were down at the end. The receiver of Deliver must run
-// until Run has returned.
-//
-// There is no timer and no knob in the group commit: while one group is being synced the next one gathers by itself.
-// One Gosched before a group is closed lets those run who were answered a moment ago and are about to propose again.
-func (j *Journal) Run(ctx context.Context) error {
-	j.mu.Lock()
-	if j.running || j.closed {
-		j.mu.Unlock()
-		return fmt.Errorf("run journal: %w (or Run was called twice)", ErrClosed)
-	}
-	j.running = true
-	j.mu.Unlock()
-	defer close(j.stopped)
-
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for ctx.Err() == nil && !j.quitting() {
-		if j.commitWaiting() {
-			continue
-		}
-		timer.Stop()
-		if wait, ok := j.due(); ok {
-			timer.Reset(wait)
-		}
-		select {
-		case <-j.wake:
-			if j.c.wal == nil && time.Since(j.c.repairedAt) >= minRepairWait {
-				j.retry()
-			}
-		case <-timer.C:
-			if j.c.wal == nil {
-				j.retry()
-			} else {
-				j.commit(nil)
-			}
-		case <-ctx.Done():
-		case <-j.quit:
-		}
-	}
-	return j.stop()
-}
-
-func (j *Journal) quitting() bool {
-	select {
-	case <-j.quit:
-		return true
-	default:
-		return false
-	}
-}
-
 // commitWaiting commits one group if anything waits.
 func (j *Journal) commitWaiting() bool {
-	j.mu.Lock()
-	waiting := len(j.lanes[Control].queue)+len(j.lanes[Bulk].queue) > 0
-	j.mu.Unlock()
-	if !waiting {
+	if !j.proposals.waiting() {
 		return false
 	}
-	runtime.Gosched()
-	group := j.takeGroup(j.c.group[:0])
+	runtime.Gosched() // see Run
+	group := j.proposals.takeGroup(j.c.group[:0])
 	j.commit(group)
 	clear(group)
 	j.c.group = group[:0]
 	return true
 }
 
-// due says when the committer has to do something although nobody proposes: repair, or prove the last group by a mark.
+// due returns the time after which the committer has to act although nobody proposes: it tries a repair again, or
+// writes a mark that proves the last group. ok is false if there is nothing to do.
 func (j *Journal) due() (wait time.Duration, ok bool) {
 	switch {
 	case j.c.wal == nil:
@@ -91,7 +33,7 @@ func (j *Journal) due() (wait time.Duration, ok bool) {
 	return 0, false
 }
 
-// commit makes the group durable, answers it and delivers it. A nil group is a mark.
+// commit makes a group durable, answers it and delivers it. For an empty group it writes a mark.
 func (j *Journal) commit(group []*Proposal) {
 	records := j.stamp(group)
 	if err := j.write(records); err != nil {
@@ -102,7 +44,7 @@ func (j *Journal) commit(group []*Proposal) {
 		p.Done(records[i].Seq, records[i].At, nil)
 	}
 	j.deliver(records)
-	j.release(group)
+	j.proposals.release(group)
 	if j.c.tail.bytes >= j.o.VolumeBytes {
 		if err := j.roll(); err != nil {
 			j.fail(nil, fmt.Errorf("begin volume: %w", err))
@@ -116,7 +58,8 @@ func (j *Journal) deliver(records []Record) {
 	}
 }
 
-// stamp makes records of a group, or one mark. The slice is new each time, as the receiver of Deliver keeps it.
+// stamp makes the records of a group, or one mark for an empty group. It returns a new slice each time, because the
+// receiver of Deliver keeps it.
 func (j *Journal) stamp(group []*Proposal) []Record {
 	synced, at := j.synced.Load(), j.Now()
 	if len(group) == 0 {
@@ -131,11 +74,11 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 	return records
 }
 
-// write appends the records in one batch and makes them durable: one fsync, and one of the directory if a segment was
-// begun. When it fails, nothing is known but that c.tail was durable before.
+// write appends the records in one batch and makes them durable. It calls fsync once, and once more for the directory if
+// a segment was begun. After a failure, only the records up to c.tail are known to be durable.
 //
-// It follows tidwall/wal's rule for where a segment ends, since the library neither reports that nor syncs the
-// directory; that the two agree is checked by the length of the last file.
+// tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
+// segments by the library's rule, and compares the length of the last file with the result.
 func (j *Journal) write(records []Record) error {
 	c, h := &j.c, &j.o.Hooks
 	t, begun := c.tail, false
@@ -165,7 +108,7 @@ func (j *Journal) write(records []Record) error {
 		return err
 	}
 	if info.Size() != t.offset {
-		return fmt.Errorf("segment %s of %s has %d bytes, not %d: somebody else writes it", info.Name(), volume, info.Size(), t.offset)
+		return fmt.Errorf("segment %s of %s has %d bytes, but %d were written to it: another program writes to this file", info.Name(), volume, info.Size(), t.offset)
 	}
 	start := time.Now()
 	if err := h.Sync(c.wal); err != nil {
@@ -183,7 +126,7 @@ func (j *Journal) write(records []Record) error {
 	return nil
 }
 
-// advance makes t the durable end, and last its record.
+// advance notes that the journal is durable up to t, whose last record is last.
 func (j *Journal) advance(t tail, last *Record, records int) {
 	c := &j.c
 	j.stats.records.Add(uint64(records))
@@ -195,13 +138,10 @@ func (j *Journal) advance(t tail, last *Record, records int) {
 	c.tail, c.lastVerb = t, last.Verb
 	j.lastAt.Store(last.At)
 	j.synced.Store(last.Seq)
-	j.vmu.Lock()
-	v := &j.volumes[len(j.volumes)-1]
-	v.Last, v.Bytes = last.Seq, t.bytes
-	j.vmu.Unlock()
+	j.volumes.grow(last.Seq, t.bytes)
 }
 
-// roll closes the full volume, all of which is durable, and only then begins its successor.
+// roll closes the full volume and begins the next one. All records of the full volume are durable already.
 func (j *Journal) roll() error {
 	c, first := &j.c, j.synced.Load()+1
 	log := c.wal
@@ -216,82 +156,17 @@ func (j *Journal) roll() error {
 	full := c.tail
 	c.tail = tail{volume: first, segment: first}
 	if err := j.openTail(); err != nil {
-		c.tail = full // the successor holds nothing; a repair goes on in the old volume and removes it
+		c.tail = full // the new volume is empty: a repair removes it and goes on in the old one
 		return err
 	}
-	j.vmu.Lock()
-	j.volumes = append(j.volumes, Volume{First: first, Last: first - 1, Path: filepath.Join(j.o.Dir, seqName(first))})
-	j.vmu.Unlock()
+	j.volumes.add(Volume{First: first, Last: first - 1, Path: filepath.Join(j.o.Dir, seqName(first))})
 	return nil
 }
 
-// stop ends the committer: see Run.
-func (j *Journal) stop() error {
-	j.mu.Lock()
-	j.closed = true
-	for i := range j.lanes {
-		j.lanes[i].refuse(ErrClosed)
-	}
-	j.mu.Unlock()
-	for j.commitWaiting() {
-	}
-	if j.c.wal == nil {
-		j.retry() // the last chance to leave a tail that is proven
-	} else if j.c.lastVerb != MarkVerb {
-		j.commit(nil)
-	}
-	if j.c.wal == nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return fmt.Errorf("stop journal: %w", j.failed)
-	}
-	err := j.c.wal.Close()
-	j.c.wal = nil
-	if err != nil {
-		return fmt.Errorf("stop journal: %w", err)
-	}
-	return nil
-}
-
-// Close stops Run, waits for it, and gives the directory back. It may be called more than once.
-func (j *Journal) Close() error {
-	j.closing.Do(func() {
-		close(j.quit)
-		j.mu.Lock()
-		running := j.running
-		j.closed = true
-		if !running {
-			for i := range j.lanes {
-				j.lanes[i].refuse(ErrClosed)
-			}
-		}
-		j.mu.Unlock()
-		var err error
-		if running {
-			<-j.stopped
-		} else {
-			err = j.abandon()
-		}
-		j.closeEr = errors.Join(err, j.lock.Close())
-	})
-	return j.closeEr
-}
-
-// abandon closes a journal whose Run was never called: what was taken is answered, nothing was written.
-func (j *Journal) abandon() error {
-	for {
-		group := j.takeGroup(nil)
-		if len(group) == 0 {
-			return j.c.wal.Close()
-		}
-		j.answer(group, fmt.Errorf("%w: %w", ErrNotStored, ErrClosed))
-	}
-}
-
-// answer answers a group that could not be stored with err, and gives its room back.
+// answer answers err to a group that could not be stored, and releases its room.
 func (j *Journal) answer(group []*Proposal, err error) {
 	for _, p := range group {
 		p.Done(0, 0, err)
 	}
-	j.release(group)
+	j.proposals.release(group)
 }

@@ -72,7 +72,7 @@ func TestGroupCommit(t *testing.T) {
 	})
 	t.Run("bulk fills a group to its bound or one record", func(t *testing.T) {
 		var j Journal
-		l := &j.lanes[Bulk]
+		l := &j.proposals.lanes[Bulk]
 		push := func(sizes ...int) {
 			l.queue = nil
 			for _, n := range sizes {
@@ -90,15 +90,15 @@ func TestGroupCommit(t *testing.T) {
 			{[]int{1000, maxGroupBytes + 1}, 1},
 		} {
 			push(c.sizes...)
-			if got := len(j.takeGroup(nil)); got != c.want || len(l.queue) != len(c.sizes)-c.want {
+			if got := len(j.proposals.takeGroup(nil)); got != c.want || len(l.queue) != len(c.sizes)-c.want {
 				t.Errorf("%v: %d taken, %d left", c.sizes, got, len(l.queue))
 			}
 		}
 		push(maxGroupBytes * 2)
 		for range 100 {
-			j.lanes[Control].queue = append(j.lanes[Control].queue, &Proposal{Lane: Control})
+			j.proposals.lanes[Control].queue = append(j.proposals.lanes[Control].queue, &Proposal{Lane: Control})
 		}
-		if got := len(j.takeGroup(nil)); got != 101 {
+		if got := len(j.proposals.takeGroup(nil)); got != 101 {
 			t.Error("control did not all join:", got)
 		}
 	})

@@ -82,14 +82,15 @@
 //
 //   - journal.go, open.go, identity.go, directory.go: the options and the Journal; its start; its UUID; its directory
 //     and lock.
-//   - propose.go, commit.go, clock.go: Propose and the lanes; the committer; the time by which it stamps.
+//   - lifecycle.go: Run and Close.
+//   - propose.go, commit.go, clock.go: Propose and the lanes; what the committer does with a group; the journal's time.
 //   - failed_write.go: what happens when a write or an fsync fails.
 //   - record.go, record_parser.go: a record's text, written and read.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; what a start decides about
 //     it.
 //   - read.go, verify.go: reading the records; what is readable, for operators.
-//   - volume.go, volume_removal.go, give_up.go: volumes and segments; removing or archiving old ones; giving up damaged
-//     ones.
+//   - volume.go, volume_list.go: volumes and segments as files; the volumes of an open journal.
+//   - volume_removal.go, give_up.go: removing or archiving old volumes; giving up damaged records.
 //   - status.go, errors.go, hooks.go: counters and latencies; errors; the file system calls that tests replace.
 //
 // # How to change this format

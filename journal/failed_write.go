@@ -36,19 +36,10 @@ func (j *Journal) fail(group []*Proposal, cause error) {
 	j.deliver(mark)
 }
 
-// down makes Propose refuse, and answers those who were taken but not written.
+// down makes Propose refuse commands, and answers those that were taken and not written.
 func (j *Journal) down(err error) {
-	j.mu.Lock()
-	j.failed = err
-	var waiting []*Proposal
-	for i := range j.lanes {
-		l := &j.lanes[i]
-		l.refuse(err)
-		waiting = append(waiting, l.queue...)
-		l.queue = nil
-	}
-	j.mu.Unlock()
-	j.answer(waiting, fmt.Errorf("%w: %w", ErrNotStored, err))
+	taken := j.proposals.fail(err)
+	j.answer(taken, fmt.Errorf("%w: %w", ErrNotStored, err))
 }
 
 // retry attempts the repair again.
@@ -59,10 +50,7 @@ func (j *Journal) retry() {
 		j.log.Warn("journal: writes are still down", "repair", err, "again_in", j.c.repairWait)
 		return
 	}
-	j.mu.Lock()
-	cause := j.failed
-	j.failed = nil
-	j.mu.Unlock()
+	cause := j.proposals.resume()
 	j.log.Info("journal: writes are up again", "cause", cause, "seq", j.synced.Load()+1)
 	j.deliver(mark)
 }

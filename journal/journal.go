@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,79 +12,81 @@ import (
 )
 
 const (
-	// defaultSegmentBytes: tidwall/wal keeps the tail segment in memory and grows it by reallocation, so a segment
-	// bounds what one growth copies at once, and what the process keeps for a reader it does not have.
-	// BenchmarkSegmentBytes: in a heap of a server's size 4 MiB is as fast as 20 MiB; 1 MiB begins a file with every
-	// group.
+	// defaultSegmentBytes is 4 MiB because tidwall/wal keeps the tail segment in memory, and copies it when it grows. In
+	// a heap of a server's size, 4 MiB are as fast as 20 MiB; with 1 MiB every group begins a file (measured with
+	// BenchmarkSegmentBytes).
 	defaultSegmentBytes = 4 << 20
-	// maxSegmentOption: a segment is read into memory whole.
+	// maxSegmentOption bounds Options.SegmentBytes, because readers read a whole segment into memory.
 	maxSegmentOption = 256 << 20
-	// defaultVolumeBytes: what one Cut can give back, and what one removal has to unlink at once.
+	// defaultVolumeBytes is the space that removing one volume frees, and that one removal has to unlink at once.
 	defaultVolumeBytes = 1 << 30
 
-	// maxGroupBytes: bulk fills a group up to this or one record. Larger groups gain nothing (the fsync is shared by
-	// thousands of records already) and make everybody in them wait longer.
+	// maxGroupBytes bounds the bulk commands of a group: they fill it up to this size, or up to one record if that is
+	// larger. Larger groups gain nothing, because thousands of records share the fsync already, and all commands in
+	// them wait longer.
 	maxGroupBytes = 4 << 20
-	// MaxInFlightBytes bounds the memory of bulk commands between Propose and the end of their Deliver: sixteen full
-	// groups, about half a second of the disk's work.
+	// MaxInFlightBytes bounds the memory of bulk commands from Propose to the return of their Deliver. It is sixteen
+	// full groups, about half a second of the disk's work.
 	MaxInFlightBytes = 64 << 20
-	// MaxControlInFlightBytes bounds the same for control commands, which never wait for bulk. They are small; a server
-	// that has this many waiting has lost its disk.
+	// MaxControlInFlightBytes is the same bound for control commands, which never wait for bulk commands. They are
+	// small: this many of them wait only if the disk no longer answers.
 	MaxControlInFlightBytes = 16 << 20
 
-	// idleMark is how long after a group without a successor its proof, a mark, is written.
+	// idleMark is the time after a group at which the committer writes a mark, if no other group follows. The mark
+	// proves that the group was durable.
 	idleMark = 5 * time.Millisecond
-	// A failed repair is tried again after minRepairWait, then twice as long, up to maxRepairWait. A proposal
-	// after minRepairWait has it tried at once.
+	// minRepairWait and maxRepairWait bound the time between two attempts at a repair. It begins with minRepairWait and
+	// doubles after each failure. A proposal that arrives after minRepairWait starts an attempt at once.
 	minRepairWait = 100 * time.Millisecond
 	maxRepairWait = 5 * time.Second
 )
 
-// Options of Open. Dir must be given; the zero value of everything else works.
+// Options are the settings of a journal. Dir must be given; the zero value of every other field works.
 type Options struct {
-	Dir          string // holds the volumes; made if need be
+	Dir          string // the directory with the volumes; Open makes it if it does not exist
 	SegmentBytes int    // size at which a segment is full; default 4 MiB
 	VolumeBytes  int64  // size at which a volume is full; default 1 GiB
 
-	// Clock gives journal time in unix ms; nil means a Clock of this package, which is what a server needs.
-	// The committer never lets `at` decrease, whatever it says.
+	// Clock returns journal time in unix ms. Nil means a Clock of this package, as servers use. If Clock returns an
+	// earlier time than that of the last record, the committer uses the time of the last record.
 	Clock func() int64
 	// Wall is the wall clock that the journal's own Clock follows; nil means time.Now.
 	Wall func() time.Time
 
-	// Deliver takes every durable group, in seq order, from the committer's goroutine, after all Done callbacks of the
-	// group. The records and all they point to are the receiver's from then on. It may block: the committer then waits,
-	// and soon Propose does. It is called until Run returns, so whoever receives must outlive Run. Nil means nobody.
+	// Deliver gets every durable group, in the order of seqs. The committer calls it after all Done callbacks of the
+	// group. The records, and all that they point to, belong to the receiver from then on. Deliver may block: the
+	// committer then waits, and Propose waits as soon as its lane is full. The committer calls Deliver until Run
+	// returns, so the receiver must not end before Run. With nil nobody gets the groups.
 	Deliver func([]Record)
 
-	Applied         uint64 // the store's cursor: evidence for the tail table, and a bound
+	Applied         uint64 // the store's cursor, which is evidence for the tail table
 	StoreJournal    string // UUID of the journal that the store remembers; "" when the store is new
 	AllowClockAhead bool   // start although the last record is more than MaxClockAhead in the future
 
-	Archive string       // where Cut moves volumes to; "" means it removes them
-	Logger  *slog.Logger // nil means silence
+	Archive string       // directory to which Cut moves volumes; with "" it deletes them
+	Logger  *slog.Logger // nil discards the log
 
 	Hooks Hooks // for tests; the zero value is the real file system
 
-	inFlightBytes int64 // MaxInFlightBytes, for tests smaller
+	inFlightBytes int64 // for tests; 0 means MaxInFlightBytes
 }
 
-// validate checks o and fills in the defaults.
+// validate checks the options and fills in the defaults.
 func (o *Options) validate() error {
 	if o.Dir == "" {
-		return errors.New("journal options: no Dir")
+		return errors.New("journal options: Dir is empty")
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = defaultSegmentBytes
 	}
 	if o.SegmentBytes < 1 || o.SegmentBytes > maxSegmentOption {
-		return fmt.Errorf("journal options: SegmentBytes %d is not within 1 and %d", o.SegmentBytes, maxSegmentOption)
+		return fmt.Errorf("journal options: SegmentBytes is %d; it must be from 1 to %d", o.SegmentBytes, maxSegmentOption)
 	}
 	if o.VolumeBytes == 0 {
 		o.VolumeBytes = defaultVolumeBytes
 	}
 	if o.VolumeBytes < 1 {
-		return fmt.Errorf("journal options: VolumeBytes %d is not positive", o.VolumeBytes)
+		return fmt.Errorf("journal options: VolumeBytes is %d; it must be positive", o.VolumeBytes)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -97,77 +98,69 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Journal is the open journal. All methods may be called from any goroutine; Run from one, once.
+// Journal is an open journal. Any goroutine may call its methods, except for Run: one goroutine calls it, once.
 type Journal struct {
-	// Immutable after Open.
+	// These do not change after Open.
 	o     Options
 	uuid  string
-	lock  *os.File
-	clock *Clock // nil when Options.Clock is given
+	lock  *os.File // of the directory
+	clock *Clock   // nil when Options.Clock is given
 	log   *slog.Logger
 
-	// Watermarks. Written by the committer, read by anybody. Invariant: appended >= synced, both only ever grow, except
-	// that appended falls back to synced when a failed group is truncated.
-	appended, synced atomic.Uint64
-	lastAt           atomic.Int64
-	stats            stats
-
-	// Shared by proposers and the committer.
-	mu      sync.Mutex
-	lanes   [2]lane
-	closed  bool  // nothing is taken any more
-	failed  error // why writes are down; nil when they are up
-	running bool  // Run was called
-
-	wake    chan struct{} // capacity 1: something waits in a lane, or a repair is needed
-	quit    chan struct{} // closed by Close
-	stopped chan struct{} // closed when Run has returned
-	closing sync.Once
-	closeEr error // of the first Close
-
-	// The list of volumes, for readers and Cut; the committer keeps the last one's size up to date.
-	vmu     sync.Mutex
-	volumes []Volume   // ascending; the last is the tail
-	cutMu   sync.Mutex // held by one Cut at a time, through its I/O
-
-	c committer
+	watermarks
+	stats     stats
+	proposals proposals  // from Propose to the committer
+	volumes   volumeList // for readers, Cut and the committer
+	life      lifecycle
+	c         committer
 }
 
-// committer is what the committer's goroutine alone touches (Open before it runs, Close after it has ended).
+// watermarks are how far the journal has got. The committer writes them, and any goroutine reads them.
+//
+// Invariant: appended >= synced. Both only grow, with one exception: when a failed group is truncated, appended falls
+// back to synced.
+type watermarks struct {
+	appended, synced atomic.Uint64
+	lastAt           atomic.Int64
+}
+
+// committer is the state that only the committer's goroutine uses. Open uses it before that goroutine runs, and Close
+// after it has ended.
 type committer struct {
 	wal        *wal.Log // nil while writes are down
 	batch      wal.Batch
 	tail       tail   // the end of what is durable
-	lastVerb   string // of the last record: whether a mark is due
+	lastVerb   string // of the last record: if it is a mark, no other mark is due
 	group      []*Proposal
 	text       []byte        // one record's text
-	repairWait time.Duration // until the next attempt
-	repairedAt time.Time     // of the last attempt
+	repairWait time.Duration // from the last attempt at a repair to the next
+	repairedAt time.Time     // time of the last attempt
 }
 
 // tail is a place in the journal: the end of the last durable record.
-// Invariant: while writes are up, the tail volume's last segment is `segment` and its length is `offset`.
+//
+// Invariant: while writes are up, `segment` is the last segment of the tail volume, and `offset` is its length.
 type tail struct {
 	volume  uint64 // first seq of the tail volume
 	segment uint64 // first seq of the segment
 	offset  int64  // length of the segment
-	bytes   int64  // of the whole volume
+	bytes   int64  // length of the whole volume
 }
 
-// UUID identifies this journal, whatever its directory.
+// UUID identifies this journal. A copy in another directory has the same UUID.
 func (j *Journal) UUID() string { return j.uuid }
 
-// Appended is the last seq written; above Synced while a group is on its way.
+// Appended is the last seq that was written. It is greater than Synced while a group is being synced.
 func (j *Journal) Appended() uint64 { return j.appended.Load() }
 
-// Synced is the last durable seq. Whoever was called back by Done sees it at or above its seq.
+// Synced is the last durable seq. When Done of a proposal is called, Synced has reached the seq of the proposal.
 func (j *Journal) Synced() uint64 { return j.synced.Load() }
 
-// LastAt is the `at` of the last record.
+// LastAt is the time of the last record, unix ms.
 func (j *Journal) LastAt() int64 { return j.lastAt.Load() }
 
-// AcceptTime sets the journal's time to the wall clock at once if that is later; see Clock.Accept. It does nothing when
-// Options.Clock is given.
+// AcceptTime sets the journal's time to the wall clock at once if the wall clock is later; see Clock.Accept. It does
+// nothing when Options.Clock is given.
 func (j *Journal) AcceptTime() {
 	if j.clock != nil {
 		j.clock.Accept()
@@ -182,12 +175,5 @@ func (j *Journal) ClockOffset() time.Duration {
 	return j.clock.Offset()
 }
 
-// Now is the journal's time in unix ms: what a record written now would be stamped with, at least.
+// Now is the journal's time in unix ms. A record that is written now gets this time or a later one.
 func (j *Journal) Now() int64 { return max(j.lastAt.Load(), min(j.o.Clock(), maxAt)) }
-
-// First is the first seq that can still be read; Synced()+1 when there is none.
-func (j *Journal) First() uint64 {
-	j.vmu.Lock()
-	defer j.vmu.Unlock()
-	return j.volumes[0].First
-}

@@ -27,9 +27,10 @@ func Open(o Options) (_ *Journal, err error) {
 	}
 	j := &Journal{
 		o: o, log: o.Logger,
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
+		proposals: proposals{wake: make(chan struct{}, 1)},
+		life:      lifecycle{quit: make(chan struct{}), stopped: make(chan struct{})},
 	}
-	j.lanes[Control].limit, j.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
+	j.proposals.lanes[Control].limit, j.proposals.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
 	if err := MakeDir(o.Dir, o.Hooks.syncPath); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -133,10 +134,11 @@ func (j *Journal) recover(vols []volumeDir) error {
 	j.synced.Store(f.seq - 1)
 	j.lastAt.Store(max(t.at, 0))
 	for i := range vols {
-		j.volumes = append(j.volumes, Volume{First: vols[i].first, Last: f.seq - 1, Bytes: vols[i].bytes(), Path: vols[i].path})
-		if i > 0 {
-			j.volumes[i-1].Last = vols[i].first - 1
+		last := f.seq - 1
+		if i+1 < len(vols) {
+			last = vols[i+1].first - 1
 		}
+		j.volumes.add(Volume{First: vols[i].first, Last: last, Bytes: vols[i].bytes(), Path: vols[i].path})
 	}
 	j.c.lastVerb = MarkVerb // nothing was written by this process, so there is nothing to prove
 	return j.openTail()

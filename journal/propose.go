@@ -4,54 +4,73 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 )
 
-// Lane says whether a command waits for its turn.
+// Lane decides when a command joins a group.
 type Lane int
 
 const (
 	// Control commands (claim, tickle, complete, release, tick) always join the next group.
 	Control Lane = iota
-	// Bulk commands (creates, outputs) fill what is left of a group, and wait while too many bytes are in flight.
+	// Bulk commands (creates, outputs) join a group until it is full, and Propose waits while too many bytes of them are
+	// in flight.
 	Bulk
 )
 
-// Proposal is a command on its way to the journal. It belongs to the journal from Propose until Done; what Fields, Body
-// and Tag point to belongs to the receiver of Deliver from then on, so none of it may ever be used again by the
-// proposer: a recycled body once made a record of one command and an answer to another.
+// Proposal is a command for the journal. Until Done is called it belongs to the journal. What Fields, Body and Tag point
+// to belongs to the receiver of Deliver from Propose on: the proposer must never use it again. A body that was used
+// again once made a record of one command and an answer to another.
 type Proposal struct {
 	Lane   Lane
 	Verb   string // [a-z]+, not MarkVerb
 	Fields []byte
 	Body   []byte
 	Tag    any
-	// Done is called exactly once, from the committer's goroutine: after the group's fsync with err nil, or when the
-	// fate is known otherwise, with seq 0 and an err that is ErrNotStored or ErrUnknown. Synced() is at or above seq by
-	// then. It must not block: all answers of all groups pass through here.
+	// Done is called exactly once, by the committer's goroutine. If the command is durable, err is nil, and Synced() has
+	// reached seq. Otherwise seq and at are 0, and err is ErrNotStored or ErrUnknown. Done must not block, because all
+	// other answers wait for it.
 	Done func(seq uint64, at int64, err error)
 }
 
-// proposalOverhead is what a proposal without fields and body is counted as: its own size, its record's, its closure's.
+// proposalOverhead is counted for each proposal in addition to its fields and body: the memory of the proposal, of its
+// record and of its closure.
 const proposalOverhead = 256
 
 func (p *Proposal) cost() int64 { return int64(proposalOverhead + len(p.Fields) + len(p.Body)) }
 
-// lane is a queue of proposals, bounded in bytes. Guarded by Journal.mu.
+// proposals are the commands that Propose has taken and that are not in a group yet, and the calls of Propose that wait
+// for room.
+type proposals struct {
+	// wake has a value when the committer should look for work: a command waits, or a repair should be tried again.
+	// Capacity 1.
+	wake  chan struct{}
+	waits atomic.Uint64 // calls of Propose that had to wait for room, since Open
+
+	mu     sync.Mutex // guards the fields below
+	lanes  [2]lane
+	closed bool  // no more commands are taken
+	failed error // why writes are down; nil when they are up
+}
+
+// lane is a queue of proposals with a bound on their bytes.
 type lane struct {
 	limit   int64
-	used    int64       // bytes of all that was taken and not yet given back
-	queue   []*Proposal // taken, not in a group yet
-	waiters []*waiter   // not taken yet, for lack of room; in the order of arrival
+	used    int64       // bytes of all proposals that were taken and not released
+	queue   []*Proposal // taken, and not in a group yet
+	waiters []*waiter   // not taken yet because there is no room; in the order of arrival
 }
 
-// waiter is a Propose that waits for room.
+// waiter is a call of Propose that waits for room.
 type waiter struct {
 	p    *Proposal
-	err  error         // why it was not taken, if it was not
-	done chan struct{} // closed when its fate is known
+	err  error         // why it was not taken; nil if it was taken
+	done chan struct{} // closed when it was taken or refused
 }
 
-// fits reports whether p may join now. One that is larger than the whole limit may when it is alone.
+// fits reports whether a proposal of this cost may join the lane now. A proposal that is larger than the limit may join
+// an empty lane.
 func (l *lane) fits(cost int64) bool { return l.used == 0 || l.used+cost <= l.limit }
 
 func (l *lane) take(p *Proposal) {
@@ -59,75 +78,7 @@ func (l *lane) take(p *Proposal) {
 	l.queue = append(l.queue, p)
 }
 
-// Propose puts p into its lane. It blocks while the lane's bytes in flight are at their cap: for control commands that
-// means a disk that has stopped answering. An error means that p was not taken and Done will not be called: ErrClosed,
-// ErrFailed with the reason, ErrInvalid, ErrTooLarge, or ctx's error.
-func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
-	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
-		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)
-	}
-	if err := validate(p.Verb, p.Fields, p.Body); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	l := &j.lanes[p.Lane]
-	j.mu.Lock()
-	if err := j.refusal(); err != nil {
-		failed := !j.closed
-		j.mu.Unlock()
-		if failed {
-			j.poke() // a command waits: worth another attempt at the repair
-		}
-		return err
-	}
-	if len(l.waiters) == 0 && l.fits(p.cost()) {
-		first := len(l.queue) == 0
-		l.take(p)
-		j.mu.Unlock()
-		if first {
-			j.poke()
-		}
-		return nil
-	}
-	w := &waiter{p: p, done: make(chan struct{})}
-	l.waiters = append(l.waiters, w)
-	j.mu.Unlock()
-	j.stats.waits.Add(1)
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if i := slices.Index(l.waiters, w); i >= 0 {
-		l.waiters = slices.Delete(l.waiters, i, i+1)
-		l.admit() // the next one may fit where this one did not
-		j.poke()
-		return ctx.Err()
-	}
-	return w.err // its fate was decided first
-}
-
-// refusal says why nothing is taken now. j.mu is held.
-func (j *Journal) refusal() error {
-	if j.closed {
-		return ErrClosed
-	}
-	return j.failed
-}
-
-// poke wakes the committer if it sleeps.
-func (j *Journal) poke() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-// admit takes as many waiters as fit. j.mu is held.
+// admit takes waiters, in their order, as long as they fit.
 func (l *lane) admit() {
 	n := 0
 	for n < len(l.waiters) && l.fits(l.waiters[n].p.cost()) {
@@ -138,7 +89,7 @@ func (l *lane) admit() {
 	l.waiters = slices.Delete(l.waiters, 0, n)
 }
 
-// refuse ends the wait of all waiters with err. j.mu is held.
+// refuse ends the wait of all waiters with err.
 func (l *lane) refuse(err error) {
 	for _, w := range l.waiters {
 		w.err = err
@@ -147,11 +98,99 @@ func (l *lane) refuse(err error) {
 	l.waiters = nil
 }
 
-// takeGroup moves what the next group is made of into group: all control, then bulk until it has maxGroupBytes or one.
-func (j *Journal) takeGroup(group []*Proposal) []*Proposal {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	c, b := &j.lanes[Control], &j.lanes[Bulk]
+// Propose adds p to its lane. It waits while too many bytes of the lane are in flight; control commands wait only if the
+// disk no longer answers. An error means that p was not taken and that Done will not be called: ErrClosed, ErrFailed
+// with the reason, ErrInvalid, ErrTooLarge, or the error of ctx.
+func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
+	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
+		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)
+	}
+	if err := validate(p.Verb, p.Fields, p.Body); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return j.proposals.add(ctx, p)
+}
+
+// Health is nil while Propose takes commands; otherwise ErrFailed with the reason, or ErrClosed.
+func (j *Journal) Health() error {
+	j.proposals.mu.Lock()
+	defer j.proposals.mu.Unlock()
+	return j.proposals.refusal()
+}
+
+// add takes p, or waits until there is room for it.
+func (q *proposals) add(ctx context.Context, p *Proposal) error {
+	l := &q.lanes[p.Lane]
+	q.mu.Lock()
+	if err := q.refusal(); err != nil {
+		failed := !q.closed
+		q.mu.Unlock()
+		if failed {
+			q.poke() // a caller needs the journal, so the repair is tried again
+		}
+		return err
+	}
+	if len(l.waiters) == 0 && l.fits(p.cost()) {
+		first := len(l.queue) == 0
+		l.take(p)
+		q.mu.Unlock()
+		if first {
+			q.poke()
+		}
+		return nil
+	}
+	w := &waiter{p: p, done: make(chan struct{})}
+	l.waiters = append(l.waiters, w)
+	q.mu.Unlock()
+	q.waits.Add(1)
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(l.waiters, w); i >= 0 {
+		l.waiters = slices.Delete(l.waiters, i, i+1)
+		l.admit() // the waiters after this one may be smaller and fit
+		q.poke()
+		return ctx.Err()
+	}
+	return w.err // it was taken or refused before ctx ended
+}
+
+// refusal returns why nothing is taken now, or nil. The caller holds q.mu.
+func (q *proposals) refusal() error {
+	if q.closed {
+		return ErrClosed
+	}
+	return q.failed
+}
+
+// poke wakes the committer if it sleeps.
+func (q *proposals) poke() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// waiting reports whether there are commands for a group.
+func (q *proposals) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.lanes[Control].queue)+len(q.lanes[Bulk].queue) > 0
+}
+
+// takeGroup moves the commands of the next group to group: all control commands, and then bulk commands up to
+// maxGroupBytes, but at least one.
+func (q *proposals) takeGroup(group []*Proposal) []*Proposal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, b := &q.lanes[Control], &q.lanes[Bulk]
 	group = append(group, c.queue...)
 	clear(c.queue)
 	c.queue = c.queue[:0]
@@ -162,21 +201,72 @@ func (j *Journal) takeGroup(group []*Proposal) []*Proposal {
 		n++
 	}
 	if n > 1 && bytes > maxGroupBytes {
-		n-- // the last one exceeds the bound and is not the only one
+		n-- // the last one exceeds the bound
 	}
 	group = append(group, b.queue[:n]...)
 	b.queue = slices.Delete(b.queue, 0, n)
 	return group
 }
 
-// release gives back the bytes of a group whose Deliver has returned, and takes waiters in their place.
-func (j *Journal) release(group []*Proposal) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// release frees the room of a group after its Deliver has returned, and gives it to waiters.
+func (q *proposals) release(group []*Proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, p := range group {
-		j.lanes[p.Lane].used -= p.cost()
+		q.lanes[p.Lane].used -= p.cost()
 	}
-	for i := range j.lanes {
-		j.lanes[i].admit()
+	for i := range q.lanes {
+		q.lanes[i].admit()
 	}
+}
+
+// fail refuses all commands with err until resume is called. It returns the commands that were taken and are not in a
+// group.
+func (q *proposals) fail(err error) (taken []*Proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed = err
+	for i := range q.lanes {
+		l := &q.lanes[i]
+		l.refuse(err)
+		taken = append(taken, l.queue...)
+		l.queue = nil
+	}
+	return taken
+}
+
+// resume takes commands again after fail, and returns the error that fail was called with.
+func (q *proposals) resume() (cause error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cause, q.failed = q.failed, nil
+	return cause
+}
+
+// failure returns why writes are down, or nil.
+func (q *proposals) failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
+}
+
+// close refuses all commands that were not taken yet, and all later ones.
+func (q *proposals) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for i := range q.lanes {
+		q.lanes[i].refuse(ErrClosed)
+	}
+}
+
+// inFlight returns the bytes of all commands from Propose to the end of their Deliver, and their bound.
+func (q *proposals) inFlight() (used, limit int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.lanes {
+		used += q.lanes[i].used
+		limit += q.lanes[i].limit
+	}
+	return used, limit
 }

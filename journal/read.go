@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
-	"slices"
 )
 
 // Records yields the records from seq `from`, at least First(), to what was synced when the iteration began, in order.
@@ -186,13 +185,4 @@ func Volumes(dir string) ([]Volume, error) {
 		}
 	}
 	return out, nil
-}
-
-// Volumes lists the volumes of this journal.
-func (j *Journal) Volumes() []Volume {
-	j.vmu.Lock()
-	defer j.vmu.Unlock()
-	out := slices.Clone(j.volumes)
-	out[len(out)-1].Tail = true
-	return out
 }

@@ -9,44 +9,57 @@ import (
 
 // Status is a snapshot for operators. Reading it never waits for the disk.
 type Status struct {
-	UUID                    string
-	First, Appended, Synced uint64
-	LastAt                  int64         // unix ms
-	ClockOffset             time.Duration // journal time minus wall time; 0 when the clock is not ours
-	Volumes                 int
-	Bytes                   int64 // of all volumes
-
-	Records, Marks, Groups uint64 // since Open; Records counts marks too
-	BytesWritten           uint64 // of records, since Open
-	Syncs                  uint64 // fsyncs of segments; those of directories are counted apart
-	DirectorySyncs         uint64
-	Waits                  uint64 // proposals that had to wait for room
-	InFlightBytes          int64  // both lanes
-	InFlightLimit          int64
-	SyncLatency            Latency // of the group's fsync
-
-	Failures  uint64    // groups or volumes that could not be written
-	Repairs   uint64    // of them, repaired
-	Failing   error     // why writes are down now; nil when they are up
-	LastError string    // the last failure's text, repaired or not
-	LastFault time.Time // when
-	Discarded string    // what this start discarded, "" for nothing
+	UUID string
+	Extent
+	ClockOffset time.Duration // journal time minus wall time; 0 when Options.Clock is given
+	Activity
+	Faults
+	Discarded string // what this start discarded; "" if nothing
 }
 
-// Latency sums up durations: a quantile is the upper bound of its bucket, at most 25 % too high.
+// Extent is what the journal contains.
+type Extent struct {
+	First, Appended, Synced uint64
+	LastAt                  int64 // unix ms
+	Volumes                 int
+	Bytes                   int64 // of all volumes
+}
+
+// Activity is the work of the journal since Open.
+type Activity struct {
+	Records, Marks, Groups uint64 // Records includes the marks
+	BytesWritten           uint64 // of records
+	Syncs                  uint64 // fsyncs of segments
+	DirectorySyncs         uint64
+	SyncLatency            Latency // of the fsyncs of segments
+	Waits                  uint64  // calls of Propose that had to wait for room
+	InFlightBytes          int64   // of both lanes, now
+	InFlightLimit          int64
+}
+
+// Faults are the failed writes since Open.
+type Faults struct {
+	Failures  uint64    // groups or volumes that could not be written
+	Repairs   uint64    // repairs that succeeded
+	Failing   error     // why no commands are taken now; nil when they are
+	LastError string    // text of the last failure, also after its repair
+	LastFault time.Time // time of the last failure
+}
+
+// Latency summarizes durations. P50 and P99 are upper bounds of histogram buckets, so they are up to 25 % too high.
 type Latency struct {
 	Count         uint64
 	P50, P99, Max time.Duration
 }
 
-// stats are the counters of Status.
+// stats are the counters for Status, since Open.
 type stats struct {
 	records, marks, groups, bytes atomic.Uint64
-	syncs, dirSyncs, waits        atomic.Uint64
+	syncs, dirSyncs               atomic.Uint64
 	failures, repairs             atomic.Uint64
 	syncTime                      latency
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	lastError string
 	lastFault time.Time
 	discarded string
@@ -82,7 +95,8 @@ func (l *latency) add(d time.Duration) {
 	}
 }
 
-// latencyBucket numbers us by its highest bit and the two below it.
+// latencyBucket returns the bucket of a number of microseconds. The highest bit and the two bits below it select the
+// bucket.
 func latencyBucket(us uint64) int {
 	if us < 4 {
 		return int(us)
@@ -91,7 +105,7 @@ func latencyBucket(us uint64) int {
 	return 4*e + int(us>>e)
 }
 
-// latencyBound is the first value that no longer falls into bucket i.
+// latencyBound returns the smallest value that is above all values of bucket i.
 func latencyBound(i int) time.Duration {
 	us := uint64(i + 1)
 	if i >= 8 {
@@ -126,37 +140,20 @@ func quantile(counts []uint64, rank uint64) time.Duration {
 // Status returns a snapshot of the watermarks and counters.
 func (j *Journal) Status() Status {
 	st := Status{
-		UUID: j.uuid, First: j.First(), Synced: j.Synced(), LastAt: j.LastAt(),
-		Records: j.stats.records.Load(), Marks: j.stats.marks.Load(), Groups: j.stats.groups.Load(),
-		BytesWritten: j.stats.bytes.Load(), Syncs: j.stats.syncs.Load(), DirectorySyncs: j.stats.dirSyncs.Load(),
-		Waits: j.stats.waits.Load(), SyncLatency: j.stats.syncTime.read(),
-		Failures: j.stats.failures.Load(), Repairs: j.stats.repairs.Load(),
-		Failing: j.Health(),
+		UUID: j.uuid, ClockOffset: j.ClockOffset(),
+		Extent: Extent{First: j.First(), Synced: j.Synced(), LastAt: j.LastAt()},
+		Activity: Activity{
+			Records: j.stats.records.Load(), Marks: j.stats.marks.Load(), Groups: j.stats.groups.Load(),
+			BytesWritten: j.stats.bytes.Load(), Syncs: j.stats.syncs.Load(), DirectorySyncs: j.stats.dirSyncs.Load(),
+			SyncLatency: j.stats.syncTime.read(), Waits: j.proposals.waits.Load(),
+		},
+		Faults: Faults{Failures: j.stats.failures.Load(), Repairs: j.stats.repairs.Load(), Failing: j.Health()},
 	}
-	// Read after synced, which it may never be seen below.
-	st.Appended = max(j.Appended(), st.Synced)
-	st.ClockOffset = j.ClockOffset()
-	j.mu.Lock()
-	for i := range j.lanes {
-		st.InFlightBytes += j.lanes[i].used
-		st.InFlightLimit += j.lanes[i].limit
-	}
-	j.mu.Unlock()
-	j.vmu.Lock()
-	st.Volumes = len(j.volumes)
-	for i := range j.volumes {
-		st.Bytes += j.volumes[i].Bytes
-	}
-	j.vmu.Unlock()
+	st.Appended = max(j.Appended(), st.Synced) // read after Synced, because it must not be smaller
+	st.Volumes, st.Bytes = j.volumes.size()
+	st.InFlightBytes, st.InFlightLimit = j.proposals.inFlight()
 	j.stats.mu.Lock()
+	defer j.stats.mu.Unlock()
 	st.LastError, st.LastFault, st.Discarded = j.stats.lastError, j.stats.lastFault, j.stats.discarded
-	j.stats.mu.Unlock()
 	return st
-}
-
-// Health is nil while writes are accepted; otherwise ErrFailed with the reason, or ErrClosed.
-func (j *Journal) Health() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.refusal()
 }

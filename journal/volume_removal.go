@@ -18,9 +18,9 @@ import (
 // applied must be what the base holds durably (the flushed watermark): what is removed can never be applied again. On
 // an error the volumes that are returned have been removed all the same.
 func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
-	j.cutMu.Lock()
-	defer j.cutMu.Unlock()
-	for _, v := range j.removable(applied, retain) {
+	j.volumes.cutting.Lock()
+	defer j.volumes.cutting.Unlock()
+	for _, v := range j.volumes.removable(min(applied, j.Synced()), retain) {
 		if err := j.takeOut(v); err != nil {
 			return removed, fmt.Errorf("remove volume %s: %w", seqName(v.First), err)
 		}
@@ -30,37 +30,17 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	return removed, nil
 }
 
-// removable returns the volumes that may be removed.
-func (j *Journal) removable(applied uint64, retain int64) []Volume {
-	applied = min(applied, j.Synced())
-	j.vmu.Lock()
-	defer j.vmu.Unlock()
-	n, bytes := 0, int64(0)
-	for n+1 < len(j.volumes) && j.volumes[n].Last <= applied && j.volumes[n+1].Last >= j.volumes[n+1].First {
-		bytes += j.volumes[n].Bytes
-		n++
-	}
-	drop := 0
-	for drop < n && bytes-j.volumes[drop].Bytes >= retain {
-		bytes -= j.volumes[drop].Bytes
-		drop++
-	}
-	return append([]Volume(nil), j.volumes[:drop]...)
-}
-
 // takeOut removes or archives v. It leaves the list first, so that no reader begins with it; one that is in the middle
 // of it keeps the file it has open and gets ErrCut at the next.
 func (j *Journal) takeOut(v Volume) error {
-	j.vmu.Lock()
-	j.volumes = j.volumes[1:]
-	j.vmu.Unlock()
+	j.volumes.removeFirst()
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
 			// What failed may be the fsync after the move. The volume has left then; after a power cut it has one of
 			// the two names.
 			if _, stat := os.Lstat(v.Path); stat == nil {
-				j.putBack(v)
+				j.volumes.putBack(v)
 			}
 			return err
 		}
@@ -69,7 +49,7 @@ func (j *Journal) takeOut(v Volume) error {
 	out := v.Path + removedSuffix
 	if _, err := os.Lstat(v.Path); err == nil {
 		if err := h.Rename(v.Path, out); err != nil {
-			j.putBack(v)
+			j.volumes.putBack(v)
 			return err
 		}
 	}
@@ -77,13 +57,6 @@ func (j *Journal) takeOut(v Volume) error {
 		return err
 	}
 	return os.RemoveAll(out)
-}
-
-// putBack undoes the first step of takeOut for a volume that is still in its place.
-func (j *Journal) putBack(v Volume) {
-	j.vmu.Lock()
-	defer j.vmu.Unlock()
-	j.volumes = append([]Volume{v}, j.volumes...)
 }
 
 // archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in
