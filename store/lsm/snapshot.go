@@ -32,7 +32,7 @@ func (s *Snapshot) Close() {
 	}
 	errs = append(errs, s.snapshot.Close())
 	s.leave()
-	Fail("close view", errors.Join(errs...))
+	Fail("read", errors.Join(errs...)) // Pebble returns the errors of earlier reads here
 }
 
 // table returns the view of the table that a key is of.
@@ -59,7 +59,7 @@ func (s *Snapshot) All(visit func(key string)) {
 	it, err := s.snapshot.NewIter(nil)
 	Fail("open view", err)
 	v := View{it: it}
-	defer func() { Fail("close view", it.Close()) }()
+	defer func() { Fail("read", it.Close()) }()
 	v.Scan("\x00", "\xff", func(key string, _ []byte) bool { // race builds of Pebble refuse the empty key
 		visit(key)
 		return true

@@ -26,7 +26,7 @@ type View struct {
 func (v View) Close() {
 	err := v.it.Close()
 	v.leave()
-	Fail("close view", err)
+	Fail("read", err) // Pebble returns the errors of earlier reads here
 }
 
 // Discard ends a view whose user has reported already what the view met.
