@@ -41,6 +41,8 @@ var (
 	// ErrStuck: the engine could not stop, since the store takes no commit. Only the end of the process unlocks the
 	// data directory.
 	ErrStuck = errors.New("the store does not end")
+	// ErrNoBase: the base of a rebuild is not a store directory.
+	ErrNoBase = errors.New("there is no such base")
 	// ErrApply: the command is in the journal, but the store failed to apply it; it is applied after a restart.
 	ErrApply = errors.New("the command is journaled and will be applied after a restart")
 )

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -14,22 +17,31 @@ import (
 
 // Rebuilt is the result of a rebuild.
 type Rebuilt struct {
-	Commands uint64 // applied
-	Cursor   uint64 // of the new store
+	Commands uint64 // number of commands that were applied
+	Cursor   uint64 // cursor of the new store
 	Kept     string // the directory of the old store; "" if there was none
 }
 
-// Rebuild makes a new store for a data directory from a base (a store directory, such as that of a backup; "" for none)
-// and the journal after it. It checks the new store before it puts it in the place of the old one, which is kept beside
-// it. It calls progress after each 4 MiB with the last seq that was applied and the last seq of the journal.
+// freshSuffix ends the name of a store while a rebuild makes it.
+const freshSuffix = ".rebuild"
+
+// Rebuild makes a new store for a data directory. It copies the base, which is a store directory, for example of a
+// backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before it
+// puts it in the place of the old one, and keeps the old one beside it. It calls progress after each 4 MiB with the last
+// seq that was applied and the last seq of the journal.
+//
+// The error is an ErrNoBase if base is not a store directory.
 func Rebuild(ctx context.Context, data, base string, progress func(seq, last uint64)) (_ Rebuilt, err error) {
 	lock, err := Lock(data)
 	if err != nil {
 		return Rebuilt{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	fresh := StoreDir(data) + ".rebuild"
-	if err := os.RemoveAll(fresh); err != nil { // what an interrupted rebuild left
+	if err := checkBase(data, base); err != nil {
+		return Rebuilt{}, err
+	}
+	fresh := StoreDir(data) + freshSuffix
+	if err := os.RemoveAll(fresh); err != nil { // an interrupted rebuild may have left it
 		return Rebuilt{}, fmt.Errorf("clear %s: %w", fresh, err)
 	}
 	if base != "" {
@@ -53,9 +65,50 @@ func Rebuild(ctx context.Context, data, base string, progress func(seq, last uin
 	return result, journal.SyncPath(data)
 }
 
-// copyDurably copies a directory. When it returns, every file and every name of the copy is on disk. Pebble syncs the
-// tables that it writes, not those that it finds; and once the next start has cut the journal, only these tables have
-// what is in them.
+// checkBase returns an ErrNoBase if base is not a store directory. The error lists the store directories in the data
+// directory and beside the base.
+func checkBase(data, base string) error {
+	if base == "" {
+		return nil
+	}
+	reason := "is not the directory of a store"
+	switch _, err := os.Stat(base); {
+	case errors.Is(err, fs.ErrNotExist):
+		reason = "does not exist"
+	case err != nil:
+		return fmt.Errorf("base: %w", err)
+	case isStore(base):
+		return nil
+	}
+	found := "no store was found there or in the data directory"
+	stores := append(storesIn(filepath.Dir(base)), storesIn(data)...)
+	slices.Sort(stores)
+	if stores = slices.Compact(stores); len(stores) > 0 {
+		found = "stores that exist: " + strings.Join(stores, ", ")
+	}
+	return fmt.Errorf("%w: %s %s; %s", ErrNoBase, base, reason, found)
+}
+
+// isStore reports whether a directory has the files of a store, be they intact or not.
+func isStore(dir string) bool {
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	return err == nil && len(manifests) > 0
+}
+
+// storesIn returns the store directories in a directory, except for incomplete ones that a rebuild has left.
+func storesIn(dir string) (stores []string) {
+	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to list
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); e.IsDir() && isStore(path) && !strings.HasSuffix(path, freshSuffix) {
+			stores = append(stores, path)
+		}
+	}
+	return stores
+}
+
+// copyDurably copies a directory. When it returns, every file and every name of the copy is on disk. Pebble syncs only
+// the tables that it writes itself. After the next start has cut the journal, the copied tables are the only ones with
+// these rows.
 func copyDurably(to, from string, sync func(path string) error) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
@@ -65,7 +118,7 @@ func copyDurably(to, from string, sync func(path string) error) error {
 	})
 }
 
-// unused returns path, or path with a number if path exists: an earlier rebuild may have kept its store there.
+// unused returns path, or path with a number if path exists. An earlier rebuild may have kept its store there.
 func unused(path string) string {
 	free := path
 	for n := 2; ; n++ {
@@ -106,7 +159,7 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, err
 	}
 	if problems > 0 {
-		return result, fmt.Errorf("the rebuilt store does not check: %s", first)
+		return result, fmt.Errorf("the check of the rebuilt store found a problem: %s", first)
 	}
 	return result, s.FlushWait()
 }

@@ -114,7 +114,7 @@ func exitCode(err error) int {
 		return exitRefused
 	case isSilent, errors.Is(err, errNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return exitNoAnswer
-	case isPath, isInput, errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
+	case isPath, isInput, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull):
 		return exitFile
 	}
 	return exitError

@@ -280,6 +280,16 @@ func TestServe(t *testing.T) {
 			t.Errorf("%v, %v", o, err)
 		}
 	})
+	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
+		for base, reason := range map[string]string{
+			filepath.Join(data, "stor"): "does not exist", t.TempDir(): "is not the directory of a store", filepath.Join(data, "journal"): "is not the directory of a store",
+		} {
+			r := execute(t, "", "rebuild", "--data", data, "--base", base)
+			if r.code != exitFile || !strings.Contains(r.errs, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n") {
+				t.Errorf("exit code %d: %s", r.code, r.errs)
+			}
+		}
+	})
 	t.Run("rebuild", func(t *testing.T) {
 		text := ok(t, "rebuild", "--data", data)
 		if !strings.Contains(text, "the old store is kept in") {
