@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// MaxClockAhead is how far the last record may lie ahead of the wall clock before Open refuses. A day covers every
-// mistake of time zones; beyond it somebody set a clock to another year, and at half speed the journal would need as
-// long again to come back.
+// MaxClockAhead is how far the last record may be ahead of the wall clock; if it is further ahead, Open refuses. A day
+// covers every mistake of time zones. A larger difference means that a clock was set to a wrong date. Journal time runs
+// at half speed while it is ahead, so it would need twice the difference until the wall clock has caught up.
 const MaxClockAhead = 24 * time.Hour
 
-// Clock is the journal's time. It starts at max(last at, wall) and then follows the monotonic clock, steered towards
-// the wall clock but never faster than twice and never slower than half the monotonic speed:
+// Clock is the journal's time. It starts at the time of the last record, or at the wall clock if that is later. Then it
+// follows the wall clock, but it advances at least half as fast and at most twice as fast as the monotonic clock:
 //
-//	time after d = wall, held within [time before + d/2, time before + 2d]
+//	time after d = wall clock, but at least time before + d/2 and at most time before + 2d
 //
-// Hence it never stops and never jumps: a wall clock that is set back by an hour makes it run at half speed for two
-// hours, one set forward by an hour (or a machine that slept for one) makes it go at double speed for one. Leases are
-// measured in this time, so that no step of the wall clock abandons a fleet. Accept is the one way to make it jump, and
-// only forward.
+// So it never stops and never jumps. If the wall clock is set back by an hour, journal time runs at half speed for two
+// hours. If the wall clock is set forward by an hour, or the machine slept for an hour, journal time runs at double
+// speed for an hour. Leases are measured in this time, so a step of the wall clock does not end the leases of all
+// runners. Only Accept makes it jump, and only forward.
 //
-// The zero value is ready for Start. Safe for concurrent use.
+// The zero value is ready for Start. A Clock is safe for concurrent use.
 type Clock struct {
 	Wall func() time.Time     // nil means time.Now
-	Mono func() time.Duration // since any fixed moment, never decreasing; nil means the runtime's monotonic clock
+	Mono func() time.Duration // time since a fixed moment, never decreasing; nil means the monotonic clock of Go's runtime
 
-	mu   sync.Mutex
-	now  int64         // unix ns, the journal's time as of mono
-	mono time.Duration // the reading that now belongs to
+	mu   sync.Mutex    // guards the fields below
+	now  int64         // the journal's time when Mono returned mono, unix ns
+	mono time.Duration // the last reading of Mono
 }
 
 var processStart = time.Now()
@@ -46,7 +46,7 @@ func (c *Clock) read() (wall int64, mono time.Duration) {
 	return wall, mono
 }
 
-// Start sets the clock to max(last, wall); last is the unix ms of the last record.
+// Start sets the clock to last, the time of the last record in unix ms, or to the wall clock if that is later.
 func (c *Clock) Start(last int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,16 +62,16 @@ func (c *Clock) Now() int64 {
 	return c.now / int64(time.Millisecond)
 }
 
-// Accept sets the clock to the wall clock at once if that is later. A caller who measures leases by this clock must
-// let them begin again.
+// Accept sets the clock to the wall clock at once if the wall clock is later. A caller that measures leases by this
+// clock must then give all leases their full length again.
 func (c *Clock) Accept() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall := c.advance() // before c.now is read, which it moves
+	wall := c.advance()
 	c.now = max(c.now, wall)
 }
 
-// Offset returns how far the journal's time is ahead of the wall clock; negative when it is earlier.
+// Offset returns how far the journal's time is ahead of the wall clock. It is negative if the journal's time is earlier.
 func (c *Clock) Offset() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *Clock) Offset() time.Duration {
 	return time.Duration(c.now - wall)
 }
 
-// advance moves now to this moment and returns the wall clock's reading.
+// advance sets now to the current time of the journal and returns the wall clock. The caller holds c.mu.
 func (c *Clock) advance() (wall int64) {
 	wall, mono := c.read()
 	if d := int64(mono - c.mono); d > 0 {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir makes a directory and what is missing above it, from the top, each name durable in its parent before anything
-// is put below it: what is acknowledged within a directory whose own name a power cut can take is lost with it. The
-// last name is made durable even where it exists, since the process that made it may have been killed before it came to
-// that. sync makes the names in a directory durable.
+// MakeDir makes a directory and its missing parents, from the top. It makes each name durable in its parent before it
+// makes the next: if a power cut took the name of a directory, all acknowledged records in it would be lost.
+//
+// If the directory exists, MakeDir makes its name durable again, because the process that made it may have been killed
+// before it did. sync makes the names in a directory durable.
 func MakeDir(dir string, sync func(dir string) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -24,7 +25,8 @@ func MakeDir(dir string, sync func(dir string) error) error {
 	case err == nil && !info.IsDir():
 		return &os.PathError{Op: "mkdir", Path: dir, Err: unix.ENOTDIR}
 	case err == nil:
-		if err := sync(parent); err != nil && !errors.Is(err, os.ErrPermission) { // an operator may have made it where we may not read
+		// If an operator has made it, this process may have no permission to read the parent.
+		if err := sync(parent); err != nil && !errors.Is(err, os.ErrPermission) {
 			return err
 		}
 		return nil
@@ -42,7 +44,7 @@ func MakeDir(dir string, sync func(dir string) error) error {
 	return sync(parent)
 }
 
-// SyncPath makes a file or, for a directory, the names in it durable.
+// SyncPath makes a file durable; for a directory, the names in it.
 func SyncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,9 +53,9 @@ func SyncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// LockDir takes a directory for this process until the file is closed; ErrLocked if another has it. The lock is the
-// kernel's, on the directory itself: it ends with the process, however that ends, and leaves no file. Offline readers
-// do without it.
+// LockDir locks a directory for this process until the returned file is closed. It returns ErrLocked if the directory is
+// locked already. The lock is a lock of the kernel on the directory itself: it ends with the process, also when the
+// process is killed, and leaves no file. Offline readers work without it.
 func LockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

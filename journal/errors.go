@@ -5,42 +5,42 @@ import (
 	"fmt"
 )
 
-// What a caller can switch on with errors.Is. The text after the sentinel carries the cause.
+// Errors that a caller can distinguish with errors.Is. The text of the returned error adds the cause.
 var (
-	// ErrClosed: the journal is stopping or stopped; nothing was taken.
+	// ErrClosed: the journal is stopping or has stopped. The command was not taken.
 	ErrClosed = errors.New("journal: closed")
-	// ErrNotStored: the command is not in the journal and never will be. Proven, not presumed.
+	// ErrNotStored: the command is not in the journal and never will be. This is proven.
 	ErrNotStored = errors.New("journal: not stored")
-	// ErrUnknown: the write failed and so did its removal. The command may or may not be there after a restart.
-	ErrUnknown = errors.New("journal: stored or not is unknown")
-	// ErrFailed: writes are down until a repair succeeds; reads go on. Nothing was taken.
+	// ErrUnknown: the write failed, and it could not be undone. After a restart the command may be in the journal.
+	ErrUnknown = errors.New("journal: it is unknown whether the command was stored")
+	// ErrFailed: the journal cannot write until a repair succeeds. The command was not taken. Reads go on.
 	ErrFailed = errors.New("journal: writes are down")
-	// ErrInvalid: a proposal or record that the format cannot hold.
+	// ErrInvalid: the format of records cannot express the proposal or record.
 	ErrInvalid = errors.New("journal: invalid record")
-	// ErrTooLarge: a proposal larger than MaxRecordBytes.
+	// ErrTooLarge: the proposal is larger than MaxRecordBytes.
 	ErrTooLarge = errors.New("journal: record too large")
-	// ErrLocked: another process, or something else in this one, has the directory.
-	ErrLocked = errors.New("another process has it")
-	// ErrCut: the record that is asked for was removed with its volume.
+	// ErrLocked: another process, or another journal of this process, has locked the directory.
+	ErrLocked = errors.New("another process uses it")
+	// ErrCut: the requested record was removed with its volume.
 	ErrCut = errors.New("journal: record was removed")
-	// ErrForeign: the store remembers another journal.
+	// ErrForeign: the store belongs to another journal.
 	ErrForeign = errors.New("journal: not the journal of this store")
-	// ErrCursor: the store's cursor does not fit what the journal holds.
+	// ErrCursor: the journal does not have the records that the store's cursor requires.
 	ErrCursor = errors.New("journal: the store's cursor does not fit the journal")
 	// ErrClockAhead: the last record is more than MaxClockAhead ahead of the wall clock.
 	ErrClockAhead = errors.New("journal: the journal's time is far ahead of the wall clock")
-	// ErrVersion: a record that is intact but of a version this program does not know.
+	// ErrVersion: the record is intact, and this program does not know its version.
 	ErrVersion = errors.New("journal: record of an unknown version")
 )
 
-// CorruptError says where the journal stops being readable, what the tail table makes of it, and what to do next.
+// CorruptError says where damage begins, how a start decides about it, and what to do next.
 type CorruptError struct {
-	File    string // the segment (or the directory, when a file is missing)
-	Offset  int64  // of the first byte that is not an intact entry
-	Seq     uint64 // the first seq that is not there intact
+	File    string // the segment, or the directory if a file is missing
+	Offset  int64  // offset of the first entry that is not intact
+	Seq     uint64 // seq of the first record that is missing or damaged
 	Reason  string
 	Case    string  // the row of the tail table
-	Verdict Verdict // what Open does with it: Discard or Refuse
+	Verdict Verdict // what Open does: Discard or Refuse
 	Next    string  // the operator's next step
 }
 
@@ -49,12 +49,12 @@ func (e *CorruptError) Error() string {
 		e.Seq, e.Reason, e.File, e.Offset, e.Case, e.Verdict, e.Next)
 }
 
-// RecordError says which byte of a record's text is not as the format demands.
+// RecordError says which byte of a record's text is not in the format.
 type RecordError struct {
 	Offset int
 	Reason string
-	Err    error // ErrVersion for an intact record of an unknown version, else nil
-	summed int   // how many bytes went through the checksum before it failed
+	Err    error // ErrVersion for an intact record of an unknown version; otherwise nil
+	summed int   // bytes over which a checksum was computed that did not match; 0 if none was
 }
 
 func (e *RecordError) Error() string {

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// fail deals with a group (or a mark, or a new volume) that could not be written. The handle is poisoned: after a
-// failed fsync the kernel may have dropped the dirty pages and call the next fsync a success, so no call is ever made
-// on it again. It is not even closed, since tidwall/wal's Close begins with an fsync; the runtime closes the file when
-// it collects it.
+// fail is called when a group, a mark or a new volume could not be written. The journal makes no more calls on the
+// handle: after a failed fsync the kernel may discard the dirty pages, and the next fsync would succeed. The journal does
+// not close the handle either, because Close of tidwall/wal begins with an fsync. The garbage collector closes the file.
 //
-// Instead, through new handles, the journal is truncated to what was durable, and goes on in a new segment. If that is
-// proven, the group is not stored, and its seqs are used again: nobody has ever seen them, as Done and Deliver are
-// called after the fsync. If it is not, the group's fate is unknown until a later repair or a restart, and writes are
-// down until then.
+// Instead, the journal opens new handles, truncates its files to the durable records, and goes on in a new segment. If
+// the truncation is proven, the group is not stored, and its seqs are used again. No caller has seen them, because Done
+// and Deliver are called after the fsync. If the truncation is not proven, it is unknown whether the group is stored.
+// Writes are then down until a later repair succeeds.
 func (j *Journal) fail(group []*Proposal, cause error) {
 	j.c.wal = nil
 	j.stats.fault(cause)
@@ -29,7 +28,7 @@ func (j *Journal) fail(group []*Proposal, cause error) {
 		j.log.Error("journal: writes are down", "cause", cause, "repair", err, "group", len(group), "truncated", truncated)
 		j.down(fmt.Errorf("%w: %w (and its repair: %w)", ErrFailed, cause, err))
 	} else {
-		j.log.Warn("journal: a failed write was removed, going on in a new segment", "cause", cause, "group", len(group),
+		j.log.Warn("journal: a failed write was undone; the journal goes on in a new segment", "cause", cause, "group", len(group),
 			"seq", j.synced.Load()+1)
 	}
 	j.answer(group, fmt.Errorf("%w: %w", answer, cause))
@@ -42,7 +41,7 @@ func (j *Journal) down(err error) {
 	j.answer(taken, fmt.Errorf("%w: %w", ErrNotStored, err))
 }
 
-// retry attempts the repair again.
+// retry tries the repair again.
 func (j *Journal) retry() {
 	_, mark, err := j.repair()
 	if err != nil {
@@ -55,9 +54,9 @@ func (j *Journal) retry() {
 	j.deliver(mark)
 }
 
-// repair truncates the journal to c.tail, begins a new segment and writes a mark to it, which shows that the disk takes
-// writes again (truncation alone would succeed on a full disk too). truncated reports whether the truncation is proven,
-// even if what follows fails. The caller delivers the mark.
+// repair truncates the journal to c.tail, begins a new segment and writes a mark to it. The mark shows that the disk
+// accepts writes again; a truncation would also succeed on a full disk. truncated reports whether the truncation is
+// proven, also if a later step fails. The caller delivers the mark.
 func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	c := &j.c
 	c.repairedAt = time.Now()
@@ -83,8 +82,8 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	return true, mark, nil
 }
 
-// truncateBack makes the files end at c.tail again, and proves it: everything after it is removed or truncated through
-// new handles and synced, and what is left reads back as ending with the last durable record.
+// truncateBack makes the files end at c.tail again and proves it. It removes or truncates, through new handles, all that
+// is after c.tail, and syncs the files. Then it reads the last segment, which must end with the last durable record.
 func (j *Journal) truncateBack() error {
 	h, t := &j.o.Hooks, j.c.tail
 	if err := j.removeUnusedVolume(); err != nil {
@@ -103,11 +102,11 @@ func (j *Journal) truncateBack() error {
 		return 0
 	})
 	if t.offset == 0 {
-		// Nothing of this segment is durable. The caller makes it again, as another file.
+		// No record of this segment is durable. The caller makes a new file of this name.
 		return removeSegments(h, &v, i)
 	}
 	if !found || v.segments[i].size < t.offset {
-		return fmt.Errorf("segment %s of %s is gone or shorter than the %d bytes that were durable", seqName(t.segment), v.path, t.offset)
+		return fmt.Errorf("segment %s of %s is missing, or shorter than the %d bytes that were durable", seqName(t.segment), v.path, t.offset)
 	}
 	if err := truncateTail(h, &v, i+1, t.offset); err != nil {
 		return err
@@ -119,14 +118,14 @@ func (j *Journal) truncateBack() error {
 	if synced := j.synced.Load(); scan.found.kind != clean || scan.end != t.offset || scan.next != synced+1 {
 		return &CorruptError{
 			File: v.segments[i].path, Offset: scan.end, Seq: scan.next, Case: "repair", Verdict: Refuse, Next: nextRestore,
-			Reason: fmt.Sprintf("does not end with record %d at offset %d (%s)", synced, t.offset, scan.found.reason),
+			Reason: fmt.Sprintf("the segment does not end with record %d at offset %d (%s)", synced, t.offset, scan.found.reason),
 		}
 	}
 	return nil
 }
 
-// removeUnusedVolume removes a successor of the tail volume that was begun and never used. Left alone it would claim
-// that the tail volume ends before it, while that is written on.
+// removeUnusedVolume removes a volume after the tail volume, which a failed roll has left. It has no records. The journal
+// goes on in the tail volume, and the name of the volume after it would say that the tail volume ends earlier.
 func (j *Journal) removeUnusedVolume() error {
 	vols, err := listVolumes(j.o.Dir)
 	if err != nil {
@@ -142,7 +141,7 @@ func (j *Journal) removeUnusedVolume() error {
 			return err
 		}
 		if v.bytes() > 0 {
-			return fmt.Errorf("volume %s holds records that are not this journal's", v.path)
+			return fmt.Errorf("volume %s has records, but the journal ends before it", v.path)
 		}
 		if err := removeSegments(&j.o.Hooks, v, 0); err != nil {
 			return err

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 )
 
-// GiveUp removes everything after seq last from the journal in dir, which must not be open. It is what an operator does
-// on purpose when a start is refused and there is no copy to restore: the one act of this package that may lose what
-// was acknowledged. Nothing is destroyed: what is taken out is kept below the directory that is returned, whole
-// segments and volumes under their names, the rest of a segment as `<segment>.<offset>`.
+// GiveUp removes all records after seq last from the journal in dir, which must not be open. Operators use it when a
+// start is refused and there is no copy to restore. It is the only function of this package that can remove acknowledged
+// records.
 //
-// Records up to last must be intact. The store must be made from a base whose cursor is at or below last, since the
-// seqs after it will be used again.
+// GiveUp deletes nothing: it moves what it removes to the directory that it returns. There, whole segments and volumes
+// have their names, and the rest of a segment has the name `<segment>.<offset>`.
+//
+// The records up to last must be intact. Afterwards, the store must be rebuilt from a base whose cursor is at most last,
+// because the seqs after last will be used again.
 func GiveUp(dir string, last uint64) (kept string, err error) {
 	lock, err := LockDir(dir)
 	if err != nil {
@@ -47,14 +49,15 @@ func GiveUp(dir string, last uint64) (kept string, err error) {
 	return kept, nil
 }
 
-// endOf finds where record last ends: in the last of v's first keep segments, at offset. v is to be empty if keep is 0.
+// endOf finds where record last ends: at offset, in the last of the first keep segments of v. If keep is 0, no record of
+// v is kept.
 func endOf(v *volumeDir, last uint64) (offset int64, keep int, err error) {
 	for keep < len(v.segments) && v.segments[keep].first <= last+1 {
 		keep++
 	}
 	if keep == 0 {
 		if v.first != last+1 {
-			return 0, 0, fmt.Errorf("record %d is not there", last)
+			return 0, 0, fmt.Errorf("the journal has no record %d", last)
 		}
 		return 0, 0, nil
 	}
@@ -67,12 +70,12 @@ func endOf(v *volumeDir, last uint64) (offset int64, keep int, err error) {
 	for sc.next <= last && sc.step() {
 	}
 	if sc.next != last+1 {
-		return 0, 0, fmt.Errorf("record %d is not there intact, %d is the last (%s)", last, sc.next-1, sc.found.reason)
+		return 0, 0, fmt.Errorf("record %d is missing or damaged, and record %d is the last intact one (%s)", last, sc.next-1, sc.found.reason)
 	}
 	return int64(sc.off), keep, nil
 }
 
-// makeKept makes a directory for what is taken out; each act gets its own.
+// makeKept makes a new directory for the removed files.
 func makeKept(dir string, first uint64) (string, error) {
 	for n := 1; ; n++ {
 		kept := filepath.Join(dir, fmt.Sprintf("given-up-%s-%d", seqName(first), n))
@@ -82,15 +85,16 @@ func makeKept(dir string, first uint64) (string, error) {
 	}
 }
 
-// volumeEnd is where a volume is to end: with the first offset bytes of the last of its first keep segments.
+// volumeEnd is the new end of a volume: offset, in the last of its first keep segments.
 type volumeEnd struct {
 	volume *volumeDir
 	keep   int
 	offset int64
 }
 
-// moveOut moves the volumes later, v's segments after the first keep, and the end of the last kept one to kept; the end
-// of the journal first, so that an interruption leaves a journal that only ends earlier than before.
+// moveOut moves the later volumes, and all that is after the new end of the volume before them, to the directory kept. It
+// begins at the end of the journal, so that an interruption leaves a journal that ends earlier than before and is
+// otherwise complete.
 func moveOut(h *Hooks, kept string, later []volumeDir, end volumeEnd) error {
 	v, keep, offset := end.volume, end.keep, end.offset
 	for i := len(later) - 1; i >= 0; i-- {

@@ -7,13 +7,13 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// Hooks are the file system calls whose failure this package must survive, as fields, so that a test can make them
-// fail, slow them down, or watch their order. The zero value is filled with the real ones.
+// Hooks are the file system calls that may fail while this package goes on. Tests replace them to make them fail, to
+// slow them down, or to observe their order. A nil field means the real call.
 type Hooks struct {
 	OpenLog  func(path string, segmentBytes int) (*wal.Log, error)
 	Write    func(*wal.Log, *wal.Batch) error
 	Sync     func(*wal.Log) error
-	Create   func(path string) (*os.File, error) // a new file, which must not be there
+	Create   func(path string) (*os.File, error) // makes a file that must not exist
 	WriteAt  func(f *os.File, b []byte, offset int64) error
 	SyncFile func(*os.File) error
 	Truncate func(*os.File, int64) error
@@ -54,9 +54,10 @@ func (h *Hooks) fill() {
 	}
 }
 
-// OpenLog opens a volume for appending. NoSync, because a group is many entries and one fsync; AllowEmpty, because a
-// volume begins with an empty segment, whose name is the index of its first entry. tidwall/wal keeps the tail segment
-// and the last few in memory for readers it does not have here: one is the least that it accepts.
+// OpenLog opens a volume for appending. It sets NoSync because the committer syncs once for the many entries of a group.
+// It sets AllowEmpty because a volume begins with an empty segment, whose name is the index of its first entry.
+// tidwall/wal keeps the tail segment and recent segments in memory for its readers. This package does not use these
+// readers, so it sets SegmentCacheSize to 1, the smallest number that the library accepts.
 func OpenLog(path string, segmentBytes int) (*wal.Log, error) {
 	return wal.Open(path, &wal.Options{
 		NoSync: true, SegmentSize: segmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, AllowEmpty: true,
@@ -68,7 +69,7 @@ func create(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 }
 
-// syncPath makes a file or, for a directory, the names in it durable.
+// syncPath makes a file durable; for a directory, the names in it.
 func (h *Hooks) syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

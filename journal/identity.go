@@ -10,16 +10,16 @@ import (
 	"regexp"
 )
 
-// identityName is the file beside the volumes that says which journal this is, one line of text:
+// identityName is the file that identifies the journal. It is in the directory of the volumes and has one line of text:
 //
 //	daybook-journal v=1 uuid=0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e\n
 //
-// The store remembers the UUID, so that a store and a journal that do not belong together are never joined.
+// The store keeps the UUID. A start refuses a store and a journal that do not belong together.
 const identityName = "identity"
 
 var identityForm = regexp.MustCompile(`^daybook-journal v=1 uuid=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\n$`)
 
-// readIdentity returns the UUID, "" if dir has no identity file.
+// readIdentity returns the UUID of the journal in dir, or "" if dir has no identity file.
 func readIdentity(dir string) (string, error) {
 	name := filepath.Join(dir, identityName)
 	b, err := os.ReadFile(name)
@@ -30,16 +30,16 @@ func readIdentity(dir string) (string, error) {
 	}
 	m := identityForm.FindSubmatch(b)
 	if m == nil {
-		return "", fmt.Errorf("%w: %s is not of the form %q; next step: restore that file from a copy, or write it again with the uuid that the store of this journal names when it is started with another",
+		return "", fmt.Errorf("%w: %s does not have the form %q; next step: restore this file from a copy, or write it with the uuid of the journal: a start with another uuid in this file reports the right one",
 			ErrForeign, name, "daybook-journal v=1 uuid=…")
 	}
 	return string(m[1]), nil
 }
 
-// createIdentity gives dir a new UUID, durable when it returns.
+// createIdentity makes the identity file with a new UUID. The file is durable when createIdentity returns.
 func createIdentity(h *Hooks, dir string) (string, error) {
 	var u [16]byte
-	rand.Read(u[:]) // never fails: the runtime ends the program rather than return an error
+	rand.Read(u[:]) // it never returns an error
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
 	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 	name := filepath.Join(dir, identityName)

@@ -60,7 +60,7 @@ type Options struct {
 	Deliver func([]Record)
 
 	Applied         uint64 // the store's cursor, which is evidence for the tail table
-	StoreJournal    string // UUID of the journal that the store remembers; "" when the store is new
+	StoreJournal    string // UUID of the journal that the store belongs to; "" when the store is new
 	AllowClockAhead bool   // start although the last record is more than MaxClockAhead in the future
 
 	Archive string       // directory to which Cut moves volumes; with "" it deletes them

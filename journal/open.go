@@ -3,24 +3,28 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 )
 
-// Open opens the journal in o.Dir, or makes one. In this order:
+// Open opens the journal in o.Dir, or makes one. It takes these steps:
 //
-//  1. lock the directory (ErrLocked);
-//  2. read the identity, compare it with the store's (ErrForeign);
-//  3. survey the tail and decide by the tail table: accept, discard, or refuse (*CorruptError, ErrCursor);
-//  4. discard what no request was answered with;
-//  5. write again what nobody proves durable, and fsync every accepted segment and every directory. What a killed
-//     process had written but not synced may sit in the page cache and read back fine; were it applied before it is
-//     durable, a power cut would leave the store ahead of its journal;
-//  6. start the clock (ErrClockAhead), open the tail volume for appending.
+//  1. It locks the directory (ErrLocked).
+//  2. It compares the identity of the journal with the one that the store has (ErrForeign).
+//  3. It surveys the tail. By the tail table it accepts the tail, discards part of it, or refuses to start
+//     (*CorruptError, ErrCursor).
+//  4. It starts the clock (ErrClockAhead).
+//  5. It discards the records that no request was answered with.
+//  6. It writes all records again that are not proven to be durable, and calls fsync on every accepted segment and on
+//     every directory. Records that a killed process has written and not synced may be in the page cache only, where
+//     they read back correctly. If the caller applied them before they are durable, a power cut could leave the store
+//     ahead of its journal.
+//  7. It opens the tail volume for appending.
 //
-// Only then may the caller read and apply. A refused start changes nothing on disk.
+// Only after Open has returned may the caller read and apply records. A refused start changes no file.
 func Open(o Options) (_ *Journal, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -31,6 +35,11 @@ func Open(o Options) (_ *Journal, err error) {
 		life:      lifecycle{quit: make(chan struct{}), stopped: make(chan struct{})},
 	}
 	j.proposals.lanes[Control].limit, j.proposals.lanes[Bulk].limit = MaxControlInFlightBytes, o.inFlightBytes
+	if _, err := os.Stat(o.Dir); errors.Is(err, fs.ErrNotExist) {
+		if err := o.checkIdentity("", 0); err != nil {
+			return nil, err
+		}
+	}
 	if err := MakeDir(o.Dir, o.Hooks.syncPath); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -55,31 +64,47 @@ func Open(o Options) (_ *Journal, err error) {
 	return j, nil
 }
 
-// identify returns the journal's UUID; it makes one for a journal that holds nothing yet.
+// identify returns the journal's UUID. It makes one for a new journal.
 func (j *Journal) identify(volumes int) (string, error) {
 	uuid, err := readIdentity(j.o.Dir)
 	if err != nil {
 		return "", err
 	}
+	if err := j.o.checkIdentity(uuid, volumes); err != nil {
+		return "", err
+	}
 	switch {
-	case uuid == "" && volumes > 0:
-		return "", fmt.Errorf("%w: %s holds volumes but no file %q; next step: restore that file from a copy",
-			ErrForeign, j.o.Dir, identityName)
-	case uuid != j.o.StoreJournal && j.o.StoreJournal != "":
-		return "", fmt.Errorf("%w: the store remembers %s, %s holds %q; next step: %s",
-			ErrForeign, j.o.StoreJournal, j.o.Dir, uuid, nextPair)
-	case uuid == "" && j.o.Applied > 0:
-		return "", fmt.Errorf("%w: its cursor is %d, %s holds no journal; next step: %s",
-			ErrCursor, j.o.Applied, j.o.Dir, nextPair)
 	case uuid == "":
 		return createIdentity(&j.o.Hooks, j.o.Dir)
-	case volumes == 0: // whoever made it may have been ended before its name was durable, and no volume may outlive it
+	case volumes == 0:
+		// The process that made the file may have been killed before the file's name was durable. A power cut must not
+		// take the name and leave a volume.
 		return uuid, j.o.Hooks.syncPath(j.o.Dir)
 	}
 	return uuid, nil
 }
 
-// recover does steps 3 to 6 of Open.
+// checkIdentity refuses a journal that does not belong to the store. uuid is the journal's, "" if it has none; volumes
+// is the number of its volumes.
+func (o *Options) checkIdentity(uuid string, volumes int) error {
+	switch {
+	case uuid == "" && volumes > 0:
+		return fmt.Errorf("%w: %s holds volumes but no file %q; next step: restore that file from a copy",
+			ErrForeign, o.Dir, identityName)
+	case uuid == "" && o.StoreJournal != "":
+		return fmt.Errorf("%w: the store belongs to journal %s, and there is no journal in %s; next step: %s",
+			ErrForeign, o.StoreJournal, o.Dir, nextPair)
+	case uuid != o.StoreJournal && o.StoreJournal != "":
+		return fmt.Errorf("%w: the store belongs to journal %s, and the journal in %s is %s; next step: %s",
+			ErrForeign, o.StoreJournal, o.Dir, uuid, nextPair)
+	case uuid == "" && o.Applied > 0:
+		return fmt.Errorf("%w: the store's cursor is %d, and there is no journal in %s; next step: %s",
+			ErrCursor, o.Applied, o.Dir, nextPair)
+	}
+	return nil
+}
+
+// recover takes the steps of Open from 3 on.
 func (j *Journal) recover(vols []volumeDir) error {
 	t := tailState{at: -1, finding: finding{seq: 1, first: 1, byCursor: j.o.Applied, file: j.o.Dir}}
 	if len(vols) > 0 {
@@ -107,9 +132,9 @@ func (j *Journal) recover(vols []volumeDir) error {
 	}
 	v := &vols[len(vols)-1]
 	if c.verdict == Discard {
-		j.log.Warn("journal: discarding a tail that no request was answered with", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
+		j.log.Warn("journal: discarding the end of the journal; no request was answered with it", "case", c.name, "seq", f.seq, "file", f.file, "offset", f.offset,
 			"reason", f.reason)
-		j.stats.setDiscarded(fmt.Sprintf("seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
+		j.stats.setDiscarded(fmt.Sprintf("the records from seq %d on: %s (file %s, offset %d; case %q)", f.seq, f.reason, f.file, f.offset, c.name))
 		if err := truncateTail(&j.o.Hooks, v, t.keep, t.offset); err != nil {
 			return fmt.Errorf("discard tail: %w", err)
 		}
@@ -140,11 +165,11 @@ func (j *Journal) recover(vols []volumeDir) error {
 		}
 		j.volumes.add(Volume{First: vols[i].first, Last: last, Bytes: vols[i].bytes(), Path: vols[i].path})
 	}
-	j.c.lastVerb = MarkVerb // nothing was written by this process, so there is nothing to prove
+	j.c.lastVerb = MarkVerb // this process has written nothing, so no mark is due
 	return j.openTail()
 }
 
-// startClock begins journal time at max(last at, wall).
+// startClock starts journal time at `last`, the time of the last record, or at the wall clock if that is later.
 func (j *Journal) startClock(last int64) error {
 	clock := &Clock{Wall: j.o.Wall}
 	wall, _ := clock.read()
@@ -153,7 +178,7 @@ func (j *Journal) startClock(last int64) error {
 		wall = j.o.Clock()
 	}
 	if ahead := last - wall; ahead > MaxClockAhead.Milliseconds() && !j.o.AllowClockAhead {
-		return fmt.Errorf("%w: the last record is of %s, %d hours ahead; next step: set the wall clock right, or start with the flag that allows it",
+		return fmt.Errorf("%w: the last record has the time %s, %d hours ahead; next step: correct the wall clock, or start with the flag that allows this",
 			ErrClockAhead, time.UnixMilli(last).UTC().Format(time.RFC3339), ahead/time.Hour.Milliseconds())
 	}
 	if j.o.Clock == nil {
@@ -164,7 +189,7 @@ func (j *Journal) startClock(last int64) error {
 	return nil
 }
 
-// clearRemoved deletes the volumes that a Cut which was interrupted had removed from the list.
+// clearRemoved deletes the volumes that an interrupted Cut has renamed and not deleted.
 func (j *Journal) clearRemoved() error {
 	entries, err := os.ReadDir(j.o.Dir)
 	if err != nil {
@@ -183,8 +208,8 @@ func (j *Journal) clearRemoved() error {
 	return nil
 }
 
-// truncateTail removes v's segments after the first keep, the last one first, and what the last one kept holds after
-// offset. In this order a crash in between leaves a tail about which the next start decides the same.
+// truncateTail removes the segments of v after the first keep segments, the last one first. Then it truncates the last
+// segment that it keeps to offset. After a crash in between, the next start makes the same decision about the rest.
 func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	if err := removeSegments(h, v, keep); err != nil || keep == 0 {
 		return err
@@ -192,7 +217,7 @@ func truncateTail(h *Hooks, v *volumeDir, keep int, offset int64) error {
 	return truncateSegment(h, v.segments[keep-1].path, offset)
 }
 
-// removeSegments removes v's segments after the first keep, the last one first, durably.
+// removeSegments durably removes the segments of v after the first keep segments, the last one first.
 func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	for i := len(v.segments) - 1; i >= keep; i-- {
 		if err := h.Remove(v.segments[i].path); err != nil {
@@ -202,7 +227,7 @@ func removeSegments(h *Hooks, v *volumeDir, keep int) error {
 	return h.syncPath(v.path)
 }
 
-// truncateSegment truncates the file to offset, durably, through a handle of its own.
+// truncateSegment durably truncates the file to offset, through a new handle.
 func truncateSegment(h *Hooks, path string, offset int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -214,10 +239,10 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// rewriteTail writes the records of v after seq proven again, as they are, so that the fsync which follows covers them.
-// A process before this one may have had an fsync fail, and ended for it. The kernel calls the pages clean then, though
-// they are not on the disk: they read back well, a new fsync has nothing to write, and they vanish with the power. What
-// proven covers was fsynced by somebody who went on.
+// rewriteTail writes the same bytes again to the records of v after seq proven, so that the next fsync covers them. An
+// earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not on
+// the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
+// proven were synced by a process that went on after it.
 func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 	var buf []byte
 	for i := len(v.segments) - 1; i >= 0; i-- {
@@ -235,7 +260,7 @@ func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 			}
 		}
 		if s.first <= proven {
-			return nil // what is before it is covered
+			return nil // proven covers all earlier segments
 		}
 	}
 	return nil
@@ -269,7 +294,7 @@ func syncVolumes(h *Hooks, dir string, vols []volumeDir) error {
 	return nil
 }
 
-// openTail opens the tail volume for appending and checks that tidwall/wal and this package mean the same place.
+// openTail opens the tail volume for appending. It checks that tidwall/wal will append after the last durable record.
 func (j *Journal) openTail() error {
 	path := filepath.Join(j.o.Dir, seqName(j.c.tail.volume))
 	log, err := j.o.Hooks.OpenLog(path, j.o.SegmentBytes)
@@ -278,7 +303,7 @@ func (j *Journal) openTail() error {
 	}
 	last, err := log.LastIndex()
 	if err != nil || last != j.synced.Load() {
-		return errors.Join(fmt.Errorf("open volume %s: its last index is %d, ours %d (%v)", path, last, j.synced.Load(), err), log.Close())
+		return errors.Join(fmt.Errorf("open volume %s: tidwall/wal ends with index %d, and the journal with record %d (%v)", path, last, j.synced.Load(), err), log.Close())
 	}
 	j.c.wal = log
 	return nil

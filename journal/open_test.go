@@ -112,7 +112,16 @@ func TestIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("empty directory, but the store remembers one", func(t *testing.T) {
+	t.Run("no directory, but the store belongs to a journal", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "journal")
+		if err := open(Options{Dir: dir, StoreJournal: testUUID}); !errors.Is(err, ErrForeign) {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Fatal("a refused start has made the directory:", err)
+		}
+	})
+	t.Run("empty directory, but the store belongs to a journal", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := open(Options{Dir: dir, StoreJournal: testUUID}); !errors.Is(err, ErrForeign) {
 			t.Fatal(err)

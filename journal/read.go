@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// Records yields the records from seq `from`, at least First(), to what was synced when the iteration began, in order.
-// Fields and Body of a record are valid until the next step. An error ends it: ErrCut if the volume has left, a
-// *CorruptError at damage, or what reading returned. It takes no lock while it reads, and never sees a record that is
-// not durable.
+// Records yields the records from seq `from` on that were durable when the iteration began, in order. `from` must be at
+// least First(). Fields and Body of a record are valid until the next step. An error ends the iteration: ErrCut if the
+// volume was removed, a *CorruptError at damage, or the error of a read. Records holds no lock while it reads, and never
+// yields a record that is not durable.
 func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		bound := j.Synced()
@@ -20,8 +20,8 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 		w := walker{dir: j.o.Dir, bound: bound}
 		err := w.walk(max(from, 1), func(r *Record) bool { return yield(*r, nil) })
 		if first := j.First(); err != nil && from < first {
-			// What it could not read was in a volume that was being removed.
-			err = fmt.Errorf("read journal: %w: seq %d was asked for, %d is the first (%w)", ErrCut, from, first, err)
+			// Cut has removed the volume during the read.
+			err = fmt.Errorf("read journal: %w: seq %d was requested, and the first one is %d (%w)", ErrCut, from, first, err)
 		}
 		if err != nil {
 			yield(Record{}, err)
@@ -29,10 +29,9 @@ func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// Scan yields the records of the journal in dir from seq `from` on, without the lock and without changing anything. It
-// ends with a *CorruptError at the first damage; its Verdict is Discard where a start would discard the rest (in a
-// journal that is being written, the group that is on its way looks like that). Fields and Body of a record are valid
-// until the next step.
+// Scan yields the records of the journal in dir from seq `from` on. It does not lock the directory and changes nothing.
+// It ends with a *CorruptError at the first damage. The error's Verdict is Discard if a start would discard the rest; a
+// group that a server is writing meanwhile looks like that. Fields and Body of a record are valid until the next step.
 func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		w := walker{dir: dir}
@@ -45,14 +44,14 @@ func Scan(dir string, from uint64) iter.Seq2[Record, error] {
 // walker reads volumes in order.
 type walker struct {
 	dir   string
-	bound uint64 // last seq to read, which is known to have been durable; 0 means all there is
+	bound uint64 // last seq to read, which is known to be durable; 0: all
 	buf   []byte
 }
 
-// errStop ends a walk early; it does not leave this file.
+// errStop ends a walk early. Functions outside this file never get it.
 var errStop = errors.New("stop")
 
-// walk visits the records from `from` on, until visit returns false or bound is reached.
+// walk calls visit with the records from seq `from` on, until visit returns false or bound is reached.
 func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 	vols, err := listVolumes(w.dir)
 	if err != nil {
@@ -63,7 +62,7 @@ func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 		first = vols[0].first
 	}
 	if w.bound != 0 && from < first {
-		return fmt.Errorf("read journal: %w: seq %d was asked for, %d is the first", ErrCut, from, first)
+		return fmt.Errorf("read journal: %w: seq %d was requested, and the first one is %d", ErrCut, from, first)
 	}
 	begin := 0
 	for begin+1 < len(vols) && vols[begin+1].first <= from {
@@ -86,7 +85,7 @@ func (w *walker) walk(from uint64, visit func(*Record) bool) error {
 	return nil
 }
 
-// volume visits the records of v; next is the first seq of its successor, 0 if it has none.
+// volume visits the records of v. next is the first seq of the next volume; 0 if there is none.
 func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Record) bool) error {
 	if err := v.load(); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 	f := finding{
 		first: first, seq: v.first, file: filepath.Join(v.path, seqName(v.first)), complete: next > 0,
 		byRecord: w.bound,
-		byCursor: first - 1, // none is known; this one proves nothing and makes no row hold
+		byCursor: first - 1, // no cursor is known; with this one, no row about cursors applies
 	}
 	begin := 0
 	for begin+1 < len(v.segments) && v.segments[begin+1].first <= from {
@@ -133,14 +132,14 @@ func (w *walker) volume(v *volumeDir, first, next, from uint64, visit func(*Reco
 		}
 	}
 	if w.bound != 0 && w.bound >= f.seq && next == 0 || next > 0 && f.seq != next {
-		f.kind, f.reason = apart, fmt.Sprintf("the volume ends with record %d", f.seq-1)
+		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d", f.seq-1)
 		return decide(&f).refusal(&f)
 	}
 	return nil
 }
 
-// damage makes the error of a damage in segment i, or before it if found is empty, with what the segments from there on
-// prove.
+// damage returns the error for damage in segment i, or for damage before segment i if found is empty. It searches the
+// segments from i on for proof.
 func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	scans := make([]segmentScan, len(v.segments))
 	for k := i; k < len(v.segments); k++ {
@@ -150,14 +149,14 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 		}
 	}
 	rest := *v
-	rest.leftover = "" // it stops a start, not a reader
+	rest.leftover = "" // it prevents a start; a reader can go on
 	t := combine(&rest, i, scans)
-	if found.kind == clean { // the names do not follow from each other: judge saw only the segments from i on
+	if found.kind == clean { // segment i does not begin where the one before it ends; combine has not seen that one
 		s := v.segments[i]
-		f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing, the next begins at %d", f.seq, s.first)
+		f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing; the next one begins at %d", f.seq, s.first)
 		if s.first < f.seq {
 			f.kind, f.file, f.offset = overlap, s.path, 0
-			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier ones hold everything below %d", s.first, f.seq)
+			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier segments contain all records below %d", s.first, f.seq)
 		}
 		f.after = int(t.finding.seq - s.first)
 	} else {
@@ -170,8 +169,8 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	return decide(f).refusal(f)
 }
 
-// Volumes lists the volumes of the journal in dir by their names and sizes, without reading them: a tail volume's Last
-// is unknown and 0. No lock is taken.
+// Volumes lists the volumes of the journal in dir by their names and sizes. It does not read the records, so Last of the
+// tail volume is 0. It does not lock the directory.
 func Volumes(dir string) ([]Volume, error) {
 	vols, err := loadVolumes(dir)
 	if err != nil {

@@ -7,21 +7,23 @@ import (
 	"strconv"
 )
 
-// MarkVerb is the verb of the records this package writes by itself, when idle and at a clean stop. A mark changes
-// nothing; its `synced` proves to the next start that everything before it had been durable.
+// MarkVerb is the verb of a mark, a record that the journal itself writes when it is idle and at a clean stop. A mark is
+// no command. Its `synced` proves to the next start that all records before it were durable.
 const MarkVerb = "mark"
 
-// MaxRecordBytes bounds one record's text. The largest command is an 8 MiB body (DESIGN, part 7); framing and a header
-// with all its fields stay well below as much again. A 64 MiB write takes 280 ms, during which nobody gets an answer.
+// MaxRecordBytes bounds one record's text. The largest body of a command has 8 MiB, and the rest of a record is much
+// smaller. Larger records would delay the answers of others: a write of 64 MiB takes 280 ms.
 const MaxRecordBytes = 16 << 20
 
-// maxVerbBytes keeps a verb a word. It also bounds what a search through damaged bytes has to look at.
+// maxVerbBytes bounds a verb. It also bounds the work at each place where a search through damaged bytes looks for a
+// record.
 const maxVerbBytes = 32
 
-// maxAt is the last unix ms that still counts in nanoseconds in 64 bits: the year 2262.
+// maxAt is the last unix ms whose nanoseconds fit into 64 bits. It is in the year 2262.
 const maxAt = math.MaxInt64 / 1_000_000
 
-// recordVersion is the `v=` this program writes, and the only one it reads. See "How to change this format" in doc.go.
+// recordVersion is the `v=` that this program writes, and the only one that it reads. See "How to change this format" in
+// doc.go.
 const recordVersion = 1
 
 // minRecordBytes is the length of the shortest possible record, `\n#:a v=1 seq=1 at=0 synced=0 bytes=0\n#:end
@@ -35,16 +37,16 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Record is one command as the journal holds it. The envelope (Verb, Seq, At, Synced and the length of Body) is this
-// package's; Fields and Body are the caller's and not interpreted.
+// Record is one command in the journal. This package defines the envelope: Verb, Seq, At, Synced and the length of Body.
+// It does not interpret Fields and Body.
 type Record struct {
 	Verb   string // [a-z]+, at most 32 bytes
 	Seq    uint64 // position in the journal, from 1
 	At     int64  // unix ms, never decreasing
-	Synced uint64 // last seq known durable when this was written; always below Seq
-	Fields []byte // the header line's text after the envelope: `client=acme type=resize n=2`; values percent-escaped by the caller
-	Body   []byte // may hold anything
-	Tag    any    // in memory only: what the proposer attached; nil when read from disk
+	Synced uint64 // last durable seq when this record was written; always below Seq
+	Fields []byte // the header line after the envelope, such as `client=acme type=resize n=2`; the caller escapes the values with %
+	Body   []byte // any bytes
+	Tag    any    // the Tag of the proposal, in memory only; nil when the record was read from disk
 }
 
 // AppendRecord appends r's text form to dst. The layout, byte for byte:
@@ -54,15 +56,15 @@ type Record struct {
 //	\n                      only if BODY is not empty and does not end in \n; not counted in LEN
 //	#:end crc=XXXXXXXX\n
 //
-// SEQ, AT, SYNCED, LEN are decimals without sign or leading zeros. LEN is BODY's length in bytes. The blank before
-// FIELDS is there if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before
-// `#:end`, the leading \n and the added \n included, as eight lower-case hexadecimal digits.
+// SEQ, AT, SYNCED and LEN are decimals without sign or leading zeros. LEN is the length of BODY in bytes. The space
+// before FIELDS is present if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before
+// `#:end`, including the leading \n and the added \n, as eight lower-case hexadecimal digits.
 //
-// The leading \n puts `#:` at the start of a line although tidwall/wal puts a binary length before each entry, so
-// that `grep -a '^#:'` works on the files as they are. The added \n does the same for `#:end`; since LEN says where the
-// body ends, and whether its last byte is \n is plain to see there, a reader always knows if it was added.
+// tidwall/wal writes a binary length before each entry. The leading \n puts `#:` at the start of a line all the same, so
+// that `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader finds out whether a \n was
+// added: LEN says where the body ends, and its last byte decides.
 //
-// r must be valid (see Validate): a record with a line break in its fields would read back as something else.
+// r must be valid (see Validate): with a line break in its fields, for example, it would read back as another record.
 func AppendRecord(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, "\n#:"...)
@@ -94,31 +96,31 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	return append(dst, '\n')
 }
 
-// Validate says whether the format can hold r; the error is ErrInvalid or ErrTooLarge with the reason.
+// Validate reports whether the format can express r. The error is ErrInvalid or ErrTooLarge with the reason.
 func (r *Record) Validate() error {
 	if r.Seq == 0 || r.Synced >= r.Seq {
-		return fmt.Errorf("%w: seq %d, synced %d: synced must be below seq", ErrInvalid, r.Seq, r.Synced)
+		return fmt.Errorf("%w: seq is %d and synced is %d; synced must be below seq", ErrInvalid, r.Seq, r.Synced)
 	}
 	if r.At < 0 || r.At > maxAt {
-		return fmt.Errorf("%w: at %d is not within 0 and %d", ErrInvalid, r.At, int64(maxAt))
+		return fmt.Errorf("%w: at is %d; it must be from 0 to %d", ErrInvalid, r.At, int64(maxAt))
 	}
 	return validate(r.Verb, r.Fields, r.Body)
 }
 
 func validate(verb string, fields, body []byte) error {
 	if n := verbLen([]byte(verb)); n == 0 || n != len(verb) || n > maxVerbBytes {
-		return fmt.Errorf("%w: verb %.40q is not 1 to %d letters a-z", ErrInvalid, verb, maxVerbBytes)
+		return fmt.Errorf("%w: the verb %.40q does not consist of 1 to %d letters a-z", ErrInvalid, verb, maxVerbBytes)
 	}
 	if i := badFieldByte(fields); i >= 0 {
-		return fmt.Errorf("%w: fields, byte %d: %q is not allowed there", ErrInvalid, i, fields[i])
+		return fmt.Errorf("%w: byte %d of the fields is %q, which is not allowed there", ErrInvalid, i, fields[i])
 	}
 	if n := envelopeBytes + len(fields) + len(body); n > MaxRecordBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, MaxRecordBytes)
+		return fmt.Errorf("%w: it can have %d bytes, and the limit is %d", ErrTooLarge, n, MaxRecordBytes)
 	}
 	return nil
 }
 
-// envelopeBytes is the most that a record's text can be longer than its fields and body.
+// envelopeBytes is the largest number of bytes that a record's text has in addition to its fields and body.
 const envelopeBytes = len("\n#: v=1 seq= at= synced= bytes= \n\n") + maxVerbBytes + 20 + 19 + 20 + 20 + trailerBytes
 
 func verbLen(b []byte) int {
@@ -130,8 +132,9 @@ func verbLen(b []byte) int {
 	return len(b)
 }
 
-// badFieldByte finds the first byte that fields may not hold: control characters (a line break would end the header)
-// and a leading blank (only counting would distinguish it from the separator).
+// badFieldByte returns the index of the first byte that fields must not contain, or -1. Control characters are not
+// allowed, because a line break would end the header. A leading space is not allowed, because it would look like a second
+// separator.
 func badFieldByte(f []byte) int {
 	for i, c := range f {
 		if c < ' ' || c == 0x7f || (i == 0 && c == ' ') {

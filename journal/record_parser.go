@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields
-// and Body alias b. The error is a *RecordError; errors.Is(err, ErrVersion) if b is an intact record of another
+// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields and
+// Body of the result alias b. The error is a *RecordError. It wraps ErrVersion if b is an intact record of another
 // version.
 func ParseRecord(b []byte) (Record, error) {
 	r, n, err := parseRecord(b, "")
@@ -24,8 +24,8 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// parseRecord reads one record from the beginning of b and returns its length. If the verb is `verb`, that string is
-// used, so that a run of equal verbs costs no allocation.
+// parseRecord reads one record from the beginning of b and returns its length. If the record has the given verb, the
+// result uses that string, which saves an allocation.
 func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 	var r Record
 	p := parser{b: b}
@@ -66,9 +66,9 @@ func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 	return r, p.off, nil
 }
 
-// foreignVersion distinguishes an intact record of another version from damage, so that an older program refuses to
-// start instead of discarding what a newer one wrote. Every version begins with `\n#:VERB v=N ` and ends with the end
-// line, which has the checksum over all that is before it.
+// foreignVersion returns the version of b if b is an intact record of another version, and otherwise "". With it, an
+// older program refuses to start instead of discarding the records of a newer one. In every version, a record begins with
+// `\n#:VERB v=N ` and ends with the end line, which has the checksum of all bytes before it.
 func foreignVersion(b []byte) string {
 	head, ok := bytes.CutPrefix(b, []byte("\n#:"))
 	if !ok || len(b) < trailerBytes {
@@ -93,11 +93,11 @@ func foreignVersion(b []byte) string {
 	return string(rest[:digits])
 }
 
-// parser walks a record's text. The first failure stays; everything after it does nothing.
+// parser reads a record's text from the beginning to the end. After the first failure its methods do nothing.
 type parser struct {
 	b      []byte
 	off    int
-	reason string
+	reason string // of the first failure
 }
 
 func (p *parser) fail(reason string) {
@@ -111,7 +111,7 @@ func (p *parser) literal(s string) {
 		return
 	}
 	if len(p.b)-p.off < len(s) {
-		p.fail("ends where " + strconv.Quote(s) + " is due")
+		p.fail("ends before " + strconv.Quote(s))
 		return
 	}
 	if string(p.b[p.off:p.off+len(s)]) != s {
@@ -135,7 +135,7 @@ func (p *parser) verb() []byte {
 	return v
 }
 
-// number reads a decimal of at most max, in its one spelling.
+// number reads a decimal number of at most max, without leading zeros.
 func (p *parser) number(max uint64) uint64 {
 	if p.reason != "" {
 		return 0
@@ -163,7 +163,7 @@ func (p *parser) number(max uint64) uint64 {
 	return n
 }
 
-// fields reads what is between the envelope and the end of the header line, which it passes.
+// fields reads the rest of the header line after the envelope, including the line break.
 func (p *parser) fields() []byte {
 	if p.reason != "" {
 		return nil
@@ -176,17 +176,17 @@ func (p *parser) fields() []byte {
 	f := p.b[p.off : p.off+end]
 	if len(f) > 0 {
 		if f[0] != ' ' {
-			p.fail("not a blank")
+			p.fail("not a space")
 			return nil
 		}
 		if len(f) == 1 {
-			p.fail("blank at the end of the header line")
+			p.fail("space at the end of the header line")
 			return nil
 		}
 		f = f[1:]
 		if i := badFieldByte(f); i >= 0 {
 			p.off += 1 + i
-			p.fail("byte that fields may not hold")
+			p.fail("byte that is not allowed in fields")
 			return nil
 		}
 	} else {

@@ -6,46 +6,47 @@ import (
 	"fmt"
 )
 
-// kind of what the scanner found where an intact entry should be.
+// kind is the kind of damage that a reader has found.
 type kind uint8
 
 const (
 	clean     kind = iota
 	torn           // the entry, or its length, continues after the end of the file
-	zeros          // nothing but zero bytes up to the end of the file
-	garbled        // an entry that is not an intact record
-	disorder       // an intact record whose seq, at or synced does not follow from its predecessor
-	newer          // an intact record of a version this program does not know
+	zeros          // all bytes up to the end of the file are zero
+	garbled        // an entry is not an intact record
+	disorder       // the seq, at or synced of an intact record does not follow from the record before it
+	newer          // an intact record has a version that this program does not know
 	gap            // the segment that must begin here is missing
-	overlap        // a segment begins at a seq that an earlier one holds
-	apart          // a volume ends at another seq than the one before its successor's first
-	leftover       // a file of tidwall's truncation, which this journal never uses
-	searchEnd      // a search for proof that was given up
+	overlap        // a segment begins at a seq that an earlier segment contains
+	apart          // a volume does not end just before the next volume begins
+	leftover       // there is a file of tidwall/wal's truncation, which this journal never uses
+	searchEnd      // a search for proof was given up
 )
 
 // damage is the first place of a segment that is not an intact entry.
 type damage struct {
 	kind   kind
 	off    int64
-	seq    uint64 // the record that is not there intact
+	seq    uint64 // seq of the missing or damaged record
 	reason string
-	synced uint64 // disorder only: what the intact record in the wrong place says of itself
+	synced uint64 // for disorder: `synced` of the intact record in the wrong place
 }
 
-// scanner reads the entries of one segment, held in memory, in order. It is the only reader of segment files:
-// tidwall/wal knows no checksum, fails on a torn end, and answers from its own memory (see doc.go).
+// scanner reads the entries of one segment in order. The segment is in memory. All reading of segments uses a scanner,
+// and not tidwall/wal, which has no checksums, fails on a torn end, and reads its own copy in memory (see doc.go).
 type scanner struct {
 	data []byte
 	off  int    // of the next entry
-	next uint64 // seq the next entry must have
+	next uint64 // seq that the next entry must have
 
-	rec    Record // the entry last read; Fields and Body alias data
-	at     int64  // of the record before, which the next may not fall below; so too:
-	synced uint64
-	found  damage // kind is clean until step has met the first damage
+	rec    Record // the last entry; Fields and Body alias data
+	at     int64  // `at` of the last entry; that of the next one must not be lower
+	synced uint64 // `synced` of the last entry; that of the next one must not be lower
+	found  damage // kind is clean until step has met damage
 }
 
-// step reads the next entry into s.rec. It returns false at the end of the data and, with s.found set, at damage.
+// step reads the next entry into s.rec. It returns false at the end of the data, and at damage, which it puts into
+// s.found.
 func (s *scanner) step() bool {
 	if s.off == len(s.data) || s.found.kind != clean {
 		return false
@@ -54,15 +55,15 @@ func (s *scanner) step() bool {
 	size, n := binary.Uvarint(rest)
 	switch {
 	case rest[0] == 0 && allZero(rest):
-		// A file system may extend a file before it writes the data; tidwall/wal would load each zero as an empty
+		// A file system may extend a file before it writes the data. tidwall/wal would read each zero as an empty
 		// entry.
 		return s.damaged(zeros, fmt.Sprintf("%d zero bytes", len(rest)))
 	case n == 0:
 		return s.damaged(torn, "the file ends within an entry's length")
 	case n < 0 || size > MaxRecordBytes || size < uint64(minRecordBytes):
-		return s.damaged(garbled, "no entry has this length")
+		return s.damaged(garbled, "an entry cannot have this length")
 	case n != uvarintLen(size):
-		return s.damaged(garbled, "an entry's length in a longer spelling than needed")
+		return s.damaged(garbled, "the encoding of an entry's length is longer than necessary")
 	case size > uint64(len(rest)-n):
 		return s.damaged(torn, fmt.Sprintf("the file ends after %d of an entry's %d bytes", len(rest)-n, size))
 	}
@@ -88,15 +89,15 @@ func (s *scanner) step() bool {
 	return true
 }
 
-// disorder says why r cannot follow the record before it, or "".
+// disorder returns why r cannot follow the record before it, or "".
 func (s *scanner) disorder(r *Record) string {
 	switch {
 	case r.Seq != s.next:
-		return fmt.Sprintf("there is an intact record of seq %d here", r.Seq)
+		return fmt.Sprintf("an intact record of seq %d is in its place", r.Seq)
 	case r.At < s.at:
-		return fmt.Sprintf("at %d is before its predecessor's %d", r.At, s.at)
+		return fmt.Sprintf("its time %d is before that of the record before it, %d", r.At, s.at)
 	case r.Synced < s.synced:
-		return fmt.Sprintf("synced %d is below its predecessor's %d", r.Synced, s.synced)
+		return fmt.Sprintf("its synced %d is below that of the record before it, %d", r.Synced, s.synced)
 	}
 	return ""
 }
@@ -129,16 +130,16 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// searchWork bounds a search for proof: so many bytes may be put through the checksum per byte searched. Damaged bytes
-// of an honest journal need one; a body made of forged headers that all claim the same far end would need thousands.
+// searchWork bounds a search for proof: it is the number of bytes that may be checksummed for each byte of the data. The
+// damaged bytes of an ordinary journal need one. A body of forged headers that all claim a far end would need thousands.
 const searchWork = 64
 
-// proof is what intact records after a damage say.
+// proof is what the intact records after a damage prove.
 type proof struct {
 	records int    // how many were found
 	synced  uint64 // the highest `synced` among them
 	last    uint64 // the highest seq among them
-	gaveUp  bool   // searchWork was used up; nothing may be concluded
+	gaveUp  bool   // the search needed more than searchWork, so there may be more records
 }
 
 func (p *proof) add(q proof) {
@@ -148,13 +149,12 @@ func (p *proof) add(q proof) {
 	p.gaveUp = p.gaveUp || q.gaveUp
 }
 
-// search looks for intact records anywhere in data, whether or not entry lengths lead to them: at every `\n#:`. Only
-// records that could follow a damaged one of seq `after` count: later in seq (by no more than fit) and not earlier in
-// time.
+// search looks for intact records in data at every `\n#:`, also where no entry begins. It counts only records that can
+// follow the record of seq `after`: their seq is higher, by no more than the number of records that fit into data, and
+// their time is not before at.
 //
-// A record's body may hold the text of a record, and a damaged record's body is searched like everything else. So text
-// made by a client can pass for proof. The harm is a start that is refused without need, never one that loses
-// something.
+// The body of a damaged record is searched too, and a body may contain the text of a record. So a text that a client has
+// sent can count as proof. The worst effect is a start that is refused without need; no record is lost by it.
 func search(data []byte, after uint64, at int64) (p proof) {
 	work := searchWork * (len(data) + 1)
 	most := after + uint64(len(data)/minRecordBytes) + 1

@@ -5,17 +5,18 @@ import (
 	"path/filepath"
 )
 
-// segmentScan is what was found in one segment.
+// segmentScan is the result of reading one segment.
 type segmentScan struct {
 	next   uint64 // seq after the last intact record in order
 	end    int64  // offset after it
-	at     int64  // of the last intact record in order, -1 if there is none
-	synced uint64 // the highest `synced` of any intact record, after a damage too
+	at     int64  // time of the last intact record in order; -1 if there is none
+	synced uint64 // the highest `synced` of all intact records, also of those after the damage
 	found  damage
 	proof  proof // of the records after the damage
 }
 
-// scanSegment reads s and searches what is after a damage. visit, if not nil, sees every intact record in order.
+// scanSegment reads a segment. It calls visit, unless visit is nil, with every record up to the first damage, and searches
+// the bytes after the damage for proof. It reuses buf and returns it.
 func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
 	buf, err := readSegment(s.path, buf)
 	if err != nil {
@@ -38,21 +39,21 @@ func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byt
 	return out, buf, nil
 }
 
-// tailState is where the journal ends and what is kept of its last volume.
+// tailState is where the journal ends, and what a start keeps of its last volume.
 type tailState struct {
 	finding finding
-	keep    int   // segments of the tail volume to keep; the last of them is written on
+	keep    int   // number of segments of the tail volume to keep; the journal goes on in the last of them
 	offset  int64 // length of that segment
-	at      int64 // of the last record, -1 if there is none
+	at      int64 // time of the last record; -1 if there is none
 }
 
-// combine joins the scans of a volume's segments, which begin with segment k, into one finding: the first damage wins,
-// all of them are searched for proof.
+// combine makes one finding of the scans of a volume's segments from segment k on. The finding is about the first damage;
+// the proof is that of all segments.
 func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
 	f := &t.finding
 	if v.leftover != "" {
-		f.kind, f.file, f.reason = leftover, v.leftover, "a file of tidwall/wal's truncation"
+		f.kind, f.file, f.reason = leftover, v.leftover, "there is a file of tidwall/wal's truncation"
 		return t
 	}
 	if k > 0 {
@@ -68,13 +69,13 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 		}
 		switch {
 		case s.first > f.seq:
-			f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing, the next begins at %d", f.seq, s.first)
+			f.kind, f.reason = gap, fmt.Sprintf("the segment that begins at seq %d is missing; the next one begins at %d", f.seq, s.first)
 			f.offset = t.offset
 			f.after += int(scan.next-s.first) + scan.proof.records
 			continue
 		case s.first < f.seq:
 			f.kind, f.file, f.offset = overlap, s.path, 0
-			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier ones hold everything below %d", s.first, f.seq)
+			f.reason = fmt.Sprintf("the segment begins at seq %d, but earlier segments contain all records below %d", s.first, f.seq)
 			continue
 		}
 		t.keep, t.offset, f.seq, f.file, f.offset = i+1, scan.end, scan.next, s.path, scan.end
@@ -91,10 +92,10 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	return t
 }
 
-// surveyTail finds out where the journal ends. It reads, in the tail volume, everything that the store has yet to
-// apply: the last unsynced write is in there, since only durable commands are applied, and nothing of it is in an
-// earlier volume, since those were durable before this one was made. What is not read here is checked by whoever reads
-// it.
+// surveyTail finds out where the journal ends. It reads all records of the tail volume that the store has not applied.
+// The last unsynced write is among them: the store has not applied it, because only durable commands are applied, and it
+// is not in an earlier volume, because those were durable before this one was made. All other records are checked when
+// they are read.
 func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
 	t, buf, err := surveyVolume(v, applied+1, nil)
@@ -106,8 +107,8 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	if t.at >= 0 || len(vols) == 1 {
 		return t, nil
 	}
-	// The tail volume holds no record, so the journal's time is in the volume before, which must end where this one
-	// begins.
+	// The tail volume has no record, so the time of the last record is in the volume before. That volume must end where
+	// the tail volume begins.
 	p, _, err := surveyVolume(&vols[len(vols)-2], v.first-1, buf)
 	if err != nil {
 		return tailState{}, err
@@ -120,7 +121,8 @@ func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	return t, nil
 }
 
-// surveyVolume scans v's segments backwards, until one that holds a record begins at or below from.
+// surveyVolume reads the segments of v, the last one first, until it has read a segment that has a record and begins at
+// or below seq `from`.
 func surveyVolume(v *volumeDir, from uint64, buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	k := len(v.segments)
@@ -137,10 +139,11 @@ func surveyVolume(v *volumeDir, from uint64, buf []byte) (tailState, []byte, err
 	return combine(v, k, scans), buf, nil
 }
 
-// join makes a finding of a complete volume that does not end just before next.
+// join returns f, the finding about a complete volume. If the volume is intact and does not end just before next, where
+// the next volume begins, join returns that as the finding.
 func join(f finding, next uint64) finding {
 	if f.kind == clean && f.seq != next {
-		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d, the next volume begins at %d", f.seq-1, next)
+		f.kind, f.reason = apart, fmt.Sprintf("the volume's last record is %d, and the next volume begins at %d", f.seq-1, next)
 	}
 	return f
 }

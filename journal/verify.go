@@ -5,24 +5,25 @@ import (
 	"fmt"
 )
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	UUID    string
 	Volumes []Volume
-	First   uint64 // first seq there is
-	Last    uint64 // last intact seq before any damage; First-1 if there is none
-	LastAt  int64
-	Synced  uint64            // what the journal's own records prove to have been durable
-	Records uint64            // intact records before any damage
+	First   uint64            // first seq of the journal
+	Last    uint64            // last seq before the first damage; First-1 if there is no record
+	LastAt  int64             // time of that record, unix ms
+	Synced  uint64            // last seq that the journal's records prove to have been durable
+	Records uint64            // number of records before the first damage
 	Bytes   int64             // of all files
-	Verbs   map[string]uint64 // how many of those records
-	Case    string            // the row of the tail table that a start would decide by, knowing no cursor
+	Verbs   map[string]uint64 // number of those records by verb
+	Case    string            // the row of the tail table that decides about a start without a store
 	Verdict Verdict
 	Damage  *CorruptError // nil if there is none
 }
 
-// Verify reads the whole journal in dir, without the lock and without changing anything. It continues after a damage to
-// find what proves it, but counts nothing there. The error is about the reading; what was found is in the report.
+// Verify reads the whole journal in dir. It does not lock the directory and changes nothing. It also reads what follows
+// the first damage, to find out whether the damaged records had been durable, but does not count those records. An error
+// means that Verify could not read the journal; damage is in the report.
 func Verify(dir string) (Report, error) {
 	r := Report{First: 1, Verbs: make(map[string]uint64)}
 	var err error
@@ -47,8 +48,12 @@ func Verify(dir string) (Report, error) {
 	for i := range vols {
 		v := &vols[i]
 		r.Bytes += v.bytes()
+		visit := r.count
+		if found.kind != clean {
+			visit = nil
+		}
 		var t tailState
-		if t, buf, err = r.volume(v, found.kind == clean, buf); err != nil {
+		if t, buf, err = scanVolume(v, visit, buf); err != nil {
 			return r, err
 		}
 		r.Synced = max(r.Synced, v.first-1, t.finding.byRecord)
@@ -81,25 +86,30 @@ func Verify(dir string) (Report, error) {
 	return r, nil
 }
 
-// volume scans all of v and counts its records up to the first damage if count is set.
-func (r *Report) volume(v *volumeDir, count bool, buf []byte) (tailState, []byte, error) {
+// count counts an intact record.
+func (r *Report) count(rec *Record) {
+	r.Records++
+	r.Verbs[rec.Verb]++
+	r.LastAt = rec.At
+}
+
+// scanVolume reads all segments of v. It calls visit, unless visit is nil, with every record up to the first damage. It
+// reuses buf and returns it.
+func scanVolume(v *volumeDir, visit func(*Record), buf []byte) (tailState, []byte, error) {
 	scans := make([]segmentScan, len(v.segments))
 	next := v.first
 	for i, s := range v.segments {
-		count = count && s.first == next
-		visit := func(rec *Record) {
-			if count {
-				r.Records++
-				r.Verbs[rec.Verb]++
-				r.LastAt = rec.At
-			}
+		if s.first != next {
+			visit = nil
 		}
 		var err error
 		if scans[i], buf, err = scanSegment(s, buf, visit); err != nil {
 			return tailState{}, buf, err
 		}
 		next = scans[i].next
-		count = count && scans[i].found.kind == clean
+		if scans[i].found.kind != clean {
+			visit = nil
+		}
 	}
 	return combine(v, 0, scans), buf, nil
 }

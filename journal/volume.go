@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Volume is one directory of the journal: segment files in order, written by one tidwall log. A volume that has a
-// successor is complete and durable, and never written again.
+// Volume is one directory of the journal. It contains segment files in order, written by one tidwall/wal log. A volume
+// after which there is another one is complete and durable, and is never written again.
 type Volume struct {
-	First uint64 // seq of its first record, and its name
-	Last  uint64 // seq of its last record; First-1 when it holds none yet
+	First uint64 // seq of its first record, which is also its name
+	Last  uint64 // seq of its last record; First-1 if it has none yet
 	Bytes int64
 	Path  string
-	Tail  bool // the last volume, which is being written
+	Tail  bool // this is the last volume, which the journal writes to
 }
 
 // segment is one file of a volume, named by the seq of its first record.
@@ -34,16 +34,17 @@ type volumeDir struct {
 	first    uint64
 	path     string
 	segments []segment
-	leftover string // a .START or .END file, which only tidwall's truncation makes, and which its Open would act upon
+	leftover string // a .START or .END file of tidwall/wal's truncation; its Open would delete segments because of it
 }
 
-// nameDigits is the length of a volume's and a segment's name: a seq in decimal, padded so that names sort as numbers.
-// It is tidwall/wal's own spelling for segments; volumes share it.
+// nameDigits is the length of the name of a volume or segment, which is a seq in decimal, with leading zeros, so that
+// names sort as numbers. tidwall/wal names segments in this way.
 const nameDigits = 20
 
 func seqName(seq uint64) string { return fmt.Sprintf("%0*d", nameDigits, seq) }
 
-// parseSeqName is the inverse of seqName; ok is false for every other spelling, and for 0, which no record has.
+// parseSeqName is the inverse of seqName. ok is false for every name that seqName does not return, and for 0, which is no
+// record's seq.
 func parseSeqName(name string) (seq uint64, ok bool) {
 	if len(name) != nameDigits {
 		return 0, false
@@ -52,10 +53,10 @@ func parseSeqName(name string) (seq uint64, ok bool) {
 	return seq, err == nil && seq > 0 && name[0] != '+'
 }
 
-// removedSuffix marks a volume that Cut has removed from the list and not deleted yet. A directory with it is garbage.
+// removedSuffix ends the name of a volume that Cut has removed and not deleted yet.
 const removedSuffix = ".removed"
 
-// listVolumes returns the volumes of dir by ascending first seq, without looking into them. Other names are not ours.
+// listVolumes returns the volumes of dir by ascending first seq, without their segments. It ignores other names.
 func listVolumes(dir string) ([]volumeDir, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -92,7 +93,7 @@ func (v *volumeDir) load() error {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a repair or a Cut removed it between the listing and now
+			continue // a repair or a Cut has removed it since ReadDir
 		} else if err != nil {
 			return fmt.Errorf("list segments: %w", err)
 		}
@@ -128,12 +129,12 @@ func loadVolumes(dir string) ([]volumeDir, error) {
 	return vols, nil
 }
 
-// maxSegmentBytes bounds what is read into memory at once. Our segments end with the record that fills them, so they
-// are at most Options.SegmentBytes, itself at most maxSegmentOption, and one record long.
+// maxSegmentBytes bounds the bytes that are read into memory at once. A segment ends with the record with which it
+// reaches Options.SegmentBytes, so it is at most maxSegmentOption and one record long.
 const maxSegmentBytes = maxSegmentOption + MaxRecordBytes + 64
 
-// readSegment reads a whole segment file into buf, growing it if need be. A file that grows meanwhile is read as far as
-// it was when opened.
+// readSegment reads a whole segment file into buf, which it extends if necessary, and returns buf. If the file grows
+// meanwhile, readSegment reads as many bytes as there were at first.
 func readSegment(path string, buf []byte) (_ []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -145,22 +146,22 @@ func readSegment(path string, buf []byte) (_ []byte, err error) {
 		return buf[:0], fmt.Errorf("read segment: %w", err)
 	}
 	if info.Size() > maxSegmentBytes {
-		return buf[:0], fmt.Errorf("read segment %s: %d bytes, no segment has more than %d", path, info.Size(), int64(maxSegmentBytes))
+		return buf[:0], fmt.Errorf("read segment %s: it has %d bytes, and no segment has more than %d", path, info.Size(), int64(maxSegmentBytes))
 	}
 	size := int(info.Size())
 	buf = slices.Grow(buf[:0], size)[:size]
 	n, err := io.ReadFull(f, buf)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return buf[:n], nil // shortened by a repair since; what is gone was never durable
+		return buf[:n], nil // a repair has truncated the file; the missing records were never durable
 	} else if err != nil {
 		return buf[:0], fmt.Errorf("read segment %s: %w", path, err)
 	}
 	return buf, nil
 }
 
-// createVolume makes the volume that begins at first: the directory, and in it an empty segment of the same name, from
-// which tidwall/wal learns that its first index is first. Everything is durable when it returns. It finishes what an
-// earlier attempt began, whether that was ended by an error or by a crash.
+// createVolume makes the volume that begins at seq first. It makes the directory, and in it an empty segment of the same
+// name, whose name is the first index for tidwall/wal. Both are durable when it returns. If an earlier attempt ended with
+// an error or a crash, createVolume completes it.
 func createVolume(h *Hooks, dir string, first uint64) error {
 	path := filepath.Join(dir, seqName(first))
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -175,13 +176,14 @@ func createVolume(h *Hooks, dir string, first uint64) error {
 	return nil
 }
 
-// createSegment makes the empty segment first in the volume at path, durable when it returns. If there is one already
-// it must be empty; it is replaced, so that the new name holds no bytes of a failed write.
+// createSegment makes an empty segment that begins at seq first, in the volume at path. The segment is durable when it
+// returns. If the segment exists it must be empty. createSegment replaces it, because blocks of a failed write may belong
+// to the old file.
 func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {
 		if info.Size() != 0 {
-			return fmt.Errorf("create segment %s: exists with %d bytes", name, info.Size())
+			return fmt.Errorf("create segment %s: the file exists and has %d bytes", name, info.Size())
 		}
 		if err := h.Remove(name); err != nil {
 			return fmt.Errorf("create segment: %w", err)

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cut removes whole volumes, the oldest first, all of whose records are at or below applied, but keeps at least retain
-// bytes of them. With Options.Archive it moves them there. It never removes the tail volume, nor the last volume that
-// holds a record: the journal's time is in it.
+// Cut removes whole volumes whose records are all at or below seq applied, the oldest first, but keeps at least retain
+// bytes of such volumes. With Options.Archive it moves them there instead. It never removes the tail volume, nor the last
+// volume that has a record, because a start needs the time of that record.
 //
-// applied must be what the base holds durably (the flushed watermark): what is removed can never be applied again. On
-// an error the volumes that are returned have been removed all the same.
+// applied must be the cursor of the store on disk (the watermark flushed), because removed records cannot be applied
+// again. When Cut returns an error, the volumes that it returns are removed nevertheless.
 func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error) {
 	j.volumes.cutting.Lock()
 	defer j.volumes.cutting.Unlock()
@@ -30,22 +30,22 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	return removed, nil
 }
 
-// takeOut removes or archives v. It leaves the list first, so that no reader begins with it; one that is in the middle
-// of it keeps the file it has open and gets ErrCut at the next.
+// takeOut removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in it.
+// A reader that is within v can read the rest of the file that it has open, and then gets ErrCut.
 func (j *Journal) takeOut(v Volume) error {
 	j.volumes.removeFirst()
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
 		if err := archive(h, v.Path, filepath.Join(j.o.Archive, filepath.Base(v.Path))); err != nil {
-			// What failed may be the fsync after the move. The volume has left then; after a power cut it has one of
-			// the two names.
+			// The fsync after the move may have failed. The volume is then in the archive, and after a power cut in
+			// one of the two places.
 			if _, stat := os.Lstat(v.Path); stat == nil {
 				j.volumes.putBack(v)
 			}
 			return err
 		}
 	}
-	// Renamed first: a directory that is half deleted must not look like a volume to the next start.
+	// The volume is renamed first, because the next start must not take a directory that is partly deleted for a volume.
 	out := v.Path + removedSuffix
 	if _, err := os.Lstat(v.Path); err == nil {
 		if err := h.Rename(v.Path, out); err != nil {
@@ -59,8 +59,8 @@ func (j *Journal) takeOut(v Volume) error {
 	return os.RemoveAll(out)
 }
 
-// archive moves the volume at from to to: by its name, or by copying it where the archive is another file system, in
-// which case the original is still there. Everything is durable in the archive before this returns.
+// archive moves the volume at path from to path to. If the archive is on another file system, it copies the volume and
+// keeps the original. The volume is durable in the archive when archive returns.
 func archive(h *Hooks, from, to string) error {
 	if err := MakeDir(filepath.Dir(to), h.syncPath); err != nil {
 		return err
@@ -69,8 +69,7 @@ func archive(h *Hooks, from, to string) error {
 	if errors.Is(err, unix.EXDEV) {
 		err = copyVolume(h, from, to)
 	} else if err == nil {
-		// The names inside were durable before; the directory's own entries may have to be written again after the
-		// move.
+		// The names in the directory were durable before. Its entry for its parent has changed.
 		err = h.syncPath(to)
 	}
 	if err != nil {
@@ -79,8 +78,8 @@ func archive(h *Hooks, from, to string) error {
 	return h.syncPath(filepath.Dir(to))
 }
 
-// copyVolume copies the volume at from to to. A copy that an earlier attempt completed is taken, anything else of that
-// name is left alone.
+// copyVolume copies the volume at path from to path to. If there is a complete copy already, it does nothing. If there is
+// something else of that name, it returns an error and changes nothing.
 func copyVolume(h *Hooks, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return sameVolume(from, to)
@@ -107,7 +106,7 @@ func copyVolume(h *Hooks, from, to string) error {
 	return os.Rename(part, to)
 }
 
-// sameVolume is nil if the volumes at a and b hold the same bytes.
+// sameVolume returns nil if the volumes at a and b contain the same bytes.
 func sameVolume(a, b string) error {
 	va, vb := volumeDir{path: a}, volumeDir{path: b}
 	if err := errors.Join(va.load(), vb.load()); err != nil {
@@ -123,12 +122,12 @@ func sameVolume(a, b string) error {
 		same = va.segments[i].first == vb.segments[i].first && bytes.Equal(ba, bb)
 	}
 	if !same {
-		return fmt.Errorf("%s is there already and holds something else", b)
+		return fmt.Errorf("%s exists and is not a copy of %s", b, a)
 	}
 	return nil
 }
 
-// copyFile copies from after its first skip bytes into the new file to, durably.
+// copyFile durably copies the file from, except for its first skip bytes, to the new file to.
 func copyFile(h *Hooks, from, to string, skip int64) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -101,6 +101,18 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 	s.end(t, syscall.SIGTERM)
+
+	// A store without its journal is refused, also with --init, and nothing is made in its place.
+	if err := os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init"); r.code != exitCorrupt {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if _, err := os.Stat(filepath.Join(missing, "journal")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused start made the journal's directory: %v", err)
+	}
+
 	f := serveFlags{storageFlags: storageFlags{data: defaultData}}
 	if err := f.checkData(newServe()); err != nil {
 		t.Errorf("the default: %v", err)
