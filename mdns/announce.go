@@ -25,33 +25,35 @@ const Service = "_daybook._tcp"
 var services = []string{Service, "_serval_queue._tcp", "_serval:queue._tcp"}
 
 const (
-	// addressesFor is how long the addresses of an interface are taken to be what they were, so that many queries ask the kernel seldom.
+	// addressesFor is how long a responder uses the addresses of an interface before it asks the kernel again.
 	addressesFor = 5 * time.Second
 	domain       = "local."
 )
 
-// Server is what is announced.
+// Server describes the server to announce.
 type Server struct {
 	ID      string // one DNS label, such as a UUID
 	Port    int    // of HTTP
 	Path    string // of the API, such as /
 	Version string
-	// Addr is the address that the server listens on. If it is unspecified (0.0.0.0 or ::), the server is announced on each interface with
-	// the addresses of that interface; 0.0.0.0 with those of IPv4 only.
+	// Addr is the address that the server listens on. For :: the server is announced on each interface with the
+	// addresses of that interface; for 0.0.0.0, with its IPv4 addresses only.
 	Addr netip.Addr
-	// Interfaces are the names of the interfaces to announce the server on. Empty: all that are up and can multicast.
+	// Interfaces are the names of the interfaces on which to announce the server. Empty: all interfaces that are up and
+	// can multicast, except for loopback.
 	Interfaces []string
-	Logger     *slog.Logger // nil: none
+	Logger     *slog.Logger // nil discards the log
 }
 
-// Announcement is a server that is being announced.
+// Announcement answers queries for a server until Close.
 type Announcement struct {
 	responders []*mdns.Server
-	Interfaces []string // where
+	Interfaces []string // names of the interfaces on which the server is announced
 }
 
-// Announce answers queries until Close. It fails when the server cannot be announced on any interface, or when one that was named does not
-// exist, is down, or has no address that the server listens on.
+// Announce begins to answer queries for a server. It returns an error if the server cannot be announced on any
+// interface. It also returns an error if an interface in s.Interfaces does not exist, is down, or has no address that
+// the server listens on.
 func Announce(s Server) (*Announcement, error) {
 	if strings.ContainsAny(s.ID, ".\\") || s.ID == "" || len(s.ID) > 63 {
 		return nil, fmt.Errorf("announce: %q is not a DNS label", s.ID)
@@ -72,7 +74,8 @@ func Announce(s Server) (*Announcement, error) {
 			}
 			continue
 		}
-		responder, failed := mdns.NewServer(&mdns.Config{Zone: z, Iface: &i, Logger: log.New(io.Discard, "", 0)}) // it logs each malformed packet
+		// The library logs each malformed packet, so its log is discarded.
+		responder, failed := mdns.NewServer(&mdns.Config{Zone: z, Iface: &i, Logger: log.New(io.Discard, "", 0)})
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("interface %s: %w", i.Name, failed))
 			continue
@@ -91,7 +94,7 @@ func Announce(s Server) (*Announcement, error) {
 	return a, nil
 }
 
-// Close ends the announcement. Others remember the server for up to two minutes.
+// Close ends the announcement. Other machines keep the records for up to two minutes.
 func (a *Announcement) Close() error {
 	var err error
 	for _, r := range a.responders {
@@ -100,17 +103,17 @@ func (a *Announcement) Close() error {
 	return err
 }
 
-// zone is what a responder answers with: the server's records, with the addresses of one interface.
+// zone is the records of a server for the responder of one interface, with the addresses of that interface.
 type zone struct {
 	server Server
 	of     net.Interface
 
-	mu    sync.Mutex
-	asked time.Time // for known
-	known []net.IP
+	mu    sync.Mutex // guards the fields below
+	asked time.Time  // when known was read
+	known []net.IP   // the addresses
 }
 
-// addresses returns those that the server can be reached at through the interface.
+// addresses returns the addresses of the interface at which the server can be reached.
 func (z *zone) addresses() []net.IP {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -121,7 +124,7 @@ func (z *zone) addresses() []net.IP {
 	return z.known
 }
 
-// reachable returns the addresses at which a listener on the given address can be reached.
+// reachable returns those of the addresses at which a listener can be reached, given the address that it listens on.
 func reachable(addresses []netip.Addr, listener netip.Addr) (ips []net.IP) {
 	listener = listener.Unmap()
 	for _, a := range addresses {
@@ -130,7 +133,7 @@ func reachable(addresses []netip.Addr, listener netip.Addr) (ips []net.IP) {
 			ips = append(ips, a.AsSlice())
 		}
 	}
-	// Programs that keep one address only keep the last, so the ones that need a zone come first.
+	// Some programs keep only the last address that they receive. So the addresses that need a zone are first.
 	slices.SortStableFunc(ips, func(a, b net.IP) int {
 		switch {
 		case a.IsLinkLocalUnicast() == b.IsLinkLocalUnicast():
@@ -143,14 +146,14 @@ func reachable(addresses []netip.Addr, listener netip.Addr) (ips []net.IP) {
 	return ips
 }
 
-// Records answers a question. Names of DNS are the same in capital and small letters.
+// Records returns the answers to a question. Names in DNS are case-insensitive.
 func (z *zone) Records(q dns.Question) (records []dns.RR) {
 	q.Name = strings.ToLower(q.Name)
 	if !strings.HasSuffix(q.Name, domain) {
 		return nil
 	}
 	ips := z.addresses()
-	if len(ips) == 0 { // the library would look for some by itself
+	if len(ips) == 0 { // without addresses, the library would choose some itself
 		return nil
 	}
 	host := strings.ToLower(z.server.ID) + "." + domain
@@ -162,7 +165,7 @@ func (z *zone) Records(q dns.Question) (records []dns.RR) {
 			return nil
 		}
 		records = append(records, s.Records(q)...)
-		if q.Name == host { // each service would answer for it
+		if q.Name == host { // the answers for the host are the same for each service
 			break
 		}
 	}

@@ -22,14 +22,15 @@ import (
 const (
 	// DefaultTimeout is how long Browse listens for answers.
 	DefaultTimeout = 2 * time.Second
-	// maxFound bounds the servers that Browse returns: anybody in the segment can announce as many as they like.
+	// maxFound bounds the number of servers that Browse returns, because any machine in the segment can announce any
+	// number.
 	maxFound = 1000
 )
 
-// Found is a server that answered.
+// Found is a server that has answered.
 type Found struct {
 	ID        string   `json:"id"`
-	URL       string   `json:"url"` // with the first of the addresses
+	URL       string   `json:"url"` // contains the first address
 	Addresses []string `json:"addresses"`
 	Port      int      `json:"port"`
 	Path      string   `json:"path"`
@@ -39,11 +40,11 @@ type Found struct {
 // Query is what Browse looks for.
 type Query struct {
 	Timeout    time.Duration // 0: DefaultTimeout
-	Interfaces []string      // names; empty: all that are up and can multicast
+	Interfaces []string      // names of interfaces; empty: all that are up and can multicast, except for loopback
 }
 
-// Browse asks for servers on each interface and returns those that answered within the time, in order of their ids. Other programs' answers
-// are passed over. What is found is neither authenticated nor sure to be still there.
+// Browse sends a query on each interface and returns the servers that answer within the time, in the order of their
+// ids. It ignores answers of other programs. The answers are not authenticated, and the servers may have stopped.
 func Browse(ctx context.Context, q Query) ([]Found, error) {
 	if q.Timeout <= 0 {
 		q.Timeout = DefaultTimeout
@@ -53,9 +54,10 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 		return nil, fmt.Errorf("browse: %w", err)
 	}
 	if len(interfaces) == 0 {
-		return nil, errors.New("browse: no interface is up that can multicast")
+		return nil, errors.New("browse: no network interface is up and can multicast")
 	}
-	// The library goes on writing to what it has sent, so nothing is read before it has returned. It drops what has no room.
+	// The library changes entries after it has sent them, so they are read only after it has returned. It drops entries
+	// for which the channel has no room.
 	entries := make(chan *mdns.ServiceEntry, maxFound)
 	failed := make([]error, len(interfaces))
 	var queries sync.WaitGroup
@@ -67,7 +69,7 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 		queries.Go(func() {
 			failed[at] = ask(ctx, &mdns.QueryParam{
 				Service: Service, Domain: "local", Timeout: q.Timeout, Interface: &i, Entries: entries, DisableIPv4: !v4, DisableIPv6: !v6,
-				Logger: log.New(io.Discard, "", 0), // it logs each malformed packet
+				Logger: log.New(io.Discard, "", 0), // the library logs each malformed packet
 			})
 		})
 	}
@@ -91,8 +93,8 @@ func Browse(ctx context.Context, q Query) ([]Found, error) {
 	return list, nil
 }
 
-// ask sends a query and has the answers sent to p.Entries. An interface that was just brought up has no route for multicast yet, so a query
-// that cannot be sent is tried again, as long as half of its time is left.
+// ask sends a query; the answers go to p.Entries. An interface that was just brought up may have no route for multicast
+// yet. So ask repeats a query that cannot be sent, as long as half of its time is left.
 func ask(ctx context.Context, p *mdns.QueryParam) error {
 	for began := time.Now(); ; {
 		err := mdns.QueryContext(ctx, p)
@@ -100,13 +102,13 @@ func ask(ctx context.Context, p *mdns.QueryParam) error {
 			return err
 		}
 		if time.Since(began) >= p.Timeout/2 {
-			return fmt.Errorf("interface %s: %w; perhaps the machine has no route for multicast: ip route add 224.0.0.0/4 dev %s", p.Interface.Name, err, p.Interface.Name)
+			return fmt.Errorf("interface %s: %w; if the machine has no route for multicast, add one: ip route add 224.0.0.0/4 dev %s", p.Interface.Name, err, p.Interface.Name)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// families tells which addresses an interface has.
+// families reports whether an interface has IPv4 and IPv6 addresses.
 func families(i *net.Interface) (v4, v6 bool) {
 	for _, a := range addressesOf(i) {
 		v4, v6 = v4 || a.Is4(), v6 || a.Is6()
@@ -114,7 +116,8 @@ func families(i *net.Interface) (v4, v6 bool) {
 	return v4, v6
 }
 
-// take adds an answer, unless it is of another service or malformed: anybody can answer anything.
+// take adds an answer to found. It ignores answers of other services and malformed ones, because any machine can send
+// any answer.
 func take(found map[string]*Found, e *mdns.ServiceEntry) {
 	id, ours := strings.CutSuffix(strings.ToLower(e.Name), "."+Service+"."+domain)
 	if !ours || !plain.MatchString(id) || e.Port < 1 || e.Port > math.MaxUint16 {
@@ -160,7 +163,8 @@ var (
 	pathForm = regexp.MustCompile(`^/[0-9A-Za-z._~/-]{0,199}$`)
 )
 
-// rank orders addresses by how likely a connection succeeds: IPv4, IPv6, and last addresses that need a zone.
+// rank orders addresses by how likely a connection succeeds: IPv4 first, then IPv6, and last the addresses that need a
+// zone.
 func rank(address string) int {
 	a, err := netip.ParseAddrPort(address)
 	switch {

@@ -6,7 +6,8 @@ import (
 	"net/netip"
 )
 
-// choose returns the interfaces with the given names, or all but loopback that are up and can multicast.
+// choose returns the interfaces with the given names. If there are no names, it returns all interfaces that are up and
+// can multicast, except for loopback.
 func choose(names []string) (chosen []net.Interface, err error) {
 	if len(names) == 0 {
 		all, err := net.Interfaces()
@@ -33,6 +34,7 @@ func choose(names []string) (chosen []net.Interface, err error) {
 	return chosen, nil
 }
 
+// usable returns an error if an interface is down or cannot multicast.
 func usable(i *net.Interface) error {
 	if i.Flags&net.FlagUp == 0 {
 		return fmt.Errorf("interface %s is down", i.Name)
@@ -43,7 +45,7 @@ func usable(i *net.Interface) error {
 	return nil
 }
 
-// addressesOf returns the addresses that an interface has now; none, if it is gone.
+// addressesOf returns the current addresses of an interface; none if the interface no longer exists.
 func addressesOf(i *net.Interface) (addresses []netip.Addr) {
 	all, err := i.Addrs()
 	if err != nil {

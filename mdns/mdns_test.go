@@ -81,7 +81,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestTake: of what comes from the network only what is well-formed is taken.
+// TestTake: malformed answers, and malformed parts of answers, are ignored.
 func TestTake(t *testing.T) {
 	entry := func(change func(e *mdns.ServiceEntry)) *mdns.ServiceEntry {
 		e := &mdns.ServiceEntry{
@@ -133,6 +133,6 @@ func TestAnnounceRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Browse(context.Background(), Query{Interfaces: []string{"nothere0"}}); err == nil {
-		t.Error("browsed on an interface that is not there")
+		t.Error("browsed on an interface that does not exist")
 	}
 }
