@@ -9,12 +9,12 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxCommitBytes bounds a Pebble batch: a larger one gains nothing, and the first commands in it wait longer for their
-// answers.
+// maxCommitBytes is the size at which a Pebble batch is committed. A larger one would not be faster, and the first
+// commands in it would wait longer for their answers.
 const maxCommitBytes = 4 << 20
 
-// applyRecord applies one record of the log. All commands come this way, live, at a start and in a rebuild, and all are
-// decoded from their journaled text.
+// applyRecord applies one record of the log. A running server, a start and a rebuild all apply commands by this
+// function. It decodes them from their journaled text.
 func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 	if err != nil {
@@ -23,8 +23,8 @@ func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
 	return s.Apply(r.Seq, r.At, cmd)
 }
 
-// applyLive is applyRecord for records that callers wait for. It measures ticks: how long one took decides how large
-// the next is.
+// applyLive is applyRecord for the records of a running server. It measures how long ticks take, because the size of
+// the next tick depends on it.
 func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	began := time.Now()
 	result, err := applyRecord(e.store, r)
@@ -36,14 +36,14 @@ func (e *Engine) applyLive(r *journal.Record) (store.Result, error) {
 	return result, err
 }
 
-// stepped notes how long a step of the applier took: a command, or the answers after a commit.
+// stepped notes how long a step of the applier took. A step is a command, or the answers after a commit.
 func (e *Engine) stepped(took time.Duration) {
-	if int64(took) > e.counters.longestStep.Load() { // only the applier raises it
+	if int64(took) > e.counters.longestStep.Load() { // no other goroutine increases it
 		e.counters.longestStep.Store(int64(took))
 	}
 }
 
-// apply is the applier: it takes durable groups in order, until the hand-over is closed.
+// apply is the applier. It applies durable groups in order, until the hand-over is closed.
 func (e *Engine) apply() error {
 	for groups := e.over.take(); groups != nil; groups = e.over.take() {
 		err := e.applyGroups(groups)
@@ -57,7 +57,8 @@ func (e *Engine) apply() error {
 	return nil
 }
 
-// applyGroups applies, commits and answers. If it fails, all commands that were not answered get the error.
+// applyGroups applies groups, commits them and answers their commands. If it fails, it answers all remaining commands
+// with the error.
 func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	var records []*journal.Record
 	for _, group := range groups {
@@ -94,7 +95,10 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 		e.commits.applied.send()
 		signal(e.time.due)
 		readied, all := e.store.TakeReadied()
-		e.parked.gained(readied, all)
+		e.parked.gained(readied)
+		if all {
+			e.parked.gainedAnywhere()
+		}
 		e.stepped(time.Since(committed))
 	}
 	return nil

@@ -2,14 +2,14 @@ package ingest
 
 import "sync"
 
-// broadcast wakes any number of goroutines at once. The zero value is ready.
+// broadcast wakes all goroutines that wait for it. The zero value is ready for use.
 type broadcast struct {
 	mu sync.Mutex
-	c  chan struct{} // closed by send; nil while nobody waits
+	c  chan struct{} // closed by send; nil while no goroutine waits; guarded by mu
 }
 
-// next returns a channel that the next send closes. Look at the condition after the call; otherwise a send may be
-// missed.
+// next returns a channel that the next send closes. The caller must check its condition after this call; otherwise it
+// may miss a send.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -19,7 +19,7 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.c
 }
 
-// send wakes all who wait.
+// send wakes all goroutines that wait.
 func (b *broadcast) send() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Check opens the store of a data directory that no process serves, brings it up to its journal in memory, and reports
-// each problem; see store.Store.Check. It changes neither on disk beyond what a start would do.
+// Check opens a data directory that no process uses, applies the journal to the store in memory, and reports each
+// problem; see store.Store.Check. It changes files only as a start does.
 func Check(ctx context.Context, data string, report func(problem string) bool) (problems int, err error) {
-	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // nothing is stamped
+	e, err := Open(Options{Dir: data, AllowClockAhead: true}) // no command gets a time
 	if err != nil {
 		return 0, err
 	}

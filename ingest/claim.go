@@ -10,22 +10,24 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Claim hands out jobs. It waits up to wait for the first. It returns the claim, which has no runs if there was no job,
-// and the documents of the jobs that the claim holds.
+// Claim hands out jobs. If there is none, it waits for the duration wait. It returns the claim, which has no runs if
+// there was no job in time, and the documents of its jobs.
 //
-// A claim that can find nothing is not journaled. A claim that was journaled and found nothing, because others were
-// faster, waits for the rest of its time. When ctx ends, jobs that were handed out meanwhile are returned at once,
-// unless the claim has an idempotency key or a number of a session: the same claim, sent again, gets the jobs that are
-// still held under it. The refusal of a key or number is an error; see store.Made.
+// A claim is journaled only if there may be a job for it. If it is journaled and gets no job, because other claims were
+// faster, it waits for the rest of its time.
+//
+// If ctx ends before the answer, the engine returns the jobs that the claim was given to their queues at once. It does
+// not if the claim has an idempotency key or a number of a session: a repeat of the claim then gets the jobs that it
+// still holds. If a key or number is refused, Claim returns the refusal as an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
 	return e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
 }
 
-// ClaimAdmitted is Claim for a caller with a bound on its memory.
+// ClaimAdmitted is Claim for a caller that bounds its memory.
 //
-// It calls admit before it reads the documents, with the number of bytes that their payloads have at most, which is
-// known only when the claim is applied. If admit returns an error, the jobs are returned, also those of a claim with a
-// key or number, and the error is the answer. Only a claim that repeats another keeps its jobs then.
+// When the claim is applied, ClaimAdmitted calls admit with the largest number of bytes that the payloads can have.
+// Then it reads the documents. If admit returns an error, ClaimAdmitted returns that error, and the engine returns the
+// jobs to their queues, also for a claim with a key or number. Only a claim that repeats an earlier one keeps its jobs.
 func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -35,15 +37,15 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	return a.claimed, a.jobs, a.receipt, err
 }
 
-// claimRequest is a claim that a caller waits for.
+// claimRequest is a claim for which a caller waits.
 type claimRequest struct {
-	e     *Engine
-	cmd   job.Claim
-	admit func(payloadBytes int64) error
-	known bool // that no earlier claim had the same key or number
+	e        *Engine
+	cmd      job.Claim
+	admit    func(payloadBytes int64) error
+	lookedUp bool // an earlier claim was looked for, or the claim has neither key nor number
 }
 
-// claimAnswer is the answer to a claim: zero if there was no job in time.
+// claimAnswer is the answer to a claim. It is zero if there was no job in time.
 type claimAnswer struct {
 	claimed store.Claimed
 	jobs    []job.Job
@@ -54,7 +56,7 @@ type claimAnswer struct {
 func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAnswer, error) {
 	once := &r.cmd.Once
 	if !once.Given() {
-		r.known = true
+		r.lookedUp = true
 		return r.take(ctx, wait)
 	}
 	began := time.Now()
@@ -63,7 +65,8 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 		return claimAnswer{}, err
 	}
 	defer end()
-	// A number is looked up only before a wait: the repeat of one that need not wait costs a record.
+	// A number is looked up only before the claim waits. If there are jobs, the repeat is journaled, and Apply finds
+	// out. Repeats are rare, so this costs less than a look-up for each claim.
 	if !once.Numbered() {
 		if a, repeats, err := r.repeat(ctx); repeats || err != nil {
 			return a, err
@@ -75,7 +78,7 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	return r.take(ctx, wait-time.Since(began))
 }
 
-// take hands out jobs, or waits for some and tries again, until there are any or the wait is over.
+// take tries to get jobs, and waits for jobs between two attempts, until it has got some or the wait is over.
 func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
 	var over <-chan time.Time
 	var wake wakeup
@@ -100,7 +103,7 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 	}
 }
 
-// attempt proposes the claim if there may be a job for it. If the claim gets none, answered is false.
+// attempt proposes the claim if there may be a job for it. answered is false if the claim has got no jobs.
 func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered bool, err error) {
 	for {
 		available, err := r.e.available(ctx, &r.cmd)
@@ -124,16 +127,16 @@ func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered boo
 		if err != nil || len(jobs) > 0 || r.cmd.Once.Given() {
 			return claimAnswer{claimed, jobs, receipt}, true, err
 		}
-		// All that it held was set aside, or purged.
+		// All its jobs were set aside or purged, so there is another attempt.
 	}
 }
 
-// repeat answers a claim that repeats an earlier one. It looks for that one once.
+// repeat answers the claim if it repeats an earlier one. It looks for the earlier one once.
 func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool, err error) {
-	if r.known {
+	if r.lookedUp {
 		return claimAnswer{}, false, nil
 	}
-	r.known = true
+	r.lookedUp = true
 	before, err := r.e.lookBack(ctx, &r.cmd.Once)
 	if err != nil || before == nil {
 		return claimAnswer{}, false, err
@@ -150,7 +153,7 @@ func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*store.Claimed, err
 	return e.store.ClaimedBefore(o, e.Now())
 }
 
-// before is the answer to a claim that repeats c: those jobs of the first answer that are still held.
+// before returns the answer to a claim that repeats c: the jobs of the first answer that the claim still holds.
 func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 	if c.Refusal != job.Granted {
 		return claimAnswer{}, c.Refusal
@@ -167,11 +170,13 @@ func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 	return claimAnswer{*c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
-// held returns the documents of the jobs that were just handed out. If it fails, the jobs are returned.
+// held returns the documents of the jobs that were just handed out. If it fails, the engine returns the jobs to their
+// queues.
 func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs []job.Job, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
-		e.unget(context.WithoutCancel(ctx), claimed.Claim) // before it returns: a repeat, which waits for that, must not find the jobs
+		// A repeat of the claim waits until held has returned, and must not find the jobs.
+		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, err
 	}
 	if err == nil {
@@ -192,9 +197,9 @@ func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs [
 	return jobs, nil
 }
 
-// setAside defers those jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so
-// that the jobs after them need not wait. A rebuild of the store repairs them. If there are no such jobs, setAside
-// returns why, the error of the read.
+// setAside defers the jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so
+// that they do not block the jobs after them. A rebuild of the store repairs such jobs. If there are none, setAside
+// returns why, which is the error of the read.
 func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
@@ -208,11 +213,12 @@ func (e *Engine) setAside(ctx context.Context, c *store.Claimed, why error) erro
 		return err
 	}
 	e.counters.setAsideJobs.Add(uint64(len(ids)))
-	e.logger.Error("jobs cannot be read; they are deferred until somebody runs them", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
+	e.logger.Error("jobs cannot be read; they are deferred until a user runs them; `daybook rebuild` repairs the store", "jobs", len(ids), "first_id", ids[0].String(), "last_id", ids[len(ids)-1].String(), "error", why)
 	return nil
 }
 
-// available reports whether a claim would find a job in a state that includes all that was stored before the call.
+// available reports whether there may be a job for a claim, in a state that includes all commands that were stored
+// before the call.
 func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	if e.store.Available(c.Clients, c.Types) {
 		return true, nil
@@ -223,21 +229,22 @@ func (e *Engine) available(ctx context.Context, c *job.Claim) (bool, error) {
 	return e.store.Available(c.Clients, c.Types), nil
 }
 
-// wakeup is why a claim no longer waits. again: there may be a job. woken: a queue that gained jobs woke it.
+// wakeup is the reason why a claim no longer waits.
 type wakeup struct {
-	again, woken bool
-	queue        queueName
+	again bool      // there may be a job
+	woken bool      // a queue that has gained jobs has woken the claim
+	queue queueName // that queue
 }
 
-// passOn wakes the next claim for a queue if the claim that the queue woke has left jobs there: it may have taken other
-// jobs, come too late, or had no room for all of them.
+// passOn wakes another claim for a queue if the queue still has jobs after it has woken a claim. The woken claim may
+// have taken jobs of another queue, or not all jobs of this one, or its time may have been over.
 func (e *Engine) passOn(w wakeup) {
 	if w.woken && e.store.Available([]string{w.queue.client}, []string{w.queue.typ}) {
 		e.parked.wake(w.queue, 1)
 	}
 }
 
-// wait parks a claim until there may be a job, its time is over, or its caller has hung up.
+// wait parks a claim until there may be a job, its time is over, or its caller has gone.
 func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (w wakeup, err error) {
 	p := e.parked.park(c.Clients, c.Types, c.Max)
 	if p == nil {
@@ -251,7 +258,7 @@ func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) 
 			w.woken, w.queue = true, at
 		}
 	}()
-	if e.store.Available(c.Clients, c.Types) { // it came after the last look and before the claim was parked
+	if e.store.Available(c.Clients, c.Types) { // a job may have arrived before the claim was parked
 		return wakeup{again: true}, nil
 	}
 	select {

@@ -9,11 +9,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier takes commands
-// in the order of the log: without a bound the claims of others would wait for all of a long request.
+// maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier applies
+// commands in the order of the log, so without a bound other claims would wait for all outcomes of a long request.
 const maxOutcomesAhead = 1000
 
-// Complete ends runs; see job.Complete.
+// Complete ends runs of jobs; see job.Complete.
 func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
 	ended, receipt, err := e.CompleteInOrder(ctx, []job.Complete{c})
 	if err != nil {
@@ -22,13 +22,15 @@ func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Rec
 	return ended[0], receipt, nil
 }
 
-// CompleteInOrder carries out several completions: a runner reports the jobs of many claims in one request, and each
-// claim is a command. Later ones are proposed before earlier ones are applied, so that they share fsyncs. It returns
-// the results of those before the first failure, and the receipt of the last of these. It is then unknown whether later
-// ones were carried out.
+// CompleteInOrder carries out the completions of one request in their order. A runner may report the jobs of many
+// claims in one request, and each claim is a command. CompleteInOrder proposes later commands before earlier ones are
+// applied, so that they share fsyncs.
 //
-// Completions with a key or number are all of one request, which has that key or number. A repeat of the request
-// returns the first results. The refusal of a key or number is an error; see store.Made.
+// If a command fails, CompleteInOrder returns the results of the commands before it, and the receipt of the last of
+// these. It is then unknown whether the commands after it were carried out.
+//
+// If the commands have a key or number, it is that of the request. A repeat of the request returns the first results.
+// If the key or number is refused, CompleteInOrder returns the refusal as an error; see store.Made.
 func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
@@ -40,7 +42,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 			return nil, Receipt{}, err
 		}
 		defer end()
-		if !o.Numbered() { // a repeated number costs a record; to look for it before each request would cost more
+		if !o.Numbered() { // Apply recognizes a repeated number; to look for it before each request would cost more
 			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
 				return ended, last, err
 			}
@@ -63,7 +65,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 	return q.ended, q.last, nil
 }
 
-// laneOfAll returns the lane for the commands of a request: they keep their order only in one lane.
+// laneOfAll returns one lane for all commands of a request, because commands keep their order only within a lane.
 func laneOfAll(commands []job.Complete) journal.Lane {
 	for _, c := range commands {
 		if laneOf(c) == journal.Bulk {
@@ -73,17 +75,17 @@ func laneOfAll(commands []job.Complete) journal.Lane {
 	return journal.Control
 }
 
-// completions are the commands of a request on their way through the log.
+// completions is the state of one request with completions.
 type completions struct {
 	e    *Engine
 	ctx  context.Context
 	lane journal.Lane
 
-	proposed []proposedCompletion // and not applied yet, as far as is known here
-	ahead    int                  // outcomes of these
+	proposed []proposedCompletion // commands whose results next has not received yet
+	ahead    int                  // number of their outcomes
 
-	ended []store.Ended
-	last  Receipt
+	ended []store.Ended // results so far
+	last  Receipt       // of the last result
 }
 
 type proposedCompletion struct {
@@ -91,8 +93,8 @@ type proposedCompletion struct {
 	outcomes int
 }
 
-// propose proposes a command. It first waits for earlier ones while these have too many outcomes. If it cannot propose
-// the command, it waits for all earlier ones.
+// propose proposes a command. While the commands before it have too many outcomes, it first waits for their results. If
+// it cannot propose the command, it waits for the results of all commands before it.
 func (q *completions) propose(c *job.Complete) error {
 	p := proposedCompletion{outcomes: max(len(c.Outcomes), 1)}
 	for len(q.proposed) > 0 && q.ahead+p.outcomes > maxOutcomesAhead {
@@ -116,14 +118,14 @@ func (q *completions) propose(c *job.Complete) error {
 	return nil
 }
 
-// next waits for the result of the first command that was proposed.
+// next waits for the result of the oldest proposed command.
 func (q *completions) next() error {
 	p := q.proposed[0]
 	q.proposed, q.ahead = q.proposed[1:], q.ahead-p.outcomes
 	result, receipt, err := q.e.decision(q.ctx, p.w)
 	if err != nil {
 		if len(q.proposed) > 0 {
-			err = errors.Join(ErrUnknown, err) // those after it may be carried out
+			err = errors.Join(ErrUnknown, err) // later commands may be carried out
 		}
 		return err
 	}

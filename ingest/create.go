@@ -11,17 +11,17 @@ import (
 )
 
 // Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with
-// unique keys, with an idempotency key or with a number of a session is answered when it was applied, because Apply
-// decides about those. The command and its payloads belong to the engine from the call on.
+// unique keys, with an idempotency key or with a number of a session returns when it is applied, because Apply decides
+// about these. The command and its payloads belong to the engine from the call on.
 //
-// If ctx ends first, the outcome is unknown, and the error says so. The refusal of a key or number is an error too; see
-// store.Made.
+// If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
+// see store.Made.
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	// A create is acknowledged before it is applied. If its payloads were not those that it announces, it would stop
-	// the applier and every later start.
+	// A create is acknowledged before it is applied. If its payloads did not match its description, Apply would fail,
+	// and so would every later start.
 	if err := c.CheckPayloads(); err != nil {
 		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
 	}
@@ -66,7 +66,8 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 	return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
 }
 
-// mayCreate refuses creates that cannot be carried out now: Apply must accept whatever was acknowledged.
+// mayCreate refuses creates that cannot be carried out now. It does so before they are journaled, because Apply must
+// accept every acknowledged command.
 func (e *Engine) mayCreate(c *job.Create) error {
 	if e.disk.low.Load() {
 		return ErrDiskFull
@@ -78,7 +79,7 @@ func (e *Engine) mayCreate(c *job.Create) error {
 	return e.mayMakeQueues(c)
 }
 
-// answerMade is the answer to a create that was decided, now or before.
+// answerMade returns the answer to a create about which Apply has decided, now or in an earlier request.
 func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, error) {
 	switch {
 	case err != nil:

@@ -11,7 +11,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestCut: what the store has on disk may leave the journal; starts go on from there, and a rebuild wants a base that reaches it.
+// TestCut: what the store has on disk may leave the journal; starts go on from there, and a rebuild wants a base that
+// reaches it.
 func TestCut(t *testing.T) {
 	dir := t.TempDir()
 	small := Options{Dir: dir, JournalRetain: 64 << 10, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}

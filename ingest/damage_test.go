@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestDamagedPage: a page of payloads that cannot be read holds up no other job. Its jobs are set aside and listed, and a rebuild mends them.
+// TestDamagedPage: a page of payloads that cannot be read holds up no other job. Its jobs are set aside and listed, and
+// a rebuild mends them.
 func TestDamagedPage(t *testing.T) {
 	const n = 3000
 	ctx, dir := t.Context(), t.TempDir()
@@ -146,8 +147,9 @@ func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (wa
 	return want
 }
 
-// TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read is refused to its claim, patched, run, cancelled, redriven and deleted as
-// any other deferred job, holds its unique key, and is handed out to nobody before the store is mended; other jobs go on.
+// TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read is refused to its claim, patched, run, cancelled,
+// redriven and deleted as any other deferred job, holds its unique key, and is handed out to nobody before the store is
+// mended; other jobs go on.
 func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	const n, keys = 3000, 1000 // of which some are in the damaged page
 	ctx, dir := t.Context(), t.TempDir()
@@ -320,8 +322,8 @@ func spoil(t *testing.T, dir string) {
 	}
 }
 
-// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read holds up no other job either, and no list or document
-// fails because of it.
+// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read holds up no other job either,
+// and no list or document fails because of it.
 func TestDamagedKeysAndHistories(t *testing.T) {
 	const n = 400
 	text := func(random *rand.Rand) string {
@@ -372,7 +374,8 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			}
 			end := serve(t, e)
 			defer end()
-			// look reads all jobs in lists and by themselves, and returns how many are damaged and how many of those have that code.
+			// look reads all jobs in lists and by themselves, and returns how many are damaged and how many of those
+			// have that code.
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {

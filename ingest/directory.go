@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// ErrInUse: another process uses the data directory.
+// ErrInUse: another process has locked the data directory.
 var ErrInUse = errors.New("the data directory is in use by another process")
 
 // JournalDir is the folder of the journal in a data directory.
@@ -18,8 +18,8 @@ func JournalDir(data string) string { return filepath.Join(data, "journal") }
 // StoreDir is the folder of the store in a data directory.
 func StoreDir(data string) string { return filepath.Join(data, "store") }
 
-// Lock makes the data directory if it does not exist, syncs its name, and locks it for this process until the file is
-// closed. ErrInUse means that another process holds the lock.
+// Lock locks the data directory for this process until the returned file is closed. It makes the directory if it does
+// not exist, and makes its name durable. The error is ErrInUse if another process holds the lock.
 func Lock(data string) (*os.File, error) {
 	if err := journal.MakeDir(data, journal.SyncPath); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)

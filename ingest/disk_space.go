@@ -16,17 +16,17 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ErrDiskFull: less space than the reserve is free, so nothing large is taken until there is more. Claims and
-// completions go on.
+// ErrDiskFull: less space is free than the reserve, so the engine refuses creates and large completions. Claims and
+// small completions go on.
 var ErrDiskFull = errors.New("the disk is nearly full")
 
 const (
-	// diskReserve is the space that creates leave free, or an eighth of a small disk. Pebble needs it to flush its
-	// memtables (four of 64 MiB) and to compact them. On a full disk Pebble does not fail but blocks, and everything
-	// waits for it.
+	// diskReserve is the free space below which creates are refused; on a small disk it is an eighth of the disk.
+	// Pebble needs it to flush its memtables (four of 64 MiB) and to compact tables. On a full disk Pebble does not
+	// return an error: it blocks, and so does the engine.
 	diskReserve = 512 << 20
-	// One ballastShare-th of the reserve is a file, the ballast. It is deleted for claims and completions when even the
-	// reserve runs out.
+	// ballastShare is the ratio of the reserve to the ballast. The ballast is a file that the engine deletes when the
+	// reserve is nearly used up, so that claims and completions can go on.
 	ballastShare = 8
 	// largeOutput is the size, of outputs and error texts together, from which a completion counts as bulk.
 	largeOutput = 64 << 10
@@ -37,15 +37,15 @@ const (
 type disk struct {
 	data   string
 	statfs func(path string) (free, total uint64, err error)
-	// fallocate reserves space for a file, as fallocate(2).
+	// fallocate reserves space for a file, as fallocate(2) does.
 	fallocate func(fd int, mode uint32, offset, length int64) error
 
-	free atomic.Uint64 // bytes, at the last look
-	low  atomic.Bool   // whether these are less than the reserve
+	free atomic.Uint64 // free bytes at the last look
+	low  atomic.Bool   // whether they were too few; see look
 
-	mu      sync.Mutex // held by one look at a time
+	mu      sync.Mutex // guards the fields below, and is held during a look at the disk
 	reserve uint64
-	problem string // that was logged last; "" when all went well
+	problem string // the error of the last look; "" if it succeeded
 }
 
 func newDisk(data string, statfs func(path string) (free, total uint64, err error)) *disk {
@@ -60,23 +60,25 @@ func statfs(path string) (free, total uint64, err error) {
 	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
 }
 
-// look returns the free bytes, and whether they are less than the reserve. Once they were, they must exceed the reserve
-// by a quarter, so that creates are not refused and taken by turns.
-func (d *disk) look(was bool) (free uint64, low bool, err error) {
+// look returns the number of free bytes, and whether that is too low. Free space becomes too low when it is less than
+// the reserve. It is no longer too low when it exceeds the reserve by a quarter, so that creates are not refused and
+// accepted in turns.
+func (d *disk) look() (free uint64, low bool, err error) {
 	free, total, err := d.statfs(d.data)
 	if err != nil {
-		return 0, was, err
+		return 0, d.low.Load(), err
 	}
 	d.reserve = min(diskReserve, total/8)
-	if was {
-		return free, free < d.reserve+d.reserve/4, nil
+	needed := d.reserve
+	if d.low.Load() {
+		needed += d.reserve / 4
 	}
-	return free, free < d.reserve, nil
+	return free, free < needed, nil
 }
 
 func (d *disk) ballast() string { return filepath.Join(d.data, "ballast") }
 
-// keepBallast makes the ballast while there is space enough, and deletes it when the reserve is nearly used up.
+// keepBallast makes the ballast when there is enough space, and deletes it when the reserve is nearly used up.
 func (d *disk) keepBallast(free uint64) error {
 	size := d.reserve / ballastShare
 	info, err := os.Stat(d.ballast())
@@ -90,7 +92,8 @@ func (d *disk) keepBallast(free uint64) error {
 	return nil
 }
 
-// makeBallast reserves the space of the ballast, or writes zeros where the file system cannot reserve space.
+// makeBallast makes the ballast. It reserves space for the file, or writes zeros if the file system cannot reserve
+// space.
 func (d *disk) makeBallast(size int64) (err error) {
 	f, err := os.Create(d.ballast())
 	if err != nil {
@@ -109,7 +112,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// watchDisk looks at the disk until ctx is done.
+// watchDisk looks at the disk every second, until ctx is done.
 func (e *Engine) watchDisk(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.lookAtDisk()
@@ -120,40 +123,39 @@ func (e *Engine) watchDisk(ctx context.Context) {
 func (e *Engine) lookAtDisk() {
 	e.disk.mu.Lock()
 	defer e.disk.mu.Unlock()
-	was := e.disk.low.Load()
-	free, low, err := e.disk.look(was)
+	free, low, err := e.disk.look()
 	if err != nil {
-		e.diskProblem(fmt.Errorf("see how much space is left: %w", err))
+		e.diskProblem(fmt.Errorf("read how much space is free: %w", err))
 		return
 	}
 	e.disk.free.Store(free)
-	if low != was {
+	if wasLow := e.disk.low.Swap(low); low != wasLow {
 		e.logger.Warn("disk space", "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
-	}
-	e.disk.low.Store(low)
-	if low && !was {
-		signal(e.history.flushed) // the log is cut before creates are refused for long
+		if low {
+			signal(e.history.flushed) // cutting the log may free enough space for creates
+		}
 	}
 	err = e.disk.keepBallast(free)
 	if err != nil {
-		err = fmt.Errorf("keep the ballast: %w", err)
+		err = fmt.Errorf("make or delete the ballast: %w", err)
 	}
 	e.diskProblem(err)
 }
 
-// diskProblem logs the error of a look at the disk, unless the look before had the same one.
+// diskProblem logs the error of a look at the disk, unless the look before had the same error.
 func (e *Engine) diskProblem(err error) {
 	problem := ""
 	if err != nil {
 		problem = err.Error()
 	}
 	if problem != "" && problem != e.disk.problem {
-		e.logger.Warn("the disk cannot be watched", "error", err)
+		e.logger.Warn("cannot watch the disk space; trying again", "error", err)
 	}
 	e.disk.problem = problem
 }
 
-// bulky reports whether the outputs and error texts of a completion are so large that it must wait for disk space.
+// bulky reports whether the outputs and error texts of a completion are so large that it is refused while disk space is
+// low.
 func bulky(c *job.Complete) bool {
 	n := 0
 	if c.All != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestDiskReserve: below the reserve creates and large outputs are refused, claims and completions go on; when space returns so do
-// creates.
+// TestDiskReserve: below the reserve creates and large outputs are refused, claims and completions go on; when space
+// returns so do creates.
 func TestDiskReserve(t *testing.T) {
 	ctx := t.Context()
 	const gib = 1 << 30
@@ -90,7 +90,7 @@ func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	for range 5 {
 		e.lookAtDisk()
 	}
-	if n := strings.Count(log.String(), "keep the ballast"); n != 1 {
+	if n := strings.Count(log.String(), "make or delete the ballast"); n != 1 {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }

@@ -2,33 +2,33 @@
 //
 //	propose ──► Log (one leader stamps) ──► hand-over (bounded) ──► store.Apply (one applier) ──► answer
 //
-// A create is answered when the log has stored it: its ids are a function of its record. Every command that returns a
-// decision is answered when it is applied and committed. Reads wait until the state includes all that was stored when
-// they arrived.
+// The engine answers a create when the log has stored it, because the ids of the jobs follow from its record. It
+// answers every other command when the command is applied and committed, because Apply decides the answer. A read waits
+// until the state includes all commands that were stored when the read arrived.
 //
-// Time passes only in the log: the timekeeper proposes a tick when, and only when, a timer row is due. A claim that can
-// find nothing is not journaled; it may wait, parked, until one of its queues has a job.
+// The state sees time only through commands: the timekeeper proposes a tick when a timer row is due, and at no other
+// time. A claim for which there is no job is not journaled. It can wait, parked, until one of its queues has a job.
 //
-// Start and rebuild apply the log through the same function as the live path. The engine sees the log through the
-// interface Log, so that a log that several processes replicate can take the place of the journal. Only the process that
-// leads the log proposes ticks, graces, the level and the deletion of idle queues.
+// A start and a rebuild apply the log by the same function as a running server. The engine uses the log through the
+// interface Log, so that a log that several processes replicate can take the place of the journal. Only the process
+// that leads the log proposes ticks, graces, the level and the deletion of idle queues.
 //
 // Files, in the order of a command:
 //
 //   - engine.go, lifecycle.go, directory.go: the engine's parts and options; start, readiness and stop; the data
 //     directory and its lock.
-//   - log.go, local_log.go: what the engine requires of a log; the journal as a log of that kind.
+//   - log.go, local_log.go: the interface of a log; the journal as a log.
 //   - create.go, claim.go, completion.go, operations.go, session.go, idle_queues.go: the requests.
 //   - idempotency.go: requests with a key or a number of a session.
-//   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers hung up.
+//   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
 //   - parked_claims.go: claims that wait for a job.
 //   - handover.go, applier.go, commits.go, broadcast.go: from the log to the store; commits, and waiting for them.
 //   - reads.go: reads, and what they wait for.
-//   - timekeeper.go, ticks.go, stall_watch.go: what time requires; how large ticks are; noticing that the process was
-//     stopped.
+//   - timekeeper.go, ticks.go, stall_watch.go: when ticks, graces and other timed commands are proposed; how large ticks
+//     are; how the engine notices that the process was stopped.
 //   - disk_space.go, maintenance.go: the reserve of disk space; flushing the store and cutting the log.
 //   - replay.go, rebuild.go, check.go: bringing a store up to a log; making a store from a log; checking a store.
-//   - stats.go, errors.go: figures for operators; reasons why a request could not be carried out.
+//   - stats.go, errors.go: figures for operators; reasons why a request was not carried out.
 //
 // Not for: HTTP, rules about jobs (package job), files of the journal or the store.
 package ingest

@@ -18,41 +18,42 @@ import (
 type Options struct {
 	// Dir is the data directory. The journal is stored in its folder journal, the store in its folder store.
 	Dir string
-	// JournalRetain is the number of bytes of journal that are kept although the store no longer needs them.
+	// JournalRetain is the number of bytes of journal to keep although the store no longer needs them.
 	JournalRetain int64
-	// QueueIdle is the time after which a queue is deleted that has no jobs and is not paused; at least a minute. 0:
-	// never.
+	// QueueIdle is the time after which the engine deletes a queue that has no jobs and is not paused. It is at least a
+	// minute. 0: never.
 	QueueIdle time.Duration
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
-	// StoreFiles is about the number of files that the store keeps open; 0: see store.Options.
+	// StoreFiles is the approximate number of files that the store keeps open; 0: see store.Options.
 	StoreFiles int
 	// Logger receives events and warnings; nil discards them.
 	Logger *slog.Logger
 	// Fatal is called when Pebble cannot go on; it may not return. Nil panics.
 	Fatal func(reason string)
 
-	// The fields from here on are for tests.
+	// The fields below are for tests.
 
 	Journal journal.Options
 	Store   store.Options
 	Statfs  func(path string) (free, total uint64, err error)
-	// CommitWait is the longest time that requests wait for a commit that Pebble blocks, and that a stop waits for the
-	// store; 0: commitWait.
+	// CommitWait is the longest time that requests wait for a blocked commit, and that a stop waits for the store; 0:
+	// commitWait.
 	CommitWait time.Duration
 	// maxKeys and maxQueues bound idempotency keys and queues; 0: job.MaxKeys and job.MaxQueues.
 	maxKeys   uint64
 	maxQueues int
-	// openLog opens the log, whose settings are those of the journal; nil: openLocalLog.
+	// openLog opens the log. Nil: openLocalLog.
 	openLog func(journal.Options) (Log, error)
 }
 
-// Engine is the running queue. Open it, start Run, then call the other methods from any goroutine.
+// Engine is the queue server without HTTP. After Open, one goroutine calls Run; any goroutine may call the other
+// methods.
 type Engine struct {
 	o      Options
 	logger *slog.Logger
-	lock   *os.File // of the data directory
+	lock   *os.File // holds the lock of the data directory
 	store  *store.Store
 	log    Log
 
@@ -69,7 +70,7 @@ type Engine struct {
 	state atomic.Pointer[stateNote]
 }
 
-// counters count what happened since the start. Stats reads them.
+// counters count events since the start, for Stats.
 type counters struct {
 	replayed     atomic.Uint64 // commands that the start applied
 	overloaded   atomic.Uint64 // creates that were refused because the applier lags
@@ -77,11 +78,12 @@ type counters struct {
 	ticks        atomic.Uint64
 	graces       atomic.Uint64
 	tickTook     atomic.Int64 // ns that the last tick took to apply
-	longestStep  atomic.Int64 // ns that the longest step of the applier took; a test sets it to 0
+	longestStep  atomic.Int64 // ns that the longest step of the applier took; tests reset it
 }
 
-// Open opens the store and the log of a data directory, or makes them. Errors are those of store.Open and journal.Open:
-// a directory in use (journal.ErrLocked), damage (*journal.CorruptError), parts that do not belong together.
+// Open opens the store and the log of a data directory, or makes them. The error is ErrInUse if another process uses
+// the directory. Otherwise it is an error of store.Open or journal.Open, such as a *journal.CorruptError for damage, or
+// journal.ErrForeign for a journal and a store that do not belong together.
 func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -111,9 +113,9 @@ func Open(o Options) (_ *Engine, err error) {
 	return e, nil
 }
 
-// open opens the log and the store. The log judges its end by the store's cursor, so that is read first. The store is
-// opened after the log has accepted the cursor, because opening it removes files that an older state of it does not
-// name. The lock of the data directory keeps other processes from both.
+// open opens the log and the store. It first reads the store's cursor, because the log needs it to decide about its
+// tail. It opens the store after the log has accepted the cursor: opening the store deletes files that its current
+// manifest does not list. The lock of the data directory keeps other processes from both.
 func (e *Engine) open() error {
 	options := e.storeOptions()
 	peeked, err := store.Peek(StoreDir(e.o.Dir), options)
@@ -125,7 +127,7 @@ func (e *Engine) open() error {
 	logOptions.Applied, logOptions.StoreJournal = peeked.Applied, peeked.Journal
 	if e.log, err = e.o.openLog(logOptions); err != nil {
 		if errors.Is(err, journal.ErrCursor) && peeked.Torn != "" {
-			err = fmt.Errorf("%w; the store may be older than it was: %s", err, peeked.Torn)
+			err = fmt.Errorf("%w; the store may have lost its latest changes: %s", err, peeked.Torn)
 		}
 		return err
 	}
@@ -133,10 +135,10 @@ func (e *Engine) open() error {
 		return err
 	}
 	if e.store.Applied() != peeked.Applied {
-		return fmt.Errorf("the store's cursor was %d before the store was opened, and is %d now", peeked.Applied, e.store.Applied())
+		return fmt.Errorf("the store's cursor was %d before the store was opened and is %d now; does another process change its files?", peeked.Applied, e.store.Applied())
 	}
 	if peeked.Torn != "" {
-		e.logger.Warn("the store's manifest breaks off; the journal has what it misses", "applied", peeked.Applied, "reason", peeked.Torn)
+		e.logger.Warn("the end of the store's manifest is missing; the journal has the changes that it misses", "applied", peeked.Applied, "reason", peeked.Torn)
 	}
 	if err := e.store.Adopt(e.log.UUID()); err != nil {
 		return err
@@ -145,7 +147,7 @@ func (e *Engine) open() error {
 	return nil
 }
 
-// storeOptions are the options of the store, with the functions by which it reports to the engine.
+// storeOptions returns the options of the store, with the functions that it calls on events.
 func (e *Engine) storeOptions() store.Options {
 	o := e.o.Store
 	o.OpenFiles = e.o.StoreFiles
@@ -158,7 +160,7 @@ func (e *Engine) storeOptions() store.Options {
 	o.Flushed = func() { signal(e.history.flushed) }
 	if o.Damaged == nil {
 		var shown throttle
-		o.Damaged = func(err error) { // whoever reads what is damaged gets the error
+		o.Damaged = func(err error) { // the reader of the damaged rows gets the error too
 			if shown.pass() {
 				e.logger.Error("the store is damaged", "error", err)
 			}
@@ -166,7 +168,7 @@ func (e *Engine) storeOptions() store.Options {
 	}
 	if o.Failing == nil {
 		var shown throttle
-		o.Failing = func(err error) { // Pebble retries at once whatever it failed to write in the background
+		o.Failing = func(err error) { // Pebble tries a failed write in the background again at once
 			if shown.pass() {
 				e.logger.Error("the store cannot write; trying again", "error", err)
 			}
@@ -177,13 +179,13 @@ func (e *Engine) storeOptions() store.Options {
 }
 
 const (
-	// showEvery is how far apart warnings of the same kind are.
+	// showEvery is the least time between two log entries of the same kind.
 	showEvery = 10 * time.Second
-	// slowFailing slows down the retries of Pebble.
+	// slowFailing is the time between two attempts of Pebble to write.
 	slowFailing = 100 * time.Millisecond
 )
 
-// throttle lets one call pass in showEvery. The zero value lets the first one pass.
+// throttle limits log entries to one in showEvery.
 type throttle struct{ passed atomic.Int64 } // unix ns
 
 func (t *throttle) pass() bool {
@@ -191,7 +193,7 @@ func (t *throttle) pass() bool {
 	return time.Since(time.Unix(0, last)) > showEvery && t.passed.CompareAndSwap(last, time.Now().UnixNano())
 }
 
-// close closes everything, in the opposite order of Open.
+// close closes the log and the store, and unlocks the data directory.
 func (e *Engine) close() error {
 	var errs []error
 	if e.log != nil {

@@ -161,8 +161,8 @@ func TestParkedClaim(t *testing.T) {
 	}
 }
 
-// TestCompletionsStayInOrder: a request whose first command is long, and whose second is short, is carried out in this order. Each alone
-// would go through a lane of its own, and the short one would come first.
+// TestCompletionsStayInOrder: a request whose first command is long, and whose second is short, is carried out in this
+// order. Each alone would go through a lane of its own, and the short one would come first.
 func TestCompletionsStayInOrder(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
@@ -192,7 +192,8 @@ func TestCompletionsStayInOrder(t *testing.T) {
 	}
 }
 
-// TestLongCompletionsLetOthersIn: of a request with very many outcomes no more than maxOutcomesAhead are ahead of a command that comes later.
+// TestLongCompletionsLetOthersIn: of a request with very many outcomes no more than maxOutcomesAhead are ahead of a
+// command that comes later.
 func TestLongCompletionsLetOthersIn(t *testing.T) {
 	const claims, each = 8, 400
 	e, _ := start(t, t.TempDir())
@@ -232,7 +233,8 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 	}
 }
 
-// A runner reports what it did under many claims in one request. Each claim is a command of its own; they are on disk together.
+// A runner reports what it did under many claims in one request. Each claim is a command of its own; they are on disk
+// together.
 func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	const claims = 200
 	e, _ := start(t, t.TempDir())
@@ -266,7 +268,8 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	}
 }
 
-// BenchmarkEngineDrain works off a backlog: each caller is a runner of its own, which claims and then completes what it got.
+// BenchmarkEngineDrain works off a backlog: each caller is a runner of its own, which claims and then completes what it
+// got.
 func BenchmarkEngineDrain(b *testing.B) {
 	for _, max := range []int{1, 100} {
 		for _, callers := range []int{1, 32} {

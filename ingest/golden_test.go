@@ -19,7 +19,8 @@ var (
 	newJournal = flag.String("new-journal", "", "write a golden journal anew: its folder's name")
 )
 
-// goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they were written.
+// goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they
+// were written.
 var goldens = map[string]func(g *goldenMaker){
 	"journal-v1":          (*goldenMaker).lives,
 	"journal-v1-moves":    (*goldenMaker).moves, // of level 2, which is decided as level 3
@@ -27,7 +28,8 @@ var goldens = map[string]func(g *goldenMaker){
 	"journal-level-3":     (*goldenMaker).all,
 }
 
-// TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is written now.
+// TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is
+// written now.
 func TestGoldenJournal(t *testing.T) {
 	for name, play := range goldens {
 		t.Run(name, func(t *testing.T) {

@@ -9,18 +9,19 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// underWay are the requests with an idempotency key or a number of a session that are under way: at most one with each
-// key, and one in each slot of a session. A request that waited for another finds the result of that one. Apply would
-// decide the same without this; but two claims that wait for a job would wait for two jobs.
+// underWay is the set of requests with an idempotency key or a number of a session that are under way. It contains at
+// most one request with each key, and one in each slot of a session. Another request with the same key or slot waits
+// and then finds the result of the first one. Without this, Apply would decide the same, but a claim and its repeat
+// would wait for two jobs.
 type underWay struct {
-	mu       sync.Mutex
+	mu       sync.Mutex                 // guards requests
 	requests map[job.Once]chan struct{} // closed when the request has ended
 }
 
 func newUnderWay() *underWay { return &underWay{requests: map[job.Once]chan struct{}{}} }
 
-// begin waits until no other request with the key, or in the slot, is under way. The caller calls end when its request
-// has ended.
+// begin waits until no other request with this key, or in this slot, is under way. The caller calls end when its
+// request has ended.
 func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err error) {
 	at := job.Once{Scope: o.Scope, Key: o.Key, Session: o.Session, Slot: o.Slot}
 	for {
@@ -46,8 +47,8 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 	}
 }
 
-// mayRemember refuses a request whose result cannot be kept. A session has a bounded number of rows; each key is one
-// more row.
+// mayRemember refuses a request if there is no room to keep its result. Each key needs a row; the results of a session
+// need a bounded number of rows.
 func (e *Engine) mayRemember(o *job.Once) error {
 	if !o.Numbered() && e.store.Totals().Keys >= e.o.maxKeys {
 		return ErrTooManyKeys
@@ -55,8 +56,8 @@ func (e *Engine) mayRemember(o *job.Once) error {
 	return nil
 }
 
-// completedBefore returns the first results of completions, all with one key, if all of them were carried out before;
-// otherwise nil.
+// completedBefore returns the first results of a request's completions, which have one key, if an earlier request has
+// carried out all of them; otherwise nil.
 func (e *Engine) completedBefore(ctx context.Context, commands []job.Complete) (ended []store.Ended, last Receipt, err error) {
 	if err := e.CatchUp(ctx, 0); err != nil {
 		return nil, Receipt{}, errors.Join(ErrNotStored, err)

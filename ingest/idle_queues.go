@@ -8,16 +8,16 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// idleEvery is the time between two commands that delete idle queues. Each deletes a bounded number, so that applying
-// it is short.
+// idleEvery is the least time between two commands that delete idle queues. Each command deletes a bounded number of
+// queues, so that the applier is not occupied for long.
 const idleEvery = time.Second
 
-// DeleteQueue deletes a queue that has no jobs. Its result says whether the queue exists and whether it has jobs.
+// DeleteQueue deletes a queue that has no jobs. The result says whether the queue existed and whether it has jobs.
 func (e *Engine) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, Receipt, error) {
 	return decideAs[store.QueueDeleted](ctx, e, d)
 }
 
-// untilIdle returns the time until a queue is deleted because it is idle. ok is false if no queue is idle, or if idle
+// untilIdle returns the time until the next idle queue is due for deletion. ok is false if no queue is idle, or if idle
 // queues are never deleted.
 func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 	since := e.store.IdleSince()
@@ -27,8 +27,8 @@ func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 	return time.Duration(max(0, since+e.o.QueueIdle.Milliseconds()-e.log.Now())) * time.Millisecond, true
 }
 
-// deleteIdle proposes to delete the queues that have been idle for long enough. The command contains how long that is,
-// since Apply knows no configuration.
+// deleteIdle proposes to delete the queues that have been idle for Options.QueueIdle. The command contains that time,
+// because Apply knows no options.
 func (k *timekeeper) deleteIdle(ctx context.Context) {
 	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idled) < idleEvery {
 		return
@@ -44,7 +44,7 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }
 
-// mayMakeQueues refuses a create that would make more queues than there may be.
+// mayMakeQueues refuses a create that would exceed the limit of queues.
 func (e *Engine) mayMakeQueues(c *job.Create) error {
 	for i := range c.Groups {
 		exists, n, ever := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type)
@@ -60,14 +60,14 @@ func (e *Engine) mayMakeQueues(c *job.Create) error {
 	return nil
 }
 
-// maxQueueWait bounds the time after which a refused create is to be repeated: a user may delete a queue earlier than
-// the server does.
+// maxQueueWait bounds TooManyQueues.RetryAfter, because a user may delete a queue earlier than the server does.
 const maxQueueWait = time.Hour
 
-// TooManyQueues is ErrTooManyQueues with the time after which a queue may have been deleted.
+// TooManyQueues is an ErrTooManyQueues with the time after which the caller may try again, because the server may have
+// deleted an idle queue by then.
 type TooManyQueues struct{ RetryAfter time.Duration }
 
 func (t *TooManyQueues) Error() string { return ErrTooManyQueues.Error() }
 
-// Is reports a TooManyQueues as ErrTooManyQueues.
+// Is makes a TooManyQueues an ErrTooManyQueues for errors.Is.
 func (t *TooManyQueues) Is(target error) bool { return target == ErrTooManyQueues }

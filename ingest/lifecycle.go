@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// stateNote says whether requests are taken: a nil err is yes.
+// stateNote says whether the engine takes requests. If it does not, err is the reason; otherwise err is nil.
 type stateNote struct{ err error }
 
 var notReady = &stateNote{ErrNotReady}
 
-// Run replays what the store has not applied yet, then serves until ctx is done, commits what was taken, and closes
-// everything. An error means that the engine could not go on; the log holds what was acknowledged, and a restart
-// applies it. With ErrStuck the data directory stays in use until the process ends.
+// Run applies the commands that the store has not applied yet. Then it serves until ctx is done, completes the commands
+// that it has taken, and closes the log and the store. An error means that the engine could not go on. The log has all
+// acknowledged commands, and a restart applies them. With ErrStuck the data directory stays locked until the process
+// ends.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	defer func() {
-		if !errors.Is(err, ErrStuck) { // a part that is stuck still uses the files
+		if !errors.Is(err, ErrStuck) { // with ErrStuck, a goroutine still uses the files
 			err = errors.Join(err, e.close())
 		}
 	}()
@@ -30,7 +31,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("replay journal: %w", err)
 	}
 
-	// The applier outlives the log, whose last groups it takes.
+	// The applier ends after the log, because it applies the last groups of the log.
 	var parts sync.WaitGroup
 	var logErr, applyErr error
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,16 +65,16 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if err := e.stoppable(ctx, ended); err != nil {
 		return err
 	}
-	// The cursor on disk is the only evidence of the log's end outside the log: with it, the next start notices if the
-	// last records are missing. It also has nothing to replay.
+	// The next start compares the end of the log with the cursor on disk, so it notices if the last records are
+	// missing. After a flush it also has nothing to replay.
 	if err := e.store.FlushWithin(e.o.CommitWait); err != nil {
 		e.logger.Warn("cannot flush the store; the next start replays more", "error", err)
 	}
 	return nil
 }
 
-// stoppable runs f, which ends when ctx is done unless the store takes no commit. In that case stoppable returns
-// ErrStuck, and f goes on.
+// stoppable runs f. When ctx is done, f should end. If f does not end because a commit of the store is blocked,
+// stoppable returns ErrStuck, and f goes on.
 func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -91,15 +92,15 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 			return err
 		case <-timer.C:
 		}
-		if since != 0 && since == e.commits.began.Load() { // the same commit all the time
-			return fmt.Errorf("%w: it has not taken a commit since %v; what was acknowledged is in the journal, and the next start applies it",
+		if since != 0 && since == e.commits.began.Load() { // it is still the same commit
+			return fmt.Errorf("%w: its commit has been blocked since %v; the journal has all acknowledged commands, and the next start applies them",
 				ErrStuck, time.Unix(0, since).Format(time.TimeOnly))
 		}
 	}
 }
 
-// begin makes the engine ready. Before, its state must include what the log had when the engine started, and, if this
-// process leads the log, what the first term requires.
+// begin makes the engine ready. It first waits until the state includes all commands that the log had when the engine
+// started. If this process leads the log, it also proposes the commands that the first term requires.
 func (e *Engine) begin(ctx context.Context) error {
 	for {
 		err := e.CatchUp(ctx, 0)
@@ -109,7 +110,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.logger.Warn("the state does not include all of the log yet; waiting for it", "applied", e.store.Applied(), "error", err)
+		e.logger.Warn("the state does not include all of the log yet; waiting", "applied", e.store.Applied(), "error", err)
 		pause(ctx, maxSleep)
 	}
 	err := e.time.do(ctx, func(ctx context.Context) error { _, err := e.time.leads(ctx); return err })
@@ -121,7 +122,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	return nil
 }
 
-// refuse has all requests answered with err from now on. The first reason stays.
+// refuse makes the engine refuse all requests with err. If it refuses them already, the first reason stays.
 func (e *Engine) refuse(err error) {
 	for {
 		now := e.state.Load()
@@ -131,7 +132,7 @@ func (e *Engine) refuse(err error) {
 	}
 }
 
-// accepting is nil while requests are taken.
+// accepting returns nil while the engine takes requests; otherwise the reason why it does not.
 func (e *Engine) accepting() error {
 	if err := e.state.Load().err; err != nil {
 		return err
@@ -139,7 +140,7 @@ func (e *Engine) accepting() error {
 	return e.commits.stalled()
 }
 
-// Ready returns nil when the engine serves and the log takes commands; otherwise why not.
+// Ready returns nil while the engine takes requests and the log takes commands; otherwise the reason why they do not.
 func (e *Engine) Ready() error {
 	if err := e.accepting(); err != nil {
 		return err
@@ -147,7 +148,8 @@ func (e *Engine) Ready() error {
 	return e.log.Health()
 }
 
-// signal wakes the goroutine that waits on a channel of capacity 1, now or the next time that it waits.
+// signal puts a value into a channel of capacity 1, unless there is one. It wakes the goroutine that receives from the
+// channel, now or at its next receive.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -12,14 +12,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The bounds on what clients can make grow: one more is refused, and nothing else. Claims that wait are in parked_cap_test.go, sweeps in
-// package store.
+// The bounds on what clients can make grow: one more is refused, and nothing else. Claims that wait are in
+// parked_cap_test.go, sweeps in package store.
 
 // keyed is a Once with an idempotency key.
 func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
 
-// TestKeysAreBounded: a request whose idempotency key would be one too many is refused; requests without a key or with a number of a session,
-// and repeats of known keys, are served.
+// TestKeysAreBounded: a request whose idempotency key would be one too many is refused; requests without a key or with
+// a number of a session, and repeats of known keys, are served.
 func TestKeysAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -100,8 +100,8 @@ func TestKeysAreBounded(t *testing.T) {
 	past()
 }
 
-// TestQueuesAreBounded: a create that would make one queue too many is refused as a whole; those in queues that are there are served, and
-// when a queue is deleted there is room again.
+// TestQueuesAreBounded: a create that would make one queue too many is refused as a whole; those in queues that are
+// there are served, and when a queue is deleted there is room again.
 func TestQueuesAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -168,8 +168,8 @@ func TestQueuesAreBounded(t *testing.T) {
 	refused(maxQueueWait, "another")
 }
 
-// TestSessionsAreBounded: one session too many is refused; those that are open, and requests without one, are served, and when one is ended
-// there is room again.
+// TestSessionsAreBounded: one session too many is refused; those that are open, and requests without one, are served,
+// and when one is ended there is room again.
 func TestSessionsAreBounded(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	o := Options{Dir: dir, Store: store.Options{Small: true}} // which has a bound that a test can reach

@@ -7,14 +7,14 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// localLog is the journal of a data directory as a Log. One process at a time has the directory, so that process leads,
-// in one term that does not end.
+// localLog is the journal of a data directory as a Log. One process at a time uses the directory. That process leads,
+// and its one term does not end.
 type localLog struct {
 	*journal.Journal
 	deliver func([]journal.Record) // set by Run, before the committer starts
 }
 
-// openLocalLog opens the journal that the options describe. Options.Deliver is set here.
+// openLocalLog opens the journal that the options describe. It sets Options.Deliver.
 func openLocalLog(o journal.Options) (Log, error) {
 	l := &localLog{}
 	o.Deliver = func(group []journal.Record) { l.deliver(group) }
@@ -26,7 +26,7 @@ func openLocalLog(o journal.Options) (Log, error) {
 	return l, nil
 }
 
-// Run runs the committer, which delivers what it writes. All that was written before is for Records.
+// Run runs the committer, which delivers the records that it writes. Records yields all earlier ones.
 func (l *localLog) Run(ctx context.Context, after uint64, deliver func([]journal.Record)) error {
 	if last := l.Synced(); after != last {
 		return fmt.Errorf("run log: the journal ends with record %d, and the store with %d; apply the records between them first", last, after)
@@ -35,7 +35,8 @@ func (l *localLog) Run(ctx context.Context, after uint64, deliver func([]journal
 	return l.Journal.Run(ctx)
 }
 
-// Barrier returns the last durable seq: Done is called after that has reached the seq of the command.
+// Barrier returns the last durable seq. It includes all stored commands, because the journal calls Done of a command
+// after the last durable seq has reached the command.
 func (l *localLog) Barrier(context.Context) (uint64, error) { return l.Synced(), nil }
 
 // Leads reports the one term of the one process.

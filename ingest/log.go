@@ -8,77 +8,79 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// BarrierWait bounds how long Log.Barrier waits for other processes, so that callers need no timer where it does not
-// wait: an election takes one or two seconds.
+// BarrierWait bounds how long Log.Barrier waits for other processes, so that its callers need no timer of their own. It
+// is longer than an election, which takes one or two seconds.
 const BarrierWait = 5 * time.Second
 
-// Log is the durable, ordered log of commands that an engine serves from. The journal of the data directory is one
-// (local_log.go); a log that several processes replicate can take its place.
+// Log is the durable, ordered log of commands from which an engine makes its state. The journal of the data directory
+// is a Log (local_log.go). A log that several processes replicate can take its place.
 //
-// The engine opens a log with the cursor of its store. It applies what Records yields, starts Run, and calls the other
-// methods from any goroutine until it calls Close.
+// The engine opens a log with the cursor of its store. It applies the records of Records and then starts Run. It calls
+// the other methods from any goroutine until it calls Close.
 type Log interface {
-	// UUID identifies the log for as long as it exists, in the text form of a UUID. The store remembers it and refuses
-	// to follow another log.
+	// UUID identifies the log, in the text form of a UUID. It never changes. The store keeps it and refuses any other
+	// log.
 	UUID() string
 
-	// First returns the seq of the oldest record that the log can still yield or deliver. If a store ends before the
-	// record that precedes it, the store cannot be brought up to the log.
+	// First returns the seq of the oldest record that the log still has. A store can be brought up to the log only if
+	// its cursor is at least First()-1.
 	First() uint64
 
 	// Records yields the records from seq `from` on that were durable when the iteration began, in ascending order.
 	// Fields and Body of a record are valid until the next step. An error ends the iteration; see
 	// journal.Journal.Records.
 	//
-	// The engine iterates before it calls Run, to apply them without proposals in between. A log may yield none of them
-	// and deliver all in Run.
+	// The engine calls Records before it calls Run. A log may yield no records here and deliver all of them in Run.
 	Records(from uint64) iter.Seq2[journal.Record, error]
 
 	// Run takes proposals, and calls deliver with every record after seq `after`, until ctx is done. The engine calls
 	// it once. `after` is the cursor of its store.
 	//
-	// deliver gets groups of one or more durable records, in ascending order of seq, each record once; seqs may have
-	// gaps. It is called from one goroutine at a time, never after Run has returned. The group, and all that its
-	// records point to, belong to the receiver. deliver may block; Run then waits, and after some time Propose does.
+	// deliver gets groups of one or more durable records, each record once, in ascending order of seq. Seqs may have
+	// gaps. Run calls deliver from one goroutine at a time, and never after Run has returned. The group, and all that
+	// its records point to, belong to the receiver. If deliver blocks, Run waits, and after some time Propose waits
+	// too.
 	//
 	// The Tag of a record is that of its proposal if this process proposed it and its Done was called with nil.
 	// Otherwise it is nil.
 	//
-	// When ctx is done, Run settles what Propose has taken: it calls each Done, and deliver with what became durable.
-	// It returns nil, or why the log cannot go on.
+	// When ctx is done, Run completes the commands that Propose has taken: it calls Done of each, and deliver with
+	// those that became durable. It returns nil, or the reason why the log cannot go on.
 	Run(ctx context.Context, after uint64, deliver func([]journal.Record)) error
 
-	// Propose hands over a command, which belongs to the log from then on. It waits while too many bytes are in flight,
-	// at most until ctx is done. An error means that the command was not taken and that Done is not called: ErrClosed;
-	// ErrWritesFailed with the reason; journal.ErrInvalid; ErrTooLarge; or the error of ctx.
+	// Propose gives a command to the log. The command belongs to the log from then on. While too many bytes are in
+	// flight, Propose waits, at most until ctx is done. An error means that the log has not taken the command and will
+	// not call Done. The error is ErrClosed; ErrWritesFailed with the reason; journal.ErrInvalid; ErrTooLarge; or the
+	// error of ctx.
 	//
-	// The log calls Done of every command that it took, once, from a goroutine of its own: for commands of one lane
-	// that were stored, in the order of their seqs. Done must not block.
+	// The log calls Done of every command that it has taken exactly once, from a goroutine of its own. For stored
+	// commands of the same lane it calls Done in the order of their seqs. Done must not block.
 	//
-	//   - Done(seq, at, nil): the command is durable at this seq, with this time in unix ms. The call comes before the
-	//     record is delivered.
+	//   - Done(seq, at, nil): the command is durable at this seq, with this time in unix ms. The log calls Done before it
+	//     delivers the record.
 	//   - Done(0, 0, err), and err is ErrNotStored: the command is not in the log and never will be.
-	//   - Done(0, 0, err), and err is ErrUnknown: the command may be in the log. If it is delivered later, it is
-	//     delivered without its Tag.
+	//   - Done(0, 0, err), and err is ErrUnknown: the command may be in the log. If the log delivers its record later, the
+	//     record has no Tag.
 	Propose(ctx context.Context, p *journal.Proposal) error
 
-	// Barrier returns a seq. A state that includes the record with that seq, and all before it, includes every command
-	// of which any process knew before the call that it is stored. Barrier waits where it has to ask other processes.
-	// It returns an error if ctx is done before they answer, or if they have not answered within BarrierWait. The
-	// caller waits by itself until its state includes the record.
+	// Barrier returns a seq. A state that includes all records up to that seq includes every command that any process
+	// knew to be stored before the call. If Barrier has to ask other processes, it waits for their answers. It returns
+	// an error if ctx is done first, or if they do not answer within BarrierWait. Barrier does not wait until the state
+	// includes the record; its caller does.
 	Barrier(ctx context.Context) (seq uint64, err error)
 
-	// Leads reports whether this process leads the log: it gives the commands of all processes their seq and time. The
-	// leader, and no other process, proposes what nobody requested: ticks, graces, the level and the deletion of idle
+	// Leads reports whether this process leads the log. The leader gives the commands of all processes their seq and
+	// time. It also proposes the commands that no caller requests: ticks, graces, the level and the deletion of idle
 	// queues.
 	//
-	// term numbers the periods in which one process leads without a break. It is positive and grows with each period. A
-	// process leads once all that was stored before its term has been delivered to it. Leads never waits, so its answer
-	// may be out of date when it returns: commands of the leader must do no harm when they are stored in a later term.
+	// term is the number of the period in which one process leads without a break. It is positive and grows with each
+	// period. A process leads as soon as the log has delivered to it all records that were stored before its term.
+	// Leads never waits, so its result may be out of date when it returns. Commands of a leader must therefore do no
+	// harm when they are stored in a later term.
 	Leads() (term uint64, leads bool)
 
-	// Now returns the time of the log, unix ms: the leader stamps a command that is proposed now with this time or a
-	// later one. It is never before the time of a record that was delivered, and never decreases.
+	// Now returns the time of the log in unix ms. It never decreases, and it is never before the time of a record that
+	// was delivered. A command that is proposed now gets this time or a later one.
 	Now() int64
 
 	// AcceptTime sets the time of the log to the wall clock at once if it is behind the wall clock. It has no effect
@@ -88,14 +90,14 @@ type Log interface {
 	// Health returns nil while Propose takes commands; otherwise ErrWritesFailed with the reason, or ErrClosed.
 	Health() error
 
-	// Cut removes the oldest records, in whole volumes, that a store has on disk: those up to seq applied. It keeps at
-	// least retain bytes of them. It returns the volumes that it removed, also when it returns an error.
+	// Cut removes records that a store has on disk, the oldest first, in whole volumes. These are records up to seq
+	// applied, of which it keeps at least retain bytes. It returns the volumes that it has removed, also with an error.
 	Cut(applied uint64, retain int64) ([]journal.Volume, error)
 
 	// Status returns figures for operators. It never waits for a disk or another process.
 	Status() journal.Status
 
-	// Close stops Run if it still runs, waits for its end, and releases files and locks. It may be called more than
-	// once; each call returns the same.
+	// Close stops Run if it still runs, waits for its end, and closes files and locks. It may be called more than once;
+	// each call returns the same.
 	Close() error
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// flushEvery bounds what a start has to replay: small commands alone would hardly ever fill a memtable.
+// flushEvery is the time between two flushes. They bound the number of commands that a start has to apply again,
+// because small commands would rarely fill a memtable.
 const flushEvery = 5 * time.Second
 
-// history is how far the store is on disk. The log up to there is history.
+// history is the part of the log that the store has on disk.
 type history struct {
-	durable atomic.Uint64 // seq that the store has on disk; written by maintain
-	flushed chan struct{} // capacity 1: the log may be cut, because Pebble wrote a memtable or because space is short
+	durable atomic.Uint64 // seq up to which the store is on disk; maintain writes it
+	flushed chan struct{} // capacity 1: the log may be cut, because Pebble has written a memtable or disk space is low
 }
 
 // maintain flushes the store regularly, and cuts the log after each flush, until ctx is done.
@@ -39,26 +40,25 @@ func (e *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// Flush has the store begin to write to disk what it holds in memory; see store.Store.Flush. The log may be cut after
-// it.
+// Flush makes the store begin to write its memtables to disk; see store.Store.Flush. The log may be cut afterwards.
 func (e *Engine) Flush() error { return e.store.Flush() }
 
-// FlushWait is Flush that waits until the store has written all: on a full disk without an end.
+// FlushWait is Flush, and waits until the store has written its memtables. On a full disk it waits for ever.
 func (e *Engine) FlushWait() error { return e.store.FlushWait() }
 
-// cut notes how far the store is on disk, and removes the log up to there except for retain bytes.
+// cut notes up to which seq the store is on disk. It removes the log up to that seq, except for retain bytes.
 func (e *Engine) cut(retain int64) {
 	seq, err := e.store.Durable()
 	if err != nil {
-		e.logger.Warn("cannot read the durable cursor; the journal stays", "error", err)
+		e.logger.Warn("cannot read the cursor on disk; no journal is removed", "error", err)
 		return
 	}
 	e.history.durable.Store(seq)
 	volumes, err := e.log.Cut(seq, retain)
 	for _, v := range volumes {
-		e.logger.Info("cut a volume from the journal", "volume", v.Path, "first", v.First, "last", v.Last)
+		e.logger.Info("removed a volume of the journal", "volume", v.Path, "first", v.First, "last", v.Last)
 	}
 	if err != nil {
-		e.logger.Warn("cannot cut the journal", "error", err)
+		e.logger.Warn("cannot remove old volumes of the journal; trying again", "error", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestOlderStore: a store whose manifest has lost its end is an older one. Where the journal reaches back to it, it is made up; where it
-// does not, the start is refused, and the tables are all still there for a manifest that is put back.
+// TestOlderStore: a store whose manifest has lost its end is an older one. Where the journal reaches back to it, it is
+// made up; where it does not, the start is refused, and the tables are all still there for a manifest that is put back.
 func TestOlderStore(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		name := "a journal from the beginning"
@@ -82,7 +82,7 @@ func TestOlderStore(t *testing.T) {
 				t.Errorf("%d jobs of 2000", totals.Counts.Total())
 			}
 			stop()
-			if said := strings.Contains(log.String(), "breaks off"); said == cut {
+			if said := strings.Contains(log.String(), "manifest is missing"); said == cut {
 				t.Errorf("it said %s", log.String())
 			}
 		})

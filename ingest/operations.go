@@ -12,7 +12,7 @@ func (e *Engine) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, Recei
 	return decideAs[store.Tickled](ctx, e, t)
 }
 
-// Pause stops or resumes handing out the jobs of a queue.
+// Pause pauses or resumes a queue. The engine hands out no jobs of a paused queue.
 func (e *Engine) Pause(ctx context.Context, p job.Pause) (store.Paused, Receipt, error) {
 	return decideAs[store.Paused](ctx, e, p)
 }
@@ -22,8 +22,8 @@ func (e *Engine) Move(ctx context.Context, m job.Move) (store.Moved, Receipt, er
 	return decideAs[store.Moved](ctx, e, m)
 }
 
-// MoveAll applies an operation to the jobs of a batch or queue. A sweep goes on with what does not fit into one
-// command.
+// MoveAll applies an operation to the jobs of a batch or queue. If they are too many for one command, a sweep applies
+// it to the rest.
 func (e *Engine) MoveAll(ctx context.Context, m job.Move) (store.Swept, Receipt, error) {
 	return decideAs[store.Swept](ctx, e, m)
 }

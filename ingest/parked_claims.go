@@ -14,64 +14,62 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// parkedClaims are the claims that found no job and wait for one; each waits in Engine.wait (claim.go). A queue that
-// gains jobs wakes claims that accept them, in the order of their arrival, until those together may take as many jobs
-// as there are.
+// parkedClaims are the claims that have found no job and wait for one; each waits in Engine.wait (claim.go). When a
+// queue gains jobs, parkedClaims wakes claims that accept these jobs, in the order of their arrival. It stops when the
+// woken claims together may take all of the queue's jobs.
 //
-// Most claims of a fleet accept the same clients and types. Such claims share one interest, and only interests are in
-// the lists by queue: parking and waking a claim costs the same whether ten claims wait or a hundred thousand. An
-// interest that names very many pairs of a client and a type is in one list of such interests instead, so that one step
-// changes its place.
+// Most claims accept the same clients and types as many others. Claims that accept the same share one interest, and the
+// lists by queue contain only interests. So the time to park or wake a claim does not depend on the number of claims.
+// An interest that names very many pairs of a client and a type is not in these lists. It is in one list of wide
+// interests, so that one step changes its place.
 type parkedClaims struct {
-	n atomic.Int64 // claims that are parked
+	n       atomic.Int64  // number of parked claims
+	readied chan struct{} // capacity 1; has a value when ready may not be empty or allReady may be set
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields of this block, all interests, and all claims except their channels
 	closed    bool
-	tickets   uint64 // given out so far
-	places    int    // pairs that the interests name
+	tickets   uint64 // number of claims that have parked
+	places    int    // number of pairs that the interests name
 	interests map[string]*interest
-	// byQueue holds, for each pair that an interest names ("" is any client or type), the interests in the order of
-	// their oldest claims; wide holds those that name more than maxListedPairs.
+	// byQueue has the interests that name a pair, in the order of their oldest claims. "" stands for any client or
+	// type.
 	byQueue map[queueName]*btree.BTreeG[*interest]
-	wide    *btree.BTreeG[*interest]
+	wide    *btree.BTreeG[*interest] // the interests that name more than maxListedPairs pairs
 
-	readyMu sync.Mutex
-	ready   map[queueName]int64 // queues that gained jobs, and how many they have; no claim was woken for them yet
-	// allReady: all queues that have jobs count as having gained them.
-	allReady bool
-	readied  chan struct{} // capacity 1: there is something in ready, or allReady
+	readyMu  sync.Mutex          // guards the fields of this block
+	ready    map[queueName]int64 // queues for which claims must be woken, with the number of their jobs
+	allReady bool                // claims must be woken for all queues that have jobs
 }
 
 // queueName is the name of a queue. In parkedClaims.byQueue an empty client or type stands for any.
 type queueName struct{ client, typ string }
 
-// interest is a set of clients and types, and the parked claims that accept the jobs of these.
+// interest is a set of clients and types, with the parked claims that accept their jobs.
 type interest struct {
-	key    string
-	pairs  int
-	queues []queueName // the pairs; none of a wide interest
-	// clients and types are those of a wide interest.
-	clients, types map[string]bool
+	key            string
+	pairs          int             // number of pairs of a client and a type
+	queues         []queueName     // the pairs; nil for a wide interest
+	clients, types map[string]bool // of a wide interest; otherwise nil
 
-	claims *list.List // of *parkedClaim, oldest first; never empty while the interest is listed
+	claims *list.List // of *parkedClaim, the oldest first; not empty while the interest is listed
 	first  uint64     // ticket of the oldest claim
 }
 
 // parkedClaim is one claim that waits.
 type parkedClaim struct {
-	ticket  uint64
-	max     int64 // jobs that it takes at most
+	ticket  uint64 // the order of arrival
+	max     int64  // largest number of jobs that it takes
 	in      *interest
-	element *list.Element  // in in.claims; nil when it was woken
-	woken   chan queueName // capacity 1: the queue that has jobs; closed when the server stops
+	element *list.Element  // its place in in.claims; nil when it was woken
+	woken   chan queueName // capacity 1; gets the queue that has woken it; closed when the engine stops
 }
 
-// maxListedPairs bounds the lists that an interest is in, and thus the work of a claim that parks or leaves. With
-// maxPlaces it also bounds the wide interests, all of which a wake may look at, to 5000.
+// maxListedPairs bounds the number of lists that contain an interest, and so the work when a claim parks or leaves.
+// Together with maxPlaces it bounds the number of wide interests to 5000; a wake may look at all of them.
 const maxListedPairs = 100
 
-// maxPlaces bounds the pairs that all interests name together, each of which takes about a hundred bytes. A claim may
-// name ten thousand pairs.
+// maxPlaces bounds the number of pairs that all interests together name. A pair takes about a hundred bytes, and one
+// claim may name ten thousand pairs.
 const maxPlaces = 500_000
 
 func newParkedClaims() *parkedClaims {
@@ -87,8 +85,8 @@ func newInterests() *btree.BTreeG[*interest] {
 
 func olderInterest(a, b *interest) bool { return a.first < b.first }
 
-// park adds a claim for up to max jobs of some clients and types (none: of all). It returns nil when too many claims
-// wait, or when the server stops. The claim must leave again.
+// park adds a claim for up to max jobs of the given clients and types; an empty list means all. It returns nil if too
+// many claims wait, or if the engine is stopping. The caller must call leave for the claim later.
 func (l *parkedClaims) park(clients, types []string, max int) *parkedClaim {
 	clients, types = canonical(clients), canonical(types)
 	key := strings.Join(clients, " ") + "/" + strings.Join(types, " ") // names contain neither
@@ -136,12 +134,12 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// accepts reports whether a wide interest names a queue.
+// accepts reports whether a wide interest includes a queue.
 func (in *interest) accepts(q queueName) bool {
 	return (in.clients[q.client] || in.clients[""]) && (in.types[q.typ] || in.types[""])
 }
 
-// canonical returns names in the one order that all claims with the same names share; any name is "".
+// canonical returns the names sorted and without duplicates, or "" for an empty list, which means any name.
 func canonical(names []string) []string {
 	if len(names) == 0 {
 		return []string{""}
@@ -151,7 +149,7 @@ func canonical(names []string) []string {
 	return slices.Compact(names)
 }
 
-// list puts an interest, which has a claim, into the lists of its queues.
+// list puts an interest that has a claim into its lists. The caller holds l.mu.
 func (l *parkedClaims) list(in *interest) {
 	in.first = in.claims.Front().Value.(*parkedClaim).ticket
 	l.interests[in.key] = in
@@ -167,7 +165,7 @@ func (l *parkedClaims) list(in *interest) {
 	}
 }
 
-// unlist takes an interest out of the lists of its queues.
+// unlist takes an interest out of its lists. The caller holds l.mu.
 func (l *parkedClaims) unlist(in *interest) {
 	delete(l.interests, in.key)
 	l.places -= in.pairs
@@ -181,7 +179,7 @@ func (l *parkedClaims) unlist(in *interest) {
 	}
 }
 
-// remove takes a claim out of its interest, if it is still there.
+// remove takes a claim out of its interest, unless it was woken. The caller holds l.mu.
 func (l *parkedClaims) remove(c *parkedClaim) {
 	if c.element == nil {
 		return
@@ -189,7 +187,7 @@ func (l *parkedClaims) remove(c *parkedClaim) {
 	in := c.in
 	oldest := in.claims.Front() == c.element
 	if oldest {
-		l.unlist(in) // its place follows from its oldest claim
+		l.unlist(in) // its place depends on its oldest claim
 	}
 	in.claims.Remove(c.element)
 	c.element = nil
@@ -198,7 +196,8 @@ func (l *parkedClaims) remove(c *parkedClaim) {
 	}
 }
 
-// leave takes c out. If c was woken meanwhile and has not noticed, leave returns the queue for which it was woken.
+// leave removes a claim that no longer waits. If a queue has woken the claim and the claim has not received the queue
+// yet, leave returns the queue.
 func (l *parkedClaims) leave(c *parkedClaim) (at queueName, woken bool) {
 	l.mu.Lock()
 	l.remove(c)
@@ -212,8 +211,8 @@ func (l *parkedClaims) leave(c *parkedClaim) (at queueName, woken bool) {
 	}
 }
 
-// wake wakes the oldest claims that accept the jobs of a queue, until those may take n jobs together. Others may park
-// and leave meanwhile.
+// wake wakes the oldest claims that accept the jobs of a queue, until the woken claims together may take n jobs. It
+// does not hold l.mu all the time, so other claims may park and leave meanwhile.
 func (l *parkedClaims) wake(at queueName, n int64) {
 	for n > 0 {
 		c := l.wakeOldest(at)
@@ -224,7 +223,7 @@ func (l *parkedClaims) wake(at queueName, n int64) {
 	}
 }
 
-// wakeOldest wakes the oldest claim that accepts the jobs of a queue, and returns it; nil when there is none.
+// wakeOldest wakes the oldest claim that accepts the jobs of a queue, and returns it; nil if there is none.
 func (l *parkedClaims) wakeOldest(at queueName) *parkedClaim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,6 +252,7 @@ func (l *parkedClaims) wakeOldest(at queueName) *parkedClaim {
 	return c
 }
 
+// oldest returns the listed interest with the oldest claim among those that name a pair. The caller holds l.mu.
 func (l *parkedClaims) oldest(q queueName) *interest {
 	if listed := l.byQueue[q]; listed != nil {
 		in, _ := listed.Min()
@@ -261,19 +261,29 @@ func (l *parkedClaims) oldest(q queueName) *interest {
 	return nil
 }
 
-// gained notes queues that have jobs now, for run to wake claims. The applier calls it, and must not wait until
-// thousands of claims are woken.
+// gained notes queues that have gained jobs. It leaves it to run to wake claims, because the applier calls gained and
+// must not wait until thousands of claims are woken.
 //
-// A claim that parks after gained has seen no parked claims looks for jobs after it has parked, and finds these.
-func (l *parkedClaims) gained(queues []store.Readied, all bool) {
-	if len(queues) == 0 && !all || l.n.Load() == 0 {
+// If no claim is parked, gained does nothing: a claim that parks later looks for jobs after it has parked.
+func (l *parkedClaims) gained(queues []store.Readied) {
+	if len(queues) == 0 || l.n.Load() == 0 {
 		return
 	}
 	l.readyMu.Lock()
-	l.allReady = l.allReady || all
 	for _, q := range queues {
 		l.ready[queueName{q.Client, q.Type}] = q.Pending
 	}
+	l.readyMu.Unlock()
+	signal(l.readied)
+}
+
+// gainedAnywhere is gained for all queues that have jobs.
+func (l *parkedClaims) gainedAnywhere() {
+	if l.n.Load() == 0 {
+		return
+	}
+	l.readyMu.Lock()
+	l.allReady = true
 	l.readyMu.Unlock()
 	signal(l.readied)
 }
@@ -301,7 +311,7 @@ func (l *parkedClaims) run(ctx context.Context, state *store.Queries) {
 	}
 }
 
-// wakeAll is wake for all queues that have jobs, some at a time, while claims are parked.
+// wakeAll wakes claims for all queues that have jobs. It reads some queues at a time, and ends when no claim is parked.
 func (l *parkedClaims) wakeAll(state *store.Queries) {
 	client, typ := "", ""
 	for more := true; more && l.n.Load() > 0; more = client != "" {
@@ -313,7 +323,7 @@ func (l *parkedClaims) wakeAll(state *store.Queries) {
 	}
 }
 
-// close wakes all claims for no queue, and refuses later ones.
+// close makes all parked claims end without a job, and refuses later ones.
 func (l *parkedClaims) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

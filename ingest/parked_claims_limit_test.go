@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestParkedClaimsAreBounded: one claim more than may wait is refused, and only that: claims that find a job, or do not wait, are served, and
-// when somebody leaves there is a place again.
+// TestParkedClaimsAreBounded: one claim more than may wait is refused, and only that: claims that find a job, or do not
+// wait, are served, and when somebody leaves there is a place again.
 func TestParkedClaimsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	e, _ := startWith(t, Options{Dir: t.TempDir()})

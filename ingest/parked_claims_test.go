@@ -31,7 +31,8 @@ func woken(claims []*parkedClaim) (tickets []uint64) {
 	return tickets
 }
 
-// TestParkedClaimsWakeInOrder: the oldest claims that accept a queue's jobs are woken, whatever else they accept, until they may take all jobs.
+// TestParkedClaimsWakeInOrder: the oldest claims that accept a queue's jobs are woken, whatever else they accept, until
+// they may take all jobs.
 func TestParkedClaimsWakeInOrder(t *testing.T) {
 	l := newParkedClaims()
 	var claims []*parkedClaim
@@ -120,7 +121,8 @@ func TestParkedClaimsBounds(t *testing.T) {
 	})
 }
 
-// TestWakingIsProportionalToTheWoken: waking a claim costs about the same however many others wait, for whatever they wait.
+// TestWakingIsProportionalToTheWoken: waking a claim costs about the same however many others wait, for whatever they
+// wait.
 func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	perClaim := func(n int) (best time.Duration) {
 		best = time.Hour
@@ -149,7 +151,8 @@ func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	}
 }
 
-// TestWakingIsIndependentOfPairs: a claim that names ten thousand pairs of clients and types is woken about as fast as one that names a pair.
+// TestWakingIsIndependentOfPairs: a claim that names ten thousand pairs of clients and types is woken about as fast as
+// one that names a pair.
 func TestWakingIsIndependentOfPairs(t *testing.T) {
 	perClaim := func(clients, types int) (best time.Duration) {
 		const n = 200
@@ -172,7 +175,8 @@ func TestWakingIsIndependentOfPairs(t *testing.T) {
 	}
 }
 
-// TestNoMoreClaimsWakeThanAreNeeded: claims are woken for jobs, not one for each job: what one claim may take alone wakes one.
+// TestNoMoreClaimsWakeThanAreNeeded: claims are woken for jobs, not one for each job: what one claim may take alone
+// wakes one.
 func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		const n = 300

@@ -11,18 +11,20 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Receipt is part of the answer to each change: the position of its command in the log and its time, unix ms.
+// Receipt is part of the answer to each change.
 type Receipt struct {
-	Seq uint64
-	At  int64
+	Seq uint64 // the position of its command in the log
+	At  int64  // the time of the command, unix ms
 }
 
-// waiter is a request that waits for its command. It is the Tag of the command's record while it passes through memory.
+// waiter is a request that waits for its command. It is the Tag of the command's record. One of its channels is nil.
 type waiter struct {
-	synced  chan answer // for creates: capacity 1, filled by the log's Done
-	applied chan answer // for the rest: capacity 1, filled by the applier, or by the log's Done with an error
-	// left is set by the caller when it gives up, and by the applier when it has answered. Whichever of the two comes
-	// second sees to jobs that were handed out and that no caller has.
+	// synced is for creates that are answered when they are stored. The log's Done fills it. Capacity 1.
+	synced chan answer
+	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
+	applied chan answer
+	// left is set by the caller when it gives up, and by the applier when it has answered. Whichever sets it second
+	// returns the jobs of a claim that no caller waits for.
 	left atomic.Bool
 }
 
@@ -32,10 +34,10 @@ type answer struct {
 	err     error
 }
 
-// newProposal makes the proposal of a command. Its answers go to w.
+// newProposal makes the proposal of a command. w gets the answer.
 func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
 	fields, body := cmd.Encode()
-	// A command that its own decoder refuses would stop the applier, and every later start.
+	// If the decoder refused the record of a stored command, the applier would stop, and so would every later start.
 	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -59,9 +61,9 @@ func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 	return nil
 }
 
-// answerApplied sends the decision about a record to the caller that waits for it. It reports whether a caller waited
-// once and has given up.
-func answerApplied(r *journal.Record, result store.Result, err error) (nobody bool) {
+// answerApplied sends the decision about a record to the caller that waits for it. It reports whether that caller has
+// given up.
+func answerApplied(r *journal.Record, result store.Result, err error) (abandoned bool) {
 	w, ok := r.Tag.(*waiter)
 	if !ok || w.applied == nil {
 		return false
@@ -73,8 +75,8 @@ func answerApplied(r *journal.Record, result store.Result, err error) (nobody bo
 	return w.left.Swap(true)
 }
 
-// await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or the store takes
-// no commit: a disk may stay full for hours, and the caller can decide better what to do meanwhile.
+// await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or a commit of the
+// store is blocked. A disk may stay full for hours, so the caller has to decide how long it waits.
 func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, err error) {
 	for {
 		blocked := e.commits.blocked.next()
@@ -89,7 +91,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 				err = ctx.Err()
 			}
 		}
-		select { // an answer that is there counts
+		select { // an answer may have arrived meanwhile
 		case a = <-answers:
 			return a, nil
 		default:
@@ -98,7 +100,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 	}
 }
 
-// laneOf returns the lane of a command: large commands wait for small ones.
+// laneOf returns the lane of a command. Large commands are in the bulk lane, so that small ones need not wait for them.
 func laneOf(cmd job.Command) journal.Lane {
 	switch c := cmd.(type) {
 	case *job.Create:
@@ -123,9 +125,9 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 // decideAsLeader is decide for a command that only the leader of the log may propose. It returns ErrNotLeading, and
 // proposes nothing, unless this process leads in the given term.
 //
-// The look comes last before the proposal, but leadership may end between the two. Such a command is stored in a later
-// term, or not at all. It does no harm there: a tick sees no time after its AsOf, a grace only extends leases, a level
-// is never lowered, and whether a queue is idle is decided when the command is applied.
+// It asks whether this process leads just before it proposes the command, but leadership may end in between. The
+// command is then stored in a later term, or not at all. In a later term it does no harm: a tick sees no time after its
+// AsOf, a grace only extends leases, the level never decreases, and Apply decides whether a queue is idle.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (store.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(laneOf(cmd), cmd, w)
@@ -141,7 +143,7 @@ func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Comman
 	return e.decision(ctx, w)
 }
 
-// proposeDecided proposes a command whose answer is what Apply decides; see decision.
+// proposeDecided proposes a command about which Apply decides. The caller gets the answer by decision.
 func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.Command) (*waiter, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(lane, cmd, w)
@@ -151,11 +153,11 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 	return w, e.propose(ctx, p)
 }
 
-// decision waits for what Apply decided about a command that was proposed.
+// decision waits for the answer to a command that was proposed by proposeDecided.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
-		if w.left.Swap(true) { // the applier came first, and found that a caller waits
+		if w.left.Swap(true) { // the applier has answered already, so it has not returned the jobs of a claim
 			if a := <-w.applied; a.err == nil {
 				e.giveBack(a.result)
 			}
@@ -165,7 +167,7 @@ func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt
 	return a.result, a.receipt, a.err
 }
 
-// decideAs is decide for a command whose result has type *T, while requests are taken.
+// decideAs is decide for a command whose result has type *T. It refuses the command while the engine takes no requests.
 func decideAs[T any](ctx context.Context, e *Engine, cmd job.Command) (result T, _ Receipt, err error) {
 	if err := e.accepting(); err != nil {
 		return result, Receipt{}, err

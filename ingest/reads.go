@@ -9,15 +9,15 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Queries returns the reads of the state as of the last commit. They never wait for the log; call CatchUp before them to
-// see all that was stored.
+// Queries returns the queries of the state. They read the last commit and never wait for the log. To see all stored
+// commands, call CatchUp first.
 func (e *Engine) Queries() *store.Queries { return e.store.Queries }
 
 // maxReadWait bounds how long a read waits for the state to include a record of the log.
 const maxReadWait = 5 * time.Second
 
-// CatchUp waits until the state includes all that was stored on arrival, and at least minSeq. A read of the state after
-// that sees every change that was answered before the call.
+// CatchUp waits until the state includes all commands that were stored when it was called, and the command minSeq. A
+// query after that sees every change that was answered before the call.
 func (e *Engine) CatchUp(ctx context.Context, minSeq uint64) error {
 	target, err := e.log.Barrier(ctx)
 	if err != nil {
@@ -48,5 +48,5 @@ func (e *Engine) CatchUp(ctx context.Context, minSeq uint64) error {
 	}
 }
 
-// Now returns the log's time, unix ms, by which leases and ages are measured.
+// Now returns the log's time in unix ms. Leases and ages are measured in this time.
 func (e *Engine) Now() int64 { return e.log.Now() }

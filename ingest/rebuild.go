@@ -26,9 +26,9 @@ type Rebuilt struct {
 const freshSuffix = ".rebuild"
 
 // Rebuild makes a new store for a data directory. It copies the base, which is a store directory, for example of a
-// backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before it
-// puts it in the place of the old one, and keeps the old one beside it. It calls progress after each 4 MiB with the last
-// seq that was applied and the last seq of the journal.
+// backup, and applies the journal after it. With base "" it applies the whole journal. It checks the new store before
+// it puts it in the place of the old one, and keeps the old one beside it. It calls progress after each 4 MiB with the
+// last seq that was applied and the last seq of the journal.
 //
 // The error is an ErrNoBase if base is not a store directory.
 func Rebuild(ctx context.Context, data, base string, progress func(seq, last uint64)) (_ Rebuilt, err error) {

@@ -91,8 +91,8 @@ func digest(t *testing.T, s *store.Store) string {
 	return fmt.Sprintf("%x %v", sum, rows)
 }
 
-// TestLiveRestartRebuild: the state made live, by a restart that replays, and by a rebuild from the journal's beginning has equal keys
-// and values.
+// TestLiveRestartRebuild: the state made live, by a restart that replays, and by a rebuild from the journal's beginning
+// has equal keys and values.
 func TestLiveRestartRebuild(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(Options{Dir: dir})
@@ -180,7 +180,8 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	}
 }
 
-// TestBaseIsCopiedDurably: when a base has been copied, every file and every directory of the copy was synced after it was complete.
+// TestBaseIsCopiedDurably: when a base has been copied, every file and every directory of the copy was synced after it
+// was complete.
 func TestBaseIsCopiedDurably(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "store")
 	files := map[string]string{"000004.sst": "a table", "MANIFEST-000001": "a manifest", "deep/er/000005.sst": "another"}

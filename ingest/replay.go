@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// replay applies what the log has and the store has not, and counts its progress.
+// replay applies the commands of the log that the store has not applied, and counts them.
 func (e *Engine) replay(ctx context.Context) error {
 	r := replayer{store: e.store, commit: e.commit, progress: func(seq uint64) { e.counters.replayed.Store(seq) }}
 	n, err := r.log(ctx, e.log)
@@ -17,25 +17,25 @@ func (e *Engine) replay(ctx context.Context) error {
 	return err
 }
 
-// Replay applies records, the first of which must be the first that s has not applied, and returns their number. It
-// calls progress after each 4 MiB with the last seq that was applied.
+// Replay applies records and returns their number. The first record must be the first one that s has not applied.
+// Replay calls progress after each 4 MiB with the last seq that was applied.
 func Replay(ctx context.Context, s *store.Store, records iter.Seq2[journal.Record, error], progress func(seq uint64)) (n uint64, err error) {
 	r := replayer{store: s, commit: s.Commit, progress: progress}
 	return r.apply(ctx, records)
 }
 
-// replayer brings a store up to a log that nobody proposes to.
+// replayer applies the records of a log to a store while no process writes to the log.
 type replayer struct {
 	store    *store.Store
 	commit   func() error
-	progress func(seq uint64) // called after some commits, with the last seq applied
+	progress func(seq uint64) // called after each 4 MiB, with the last seq that was applied
 }
 
 // log applies the records of a log that the store has not applied, and returns their number.
 func (r *replayer) log(ctx context.Context, l Log) (n uint64, err error) {
 	from := r.store.Applied() + 1
 	if first := l.First(); first > from {
-		return 0, fmt.Errorf("the store ends at %d and the journal begins at %d: rebuild from a base that reaches it", from-1, first)
+		return 0, fmt.Errorf("the store's cursor is %d, and the journal begins with record %d; next step: rebuild the store from a base with a cursor of at least %d", from-1, first, first-1)
 	}
 	return r.apply(ctx, l.Records(from))
 }
@@ -49,7 +49,7 @@ func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, 
 		if err != nil {
 			return n, err
 		}
-		record.Body = append([]byte(nil), record.Body...) // pages share it until the commit
+		record.Body = append([]byte(nil), record.Body...) // the store uses it until the commit
 		if _, err := applyRecord(r.store, &record); err != nil {
 			return n, err
 		}
@@ -61,6 +61,6 @@ func (r *replayer) apply(ctx context.Context, records iter.Seq2[journal.Record, 
 			r.progress(record.Seq)
 		}
 	}
-	r.store.TakeReadied() // nobody waits yet
+	r.store.TakeReadied() // no claim is parked yet
 	return n, r.commit()
 }

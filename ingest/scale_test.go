@@ -13,8 +13,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestApplierDoesNotPause: with 100,000 queues and 10,000 parked claims, 4,000 of which wake, no step of the applier takes long; neither does
-// the first claim of a strategy, nor a start of handing out. Where other processes take the machine's time, one try of several must do.
+// TestApplierDoesNotPause: with 100,000 queues and 10,000 parked claims, 4,000 of which wake, no step of the applier
+// takes long; neither does the first claim of a strategy, nor a start of handing out. Where other processes take the
+// machine's time, one try of several must do.
 func TestApplierDoesNotPause(t *testing.T) {
 	queues, parked, woken := 100_000, 10_000, 4000
 	if testing.Short() {
@@ -138,8 +139,8 @@ func TestApplierDoesNotPause(t *testing.T) {
 	}
 }
 
-// lateness returns how late, at worst, a goroutine that sleeps for a millisecond again and again woke up while do ran: what the machine and
-// the runtime, and not the product, made others wait.
+// lateness returns how late, at worst, a goroutine that sleeps for a millisecond again and again woke up while do ran:
+// what the machine and the runtime, and not the product, made others wait.
 func lateness(do func()) (worst time.Duration) {
 	var witness sync.WaitGroup
 	ended := make(chan struct{})

@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// OpenSession opens a session; see job.Once. job.TooManySessions when as many are open as may.
+// OpenSession opens a session; see job.Once. The error is job.TooManySessions if the limit of open sessions is reached.
 func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (store.Session, Receipt, error) {
 	opened, receipt, err := decideAs[store.SessionOpened](ctx, e, o)
 	if err == nil && opened.Refusal != job.Granted {
@@ -16,7 +16,7 @@ func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (store.Sess
 	return opened.Session, receipt, err
 }
 
-// EndSession ends a session; job.SessionNotFound when there is none. Its claims keep the jobs that they hold.
+// EndSession ends a session. Its claims keep their jobs. The error is job.SessionNotFound if there is no such session.
 func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, error) {
 	ended, receipt, err := decideAs[store.SessionEnded](ctx, e, s)
 	if err == nil && ended.Refusal != job.Granted {

@@ -21,7 +21,8 @@ func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
 	}
 }
 
-// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat comes before a restart or after it.
+// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat comes before a restart
+// or after it.
 func TestNumberedRequestsOverARestart(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := start(t, dir)
@@ -77,7 +78,8 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	}
 }
 
-// TestRefusedNumbers: an unknown session, a passed number and a number of another request are refused at once, also where a claim would wait.
+// TestRefusedNumbers: an unknown session, a passed number and a number of another request are refused at once, also
+// where a claim would wait.
 func TestRefusedNumbers(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -116,7 +118,8 @@ func TestRefusedNumbers(t *testing.T) {
 	}
 }
 
-// TestRepeatWaitsForTheRequestUnderWay: of a slot one request at a time is under way, so that a repeated claim does not take a second job.
+// TestRepeatWaitsForTheRequestUnderWay: of a slot one request at a time is under way, so that a repeated claim does not
+// take a second job.
 func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// stallWatch notices that the process was stopped, also while the timekeeper waits for a tick: a disk that stalls keeps
-// a tick waiting, but not this.
+// stallWatch finds out whether the process was stopped for some time. It does not use the disk. So it can distinguish a
+// stopped process from a slow disk, which only delays a tick.
 type stallWatch struct {
-	began time.Time    // set before run
-	beat  atomic.Int64 // when run last went round, ns after began by the monotonic clock
-	found atomic.Int64 // how often run found that the process had been stopped
+	began time.Time    // set before run is called
+	beat  atomic.Int64 // time of the last round of run, in ns after began by the monotonic clock
+	found atomic.Int64 // number of times that run has found that the process was stopped
 }
 
 // run watches until ctx is done.
@@ -24,7 +24,7 @@ func (w *stallWatch) run(ctx context.Context) {
 	}
 }
 
-// since reports whether the process has been stopped since run had found that n times.
+// since reports whether the process was stopped after the time at which found was n.
 func (w *stallWatch) since(n int64) bool {
 	return w.found.Load() != n || time.Since(w.began)-time.Duration(w.beat.Load()) > maxSleep+late
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as soon as its
-// memtables are full.
+// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as
+// soon as its memtables are full.
 type stallingFS struct {
 	vfs.FS
 	gate chan struct{}
@@ -29,8 +29,8 @@ func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, err
 	return fs.FS.Create(name, c)
 }
 
-// startStalled runs an engine whose store takes no commit any more. stop ends the engine and returns what Run says; resume lets the store
-// go on.
+// startStalled runs an engine whose store takes no commit any more. stop ends the engine and returns what Run says;
+// resume lets the store go on.
 func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -83,8 +83,8 @@ func TestStopIsBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before anybody noticed is answered too, and a claim whose
-// caller was sent away is given back when it is applied.
+// TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before anybody noticed is answered
+// too, and a claim whose caller was sent away is given back when it is applied.
 func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	e, _, resume := startStalled(t)
 	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had come before the commit

@@ -5,8 +5,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// Stats are the figures of a running engine. Reading them never waits. In JSON, the fields of the embedded groups are
-// fields of the whole.
+// Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
+// the embedded structs are fields of the whole.
 type Stats struct {
 	Watermarks
 	StateStats
@@ -16,16 +16,17 @@ type Stats struct {
 	DiskStats
 	EventStats
 	Ready  bool   `json:"ready"`
-	Reason string `json:"reason"` // why not ready
+	Reason string `json:"reason"` // why the engine is not ready
 }
 
-// Watermarks are how far commands have come: appended ≥ synced ≥ applied ≥ flushed.
+// Watermarks are the last seqs that were written, synced, applied, and flushed to the store's disk: appended ≥ synced ≥
+// applied ≥ flushed.
 type Watermarks struct {
 	Appended uint64 `json:"appended"`
 	Synced   uint64 `json:"synced"`
 	Applied  uint64 `json:"applied"`
 	Flushed  uint64 `json:"flushed"`
-	// LagCommands are synced and not applied; LagBytes is the memory that they take.
+	// LagCommands is the number of commands that are synced and not applied. LagBytes is the memory that they take.
 	LagCommands uint64 `json:"lag_commands"`
 	LagBytes    int64  `json:"lag_bytes"`
 }
@@ -35,8 +36,8 @@ type StateStats struct {
 	Jobs     map[string]int64 `json:"jobs"` // by status
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
-	Stopped  bool             `json:"stopped"` // by the switch: no job is handed out
-	Sweeps   int              `json:"sweeps"`  // under way
+	Stopped  bool             `json:"stopped"` // the switch is set to stop: no jobs are handed out
+	Sweeps   int              `json:"sweeps"`  // number of sweeps under way
 	Keys     uint64           `json:"idempotency_keys"`
 	Sessions uint64           `json:"sessions"`
 }
@@ -54,7 +55,7 @@ type DiskStats struct {
 	DiskLow  bool   `json:"disk_low"` // creates are refused
 }
 
-// EventStats count what happened since the start.
+// EventStats count events since the start.
 type EventStats struct {
 	Ticks      uint64 `json:"ticks"`
 	Graces     uint64 `json:"graces"`
@@ -63,7 +64,7 @@ type EventStats struct {
 	Replayed   uint64 `json:"replayed_commands"`
 }
 
-// JournalStats are the figures of the journal. Counters run since the start.
+// JournalStats are the figures of the journal. Its counters begin with the start.
 type JournalStats struct {
 	UUID    string `json:"uuid"`
 	First   uint64 `json:"first"`
@@ -80,7 +81,7 @@ type JournalStats struct {
 	LastError string `json:"last_error"`
 }
 
-// SyncLatency is how long fsyncs of the journal took since the start.
+// SyncLatency is the duration of the journal's fsyncs since the start.
 type SyncLatency struct {
 	SyncP50Us int64 `json:"sync_p50_us"`
 	SyncP99Us int64 `json:"sync_p99_us"`
@@ -94,9 +95,9 @@ type StoreStats struct {
 	Level   int    `json:"level"`
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (e *Engine) Stats() Stats {
-	// The lower watermark is read first, so that their order holds.
+	// The lower watermarks are read first, so that the result has the order of Watermarks.
 	flushed, applied := e.history.durable.Load(), e.store.Applied()
 	l := e.log.Status()
 	totals := e.store.Totals()

@@ -8,11 +8,13 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// strayClaims are the claims that were applied for callers who had hung up. Their jobs are to be returned.
+// strayClaims are the claims whose callers had gone before they were applied. Their jobs must be returned to their
+// queues.
 type strayClaims struct {
-	mu     sync.Mutex
-	ids    []job.ID
-	filled chan struct{} // capacity 1: there is something in ids
+	filled chan struct{} // capacity 1; has a value when ids may not be empty
+
+	mu  sync.Mutex // guards ids
+	ids []job.ID
 }
 
 func newStrayClaims() *strayClaims { return &strayClaims{filled: make(chan struct{}, 1)} }
@@ -24,7 +26,7 @@ func (s *strayClaims) add(id job.ID) {
 	signal(s.filled)
 }
 
-// take returns all that were added since the last call.
+// take returns the claims that were added since the last call.
 func (s *strayClaims) take() []job.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,16 +35,16 @@ func (s *strayClaims) take() []job.ID {
 	return ids
 }
 
-// giveBack has the jobs returned that were handed to a caller who had hung up.
+// giveBack lets the jobs of a claim be returned to their queues, because its caller has gone.
 func (e *Engine) giveBack(result store.Result) {
 	c, ok := result.(*store.Claimed)
-	if !ok || len(c.Runs) == 0 || c.Keyed { // a caller with a key may repeat the claim
+	if !ok || len(c.Runs) == 0 || c.Keyed { // with a key, the caller may repeat the claim and get these jobs
 		return
 	}
 	e.strays.add(c.Claim)
 }
 
-// ungetStrays proposes to return the jobs of stray claims, until ctx is done.
+// ungetStrays returns the jobs of stray claims to their queues, until ctx is done.
 func (e *Engine) ungetStrays(ctx context.Context) {
 	for {
 		select {
@@ -56,10 +58,10 @@ func (e *Engine) ungetStrays(ctx context.Context) {
 	}
 }
 
-// unget returns the jobs of a claim that nobody got.
+// unget returns the jobs of a claim to their queues.
 func (e *Engine) unget(ctx context.Context, id job.ID) {
 	cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
 	if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
-		e.logger.Warn("cannot return the jobs of a claim that was not answered; they are free when its lease ends", "claim_id", id.String(), "error", err)
+		e.logger.Warn("cannot return the jobs of a claim whose caller has gone; they are claimable again when its lease ends", "claim_id", id.String(), "error", err)
 	}
 }

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// tickEvery keeps ticks apart, so that leases that run out one by one cost a journal record each 50 ms and not one
-	// each.
+	// tickEvery is the least time between two ticks that leave nothing due. Without it, each of many leases that run
+	// out one by one would cost a journal record.
 	tickEvery = 50 * time.Millisecond
-	// busyTick and idleTick are the times that a tick should occupy the applier, while other commands wait for it and
-	// while none do.
+	// busyTick is how long a tick should occupy the applier while other commands wait for it; idleTick, while none do.
 	busyTick = time.Millisecond
 	idleTick = 4 * time.Millisecond
-	// The rows of a tick stay between these, so that one measurement that is far off does no harm.
+	// minTickRows is the least number of rows that a tick may write, so that one wrong measurement does no harm.
+	// firstTickRows is the number for the first tick.
 	minTickRows, firstTickRows = 200, 1000
 )
 
-// tick proposes a tick as of before the process was last seen to run: if the process were stopped now, the tick would
-// not see the time of the stop. A tick that leaves something due is followed by the next at once, with two exceptions.
-// While other commands wait for the applier, half its time is theirs, however much is due; and two thirds while a sweep
-// is under way, for which nobody waits.
+// tick proposes a tick as of a time before the process was last seen to run. If the process were stopped now, the tick
+// would not see the time of the stop.
+//
+// If a tick leaves something due, the next one follows at once, unless other commands wait for the applier; see rest.
 func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	e := k.e
 	began, stopped := time.Now(), k.stall.found.Load()
@@ -33,14 +33,16 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	_, receipt, err := e.decideAsLeader(ctx, k.term, job.Tick{AsOf: asOf, Rows: k.rows})
 	k.ticked = time.Now()
 	took := k.ticked.Sub(began)
-	applied, others, more := time.Duration(e.counters.tickTook.Load()), receipt.Seq > k.seq+1, e.untilDue() == 0
-	if err == nil {
-		k.rows = tickRows(k.rows, applied, others, more)
+	done := tickDone{
+		rows: k.rows, applied: time.Duration(e.counters.tickTook.Load()),
+		contended: receipt.Seq > k.seq+1, moreDue: e.untilDue() == 0, sweeping: e.store.Totals().Sweeps > 0,
 	}
-	if err != nil || !more || took >= tickEvery {
-		k.rest = tickEvery // what runners sent while the disk stalled gets into the journal before the next tick
-	} else {
-		k.rest = tickRest(applied, others, e.store.Totals().Sweeps > 0)
+	if err == nil {
+		k.rows = done.nextRows()
+	}
+	k.rest = done.rest()
+	if err != nil || took >= tickEvery {
+		k.rest = tickEvery // what runners sent while the disk stalled is journaled before the next tick
 	}
 	k.seq = max(k.seq, receipt.Seq)
 	if took > late && k.stall.since(stopped) {
@@ -52,27 +54,40 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	}
 }
 
-// tickRows returns how many rows the next tick may write, after one that had so many and took so long to apply. A tick
-// that did all there was to do may have needed few of its rows, so it is no reason for more.
-func tickRows(rows int, applied time.Duration, others, more bool) int {
-	target := idleTick
-	if others {
-		target = busyTick
-	}
-	next := int64(rows) * int64(target) / max(1, int64(applied))
-	if !more {
-		next = min(next, int64(firstTickRows))
-	}
-	return int(min(max(next, minTickRows), 2*int64(rows), job.MaxTickRows))
+// tickDone is what the timekeeper knows after a tick. The size and the time of the next tick follow from it.
+type tickDone struct {
+	rows      int           // that the tick was allowed to write
+	applied   time.Duration // that the applier needed for it
+	contended bool          // other commands were journaled since the tick before
+	moreDue   bool          // the tick has left something due
+	sweeping  bool          // a sweep is under way
 }
 
-// tickRest returns how long to wait after a tick that left something due.
-func tickRest(applied time.Duration, others, sweeping bool) time.Duration {
+// nextRows returns how many rows the next tick may write, so that it occupies the applier for busyTick or idleTick. If
+// the tick left nothing due, it may have written few of its rows, so its time is no reason to allow more than
+// firstTickRows.
+func (d tickDone) nextRows() int {
+	target := idleTick
+	if d.contended {
+		target = busyTick
+	}
+	next := int64(d.rows) * int64(target) / max(1, int64(d.applied))
+	if !d.moreDue {
+		next = min(next, int64(firstTickRows))
+	}
+	return int(min(max(next, minTickRows), 2*int64(d.rows), job.MaxTickRows))
+}
+
+// rest returns the time to wait before the next tick. While other commands wait for the applier, ticks get half of its
+// time. While a sweep is under way too, they get a third, because no caller waits for a sweep.
+func (d tickDone) rest() time.Duration {
 	switch {
-	case others && sweeping:
-		return 2 * applied
-	case others:
-		return applied
+	case !d.moreDue:
+		return tickEvery
+	case d.contended && d.sweeping:
+		return 2 * d.applied
+	case d.contended:
+		return d.applied
 	}
 	return 0
 }

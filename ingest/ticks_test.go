@@ -51,51 +51,54 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestTicksTakeTheirShare: whatever a row costs, ticks come to take the time they should, and leave others theirs.
+// TestTicksTakeTheirShare: after some ticks, each tick takes its target time, whatever time a row takes.
 func TestTicksTakeTheirShare(t *testing.T) {
 	for _, row := range []time.Duration{500, 2 * time.Microsecond, 4 * time.Microsecond} {
 		rows := firstTickRows
 		for range 20 {
-			rows = tickRows(rows, time.Duration(rows)*row, false, true)
+			rows = tickDone{rows: rows, applied: time.Duration(rows) * row, moreDue: true}.nextRows()
 		}
 		if applied := time.Duration(rows) * row; applied > 11*idleTick/10 || applied < 9*idleTick/10 && rows < job.MaxTickRows {
-			t.Errorf("rows of %v: a tick of %d rows takes %v with nobody else there", row, rows, applied)
+			t.Errorf("rows of %v: a tick of %d rows takes %v while no other command waits", row, rows, applied)
 		}
-		rows = tickRows(rows, time.Duration(rows)*row, true, true) // somebody comes: one tick later
+		// The first tick after another command was journaled has the new size.
+		rows = tickDone{rows: rows, applied: time.Duration(rows) * row, contended: true, moreDue: true}.nextRows()
 		if applied := time.Duration(rows) * row; applied > 11*busyTick/10 || applied < busyTick/2 {
-			t.Errorf("rows of %v: a tick of %d rows takes %v beside others", row, rows, applied)
+			t.Errorf("rows of %v: a tick of %d rows takes %v while other commands wait", row, rows, applied)
 		}
 	}
 	for _, test := range []struct {
-		rows         int
-		applied      time.Duration
-		others, more bool
-		want         int
+		name string
+		done tickDone
+		want int
 	}{
-		{1000, 0, false, true, 2000},                            // no more than twice as many
-		{job.MaxTickRows, 1, false, true, job.MaxTickRows},      // nor than a command may name
-		{1000, time.Minute, true, true, minTickRows},            // a disk that stalled
-		{job.MaxTickRows, 1000, false, false, firstTickRows},    // that one had little to do
-		{400, 100 * time.Microsecond, true, false, 800},         // so had that one
-		{minTickRows, 10 * time.Microsecond, false, false, 400}, // and that one
-		{1000, 2 * time.Millisecond, true, true, 500},           // too long beside others
-		{1000, 2 * time.Millisecond, false, true, 2000},         // and not too long for nobody
+		{"at most twice as many", tickDone{rows: 1000, moreDue: true}, 2000},
+		{"at most as many as a command may have", tickDone{rows: job.MaxTickRows, applied: 1, moreDue: true}, job.MaxTickRows},
+		{"the disk stalled", tickDone{rows: 1000, applied: time.Minute, contended: true, moreDue: true}, minTickRows},
+		{"nothing left due", tickDone{rows: job.MaxTickRows, applied: 1000}, firstTickRows},
+		{"nothing left due, 400 rows", tickDone{rows: 400, applied: 100 * time.Microsecond, contended: true}, 800},
+		{"nothing left due, few rows", tickDone{rows: minTickRows, applied: 10 * time.Microsecond}, 400},
+		{"too long beside other commands", tickDone{rows: 1000, applied: 2 * time.Millisecond, contended: true, moreDue: true}, 500},
+		{"not too long alone", tickDone{rows: 1000, applied: 2 * time.Millisecond, moreDue: true}, 2000},
 	} {
-		if got := tickRows(test.rows, test.applied, test.others, test.more); got != test.want {
-			t.Errorf("%+v: %d rows", test, got)
+		if got := test.done.nextRows(); got != test.want {
+			t.Errorf("%s: %d rows, not %d", test.name, got, test.want)
 		}
 	}
-	for _, test := range []struct {
-		others, sweeping bool
-		want             time.Duration
-	}{{false, true, 0}, {false, false, 0}, {true, false, 3}, {true, true, 6}} {
-		if got := tickRest(3, test.others, test.sweeping); got != test.want {
-			t.Errorf("%+v: %v", test, got)
+	for done, want := range map[tickDone]time.Duration{
+		{applied: 3, moreDue: true, sweeping: true}:                  0,
+		{applied: 3, moreDue: true}:                                  0,
+		{applied: 3, moreDue: true, contended: true}:                 3,
+		{applied: 3, moreDue: true, contended: true, sweeping: true}: 6,
+		{applied: 3}: tickEvery,
+	} {
+		if got := done.rest(); got != want {
+			t.Errorf("%+v: %v, not %v", done, got, want)
 		}
 	}
 }
 
-// TestFarTimersDoNotTick: a timer further away than a time.Duration can tell is not due, and causes no ticks.
+// TestFarTimersDoNotTick: a timer that is further away than the longest time.Duration is not due, and causes no ticks.
 func TestFarTimersDoNotTick(t *testing.T) {
 	fields := map[string]func(g *job.Group){
 		"run_at":     func(g *job.Group) { g.RunAt = job.MaxTimeMs },
@@ -115,7 +118,7 @@ func TestFarTimersDoNotTick(t *testing.T) {
 				if _, _, err := e.Create(t.Context(), c); err != nil {
 					t.Fatal(err)
 				}
-				for range 3 { // in weeks, whatever else had a timer has been dealt with
+				for range 3 { // after weeks no other timer is left
 					ahead.Add(15 * 86_400_000)
 					time.Sleep(time.Minute)
 				}

@@ -11,52 +11,56 @@ import (
 )
 
 const (
-	// maxSleep bounds a sleep of the timekeeper: the log's time may run at double speed, and a sleep that took too long
-	// must be noticed.
+	// maxSleep bounds a sleep of the timekeeper, for two reasons: the log's time may run at double speed, and the
+	// timekeeper must notice if a sleep took too long.
 	maxSleep = 250 * time.Millisecond
-	// late is how much longer than planned something must take to show that the process was stopped, or that the log
-	// took no commands. Runners could not tickle meanwhile, so all leases get their full length again.
+	// late is the delay from which the timekeeper concludes that the process was stopped, or that the log took no
+	// commands. Runners could not tickle meanwhile, so all leases get their full length again.
 	late = 500 * time.Millisecond
 
-	// A process may be stopped at the beginning of a sleep. Even then the shortest lease must not run out unnoticed.
+	// A process may be stopped at the beginning of a sleep. The shortest lease must be longer than the stop that the
+	// timekeeper does not notice. Otherwise this line does not compile.
 	_ = uint(job.MinLeaseMs - (maxSleep+late)/time.Millisecond)
 )
 
-// timekeeper proposes what time requires, while this process leads the log: ticks when something is due; a grace when
-// runners could not tickle for a while, because the process was stopped, the log took no commands, or another process
-// led; and the deletion of idle queues. A grace comes before the next tick.
+// timekeeper proposes the commands that depend on time, while this process leads the log:
+//
+//   - a tick when something is due;
+//   - a grace, before the next tick, if runners could not tickle for a while, because the process was stopped, the log took
+//     no commands, or another process led;
+//   - the deletion of idle queues.
 type timekeeper struct {
 	e *Engine
 
 	// Shared with other goroutines.
-	due   chan struct{}  // capacity 1: the next timer row may have changed
+	due   chan struct{}  // capacity 1; has a value when the next timer row may have changed
 	calls chan timedCall // see do
 	ended chan struct{}  // closed when run has ended
 
-	// Of the goroutine of run.
-	term   uint64        // that has what a new term requires; 0: none yet
-	ticked time.Time     // when the last tick was done, or could not be
-	rest   time.Duration // from then to the next
-	seq    uint64        // of the last tick
-	rows   int           // that the next tick may write; 0 before the first
-	down   time.Time     // since when the log takes no commands; zero while it does
-	owed   bool          // a grace
-	idled  time.Time     // when idle queues were last deleted, or could not be
+	// Only the goroutine of run uses the fields below.
+	term   uint64        // the last term for which the required commands were proposed; 0 before the first
+	ticked time.Time     // end of the last tick or attempt
+	rest   time.Duration // least time from ticked to the next tick
+	seq    uint64        // seq of the last tick
+	rows   int           // number of rows that the next tick may write; 0 before the first tick
+	down   time.Time     // when the log stopped taking commands; zero while it takes them
+	owed   bool          // a grace must precede the next tick
+	idled  time.Time     // time of the last attempt to delete idle queues
 
 	stall stallWatch
 }
 
-// timedCall is a function that the goroutine of run calls, and the channel of capacity 1 that gets its result.
+// timedCall is a function that the goroutine of run calls.
 type timedCall struct {
 	f      func(ctx context.Context) error
-	result chan error
+	result chan error // gets the result of f; capacity 1
 }
 
 func newTimekeeper(e *Engine) *timekeeper {
 	return &timekeeper{e: e, due: make(chan struct{}, 1), calls: make(chan timedCall), ended: make(chan struct{})}
 }
 
-// run takes turns until ctx is done.
+// run repeats turn until ctx is done, and sleeps while there is nothing to do.
 func (k *timekeeper) run(ctx context.Context) {
 	defer close(k.ended)
 	k.stall.began = time.Now()
@@ -84,7 +88,7 @@ func (k *timekeeper) run(ctx context.Context) {
 	}
 }
 
-// do has the goroutine of run call f between two turns, and returns its result.
+// do makes the goroutine of run call f between two turns, and returns the result of f.
 func (k *timekeeper) do(ctx context.Context, f func(ctx context.Context) error) error {
 	call := timedCall{f, make(chan error, 1)}
 	select {
@@ -104,12 +108,12 @@ func (k *timekeeper) do(ctx context.Context, f func(ctx context.Context) error) 
 	}
 }
 
-// sleep returns how long there is nothing to do.
+// sleep returns the time until the next turn.
 func (k *timekeeper) sleep() time.Duration {
 	return min(max(k.e.untilDue(), k.rest-time.Since(k.ticked)), maxSleep)
 }
 
-// turn does what there is to do, after a sleep that should have ended at awake or before.
+// turn proposes the commands that are necessary now. awake is the planned end of the sleep before it.
 func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	e := k.e
 	asOf, now := e.log.Now(), time.Now()
@@ -117,7 +121,9 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	case over > late:
 		k.owed = true
 		e.logger.Warn("the process was stopped; all leases get their full length again", "for", over)
-	case over > 0: // the process may have been stopped; what runners sent meanwhile is not applied yet, so nothing is due because of this time
+	case over > 0:
+		// The process may have been stopped for that time. Tickles that runners sent meanwhile are not applied yet, so
+		// the tick must not see that time.
 		asOf -= over.Milliseconds()
 	}
 	if e.log.Health() != nil {
@@ -144,11 +150,12 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	k.deleteIdle(ctx)
 }
 
-// skip leaves what is due for the next turn, which must not come at once: what is due stays due, and the loop would
-// spin.
+// skip postpones the next tick by tickEvery. Without it, run would repeat turn without a pause, because something stays
+// due.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 
-// mayTick reports whether this process leads the log and nothing must come before the next tick.
+// mayTick reports whether this process leads the log and may propose a tick. If a grace is owed, it first proposes the
+// grace.
 func (k *timekeeper) mayTick(ctx context.Context) bool {
 	leads, err := k.leads(ctx)
 	if err == nil && leads && k.owed {
@@ -160,8 +167,8 @@ func (k *timekeeper) mayTick(ctx context.Context) bool {
 	return err == nil && leads
 }
 
-// leads reports whether this process leads the log. In a new term it first proposes what the term requires; an error
-// means that this could not be done.
+// leads reports whether this process leads the log. In a new term it first proposes the commands that the term
+// requires. An error means that it could not do so.
 func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	term, leads := k.e.log.Leads()
 	if !leads || term == k.term {
@@ -174,9 +181,9 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// beginTerm proposes what a new term requires: the level of this program, and a grace, since runners may have reached
-// no leader before. The state must include what earlier leaders stored: it says whether there is anybody to give a
-// grace to.
+// beginTerm proposes the commands that a new term requires: the level of this program, and a grace, because runners may
+// have reached no leader before. It first waits until the state includes the commands of earlier leaders, because the
+// grace depends on whether there are active jobs.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.CatchUp(ctx, 0); err != nil {
 		return err
@@ -190,7 +197,7 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	return k.grace(ctx)
 }
 
-// grace gives all leases their full length again. While it fails it stays owed.
+// grace proposes to give all leases their full length again. If that fails, the grace is still owed.
 func (k *timekeeper) grace(ctx context.Context) error {
 	if k.e.store.Totals().Counts[job.Active] > 0 {
 		k.e.counters.graces.Add(1)
@@ -202,8 +209,8 @@ func (k *timekeeper) grace(ctx context.Context) error {
 	return nil
 }
 
-// acceptTime sets the log's time to the wall clock and gives all leases their full length again, because runners did
-// not see the time pass. No tick comes between the two, so no lease has run out by then.
+// acceptTime sets the log's time to the wall clock. Then it gives all leases their full length again, because the
+// skipped time did not pass for runners. There is no tick between the two, so no lease runs out.
 func (k *timekeeper) acceptTime(ctx context.Context) error {
 	log := k.e.log
 	if _, leads := log.Leads(); !leads {
@@ -216,15 +223,17 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 		k.e.logger.Warn("the journal's time was set to the wall clock; all leases get their full length again", "skipped_ms", skipped)
 	}
 	if k.owed {
-		k.mayTick(ctx) // if it fails the grace stays owed, and the next turn tries again before any tick
+		k.mayTick(ctx) // if the grace fails, it is still owed, and the next turn proposes it before any tick
 	}
 	return nil
 }
 
-// AcceptTime sets the log's time to the wall clock at once if it is behind it, as after a step of the wall clock, which
-// it would otherwise follow at double speed: jobs with a run_at are late meanwhile. All leases get their full length
-// again. It returns how far the log's time is ahead of the wall clock afterwards, in ms: a time that is ahead cannot be
-// taken back. Only the process that leads the log can do this; others return ErrNotLeading.
+// AcceptTime sets the log's time to the wall clock at once if the wall clock is later, for example after it was set
+// forward. Otherwise the log's time would follow at double speed, and jobs with a run_at would be late meanwhile. All
+// leases get their full length again.
+//
+// AcceptTime returns how far the log's time is then ahead of the wall clock, in ms. If the log's time is ahead,
+// AcceptTime does not set it back. The error is ErrNotLeading if this process does not lead the log.
 func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
 	if err := e.Ready(); err != nil {
 		return 0, err
@@ -235,14 +244,14 @@ func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
 	return e.ClockOffset().Milliseconds(), nil
 }
 
-// untilDue returns how long to sleep: 0 when a timer row is due.
+// untilDue returns the time until a timer row is due, but at most maxSleep. It is 0 if one is due.
 func (e *Engine) untilDue() time.Duration {
 	at := e.store.NextDue()
 	if at == 0 {
 		return maxSleep
 	}
-	// Bounded before it becomes a time.Duration: a job may be due in the year 9999, which is more nanoseconds than 64
-	// bits count.
+	// The milliseconds are bounded before they become a time.Duration: a job may be due in the year 9999, and the
+	// nanoseconds until then do not fit into 64 bits.
 	left := min(max(at-e.log.Now(), 0), maxSleep.Milliseconds())
 	return time.Duration(left) * time.Millisecond
 }

@@ -144,8 +144,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
-// TestStoodStill: whoever holds jobs keeps them when the process stood still, be it for no longer than the shortest lease and from the
-// beginning of a sleep on, which is when it is noticed last.
+// TestStoodStill: whoever holds jobs keeps them when the process stood still, be it for no longer than the shortest
+// lease and from the beginning of a sleep on, which is when it is noticed last.
 func TestStoodStill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -172,7 +172,8 @@ func TestStoodStill(t *testing.T) {
 	})
 }
 
-// TestOversleep: time that the process may have stood still costs nobody a lease before what runners told meanwhile is applied.
+// TestOversleep: time that the process may have stood still costs nobody a lease before what runners told meanwhile is
+// applied.
 func TestOversleep(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -226,7 +227,8 @@ func TestOneProcessAtATime(t *testing.T) {
 	}
 }
 
-// TestAcceptTime: a wall clock that was set forward is accepted at once, and no lease runs out because of the time that was skipped.
+// TestAcceptTime: a wall clock that was set forward is accepted at once, and no lease runs out because of the time that
+// was skipped.
 func TestAcceptTime(t *testing.T) {
 	const tenDays = 10 * 24 * time.Hour
 	dir := t.TempDir()

@@ -71,7 +71,8 @@ func (c *Clock) Accept() {
 	c.now = max(c.now, wall)
 }
 
-// Offset returns how far the journal's time is ahead of the wall clock. It is negative if the journal's time is earlier.
+// Offset returns how far the journal's time is ahead of the wall clock. It is negative if the journal's time is
+// earlier.
 func (c *Clock) Offset() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

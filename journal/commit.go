@@ -74,8 +74,8 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 	return records
 }
 
-// write appends the records in one batch and makes them durable. It calls fsync once, and once more for the directory if
-// a segment was begun. After a failure, only the records up to c.tail are known to be durable.
+// write appends the records in one batch and makes them durable. It calls fsync once, and once more for the directory
+// if a segment was begun. After a failure, only the records up to c.tail are known to be durable.
 //
 // tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
 // segments by the library's rule, and compares the length of the last file with the result.

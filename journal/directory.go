@@ -53,8 +53,8 @@ func SyncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// LockDir locks a directory for this process until the returned file is closed. It returns ErrLocked if the directory is
-// locked already. The lock is a lock of the kernel on the directory itself: it ends with the process, also when the
+// LockDir locks a directory for this process until the returned file is closed. It returns ErrLocked if the directory
+// is locked already. The lock is a lock of the kernel on the directory itself: it ends with the process, also when the
 // process is killed, and leaves no file. Offline readers work without it.
 func LockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)

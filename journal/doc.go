@@ -22,9 +22,9 @@
 //	 waits while 64 MiB                                                  may block: the committer
 //	 are in flight                                                       waits for it
 //
-// The goroutine in Run, the committer, is the only writer. While it syncs one group, the commands of the next one arrive,
-// so groups grow with the load. Control commands always join the next group; bulk commands fill it up to 4 MiB. The bytes
-// of a command are in flight from Propose until the group's Deliver has returned.
+// The goroutine in Run, the committer, is the only writer. While it syncs one group, the commands of the next one
+// arrive, so groups grow with the load. Control commands always join the next group; bulk commands fill it up to 4 MiB.
+// The bytes of a command are in flight from Propose until the group's Deliver has returned.
 //
 // Watermarks: Appended >= Synced. Records are read up to Synced only. The engine adds two more: applied and flushed.
 //

@@ -8,8 +8,9 @@ import (
 )
 
 // fail is called when a group, a mark or a new volume could not be written. The journal makes no more calls on the
-// handle: after a failed fsync the kernel may discard the dirty pages, and the next fsync would succeed. The journal does
-// not close the handle either, because Close of tidwall/wal begins with an fsync. The garbage collector closes the file.
+// handle: after a failed fsync the kernel may discard the dirty pages, and the next fsync would succeed. The journal
+// does not close the handle either, because Close of tidwall/wal begins with an fsync. The garbage collector closes the
+// file.
 //
 // Instead, the journal opens new handles, truncates its files to the durable records, and goes on in a new segment. If
 // the truncation is proven, the group is not stored, and its seqs are used again. No caller has seen them, because Done
@@ -82,8 +83,9 @@ func (j *Journal) repair() (truncated bool, mark []Record, err error) {
 	return true, mark, nil
 }
 
-// truncateBack makes the files end at c.tail again and proves it. It removes or truncates, through new handles, all that
-// is after c.tail, and syncs the files. Then it reads the last segment, which must end with the last durable record.
+// truncateBack makes the files end at c.tail again and proves it. It removes or truncates, through new handles, all
+// that is after c.tail, and syncs the files. Then it reads the last segment, which must end with the last durable
+// record.
 func (j *Journal) truncateBack() error {
 	h, t := &j.o.Hooks, j.c.tail
 	if err := j.removeUnusedVolume(); err != nil {
@@ -124,8 +126,8 @@ func (j *Journal) truncateBack() error {
 	return nil
 }
 
-// removeUnusedVolume removes a volume after the tail volume, which a failed roll has left. It has no records. The journal
-// goes on in the tail volume, and the name of the volume after it would say that the tail volume ends earlier.
+// removeUnusedVolume removes a volume after the tail volume, which a failed roll has left. It has no records. The
+// journal goes on in the tail volume, and the name of the volume after it would say that the tail volume ends earlier.
 func (j *Journal) removeUnusedVolume() error {
 	vols, err := listVolumes(j.o.Dir)
 	if err != nil {

@@ -54,8 +54,8 @@ func (h *Hooks) fill() {
 	}
 }
 
-// OpenLog opens a volume for appending. It sets NoSync because the committer syncs once for the many entries of a group.
-// It sets AllowEmpty because a volume begins with an empty segment, whose name is the index of its first entry.
+// OpenLog opens a volume for appending. It sets NoSync because the committer syncs once for the many entries of a
+// group. It sets AllowEmpty because a volume begins with an empty segment, whose name is the index of its first entry.
 // tidwall/wal keeps the tail segment and recent segments in memory for its readers. This package does not use these
 // readers, so it sets SegmentCacheSize to 1, the smallest number that the library accepts.
 func OpenLog(path string, segmentBytes int) (*wal.Log, error) {

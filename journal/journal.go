@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// defaultSegmentBytes is 4 MiB because tidwall/wal keeps the tail segment in memory, and copies it when it grows. In
-	// a heap of a server's size, 4 MiB are as fast as 20 MiB; with 1 MiB every group begins a file (measured with
+	// defaultSegmentBytes is 4 MiB because tidwall/wal keeps the tail segment in memory, and copies it when it grows.
+	// In a heap of a server's size, 4 MiB are as fast as 20 MiB; with 1 MiB every group begins a file (measured with
 	// BenchmarkSegmentBytes).
 	defaultSegmentBytes = 4 << 20
 	// maxSegmentOption bounds Options.SegmentBytes, because readers read a whole segment into memory.

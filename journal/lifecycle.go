@@ -51,8 +51,8 @@ func (l *lifecycle) quitting() bool {
 
 // Run is the committer. It takes the commands that wait, writes them as one batch, syncs once, answers all of them and
 // delivers them. It repeats this until ctx is done or Close is called. Then it commits what Propose has taken, refuses
-// all other commands with ErrClosed, writes a last mark and returns. It returns an error if writes were down at the end.
-// The receiver of Deliver must not end before Run has returned.
+// all other commands with ErrClosed, writes a last mark and returns. It returns an error if writes were down at the
+// end. The receiver of Deliver must not end before Run has returned.
 //
 // The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. Before
 // it takes a group, the committer calls runtime.Gosched once, so that callers that were just answered can propose their

@@ -240,8 +240,8 @@ func truncateSegment(h *Hooks, path string, offset int64) error {
 }
 
 // rewriteTail writes the same bytes again to the records of v after seq proven, so that the next fsync covers them. An
-// earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not on
-// the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
+// earlier process may have ended because an fsync failed. The kernel then marks the pages clean although they are not
+// on the disk: they read back correctly, a new fsync does not write them, and a power cut loses them. The records up to
 // proven were synced by a process that went on after it.
 func rewriteTail(h *Hooks, v *volumeDir, proven uint64) error {
 	var buf []byte

@@ -14,23 +14,23 @@ type Lane int
 const (
 	// Control commands (claim, tickle, complete, release, tick) always join the next group.
 	Control Lane = iota
-	// Bulk commands (creates, outputs) join a group until it is full, and Propose waits while too many bytes of them are
-	// in flight.
+	// Bulk commands (creates, outputs) join a group until it is full, and Propose waits while too many bytes of them
+	// are in flight.
 	Bulk
 )
 
-// Proposal is a command for the journal. Until Done is called it belongs to the journal. What Fields, Body and Tag point
-// to belongs to the receiver of Deliver from Propose on: the proposer must never use it again. A body that was used
-// again once made a record of one command and an answer to another.
+// Proposal is a command for the journal. Until Done is called it belongs to the journal. What Fields, Body and Tag
+// point to belongs to the receiver of Deliver from Propose on: the proposer must never use it again. A body that was
+// used again once made a record of one command and an answer to another.
 type Proposal struct {
 	Lane   Lane
 	Verb   string // [a-z]+, not MarkVerb
 	Fields []byte
 	Body   []byte
 	Tag    any
-	// Done is called exactly once, by the committer's goroutine. If the command is durable, err is nil, and Synced() has
-	// reached seq. Otherwise seq and at are 0, and err is ErrNotStored or ErrUnknown. Done must not block, because all
-	// other answers wait for it.
+	// Done is called exactly once, by the committer's goroutine. If the command is durable, err is nil, and Synced()
+	// has reached seq. Otherwise seq and at are 0, and err is ErrNotStored or ErrUnknown. Done must not block, because
+	// all other answers wait for it.
 	Done func(seq uint64, at int64, err error)
 }
 
@@ -98,9 +98,9 @@ func (l *lane) refuse(err error) {
 	l.waiters = nil
 }
 
-// Propose adds p to its lane. It waits while too many bytes of the lane are in flight; control commands wait only if the
-// disk no longer answers. An error means that p was not taken and that Done will not be called: ErrClosed, ErrFailed
-// with the reason, ErrInvalid, ErrTooLarge, or the error of ctx.
+// Propose adds p to its lane. It waits while too many bytes of the lane are in flight; control commands wait only if
+// the disk no longer answers. An error means that p was not taken and that Done will not be called: ErrClosed,
+// ErrFailed with the reason, ErrInvalid, ErrTooLarge, or the error of ctx.
 func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
 	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
 		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)

@@ -9,8 +9,8 @@ import (
 
 // Records yields the records from seq `from` on that were durable when the iteration began, in order. `from` must be at
 // least First(). Fields and Body of a record are valid until the next step. An error ends the iteration: ErrCut if the
-// volume was removed, a *CorruptError at damage, or the error of a read. Records holds no lock while it reads, and never
-// yields a record that is not durable.
+// volume was removed, a *CorruptError at damage, or the error of a read. Records holds no lock while it reads, and
+// never yields a record that is not durable.
 func (j *Journal) Records(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		bound := j.Synced()
@@ -169,8 +169,8 @@ func (w *walker) damage(v *volumeDir, i int, f *finding, found damage) error {
 	return decide(f).refusal(f)
 }
 
-// Volumes lists the volumes of the journal in dir by their names and sizes. It does not read the records, so Last of the
-// tail volume is 0. It does not lock the directory.
+// Volumes lists the volumes of the journal in dir by their names and sizes. It does not read the records, so Last of
+// the tail volume is 0. It does not lock the directory.
 func Volumes(dir string) ([]Volume, error) {
 	vols, err := loadVolumes(dir)
 	if err != nil {

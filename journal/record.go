@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// MarkVerb is the verb of a mark, a record that the journal itself writes when it is idle and at a clean stop. A mark is
-// no command. Its `synced` proves to the next start that all records before it were durable.
+// MarkVerb is the verb of a mark, a record that the journal itself writes when it is idle and at a clean stop. A mark
+// is no command. Its `synced` proves to the next start that all records before it were durable.
 const MarkVerb = "mark"
 
 // MaxRecordBytes bounds one record's text. The largest body of a command has 8 MiB, and the rest of a record is much
@@ -22,8 +22,8 @@ const maxVerbBytes = 32
 // maxAt is the last unix ms whose nanoseconds fit into 64 bits. It is in the year 2262.
 const maxAt = math.MaxInt64 / 1_000_000
 
-// recordVersion is the `v=` that this program writes, and the only one that it reads. See "How to change this format" in
-// doc.go.
+// recordVersion is the `v=` that this program writes, and the only one that it reads. See "How to change this format"
+// in doc.go.
 const recordVersion = 1
 
 // minRecordBytes is the length of the shortest possible record, `\n#:a v=1 seq=1 at=0 synced=0 bytes=0\n#:end
@@ -37,8 +37,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Record is one command in the journal. This package defines the envelope: Verb, Seq, At, Synced and the length of Body.
-// It does not interpret Fields and Body.
+// Record is one command in the journal. This package defines the envelope: Verb, Seq, At, Synced and the length of
+// Body. It does not interpret Fields and Body.
 type Record struct {
 	Verb   string // [a-z]+, at most 32 bytes
 	Seq    uint64 // position in the journal, from 1
@@ -57,12 +57,12 @@ type Record struct {
 //	#:end crc=XXXXXXXX\n
 //
 // SEQ, AT, SYNCED and LEN are decimals without sign or leading zeros. LEN is the length of BODY in bytes. The space
-// before FIELDS is present if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte before
-// `#:end`, including the leading \n and the added \n, as eight lower-case hexadecimal digits.
+// before FIELDS is present if and only if FIELDS is not empty. XXXXXXXX is the CRC-32C (Castagnoli) of every byte
+// before `#:end`, including the leading \n and the added \n, as eight lower-case hexadecimal digits.
 //
-// tidwall/wal writes a binary length before each entry. The leading \n puts `#:` at the start of a line all the same, so
-// that `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader finds out whether a \n was
-// added: LEN says where the body ends, and its last byte decides.
+// tidwall/wal writes a binary length before each entry. The leading \n puts `#:` at the start of a line all the same,
+// so that `grep -a '^#:'` works on the files. The added \n does the same for `#:end`. A reader finds out whether a \n
+// was added: LEN says where the body ends, and its last byte decides.
 //
 // r must be valid (see Validate): with a line break in its fields, for example, it would read back as another record.
 func AppendRecord(dst []byte, r *Record) []byte {
@@ -133,8 +133,8 @@ func verbLen(b []byte) int {
 }
 
 // badFieldByte returns the index of the first byte that fields must not contain, or -1. Control characters are not
-// allowed, because a line break would end the header. A leading space is not allowed, because it would look like a second
-// separator.
+// allowed, because a line break would end the header. A leading space is not allowed, because it would look like a
+// second separator.
 func badFieldByte(f []byte) int {
 	for i, c := range f {
 		if c < ' ' || c == 0x7f || (i == 0 && c == ' ') {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields and
-// Body of the result alias b. The error is a *RecordError. It wraps ErrVersion if b is an intact record of another
+// ParseRecord is the strict inverse of AppendRecord: it accepts b only if AppendRecord would write exactly b. Fields
+// and Body of the result alias b. The error is a *RecordError. It wraps ErrVersion if b is an intact record of another
 // version.
 func ParseRecord(b []byte) (Record, error) {
 	r, n, err := parseRecord(b, "")
@@ -67,8 +67,8 @@ func parseRecord(b []byte, verb string) (Record, int, *RecordError) {
 }
 
 // foreignVersion returns the version of b if b is an intact record of another version, and otherwise "". With it, an
-// older program refuses to start instead of discarding the records of a newer one. In every version, a record begins with
-// `\n#:VERB v=N ` and ends with the end line, which has the checksum of all bytes before it.
+// older program refuses to start instead of discarding the records of a newer one. In every version, a record begins
+// with `\n#:VERB v=N ` and ends with the end line, which has the checksum of all bytes before it.
 func foreignVersion(b []byte) string {
 	head, ok := bytes.CutPrefix(b, []byte("\n#:"))
 	if !ok || len(b) < trailerBytes {

@@ -130,8 +130,9 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// searchWork bounds a search for proof: it is the number of bytes that may be checksummed for each byte of the data. The
-// damaged bytes of an ordinary journal need one. A body of forged headers that all claim a far end would need thousands.
+// searchWork bounds a search for proof: it is the number of bytes that may be checksummed for each byte of the data.
+// The damaged bytes of an ordinary journal need one. A body of forged headers that all claim a far end would need
+// thousands.
 const searchWork = 64
 
 // proof is what the intact records after a damage prove.
@@ -153,8 +154,8 @@ func (p *proof) add(q proof) {
 // follow the record of seq `after`: their seq is higher, by no more than the number of records that fit into data, and
 // their time is not before at.
 //
-// The body of a damaged record is searched too, and a body may contain the text of a record. So a text that a client has
-// sent can count as proof. The worst effect is a start that is refused without need; no record is lost by it.
+// The body of a damaged record is searched too, and a body may contain the text of a record. So a text that a client
+// has sent can count as proof. The worst effect is a start that is refused without need; no record is lost by it.
 func search(data []byte, after uint64, at int64) (p proof) {
 	work := searchWork * (len(data) + 1)
 	most := after + uint64(len(data)/minRecordBytes) + 1

@@ -15,8 +15,8 @@ type segmentScan struct {
 	proof  proof // of the records after the damage
 }
 
-// scanSegment reads a segment. It calls visit, unless visit is nil, with every record up to the first damage, and searches
-// the bytes after the damage for proof. It reuses buf and returns it.
+// scanSegment reads a segment. It calls visit, unless visit is nil, with every record up to the first damage, and
+// searches the bytes after the damage for proof. It reuses buf and returns it.
 func scanSegment(s segment, buf []byte, visit func(*Record)) (segmentScan, []byte, error) {
 	buf, err := readSegment(s.path, buf)
 	if err != nil {
@@ -47,8 +47,8 @@ type tailState struct {
 	at      int64 // time of the last record; -1 if there is none
 }
 
-// combine makes one finding of the scans of a volume's segments from segment k on. The finding is about the first damage;
-// the proof is that of all segments.
+// combine makes one finding of the scans of a volume's segments from segment k on. The finding is about the first
+// damage; the proof is that of all segments.
 func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 	t := tailState{at: -1, finding: finding{seq: v.first, file: filepath.Join(v.path, seqName(v.first))}}
 	f := &t.finding
@@ -93,9 +93,9 @@ func combine(v *volumeDir, k int, scans []segmentScan) tailState {
 }
 
 // surveyTail finds out where the journal ends. It reads all records of the tail volume that the store has not applied.
-// The last unsynced write is among them: the store has not applied it, because only durable commands are applied, and it
-// is not in an earlier volume, because those were durable before this one was made. All other records are checked when
-// they are read.
+// The last unsynced write is among them: the store has not applied it, because only durable commands are applied, and
+// it is not in an earlier volume, because those were durable before this one was made. All other records are checked
+// when they are read.
 func surveyTail(vols []volumeDir, applied uint64) (tailState, error) {
 	v := &vols[len(vols)-1]
 	t, buf, err := surveyVolume(v, applied+1, nil)

@@ -58,8 +58,8 @@ func damagedAnd(holds func(*finding) bool) func(*finding) bool {
 }
 
 // tailTable is the whole decision. The first row whose condition holds decides. If no row applies, that is a bug, and
-// decide panics. The rows that refuse a proven loss precede the rows that discard: no record is discarded while there is
-// evidence that it was durable.
+// decide panics. The rows that refuse a proven loss precede the rows that discard: no record is discarded while there
+// is evidence that it was durable.
 //
 // All rows follow one rule. A group is one unsynced write of many records, and a power cut may keep any of its sectors
 // and lose any other. So damage at seq s is the effect of a power cut on a group that was not acknowledged, unless some

@@ -22,8 +22,8 @@ type Report struct {
 }
 
 // Verify reads the whole journal in dir. It does not lock the directory and changes nothing. It also reads what follows
-// the first damage, to find out whether the damaged records had been durable, but does not count those records. An error
-// means that Verify could not read the journal; damage is in the report.
+// the first damage, to find out whether the damaged records had been durable, but does not count those records. An
+// error means that Verify could not read the journal; damage is in the report.
 func Verify(dir string) (Report, error) {
 	r := Report{First: 1, Verbs: make(map[string]uint64)}
 	var err error

@@ -43,8 +43,8 @@ const nameDigits = 20
 
 func seqName(seq uint64) string { return fmt.Sprintf("%0*d", nameDigits, seq) }
 
-// parseSeqName is the inverse of seqName. ok is false for every name that seqName does not return, and for 0, which is no
-// record's seq.
+// parseSeqName is the inverse of seqName. ok is false for every name that seqName does not return, and for 0, which is
+// no record's seq.
 func parseSeqName(name string) (seq uint64, ok bool) {
 	if len(name) != nameDigits {
 		return 0, false
@@ -159,9 +159,9 @@ func readSegment(path string, buf []byte) (_ []byte, err error) {
 	return buf, nil
 }
 
-// createVolume makes the volume that begins at seq first. It makes the directory, and in it an empty segment of the same
-// name, whose name is the first index for tidwall/wal. Both are durable when it returns. If an earlier attempt ended with
-// an error or a crash, createVolume completes it.
+// createVolume makes the volume that begins at seq first. It makes the directory, and in it an empty segment of the
+// same name, whose name is the first index for tidwall/wal. Both are durable when it returns. If an earlier attempt
+// ended with an error or a crash, createVolume completes it.
 func createVolume(h *Hooks, dir string, first uint64) error {
 	path := filepath.Join(dir, seqName(first))
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -177,8 +177,8 @@ func createVolume(h *Hooks, dir string, first uint64) error {
 }
 
 // createSegment makes an empty segment that begins at seq first, in the volume at path. The segment is durable when it
-// returns. If the segment exists it must be empty. createSegment replaces it, because blocks of a failed write may belong
-// to the old file.
+// returns. If the segment exists it must be empty. createSegment replaces it, because blocks of a failed write may
+// belong to the old file.
 func createSegment(h *Hooks, path string, first uint64) error {
 	name := filepath.Join(path, seqName(first))
 	if info, err := os.Stat(name); err == nil {

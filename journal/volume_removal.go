@@ -12,8 +12,8 @@ import (
 )
 
 // Cut removes whole volumes whose records are all at or below seq applied, the oldest first, but keeps at least retain
-// bytes of such volumes. With Options.Archive it moves them there instead. It never removes the tail volume, nor the last
-// volume that has a record, because a start needs the time of that record.
+// bytes of such volumes. With Options.Archive it moves them there instead. It never removes the tail volume, nor the
+// last volume that has a record, because a start needs the time of that record.
 //
 // applied must be the cursor of the store on disk (the watermark flushed), because removed records cannot be applied
 // again. When Cut returns an error, the volumes that it returns are removed nevertheless.
@@ -30,8 +30,8 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	return removed, nil
 }
 
-// takeOut removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in it.
-// A reader that is within v can read the rest of the file that it has open, and then gets ErrCut.
+// takeOut removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in
+// it. A reader that is within v can read the rest of the file that it has open, and then gets ErrCut.
 func (j *Journal) takeOut(v Volume) error {
 	j.volumes.removeFirst()
 	h := &j.o.Hooks
@@ -45,7 +45,8 @@ func (j *Journal) takeOut(v Volume) error {
 			return err
 		}
 	}
-	// The volume is renamed first, because the next start must not take a directory that is partly deleted for a volume.
+	// The volume is renamed first, because the next start must not take a directory that is partly deleted for a
+	// volume.
 	out := v.Path + removedSuffix
 	if _, err := os.Lstat(v.Path); err == nil {
 		if err := h.Rename(v.Path, out); err != nil {
@@ -78,8 +79,8 @@ func archive(h *Hooks, from, to string) error {
 	return h.syncPath(filepath.Dir(to))
 }
 
-// copyVolume copies the volume at path from to path to. If there is a complete copy already, it does nothing. If there is
-// something else of that name, it returns an error and changes nothing.
+// copyVolume copies the volume at path from to path to. If there is a complete copy already, it does nothing. If there
+// is something else of that name, it returns an error and changes nothing.
 func copyVolume(h *Hooks, from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return sameVolume(from, to)
