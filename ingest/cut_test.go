@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestCut: what the store has on disk may leave the journal; starts go on from there, and a rebuild wants a base that
-// reaches it.
+// TestCut: the records that the store has on disk may be removed from the journal. Starts go on from there. A rebuild
+// requires a base whose cursor reaches the beginning of the journal.
 func TestCut(t *testing.T) {
 	dir := t.TempDir()
 	small := Options{Dir: dir, JournalRetain: 64 << 10, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
@@ -28,7 +28,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := filepath.Join(t.TempDir(), "base")
-	if err := e.store.Checkpoint(base); err != nil { // which flushes
+	if err := e.store.Checkpoint(base); err != nil { // a checkpoint flushes the store
 		t.Fatal(err)
 	}
 	e.cut(64 << 10)
@@ -65,7 +65,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// digestOfData stops the engine and sums up the store after a replay of what it had not flushed.
+// digestOfData stops the engine and returns the digest of the store after a replay of the commands that it had not
+// flushed.
 func digestOfData(t *testing.T, stop func(), dir string) string {
 	t.Helper()
 	stop()

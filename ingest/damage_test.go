@@ -12,20 +12,20 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestDamagedPage: a page of payloads that cannot be read holds up no other job. Its jobs are set aside and listed, and
-// a rebuild mends them.
+// TestDamagedPage: a page of payloads that cannot be read does not block the jobs of other pages. Its jobs are set
+// aside and listed, and a rebuild repairs them.
 func TestDamagedPage(t *testing.T) {
 	const n = 3000
 	ctx, dir := t.Context(), t.TempDir()
 	want := damagedBatch(t, dir, n, func(c *job.Create) {
-		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // neither ends a job whose payload cannot be read
+		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // neither of these ends a job whose payload cannot be read
 	})
 	e, err := Open(Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	end := serve(t, e)
-	// work claims everything, completes it, and returns how many jobs there were.
+	// work claims all jobs, completes them, and returns their number.
 	work := func() (jobs int) {
 		for {
 			claimed, docs, _, err := e.Claim(ctx, claimOf(700), 0)
@@ -47,7 +47,7 @@ func TestDamagedPage(t *testing.T) {
 			jobs += len(docs)
 		}
 	}
-	// Before anybody has claimed them, jobs are shown without the payloads that cannot be read.
+	// Before a claim, jobs are shown without the payloads that cannot be read.
 	shown, unread := 0, 0
 	for after := (job.ID{}); ; {
 		docs, next, err := current(t, e).List(store.Filter{Limit: 1000, After: after, Parts: store.Everything})
@@ -119,7 +119,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 }
 
-// damagedBatch makes a batch of n jobs, of which one page of payloads cannot be read. It returns the payloads.
+// damagedBatch makes a batch of n jobs. One page of their payloads cannot be read. It returns the payloads.
 func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (want map[job.ID]string) {
 	t.Helper()
 	e, stop := start(t, dir)
@@ -147,11 +147,11 @@ func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (wa
 	return want
 }
 
-// TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read is refused to its claim, patched, run, cancelled,
-// redriven and deleted as any other deferred job, holds its unique key, and is handed out to nobody before the store is
-// mended; other jobs go on.
+// TestJobsSetAsideKeepTheirRules: a job whose payload cannot be read follows the rules of any other deferred job. Its
+// claim no longer holds it; it can be patched, run, cancelled, redriven and deleted; it holds its unique key. It is not
+// handed out before the store is repaired. Other jobs go on.
 func TestJobsSetAsideKeepTheirRules(t *testing.T) {
-	const n, keys = 3000, 1000 // of which some are in the damaged page
+	const n, keys = 3000, 1000 // some of them are in the damaged page
 	ctx, dir := t.Context(), t.TempDir()
 	key := func(id job.ID) string { return fmt.Sprint("key ", id.Line()) }
 	want := damagedBatch(t, dir, n, func(c *job.Create) {
@@ -173,7 +173,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 		}
 	}
 
-	// All that can be read is handed out, and stays active.
+	// All jobs whose payloads can be read are handed out, and stay active.
 	var claims []job.ID
 	active := map[job.ID]bool{}
 	claim := func(max int) (jobs int) {
@@ -230,7 +230,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 			t.Fatalf("patch: %+v, %v", moved, err)
 		}
 	}
-	holder := func(id job.ID) job.ID { // of its unique key
+	holder := func(id job.ID) job.ID { // returns the job that holds its unique key
 		t.Helper()
 		c := lines(1)
 		c.Unique = []job.UniqueKey{{Key: key(id)}}
@@ -274,7 +274,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	if holder(deleted) == deleted {
 		t.Errorf("a deleted job holds its unique key")
 	}
-	if jobs := claim(10); jobs != 0 { // what was made pending is set aside again
+	if jobs := claim(10); jobs != 0 { // jobs that were made pending are set aside again
 		t.Errorf("%d damaged jobs were handed out", jobs)
 	}
 	is(early, job.Deferred)
@@ -298,7 +298,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	}
 }
 
-// spoil flips a bit in the middle of the largest table of a store, which is a page of payloads.
+// spoil flips a bit in the middle of the largest table of a store, which is in a page of payloads.
 func spoil(t *testing.T, dir string) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -322,8 +322,8 @@ func spoil(t *testing.T, dir string) {
 	}
 }
 
-// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read holds up no other job either,
-// and no list or document fails because of it.
+// TestDamagedKeysAndHistories: a block with unique keys or histories that cannot be read does not block other jobs
+// either. No list and no document fails because of it.
 func TestDamagedKeysAndHistories(t *testing.T) {
 	const n = 400
 	text := func(random *rand.Rand) string {
@@ -374,8 +374,8 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			}
 			end := serve(t, e)
 			defer end()
-			// look reads all jobs in lists and by themselves, and returns how many are damaged and how many of those
-			// have that code.
+			// look reads all jobs in lists and one by one. It returns how many are damaged, and how many of those have
+			// the given code.
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {
@@ -434,7 +434,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 	}
 }
 
-// spoilAt flips a bit of the first place in a store's tables that has a text.
+// spoilAt flips a bit at the first place of a store's tables that contains a text.
 func spoilAt(t *testing.T, dir, text string) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestDiskReserve: below the reserve creates and large outputs are refused, claims and completions go on; when space
-// returns so do creates.
+// TestDiskReserve: while less space is free than the reserve, creates and large outputs are refused, and claims and
+// completions go on. When space returns, creates are accepted again.
 func TestDiskReserve(t *testing.T) {
 	ctx := t.Context()
 	const gib = 1 << 30
@@ -68,7 +68,7 @@ func TestDiskReserve(t *testing.T) {
 	}
 }
 
-// TestBallastWithoutFallocate: where the file system cannot reserve space, the ballast is written.
+// TestBallastWithoutFallocate: if the file system cannot reserve space, zeros are written to the ballast.
 func TestBallastWithoutFallocate(t *testing.T) {
 	d := &disk{data: t.TempDir(), reserve: 1 << 20, fallocate: func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }}
 	if err := d.keepBallast(1 << 30); err != nil {
@@ -80,7 +80,7 @@ func TestBallastWithoutFallocate(t *testing.T) {
 	}
 }
 
-// TestDiskProblemsAreLoggedOnce: the disk is looked at each second, and a problem that stays is logged when it begins.
+// TestDiskProblemsAreLoggedOnce: the engine looks at the disk each second, and logs a problem only when it begins.
 func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	e := &Engine{logger: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{

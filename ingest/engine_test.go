@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// start runs an engine on dir until the test ends, or stop is called. Its store must check at the end.
+// start runs an engine on dir until the test ends or stop is called. Then it checks the store.
 func start(t testing.TB, dir string) (e *Engine, stop func()) {
 	t.Helper()
 	return startWith(t, Options{Dir: dir})
@@ -62,7 +62,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 	}
 }
 
-// current returns the state once it includes all that is synced.
+// current returns the queries of the state after the state includes all synced commands.
 func current(t testing.TB, e *Engine) *store.Queries {
 	t.Helper()
 	if err := e.CatchUp(t.Context(), 0); err != nil {
@@ -79,7 +79,7 @@ func check(t testing.TB, dir string) {
 	}
 }
 
-// lines is a create of n lines in the default queue.
+// lines returns a create of n lines in the default queue.
 func lines(n int) *job.Create {
 	var body strings.Builder
 	for i := range n {
@@ -119,7 +119,7 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	}
 	all := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1},
 		Outcomes: []job.Outcome{{ID: jobs[7].ID, Code: job.Fail, ExitCode: 404, Error: "no such thing", DelayMs: -1}}}
-	for range 2 { // a repeated request has the same answer
+	for range 2 { // the repeat of a request has the same answer
 		ended, _, err := e.Complete(ctx, all)
 		if err != nil || ended.All != 99 || ended.Results[0].Status != job.Failed || ended.Refusal != job.Granted {
 			t.Fatalf("ended %+v, %v", ended, err)
@@ -138,7 +138,7 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	}
 }
 
-// TestParkedClaim: a claim that waits gets the job that comes, and is not journaled before.
+// TestParkedClaim: a claim that waits gets a job as soon as there is one, and is not journaled before.
 func TestParkedClaim(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -151,7 +151,7 @@ func TestParkedClaim(t *testing.T) {
 		got <- len(jobs)
 	}()
 	for e.parked.n.Load() == 0 {
-		time.Sleep(time.Millisecond) // for the other goroutine; there is nothing to wait on
+		time.Sleep(time.Millisecond) // for the other goroutine; no signal shows that it has parked
 	}
 	if _, _, err := e.Create(ctx, lines(3)); err != nil {
 		t.Fatal(err)
@@ -161,8 +161,8 @@ func TestParkedClaim(t *testing.T) {
 	}
 }
 
-// TestCompletionsStayInOrder: a request whose first command is long, and whose second is short, is carried out in this
-// order. Each alone would go through a lane of its own, and the short one would come first.
+// TestCompletionsStayInOrder: a request with a large command and then a small one is carried out in this order. Alone,
+// each of them would be in a lane of its own, and the small one would be first.
 func TestCompletionsStayInOrder(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
@@ -192,8 +192,8 @@ func TestCompletionsStayInOrder(t *testing.T) {
 	}
 }
 
-// TestLongCompletionsLetOthersIn: of a request with very many outcomes no more than maxOutcomesAhead are ahead of a
-// command that comes later.
+// TestLongCompletionsLetOthersIn: when a request has very many outcomes, at most maxOutcomesAhead of them are applied
+// before a later command.
 func TestLongCompletionsLetOthersIn(t *testing.T) {
 	const claims, each = 8, 400
 	e, _ := start(t, t.TempDir())
@@ -233,8 +233,8 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 	}
 }
 
-// A runner reports what it did under many claims in one request. Each claim is a command of its own; they are on disk
-// together.
+// TestCompletionsOfManyClaimsShareFsyncs: a runner reports the jobs of many claims in one request. Each claim is a
+// command of its own, and the commands share fsyncs.
 func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	const claims = 200
 	e, _ := start(t, t.TempDir())
@@ -260,7 +260,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 			t.Errorf("result %d: %+v", i, r)
 		}
 	}
-	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // other commands, such as a tick, may come between and after
+	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // there may be other commands between and after, such as a tick
 		t.Errorf("the receipt is of %d, and the commands are among %d to %d", last.Seq, synced+1, now)
 	}
 	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
@@ -268,8 +268,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	}
 }
 
-// BenchmarkEngineDrain works off a backlog: each caller is a runner of its own, which claims and then completes what it
-// got.
+// BenchmarkEngineDrain drains a queue. Each caller is a runner of its own that claims jobs and then completes them.
 func BenchmarkEngineDrain(b *testing.B) {
 	for _, max := range []int{1, 100} {
 		for _, callers := range []int{1, 32} {

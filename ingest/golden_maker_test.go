@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// goldenMaker is an engine on a clock of its own.
+// goldenMaker is an engine with a clock of its own.
 type goldenMaker struct {
 	*testing.T
 	e   *Engine
@@ -75,7 +75,7 @@ func (g *goldenMaker) claim(n int) job.ID {
 	return claimed.Claim
 }
 
-// moves does what level 2 brought.
+// moves carries out the commands that level 2 has added.
 func (g *goldenMaker) moves() {
 	full := lines(4)
 	full.Groups[0].ExpiresAt, full.Groups[0].TimeoutMs = g.now+5000, 2000
@@ -101,13 +101,13 @@ func (g *goldenMaker) moves() {
 	g.decide(job.Move{Op: job.Delete, Job: first.WithLine(3)})
 	g.decide(job.Switch{Stopped: true})
 	g.decide(job.Switch{})
-	g.now += 10_000 // what was not started has expired, what runs has run too long
+	g.now += 10_000 // jobs that were not started have expired, and running jobs have timed out
 	g.decide(job.Tick{})
 	g.decide(job.Move{Op: job.Redrive, Client: "default", Type: "default", Status: job.Cancelled})
 	g.decide(job.Move{Op: job.Cancel, Batch: first})
 }
 
-// sessions opens sessions, and has requests of them carried out, repeated, refused and forgotten.
+// sessions opens sessions. Requests in them are carried out, repeated, refused and forgotten.
 func (g *goldenMaker) sessions() {
 	open := func(runner string) job.ID {
 		return g.decide(job.OpenSession{Runner: runner}).(*store.SessionOpened).Session.ID
@@ -132,9 +132,9 @@ func (g *goldenMaker) sessions() {
 	g.decide(part)
 	claim.Once = number(second, 7, 1)
 	g.decide(claim)
-	claim.Once = number(first, 255, 8) // it has passed
+	claim.Once = number(first, 255, 8) // this number has passed
 	g.decide(claim)
-	claim.Once = number(batch, 0, 1) // no session
+	claim.Once = number(batch, 0, 1) // there is no such session
 	g.decide(claim)
 	keyed := rest
 	keyed.Once = job.Once{Scope: "complete r1", Key: "k", Digest: job.Digest{3}}
@@ -145,13 +145,13 @@ func (g *goldenMaker) sessions() {
 	later.Once = number(first, 1, 1)
 	g.decide(later)
 	g.now += 60_000
-	g.decide(job.Tick{}) // forgets those that were not used
+	g.decide(job.Tick{}) // forgets the sessions that were not used
 	g.decide(job.EndSession{Session: idle})
 	last := open("r2")
 	g.decide(job.EndSession{Session: last})
 }
 
-// all does what level 3 knows: the lives and moves of jobs, queues that are deleted, and sessions.
+// all carries out the commands of level 3: the lives and moves of jobs, deleted queues, and sessions.
 func (g *goldenMaker) all() {
 	g.lives()
 	g.moves()
@@ -166,7 +166,7 @@ func (g *goldenMaker) all() {
 	g.sessions()
 }
 
-// lives does what level 1 knew.
+// lives carries out the commands of level 1.
 func (g *goldenMaker) lives() {
 	t, e, ctx := g.T, g.e, g.ctx
 	created, decide, claim := g.created, g.decide, g.claim

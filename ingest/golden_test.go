@@ -19,17 +19,17 @@ var (
 	newJournal = flag.String("new-journal", "", "write a golden journal anew: its folder's name")
 )
 
-// goldens are journals, each written once and kept for ever, with the documents that they lead to: by folder, how they
-// were written.
+// goldens are journals by their folders, with the functions that have made them. Each folder has the documents that the
+// journal leads to. The files are made once and never change.
 var goldens = map[string]func(g *goldenMaker){
 	"journal-v1":          (*goldenMaker).lives,
-	"journal-v1-moves":    (*goldenMaker).moves, // of level 2, which is decided as level 3
+	"journal-v1-moves":    (*goldenMaker).moves, // written at level 2; Apply decides as at level 3
 	"journal-v1-sessions": (*goldenMaker).sessions,
 	"journal-level-3":     (*goldenMaker).all,
 }
 
-// TestGoldenJournal replays the journal of each format version: what its records decide must never change, whatever is
-// written now.
+// TestGoldenJournal replays the journal of each format version. The decisions about its records must never change,
+// whatever the current program writes.
 func TestGoldenJournal(t *testing.T) {
 	for name, play := range goldens {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestGoldenJournal(t *testing.T) {
 	}
 }
 
-// replayGolden replays a journal and compares what it leads to with what it led to before.
+// replayGolden replays a journal and compares the documents with the golden ones.
 func replayGolden(t *testing.T, golden string, rewrite bool) {
 	dir := t.TempDir()
 	if err := os.CopyFS(JournalDir(dir), os.DirFS(filepath.Join(golden, "journal"))); err != nil {
@@ -89,7 +89,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 	fmt.Fprintf(&got, "digest %x %v\n", sum, rows)
 	sameGolden(t, filepath.Join(golden, "state.txt"), got.String(), rewrite)
 
-	// The rows, byte for byte, however the records are cut into commits and lives of the store.
+	// The rows must be equal byte for byte, however the records are divided into commits and restarts.
 	listing := rowsOf(t, e.store)
 	sameGolden(t, filepath.Join(golden, "rows.txt"), listing, rewrite)
 	for name, way := range map[string]struct{ commitEach, restartInTheMiddle bool }{
@@ -97,7 +97,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		"a restart after each third": {restartInTheMiddle: true},
 	} {
 		if again := applyGolden(t, e.log, way.commitEach, way.restartInTheMiddle); again != listing {
-			t.Errorf("with %s the rows are others", name)
+			t.Errorf("with %s the rows differ", name)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func sameGolden(t *testing.T, path, got string, rewrite bool) {
 	}
 }
 
-// goldenJob is a job's document as the golden files show it: fields in the order of the first release candidate.
+// goldenJob is the document of a job in the golden files. Its fields have the order of the first release candidate.
 type goldenJob struct {
 	ID           job.ID
 	Batch        job.ID

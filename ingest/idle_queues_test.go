@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestIdleQueuesGo: a queue that has had no jobs for Options.QueueIdle is deleted by the journal, and stays deleted
-// after a restart; one that is paused or has jobs stays; without the option every queue does.
+// TestIdleQueuesGo: a queue that has had no jobs for Options.QueueIdle is deleted by a journaled command, and stays
+// deleted after a restart. A queue that is paused or has jobs stays. Without the option every queue stays.
 func TestIdleQueuesGo(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The bounds on what clients can make grow: one more is refused, and nothing else. Claims that wait are in
-// parked_cap_test.go, sweeps in package store.
+// These tests check the limits of what clients can make: one more is refused, and everything else goes on. The limit of
+// parked claims is tested in parked_claims_limit_test.go, and that of sweeps in package store.
 
-// keyed is a Once with an idempotency key.
+// keyed returns a Once with an idempotency key.
 func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
 
-// TestKeysAreBounded: a request whose idempotency key would be one too many is refused; requests without a key or with
-// a number of a session, and repeats of known keys, are served.
+// TestKeysAreBounded: at the limit, a request with a new idempotency key is refused. Requests without a key, requests
+// with a number of a session, and repeats of known keys are served.
 func TestKeysAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -100,8 +100,8 @@ func TestKeysAreBounded(t *testing.T) {
 	past()
 }
 
-// TestQueuesAreBounded: a create that would make one queue too many is refused as a whole; those in queues that are
-// there are served, and when a queue is deleted there is room again.
+// TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing
+// queues are served. When a queue is deleted there is room for another.
 func TestQueuesAreBounded(t *testing.T) {
 	const most = 3
 	ctx, dir := t.Context(), t.TempDir()
@@ -119,7 +119,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused := func(wait time.Duration, types ...string) {
 		t.Helper()
-		if _, _, err := current(t, e).Queues("", "", "", 1); err != nil { // what was synced has been applied
+		if _, _, err := current(t, e).Queues("", "", "", 1); err != nil { // all synced commands are applied
 			t.Fatal(err)
 		}
 		_, err := of(types...)
@@ -158,7 +158,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	if _, _, err := e.Move(ctx, job.Move{Op: job.Delete, Job: last}); err != nil {
 		t.Fatal(err)
 	}
-	refused(30*time.Minute, "more") // when the queue without jobs is deleted because it is idle
+	refused(30*time.Minute, "more") // the time until the idle queue is deleted
 	if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}); err != nil || deleted.Refusal != job.Granted {
 		t.Fatalf("%+v, %v", deleted, err)
 	}
@@ -168,11 +168,11 @@ func TestQueuesAreBounded(t *testing.T) {
 	refused(maxQueueWait, "another")
 }
 
-// TestSessionsAreBounded: one session too many is refused; those that are open, and requests without one, are served,
-// and when one is ended there is room again.
+// TestSessionsAreBounded: one session more than the limit is refused. Open sessions, and requests without a session,
+// are served. When a session is ended there is room for another.
 func TestSessionsAreBounded(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	o := Options{Dir: dir, Store: store.Options{Small: true}} // which has a bound that a test can reach
+	o := Options{Dir: dir, Store: store.Options{Small: true}} // its limits are small enough for a test
 	e, stop := startWith(t, o)
 	number := inSession(t, e)
 	var opened atomic.Int64
@@ -236,7 +236,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := e.EndSession(ctx, job.EndSession{Session: number(0, 0).Session}); err != nil {
 		t.Fatal(err)
 	}
-	number = inSession(t, e) // takes the place
+	number = inSession(t, e) // uses the room
 	past(1)
 	if doc, err := current(t, e).SessionDocument(number(0, 0).Session); err != nil || len(doc.Slots) != 2 {
 		t.Errorf("%+v, %v", doc, err)

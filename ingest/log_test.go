@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// onMemoryLog runs a test in fake time with an engine on a log of which the test plays the other processes.
+// onMemoryLog runs a test in fake time, with an engine on a memory log. The test takes the part of the other processes.
 func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,7 +19,7 @@ func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine))
 	})
 }
 
-// expectVerbs compares what this process has proposed since the last look.
+// expectVerbs compares the commands that this process has proposed since the last call with the expected ones.
 func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	t.Helper()
 	if got := l.verbs(); !slices.Equal(got, want) {
@@ -27,8 +27,8 @@ func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	}
 }
 
-// workOfOthers stores, as another process, something of each kind that time brings: a claim whose lease runs out, a job
-// with a run_at, and a queue without jobs.
+// workOfOthers stores, as another process, one thing of each kind that needs a timed command: a claim whose lease runs
+// out, a job with a run_at, and a queue without jobs.
 func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	claimed = l.other(lines(1))
 	l.other(claimOf(1))
@@ -41,9 +41,9 @@ func workOfOthers(l *memoryLog) (claimed, deferred job.ID) {
 	return claimed, deferred
 }
 
-// TestFollowerProposesNothingByItself: a process that does not lead the log proposes no level, grace, tick or deletion
-// of idle queues, and does not set the time. It serves requests, and applies what others propose. When it begins to
-// lead it proposes all of these.
+// TestFollowerProposesNothingByItself: a process that does not lead the log does not propose a level, a grace, a tick
+// or the deletion of idle queues, and does not set the time. It serves requests and applies the commands of others.
+// When it begins to lead, it proposes all of these.
 func TestFollowerProposesNothingByItself(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		ctx := t.Context()
@@ -90,8 +90,8 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 	})
 }
 
-// TestGraceInEachTerm: a term of this process begins with a grace, also when its last term was its own. A term without
-// work needs none.
+// TestGraceInEachTerm: each term of this process begins with a grace, also if the term before was its own. A term
+// without active jobs needs none.
 func TestGraceInEachTerm(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		l.lead(1)
@@ -112,17 +112,17 @@ func TestGraceInEachTerm(t *testing.T) {
 	})
 }
 
-// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has found something to propose and before it
-// proposes it. It proposes nothing then, whether another process leads or this one leads again in a later term, until
-// it has begun that term.
+// TestLeadershipLostBeforeTheProposal: leadership ends after the engine has decided to propose a command and before it
+// proposes the command. The engine then proposes nothing until it has begun a new term of its own. It makes no
+// difference whether another process leads meanwhile.
 func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// before is what happens before this process begins to lead in term 1, or goes on to lead in it.
+		// before runs before this process begins to lead in term 1, or while it leads in term 1.
 		before func(l *memoryLog)
-		// due reports whether what is to be proposed has been found by now.
+		// due reports whether the engine must have decided to propose the command by now.
 		due   func(e *Engine) bool
-		begun bool // whether term 1 has begun before
+		begun bool // term 1 has begun before
 		verb  string
 	}{
 		{"level", func(l *memoryLog) {}, func(*Engine) bool { return true }, false, "level"},
@@ -148,11 +148,11 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 						expectVerbs(t, l, "when the term began", "level")
 					}
 					c.before(l)
-					synctest.Wait() // it is applied
+					synctest.Wait() // until the command is applied
 					lost, looks := false, 0
 					l.watchLeads(func(term uint64) {
 						switch {
-						case term == 1 && !lost && c.due(e): // the answer is yes, and out of date when the engine acts on it
+						case term == 1 && !lost && c.due(e): // the engine gets yes, which is out of date when it acts
 							lost = true
 							l.lead(after)
 						case lost && looks < 2: // the look before the proposal, and the first after the proposal that must not come
@@ -180,8 +180,8 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheBarrier: an engine takes requests when its state includes what the log had, however long the log
-// takes to say how much that is.
+// TestReadyAfterTheBarrier: an engine takes requests only when its state includes all commands that the log had at the
+// start, however long the log takes to report their number.
 func TestReadyAfterTheBarrier(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,8 @@ func TestReadyAfterTheBarrier(t *testing.T) {
 	})
 }
 
-// TestReadsWaitForTheBarrier: a read is refused when the log does not say in time how much the state must include.
+// TestReadsWaitForTheBarrier: a read is refused if the log does not report in time which commands the state must
+// include.
 func TestReadsWaitForTheBarrier(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		silent := make(chan struct{})
@@ -221,8 +222,8 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 	})
 }
 
-// TestStoredThoughUnknown: a command of which the log did not know whether it is stored is answered so, once, and
-// applied when it is delivered.
+// TestStoredThoughUnknown: if the log does not know whether a command is stored, the caller gets ErrUnknown once, and
+// the command is applied when the log delivers it.
 func TestStoredThoughUnknown(t *testing.T) {
 	onMemoryLog(t, func(t *testing.T, l *memoryLog, e *Engine) {
 		id := l.other(lines(1))
@@ -238,8 +239,8 @@ func TestStoredThoughUnknown(t *testing.T) {
 	})
 }
 
-// TestLocalLogDeliversWhatFollows: the journal delivers in Run what is written after that begins, so a store that is
-// not at its end is refused.
+// TestLocalLogDeliversWhatFollows: Run of the journal delivers only records that are written after its call. So it
+// refuses a store whose cursor is before the end of the journal.
 func TestLocalLogDeliversWhatFollows(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// memoryLog is a Log in memory, of which other processes are part. A test plays them: it stores their commands with
-// other, and says with lead who leads. As in a log that several processes replicate, seqs have gaps, and Run delivers
-// all records, also those that were there when the engine started.
+// memoryLog is a Log in memory that several processes share. A test takes the part of the other processes: it stores
+// their commands with other, and sets the leader with lead. As in a replicated log, seqs have gaps, and Run delivers
+// all records, also those that were stored before the engine started.
 type memoryLog struct {
 	clock   journal.Clock
 	changed broadcast // after each record that was stored
@@ -24,9 +24,9 @@ type memoryLog struct {
 	proposed []string // verbs that this process proposed since the last call of verbs
 	term     uint64   // in which this process leads; 0: another process leads
 	unsure   bool     // proposals are answered with ErrUnknown, and stored
-	// onLeads, if not nil, gets each answer of Leads before the caller does, and may change who leads.
+	// onLeads, if not nil, is called with each result of Leads before the caller gets it, and may change who leads.
 	onLeads func(term uint64)
-	// silent, if not nil, is closed when Barrier is to answer.
+	// silent, if not nil, makes Barrier wait until it is closed.
 	silent chan struct{}
 
 	running bool
@@ -41,7 +41,7 @@ func newMemoryLog() *memoryLog {
 	return l
 }
 
-// lead says in which term this process leads; 0: another process leads.
+// lead sets the term in which this process leads; 0: another process leads.
 func (l *memoryLog) lead(term uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *memoryLog) other(cmd job.Command) job.ID {
 	return job.NewID(r.At, r.Seq, 0)
 }
 
-// store stamps and stores a record. It calls done before the record can be delivered.
+// store gives a record its seq and time and stores it. It calls done before the record can be delivered.
 func (l *memoryLog) store(r journal.Record, done func(seq uint64, at int64)) journal.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *memoryLog) store(r journal.Record, done func(seq uint64, at int64)) jou
 	return r
 }
 
-// verbs returns the verbs of the commands that this process proposed since the last call.
+// verbs returns the verbs of the commands that this process has proposed since the last call.
 func (l *memoryLog) verbs() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +161,7 @@ func (l *memoryLog) Status() journal.Status {
 	return s
 }
 
-// Records yields nothing: Run delivers all.
+// Records yields nothing, because Run delivers all records.
 func (l *memoryLog) Records(uint64) iter.Seq2[journal.Record, error] {
 	return func(func(journal.Record, error) bool) {}
 }
@@ -184,7 +184,7 @@ func (l *memoryLog) AcceptTime()                                 { l.clock.Accep
 func (l *memoryLog) Health() error                               { return nil }
 func (l *memoryLog) Cut(uint64, int64) ([]journal.Volume, error) { return nil, nil }
 
-// startOn runs an engine on a memory log until the test ends. Its store must check then.
+// startOn runs an engine on a memory log until the test ends. Then it checks the store.
 func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
 	t.Helper()
 	e, err := Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: func(journal.Options) (Log, error) { return l, nil }})

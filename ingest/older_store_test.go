@@ -13,8 +13,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestOlderStore: a store whose manifest has lost its end is an older one. Where the journal reaches back to it, it is
-// made up; where it does not, the start is refused, and the tables are all still there for a manifest that is put back.
+// TestOlderStore: a store whose manifest has lost its end has an older state. If the journal has all later commands, a
+// start applies them. If it does not, the start is refused and deletes no table, so that an operator can restore the
+// manifest.
 func TestOlderStore(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		name := "a journal from the beginning"
@@ -54,7 +55,8 @@ func TestOlderStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The first record, which makes an empty store, ends at 39; a bit of the second is flipped.
+			// The first record of the manifest, which makes an empty store, ends at offset 39. The test flips a bit of
+			// the second.
 			damaged := bytes.Clone(whole)
 			damaged[50] ^= 1
 			if err := os.WriteFile(manifests[0], damaged, 0o600); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestParkedClaimsAreBounded: one claim more than may wait is refused, and only that: claims that find a job, or do not
-// wait, are served, and when somebody leaves there is a place again.
+// TestParkedClaimsAreBounded: one waiting claim more than the limit is refused. Claims that find a job, or do not wait,
+// are served. When a claim leaves there is room for another.
 func TestParkedClaimsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	e, _ := startWith(t, Options{Dir: t.TempDir()})
@@ -28,7 +28,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 			t.Errorf("a claim that finds a job: %d jobs, %v", len(jobs), err)
 		}
 	}
-	e.parked.n.Add(-1) // somebody leaves
+	e.parked.n.Add(-1) // a claim leaves
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)

@@ -19,7 +19,7 @@ func names(prefix string, n int) (out []string) {
 	return out
 }
 
-// woken returns the tickets of the claims that have been woken, of those given.
+// woken returns the tickets of those of the given claims that have been woken.
 func woken(claims []*parkedClaim) (tickets []uint64) {
 	for _, c := range claims {
 		select {
@@ -31,8 +31,8 @@ func woken(claims []*parkedClaim) (tickets []uint64) {
 	return tickets
 }
 
-// TestParkedClaimsWakeInOrder: the oldest claims that accept a queue's jobs are woken, whatever else they accept, until
-// they may take all jobs.
+// TestParkedClaimsWakeInOrder: the oldest claims that accept the jobs of a queue are woken, whatever else they accept,
+// until the woken claims may take all of the jobs.
 func TestParkedClaimsWakeInOrder(t *testing.T) {
 	l := newParkedClaims()
 	var claims []*parkedClaim
@@ -41,12 +41,12 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 	}
 	park(nil, nil, 1)                                                 // 1
 	park([]string{"a"}, nil, 2)                                       // 2
-	park(nil, []string{"y"}, 1)                                       // 3: not x
+	park(nil, []string{"y"}, 1)                                       // 3: does not accept x
 	park([]string{"a", "b"}, []string{"x", "z"}, 1)                   // 4
-	park([]string{"b", "a", "a"}, []string{"z", "x"}, 1)              // 5: the interest of 4
+	park([]string{"b", "a", "a"}, []string{"z", "x"}, 1)              // 5: the same interest as 4
 	park(append(names("c", 50), "a"), append(names("t", 50), "x"), 5) // 6: 2601 pairs
 	park(nil, []string{"x"}, 1)                                       // 7
-	park([]string{"b"}, []string{"x"}, 1)                             // 8: another client
+	park([]string{"b"}, []string{"x"}, 1)                             // 8: another client than a
 	at := queueName{"a", "x"}
 	for _, step := range []struct {
 		jobs int64
@@ -64,7 +64,7 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 	}
 }
 
-// TestParkedClaimsLeave: an interest keeps its place by its oldest claim, whoever leaves.
+// TestParkedClaimsLeave: the place of an interest depends on its oldest claim, whichever claims leave.
 func TestParkedClaimsLeave(t *testing.T) {
 	l := newParkedClaims()
 	a, b, c := l.park(nil, nil, 1), l.park([]string{"a"}, nil, 1), l.park(nil, nil, 1)
@@ -121,8 +121,8 @@ func TestParkedClaimsBounds(t *testing.T) {
 	})
 }
 
-// TestWakingIsProportionalToTheWoken: waking a claim costs about the same however many others wait, for whatever they
-// wait.
+// TestWakingIsProportionalToTheWoken: the time to wake a claim hardly depends on how many other claims wait, and for
+// what.
 func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	perClaim := func(n int) (best time.Duration) {
 		best = time.Hour
@@ -146,13 +146,13 @@ func TestWakingIsProportionalToTheWoken(t *testing.T) {
 	}
 	few, many := perClaim(500), perClaim(16_000)
 	t.Logf("waking one claim took %v beside 500 others, %v beside 16,000", few, many)
-	if many > 16*few { // a walk over those that wait would take 32 times as long; caches and a busy machine may take some of that
+	if many > 16*few { // a loop over all waiting claims would take 32 times as long; the rest is for caches and a busy machine
 		t.Errorf("waking one claim took %v beside 500 others, and %v beside 16,000", few, many)
 	}
 }
 
 // TestWakingIsIndependentOfPairs: a claim that names ten thousand pairs of clients and types is woken about as fast as
-// one that names a pair.
+// a claim that names one pair.
 func TestWakingIsIndependentOfPairs(t *testing.T) {
 	perClaim := func(clients, types int) (best time.Duration) {
 		const n = 200
@@ -170,13 +170,12 @@ func TestWakingIsIndependentOfPairs(t *testing.T) {
 	}
 	few, many := perClaim(1, 1), perClaim(100, 100)
 	t.Logf("waking one claim took %v with one pair, %v with 10,000", few, many)
-	if many > 100*few { // the work for each pair would take some thousand times as long
+	if many > 100*few { // a loop over the pairs would take some thousand times as long
 		t.Errorf("waking one claim took %v with one pair, and %v with 10,000", few, many)
 	}
 }
 
-// TestNoMoreClaimsWakeThanAreNeeded: claims are woken for jobs, not one for each job: what one claim may take alone
-// wakes one.
+// TestNoMoreClaimsWakeThanAreNeeded: if one claim may take all new jobs, only one claim is woken.
 func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		const n = 300

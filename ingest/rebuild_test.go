@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// work has several producers and runners use the engine at once, in all the ways there are.
+// work uses the engine from several producers and runners at once, by commands of all kinds.
 func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 	ctx := t.Context()
 	var group sync.WaitGroup
@@ -91,8 +91,8 @@ func digest(t *testing.T, s *store.Store) string {
 	return fmt.Sprintf("%x %v", sum, rows)
 }
 
-// TestLiveRestartRebuild: the state made live, by a restart that replays, and by a rebuild from the journal's beginning
-// has equal keys and values.
+// TestLiveRestartRebuild: the state of a running engine, the state after a restart with a replay, and the state after a
+// rebuild from the beginning of the journal have equal keys and values.
 func TestLiveRestartRebuild(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(Options{Dir: dir})
@@ -106,7 +106,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 	}
 	work(t, e, 1, 60)
 
-	// Stop by hand, so that the state can be looked at between the last command and the end.
+	// The test stops the engine itself, so that it can read the state between the last command and the end.
 	e.refuse(ErrClosed)
 	if err := e.log.Close(); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,8 @@ func TestLiveRestartRebuild(t *testing.T) {
 	}
 }
 
-// TestRebuildKeepsEveryOldStore: a second rebuild that ends where the first did takes another name for what it keeps.
+// TestRebuildKeepsEveryOldStore: a second rebuild with the same cursor as the first keeps the old store under another
+// name.
 func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	dir := t.TempDir()
 	e, stop := start(t, dir)
@@ -180,8 +181,8 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	}
 }
 
-// TestBaseIsCopiedDurably: when a base has been copied, every file and every directory of the copy was synced after it
-// was complete.
+// TestBaseIsCopiedDurably: after a base was copied, every file and every directory of the copy was synced after it was
+// complete.
 func TestBaseIsCopiedDurably(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "store")
 	files := map[string]string{"000004.sst": "a table", "MANIFEST-000001": "a manifest", "deep/er/000005.sst": "another"}

@@ -13,9 +13,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestApplierDoesNotPause: with 100,000 queues and 10,000 parked claims, 4,000 of which wake, no step of the applier
-// takes long; neither does the first claim of a strategy, nor a start of handing out. Where other processes take the
-// machine's time, one try of several must do.
+// TestApplierDoesNotPause: with 100,000 queues and 10,000 parked claims, 4,000 of which are woken, no step of the
+// applier takes long. The same holds for the first claim of each strategy, and for the switch from stop to start. Other
+// processes may delay a try, so one of several tries must succeed.
 func TestApplierDoesNotPause(t *testing.T) {
 	queues, parked, woken := 100_000, 10_000, 4000
 	if testing.Short() {
@@ -23,9 +23,9 @@ func TestApplierDoesNotPause(t *testing.T) {
 	}
 	const (
 		longest   = 20 * time.Millisecond
-		startTime = 2 * time.Second // half a second where nothing else runs; even processor time grows where tests share caches
+		startTime = 2 * time.Second // it is half a second on an idle machine; other tests increase even the processor time, because they share caches
 		tries     = 5
-		perBatch  = 100 // so that creates are small beside what is measured
+		perBatch  = 100 // so that creates take little of the measured time
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestApplierDoesNotPause(t *testing.T) {
 	create(e, "busy", 0, queues)
 	stop()
 
-	// The store without the journal, so that what came last need not be applied again.
+	// The store without its journal, so that the start does not apply the last commands again.
 	took := time.Duration(1 << 62)
 	for range tries {
 		began, cpu := time.Now(), cpuTime(t)
@@ -56,7 +56,7 @@ func TestApplierDoesNotPause(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		took = min(took, time.Since(began), cpuTime(t)-cpu) // others may have the processors
+		took = min(took, time.Since(began), cpuTime(t)-cpu) // other processes may use the processors
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestApplierDoesNotPause(t *testing.T) {
 			}
 		}
 	}
-	park(woken, parked-woken) // they wait for ever
+	park(woken, parked-woken) // these are never woken
 	type step struct{ took, late time.Duration }
 	best := map[string]step{}
 	measure := func(what string, do func()) {
@@ -110,7 +110,7 @@ func TestApplierDoesNotPause(t *testing.T) {
 			create(e, "idle", 0, woken)
 			waitFor("claims were answered", &got, woken)
 		})
-		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only the first try is a first claim
+		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only in the first try it is the first claim of the strategy
 			measure(strategy.String(), func() {
 				c := claimOf(1)
 				c.Strategy = strategy
@@ -139,8 +139,8 @@ func TestApplierDoesNotPause(t *testing.T) {
 	}
 }
 
-// lateness returns how late, at worst, a goroutine that sleeps for a millisecond again and again woke up while do ran:
-// what the machine and the runtime, and not the product, made others wait.
+// lateness returns the longest delay of a goroutine that sleeps for a millisecond again and again while do runs. It
+// shows the delays that the machine and the runtime cause, and not the product.
 func lateness(do func()) (worst time.Duration) {
 	var witness sync.WaitGroup
 	ended := make(chan struct{})
@@ -161,7 +161,7 @@ func lateness(do func()) (worst time.Duration) {
 	return worst
 }
 
-// cpuTime is the processor time that the process has had.
+// cpuTime returns the processor time of the process.
 func cpuTime(t testing.TB) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// inSession is the Once of a request in a session.
+// inSession opens a session and returns a function for the Once of its requests.
 func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
 	t.Helper()
 	session, _, err := e.OpenSession(t.Context(), job.OpenSession{Runner: "r1"})
@@ -21,8 +21,8 @@ func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
 	}
 }
 
-// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat comes before a restart
-// or after it.
+// TestNumberedRequestsOverARestart: each kind of request is carried out once, whether its repeat arrives before or
+// after a restart.
 func TestNumberedRequestsOverARestart(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := start(t, dir)
@@ -42,7 +42,7 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	if err != nil || claimed.Jobs() != 2 {
 		t.Fatalf("%+v, %v", claimed, err)
 	}
-	// Two commands of one request, the second for all that the claim still holds.
+	// Two commands of one request; the second is for all jobs that the claim still holds.
 	parts := []job.Complete{
 		{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Batch, Code: job.Fail, ExitCode: 400, DelayMs: -1}}, Once: number(2, 1)},
 		{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: number(2, 1)},
@@ -78,8 +78,8 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	}
 }
 
-// TestRefusedNumbers: an unknown session, a passed number and a number of another request are refused at once, also
-// where a claim would wait.
+// TestRefusedNumbers: an unknown session, a number that has passed, and a number of another request are refused at
+// once, also for a claim that would wait.
 func TestRefusedNumbers(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
@@ -93,7 +93,7 @@ func TestRefusedNumbers(t *testing.T) {
 	unknown.Session = job.NewID(unknown.Session.At()+1, 1, 0)
 	other.Digest = job.Digest{2}
 	for want, once := range map[job.Refusal]job.Once{job.NumberPassed: number(0, 4), job.NumberReused: other, job.SessionNotFound: unknown} {
-		for _, types := range [][]string{nil, {"nothing"}} { // with a job to hand out, and without
+		for _, types := range [][]string{nil, {"nothing"}} { // with and without a job to hand out
 			claim := claimOf(1)
 			claim.Once, claim.Types = once, types
 			if _, _, _, err := e.Claim(ctx, claim, time.Hour); !errors.Is(err, want) {
@@ -118,7 +118,7 @@ func TestRefusedNumbers(t *testing.T) {
 	}
 }
 
-// TestRepeatWaitsForTheRequestUnderWay: of a slot one request at a time is under way, so that a repeated claim does not
+// TestRepeatWaitsForTheRequestUnderWay: one request of a slot is under way at a time, so that a repeated claim does not
 // take a second job.
 func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	ctx := t.Context()
@@ -142,7 +142,7 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	for e.Stats().Parked == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	// Another slot is not held up.
+	// A request in another slot does not wait.
 	elsewhere := claimOf(1)
 	elsewhere.Once = number(4, 1)
 	if c, _, _, err := e.Claim(ctx, elsewhere, 0); err != nil || c.Jobs() != 0 {
@@ -160,7 +160,8 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	}
 }
 
-// TestNumberedClaimKeepsItsJobs: a caller that hung up may repeat its claim, so its jobs are not given back.
+// TestNumberedClaimKeepsItsJobs: a caller that has gone may repeat its claim, so its jobs are not returned to the
+// queue.
 func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
@@ -171,13 +172,13 @@ func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 	claim.Once = number(0, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for n := 0; e.Stats().Jobs["active"] == 0; n++ { // a caller that is gone before its claim is journaled gets none
+	for n := 0; e.Stats().Jobs["active"] == 0; n++ { // if the caller has gone before its claim is journaled, the claim gets no jobs
 		if n > 0 {
 			var delay context.CancelFunc
 			ctx, delay = context.WithTimeout(t.Context(), time.Duration(n)*50*time.Microsecond)
 			defer delay()
 		}
-		_, _, _, _ = e.Claim(ctx, claim, 0) // it may also be answered
+		_, _, _, _ = e.Claim(ctx, claim, 0) // it may also be answered in time
 	}
 	again, jobs, _, err := e.Claim(t.Context(), claim, 0)
 	if err != nil || !again.Replayed || len(jobs) != 2 {

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// stallingFS is a disk on which no table of the store can be begun until the gate is open: Pebble holds writers back as
-// soon as its memtables are full.
+// stallingFS is a file system on which no table of the store can be made until the gate is open. Pebble then blocks
+// writers as soon as its memtables are full.
 type stallingFS struct {
 	vfs.FS
 	gate chan struct{}
@@ -29,12 +29,12 @@ func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, err
 	return fs.FS.Create(name, c)
 }
 
-// startStalled runs an engine whose store takes no commit any more. stop ends the engine and returns what Run says;
-// resume lets the store go on.
+// startStalled runs an engine whose store no longer commits. stop ends the engine and returns the result of Run. resume
+// lets the store go on.
 func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that was left behind goes on for a moment
+	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir, because an engine with ErrStuck goes on for a moment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,9 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	for e.Ready() != nil {
-		time.Sleep(time.Millisecond) // the engine says nothing when it is ready
+		time.Sleep(time.Millisecond) // there is no signal when the engine is ready
 	}
-	for e.commits.stalled() == nil { // creates are acknowledged by the journal, and applied later
+	for e.commits.stalled() == nil { // the journal acknowledges creates before they are applied
 		if _, _, err := e.Create(t.Context(), lines(1000)); err != nil && !errors.Is(err, ErrStale) {
 			t.Fatal(err)
 		}
@@ -83,11 +83,11 @@ func TestStopIsBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before anybody noticed is answered
-// too, and a claim whose caller was sent away is given back when it is applied.
+// TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before the engine noticed the blocked
+// commit is answered too. The jobs of a claim whose caller got that answer are returned when the claim is applied.
 func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	e, _, resume := startStalled(t)
-	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had come before the commit
+	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had arrived before the commit
 	if !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
 		t.Errorf("a claim: %v", err)
 	}
@@ -101,7 +101,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	for e.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
-	for { // until the claim has been given back
+	for { // until the jobs of the claim are returned
 		next := e.commits.applied.next()
 		if err := e.CatchUp(t.Context(), 0); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestSlowDisk: a disk that stalls again and again does not keep the jobs of a dead runner from coming back.
+// TestSlowDisk: if a disk stalls again and again, the jobs of a runner that has ended are still handed out again in
+// time.
 func TestSlowDisk(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +37,7 @@ func TestSlowDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 10 { // something else becomes due each second
+		for i := range 10 { // another job becomes due each second
 			later := lines(1)
 			later.Groups[0].Type, later.Groups[0].RunAt = "later", e.Now()+int64(i)*1000
 			if _, _, err := e.Create(ctx, later); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// bubble runs a test with an engine in fake time, so that leases run out without anybody waiting for them.
+// bubble runs a test with an engine in fake time, so that no test has to wait for leases.
 func bubble(t *testing.T, test func(t *testing.T, e *Engine)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,8 @@ func TestRetryWaitsForItsBackoff(t *testing.T) {
 	})
 }
 
-// TestClaimOfTheDead: what is handed to a caller who has hung up goes back at once, without its lease running out.
+// TestClaimOfTheDead: jobs that were handed to a caller that has gone are returned at once, and not only when the lease
+// ends.
 func TestClaimOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
@@ -144,8 +145,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
-// TestStoodStill: whoever holds jobs keeps them when the process stood still, be it for no longer than the shortest
-// lease and from the beginning of a sleep on, which is when it is noticed last.
+// TestStoodStill: runners keep their jobs if the process was stopped. In the hardest case the stop is as short as the
+// shortest lease and begins with a sleep of the timekeeper, so that the timekeeper notices it last.
 func TestStoodStill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
@@ -172,13 +173,13 @@ func TestStoodStill(t *testing.T) {
 	})
 }
 
-// TestOversleep: time that the process may have stood still costs nobody a lease before what runners told meanwhile is
-// applied.
+// TestOversleep: time in which the process may have been stopped ends no lease before the tickles that runners sent
+// meanwhile are applied.
 func TestOversleep(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
 		c := lines(1)
-		c.Groups[0].LeaseMs = 3_600_000 // the running timekeeper does not interfere
+		c.Groups[0].LeaseMs = 3_600_000 // so long that the running timekeeper does nothing
 		if _, _, err := e.Create(ctx, c); err != nil {
 			t.Fatal(err)
 		}
@@ -188,8 +189,8 @@ func TestOversleep(t *testing.T) {
 		}
 		k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
 		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
-		e.refuse(ErrNotReady)                                       // the running one waits, this one is asked by hand
-		time.Sleep(time.Until(deadline) + 200_300*time.Microsecond) // a moment at which the running one does not wake
+		e.refuse(ErrNotReady)                                       // the running timekeeper waits; the test calls another one
+		time.Sleep(time.Until(deadline) + 200_300*time.Microsecond) // at this time the running timekeeper sleeps
 		e.state.Store(&stateNote{})
 		k.turn(ctx, time.Now().Add(-400*time.Millisecond)) // it should have been awake before the lease was over
 		if doc := status(t, e, jobs[0].ID); doc.Status != job.Active {
@@ -227,8 +228,8 @@ func TestOneProcessAtATime(t *testing.T) {
 	}
 }
 
-// TestAcceptTime: a wall clock that was set forward is accepted at once, and no lease runs out because of the time that
-// was skipped.
+// TestAcceptTime: AcceptTime accepts a wall clock that was set forward at once, and no lease runs out because of the
+// skipped time.
 func TestAcceptTime(t *testing.T) {
 	const tenDays = 10 * 24 * time.Hour
 	dir := t.TempDir()
@@ -274,7 +275,7 @@ func TestAcceptTime(t *testing.T) {
 			t.Errorf("tickled after the time was accepted: %+v, %v", tickled, err)
 		}
 
-		// A time that is ahead of the wall clock stays.
+		// AcceptTime does not set back a time that is ahead of the wall clock.
 		step.Store(int64(tenDays))
 		if offset, err = e.AcceptTime(ctx); err != nil || offset < 55_000 {
 			t.Errorf("after the clock was set back the journal is %d ms ahead, %v", offset, err)

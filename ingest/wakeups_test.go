@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// park has a claim wait in the background until it is parked, and returns where its jobs will come.
+// park makes a claim wait in the background, and returns the channel for its jobs when it is parked.
 func park(t *testing.T, e *Engine, clients, types []string) <-chan int {
 	t.Helper()
 	got := make(chan int, 1)
@@ -31,7 +31,7 @@ func typed(n int, typ string, priority int) job.Group {
 	return g
 }
 
-// TestWakesAreNotLost: whoever is woken for a job and takes another, or none, leaves the wake to the next.
+// TestWakesAreNotLost: if a woken claim takes a job of another queue, or none, the next claim is woken.
 func TestWakesAreNotLost(t *testing.T) {
 	t.Run("two queues at once", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *Engine) {
@@ -57,7 +57,7 @@ func TestWakesAreNotLost(t *testing.T) {
 				t.Errorf("%d of 2 jobs were handed out within a second", total)
 			}
 			for _, got := range waiting {
-				<-got // in vain, after their minute
+				<-got // without a job, when their minute is over
 			}
 		})
 	})
@@ -67,7 +67,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			for c := 'a'; c <= 'h'; c++ {
 				names = append(names, "c"+string(c))
 			}
-			a := park(t, e, names, names) // more pairs than it stands in lists for
+			a := park(t, e, names, names) // so many pairs that its interest is wide
 			b := park(t, e, []string{"ca"}, []string{"other"})
 			one := lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
@@ -87,7 +87,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a caller who hangs up", func(t *testing.T) {
+	t.Run("a caller that goes away", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *Engine) {
 			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
 			if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
@@ -103,7 +103,7 @@ func TestWakesAreNotLost(t *testing.T) {
 	})
 }
 
-// TestStandstill: time in which nobody could tickle abandons nobody, however busy the timer is.
+// TestStandstill: time in which runners could not tickle ends no lease, however busy the timer is.
 func TestStandstill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
@@ -133,7 +133,7 @@ func TestStandstill(t *testing.T) {
 			t.Errorf("tickled after an outage %+v, %v", tickled, err)
 		}
 
-		// A tick that was made before and written after does not see the time between.
+		// A tick that was proposed before the time was skipped and is journaled after it does not see the skipped time.
 		asOf := e.Now()
 		time.Sleep(59 * time.Second)
 		if _, _, err := e.decide(t.Context(), job.Tick{AsOf: asOf}); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fakeClock is a Clock whose wall and monotonic time a test sets apart.
+// fakeClock is a Clock with a wall clock and a monotonic clock that a test sets separately.
 type fakeClock struct {
 	Clock
 	wall time.Time
@@ -19,14 +19,14 @@ func newFakeClock() *fakeClock {
 	return f
 }
 
-// pass lets d pass on both.
+// pass advances both clocks by d.
 func (f *fakeClock) pass(d time.Duration) {
 	f.wall = f.wall.Add(d)
 	f.mono += d
 }
 
 func TestClock(t *testing.T) {
-	t.Run("follows the wall", func(t *testing.T) {
+	t.Run("follows the wall clock", func(t *testing.T) {
 		f := newFakeClock()
 		f.Start(5)
 		for range 100 {
@@ -60,7 +60,7 @@ func TestClock(t *testing.T) {
 		if f.Now() != f.wall.UnixMilli() {
 			t.Fatal("overshot", f.Offset())
 		}
-		// In the smallest steps too.
+		// The same holds for the smallest steps.
 		f.Start(f.wall.UnixMilli() + 1000)
 		before := f.Offset()
 		for range 1000 {
@@ -110,11 +110,11 @@ func TestClock(t *testing.T) {
 		f.wall = f.wall.Add(-time.Hour)
 		f.pass(time.Minute)
 		f.Accept()
-		if got := f.Now() - start; got != 30_000 { // as without Accept: the clock is ahead of the wall
+		if got := f.Now() - start; got != 30_000 { // the same as without Accept, because the clock is ahead of the wall clock
 			t.Fatal(got)
 		}
 	})
-	t.Run("stands while nothing passes", func(t *testing.T) {
+	t.Run("does not advance while no time passes", func(t *testing.T) {
 		f := newFakeClock()
 		f.Start(0)
 		now := f.Now()
@@ -123,7 +123,7 @@ func TestClock(t *testing.T) {
 			t.Fatal(f.Now()-now, f.Offset())
 		}
 	})
-	t.Run("the zero value takes the machine's clocks", func(t *testing.T) {
+	t.Run("the zero value uses the clocks of the machine", func(t *testing.T) {
 		var c Clock
 		c.Start(0)
 		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute {

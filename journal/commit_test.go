@@ -18,10 +18,10 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// gate holds the committer in the fsync of a group until it is let on.
+// gate blocks the committer in the fsync of each group until the test opens it.
 type gate struct {
-	entered chan struct{} // one for each fsync that has begun
-	open    chan struct{} // one lets one fsync end; closed: all
+	entered chan struct{} // gets a value for each fsync that has begun
+	open    chan struct{} // a value lets one fsync end; closing it lets all end
 }
 
 func newGate() *gate { return &gate{make(chan struct{}, 1000), make(chan struct{}, 1000)} }
@@ -45,7 +45,7 @@ func TestGroupCommit(t *testing.T) {
 			answers = append(answers, ch)
 		}
 		add(Bulk, "first")
-		<-g.entered // from here on everything gathers in the next group
+		<-g.entered // all later commands join the next group
 		for _, verb := range []string{"bulka", "bulkb"} {
 			add(Bulk, verb)
 		}
@@ -168,8 +168,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestSegmentNames: this package knows at any time which file tidwall/wal writes and how long it is; the journal checks
-// it at every group, so random groups over small segments are the test.
+// TestSegmentNames: this package always knows to which file tidwall/wal writes and how long the file is. The journal
+// checks this at every group, so the test writes random groups to small segments.
 func TestSegmentNames(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -222,7 +222,7 @@ func TestIdleMark(t *testing.T) {
 			t.Fatalf("%+v", st)
 		}
 		r.mustPut("create", "b")
-		r.stop() // at once: the mark of a clean stop
+		r.stop() // writes the mark of a clean stop
 		if st := r.Status(); st.Synced != 4 || st.Marks != 2 {
 			t.Fatalf("%+v", st)
 		}
@@ -233,7 +233,7 @@ func TestIdleMark(t *testing.T) {
 		if got := strings.Join(verbs, " "); got != "create/0 mark/1 create/2 mark/3" {
 			t.Fatal(got)
 		}
-		// A stop right after a mark writes none.
+		// A stop just after a mark writes no other mark.
 		again := mustRun(t, Options{Dir: r.o.Dir})
 		again.stop()
 		if again.Synced() != 4 {
@@ -283,7 +283,8 @@ func TestProposeRefuses(t *testing.T) {
 	}
 }
 
-// TestBytesInFlight: bulk waits at its cap, in order, through fsync and hand-over; control does not.
+// TestBytesInFlight: while its limit is reached, a bulk command waits, in the order of arrival, through fsync and
+// hand-over. A control command does not wait.
 func TestBytesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handOver := make(chan struct{})
@@ -309,7 +310,7 @@ func TestBytesInFlight(t *testing.T) {
 		if _, err := r.propose(Control, "claim", ""); err != nil {
 			t.Fatal(err)
 		}
-		// One that gives up makes no room and loses nobody's place.
+		// A proposer that gives up frees no room, and the others keep their places.
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := make(chan error, 1)
 		go func() {
@@ -335,7 +336,7 @@ func TestBytesInFlight(t *testing.T) {
 		if verbs != "abcde" {
 			t.Fatal(verbs)
 		}
-		// At the cap, and one byte past it; and one larger than the cap, alone.
+		// The limit exactly, one byte more, and a command that is larger than the limit and alone.
 		l := lane{limit: 100}
 		l.used = 60
 		if !l.fits(40) || l.fits(41) {
@@ -351,7 +352,7 @@ func TestBytesInFlight(t *testing.T) {
 	})
 }
 
-// TestStop: what Propose has taken is committed, who waits for room is sent away.
+// TestStop: the commands that Propose has taken are committed, and the callers that wait for room get ErrClosed.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -403,7 +404,7 @@ func TestCloseWithoutRun(t *testing.T) {
 	}
 }
 
-// TestCloseStopsRun: Close alone is a clean stop.
+// TestCloseStopsRun: Close without the end of ctx is a clean stop too.
 func TestCloseStopsRun(t *testing.T) {
 	r := mustRun(t, Options{})
 	r.mustPut("create", "")
@@ -419,7 +420,7 @@ func TestCloseStopsRun(t *testing.T) {
 	}
 }
 
-// TestDirectorySync: a new segment's name is durable before anybody is answered that its records are.
+// TestDirectorySync: the name of a new segment is durable before the journal answers the commands in it.
 func TestDirectorySync(t *testing.T) {
 	var mu sync.Mutex
 	synced := make(map[string]int) // names in the volume when its directory was last synced
@@ -443,7 +444,7 @@ func TestDirectorySync(t *testing.T) {
 		mu.Lock()
 		n := synced[volume]
 		mu.Unlock()
-		if n < len(names)-1 { // an idle mark may have begun one more since
+		if n < len(names)-1 { // an idle mark may have begun another segment since
 			t.Fatalf("%d segments, the directory was synced with %d", len(names), n)
 		}
 	}

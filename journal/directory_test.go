@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMakeDirIsDurable: before anything is put into the data directory its name is synced, and before that the names
-// above it that had to be made; at a later start once more its own.
+// TestMakeDirIsDurable: the name of the data directory, and the names of the parents that had to be made, are synced
+// before a file is made in the directory. A later start syncs the name of the directory again.
 func TestMakeDirIsDurable(t *testing.T) {
 	root := t.TempDir()
 	data := filepath.Join(root, "a", "b", "data")

@@ -24,7 +24,7 @@ var errDisk = errors.New("input/output error, injected")
 type faulty struct {
 	write, sync, truncate, syncFile, remove, openLog atomic.Bool
 	handles                                          atomic.Int64 // logs opened
-	after                                            atomic.Value // *wal.Log that has failed; any later call on it is a bug
+	after                                            atomic.Value // *wal.Log that has failed; no more calls may be made on it
 	t                                                *testing.T
 }
 
@@ -51,7 +51,7 @@ func (f *faulty) hooks() Hooks {
 		},
 		Write: func(l *wal.Log, b *wal.Batch) error {
 			f.touched(l)
-			err := l.WriteBatch(b) // the bytes are there all the same: the worst case
+			err := l.WriteBatch(b) // the worst case: the bytes are in the file
 			if e := fail(&f.write); e != nil {
 				f.after.Store(l)
 				return e
@@ -99,7 +99,7 @@ func TestFailedGroup(t *testing.T) {
 				if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) || errors.Is(a.err, ErrUnknown) {
 					t.Fatal(a)
 				}
-				// The disk does not even take the mark that ends a repair: writes are down.
+				// The disk does not accept the mark at the end of a repair either, so writes are down.
 				synctest.Wait()
 				_, err := r.propose(Control, "claim", "")
 				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) || !errors.Is(r.Health(), ErrFailed) {
@@ -116,7 +116,7 @@ func TestFailedGroup(t *testing.T) {
 				if err := r.Health(); err != nil {
 					t.Fatal("not up again:", err)
 				}
-				if r.Synced() != before+1 { // the repair's mark has the seq of the lost group
+				if r.Synced() != before+1 { // the mark of the repair has the seq of the failed group
 					t.Fatal(r.Synced())
 				}
 				if a := r.mustPut("create", "after"); a.seq != before+2 {
@@ -149,7 +149,7 @@ func TestFailedGroup(t *testing.T) {
 			})
 		})
 	}
-	t.Run("fate unknown while the truncation fails, then truncated", func(t *testing.T) {
+	t.Run("unknown while the truncation fails, then truncated", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faulty{t: t}
 			r := mustRun(t, Options{Hooks: f.hooks()})
@@ -162,9 +162,9 @@ func TestFailedGroup(t *testing.T) {
 				t.Fatal(a)
 			}
 			if r.Appended() <= r.Synced() {
-				t.Fatal("appended does not show what lies there:", r.Appended(), r.Synced())
+				t.Fatal("appended does not include the written bytes:", r.Appended(), r.Synced())
 			}
-			time.Sleep(time.Minute) // attempts fail, and are spaced
+			time.Sleep(time.Minute) // attempts fail, and the time between them grows
 			if n := f.handles.Load(); n > 2 {
 				t.Fatal(n)
 			}
@@ -173,7 +173,7 @@ func TestFailedGroup(t *testing.T) {
 			if _, err := r.propose(Control, "claim", ""); !errors.Is(err, ErrFailed) {
 				t.Fatal(err)
 			}
-			synctest.Wait() // the proposal had the repair tried at once
+			synctest.Wait() // the proposal has started an attempt at once
 			if err := r.Health(); err != nil {
 				t.Fatal(err)
 			}
@@ -198,11 +198,11 @@ func TestFailedGroup(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
-			// After the restart it is there: that is what unknown means.
+			// After the restart the command is there, which ErrUnknown allows.
 			expect(t, startOnce(t, r.o.Dir, 1), 2)
 		})
 	})
-	t.Run("who waits is answered not stored", func(t *testing.T) {
+	t.Run("commands that wait are answered with ErrNotStored", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, g := &faulty{t: t}, newGate()
 			h := f.hooks()
@@ -249,7 +249,7 @@ func TestFailedGroup(t *testing.T) {
 	})
 }
 
-// TestFailedRepairStep: a repair that fails at any of its calls is done again from the start.
+// TestFailedRepairStep: if any call of a repair fails, the next attempt begins again with the first step.
 func TestFailedRepairStep(t *testing.T) {
 	for name, set := range map[string]func(*faulty) *atomic.Bool{
 		"truncate": func(f *faulty) *atomic.Bool { return &f.truncate },
@@ -284,7 +284,7 @@ func TestFailedRepairStep(t *testing.T) {
 	}
 }
 
-// TestFailedRoll: a successor that could not be made is removed again, and the old volume goes on.
+// TestFailedRoll: a new volume that could not be made is removed, and the journal goes on in the old volume.
 func TestFailedRoll(t *testing.T) {
 	for name, set := range map[string]func(*faulty) *atomic.Bool{
 		"syncFile": func(f *faulty) *atomic.Bool { return &f.syncFile },
@@ -315,8 +315,9 @@ func TestFailedRoll(t *testing.T) {
 	}
 }
 
-// TestShortWrite is the real thing: the kernel ends a write in the middle of an entry, because the file may not grow
-// further. tidwall/wal leaves the bytes there; a retry of the index would return nil and Read the old data.
+// TestShortWrite uses a real failure: the kernel ends a write in the middle of an entry, because the file has reached
+// its size limit. tidwall/wal leaves the bytes in the file. A second write of the same index would return nil, and Read
+// would return the old data.
 func TestShortWrite(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
@@ -336,7 +337,7 @@ func TestShortWrite(t *testing.T) {
 		for range 3 {
 			r.mustPut("create", body)
 		}
-		limit(4000) // in the middle of the next entry; the new segment takes the mark
+		limit(4000) // in the middle of the next entry; the mark goes to a new segment
 		a := r.put(Bulk, "create", body+body+body+body)
 		synctest.Wait()
 		limit(old.Cur)
@@ -348,9 +349,8 @@ func TestShortWrite(t *testing.T) {
 	})
 }
 
-// TestSomebodyElse: a file that is not as long as this package knows it to be is a failed group, not an acknowledged
-// one.
-func TestSomebodyElse(t *testing.T) {
+// TestForeignWrite: if another program has written to the segment, the next group fails and is not acknowledged.
+func TestForeignWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "")
@@ -373,15 +373,15 @@ func TestSomebodyElse(t *testing.T) {
 	})
 }
 
-// TestModel runs random commands, failures, restarts and cuts against a list of what was answered.
+// TestModel runs random commands, failures, restarts and cuts. It compares the journal with a list of the answers.
 func TestModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		stored := make(map[uint64]string) // seq -> body of what was answered with nil
-		never := make(map[string]bool)    // bodies that were answered as not stored
+		stored := make(map[uint64]string) // seq -> body of the commands that were answered with nil
+		never := make(map[string]bool)    // bodies of the commands that were answered with ErrNotStored
 		last, first := uint64(0), uint64(1)
 		for round := range 12 {
 			f := &faulty{t: t}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// running is a journal under test with its committer and a receiver that remembers everything.
+// running is a journal under test, with its committer and a receiver that keeps all delivered records.
 type running struct {
 	*Journal
 	t      *testing.T
@@ -41,7 +41,7 @@ func mustOpen(t *testing.T, o Options) *Journal {
 	return j
 }
 
-// mustRun opens a journal and runs it. stop ends it and checks that what is on disk is what was delivered.
+// mustRun opens a journal and runs it. stop ends it and checks that the records on disk are the delivered ones.
 func mustRun(t *testing.T, o Options) *running {
 	t.Helper()
 	r := &running{t: t, ran: make(chan error, 1)}
@@ -109,14 +109,14 @@ func sameRecord(a, b Record) bool {
 		string(a.Fields) == string(b.Fields) && string(a.Body) == string(b.Body)
 }
 
-// answer is what Done was called with.
+// answer is the arguments of a call of Done.
 type answer struct {
 	seq uint64
 	at  int64
 	err error
 }
 
-// propose hands a command over and returns where its answer will be.
+// propose proposes a command and returns the channel for its answer.
 func (r *running) propose(lane Lane, verb, body string) (chan answer, error) {
 	ch := make(chan answer, 1)
 	err := r.Propose(context.Background(), &Proposal{
@@ -126,7 +126,7 @@ func (r *running) propose(lane Lane, verb, body string) (chan answer, error) {
 	return ch, err
 }
 
-// put proposes and waits.
+// put proposes a command and waits for its answer.
 func (r *running) put(lane Lane, verb, body string) answer {
 	ch, err := r.propose(lane, verb, body)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *running) mustPut(verb, body string) answer {
 	return a
 }
 
-// image is a journal made by hand: files by their path below the directory.
+// image is the content of a journal that a test makes: files by their paths in the directory.
 type image map[string][]byte
 
 const testUUID = "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e"
@@ -153,13 +153,13 @@ func newImage() image {
 	return image{identityName: []byte("daybook-journal v=1 uuid=" + testUUID + "\n")}
 }
 
-// entry is a record as it lies in a segment.
+// entry returns a record as an entry of a segment.
 func entry(r Record) []byte {
 	text := AppendRecord(nil, &r)
 	return append(binary.AppendUvarint(nil, uint64(len(text))), text...)
 }
 
-// seg adds records from..to, all written with `synced` known durable, to a segment.
+// seg adds the records from..to to a segment. All have the same synced.
 func (m image) seg(volume, segment, from, to, synced uint64, body string) {
 	name := filepath.Join(seqName(volume), seqName(segment))
 	if m[name] == nil {
@@ -224,15 +224,15 @@ func readImage(t testing.TB, dir string) image {
 	return m
 }
 
-// outcome of a start, in the few words a test compares.
+// outcome is the result of a start.
 type outcome struct {
 	last    uint64
 	refused *CorruptError
 	err     error
 }
 
-// start opens the journal in dir with quick fsyncs (the order of fsyncs has its own test), reads all of it, and closes
-// it.
+// startOnce opens the journal in dir, reads all of it and closes it. Its fsyncs do nothing; another test checks their
+// order.
 func startOnce(t *testing.T, dir string, applied uint64) outcome {
 	t.Helper()
 	j, err := Open(Options{Dir: dir, Applied: applied, AllowClockAhead: true, Hooks: Hooks{SyncFile: func(*os.File) error { return nil }}})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// report adds the figures every journal benchmark has in common.
+// report adds the figures that all benchmarks of the journal have.
 func report(b *testing.B, j *Journal, before Status, elapsed time.Duration) {
 	st := j.Status()
 	records, bytes := float64(st.Records-before.Records), float64(st.BytesWritten-before.BytesWritten)
@@ -18,9 +18,9 @@ func report(b *testing.B, j *Journal, before Status, elapsed time.Duration) {
 	b.ReportMetric(float64(st.Syncs-before.Syncs)/records, "fsyncs/record")
 }
 
-// benchOpen opens a journal and runs it until the benchmark ends, in a heap that is no smaller than a server's (whose
-// block cache and memtables are as large): with an empty one the collector runs once per segment, which is what would
-// be measured.
+// benchOpen opens a journal and runs it until the benchmark ends. It makes the heap as large as that of a server, which
+// has a block cache and memtables. With a small heap the garbage collector would run once for each segment, and the
+// benchmark would measure that.
 func benchOpen(b *testing.B, o Options) *Journal {
 	b.Helper()
 	heap := make([]byte, 128<<20)
@@ -43,7 +43,7 @@ func benchOpen(b *testing.B, o Options) *Journal {
 	return j
 }
 
-// writers proposes b.N commands from n goroutines, each waiting for its answer before the next.
+// writers proposes b.N commands from n goroutines. Each goroutine waits for an answer before its next command.
 func writers(b *testing.B, j *Journal, n int, lane Lane, body []byte) {
 	b.Helper()
 	before := j.Status()
@@ -90,7 +90,7 @@ func writers(b *testing.B, j *Journal, n int, lane Lane, body []byte) {
 	b.ReportMetric(float64(l.P99.Microseconds()), "p99-µs")
 }
 
-// BenchmarkWriters is the group commit: many single writers with small commands.
+// BenchmarkWriters measures the group commit with many writers of small commands.
 func BenchmarkWriters(b *testing.B) {
 	for _, n := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
@@ -99,13 +99,13 @@ func BenchmarkWriters(b *testing.B) {
 	}
 }
 
-// BenchmarkBulk is posts of 100 KiB (a thousand jobs of 100 bytes) from 16 connections.
+// BenchmarkBulk measures posts of 100 KiB, which are a thousand jobs of 100 bytes, from 16 connections.
 func BenchmarkBulk(b *testing.B) {
 	body := bytes.Repeat([]byte("0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n"), 1000)
 	writers(b, benchOpen(b, Options{}), 16, Bulk, body)
 }
 
-// BenchmarkSegmentBytes compares segment sizes under groups of about 1 MiB: the figures for defaultSegmentBytes.
+// BenchmarkSegmentBytes compares segment sizes with groups of about 1 MiB. defaultSegmentBytes was chosen by it.
 func BenchmarkSegmentBytes(b *testing.B) {
 	body := bytes.Repeat([]byte("x"), 64<<10)
 	for _, mib := range []int{1, 4, 8, 20} {
@@ -115,7 +115,7 @@ func BenchmarkSegmentBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords is catch-up: reading from disk with checksums.
+// BenchmarkRecords measures reading from disk with checksums.
 func BenchmarkRecords(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
@@ -154,7 +154,7 @@ func BenchmarkRecords(b *testing.B) {
 	}
 }
 
-// BenchmarkRawFile is the ceiling: 1 MiB appends to a plain file, each synced.
+// BenchmarkRawFile measures appends of 1 MiB to a plain file, each with an fsync. No journal can be faster.
 func BenchmarkRawFile(b *testing.B) {
 	f, err := os.Create(b.TempDir() + "/raw")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory itself are synced, after the
-// truncation and before anything can be read or appended.
+// TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory of the journal are synced, after
+// the truncation and before a record can be read or appended.
 func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	m, name := tailImage("body ")
 	m.seg(10, 10, 10, 12, 9, "")
@@ -53,14 +53,14 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	}
 }
 
-// TestOpenFailsOnFsync: what cannot be made durable is not accepted.
+// TestOpenFailsOnFsync: records that cannot be made durable are not accepted.
 func TestOpenFailsOnFsync(t *testing.T) {
 	m, _ := tailImage("body ")
 	dir := m.write(t)
 	if _, err := Open(Options{Dir: dir, Hooks: Hooks{SyncFile: func(*os.File) error { return errDisk }}}); !errors.Is(err, errDisk) {
 		t.Fatal(err)
 	}
-	expect(t, startOnce(t, dir, 0), 9) // and the lock was given back
+	expect(t, startOnce(t, dir, 0), 9) // the lock was released
 }
 
 func TestLock(t *testing.T) {
@@ -175,14 +175,14 @@ func TestClockAhead(t *testing.T) {
 	if err := at(put(now+day+1), Options{AllowClockAhead: true}); err != nil {
 		t.Fatal(err)
 	}
-	// With the clock of this package, journal time goes on from the last record.
+	// The Clock of this package goes on from the time of the last record.
 	j := mustOpen(t, Options{Dir: put(now + 3_600_000)})
 	if off := j.Status().ClockOffset; j.Now() < now+3_600_000 || off < 50*time.Minute || off > time.Hour {
 		t.Fatal(j.Now()-now, off)
 	}
 }
 
-// TestTimeOfAnEmptyTailVolume: after a roll the last `at` is in the volume before.
+// TestTimeOfAnEmptyTailVolume: after a roll the time of the last record is in the volume before.
 func TestTimeOfAnEmptyTailVolume(t *testing.T) {
 	m, _ := tailImage("body ")
 	m.seg(10, 10, 10, 9, 0, "")
@@ -208,7 +208,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestGiveUp: after it the journal starts with what was intact, and what was taken out is all there.
+// TestGiveUp: after GiveUp the journal starts with the intact records, and the directory that it returns has all
+// removed bytes.
 func TestGiveUp(t *testing.T) {
 	m, name := tailImage("body ")
 	m.seg(10, 10, 10, 12, 9, "")
@@ -258,7 +259,7 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// recordsOf reads all records of an image, wherever they are.
+// recordsOf reads all records of an image, in any file.
 func recordsOf(m image) (out []Record) {
 	for name, data := range m {
 		first, ok := parseSeqName(filepath.Base(name))
@@ -273,8 +274,8 @@ func recordsOf(m image) (out []Record) {
 	return out
 }
 
-// TestIdentityBeforeVolumes: an identity whose maker was ended before its name was durable is made so before the first
-// volume, which must not outlive it.
+// TestIdentityBeforeVolumes: the process that made an identity may have been killed before the file's name was durable.
+// The name is made durable before the first volume is made.
 func TestIdentityBeforeVolumes(t *testing.T) {
 	dir := t.TempDir()
 	fail := true

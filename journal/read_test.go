@@ -35,7 +35,7 @@ func TestRecords(t *testing.T) {
 			t.Fatalf("from %d: %v", from, got)
 		}
 	}
-	// What is after synced is not looked at, whatever it is.
+	// Records does not read bytes after synced.
 	f, err := os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestRecords(t *testing.T) {
 	if got := readAll(t, j, 1); len(got) != 14 {
 		t.Fatal(got)
 	}
-	// A reader that stops early.
+	// A reader may stop early.
 	for r, err := range j.Records(3) {
 		if err != nil || r.Seq != 3 {
 			t.Fatal(r, err)
@@ -84,8 +84,8 @@ func TestScanOfNothing(t *testing.T) {
 	}
 }
 
-// TestRecordsWhileWriting reads all the time while segments and volumes come and go: every reader sees an unbroken row
-// from where it asked to what was synced, or that its volume was removed.
+// TestRecordsWhileWriting reads while segments and volumes are made and removed. Every reader gets all records from the
+// requested seq to the synced one, or an error because its volume was removed.
 func TestRecordsWhileWriting(t *testing.T) {
 	r := mustRun(t, Options{SegmentBytes: 2000, VolumeBytes: 8000})
 	end := make(chan struct{})
@@ -152,7 +152,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 	r.stop()
 }
 
-// volumesOf makes a journal of n volumes of three records each, and returns the size of each.
+// volumesOf makes a journal of n volumes with three records each, and returns the size of a volume.
 func volumesOf(t *testing.T, n int) (image, int64) {
 	m := newImage()
 	var size int64
@@ -204,7 +204,7 @@ func TestCut(t *testing.T) {
 			}
 		})
 	}
-	t.Run("not the last volume that holds a record", func(t *testing.T) {
+	t.Run("not the last volume that has a record", func(t *testing.T) {
 		m := m.clone()
 		m.seg(10, 10, 10, 9, 0, "")
 		j := mustOpen(t, Options{Dir: m.write(t), Applied: 9})
@@ -212,7 +212,7 @@ func TestCut(t *testing.T) {
 			t.Fatal(j.First(), err)
 		}
 	})
-	t.Run("a removal that was interrupted is finished by the next start", func(t *testing.T) {
+	t.Run("the next start completes an interrupted removal", func(t *testing.T) {
 		dir := m.write(t)
 		if err := os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)); err != nil {
 			t.Fatal(err)
@@ -240,7 +240,7 @@ func TestCutToArchive(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
-	// The archive reads like a journal.
+	// The archive can be read like a journal.
 	n := 0
 	for _, err := range Scan(archived, 1) {
 		if err != nil {
@@ -277,13 +277,13 @@ func TestCutToAFullArchive(t *testing.T) {
 	}
 }
 
-// TestCopyVolume is the way to an archive on another file system.
+// TestCopyVolume tests the copy to an archive on another file system.
 func TestCopyVolume(t *testing.T) {
 	m, _ := volumesOf(t, 1)
 	from, to := filepath.Join(m.write(t), seqName(1)), filepath.Join(t.TempDir(), seqName(1))
 	var h Hooks
 	h.fill()
-	for range 2 { // the second finds what the first has made
+	for range 2 { // the second copy finds the first one
 		if err := copyVolume(&h, from, to); err != nil {
 			t.Fatal(err)
 		}
@@ -326,8 +326,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestCutAfterAFailedMove: a volume that was moved to the archive and whose new name could not be made durable has left
-// all the same; the next attempt goes on with the next.
+// TestCutAfterAFailedMove: if a volume was moved to the archive and its new name could not be made durable, the volume
+// no longer belongs to the journal. The next attempt goes on with the next volume.
 func TestCutAfterAFailedMove(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := t.TempDir()

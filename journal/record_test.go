@@ -14,8 +14,8 @@ import (
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
 
-// goldenRecords is what testdata/v1 holds, by file name. A version's files stay for ever: they are what old journals
-// look like.
+// goldenRecords are the records in testdata/v1, by file name. The files of a version never change, because old journals
+// contain such records.
 var goldenRecords = map[string]Record{
 	"mark":          {Verb: MarkVerb, Seq: 1, At: 0, Synced: 0},
 	"lines":         {Verb: "create", Seq: 812, At: 1670273606123, Synced: 811, Fields: []byte("client=acme type=resize n=2 frame=line"), Body: []byte("first payload\nsecond one\n")},
@@ -82,7 +82,7 @@ func TestFormatDoc(t *testing.T) {
 	}
 }
 
-// TestGrep: what `grep -a '^#:'` finds in a segment are the header and end lines.
+// TestGrep: `grep -a '^#:'` finds the header lines and the end lines of a segment.
 func TestGrep(t *testing.T) {
 	var file []byte
 	for _, name := range []string{"mark", "lines", "no-newline"} {
@@ -104,7 +104,8 @@ func TestParseRecordRefuses(t *testing.T) {
 	if _, err := ParseRecord([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	// Every variant but those of the checksum itself is resealed, so that it is the form that is refused.
+	// Every variant except for those of the checksum gets a new checksum, so that the parser must notice the wrong
+	// form.
 	for _, c := range []struct{ name, old, new string }{
 		{"no leading newline", "\n#:create", "#:create"},
 		{"no verb", "#:create ", "#: "},
@@ -223,7 +224,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord: no input panics, and what is accepted is exactly what AppendRecord writes.
+// FuzzParseRecord: no input panics, and each accepted text is the one that AppendRecord writes.
 func FuzzParseRecord(f *testing.F) {
 	for _, name := range slices.Sorted(mapKeys(goldenRecords)) {
 		r := goldenRecords[name]
@@ -247,7 +248,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: whatever is valid reads back the same.
+// FuzzRoundTrip: every valid record reads back unchanged.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("create", uint64(812), int64(1670273606123), uint64(811), []byte("client=acme"), []byte("first\n"))
 	f.Add("mark", uint64(1), int64(0), uint64(0), []byte(nil), []byte("\n#:end crc=00000000"))

@@ -48,7 +48,8 @@ func TestUvarintLen(t *testing.T) {
 	}
 }
 
-// FuzzScan: no segment panics the scanner or the search, and what is read is exactly what was written.
+// FuzzScan: no segment makes the scanner or the search panic, and the records of the read bytes encode to the same
+// bytes.
 func FuzzScan(f *testing.F) {
 	m, name := tailImage("body ")
 	f.Add(m[name])

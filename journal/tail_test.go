@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// tailImage is a volume of two segments: 1–4 and 5–, its groups 1–2, 3–6, 7–9, of which the last is what a power cut
-// may have torn. sector is how much of a record's body there is, to spread the group over several sectors.
+// tailImage is a volume of two segments. The first has the records 1–4, and the second begins with record 5. The groups
+// are 1–2, 3–6 and 7–9. A power cut may have damaged the last group. With a long body the group is spread over several
+// sectors.
 func tailImage(body string) (m image, tailName string) {
 	m = newImage()
 	m.seg(1, 1, 1, 2, 0, body)
@@ -23,7 +24,7 @@ func tailImage(body string) (m image, tailName string) {
 	return m, filepath.Join(seqName(1), seqName(5))
 }
 
-// expect checks an outcome: last if it is accepted, the damaged seq and row of the table if it is refused.
+// expect checks that a start was accepted and that the journal ends with record last.
 func expect(t *testing.T, got outcome, last uint64) {
 	t.Helper()
 	if got.err != nil {
@@ -44,13 +45,13 @@ func expectRefusal(t *testing.T, got outcome, row string, seq uint64) {
 	}
 }
 
-// tailTests has a test for every row of the tail table, by the row's name.
+// tailTests has a test for every row of the tail table, by the name of the row.
 var tailTests = map[string]func(t *testing.T){
 	"clean end": func(t *testing.T) {
 		m, _ := tailImage("body ")
 		expect(t, startOnce(t, m.write(t), 0), 9)
 		expect(t, startOnce(t, m.write(t), 9), 9)
-		m.seg(1, 10, 10, 9, 0, "") // an empty next segment is how a full one is left
+		m.seg(1, 10, 10, 9, 0, "") // after a full segment there is an empty one
 		expect(t, startOnce(t, m.write(t), 0), 9)
 		expect(t, startOnce(t, t.TempDir(), 0), 0)
 	},
@@ -70,7 +71,7 @@ var tailTests = map[string]func(t *testing.T){
 		m, name := tailImage("body ")
 		m[name] = m[name][:len(m[name])-5]
 		expect(t, startOnce(t, m.write(t), 0), 8)
-		m[name] = append(m[name], 0x80) // not even the length is whole
+		m[name] = append(m[name], 0x80) // the length is incomplete
 		expect(t, startOnce(t, m.write(t), 0), 8)
 	},
 	"zero bytes": func(t *testing.T) {
@@ -87,7 +88,7 @@ var tailTests = map[string]func(t *testing.T){
 		m, name = tailImage("body ")
 		m[name] = append(m[name], "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"...)
 		expect(t, startOnce(t, m.write(t), 0), 9)
-		// A length in a longer spelling than needed is not what was written, even if the record is whole.
+		// An entry's length must have its shortest encoding, even if the record is intact.
 		m, name = tailImage("body ")
 		e := entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 9})
 		m[name] = slices.Concat(m[name], []byte{e[0] | 0x80, 0}, e[1:])
@@ -109,7 +110,7 @@ var tailTests = map[string]func(t *testing.T){
 		m, name = tailImage("body ")
 		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 10, At: 2000, Synced: 5})...)
 		expect(t, startOnce(t, m.write(t), 0), 9)
-		// A record from far away proves what it says, wherever it stands.
+		// An intact record is proof at any place, also if its seq is far away.
 		m, name = tailImage("body ")
 		m[name] = append(m[name], entry(Record{Verb: "create", Seq: 1 << 40, At: 2000, Synced: 12})...)
 		expectRefusal(t, startOnce(t, m.write(t), 0), "proven by a later record", 10)
@@ -117,13 +118,13 @@ var tailTests = map[string]func(t *testing.T){
 	"segment missing": func(t *testing.T) {
 		m, name := tailImage("body ")
 		delete(m, name)
-		m.seg(1, 9, 9, 9, 2, "") // of the same write as 3–8
+		m.seg(1, 9, 9, 9, 2, "") // in the same write as 3–8
 		dir := m.write(t)
 		expect(t, startOnce(t, dir, 0), 4)
 		if len(readImage(t, dir)) != 2 {
 			t.Fatal("the segment after the gap is still there")
 		}
-		// The first segment of the volume is the missing one.
+		// The missing segment is the first one of the volume.
 		m = newImage()
 		m.seg(1, 1, 1, 4, 0, "")
 		m.seg(5, 8, 8, 9, 4, "")
@@ -150,12 +151,12 @@ var tailTests = map[string]func(t *testing.T){
 		expect(t, startOnce(t, m.write(t), 8), 8)
 	},
 	"damage in a complete volume": func(t *testing.T) {
-		// The tail volume is empty, so the one before is looked at.
+		// The tail volume is empty, so the start also reads the volume before it.
 		m, name := tailImage("body ")
 		m.seg(10, 10, 10, 9, 0, "")
 		m[name] = m[name][:len(m[name])-5]
 		expectRefusal(t, startOnce(t, m.write(t), 0), "damage in a complete volume", 9)
-		// Otherwise it is found by whoever reads it.
+		// Otherwise the reader of that volume finds the damage.
 		m.seg(10, 10, 10, 12, 9, "")
 		dir := m.write(t)
 		j := mustOpen(t, Options{Dir: dir})
@@ -202,14 +203,14 @@ var tailTests = map[string]func(t *testing.T){
 		m[name] = append(append(m[name], byte(len(text))), text...)
 		got := startOnce(t, m.write(t), 0)
 		expectRefusal(t, got, "written by a newer version", 10)
-		// One flipped bit in `v=1` is damage, not a version: the checksum shows it.
+		// A flipped bit in `v=1` is damage and no other version, because the checksum does not match.
 		m, name = tailImage("body ")
 		i := bytes.LastIndex(m[name], []byte(" v=1 "))
 		m[name][i+3] = '3'
 		expect(t, startOnce(t, m.write(t), 0), 8)
 	},
 	"search given up": func(t *testing.T) {
-		// A torn body full of headers that all claim to end at the same place, each a long way through the checksum.
+		// A torn body contains many headers. All of them claim the same end, so each costs a checksum of many bytes.
 		const lines, width = 2000, 80
 		m, name := tailImage("body ")
 		evil := forged(lines, width)
@@ -238,14 +239,14 @@ var tailTests = map[string]func(t *testing.T){
 	},
 }
 
-// forged is a body of lines headers whose bodies all end at the same end line: every one costs a checksum over the
-// rest.
+// forged returns a body of header lines. The bodies of all of them end at the same end line, so each costs a checksum
+// of the rest.
 func forged(lines, width int) []byte {
 	var out []byte
 	for i := range lines {
 		after := (lines - 1 - i) * width
 		head := fmt.Sprintf("\n#:a v=1 seq=12 at=2000 synced=11 bytes=%d ", after)
-		// The header line must end with \n, and the next line begins with one: the header's is put at its own end.
+		// The header line must end with \n, and the next line begins with one.
 		pad := width - len(head) - 1
 		out = append(out, head...)
 		out = append(out, bytes.Repeat([]byte("x"), pad)...)
@@ -254,7 +255,7 @@ func forged(lines, width int) []byte {
 	return append(out, "#:end crc=00000000\n"...)
 }
 
-// reseal puts the right checksum after a record's changed text.
+// reseal replaces the checksum of a changed record with the right one.
 func reseal(text []byte) []byte {
 	body := text[:len(text)-trailerBytes]
 	return fmt.Appendf(slices.Clone(body), "%s%08x\n", trailerPrefix, checksum(body))
@@ -268,7 +269,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailTableIsTested: every row has its test, every test its row, and refusals say what to do next.
+// TestTailTableIsTested: every row has a test, every test has a row, and refusals name the next step.
 func TestTailTableIsTested(t *testing.T) {
 	rows := make(map[string]bool)
 	for _, c := range tailTable {
@@ -290,7 +291,7 @@ func TestTailTableIsTested(t *testing.T) {
 	}
 }
 
-// entries lists where the entries of a segment begin, and its end.
+// entries returns the offsets of the entries of a segment, and its length.
 func entries(data []byte, first uint64) (starts []int) {
 	sc := scanner{data: data, next: first}
 	starts = append(starts, 0)
@@ -300,8 +301,8 @@ func entries(data []byte, first uint64) (starts []int) {
 	return starts
 }
 
-// TestTailCutAtEveryByte ends the last segment after each of its bytes. Whatever lies before a whole number of records
-// is discarded, unless the cursor proves more.
+// TestTailCutAtEveryByte cuts the last segment after each of its bytes. The start discards an incomplete record, unless
+// the cursor proves that it was durable.
 func TestTailCutAtEveryByte(t *testing.T) {
 	m, name := tailImage("body ")
 	whole := m[name]
@@ -336,11 +337,12 @@ func rewrite(t *testing.T, dir, name string, data []byte) {
 	}
 }
 
-// checksum is the format's, spelled out once more for the tests.
+// checksum computes the checksum of the format independently of the product.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// TestTailFlipEveryBit flips each bit of both segments: what a later record proves is refused with its place, the rest
-// is discarded, and nothing damaged is ever read.
+// TestTailFlipEveryBit flips each bit of both segments. If a later record proves that the damaged one was durable, the
+// start is refused and reports the place. Otherwise the start discards the damaged records. No reader ever gets a
+// damaged record.
 func TestTailFlipEveryBit(t *testing.T) {
 	orig, tailName := tailImage("body ")
 	for _, name := range []string{filepath.Join(seqName(1), seqName(1)), tailName} {
@@ -360,7 +362,7 @@ func TestTailFlipEveryBit(t *testing.T) {
 				m[name][i] ^= 1 << bit
 				where := fmt.Sprintf("%s byte %d bit %d (record %d)", name, i, bit, s)
 				rewrite(t, dir, name, m[name])
-				if bit == i%8 { // one of eight, for the time it takes: offline readers must say the same
+				if bit == i%8 { // offline readers must report the same; for one bit in eight, to save time
 					checkFound(t, dir, where, s, int64(starts[s-first]), s <= 6)
 				}
 				got := startOnce(t, dir, 0)
@@ -378,7 +380,7 @@ func TestTailFlipEveryBit(t *testing.T) {
 	}
 }
 
-// checkFound checks that Verify and Scan name the damage, and what a start makes of it.
+// checkFound checks that Verify and Scan report the damage, and how a start decides about it.
 func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, proven bool) {
 	t.Helper()
 	verdict := Discard
@@ -401,13 +403,13 @@ func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, prove
 	}
 }
 
-// TestTailTornSectors keeps every subset of the last group's sectors, as a power cut may: what was answered before
-// stays, and what is left is a row of whole records.
+// TestTailTornSectors keeps every subset of the sectors of the last group, as a power cut may. All records that were
+// answered before are there, and the journal ends with an intact record.
 func TestTailTornSectors(t *testing.T) {
 	const sector = 512
 	m, name := tailImage(string(bytes.Repeat([]byte("0123456789abcdef"), 50)))
 	whole := m[name]
-	group := entries(whole, 5)[2] // where record 7 begins
+	group := entries(whole, 5)[2] // offset of record 7
 	firstSector := group / sector
 	n := (len(whole)+sector-1)/sector - firstSector
 	if n < 4 || n > 8 {
@@ -417,7 +419,7 @@ func TestTailTornSectors(t *testing.T) {
 		data := slices.Clone(whole)
 		for i := range n {
 			if keep>>i&1 == 0 {
-				// The sector is as it was before the group: what is durable of it, and zeros.
+				// The sector has its content of the time before the group: earlier records, and zeros.
 				clear(data[max(group, (firstSector+i)*sector):min(len(data), (firstSector+i+1)*sector)])
 			}
 		}
@@ -436,10 +438,10 @@ func TestTailTornSectors(t *testing.T) {
 	}
 }
 
-// TestTailRemoveOrDoubleASegment: every segment of several small ones is removed, or copied to every other name.
+// TestTailRemoveOrDoubleASegment removes each of several small segments, or copies it to every other name.
 func TestTailRemoveOrDoubleASegment(t *testing.T) {
 	orig := newImage()
-	for s := uint64(1); s <= 9; s += 2 { // groups 1–4, 5–6, 7–10: the last lies in two segments
+	for s := uint64(1); s <= 9; s += 2 { // groups 1–4, 5–6 and 7–10; the last one is in two segments
 		orig.seg(1, s, s, s+1, []uint64{0, 0, 4, 6, 6}[s/2], "")
 	}
 	name := func(s uint64) string { return filepath.Join(seqName(1), seqName(s)) }
@@ -451,7 +453,7 @@ func TestTailRemoveOrDoubleASegment(t *testing.T) {
 		case 9:
 			expect(t, got, 8)
 		case 7:
-			expect(t, got, 6) // 9 and 10 are of the same unsynced write
+			expect(t, got, 6) // 9 and 10 are in the same unsynced write
 		default:
 			expectRefusal(t, got, "proven by a later record", s)
 			expectGap(t, dir, s)
@@ -464,7 +466,7 @@ func TestTailRemoveOrDoubleASegment(t *testing.T) {
 			m[name(to)] = m[name(s)]
 			got := startOnce(t, m.write(t), 0)
 			if to > 10 {
-				expect(t, got, 10) // a gap after the end, and nothing after it that a request was answered with
+				expect(t, got, 10) // the gap is after the last acknowledged record
 			} else if got.refused == nil || got.refused.Case != "segments overlap" {
 				t.Fatalf("segment %d copied to %d: %+v", s, to, got)
 			}
@@ -472,7 +474,7 @@ func TestTailRemoveOrDoubleASegment(t *testing.T) {
 	}
 }
 
-// expectGap checks that a missing segment is refused by whoever reads it, without a start too.
+// expectGap checks that Verify and Scan report a missing segment too.
 func expectGap(t *testing.T, dir string, seq uint64) {
 	t.Helper()
 	rep, err := Verify(dir)
@@ -488,8 +490,8 @@ func expectGap(t *testing.T, dir string, seq uint64) {
 	}
 }
 
-// TestTailRandomDamage throws everything at the last group and what is before it. Rule: what an intact witness proves
-// is never discarded, and what is accepted is an unbroken row of records.
+// TestTailRandomDamage damages random places of the last group and of the records before it. The start must never
+// discard a record that an intact record proves, and an accepted journal has no gaps.
 func TestTailRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
