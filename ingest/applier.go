@@ -45,10 +45,10 @@ func (e *Engine) stepped(took time.Duration) {
 
 // apply is the applier. It applies durable groups in order, until the hand-over is closed.
 func (e *Engine) apply() error {
-	for groups := e.over.take(); groups != nil; groups = e.over.take() {
+	for groups := e.handover.take(); groups != nil; groups = e.handover.take() {
 		err := e.applyGroups(groups)
 		for _, group := range groups {
-			e.over.done(group)
+			e.handover.done(group)
 		}
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 
 // take tries to get jobs, and waits for jobs between two attempts, until it has got some or the wait is over.
 func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
-	var over <-chan time.Time
+	var timeout <-chan time.Time
 	var wake wakeup
 	defer func() { r.e.passOn(wake) }()
 	for {
@@ -91,13 +91,13 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 		if wait <= 0 {
 			return claimAnswer{}, nil
 		}
-		if over == nil {
+		if timeout == nil {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
-			over = timer.C
+			timeout = timer.C
 		}
 		r.e.passOn(wake)
-		if wake, err = r.e.wait(ctx, &r.cmd, over); err != nil || !wake.again {
+		if wake, err = r.e.wait(ctx, &r.cmd, timeout); err != nil || !wake.again {
 			return claimAnswer{}, err
 		}
 	}
@@ -245,7 +245,7 @@ func (e *Engine) passOn(w wakeup) {
 }
 
 // wait parks a claim until there may be a job, its time is over, or its caller has gone.
-func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) (w wakeup, err error) {
+func (e *Engine) wait(ctx context.Context, c *job.Claim, timeout <-chan time.Time) (w wakeup, err error) {
 	p := e.parked.park(c.Clients, c.Types, c.Max)
 	if p == nil {
 		if err := e.accepting(); err != nil {
@@ -267,7 +267,7 @@ func (e *Engine) wait(ctx context.Context, c *job.Claim, over <-chan time.Time) 
 			return w, ErrClosed
 		}
 		return wakeup{again: true, woken: true, queue: at}, nil
-	case <-over:
+	case <-timeout:
 		return w, nil
 	case <-ctx.Done():
 		return w, errors.Join(ErrNotStored, ctx.Err())

@@ -72,7 +72,7 @@ func (e *Engine) mayCreate(c *job.Create) error {
 	if e.disk.low.Load() {
 		return ErrDiskFull
 	}
-	if e.over.lag() > maxLag {
+	if e.handover.lag() > maxLag {
 		e.counters.overloaded.Add(1)
 		return ErrOverloaded
 	}

@@ -130,7 +130,11 @@ func (e *Engine) lookAtDisk() {
 	}
 	e.disk.free.Store(free)
 	if wasLow := e.disk.low.Swap(low); low != wasLow {
-		e.logger.Warn("disk space", "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
+		text := "there is enough disk space again: creates are accepted"
+		if low {
+			text = "disk space is low: creates are refused"
+		}
+		e.logger.Warn(text, "low", low, "free_bytes", free, "reserve_bytes", e.disk.reserve)
 		if low {
 			signal(e.history.flushed) // cutting the log may free enough space for creates
 		}

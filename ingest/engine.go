@@ -57,7 +57,7 @@ type Engine struct {
 	store  *store.Store
 	log    Log
 
-	over     *handover
+	handover *handover
 	commits  commits
 	parked   *parkedClaims
 	underWay *underWay
@@ -97,7 +97,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
 	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
-		o: o, logger: o.Logger, over: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), strays: newStrayClaims(),
+		o: o, logger: o.Logger, handover: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), strays: newStrayClaims(),
 		disk: newDisk(o.Dir, o.Statfs),
 	}
 	e.commits.wait = o.CommitWait

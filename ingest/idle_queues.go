@@ -30,11 +30,11 @@ func (e *Engine) untilIdle() (d time.Duration, ok bool) {
 // deleteIdle proposes to delete the queues that have been idle for Options.QueueIdle. The command contains that time,
 // because Apply knows no options.
 func (k *timekeeper) deleteIdle(ctx context.Context) {
-	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idled) < idleEvery {
+	if wait, ok := k.e.untilIdle(); !ok || wait > 0 || time.Since(k.idleTried) < idleEvery {
 		return
 	}
 	result, _, err := k.e.decideAsLeader(ctx, k.term, job.DeleteIdleQueues{IdleMs: k.e.o.QueueIdle.Milliseconds()})
-	k.idled = time.Now()
+	k.idleTried = time.Now()
 	if err != nil {
 		if ctx.Err() == nil {
 			k.e.logger.Warn("cannot delete idle queues; trying again", "error", err)

@@ -38,14 +38,14 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer cancel()
 	after := e.store.Applied()
 	parts.Go(func() {
-		logErr = e.log.Run(ctx, after, e.over.put)
-		e.over.close()
+		logErr = e.log.Run(ctx, after, e.handover.put)
+		e.handover.close()
 	})
 	parts.Go(func() {
 		if applyErr = e.apply(); applyErr != nil {
 			e.refuse(fmt.Errorf("%w: %w", ErrApply, applyErr))
 			cancel()
-			e.over.drain(applyErr)
+			e.handover.drain(applyErr)
 		}
 	})
 	parts.Go(func() { e.time.run(ctx) })

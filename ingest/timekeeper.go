@@ -38,14 +38,14 @@ type timekeeper struct {
 	ended chan struct{}  // closed when run has ended
 
 	// Only the goroutine of run uses the fields below.
-	term   uint64        // the last term for which the required commands were proposed; 0 before the first
-	ticked time.Time     // end of the last tick or attempt
-	rest   time.Duration // least time from ticked to the next tick
-	seq    uint64        // seq of the last tick
-	rows   int           // number of rows that the next tick may write; 0 before the first tick
-	down   time.Time     // when the log stopped taking commands; zero while it takes them
-	owed   bool          // a grace must precede the next tick
-	idled  time.Time     // time of the last attempt to delete idle queues
+	term      uint64        // the last term for which the required commands were proposed; 0 before the first
+	ticked    time.Time     // end of the last tick or attempt
+	rest      time.Duration // least time from ticked to the next tick
+	seq       uint64        // seq of the last tick
+	rows      int           // number of rows that the next tick may write; 0 before the first tick
+	down      time.Time     // when the log stopped taking commands; zero while it takes them
+	graceOwed bool          // a grace must precede the next tick
+	idleTried time.Time     // time of the last attempt to delete idle queues
 
 	stall stallWatch
 }
@@ -79,7 +79,7 @@ func (k *timekeeper) run(ctx context.Context) {
 		case call := <-k.calls:
 			stopped := k.stall.found.Load()
 			call.result <- call.f(ctx)
-			k.owed = k.owed || k.stall.since(stopped)
+			k.graceOwed = k.graceOwed || k.stall.since(stopped)
 			continue
 		case <-ctx.Done():
 			return
@@ -117,14 +117,14 @@ func (k *timekeeper) sleep() time.Duration {
 func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	e := k.e
 	asOf, now := e.log.Now(), time.Now()
-	switch over := now.Sub(awake); {
-	case over > late:
-		k.owed = true
-		e.logger.Warn("the process was stopped; all leases get their full length again", "for", over)
-	case over > 0:
+	switch overslept := now.Sub(awake); {
+	case overslept > late:
+		k.graceOwed = true
+		e.logger.Warn("the process was stopped; all leases get their full length again", "for", overslept)
+	case overslept > 0:
 		// The process may have been stopped for that time. Tickles that runners sent meanwhile are not applied yet, so
 		// the tick must not see that time.
-		asOf -= over.Milliseconds()
+		asOf -= overslept.Milliseconds()
 	}
 	if e.log.Health() != nil {
 		if k.down.IsZero() {
@@ -135,7 +135,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	}
 	if !k.down.IsZero() {
 		if down := now.Sub(k.down); down > late {
-			k.owed = true
+			k.graceOwed = true
 			e.logger.Warn("the journal takes commands again; all leases get their full length again", "after", down)
 		}
 		k.down = time.Time{}
@@ -158,7 +158,7 @@ func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
 // grace.
 func (k *timekeeper) mayTick(ctx context.Context) bool {
 	leads, err := k.leads(ctx)
-	if err == nil && leads && k.owed {
+	if err == nil && leads && k.graceOwed {
 		err = k.grace(ctx)
 	}
 	if err != nil && !errors.Is(err, ErrNotLeading) && ctx.Err() == nil {
@@ -193,7 +193,7 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 			return err
 		}
 	}
-	k.term, k.owed = term, true
+	k.term, k.graceOwed = term, true
 	return k.grace(ctx)
 }
 
@@ -205,7 +205,7 @@ func (k *timekeeper) grace(ctx context.Context) error {
 			return err
 		}
 	}
-	k.owed = false
+	k.graceOwed = false
 	return nil
 }
 
@@ -219,10 +219,10 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 	before := log.Now()
 	log.AcceptTime()
 	if skipped := log.Now() - before; skipped > 0 {
-		k.owed = true
+		k.graceOwed = true
 		k.e.logger.Warn("the journal's time was set to the wall clock; all leases get their full length again", "skipped_ms", skipped)
 	}
-	if k.owed {
+	if k.graceOwed {
 		k.mayTick(ctx) // if the grace fails, it is still owed, and the next turn proposes it before any tick
 	}
 	return nil

@@ -21,7 +21,7 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	j.volumes.cutting.Lock()
 	defer j.volumes.cutting.Unlock()
 	for _, v := range j.volumes.removable(min(applied, j.Synced()), retain) {
-		if err := j.takeOut(v); err != nil {
+		if err := j.removeVolume(v); err != nil {
 			return removed, fmt.Errorf("remove volume %s: %w", seqName(v.First), err)
 		}
 		removed = append(removed, v)
@@ -30,9 +30,9 @@ func (j *Journal) Cut(applied uint64, retain int64) (removed []Volume, err error
 	return removed, nil
 }
 
-// takeOut removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in
+// removeVolume removes or archives the oldest volume, v. It first takes v out of the list, so that no new reader begins in
 // it. A reader that is within v can read the rest of the file that it has open, and then gets ErrCut.
-func (j *Journal) takeOut(v Volume) error {
+func (j *Journal) removeVolume(v Volume) error {
 	j.volumes.removeFirst()
 	h := &j.o.Hooks
 	if j.o.Archive != "" {
