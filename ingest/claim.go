@@ -10,15 +10,15 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Claim hands out jobs. If there is none, it waits for the duration wait. It returns the claim, which has no runs if
-// there was no job in time, and the documents of its jobs.
+// Claim hands out jobs. If there is no job, it waits for one, at most for the duration wait. It returns the claim and
+// the documents of its jobs. If there was no job in time, the claim has no runs.
 //
 // A claim is journaled only if there may be a job for it. If it is journaled and gets no job, because other claims were
 // faster, it waits for the rest of its time.
 //
-// If ctx ends before the answer, the engine returns the jobs that the claim was given to their queues at once. It does
-// not if the claim has an idempotency key or a number of a session: a repeat of the claim then gets the jobs that it
-// still holds. If a key or number is refused, Claim returns the refusal as an error; see store.Made.
+// If ctx ends before Claim returns, the engine releases the jobs of the claim at once. It does not if the claim has an
+// idempotency key or a number of a session: a repeat of the claim then gets the jobs that it still holds. If a key or
+// number is refused, Claim returns the refusal as an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
 	return e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
 }
@@ -26,8 +26,8 @@ func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (st
 // ClaimAdmitted is Claim for a caller that bounds its memory.
 //
 // When the claim is applied, ClaimAdmitted calls admit with the largest number of bytes that the payloads can have.
-// Then it reads the documents. If admit returns an error, ClaimAdmitted returns that error, and the engine returns the
-// jobs to their queues, also for a claim with a key or number. Only a claim that repeats an earlier one keeps its jobs.
+// Then it reads the documents. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the
+// jobs, also those of a claim with a key or number. Only a claim that repeats an earlier one keeps its jobs.
 func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
@@ -170,8 +170,7 @@ func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 	return claimAnswer{*c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
-// held returns the documents of the jobs that were just handed out. If it fails, the engine returns the jobs to their
-// queues.
+// held returns the documents of the jobs that were just handed out. If it fails, the engine releases the jobs.
 func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs []job.Job, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {

@@ -23,8 +23,8 @@ type waiter struct {
 	synced chan answer
 	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
 	applied chan answer
-	// left is set by the caller when it gives up, and by the applier when it has answered. Whichever sets it second
-	// returns the jobs of a claim that no caller waits for.
+	// left is set by the caller when it gives up, and by the applier when it has answered. If both set it, the second of
+	// them releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
 }
 
@@ -53,7 +53,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 	return p, nil
 }
 
-// propose hands a proposal to the log.
+// propose gives a proposal to the log.
 func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 	if err := e.log.Propose(ctx, p); err != nil {
 		return fmt.Errorf("propose %s: %w", p.Verb, err)
@@ -157,7 +157,7 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
-		if w.left.Swap(true) { // the applier has answered already, so it has not returned the jobs of a claim
+		if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
 			if a := <-w.applied; a.err == nil {
 				e.giveBack(a.result)
 			}

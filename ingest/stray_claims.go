@@ -8,8 +8,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// strayClaims are the claims whose callers had gone before they were applied. Their jobs must be returned to their
-// queues.
+// strayClaims are the claims whose callers had gone before they were applied. The engine must release their jobs.
 type strayClaims struct {
 	filled chan struct{} // capacity 1; has a value when ids may not be empty
 
@@ -35,7 +34,7 @@ func (s *strayClaims) take() []job.ID {
 	return ids
 }
 
-// giveBack lets the jobs of a claim be returned to their queues, because its caller has gone.
+// giveBack notes a claim whose caller has gone, so that ungetStrays releases its jobs.
 func (e *Engine) giveBack(result store.Result) {
 	c, ok := result.(*store.Claimed)
 	if !ok || len(c.Runs) == 0 || c.Keyed { // with a key, the caller may repeat the claim and get these jobs
@@ -44,7 +43,7 @@ func (e *Engine) giveBack(result store.Result) {
 	e.strays.add(c.Claim)
 }
 
-// ungetStrays returns the jobs of stray claims to their queues, until ctx is done.
+// ungetStrays releases the jobs of stray claims, until ctx is done.
 func (e *Engine) ungetStrays(ctx context.Context) {
 	for {
 		select {
@@ -58,10 +57,10 @@ func (e *Engine) ungetStrays(ctx context.Context) {
 	}
 }
 
-// unget returns the jobs of a claim to their queues.
+// unget releases the jobs of a claim.
 func (e *Engine) unget(ctx context.Context, id job.ID) {
 	cmd := job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
 	if _, _, err := e.decide(ctx, cmd); err != nil && ctx.Err() == nil {
-		e.logger.Warn("cannot return the jobs of a claim whose caller has gone; they are claimable again when its lease ends", "claim_id", id.String(), "error", err)
+		e.logger.Warn("cannot release the jobs of a claim whose caller has gone; they can be claimed again when its lease ends", "claim_id", id.String(), "error", err)
 	}
 }

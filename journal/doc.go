@@ -28,8 +28,8 @@
 //
 // Watermarks: Appended >= Synced. Records are read up to Synced only. The engine adds two more: applied and flushed.
 //
-// Seqs have no gaps: the journal uses the seqs of a group that was not stored again, since no caller has seen them. Do
-// not rely on it.
+// Seqs have no gaps: after a failed write the journal uses the seqs of the failed group again, since no caller has seen
+// them. Do not rely on it.
 //
 // # Bytes
 //

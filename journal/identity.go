@@ -30,7 +30,7 @@ func readIdentity(dir string) (string, error) {
 	}
 	m := identityForm.FindSubmatch(b)
 	if m == nil {
-		return "", fmt.Errorf("%w: %s does not have the form %q; next step: restore this file from a copy, or write it with the uuid of the journal: a start with another uuid in this file reports the right one",
+		return "", fmt.Errorf("%w: %s does not have the form %q; next step: restore this file from a copy, or write it again with the uuid of the journal; if that is not known, write any uuid, and the next start reports the right one",
 			ErrForeign, name, "daybook-journal v=1 uuid=…")
 	}
 	return string(m[1]), nil

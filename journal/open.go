@@ -89,7 +89,7 @@ func (j *Journal) identify(volumes int) (string, error) {
 func (o *Options) checkIdentity(uuid string, volumes int) error {
 	switch {
 	case uuid == "" && volumes > 0:
-		return fmt.Errorf("%w: %s holds volumes but no file %q; next step: restore that file from a copy",
+		return fmt.Errorf("%w: %s has volumes but no file %q; next step: restore that file from a copy",
 			ErrForeign, o.Dir, identityName)
 	case uuid == "" && o.StoreJournal != "":
 		return fmt.Errorf("%w: the store belongs to journal %s, and there is no journal in %s; next step: %s",

@@ -115,7 +115,7 @@ func validate(verb string, fields, body []byte) error {
 		return fmt.Errorf("%w: byte %d of the fields is %q, which is not allowed there", ErrInvalid, i, fields[i])
 	}
 	if n := envelopeBytes + len(fields) + len(body); n > MaxRecordBytes {
-		return fmt.Errorf("%w: it can have %d bytes, and the limit is %d", ErrTooLarge, n, MaxRecordBytes)
+		return fmt.Errorf("%w: its text may need %d bytes, and the limit is %d", ErrTooLarge, n, MaxRecordBytes)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (s *scanner) step() bool {
 	case rest[0] == 0 && allZero(rest):
 		// A file system may extend a file before it writes the data. tidwall/wal would read each zero as an empty
 		// entry.
-		return s.damaged(zeros, fmt.Sprintf("%d zero bytes", len(rest)))
+		return s.damaged(zeros, fmt.Sprintf("the file ends with %d zero bytes", len(rest)))
 	case n == 0:
 		return s.damaged(torn, "the file ends within an entry's length")
 	case n < 0 || size > MaxRecordBytes || size < uint64(minRecordBytes):

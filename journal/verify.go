@@ -38,7 +38,7 @@ func Verify(dir string) (Report, error) {
 		return r, err
 	}
 	if r.UUID == "" && len(vols) > 0 {
-		return r, fmt.Errorf("%w: %s holds volumes but no file %q", ErrForeign, dir, identityName)
+		return r, fmt.Errorf("%w: %s has volumes but no file %q", ErrForeign, dir, identityName)
 	}
 	if len(vols) > 0 {
 		r.First = vols[0].first
