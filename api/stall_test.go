@@ -7,32 +7,17 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/proof/stallfs"
 	"github.com/daybookq/daybook/store"
 )
-
-// stallingFS is a file system that blocks the creation of store tables until the gate is open. Pebble blocks writers
-// when its memtables are full.
-type stallingFS struct {
-	vfs.FS
-	gate chan struct{}
-}
-
-func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if filepath.Ext(name) == ".sst" {
-		<-fs.gate
-	}
-	return fs.FS.Create(name, c)
-}
 
 // startStalled runs a server whose store blocks all commits.
 func startStalled(t *testing.T) *rig {
@@ -43,7 +28,7 @@ func startStalled(t *testing.T) *rig {
 	}
 	gate := make(chan struct{})
 	engine, err := ingest.Open(ingest.Options{Dir: dir, CommitWait: 200 * time.Millisecond,
-		Store: store.Options{FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10}})
+		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,30 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/stallfs"
 	"github.com/daybookq/daybook/store"
 )
-
-// stallingFS is a file system on which no table of the store can be made until the gate is open. Pebble then blocks
-// writers as soon as its memtables are full.
-type stallingFS struct {
-	vfs.FS
-	gate chan struct{}
-}
-
-func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if filepath.Ext(name) == ".sst" {
-		<-fs.gate
-	}
-	return fs.FS.Create(name, c)
-}
 
 // startStalled runs an engine whose store no longer commits. stop ends the engine and returns the result of Run. resume
 // lets the store go on.
@@ -39,7 +23,7 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 		t.Fatal(err)
 	}
 	e, err = Open(Options{Dir: dir, CommitWait: 200 * time.Millisecond,
-		Store: store.Options{FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10}})
+		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,36 +2,20 @@ package store
 
 import (
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/stallfs"
 )
-
-// stallingFS is a disk on which no table can be begun until the gate is open: Pebble holds writers back as soon as its
-// memtables are full.
-type stallingFS struct {
-	vfs.FS
-	gate chan struct{}
-}
-
-func (fs stallingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if filepath.Ext(name) == ".sst" {
-		<-fs.gate
-	}
-	return fs.FS.Create(name, c)
-}
 
 // stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed
 // before.
 func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	s, err := Open("store", Options{Journal: testJournal, FS: stallingFS{vfs.NewMem(), gate}, MemtableBytes: 64 << 10})
+	s, err := Open("store", Options{Journal: testJournal, FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
