@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,13 +28,17 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	s := serve(t)
 	dir := t.TempDir()
-	sums, err := os.ReadFile("../go.sum")
+	sums, err := os.ReadFile("../client/go.sum")
 	if err != nil {
 		t.Fatal(err)
 	}
+	mod := "module readme\n\ngo 1.26\n\nrequire github.com/daybookq/daybook/client v0.0.0\n"
+	for _, dir := range []string{"client", "job", "mdns"} {
+		mod += fmt.Sprintf("\nreplace github.com/daybookq/daybook/%s => %s\n", dir, filepath.Join(root, dir))
+	}
 	for name, text := range map[string]string{
 		"main.go": strings.ReplaceAll(block[1], "127.0.0.1:1717", s.Listen), "go.sum": string(sums),
-		"go.mod": "module readme\n\ngo 1.26\n\nrequire github.com/daybookq/daybook v0.0.0\n\nreplace github.com/daybookq/daybook => " + root + "\n",
+		"go.mod": mod,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
