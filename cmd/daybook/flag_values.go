@@ -9,19 +9,33 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// durationFlag is a duration that may have days and weeks: 300s, 1h30m, 14d.
+// durationFlag is a duration of 0 or more, as Go writes it (300s, 1h30m, 1.5h), or with days and weeks (14d, 1d12h, 2w).
 type durationFlag time.Duration
 
 func (d *durationFlag) Set(text string) error {
-	parsed, err := model.ParseDuration(text)
+	parsed, err := time.ParseDuration(text)
+	if err != nil { // it has no days and weeks
+		var long model.Duration
+		long, err = model.ParseDuration(text)
+		parsed = time.Duration(long)
+	}
 	if err != nil {
-		return fmt.Errorf("%q is not a duration like 300s, 1h30m, 12h or 14d", text)
+		return fmt.Errorf("%q is not a duration like 300s, 1h30m, 1.5h, 14d or 2w", text)
+	}
+	if parsed < 0 {
+		return fmt.Errorf("%q is negative; a duration is 0 or longer", text)
 	}
 	*d = durationFlag(parsed)
 	return nil
 }
 
-func (d *durationFlag) String() string { return model.Duration(*d).String() }
+// String returns a text that Set accepts for all durations that are not negative.
+func (d *durationFlag) String() string {
+	if t := time.Duration(*d); t%time.Millisecond != 0 { // the library would drop the rest
+		return t.String()
+	}
+	return model.Duration(*d).String()
+}
 func (d *durationFlag) Type() string   { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
