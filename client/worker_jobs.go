@@ -124,6 +124,7 @@ func (r *running) next() *task {
 	r.jobs.queue[0] = nil
 	if r.jobs.queue = r.jobs.queue[1:]; len(r.jobs.queue) == 0 {
 		r.jobs.queue = nil
+		r.claimMore() // a claim for a few jobs is not made while jobs wait
 	}
 	t.state = runs
 	t.ctx, t.cancel = context.WithCancelCause(r.life)
