@@ -102,7 +102,7 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 		return Added{}, err
 	}
 	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: query, body: lines, contentType: mimeText,
-		key: o.Key, repeatable: o.Key != ""}))
+		key: o.Key, repeat: repeatableWith(o.Key)}))
 	if err != nil {
 		return Added{}, err
 	}

@@ -56,7 +56,7 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	}
 	r, err := post("/jobs/claim", claimBody{
 		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy,
-	}, true)
+	}, repeatable)
 	if err != nil {
 		return nil, err
 	}
@@ -94,16 +94,16 @@ func (o *TickleOptions) body() tickleBody {
 // Tickle reports that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost,
 // ErrRunnerDiffers. Repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
-	return c.jobCall(ctx, id, "/tickle", o.body(), true)
+	return c.jobCall(ctx, id, "/tickle", o.body(), repeatable)
 }
 
 // jobCall posts to a route of one job, which answers its document.
-func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeatable bool) (*Job, error) {
+func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat repeating) (*Job, error) {
 	path, err := idPath("/jobs/", id, route)
 	if err != nil {
 		return nil, err
 	}
-	r, err := post(path, body, repeatable)
+	r, err := post(path, body, repeat)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (c *Client) TickleJobs(ctx context.Context, ids []string, o TickleOptions) 
 }
 
 func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err error) {
-	r, err := post("/jobs/tickle", b, true)
+	r, err := post("/jobs/tickle", b, repeatable)
 	if err != nil {
 		return held, err
 	}

@@ -51,8 +51,11 @@ func decodeClaim(a answer) (*Claim, error) {
 	for i := range jobs {
 		line, rest, _ = bytes.Cut(rest, []byte("\n"))
 		if !like.read(&jobs[i], line) {
-			if err := like.learn(&jobs[i], line, i < len(jobs)-1); err != nil {
+			if err := readJob(&jobs[i], line); err != nil {
 				return nil, a.unreadable(fmt.Errorf("job %d: %w", i, err))
+			}
+			if i < len(jobs)-1 {
+				like.learn(&jobs[i], line)
 			}
 		}
 		c.Jobs[i] = &jobs[i]
@@ -76,8 +79,8 @@ const (
 	payloadName = "payload"
 )
 
-// learn reads a document in full, and has read compare the next ones with it if there are more.
-func (l *likeJob) learn(j *Job, line []byte, more bool) error {
+// readJob reads a document in full.
+func readJob(j *Job, line []byte) error {
 	var d jobDocument
 	if err := json.Unmarshal(line, &d); err != nil {
 		return err
@@ -90,17 +93,21 @@ func (l *likeJob) learn(j *Job, line []byte, more bool) error {
 		return errNoID
 	}
 	*j = *full
+	return nil
+}
+
+// learn has read compare the next documents with that of j, whose text is line.
+func (l *likeJob) learn(j *Job, line []byte) {
 	l.head, l.tail = nil, nil
-	// What a document of its own would not share with this one is copied in full. A text or JSON value leaves no trace
-	// in other fields.
-	if !more || j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
-		return nil
+	// Two jobs must not share memory that a caller may change. So documents with one of these fields are read in full.
+	// Kind is set by fields other than the payload unless it is a text or JSON.
+	if j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
+		return
 	}
 	from, to := payloadIn(line)
 	if idEnd := len(jobPrefix) + idBytes; from > idEnd && bytes.HasPrefix(line, []byte(jobPrefix)) && line[idEnd] == '"' {
 		l.job, l.head, l.tail = *j, line[idEnd:from], line[to:]
 	}
-	return nil
 }
 
 // payloadIn returns where the value of the payload begins and ends in a job's document, which is well-formed; zeros

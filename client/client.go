@@ -119,9 +119,8 @@ type request struct {
 	prefer       string
 	inSession    bool  // it has a number where the client has a session
 	number       *held // nil: a new one
-	// repeatable says that doing it twice is the same as doing it once.
-	repeatable bool
-	wait       time.Duration // that it lets the server take before the answer
+	repeat       repeating
+	wait         time.Duration // that it lets the server take before the answer
 }
 
 const (
@@ -130,16 +129,32 @@ const (
 	mimeText   = "text/plain"
 )
 
+// repeating says what happens when the answer to a request is lost.
+type repeating uint8
+
+const (
+	sentOnce   repeating = iota // the error is ErrUnknown
+	repeatable                  // the request is sent again: doing it twice is the same as doing it once
+)
+
+// repeatableWith is repeatable if the request has a key or names a claim, by which the server knows a repeat.
+func repeatableWith(name string) repeating {
+	if name == "" {
+		return sentOnce
+	}
+	return repeatable
+}
+
 // post makes a request with a JSON body.
-func post(path string, body any, repeatable bool) (request, error) {
+func post(path string, body any, repeat repeating) (request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return request{}, fmt.Errorf("%w: encode it: %w", ErrBadRequest, err)
 	}
-	return request{method: http.MethodPost, path: path, body: text, contentType: mimeJSON, repeatable: repeatable}, nil
+	return request{method: http.MethodPost, path: path, body: text, contentType: mimeJSON, repeat: repeat}, nil
 }
 
-func get(path string) request { return request{method: http.MethodGet, path: path, repeatable: true} }
+func get(path string) request { return request{method: http.MethodGet, path: path, repeat: repeatable} }
 
 // do makes a request, in the client's session where it has one.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
@@ -151,6 +166,7 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 
 // repeat makes a request, again and again while that is safe and has a prospect.
 func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
+	rules := retryRules{repeat: r.repeat, stubborn: c.stubborn}
 	give := time.Now().Add(c.o.RetryFor)
 	lost := false // an answer: something may be stored
 	for attempt := 0; ; attempt++ {
@@ -168,7 +184,7 @@ func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
 		if c.stubborn && down(err) {
 			give = time.Now().Add(c.o.RetryFor)
 		}
-		wait, again := retryWait(err, r.repeatable, c.stubborn, attempt)
+		wait, again := rules.wait(err, attempt)
 		if !again || time.Now().Add(wait).After(give) {
 			return a, err
 		}

@@ -80,7 +80,7 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 		return nil, err
 	}
 	b.ClaimID = claimID
-	return c.jobCall(ctx, jobID, "/complete", b, claimID != "")
+	return c.jobCall(ctx, jobID, "/complete", b, repeatableWith(claimID))
 }
 
 // CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns
@@ -96,7 +96,7 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 	if b.Except, err = bodies(except); err != nil {
 		return 0, nil, err
 	}
-	return c.completeMany(ctx, b, true)
+	return c.completeMany(ctx, b, repeatable)
 }
 
 // CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself,
@@ -111,16 +111,16 @@ func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []Jo
 	_, results, err := c.completeMany(ctx, struct {
 		ClaimID  string        `json:"claim_id,omitzero"`
 		Outcomes []outcomeBody `json:"outcomes"`
-	}{claimID, list}, claimID != "")
+	}{claimID, list}, repeatableWith(claimID))
 	return results, err
 }
 
-func (c *Client) completeMany(ctx context.Context, b any, repeatable bool) (ended int, results []Result, err error) {
-	r, err := post("/jobs/complete", b, repeatable)
+func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (ended int, results []Result, err error) {
+	r, err := post("/jobs/complete", b, repeat)
 	if err != nil {
 		return 0, nil, err
 	}
-	r.inSession = repeatable
+	r.inSession = repeat == repeatable
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return 0, nil, err
@@ -153,5 +153,5 @@ func (c *Client) Release(ctx context.Context, jobID, claimID string, how How, de
 		How     How    `json:"how"`
 		ClaimID string `json:"claim_id,omitzero"`
 		DelayMs *int64 `json:"delay_ms,omitzero"`
-	}{how, claimID, delayMs}, claimID != "")
+	}{how, claimID, delayMs}, repeatableWith(claimID))
 }

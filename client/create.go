@@ -66,7 +66,7 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := post("/jobs/create", b, j.Key != "")
+	r, err := post("/jobs/create", b, repeatableWith(j.Key))
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions)
 			return created, err
 		}
 	}
-	r, err := post("/jobs/create", bodies, o.Key != "")
+	r, err := post("/jobs/create", bodies, repeatableWith(o.Key))
 	if err != nil {
 		return created, err
 	}

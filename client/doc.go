@@ -1,36 +1,40 @@
 // Package client talks to a Daybook server.
 //
-// A Client has a method for each request that the server answers. Methods return the server's documents, or an error
-// that errors.Is compares with the sentinels of this package. errors.As finds a *Error in it, with what the server
-// answered.
+// A Client has one method for each request that the server answers. A method returns the server's document or an error.
+// errors.Is compares the error with the sentinels of this package. errors.As finds a *Error in it, which holds what the
+// server answered.
 //
-// Broken requests are repeated so that nothing happens twice. Each method says what it does when an answer is lost:
-//   - Reads, tickles, pauses and completions that name their claim are safe to repeat, and are repeated.
-//   - A create is repeated only when it is proven that nothing was stored. Otherwise it ends in ErrUnknown.
-//   - A claim whose answer was lost is made again. The jobs that nobody got are pending again when their lease runs
-//     out.
-//   - With an idempotency key (NewKey) or a number of a Session creates and claims are repeated like the rest, and
-//     carried out once.
+// A method repeats its request after a failure if the repeat cannot do anything twice. When an answer is lost:
+//   - Reads, tickles, pauses, and completions that name their claim are repeated. They are safe to repeat.
+//   - A create is repeated only if it is proven that nothing was stored. Otherwise the method returns ErrUnknown.
+//   - A claim is sent again and hands out other jobs. The jobs of the lost answer become pending again when their lease
+//     ends.
+//   - Creates and claims with an idempotency key (NewKey), or with a number of a Session, are repeated. The server
+//     carries each of them out once.
 //
-// Repeating ends with the context, or after Options.RetryFor. Each try ends when the server is silent for
+// Repeating stops when the context ends, or after Options.RetryFor. One try ends when the server is silent for
 // Options.Timeout.
 //
-// A Worker is a runner: it claims, calls a handler, tickles meanwhile, reports, and drains when its context ends.
+// A Worker is a runner. It claims jobs, calls a handler for each, tickles the jobs meanwhile, and reports the outcomes.
+// When its context ends, it drains.
 //
 // Package daybooktest starts a server for tests.
 //
 // Files:
-//   - client.go, try.go, retry.go, errors.go: a request, one try of it, when it is repeated, and how it fails.
-//   - add.go, add_bodies.go: bulk posts of lines, resumable; how an input becomes bodies. create.go, create_many.go:
-//     creating jobs.
-//   - claim.go, claim_answer.go: claims and tickles, and how the answer to a claim is read.
-//   - complete.go: completions and releases. operations.go: cancel, redrive, run, patch, delete, and sweeps.
-//   - job.go, list.go, queues.go: documents of jobs, lists of them, queues and batches.
-//   - server.go, discover.go: the server itself: stats, version, stop and start, time; servers on the local network.
-//   - worker.go: the Worker, its options, and how it stops.
-//   - worker_jobs.go: the jobs that it holds. worker_handlers.go: the handlers that do them. handler_errors.go: their
-//     errors.
-//   - session.go: sessions, and the numbers of their requests. worker_session.go: the session of a Worker.
-//   - worker_claims.go: when and how much it claims. worker_reports.go: how it reports. worker_leases.go: tickles and
-//     lost leases.
+//   - client.go, try.go, retry.go, errors.go: a request; one try of it; when it is repeated; how it fails.
+//   - add.go, add_bodies.go: bulk posts of lines, which can be resumed; how an input is split into bodies.
+//   - create.go, create_many.go: creating jobs.
+//   - claim.go, claim_answer.go: claims and tickles; how the answer to a claim is read.
+//   - complete.go: completions and releases.
+//   - operations.go: cancel, redrive, run, patch, delete, and sweeps.
+//   - job.go, list.go, queues.go: documents of jobs; lists of jobs, runners and types; queues and batches.
+//   - server.go, discover.go: the server's stats, version, switches and time; servers on the local network.
+//   - session.go: sessions, and the numbers of their requests.
+//   - worker.go, worker_run.go: the Worker and its options; how it runs and stops.
+//   - worker_claims.go: when the Worker claims, and how many jobs.
+//   - worker_jobs.go: the jobs that it holds.
+//   - worker_handlers.go, handler_errors.go: how it runs handlers; the errors of handlers.
+//   - worker_leases.go: tickles and lost leases.
+//   - worker_reports.go, worker_outcomes.go: when ended jobs are reported; the requests that report them.
+//   - worker_session.go: the session of the Worker.
 package client

@@ -11,20 +11,20 @@ import (
 // tickle or completion. A job that is cancelled already is no error; another ended one is ErrConflict. Repeated when
 // the answer is lost.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/cancel", struct{}{}, true)
+	return c.jobCall(ctx, id, "/cancel", struct{}{}, repeatable)
 }
 
 // Redrive makes an ended job pending as if it were new. ErrConflict when it has not ended, ErrKeyHeld when another
 // unfinished job has its unique key. Not repeated when the answer is lost (ErrUnknown): by then it may have run and
 // ended again.
 func (c *Client) Redrive(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/redrive", struct{}{}, false)
+	return c.jobCall(ctx, id, "/redrive", struct{}{}, sentOnce)
 }
 
 // RunNow makes a deferred job pending before its time. ErrConflict when it is active or has ended. Repeated when the
 // answer is lost.
 func (c *Client) RunNow(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/run", struct{}{}, true)
+	return c.jobCall(ctx, id, "/run", struct{}{}, repeatable)
 }
 
 // Patch changes attributes of a waiting job; nil leaves one as it is. RunAt that is not in the future makes it pending.
@@ -42,7 +42,7 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := post(path, p, true)
+	r, err := post(path, p, repeatable)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeatable: true})
+	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
 	return err
 }
 
@@ -84,7 +84,7 @@ type Sweep struct {
 // sweep, which continues after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the
 // redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, request{method: http.MethodPost, repeatable: true}, batchID, "/cancel", status)
+	return c.sweepBatch(ctx, request{method: http.MethodPost, repeat: repeatable}, batchID, "/cancel", status)
 }
 
 // RedriveBatch redrives the failed jobs of a batch, or those in another status.
@@ -94,12 +94,12 @@ func (c *Client) RedriveBatch(ctx context.Context, batchID, status string) (Swee
 
 // DeleteBatch deletes the jobs of a batch that are in a status, or with "" all.
 func (c *Client) DeleteBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, request{method: http.MethodDelete, repeatable: true}, batchID, "", status)
+	return c.sweepBatch(ctx, request{method: http.MethodDelete, repeat: repeatable}, batchID, "", status)
 }
 
 // CancelQueue is CancelBatch for a queue.
 func (c *Client) CancelQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/cancel", query: ofStatus(status), repeatable: true}, client, typ)
+	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/cancel", query: ofStatus(status), repeat: repeatable}, client, typ)
 }
 
 // RedriveQueue is RedriveBatch for a queue.
@@ -109,7 +109,7 @@ func (c *Client) RedriveQueue(ctx context.Context, client, typ, status string) (
 
 // DeleteQueueJobs deletes the jobs of a queue that are in a status, or with "all" all.
 func (c *Client) DeleteQueueJobs(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, request{method: http.MethodDelete, path: "/jobs", query: ofStatus(status), repeatable: true}, client, typ)
+	return c.sweepQueue(ctx, request{method: http.MethodDelete, path: "/jobs", query: ofStatus(status), repeat: repeatable}, client, typ)
 }
 
 // sweepBatch sends a request about the jobs of a batch that are in a status.

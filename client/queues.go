@@ -78,7 +78,7 @@ func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeatable: true})
+	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
 	return err
 }
 
@@ -98,7 +98,7 @@ func (c *Client) change(ctx context.Context, client, typ, verb string) (Queue, e
 	if err != nil {
 		return Queue{}, err
 	}
-	return c.queueCall(ctx, request{method: "POST", path: path + verb, repeatable: true})
+	return c.queueCall(ctx, request{method: "POST", path: path + verb, repeat: repeatable})
 }
 
 func (c *Client) queueCall(ctx context.Context, r request) (q Queue, err error) {

@@ -14,23 +14,28 @@ const (
 	maxWait   = 2 * time.Second
 )
 
-// retryWait says whether a request that ended with err may be made again, and after how long. attempt counts from 0.
-// With stubborn it is repeated after failures of the server, too.
-func retryWait(err error, repeatable, stubborn bool, attempt int) (wait time.Duration, again bool) {
+// retryRules say which errors of a request lead to another try.
+type retryRules struct {
+	repeat   repeating
+	stubborn bool // after failures of the server, too
+}
+
+// wait reports whether a request that ended with err may be made again, and after how long. attempt counts from 0.
+func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool) {
 	var refused *Error
 	var strange *strangeStatus
 	var asked time.Duration
 	switch {
 	case errors.As(err, &refused):
-		again = passing(refused.Status, repeatable, stubborn) && (repeatable || refused.Outcome == "not_stored")
+		again = p.passing(refused.Status) && (p.repeat == repeatable || refused.Outcome == "not_stored")
 		asked = refused.RetryAfter
 	case errors.As(err, &strange):
-		again = passing(strange.status, repeatable, stubborn) && repeatable
+		again = p.passing(strange.status) && p.repeat == repeatable
 		asked = strange.retryAfter
 	case errors.Is(err, ErrUnavailable):
 		again = true
 	case errors.Is(err, ErrUnknown):
-		again = repeatable && !errors.Is(err, ErrUnexpectedAnswer)
+		again = p.repeat == repeatable && !errors.Is(err, ErrUnexpectedAnswer)
 	}
 	return max(backoff(attempt), asked), again
 }
@@ -50,21 +55,21 @@ func (l *lostError) Is(target error) bool {
 func afterLost(err error) error {
 	var refused *Error
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
-		errors.As(err, &refused) && refused.Outcome == "not_stored" && passing(refused.Status, true, true) {
+		errors.As(err, &refused) && refused.Outcome == "not_stored" && (retryRules{repeatable, true}).passing(refused.Status) {
 		return &lostError{err}
 	}
 	return err
 }
 
 // passing reports whether a status is of something that may be over soon.
-func passing(status int, repeatable, stubborn bool) bool {
+func (p retryRules) passing(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return repeatable
+		return p.repeat == repeatable
 	case http.StatusInternalServerError, http.StatusInsufficientStorage:
-		return stubborn
+		return p.stubborn
 	}
 	return false
 }

@@ -69,7 +69,7 @@ func (c *Client) Stop(ctx context.Context) error { return c.turn(ctx, "/stop") }
 func (c *Client) Start(ctx context.Context) error { return c.turn(ctx, "/start") }
 
 func (c *Client) turn(ctx context.Context, path string) error {
-	_, err := c.do(ctx, request{method: http.MethodPost, path: path, repeatable: true})
+	_, err := c.do(ctx, request{method: http.MethodPost, path: path, repeat: repeatable})
 	return err
 }
 
@@ -77,7 +77,7 @@ func (c *Client) turn(ctx context.Context, path string) error {
 // later, as after a step of that clock. All leases begin again. It returns how far the server's time is ahead of its
 // wall clock afterwards. Repeated when the answer is lost.
 func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
-	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeatable: true})
+	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeat: repeatable})
 	if err != nil {
 		return 0, err
 	}

@@ -96,7 +96,7 @@ type SessionSlot struct {
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
 	r, err := post("/sessions", struct {
 		RunnerID string `json:"runner_id,omitzero"`
-	}{runnerID}, true)
+	}{runnerID}, repeatable)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Session) End(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.c.do(ctx, request{method: http.MethodDelete, path: path, repeatable: true})
+	_, err = s.c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
 	if errors.Is(err, ErrSessionNotFound) {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (c *Client) Numbered(n Number) *Client {
 // numbered gives a request the client's own number, where it has one.
 func (c *Client) numbered(r request) request {
 	if c.own != nil {
-		r.number, r.repeatable, r.inSession = c.own, true, false
+		r.number, r.repeat, r.inSession = c.own, repeatable, false
 	}
 	return r
 }

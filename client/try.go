@@ -102,7 +102,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 		return a, broken(err, !t.provesUnsent(err, c.traced))
 	}
 	defer res.Body.Close()
-	a.at, a.status, a.once = time.Now(), res.StatusCode, !r.repeatable
+	a.at, a.status, a.once = time.Now(), res.StatusCode, r.repeat != repeatable
 	a.replayed = res.Header.Get("Idempotency-Replayed") == "true"
 	a.mediaType, _, _ = strings.Cut(res.Header.Get("Content-Type"), ";")
 	late.Reset(c.o.Timeout)

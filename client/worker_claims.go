@@ -58,7 +58,7 @@ func (r *running) ahead() int {
 // claimMore begins the claims for which there is room. running.mu is held.
 func (r *running) claimMore() {
 	s := &r.claims
-	for r.stopping.Err() == nil && s.underWay < s.atOnce {
+	for r.ctx.stopping.Err() == nil && s.underWay < s.atOnce {
 		may := r.Concurrency + r.ahead()
 		room := min(may-r.jobs.held, max(may, minUnreported)-r.jobs.unreported) - s.asked
 		// A claim for a few jobs costs as much as one for many. It is worth it only when handlers wait for it.
@@ -73,7 +73,7 @@ func (r *running) claimMore() {
 		}
 		s.underWay++
 		s.asked += n
-		r.claiming.Go(func() { r.claim(n, wait) })
+		r.underWay.claims.Go(func() { r.claim(n, wait) })
 	}
 }
 
@@ -103,9 +103,10 @@ func (r *running) claim(n int, wait time.Duration) {
 		if wait == 0 {
 			r.measured(took)
 		}
-	case r.stopping.Err() != nil:
+	case r.ctx.stopping.Err() != nil:
 	case refusedForGood(err):
-		r.stop(fmt.Errorf("claim: %w", err))
+		r.problems.refuse(fmt.Errorf("claim: %w", err))
+		r.stop()
 	default:
 		if errors.Is(err, errAnswerTooLarge) {
 			// Histories and outputs do not count in what a claim may hand out. Half as many jobs have half of them; one
@@ -119,7 +120,7 @@ func (r *running) claim(n int, wait time.Duration) {
 	}
 	r.mu.Unlock()
 	if pause > 0 {
-		sleep(r.stopping, pause)
+		sleep(r.ctx.stopping, pause)
 	}
 
 	r.mu.Lock()
@@ -140,9 +141,9 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
 		Strategy: r.Strategy,
 	}
-	ctx, cancel := context.WithCancel(r.reporting)
+	ctx, cancel := context.WithCancel(r.ctx.requests)
 	defer cancel()
-	defer context.AfterFunc(r.stopping, func() {
+	defer context.AfterFunc(r.ctx.stopping, func() {
 		last := lastAnswer
 		if wait > 0 {
 			last = r.patience(lastClaim)
@@ -157,11 +158,11 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	defer r.session.give(q.number)
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
-	if err != nil && r.stopping.Err() != nil {
+	if err != nil && r.ctx.stopping.Err() != nil {
 		// What it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be given
 		// back; if it handed out none it waits, and is broken off again.
 		patience := r.patience(lastRepeat)
-		once, cancel := context.WithTimeout(r.reporting, patience)
+		once, cancel := context.WithTimeout(r.ctx.requests, patience)
 		defer cancel()
 		sent = time.Now()
 		got, err = r.Client.single(patience).Claim(once, q)

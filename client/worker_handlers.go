@@ -23,7 +23,7 @@ func (r *running) handle() {
 	finished := false
 	defer func() {
 		if !finished { // the handler ended this goroutine (runtime.Goexit)
-			r.handlers.Go(r.handle)
+			r.underWay.handlers.Go(r.handle)
 		}
 	}()
 	for t := r.next(); t != nil; t = r.next() {

@@ -36,12 +36,14 @@ type heldClaim struct {
 	lease time.Duration
 	tasks []task // in the order in which they were handed out
 
-	// running.mu guards the rest.
-	unended    int     // tasks that have not ended
-	unreported int     // tasks that have not been reported
-	toReport   []*task // tasks that have ended and that no request reports yet
-	since      time.Time
+	// running.mu guards these.
+	unreported int // tasks that have not been reported
 	leaseTimes
+
+	// reports.mu guards these.
+	unended  int       // tasks that have not ended
+	toReport []*task   // tasks that have ended and that no request reports yet
+	since    time.Time // when the first of toReport ended
 }
 
 // heldJobs are the jobs that the worker holds, between the claims that bring them and the reports that end them.
@@ -71,7 +73,7 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	c := &heldClaim{id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, tasks: make([]task, len(got.Jobs))}
 	c.unended, c.unreported = len(c.tasks), len(c.tasks)
 	c.leaseTimes = startLease(c.lease, sent, got)
-	r.claimsHeld.Add(1)
+	r.underWay.heldClaims.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.jobs.held += len(c.tasks)
@@ -114,7 +116,7 @@ func (r *running) mayWait(j *Job) time.Duration {
 func (r *running) next() *task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.jobs.queue) == 0 || r.stopping.Err() != nil {
+	for len(r.jobs.queue) == 0 || r.ctx.stopping.Err() != nil {
 		if r.jobs.stopped {
 			return nil
 		}
@@ -127,7 +129,7 @@ func (r *running) next() *task {
 		r.claimMore() // a claim for a few jobs is not made while jobs wait
 	}
 	t.state = runs
-	t.ctx, t.cancel = context.WithCancelCause(r.life)
+	t.ctx, t.cancel = context.WithCancelCause(r.ctx.handlers)
 	if t.lost != nil {
 		t.cancel(t.lost)
 	}
@@ -142,7 +144,6 @@ func (r *running) next() *task {
 func (r *running) end(t *task, how ending) {
 	t.how = how
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if t.state == runs {
 		t.cancel(nil)
 		if t.timeout != nil {
@@ -155,12 +156,11 @@ func (r *running) end(t *task, how ending) {
 		}
 	}
 	t.state = ended
-	c := t.claim
-	c.unended--
 	r.jobs.held--
 	r.jobs.unreported++
-	r.toReport(c, t)
 	r.claimMore()
+	r.mu.Unlock()
+	r.reports.add(t)
 }
 
 // removeWaiting takes the jobs that no handler has begun, and for which remove holds, from the queue. running.mu is
@@ -191,7 +191,7 @@ func (r *running) reported(tasks []*task) {
 	for _, t := range tasks {
 		if t.claim.unreported--; t.claim.unreported == 0 {
 			r.release(t.claim)
-			r.claimsHeld.Done()
+			r.underWay.heldClaims.Done()
 		}
 	}
 	r.claimMore()

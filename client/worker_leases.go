@@ -57,8 +57,9 @@ const maxTickles = 64
 // leases are the claims that are kept alive. One goroutine, keepLeases, looks after all of them. running.mu guards it.
 type leases struct {
 	claims   map[*heldClaim]struct{}
-	tickling int       // tickles under way
-	lookAt   time.Time // when keepLeases looks next; zero: when something changes
+	tickling int           // tickles under way
+	changed  chan struct{} // capacity 1: keepLeases must look again; needs no lock
+	lookAt   time.Time     // when keepLeases looks next; zero: when something changes
 }
 
 // hold has the lease of a claim kept. running.mu is held.
@@ -84,7 +85,7 @@ func (l *leaseTimes) nextLook() time.Time {
 func (r *running) lookAt(at time.Time) {
 	if next := &r.leases.lookAt; next.IsZero() || at.Before(*next) {
 		*next = at
-		signal(r.leasesChanged)
+		signal(r.leases.changed)
 	}
 }
 
@@ -102,7 +103,7 @@ func (r *running) keepLeases(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-r.leasesChanged:
+		case <-r.leases.changed:
 		case <-timer.C:
 		}
 		r.mu.Lock()
@@ -140,7 +141,7 @@ func (r *running) lookOver(now time.Time) (back []*task) {
 			}
 			c.tickling = true
 			r.leases.tickling++
-			r.requests.Go(func() { r.tickle(c) })
+			r.underWay.requests.Go(func() { r.tickle(c) })
 		}
 		r.lookAt(c.nextLook())
 	}
@@ -160,7 +161,7 @@ func (r *running) lookOver(now time.Time) (back []*task) {
 // tickle extends the lease of a claim.
 func (r *running) tickle(c *heldClaim) {
 	asked := time.Now()
-	held, err := r.Client.single(c.lease/2).TickleClaim(r.reporting, c.id, TickleOptions{})
+	held, err := r.Client.single(c.lease/2).TickleClaim(r.ctx.requests, c.id, TickleOptions{})
 	var refused *Error
 	errors.As(err, &refused)
 
@@ -191,7 +192,7 @@ func (r *running) tickle(c *heldClaim) {
 		}
 		c.tickleAt = time.Now().Add(min(tickleAfter(c.lease), backoff(c.failures)))
 		c.failures++
-		if r.reporting.Err() == nil {
+		if r.ctx.requests.Err() == nil {
 			r.Logger.Warn("cannot tickle a claim", "claim_id", c.id, "error", err)
 		}
 	}

@@ -1,0 +1,236 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	defaultWait   = 20 * time.Second
+	defaultDrain  = 30 * time.Second
+	defaultReport = 2 * time.Minute
+	// lastClaim is how long a claim that waits at the server may go on when the worker is to stop. If it were broken
+	// off at once, jobs whose answer was on its way would be nobody's until their lease runs out. A claim that still
+	// waits by then has most likely none; it is repeated once to make sure, for lastRepeat. Both are longer where
+	// requests take long.
+	lastClaim, lastRepeat = 250 * time.Millisecond, 750 * time.Millisecond
+	// lastAnswer is the same for a claim that does not wait: its answer is on its way unless the server is down.
+	lastAnswer = 5 * time.Second
+)
+
+// Run works until ctx ends, and then drains: it claims no more, gives back the jobs that were not begun, waits for the
+// running handlers up to DrainTimeout, and reports everything. Then it returns nil.
+//
+// A server that is down is waited for. One that refuses the claim for good (as malformed, or for a host that it does
+// not serve) ends the work as ctx does, with that refusal as the error. Outcomes that could not be reported are an
+// error too, at the end, which names the first few of them. Jobs whose lease was lost are no error: they run again, and
+// OnEvent reports them.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.Client == nil || w.Handler == nil {
+		return errors.New("run worker: Client and Handler must be given")
+	}
+	r, err := w.newRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.ctx.endAll()
+
+	done := make(chan struct{})
+	var loops sync.WaitGroup
+	loops.Go(func() { r.keepLeases(done) })
+	loops.Go(func() { r.sendReports(done) })
+	for range r.Concurrency {
+		r.underWay.handlers.Go(r.handle)
+	}
+	r.mu.Lock()
+	r.claimMore()
+	r.mu.Unlock()
+	<-r.ctx.stopping.Done()
+
+	r.drain()
+	if err := r.session.end(r.ctx.requests); err != nil {
+		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
+	}
+	r.ctx.endRequests() // those of the tickles that are under way
+	close(done)
+	loops.Wait()
+	r.underWay.requests.Wait()
+	return r.problems.err()
+}
+
+// drain gives back the jobs that no handler has begun, and waits until all others have ended and are reported.
+func (r *running) drain() {
+	drained := time.AfterFunc(r.DrainTimeout, func() { r.ctx.endHandlers(ErrDraining) })
+	defer drained.Stop()
+	r.mu.Lock()
+	r.jobs.stopped = true
+	back := r.removeWaiting(func(*task) bool { return true })
+	r.ready.Broadcast()
+	r.mu.Unlock()
+	r.reports.hurry()
+	r.giveBackAll(back)
+	r.underWay.claims.Wait()
+	r.underWay.handlers.Wait()
+	last := time.AfterFunc(r.ReportTimeout, r.ctx.endRequests)
+	defer last.Stop()
+	r.underWay.heldClaims.Wait()
+}
+
+// running is a worker that runs. Claims bring jobs (take), handlers do them (next, end), and reports settle them
+// (reported). In between, keepLeases keeps their leases. Handlers and leases do not know how jobs are claimed, or how
+// they are reported.
+type running struct {
+	Worker
+	session  *workerSession // of Client
+	ctx      contexts
+	stop     context.CancelFunc // ends ctx.stopping
+	underWay underWay
+	problems problems
+	reports  reports // has a lock of its own; mu may be held when it is taken, not the other way round
+
+	// mu guards the fields below and what says so in task and heldClaim. They share one lock, since one event changes
+	// several of them in one step: the end of a run makes room for a claim, and a lost lease ends handlers.
+	mu     sync.Mutex
+	ready  sync.Cond // of mu: jobs.queue has grown, or jobs.stopped is set
+	jobs   heldJobs
+	claims claimState
+	leases leases
+}
+
+// contexts are the three periods in the life of a worker.
+type contexts struct {
+	stopping context.Context // ends with the context of Run, or when a claim is refused for good; then nothing is claimed
+	handlers context.Context // of all handlers: ends with DrainTimeout
+	requests context.Context // of all requests: ends with ReportTimeout
+
+	endHandlers context.CancelCauseFunc
+	endRequests context.CancelFunc
+	endAll      func()
+}
+
+// underWay is what Run waits for before it returns.
+type underWay struct {
+	claims, handlers sync.WaitGroup
+	heldClaims       sync.WaitGroup // claims with jobs that are not reported
+	requests         sync.WaitGroup // tickles and reports
+}
+
+// newRunning returns a worker with all settings, whose work is to stop when ctx ends.
+func (w *Worker) newRunning(ctx context.Context) (*running, error) {
+	r := &running{Worker: *w}
+	if err := r.setDefaults(); err != nil {
+		return nil, err
+	}
+	r.session = newWorkerSession(r.RunnerID)
+	r.Client = w.Client.in(r.session)
+	r.ready.L = &r.mu
+	r.jobs.meanTook = -1
+	r.claims.atOnce, r.claims.most, r.claims.roundTrip = 1, r.Batch, firstRoundTrip
+	r.leases.claims, r.leases.changed = map[*heldClaim]struct{}{}, make(chan struct{}, 1)
+	r.reports.changed = make(chan struct{}, 1)
+
+	// Handlers and requests outlive ctx: draining takes time.
+	lasting := context.WithoutCancel(ctx)
+	r.ctx.stopping, r.stop = context.WithCancel(ctx)
+	r.ctx.handlers, r.ctx.endHandlers = context.WithCancelCause(lasting)
+	r.ctx.requests, r.ctx.endRequests = context.WithCancel(lasting)
+	r.ctx.endAll = func() {
+		r.stop()
+		r.ctx.endHandlers(nil)
+		r.ctx.endRequests()
+	}
+	return r, nil
+}
+
+func (r *running) setDefaults() error {
+	r.Concurrency = max(r.Concurrency, 1)
+	if r.Batch <= 0 {
+		r.Batch = r.Concurrency
+	}
+	r.Batch = min(r.Batch, 1000)
+	if r.Wait <= 0 {
+		r.Wait = defaultWait
+	}
+	r.Wait = min(r.Wait, job.MaxWaitMs*time.Millisecond)
+	if r.DrainTimeout <= 0 {
+		r.DrainTimeout = defaultDrain
+	}
+	if r.ReportTimeout <= 0 {
+		r.ReportTimeout = defaultReport
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	if r.OnEvent == nil {
+		r.OnEvent = func(Event) {}
+	}
+	if r.RunnerID == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name the runner: %w", err)
+		}
+		r.RunnerID = fmt.Sprintf("%.90s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
+	}
+	return nil
+}
+
+// maxProblems bounds the error of Run: while a disk is full for an hour, there is one for each job.
+const maxProblems = 10
+
+// problems are what Run returns as its error.
+type problems struct {
+	mu         sync.Mutex // guards all fields
+	refused    error      // why the server refused a claim for good
+	unreported int        // outcomes that could not be reported
+	first      []error    // why, of up to maxProblems of them
+}
+
+func (p *problems) refuse(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = err
+}
+
+func (p *problems) addUnreported(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unreported++; len(p.first) < maxProblems {
+		p.first = append(p.first, err)
+	}
+}
+
+func (p *problems) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unreported == 0 {
+		return p.refused
+	}
+	return errors.Join(p.refused, fmt.Errorf("outcomes that could not be reported: %d; the first of them: %w", p.unreported, errors.Join(p.first...)))
+}
+
+// signal notifies a goroutine through a channel of capacity 1, which may hold a signal already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
