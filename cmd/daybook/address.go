@@ -15,18 +15,21 @@ import (
 var errExposed = errors.New("other machines could connect, and the server has no access control: whoever connects can read, change and delete every job; " +
 	"listen on 127.0.0.1, or give --insecure if the network itself keeps others out")
 
-// checkListen returns the address to listen on, with its name resolved, and whether machines other than this one may
-// reach it. That is refused unless insecure is set.
-func checkListen(listen string, insecure bool) (address *net.TCPAddr, exposed bool, err error) {
-	address, err = net.ResolveTCPAddr("tcp", listen)
+// listenAddress returns the address of --listen, with its name resolved. It refuses one that other machines can connect
+// to, unless --insecure is given.
+func (f *networkFlags) listenAddress() (*net.TCPAddr, error) {
+	address, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
-		return nil, false, usageError{fmt.Errorf("--listen %q is not an address with a port, like 127.0.0.1:1717: %w", listen, err)}
+		return nil, usageError{fmt.Errorf("--listen %q is not an address with a port, like 127.0.0.1:1717: %w", f.listen, err)}
 	}
-	if exposed = !address.IP.IsLoopback(); exposed && !insecure {
-		return nil, true, usageError{fmt.Errorf("--listen %s is not a loopback address: %w", listen, errExposed)}
+	if isExposed(address) && !f.insecure {
+		return nil, usageError{fmt.Errorf("--listen %s is not a loopback address: %w", f.listen, errExposed)}
 	}
-	return address, exposed, nil
+	return address, nil
 }
+
+// isExposed reports whether other machines may be able to connect to an address.
+func isExposed(address *net.TCPAddr) bool { return !address.IP.IsLoopback() }
 
 // networkOf is the network to listen on: 0.0.0.0 stands for IPv4 alone, where "tcp" would take IPv6 as well.
 func networkOf(address *net.TCPAddr) string {

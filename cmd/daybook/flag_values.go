@@ -36,7 +36,7 @@ func (d *durationFlag) String() string {
 	}
 	return model.Duration(*d).String()
 }
-func (d *durationFlag) Type() string   { return "duration" }
+func (d *durationFlag) Type() string { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
 

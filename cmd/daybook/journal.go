@@ -61,7 +61,7 @@ the listing with an error. Payloads are in the bodies; --bodies=false leaves the
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
-			var text []byte
+			p := recordPrinter{out: cmd.OutOrStdout(), asJSON: asJSON, bodies: bodies}
 			for r, err := range journal.Scan(ingest.JournalDir(data), from) {
 				if err != nil {
 					return err
@@ -69,13 +69,7 @@ the listing with an error. Payloads are in the bodies; --bodies=false leaves the
 				if to > 0 && r.Seq > to {
 					return nil
 				}
-				if asJSON {
-					err = dumpJSON(cmd.OutOrStdout(), &r, bodies)
-				} else {
-					text = dumpText(text[:0], &r, bodies)
-					_, err = cmd.OutOrStdout().Write(text)
-				}
-				if err != nil {
+				if err := p.print(&r); err != nil {
 					return err
 				}
 			}
@@ -90,15 +84,28 @@ the listing with an error. Payloads are in the bodies; --bodies=false leaves the
 	return cmd
 }
 
-// dumpText is a record as it is in the journal, without the newline before it; or only its header.
-func dumpText(b []byte, r *journal.Record, body bool) []byte {
-	if !body {
-		return fmt.Appendf(b, "#:%s seq=%d at=%d synced=%d bytes=%d %s\n", r.Verb, r.Seq, r.At, r.Synced, len(r.Body), r.Fields)
-	}
-	return append(b, journal.AppendRecord(nil, r)[1:]...)
+// recordPrinter prints the records of a journal.
+type recordPrinter struct {
+	out    io.Writer
+	asJSON bool
+	bodies bool // without them, what comes before each body
+	text   []byte
 }
 
-func dumpJSON(w io.Writer, r *journal.Record, body bool) error {
+func (p *recordPrinter) print(r *journal.Record) error {
+	if p.asJSON {
+		return p.printJSON(r)
+	}
+	if p.bodies {
+		p.text = append(p.text[:0], journal.AppendRecord(nil, r)[1:]...) // without the newline before it
+	} else {
+		p.text = fmt.Appendf(p.text[:0], "#:%s seq=%d at=%d synced=%d bytes=%d %s\n", r.Verb, r.Seq, r.At, r.Synced, len(r.Body), r.Fields)
+	}
+	_, err := p.out.Write(p.text)
+	return err
+}
+
+func (p *recordPrinter) printJSON(r *journal.Record) error {
 	d := struct {
 		Verb    string  `json:"verb"`
 		Seq     uint64  `json:"seq"`
@@ -109,14 +116,16 @@ func dumpJSON(w io.Writer, r *journal.Record, body bool) error {
 		Body    *string `json:"body,omitempty"`
 		BodyB64 *string `json:"body_b64,omitempty"`
 	}{r.Verb, r.Seq, r.At, r.Synced, len(r.Body), string(r.Fields), nil, nil}
-	if text := string(r.Body); !body {
-	} else if utf8.ValidString(text) {
-		d.Body = &text
-	} else {
-		text = base64.StdEncoding.EncodeToString(r.Body)
-		d.BodyB64 = &text
+	if p.bodies {
+		text := string(r.Body)
+		if utf8.ValidString(text) {
+			d.Body = &text
+		} else {
+			text = base64.StdEncoding.EncodeToString(r.Body)
+			d.BodyB64 = &text
+		}
 	}
-	out := json.NewEncoder(w)
+	out := json.NewEncoder(p.out)
 	out.SetEscapeHTML(false)
 	return out.Encode(d)
 }

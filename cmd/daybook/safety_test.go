@@ -27,11 +27,11 @@ func TestListenBeyondLoopback(t *testing.T) {
 		"127.0.0.1:0": false, "127.8.9.1:80": false, "localhost:1717": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false,
 		"0.0.0.0:1717": true, ":1717": true, "[::]:1717": true, "192.0.2.7:1717": true, "[2001:db8::7]:1717": true,
 	} {
-		_, isExposed, err := checkListen(listen, true)
-		if err != nil || isExposed != exposed {
-			t.Errorf("%s is exposed: %t, %v", listen, isExposed, err)
+		address, err := (&networkFlags{listen: listen, insecure: true}).listenAddress()
+		if err != nil || isExposed(address) != exposed {
+			t.Errorf("%s: isExposed is not %t, or there is an error: %v", listen, exposed, err)
 		}
-		if _, _, err = checkListen(listen, false); exposed != errors.Is(err, errExposed) {
+		if _, err = (&networkFlags{listen: listen}).listenAddress(); exposed != errors.Is(err, errExposed) {
 			t.Errorf("%s without --insecure: %v", listen, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 		t.Error("a refused start made the data directory")
 	}
 	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
-		if address, _, err := checkListen(listen, true); err != nil || networkOf(address) != network {
+		if address, err := (&networkFlags{listen: listen, insecure: true}).listenAddress(); err != nil || networkOf(address) != network {
 			t.Errorf("%s listens on %s, %v", listen, networkOf(address), err)
 		}
 	}

@@ -173,12 +173,12 @@ func (f *serveFlags) checkSettings() error {
 	if _, err := newLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
 		return err
 	}
-	address, exposed, err := checkListen(f.listen, f.insecure)
+	address, err := f.listenAddress()
 	if err != nil {
 		return err
 	}
-	if f.mdns == mdnsOn && !exposed {
-		return usageError{fmt.Errorf("--mdns on, and the server listens on %s, where no other machine can connect", address)}
+	if f.mdns == mdnsOn && !isExposed(address) {
+		return usageError{fmt.Errorf("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)}
 	}
 	return checkProfiles(f.pprof)
 }

@@ -19,10 +19,10 @@ const (
 // announceOnNetwork announces the server by multicast DNS, if --mdns says so, until the returned function is called. A
 // server that listens on loopback cannot be announced: nobody could connect to it. With auto a failure is a warning
 // only, since the server itself is well.
-func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, exposed bool, log zerolog.Logger) (end func(), err error) {
+func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {
-	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !exposed:
+	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !isExposed(address):
 		return none, nil
 	}
 	a, err := mdns.Announce(mdns.Server{

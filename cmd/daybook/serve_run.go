@@ -20,117 +20,174 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
+// serve runs the server until a signal or a request ends it.
 func serve(cmd *cobra.Command, f *serveFlags) (err error) {
-	options, err := f.options()
+	s, err := newServerRun(cmd, f)
 	if err != nil {
 		return err
 	}
-	log, err := newLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	options.Log = log
-
-	ctx, stop := untilSignal(cmd.Context(), log)
+	ctx, stop := untilSignal(cmd.Context(), s.log)
 	defer stop()
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
 	if f.allowQuit {
-		options.Quit = quit
+		s.options.Quit = quit
 	}
-	for _, name := range unknownVariables(os.Environ()) {
-		log.Warn().Msg(unknownVariable(name))
-	}
+
 	if err := f.checkData(cmd); err != nil {
 		return err
 	}
-
-	files, err := openFiles()
+	if err := s.listen(); err != nil {
+		return err
+	}
+	defer s.listener.Close() // the API has closed it if it ran; to close it twice does no harm
+	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
 	}
-	options.MaxConnections = files.connections
+	defer func() { err = errors.Join(err, engine.end()) }()
 
-	address, exposed, err := checkListen(f.listen, f.insecure)
-	if err != nil {
-		return err
-	}
-	l, err := net.ListenTCP(networkOf(address), address)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errListen, err)
-	}
-	if exposed {
-		log.Warn().Str("address", l.Addr().String()).Msg("--insecure: other machines can connect and there is no access control; whoever connects can read, change and delete every job")
-	}
-	defer l.Close() // once more than needed, which does no harm
-	engine, err := ingest.Open(ingest.Options{
-		Dir: f.data, JournalRetain: int64(f.journalRetain), QueueIdle: time.Duration(f.queueIdle), AllowClockAhead: f.clockAhead, StoreFiles: files.store,
-		Logger: slog.New(zerolog.NewSlogHandler(log)),
-		Fatal: func(reason string) {
-			log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot go on")
-			os.Exit(exitError) // not exitFile: what failed is Pebble's, and the reason is in the log
-		},
-	})
-	if err != nil {
-		return err
-	}
-	// From here on the engine is only given back by its Run.
-	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
-	var engineErr error
-	engineEnded := make(chan struct{})
-	go func() {
-		engineErr = engine.Run(engineCtx)
-		close(engineEnded)
-	}()
-	endEngine := func() error {
-		stopEngine()
-		<-engineEnded
-		return engineErr
-	}
-	defer func() { err = errors.Join(err, endEngine()) }()
-
-	options.Engine, options.Queries = engine, engine.Queries()
-	server, err := api.New(options)
+	s.options.Engine, s.options.Queries = engine.Engine, engine.Queries()
+	server, err := api.New(s.options)
 	if err != nil {
 		return usageError{err}
 	}
-	if f.pprof != "" {
-		profiles, err := serveProfiles(f.pprof)
-		if err != nil {
-			return err
-		}
-		defer profiles.Close()
-	}
-	quiet, err := f.announceOnNetwork(l.Addr().(*net.TCPAddr), engine.Stats().Journal.UUID, exposed, log)
+	unpublish, err := s.publish(engine.Stats().Journal.UUID)
 	if err != nil {
 		return err
 	}
-	defer quiet()
-	removeAddress, err := announce(cmd.OutOrStdout(), f.data, l.Addr())
+	defer unpublish()
+	removeAddress, err := announce(cmd.OutOrStdout(), f.data, s.listener.Addr())
 	if err != nil {
 		return err
 	}
-	log.Info().Str("address", l.Addr().String()).Str("data", f.data).Str("version", version).
-		Uint64("open_files", files.limit).Int("max_connections", files.connections).Msg("listening")
+	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", f.data).Str("version", version).
+		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
-	// An engine that ends by itself takes the server with it: without it every answer would be a refusal.
-	serving, stopServing := context.WithCancel(ctx)
-	defer stopServing()
-	go func() {
-		<-engineEnded
-		stopServing()
-	}()
-	if err := server.Run(serving, l, time.Duration(f.drain)); err != nil {
+	if err := server.Run(engine.whileRunning(ctx), s.listener, time.Duration(f.drain)); err != nil {
 		return err
 	}
-	if endEngine() != nil {
-		return nil // the deferred call has the error
+	if engine.end() != nil {
+		return nil // the deferred call returns the error
 	}
 	if err := removeAddress(); err != nil {
 		return err
 	}
-	log.Info().Msg("stopped")
+	s.log.Info().Msg("stopped")
 	return nil
+}
+
+// serverRun is what one run of the server is made of. It is filled step by step.
+type serverRun struct {
+	*serveFlags
+	options  api.Options
+	log      zerolog.Logger
+	files    files
+	address  *net.TCPAddr // of --listen
+	listener *net.TCPListener
+}
+
+// newServerRun checks the settings. Nothing is created yet.
+func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
+	s = &serverRun{serveFlags: f}
+	if s.options, err = f.options(); err != nil {
+		return nil, err
+	}
+	if s.log, err = newLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	for _, name := range unknownVariables(os.Environ()) {
+		s.log.Warn().Msg(unknownVariable(name))
+	}
+	if s.address, err = f.listenAddress(); err != nil {
+		return nil, err
+	}
+	if s.files, err = openFiles(); err != nil {
+		return nil, err
+	}
+	s.options.Log, s.options.MaxConnections = s.log, s.files.connections
+	return s, nil
+}
+
+func (s *serverRun) listen() (err error) {
+	if s.listener, err = net.ListenTCP(networkOf(s.address), s.address); err != nil {
+		return fmt.Errorf("%w: %w", errListen, err)
+	}
+	if isExposed(s.address) {
+		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect and there is no access control; whoever connects can read, change and delete every job")
+	}
+	return nil
+}
+
+// runningEngine is an engine whose Run is under way. Only Run closes an engine.
+type runningEngine struct {
+	*ingest.Engine
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error // of Run; read it after ended is closed
+}
+
+// openEngine opens the data directory and begins to run the engine. The engine outlives ctx, until end: requests that
+// are under way when the server stops need it.
+func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
+	engine, err := ingest.Open(ingest.Options{
+		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
+		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
+		Fatal: func(reason string) {
+			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")
+			os.Exit(exitError) // not exitFile: what failed is Pebble's, and the reason is in the log
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e := &runningEngine{Engine: engine, stop: stop, ended: make(chan struct{})}
+	go func() {
+		e.err = engine.Run(ctx)
+		close(e.ended)
+	}()
+	return e, nil
+}
+
+// whileRunning returns a context that ends with ctx, or before it when the engine ends by itself: a server without its
+// engine could only refuse requests.
+func (e *runningEngine) whileRunning(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		<-e.ended
+		cancel()
+	}()
+	return ctx
+}
+
+// end stops the engine and returns the error of its Run. It may be called more than once.
+func (e *runningEngine) end() error {
+	e.stop()
+	<-e.ended
+	return e.err
+}
+
+// publish serves profiles and announces the server on the local network, as far as the settings say so. unpublish ends
+// both.
+func (s *serverRun) publish(id string) (unpublish func(), err error) {
+	endProfiles := func() {}
+	if s.pprof != "" {
+		profiles, err := serveProfiles(s.pprof)
+		if err != nil {
+			return nil, err
+		}
+		endProfiles = func() { profiles.Close() }
+	}
+	endAnnouncement, err := s.announceOnNetwork(s.listener.Addr().(*net.TCPAddr), id, s.log)
+	if err != nil {
+		endProfiles()
+		return nil, err
+	}
+	return func() {
+		endAnnouncement()
+		endProfiles()
+	}, nil
 }
 
 // untilSignal is done at the first SIGTERM or SIGINT. The second ends the process: a second signal means that somebody

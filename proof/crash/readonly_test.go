@@ -79,7 +79,7 @@ func (l *lane) readOnly(rounds int, prepare func(*stage)) {
 				l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
 			}
 		}
-		l.resumes(s, c, "read-only file system", "cannot go on")
+		l.resumes(s, c, "read-only file system", "cannot continue")
 		if round%3 == 2 {
 			f.Cut(l.rng.Uint64())
 			l.must(s, s.kill())
