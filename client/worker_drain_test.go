@@ -2,15 +2,152 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 )
+
+func TestDrain(t *testing.T) {
+	t.Run("gives back in parallel, within bounds", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var ev events
+			slow := func(c call) reply {
+				return reply{status: 200, body: fmt.Sprintf(`{"job_id":%q}`, c.id), after: time.Second}
+			}
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(66, time.Minute)), "/jobs/{id}/release": slow})
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 66, DrainTimeout: time.Second, OnEvent: ev.tell, Handler: until(make(chan time.Time, 1))}
+			stop := start(t, w)
+			synctest.Wait()
+			began := time.Now()
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if d := time.Since(began); d < 5*time.Second || d > 7*time.Second {
+				t.Errorf("66 jobs, 16 at once, took %v", d)
+			}
+			ends := ev.ends()
+			for id, end := range ends {
+				if !errors.Is(end.Err, client.ErrDraining) {
+					t.Errorf("%s: %v", id, end.Err)
+				}
+			}
+			if len(ends) != 66 {
+				t.Errorf("%d ends", len(ends))
+			}
+		})
+	})
+	t.Run("a job that is lost is back already", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var ev events
+			f := runner(t, map[string]func(call) reply{
+				"/jobs/claim": once(handOut(1, time.Minute)), "/jobs/{id}/release": func(call) reply { return problem(http.StatusConflict, "claim_lost", "not_stored") },
+			})
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", DrainTimeout: time.Second, OnEvent: ev.tell, Handler: until(make(chan time.Time, 1))}
+			stop := start(t, w)
+			synctest.Wait()
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrDraining) || errors.Is(err, client.ErrClaimLost) {
+				t.Error(err)
+			}
+		})
+	})
+	for _, c := range []struct{ down, timeout, took time.Duration }{{90 * time.Second, 0, 90 * time.Second}, {time.Hour, 0, 2 * time.Minute}, {time.Hour, 10 * time.Second, 10 * time.Second}} {
+		t.Run(fmt.Sprintf("reports wait for a server that is down for %v when ReportTimeout is %v", c.down, c.timeout), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, answer := time.Now(), once(handOut(2, time.Minute))
+				f := runner(t, nil)
+				up := f.answer
+				f.answer = func(call call) reply {
+					if d := time.Since(began); d > time.Second && d < time.Second+c.down {
+						return refusedConnection
+					}
+					if call.route == "/jobs/claim" {
+						return answer(call)
+					}
+					return up(call)
+				}
+				var ev events
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: c.timeout, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+					time.Sleep(2 * time.Second)
+					return client.Outcome{}, nil
+				}})
+				time.Sleep(1500 * time.Millisecond)
+				err := stop()
+				if d := time.Since(began); d < c.took || d > c.took+10*time.Second {
+					t.Errorf("it took %v", d)
+				}
+				if back := c.down <= c.took; (err == nil) != back {
+					t.Error(err)
+				} else if reports := len(ev.ends()); reports != 2 || (ev.ends()[testID(1)].Err == nil) != back {
+					t.Errorf("%d ends, %v", reports, ev.ends()[testID(1)].Err)
+				}
+			})
+		})
+	}
+	t.Run("server and runner are deployed together", func(t *testing.T) {
+		const jobs = 20
+		s := daybooktest.Start(t)
+		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		begun, finish := make(chan struct{}, jobs), make(chan struct{})
+		w := &client.Worker{Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			begun <- struct{}{}
+			<-finish
+			return client.TextOutput("done"), nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(ctx) }()
+		for range jobs / 2 {
+			<-begun
+		}
+		s.Stop()
+		cancel()
+		close(finish)
+		s.Restart()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		// What was begun is done, and the rest is not held by a worker that is gone.
+		if got := counts(t, s); got["completed"] != jobs/2 || got["pending"] != jobs/2 {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("jobs go back to where they were", func(t *testing.T) {
+		s := daybooktest.Start(t)
+		if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\nc\n"), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan string, 3)
+		w := &client.Worker{Client: s.Client, Batch: 3, DrainTimeout: time.Millisecond, Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
+			begun <- string(j.Payload)
+			<-ctx.Done()
+			return client.Outcome{}, context.Cause(ctx)
+		}}
+		stop := start(t, w)
+		if first := <-begun; first != "a" {
+			t.Errorf("the first job is %q", first)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		claim, err := s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 3})
+		if err != nil || len(claim.Jobs) != 3 || claim.Jobs[0].RunAttempts != 1 || string(claim.Jobs[0].Payload) != "a" {
+			t.Errorf("%+v, %v", claim, err)
+		}
+	})
+}
 
 // TestDrainStrandsNothing: at whatever moment a worker is stopped, the claim that is under way leaves no job to its
 // lease.

@@ -1,0 +1,141 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// A job with a timeout_ms is given back before the wait for a handler takes much of it: the server counts from the
+// claim.
+func TestJobsWithATimeOutDoNotWait(t *testing.T) {
+	limited := func(n int, timeout time.Duration) reply {
+		r := handOut(n, time.Hour)
+		r.body = strings.ReplaceAll(r.body, `"status":"active"`, fmt.Sprintf(`"status":"active","timeout_ms":%d`, timeout.Milliseconds()))
+		return r
+	}
+	t.Run("they are given back after a twentieth of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(3, time.Minute))})
+			var ev events
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 3, Prefetch: 5, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				time.Sleep(50 * time.Second)
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Minute)
+			back := f.to("/jobs/{id}/release")
+			if len(back) != 2 || back[0].at.Sub(began).Truncate(10*time.Millisecond) != 3*time.Second || back[0].body["how"] != "unget" || back[0].body["claim_id"] != testClaim {
+				t.Errorf("given back: %+v", back)
+			}
+			for _, c := range f.to("/jobs/claim") {
+				if at := c.at.Sub(began); at >= 3*time.Second && c.body["max"] != 1.0 {
+					t.Errorf("after %v it claimed %v, with one handler", at, c.body["max"])
+				}
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			for id, end := range ev.ends() {
+				if (end.Err == nil) != (id == testID(0)) || errors.Is(end.Err, client.ErrDraining) {
+					t.Errorf("%s: %v", id, end.Err)
+				}
+			}
+		})
+	})
+	t.Run("a handler's context ends with it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began, ended := time.Now(), make(chan time.Time, 1)
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(1, 7*time.Second))})
+			var ev events
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+			if d := (<-ended).Sub(began); d != 7*time.Second {
+				t.Errorf("it ended after %v", d)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if end := ev.ends()[testID(0)]; !errors.Is(end.Err, client.ErrLeaseLost) {
+				t.Error(end.Err)
+			}
+		})
+	})
+	t.Run("none loses an attempt", func(t *testing.T) {
+		const jobs = 6
+		s := daybooktest.Start(t)
+		added, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{Attributes: client.Attributes{TimeoutMs: 4000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, all := make(chan struct{}, jobs), make(chan struct{})
+		var left atomic.Int32
+		left.Store(jobs)
+		var first atomic.Bool
+		w := &client.Worker{Client: s.Client, Batch: jobs, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			if !first.Swap(true) {
+				for range jobs - 1 { // as long as the others are held
+					<-back
+				}
+			}
+			return client.Outcome{}, nil
+		}, OnEvent: func(e client.Event) {
+			switch {
+			case e.Job == nil:
+			case e.Err != nil:
+				back <- struct{}{}
+			case left.Add(-1) == 0:
+				close(all)
+			}
+		}}
+		stop := start(t, w)
+		<-all
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, id := range added.JobIDs {
+			if j, err := s.Client.Job(t.Context(), id); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) > 0 {
+				t.Errorf("%+v, %v", j, err)
+			}
+		}
+	})
+}
+
+// What was claimed ahead for quick handlers, and waits for slow ones, is given back.
+func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		given := 0
+		f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
+			n := min(int(c.body["max"].(float64)), 2000-given)
+			if n == 0 {
+				return nothing(c)
+			}
+			given += n
+			return handOutFrom(given-n, n, time.Hour)
+		}})
+		slow := testID(1000)
+		stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 50, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+			time.Sleep(time.Microsecond)
+			if j.ID == slow {
+				time.Sleep(time.Minute)
+			}
+			return client.Outcome{}, nil
+		}})
+		time.Sleep(time.Minute)
+		back := f.to("/jobs/{id}/release")
+		if len(back) == 0 || back[0].at.Sub(began) < 9*time.Second || back[len(back)-1].at.Sub(began) > 12*time.Second {
+			t.Errorf("%d were given back", len(back))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
+	t.Run("a job that comes late in a long poll", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			late := handOut(1, 2*time.Second)
+			late.after = 19 * time.Second
+			var ev events
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(late)})
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+				time.Sleep(200 * time.Millisecond)
+				return client.Outcome{}, context.Cause(ctx)
+			}}
+			stop := start(t, w)
+			time.Sleep(25 * time.Second)
+			if end, ok := ev.ends()[testID(0)]; !ok || end.Err != nil {
+				t.Errorf("%+v", end)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	for _, c := range []struct{ wait, lost time.Duration }{
+		{0, 100 * time.Second},                            // counted from sending the claim
+		{9 * time.Second, 100 * time.Second},              // the same
+		{19 * time.Second, (19 + 100 - 10) * time.Second}, // counted from the answer, less a tenth
+	} {
+		t.Run(fmt.Sprintf("without a tickle that succeeds it is lost, when the claim waited %v", c.wait), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ev events
+				claimed := handOut(1, 100*time.Second)
+				claimed.after = c.wait
+				f := runner(t, map[string]func(call) reply{
+					"/jobs/claim": once(claimed), "/jobs/tickle": func(call) reply { return lostAnswer },
+				})
+				ended, began := make(chan time.Time, 1), time.Now()
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+				if d := (<-ended).Sub(began); d != c.lost {
+					t.Errorf("lost after %v", d)
+				}
+				if err := stop(); err != nil { // a lost lease is no failure of Run
+					t.Error(err)
+				}
+				if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
+					t.Error(err)
+				}
+				if len(f.to("/jobs/complete")) > 0 {
+					t.Error("a run without a lease was reported")
+				}
+			})
+		})
+	}
+	t.Run("a tickle counts from when it was sent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var sent time.Time
+			f := runner(t, map[string]func(call) reply{
+				"/jobs/claim": once(handOut(1, 100*time.Second)),
+				"/jobs/tickle": func(c call) reply {
+					if sent.IsZero() {
+						sent = c.at
+						return reply{status: 200, body: `{"held":1}`, after: 10 * time.Second}
+					}
+					return reply{after: -1}
+				},
+			})
+			ended := make(chan time.Time, 1)
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
+			if d := (<-ended).Sub(sent); d != 100*time.Second {
+				t.Errorf("lost %v after the tickle was sent", d)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("a claim whose answer was lost before is tickled at once, and lost early", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			repeated := handOut(1, 90*time.Second)
+			repeated.header, repeated.after = http.Header{"Idempotency-Replayed": {"true"}}, 80*time.Second
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(repeated), "/jobs/tickle": func(call) reply { return lostAnswer }})
+			ended := make(chan time.Time, 1)
+			stop := start(t, &client.Worker{Client: f.client(client.Options{Timeout: time.Hour}), RunnerID: "r", Handler: until(ended)})
+			end := <-ended
+			if claimed := f.to("/jobs/claim")[0].at.Add(80 * time.Second); end.Sub(claimed) != 30*time.Second || f.to("/jobs/tickle")[0].at.Sub(claimed) > 0 {
+				t.Errorf("lost after %v, tickled after %v", end.Sub(claimed), f.to("/jobs/tickle")[0].at.Sub(claimed))
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after
+	// it.
+	tickled := func(t *testing.T, answer reply) (lost time.Duration) {
+		began := time.Now()
+		f := runner(t, map[string]func(call) reply{
+			"/jobs/claim": once(handOut(1, 10*time.Second)),
+			"/jobs/tickle": func(call) reply {
+				if time.Since(began) < time.Minute {
+					return answer
+				}
+				return lostAnswer
+			},
+		})
+		ended := make(chan time.Time, 1)
+		stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
+		lost = (<-ended).Sub(began)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		return lost
+	}
+	t.Run("a server that says that it starts will give all of it back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			if d := tickled(t, problem(503, "not_ready", "not_stored")); d < 67*time.Second || d > 70*time.Second {
+				t.Errorf("lost after %v", d)
+			}
+		})
+	})
+	for name, answer := range map[string]reply{
+		"a refused connection": refusedConnection, "a server that stops": problem(503, "shutting_down", "not_stored"),
+		"a failing journal": problem(503, "writes_failed", "not_stored"), "a proxy's 502": {status: 502}, "silence": {after: -1},
+	} {
+		t.Run(name+" does not prove that nobody else gets the job", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if d := tickled(t, answer); d != 10*time.Second {
+					t.Errorf("lost after %v", d)
+				}
+			})
+		})
+	}
+	t.Run("work that is done after that is reported, and the claim decides", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			results string
+			lost    bool
+		}{
+			"still held": {`{"job_id":%q,"status":"completed"}`, false}, "given to another": {`{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}`, true},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				var ev events
+				f := runner(t, map[string]func(call) reply{
+					"/jobs/claim":  once(handOut(1, 10*time.Second)),
+					"/jobs/tickle": func(call) reply { return refusedConnection },
+					"/jobs/complete": func(call) reply {
+						return reply{status: 200, body: fmt.Sprintf(`{"results":[`+c.results+`]}`, testID(0))}
+					},
+				})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					return client.TextOutput("done all the same"), nil
+				}})
+				time.Sleep(20 * time.Second)
+				if err := stop(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				reports := f.to("/jobs/complete")
+				if len(reports) != 1 || reports[0].body["outcomes"].([]any)[0].(map[string]any)["claim_id"] != testClaim {
+					t.Errorf("%s: reported %+v", name, reports)
+				}
+				if end := ev.ends()[testID(0)]; errors.Is(end.Err, client.ErrLeaseLost) != c.lost || !c.lost && end.Err != nil {
+					t.Errorf("%s: %+v", name, end)
+				}
+			})
+		}
+	})
+	t.Run("a claim that holds nothing is lost at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := runner(t, map[string]func(call) reply{
+				"/jobs/claim":  once(handOut(1, time.Hour)),
+				"/jobs/tickle": func(call) reply { return problem(409, "claim_lost", "not_stored") },
+			})
+			ended, began := make(chan time.Time, 1), time.Now()
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
+			if d := (<-ended).Sub(began); d > 25*time.Minute {
+				t.Errorf("lost after %v", d)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
