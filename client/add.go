@@ -12,42 +12,43 @@ import (
 	"time"
 )
 
-// AddOptions are where lines go and how. The zero value works.
+// AddOptions say to which queue lines are added, and how. The zero value works.
 type AddOptions struct {
 	Client string
 	Type   string
 	Attributes
 
-	// Key is an idempotency key: see NewKey. The bodies of Add have keys of their own that begin with it. ErrKeyReused,
-	// if the input or BodyBytes differ from those of an earlier Add with the key.
+	// Key is an idempotency key: see NewKey. Add gives each body a key of its own, which begins with Key. Add returns
+	// ErrKeyReused if the input or BodyBytes differ from those of an earlier Add with the same Key.
 	Key string
-	// BodyBytes bounds one post of Add; 0 stands for 1 MiB, and 4 MiB is the most.
+	// BodyBytes bounds the body of one post of Add. 0 means 1 MiB; the maximum is 4 MiB.
 	BodyBytes int
-	// InFlight is how many posts of Add are under way at once; 0 stands for 4.
+	// InFlight is how many posts Add sends at the same time. 0 means 4.
 	InFlight int
-	// FlushAfter makes Add post a body that is not full once the input has been silent for so long, for streams whose
-	// lines must not wait; 0: never. Where the bodies end then depends on time, so that neither Resume nor Key can
-	// match them with those of another Add.
+	// FlushAfter is for streams whose lines must not wait: Add posts a body that is not full when the input has been
+	// silent for this long. 0 means never. The bodies then depend on time, so neither Resume nor Key can match them
+	// with the bodies of another Add.
 	FlushAfter time.Duration
-	// StripCR makes the server remove a carriage return at the end of each line, as files from Windows have it.
+	// StripCR makes the server remove a carriage return at the end of each line. Files from Windows have them.
 	StripCR bool
-	// Progress is called with how far Add came, from one goroutine at a time; Stored with each body that makes up that
-	// progress, before it.
+	// Progress is called when more of the input is stored without a gap. Stored is called once for each body of it,
+	// before Progress. Only one of these calls runs at a time.
 	Progress func(AddProgress)
 	Stored   func(AddedBody)
-	// Resume is the result of an Add of the same input, with the same BodyBytes, that ended in an error: what it stored
-	// is passed over. What it left unknown is posted only with RepeatUnknown, since it may be stored then twice.
+	// Resume is the result of an earlier Add that returned an error. The input and BodyBytes must be the same. Add
+	// skips what the earlier one stored. It posts bodies with an unknown result again only if RepeatUnknown is set,
+	// since the server may then store them twice.
 	Resume        *AddResult
 	RepeatUnknown bool
 }
 
-// Added is what the server acknowledged of a post of lines.
+// Added is the server's answer to a post of lines.
 type Added struct {
 	BatchID string `json:"batch_id"`
 	Count   int    `json:"count"`
 	FirstID string `json:"first_id"`
 	LastID  string `json:"last_id"`
-	// JobIDs are spelled out for up to 1000 jobs; the ids of a batch are consecutive.
+	// JobIDs lists the ids of up to 1000 jobs. The ids of a batch are consecutive.
 	JobIDs []string `json:"job_ids"`
 	Seq    uint64   `json:"-"`
 }
@@ -56,18 +57,18 @@ type Added struct {
 type AddedBody struct {
 	Offset int64 // of its first byte in the input
 	Bytes  int
-	Added  // zero while its fate is unknown
+	Added  // zero while it is unknown whether the body is stored
 }
 
-// AddProgress says how much of an input is stored without a gap.
+// AddProgress is how much of an input is stored without a gap.
 type AddProgress struct{ Bytes, Jobs int64 }
 
-// AddResult says what of an input is stored.
+// AddResult is what of an input is stored.
 type AddResult struct {
-	Bytes   int64       // from the input's beginning, stored without a gap
+	Bytes   int64       // stored from the beginning of the input without a gap
 	Jobs    int64       // in Bodies
-	Bodies  []AddedBody // stored, in order; after an error some may be after a gap
-	Unknown []AddedBody // whose answers were lost
+	Bodies  []AddedBody // stored, in order; after an error there may be gaps between them
+	Unknown []AddedBody // whose answer was lost
 }
 
 const (
@@ -93,9 +94,9 @@ func (o *AddOptions) query() (url.Values, error) {
 	return q, nil
 }
 
-// AddLines posts newline-terminated payloads in one body of at most 8 MiB: a job for each line that is not empty, all
-// or none. It is answered when they are on disk. Without a key or number (see Numbered), what does not prove that
-// nothing was stored is ErrUnknown, as with Create.
+// AddLines posts newline-terminated payloads in one body of at most 8 MiB. Each line that is not empty becomes a job.
+// The server stores all of them or none, and answers when they are on disk. Without a key or number (see Numbered),
+// AddLines returns ErrUnknown if it is not proven that nothing was stored, as Create does.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
 	query, err := o.query()
 	if err != nil {
@@ -111,16 +112,16 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 		return Added{}, err
 	}
 	if added.Count == 0 && len(bytes.Trim(lines, "\n")) > 0 {
-		return Added{}, a.unreadable(errors.New("no jobs of lines that are not empty"))
+		return Added{}, a.unreadable(errors.New("the answer counts no jobs, and the body had lines that are not empty"))
 	}
 	added.Seq = a.seq
 	return added, nil
 }
 
-// Add posts what it reads as newline-terminated payloads, a job for each line that is not empty, in bodies of whole
-// lines, several at once. The result says how far it came, with an error as without: bodies are all or none, so that an
-// Add with Resume continues from there. Errors are those of AddLines, and ErrTooLarge for a line longer than a payload
-// may be.
+// Add posts newline-terminated payloads, in several bodies of whole lines at the same time. Each line that is not empty
+// becomes a job. The server stores each body as a whole or not at all. The result says how far Add came, with or
+// without an error, so that another Add with Resume continues from there. The errors are those of AddLines, and
+// ErrTooLarge for a line that is longer than a payload may be.
 func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult, error) {
 	if o.BodyBytes <= 0 {
 		o.BodyBytes = defaultBodyBytes
@@ -129,7 +130,8 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 	if o.InFlight <= 0 {
 		o.InFlight = defaultInFlight
 	}
-	// An error ends the reading. Posts under way go on: broken off, they would be unknown.
+	// After an error nothing more is read. Posts that are under way continue: if they were aborted, their result would
+	// be unknown.
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	a := adder{c: c, o: o, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
@@ -138,7 +140,7 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {
-		err = a.err // why the context ended, if it did
+		err = a.err // the reason why reading was cancelled
 	}
 	return a.result(), err
 }

@@ -21,29 +21,29 @@ type adder struct {
 	c       *Client
 	o       AddOptions
 	posting context.Context
-	cancel  context.CancelFunc // of the reading
-	room    chan struct{}
+	cancel  context.CancelFunc // stops the reading
+	room    chan struct{}      // holds one element for each post under way
 	posts   sync.WaitGroup
 
-	mu     sync.Mutex
+	mu     sync.Mutex  // guards the fields below
 	bodies []*bodyPost // in order
-	shown  int         // of bodies, those that Progress was called for
-	sofar  AddProgress // what it was called with last
-	err    error       // the first
+	shown  int         // how many of bodies Stored was called for
+	sofar  AddProgress // the last argument of Progress
+	err    error       // the first one
 }
 
 type bodyPost struct {
 	AddedBody
 	stored bool
-	// unknown stays: that a body was not stored when it was posted again says nothing about the first time.
+	// unknown stays set when a second post of the body is refused: the refusal says nothing about the first post.
 	unknown bool
 }
 
-// errSilence is returned by next when the input has been silent for FlushAfter.
-var errSilence = errors.New("no line came for a while")
+// errSilence is returned by next when the input was silent for FlushAfter.
+var errSilence = errors.New("the input is silent")
 
-// read splits the input into bodies and posts them. Without FlushAfter, where it splits depends on the input and
-// BodyBytes alone.
+// read splits the input into bodies and posts them. Without FlushAfter, the bodies depend only on the input and
+// BodyBytes.
 func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	var body []byte
 	offset, line := int64(0), 0
@@ -83,9 +83,9 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	}
 }
 
-// lines reads ahead in a goroutine, so that a silent input can be noticed. The function that it returns gives the next
-// line, or errSilence when watch is set and none came within FlushAfter. The goroutine ends with the input, or with the
-// first line after ctx is done.
+// lines reads ahead in a goroutine, so that a silent input is noticed. The returned function returns the next line. If
+// watch is set and no line arrives within FlushAfter, it returns errSilence. The goroutine ends with the input, or with
+// the first line that it reads after ctx has ended.
 func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([]byte, error) {
 	type line struct {
 		text []byte
@@ -126,14 +126,14 @@ func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([
 	}
 }
 
-// readLine returns the next line with its newline, and io.EOF with the last.
+// readLine returns the next line with its newline. With the last line it returns io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
 		if len(bytes.TrimSuffix(line, []byte("\n"))) > job.MaxPayloadBytes {
-			return nil, fmt.Errorf("%w: a payload has at most %d bytes", ErrTooLarge, job.MaxPayloadBytes)
+			return nil, fmt.Errorf("%w: the line is longer than %d bytes, the limit of a payload", ErrTooLarge, job.MaxPayloadBytes)
 		}
 		if err != bufio.ErrBufferFull {
 			return line, err
@@ -141,11 +141,11 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// post posts a body in the background, when there is room; unless an earlier Add is known to have stored it.
+// post posts a body in the background, once there is room. It skips a body that an earlier Add has stored.
 func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
 	if a.o.Resume != nil && a.o.Resume.overlaps(b) {
-		return fmt.Errorf("%w: bytes %d to %d are not what was posted before: the input or BodyBytes has changed", ErrBadRequest,
+		return fmt.Errorf("%w: bytes %d to %d of the input are not a body of the earlier Add: the input or BodyBytes has changed", ErrBadRequest,
 			b.Offset, b.Offset+int64(b.Bytes))
 	}
 	b.unknown = a.o.Resume != nil && findBody(a.o.Resume.Unknown, b) != nil
@@ -158,7 +158,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			return nil
 		}
 		if b.unknown && !a.o.RepeatUnknown {
-			err := fmt.Errorf("body at byte %d: %w; posting it again may store it twice", offset, ErrUnknown)
+			err := fmt.Errorf("body at byte %d: %w; to post it again, which may store it twice, set RepeatUnknown", offset, ErrUnknown)
 			a.finish(b, Added{}, err)
 			return err
 		}
@@ -171,7 +171,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	a.posts.Go(func() {
 		o := a.o
 		if o.Key != "" {
-			o.Key = fmt.Sprintf("%s/%d", o.Key, offset) // not of its length: a changed body must be refused as another request
+			o.Key = fmt.Sprintf("%s/%d", o.Key, offset) // without the length: the server must refuse a body that has changed
 		}
 		added, err := a.c.AddLines(a.posting, body, o)
 		a.finish(b, added, err)
@@ -180,11 +180,12 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	return nil
 }
 
-// overlaps reports whether b shares bytes with a body of r without being the same: to post it would store lines twice.
+// overlaps reports whether b shares bytes with a body of r without being the same body. To post b would store lines
+// twice.
 func (r *AddResult) overlaps(b *bodyPost) bool {
 	end := b.Offset + int64(b.Bytes)
 	for _, bodies := range [][]AddedBody{r.Bodies, r.Unknown} {
-		// The first body that ends after the beginning of b; they are in order.
+		// The first body that ends after b begins. The bodies are in order.
 		i := sort.Search(len(bodies), func(i int) bool { return bodies[i].Offset+int64(bodies[i].Bytes) > b.Offset })
 		if i < len(bodies) && bodies[i].Offset < end && (bodies[i].Offset != b.Offset || bodies[i].Bytes != b.Bytes) {
 			return true
@@ -193,7 +194,7 @@ func (r *AddResult) overlaps(b *bodyPost) bool {
 	return false
 }
 
-// findBody finds a body among some that are in order.
+// findBody returns the body with the offset and length of b, or nil. The bodies are in order.
 func findBody(bodies []AddedBody, b *bodyPost) *AddedBody {
 	i, found := slices.BinarySearchFunc(bodies, b.Offset, func(have AddedBody, offset int64) int { return cmp.Compare(have.Offset, offset) })
 	if !found || bodies[i].Bytes != b.Bytes {
@@ -244,14 +245,14 @@ func (a *adder) result() (r AddResult) {
 	if a.o.Resume == nil {
 		return r
 	}
-	// What an earlier Add knew of bodies that this one did not reach is still so.
+	// The bodies of the earlier Add that this one did not reach are still stored or unknown.
 	end := int64(0)
 	if n := len(a.bodies); n > 0 {
 		end = a.bodies[n-1].Offset + int64(a.bodies[n-1].Bytes)
 	}
 	for _, b := range a.o.Resume.Bodies {
 		if b.Offset >= end {
-			if b.Offset == r.Bytes { // no gap before it
+			if b.Offset == r.Bytes { // there is no gap before it
 				r.Bytes += int64(b.Bytes)
 			}
 			r.Bodies = append(r.Bodies, b)

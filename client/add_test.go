@@ -15,11 +15,11 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// lineStore stores what is posted to it; answer may spoil the answer of a body.
+// lineStore is a server that stores the lines that are posted to it. spoil replaces its answers.
 type lineStore struct {
 	mu     sync.Mutex
 	stored map[string]int
-	spoil  map[string]reply // by body; with status 0 the body is stored, and the answer is lost
+	spoil  map[string]reply // by body; with status 0 the body is stored, and its answer is lost
 }
 
 func (s *lineStore) client() *client.Client {
@@ -95,7 +95,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-	t.Run("an error does not break off what is under way", func(t *testing.T) {
+	t.Run("an error does not abort posts that are under way", func(t *testing.T) {
 		under, failed := make(chan struct{}), make(chan struct{})
 		f := &fake{answer: func(c call) reply {
 			if string(c.text) == "a\n" {
@@ -112,7 +112,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-	t.Run("an answer of no jobs is not believed", func(t *testing.T) {
+	t.Run("an answer that counts no jobs is an error", func(t *testing.T) {
 		f := inTurn(reply{status: 200, body: `{}`})
 		if _, err := f.client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, client.ErrUnknown) {
 			t.Error(err)
@@ -120,8 +120,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 	})
 }
 
-// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted without waiting for a full body, each once and
-// in order.
+// TestAddFlushesWhenTheInputIsSilent: the lines of a stream are posted before a body is full, each once and in order.
 func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	c := (&lineStore{}).client()
 	in, feed := io.Pipe()
@@ -156,8 +155,8 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnotherSplit: with another BodyBytes the bodies of before are not found again, and their lines must not
-// be stored twice.
+// TestResumeOfAnotherSplit: with another BodyBytes the bodies differ from those of the earlier Add. Add must not store
+// their lines twice.
 func TestResumeOfAnotherSplit(t *testing.T) {
 	s := daybooktest.Start(t)
 	input := strings.Repeat("a line of some length\n", 300)

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestAttributes: every attribute arrives, in the body of a create as in the query of a bulk post.
+// TestAttributes: every attribute reaches the server, in the body of a create and in the query of a bulk post.
 func TestAttributes(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := s.Client
@@ -47,8 +47,8 @@ func TestAttributes(t *testing.T) {
 	}
 	check("a bulk post", j, all)
 
-	// Documents do not show the backoff and the retention. With a first backoff of 0 a job that is to run again is pending
-	// at once, and with a retention of 0 it is purged when it ends.
+	// Documents do not show the backoff and the retention. With a first backoff of 0 a job is pending at once after a
+	// retry. With a retention of 0 it is purged when it ends.
 	hidden := client.Attributes{Backoff: all.Backoff, RetentionMs: all.RetentionMs}
 	if _, err := c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}); err != nil {
 		t.Fatal(err)

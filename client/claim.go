@@ -8,30 +8,30 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ClaimRequest is a claim of a runner. RunnerID must be given.
+// ClaimRequest is a claim of a runner. RunnerID is required.
 type ClaimRequest struct {
 	RunnerID string
-	Max      int // 1 … 1000; 0 stands for 1
-	// Clients and Types restrict the queues; empty lists allow all.
+	Max      int // how many jobs at most, 1 to 1000; 0 means 1
+	// Clients and Types restrict the queues. An empty list allows all.
 	Clients, Types []string
-	LeaseMs        int64         // 0: what the jobs were created with
-	Wait           time.Duration // for a first job, at most a minute
-	MaxBytes       int64         // of payload, but for one job; 0 stands for 8 MiB, the most
-	Strategy       string        // oldest, newest, random or fair; "" stands for oldest
-	// Key is an idempotency key: see NewKey. A repeated claim returns what is still held under it.
+	LeaseMs        int64         // 0 means the lease that the jobs were created with
+	Wait           time.Duration // how long the server waits for a first job, at most a minute
+	MaxBytes       int64         // of payload in all; one job may be larger; 0 means 8 MiB, the maximum
+	Strategy       string        // oldest, newest, random or fair; "" means oldest
+	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first one that it still holds.
 	Key string
 
-	number *held // of a Worker's claim that may be made again
+	number *held // the number of a Worker's claim, which may send it again
 }
 
-// Claim is what was handed out: jobs that are active now under one id and one lease.
+// Claim is the answer to a claim: jobs that are active now under one id and one lease.
 type Claim struct {
 	ID      string
 	LeaseMs int64
 	Jobs    []*Job
 
-	received time.Time // when the answer began to come
-	replayed bool      // the answer is to a repeat, and was given before
+	received time.Time // when the first part of the answer arrived
+	replayed bool      // this is the answer to a repeat; the server had answered the claim before
 }
 
 type claimBody struct {
@@ -45,14 +45,17 @@ type claimBody struct {
 	Strategy string   `json:"strategy,omitzero"`
 }
 
-// Claim hands out waiting jobs, and returns nil when there are none, after Wait. When the answer is lost the claim is
-// made again: with a Key or a number (see Numbered) it returns what the lost one handed out, and without one that
-// returns to its queue when its lease runs out, or at once when the server saw the connection break. An answer that
-// came and cannot be read is ErrUnexpectedAnswer, and the claim is not made again: that would take more jobs the same
-// way.
+// Claim claims waiting jobs. It returns nil if there are none within Wait.
+//
+// When the answer is lost, Claim sends the claim again. With a Key or a number (see Numbered), the repeat returns the
+// jobs that the lost answer named. Without one it returns other jobs. The jobs of the lost answer then return to their
+// queue when their lease ends, or at once if the server noticed that the connection broke.
+//
+// If an answer arrives that cannot be read, the error is ErrUnexpectedAnswer. The claim is then not sent again, since
+// that would claim more jobs with the same result.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
-		q.MaxBytes = maxClaimBytes // what this client can surely read, whatever a server hands out unasked
+		q.MaxBytes = maxClaimBytes // an answer of this size can be read; the default of a server may be larger
 	}
 	r, err := post("/jobs/claim", claimBody{
 		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy,
@@ -69,12 +72,12 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	return decodeClaim(a)
 }
 
-// TickleOptions go with a tickle. The zero value extends the lease by what it is.
+// TickleOptions are the options of a tickle. The zero value renews the lease with its present length.
 type TickleOptions struct {
-	ClaimID  string // must be what holds the job
-	RunnerID string // must be who holds it
-	LeaseMs  int64  // 0: the lease it has
-	Step     string // of jobs
+	ClaimID  string // the server refuses the tickle if another claim holds the job
+	RunnerID string // the server refuses the tickle if another runner holds the job
+	LeaseMs  int64  // 0 means the present length
+	Step     string // shown in the documents of the jobs, as is Progress
 	Progress *float64
 }
 
@@ -91,13 +94,13 @@ func (o *TickleOptions) body() tickleBody {
 	return tickleBody{ClaimID: o.ClaimID, RunnerID: o.RunnerID, LeaseMs: o.LeaseMs, Step: o.Step, Progress: o.Progress}
 }
 
-// Tickle reports that a job is being worked on, and returns its document. ErrNotFound, ErrNotActive, ErrClaimLost,
-// ErrRunnerDiffers. Repeated when the answer is lost.
+// Tickle extends the lease of a job, and returns the job's document. Its errors are ErrNotFound, ErrNotActive,
+// ErrClaimLost and ErrRunnerDiffers. Tickle is repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
 	return c.jobCall(ctx, id, "/tickle", o.body(), repeatable)
 }
 
-// jobCall posts to a route of one job, which answers its document.
+// jobCall posts to a route of one job. The server answers with the job's document.
 func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat repeating) (*Job, error) {
 	path, err := idPath("/jobs/", id, route)
 	if err != nil {
@@ -117,32 +120,32 @@ func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat
 	return decodeJob(a)
 }
 
-// Held is the answer to a tickle of several jobs: how many are held, and which are not.
+// Held is the answer to a tickle of several jobs.
 type Held struct {
-	Held int    `json:"held"`
-	Lost []Lost `json:"lost"`
+	Held int    `json:"held"` // how many of the jobs are held
+	Lost []Lost `json:"lost"` // the others
 }
 
-// Lost is a job that is not held, and why.
+// Lost is a job that is no longer held, and the reason.
 type Lost struct {
 	JobID string `json:"job_id"`
 	Code  string `json:"code"`
 }
 
-// TickleClaim extends all that a claim still holds. ErrClaimLost when it holds nothing; the *Error then names what is
-// lost. Repeated when the answer is lost.
+// TickleClaim extends the lease of all jobs that a claim still holds. It returns ErrClaimLost if the claim holds none;
+// the *Error then names the lost jobs. It is repeated when the answer is lost.
 func (c *Client) TickleClaim(ctx context.Context, claimID string, o TickleOptions) (Held, error) {
 	o.ClaimID = claimID
 	return c.tickleMany(ctx, o.body())
 }
 
-// TickleRunner extends all that a runner holds, like TickleClaim.
+// TickleRunner extends the leases of all jobs that a runner holds. Otherwise it is like TickleClaim.
 func (c *Client) TickleRunner(ctx context.Context, runnerID string, o TickleOptions) (Held, error) {
 	o.RunnerID = runnerID
 	return c.tickleMany(ctx, o.body())
 }
 
-// TickleJobs extends jobs by their ids, up to 1000, like TickleClaim.
+// TickleJobs extends the leases of up to 1000 jobs, named by their ids. Otherwise it is like TickleClaim.
 func (c *Client) TickleJobs(ctx context.Context, ids []string, o TickleOptions) (Held, error) {
 	b := o.body()
 	b.JobIDs = ids
@@ -161,28 +164,28 @@ func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err e
 	return held, decode(a, &held)
 }
 
-// Outcome is how a run ended. The zero value is ok.
+// Outcome is how a run ended. The zero value means ok.
 type Outcome struct {
-	Code     string // ok, failed, retry or error; "" takes it from ExitCode, or is ok
-	ExitCode int    // of the code's class: 2xx, 4xx, 1xx, 5xx; 0: its standard
+	Code     string // ok, failed, retry or error; "" means that of ExitCode, or ok without one
+	ExitCode int    // 2xx for ok, 4xx for failed, 1xx for retry, 5xx for error; 0 means the default of the code
 	// ProcessExit is the exit status of a process.
 	ProcessExit *int64
 	OutputAddr  string
-	// Output of OutputKind. Without a kind it is taken as a Text when it is valid UTF-8, as Bytes otherwise; an empty
-	// one is none then.
+	// Output is the job's result. With an empty OutputKind it is sent as Text if it is valid UTF-8, otherwise as Bytes,
+	// and not at all if it is empty.
 	Output     []byte
 	OutputKind Kind
 	Error      string
-	DelayMs    *int64 // of a retry or error: instead of the backoff
+	DelayMs    *int64 // how long a job waits after a retry or error; nil means the backoff
 }
 
-// TextOutput is ok with a text.
+// TextOutput returns the outcome ok with a text.
 func TextOutput(text string) Outcome { return Outcome{Output: []byte(text), OutputKind: Text} }
 
-// JSONOutput is ok with a JSON value.
+// JSONOutput returns the outcome ok with a JSON value.
 func JSONOutput(value jsontext.Value) Outcome { return Outcome{Output: value, OutputKind: JSON} }
 
-// plain reports whether o is ok and says nothing more.
+// plain reports whether o is ok and has nothing else to report.
 func (o *Outcome) plain() bool {
 	return (o.Code == "" || o.Code == "ok") && o.ExitCode == 0 && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
 		o.Error == "" && o.DelayMs == nil

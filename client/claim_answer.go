@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// claimHead is what the answer to a claim says of all its jobs.
+// claimHead is the part of the answer to a claim that is common to all its jobs.
 type claimHead struct {
 	ID      string `json:"claim_id"`
 	LeaseMs int64  `json:"lease_ms"`
@@ -20,8 +20,8 @@ type claimHead struct {
 
 var errNoID = errors.New("a job without an id")
 
-// decodeClaim reads the answer to a claim: one JSON document, or a line with its head and a line per job. It returns
-// nil when it hands out nothing. The payloads may share memory with the answer.
+// decodeClaim reads the answer to a claim: one JSON document, or a line with the head and one line per job. The
+// payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
 	c := &Claim{received: a.at, replayed: a.replayed}
 	if a.mediaType != mimeNDJSON {
@@ -60,17 +60,17 @@ func decodeClaim(a answer) (*Claim, error) {
 		}
 		c.Jobs[i] = &jobs[i]
 	}
-	if len(rest) > 0 { // the connection broke off inside a job
+	if len(rest) > 0 { // the connection was closed in the middle of a job
 		return nil, a.unreadable(fmt.Errorf("the answer ends in the middle of job %d", len(jobs)))
 	}
 	return c, nil
 }
 
-// likeJob reads documents that have the same text as the one before them but for id and payload, as the jobs of a claim
-// mostly have. Comparing the text takes a small part of the time of reading the 37 fields again.
+// likeJob reads documents that differ from an earlier one only in id and payload. Most jobs of a claim do. To compare
+// the text takes much less time than to parse the 37 fields again.
 type likeJob struct {
 	job        Job
-	head, tail []byte // of the document: between the id and the payload's value, and after that
+	head, tail []byte // the text between the id and the value of the payload, and the text after that value
 }
 
 const (
@@ -96,11 +96,11 @@ func readJob(j *Job, line []byte) error {
 	return nil
 }
 
-// learn has read compare the next documents with that of j, whose text is line.
+// learn makes read compare the next documents with the one of j, whose text is line.
 func (l *likeJob) learn(j *Job, line []byte) {
 	l.head, l.tail = nil, nil
-	// Two jobs must not share memory that a caller may change. So documents with one of these fields are read in full.
-	// Kind is set by fields other than the payload unless it is a text or JSON.
+	// Two jobs must not share memory that a caller may change, so documents with one of these fields are parsed in
+	// full. So are payloads that are neither a text nor JSON, since other fields depend on their kind.
 	if j.Kind != Text && j.Kind != JSON || j.OutputKind != None || len(j.Attempts) > 0 || j.Progress != nil || j.ProcessExit != nil {
 		return
 	}
@@ -110,8 +110,8 @@ func (l *likeJob) learn(j *Job, line []byte) {
 	}
 }
 
-// payloadIn returns where the value of the payload begins and ends in a job's document, which is well-formed; zeros
-// when it has none.
+// payloadIn returns where the value of the payload begins and ends in the document of a job, which must be well-formed.
+// It returns zeros if there is no payload.
 func payloadIn(line []byte) (from, to int) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(line))
 	if _, err := d.ReadToken(); err != nil {
@@ -135,7 +135,7 @@ func payloadIn(line []byte) (from, to int) {
 	return 0, 0
 }
 
-// read reads a document that is like the last one that was learned, and reports whether it is.
+// read reads a document if it differs from the learned one only in id and payload. Otherwise it returns false.
 func (l *likeJob) read(j *Job, line []byte) bool {
 	from, to := len(jobPrefix)+idBytes+len(l.head), len(line)-len(l.tail)
 	if l.head == nil || to <= from || string(line[:len(jobPrefix)]) != jobPrefix ||
@@ -170,7 +170,7 @@ func isID(text []byte) bool {
 	return true
 }
 
-// unquote returns the text of a JSON string. One without escapes shares its memory.
+// unquote returns the text of a JSON string. A text without escapes shares memory with the string.
 func unquote(value []byte) (text []byte, ok bool) {
 	if len(value) < 2 || value[len(value)-1] != '"' {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// claimLines are job documents of one claim, as a server writes them.
+// claimLines are job documents of one claim, as the server writes them.
 func claimLines() []string {
 	document := func(id, payload, rest string) string {
 		return `{"job_id":"018bcfe5-6800-7000-8000-0000004000` + id + `","client":"acme","payload":` + payload + `,"payload_b64":null,"attempts":[],"run_attempts":1` + rest + `}`
@@ -22,7 +22,7 @@ func claimLines() []string {
 	}
 }
 
-// What is read by comparing a document with the one before it is what reading it in full gives.
+// A document that is read by comparison with the one before it gives the same job as when it is parsed in full.
 func checkClaimLines(t *testing.T, body []byte) {
 	a := answer{mediaType: mimeNDJSON, body: body}
 	quick, err := decodeClaim(a)
@@ -30,7 +30,7 @@ func checkClaimLines(t *testing.T, body []byte) {
 	document := append([]byte(`{"claim_id":"c","lease_ms":5,"jobs":[`), bytes.Join(lines[1:], []byte(","))...)
 	full, fullErr := decodeClaim(answer{mediaType: mimeJSON, body: append(document, "]}"...)})
 	if err != nil || fullErr != nil {
-		for _, line := range lines[1:] { // two lines may be one value together, which is no document of ours
+		for _, line := range lines[1:] { // two lines may form one JSON value, which no server sends
 			if !jsontext.Value(line).IsValid() {
 				return
 			}

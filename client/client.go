@@ -15,46 +15,46 @@ import (
 
 // Options of a client. The zero value works.
 type Options struct {
-	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The two of net/http's default
-	// would make most requests of a busy program open one of their own. Redirects are not followed in either case. A
-	// transport that does not report to net/http/httptrace makes more creates end in ErrUnknown, since less is known
-	// about what was sent.
+	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The default of net/http keeps
+	// two, so a busy program would open a new connection for most requests. Redirects are not followed in either case.
+	// If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, since less is known about
+	// what was sent.
 	HTTP *http.Client
-	// RetryFor bounds how long a request is repeated; 0 stands for 30 s, a negative one for never. A context may end it
-	// earlier.
+	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
+	// repeated. A context may end the repeating earlier.
 	RetryFor time.Duration
-	// Timeout bounds each try: how long the server may be silent, beyond the wait that a claim requests and the time
-	// that the request's body takes at the slowest pace that the server accepts. 0 stands for 30 s. A try that runs out
-	// of it counts as a lost answer.
+	// Timeout is how long the server may be silent during one try. The time that a claim waits at the server, and the
+	// time that the request's body takes at the slowest pace that the server accepts, are added to it. 0 means 30 s. A
+	// try that times out counts as a lost answer.
 	Timeout time.Duration
-	// Logger receives requests that are repeated, at debug level; nil drops it.
+	// Logger receives a debug message for each request that is repeated. nil means no logging.
 	Logger *slog.Logger
 }
 
 const (
 	maxConnections  = 512
-	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs has some 80 KiB
+	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs has about 80 KiB
 	defaultRetryFor = 30 * time.Second
 	defaultTimeout  = 30 * time.Second
 )
 
-// Client talks to one server. Its methods may be called from any goroutine.
+// Client sends requests to one server. Any goroutine may call its methods.
 type Client struct {
 	url  string
 	http *http.Client
 	o    Options
-	// traced says that the transport is net/http's own, which reports reliably whether it has sent anything.
+	// traced says that the transport is that of net/http, which reports reliably whether it has sent anything.
 	traced bool
-	// stubborn says that requests are repeated after failures of the server, too, and for as long as it cannot be
-	// reached at all: what they report is work that is done. A Worker bounds that by its context.
+	// stubborn says that requests are also repeated after failures of the server, and for as long as the server cannot
+	// be reached. A Worker uses it for its reports, which must not be lost, and bounds it by a context.
 	stubborn bool
-	// own, where given, is the number of the next request that can have one: see Numbered.
+	// own is the number of the next request that can have one, or nil: see Numbered.
 	own *held
-	// session, where given, numbers the requests that are safe to repeat and that the server knows by their numbers.
+	// session, if not nil, gives numbers to the requests that set inSession.
 	session *workerSession
 }
 
-// New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect yet.
+// New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect.
 func New(url string, o Options) *Client {
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: ownTransport()}
@@ -69,8 +69,8 @@ func New(url string, o Options) *Client {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{url: strings.TrimRight(url, "/"), o: o}
-	// A redirect is an answer that no Daybook server gives; followed, it would send a request to who knows whom, a POST
-	// as a GET.
+	// A Daybook server sends no redirects. To follow one would send the request to an unknown server, and a POST as a
+	// GET.
 	h := *o.HTTP
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &h
@@ -83,7 +83,7 @@ func New(url string, o Options) *Client {
 }
 
 func ownTransport() *http.Transport {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment} // for programs that have put something else in place of the default
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment} // for programs that have replaced http.DefaultTransport
 	if d, ok := http.DefaultTransport.(*http.Transport); ok {
 		t = d.Clone()
 	}
@@ -92,7 +92,7 @@ func ownTransport() *http.Transport {
 	return t
 }
 
-// single returns a client that does not repeat, and waits for an answer no longer than timeout.
+// single returns a client that does not repeat requests, and that waits at most timeout for an answer.
 func (c *Client) single(timeout time.Duration) *Client {
 	p := *c
 	p.o.RetryFor = -1
@@ -113,14 +113,14 @@ type request struct {
 	query        url.Values
 	body         []byte
 	contentType  string
-	accept       string // "": the route's own media type
+	accept       string // "" means the default media type of the route
 	minSeq       uint64
 	key          string // Idempotency-Key
 	prefer       string
-	inSession    bool  // it has a number where the client has a session
-	number       *held // nil: a new one
+	inSession    bool  // the request gets a number if the client has a session
+	number       *held // nil means a new number
 	repeat       repeating
-	wait         time.Duration // that it lets the server take before the answer
+	wait         time.Duration // how long the server may wait before it answers
 }
 
 const (
@@ -137,7 +137,8 @@ const (
 	repeatable                  // the request is sent again: doing it twice is the same as doing it once
 )
 
-// repeatableWith is repeatable if the request has a key or names a claim, by which the server knows a repeat.
+// repeatableWith returns repeatable if the request has a key or the id of a claim, and otherwise sentOnce. The server
+// recognizes a repeat by the key or claim.
 func repeatableWith(name string) repeating {
 	if name == "" {
 		return sentOnce
@@ -149,14 +150,14 @@ func repeatableWith(name string) repeating {
 func post(path string, body any, repeat repeating) (request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return request{}, fmt.Errorf("%w: encode it: %w", ErrBadRequest, err)
+		return request{}, fmt.Errorf("%w: encode the request: %w", ErrBadRequest, err)
 	}
 	return request{method: http.MethodPost, path: path, body: text, contentType: mimeJSON, repeat: repeat}, nil
 }
 
 func get(path string) request { return request{method: http.MethodGet, path: path, repeat: repeatable} }
 
-// do makes a request, in the client's session where it has one.
+// do sends a request, in the session of the client if it has one.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	if r.inSession && c.session != nil {
 		return c.session.do(ctx, c, r)
@@ -164,11 +165,11 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	return c.repeat(ctx, r)
 }
 
-// repeat makes a request, again and again while that is safe and has a prospect.
+// repeat sends a request, and sends it again while that is safe and may succeed.
 func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
 	rules := retryRules{repeat: r.repeat, stubborn: c.stubborn}
 	give := time.Now().Add(c.o.RetryFor)
-	lost := false // an answer: something may be stored
+	lost := false // the answer of the try before was lost: something may be stored
 	for attempt := 0; ; attempt++ {
 		a, err := c.once(ctx, r)
 		if err == nil {

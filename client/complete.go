@@ -12,7 +12,8 @@ type JobOutcome struct {
 	Outcome
 }
 
-// Result is what became of one outcome: the status that the job has now or, when it was refused, a code and a detail.
+// Result is what happened to one outcome. Status is the job's status now. If the outcome was refused, Code and Detail
+// say why.
 type Result struct {
 	JobID  string `json:"job_id"`
 	Status string `json:"status"`
@@ -20,7 +21,7 @@ type Result struct {
 	Detail string `json:"detail"`
 }
 
-// Err is nil, or the refusal, which errors.Is compares with the same sentinels as those of single calls.
+// Err returns nil, or the refusal. errors.Is compares it with the same sentinels as the errors of single calls.
 func (r *Result) Err() error {
 	if r.Code == "" {
 		return nil
@@ -44,8 +45,7 @@ type outcomeBody struct {
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
-// outcomesBody holds outcomes that are JSON already: of a Worker, which has to know how long they are. Each names its
-// claim.
+// outcomesBody holds outcomes that are encoded already: a Worker must know how long they are. Each names its claim.
 type outcomesBody struct {
 	Outcomes []jsontext.Value `json:"outcomes"`
 }
@@ -70,10 +70,15 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 	return list, nil
 }
 
-// Complete ends the run of a job, and returns its document. With a claim only the one that holds the job may, and
-// repeating it is no error: it is repeated when the answer is lost (of a job with a retention of 0 that is then gone:
-// ErrNotFound or ErrClaimLost). Without ("") anybody may, once, and a lost answer is ErrUnknown. ErrNotFound,
-// ErrNotActive, ErrClaimLost, ErrOutcomeDiffers.
+// Complete ends the run of a job, and returns the job's document.
+//
+// With a claimID, only that claim may complete the job, and a repeat is no error. Complete is then repeated when the
+// answer is lost. A job with a retention of 0 is already deleted at the repeat: the error is ErrNotFound or
+// ErrClaimLost.
+//
+// With an empty claimID any program may complete the job, and Complete is not repeated: a lost answer is ErrUnknown.
+//
+// Its errors are ErrNotFound, ErrNotActive, ErrClaimLost and ErrOutcomeDiffers.
 func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome) (*Job, error) {
 	b, err := o.body("")
 	if err != nil {
@@ -83,10 +88,10 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 	return c.jobCall(ctx, jobID, "/complete", b, repeatableWith(claimID))
 }
 
-// CompleteClaim gives an outcome to all that a claim still holds, but to those named in except their own, and returns
-// how many jobs have the outcome for all, and the results of the exceptions. Fewer than were held means that some were
-// lost; CompleteMany reports which. ErrClaimLost when the claim is unknown, or holds and ended nothing. Repeated when
-// the answer is lost.
+// CompleteClaim gives one outcome to all jobs that a claim still holds. The jobs in except get their own outcomes
+// instead. It returns how many jobs got the common outcome, and the results of the exceptions. If ended is less than
+// the number of jobs that were held, some jobs were lost; CompleteMany reports which. It returns ErrClaimLost if the
+// claim is unknown, or holds no job and has ended none. It is repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")
 	if err != nil {
@@ -99,10 +104,10 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 	return c.completeMany(ctx, b, repeatable)
 }
 
-// CompleteMany ends the runs of several jobs and returns a result for each, in order: each outcome stands for itself,
-// but for one that is malformed, which has the request refused as a whole (ErrBadRequest). They go in one request, of 8
-// MiB at most (ErrTooLarge). With a claim or a number (see Numbered) it is repeated when the answer is lost; without
-// either that is ErrUnknown.
+// CompleteMany ends the runs of several jobs and returns a result for each, in order. The server decides about each
+// outcome separately. Only if an outcome is malformed does it refuse the whole request (ErrBadRequest). All outcomes go
+// into one request of at most 8 MiB (ErrTooLarge). With a claimID or a number (see Numbered) it is repeated when the
+// answer is lost. Without either, a lost answer is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
@@ -135,19 +140,19 @@ func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (end
 	return doc.Ended, doc.Results, nil
 }
 
-// How a job is released.
+// How says what a release does with a job.
 type How string
 
-// Retry runs it again after its backoff; Unget gives it back as if it had never been claimed; Archive is complete with
-// ok.
+// Retry runs the job again after its backoff. Unget returns it to its queue as if it had never been claimed. Archive
+// completes it with ok.
 const (
 	Retry   How = "retry"
 	Unget   How = "unget"
 	Archive How = "archive"
 )
 
-// Release gives a job back, and returns its document. Errors and repeating are those of Complete. delayMs goes with
-// Retry; nil is the backoff.
+// Release releases a job, and returns its document. Its errors, and when it is repeated, are those of Complete. delayMs
+// is for Retry; nil means the backoff.
 func (c *Client) Release(ctx context.Context, jobID, claimID string, how How, delayMs *int64) (*Job, error) {
 	return c.jobCall(ctx, jobID, "/release", struct {
 		How     How    `json:"how"`

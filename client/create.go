@@ -9,20 +9,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// NewJob is a job to be created. The zero value of an attribute stands for the server's default.
+// NewJob is a job to be created. The zero value of an attribute means the server's default.
 type NewJob struct {
 	Client string
 	Type   string
 
-	// Payload of Kind: Text and JSON are sent as such, Bytes in base64. Without a Kind it is taken as a Text when it is
-	// valid UTF-8, as Bytes otherwise; an empty one is none then. With BinaryAddr there is none.
+	// Payload is sent according to Kind: Text and JSON as they are, Bytes in base64. With an empty Kind it is sent as
+	// Text if it is valid UTF-8, otherwise as Bytes, and not at all if it is empty. With BinaryAddr it must be empty.
 	Payload    []byte
 	Kind       Kind
 	BinaryAddr string
 	InputAddr  string
 
-	// UniqueKey is held by the job while it is unfinished: a queue has one such job at most, and creating another makes
-	// none.
+	// UniqueKey belongs to the job until the job ends. A queue has at most one unfinished job with a given UniqueKey:
+	// Create then returns that job instead of creating another.
 	UniqueKey string
 	// Key is an idempotency key of Create: see NewKey.
 	Key string
@@ -30,18 +30,18 @@ type NewJob struct {
 	Attributes
 }
 
-// NewKey returns a random idempotency key. What is created or claimed with a key is repeated when the answer is lost,
-// and carried out once: the server keeps the answer for a day. It is not used by itself: with a key a create is
-// answered when it was applied, not as soon as it is on disk. A program that makes many requests uses a Session
-// instead, which costs the server less.
+// NewKey returns a random idempotency key. A create or claim with a key is repeated when the answer is lost, and the
+// server carries it out once. The server keeps the answer for a day. No key is used unless the caller sets one, since a
+// create with a key takes longer: the server answers when it has applied the create, not as soon as it is on disk. For
+// many requests use a Session, which costs the server less.
 func NewKey() string { return rand.Text() }
 
-// TextJob is a job whose payload is a text.
+// TextJob returns a job whose payload is a text.
 func TextJob(typ, payload string) NewJob {
 	return NewJob{Type: typ, Payload: []byte(payload), Kind: Text}
 }
 
-// JSONJob is a job whose payload is a JSON value.
+// JSONJob returns a job whose payload is a JSON value.
 func JSONJob(typ string, payload jsontext.Value) NewJob {
 	return NewJob{Type: typ, Payload: payload, Kind: JSON}
 }
@@ -57,10 +57,12 @@ type createBody struct {
 	Attributes
 }
 
-// Create creates one job and returns its document; with a UniqueKey that an unfinished job has, that job's, with
-// Existing set. It is answered when the job is on disk. Without a Key or number (see Numbered) it is repeated only when
-// it is proven that nothing was stored. Where an answer does not prove that (it is lost, truncated, a proxy's, or
-// cannot be read) the error is ErrUnknown, and creating the job again may make it twice.
+// Create creates one job and returns its document. If an unfinished job has the same UniqueKey, it returns that job
+// with Existing set. The server answers when the job is on disk.
+//
+// Without a Key or number (see Numbered), Create is repeated only if it is proven that nothing was stored. If the
+// answer does not prove that, the error is ErrUnknown: the answer was lost, was truncated, came from a proxy, or cannot
+// be read. To call Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	b, err := j.body()
 	if err != nil {
@@ -86,7 +88,7 @@ func (j *NewJob) body() (b createBody, err error) {
 	return b, err
 }
 
-// wireContent is the inverse of content. What has no kind gets one, so that nothing is dropped.
+// wireContent is the inverse of content. Data without a kind gets one, so that nothing is lost.
 func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
 	if kind == None && len(data) > 0 {
 		if kind = Bytes; utf8.Valid(data) {
@@ -96,7 +98,7 @@ func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err 
 	switch kind {
 	case Text:
 		if value, err = jsontext.AppendQuote(nil, data); err != nil {
-			return nil, nil, fmt.Errorf("%w: a text: %w", ErrBadRequest, err)
+			return nil, nil, fmt.Errorf("%w: a payload or output of kind text: %w", ErrBadRequest, err)
 		}
 		return value, nil, nil
 	case JSON:
@@ -108,7 +110,7 @@ func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err 
 		return nil, data, nil
 	}
 	if len(data) > 0 || kind != None && kind != WASI {
-		return nil, nil, fmt.Errorf("%w: %d bytes of kind %q", ErrBadRequest, len(data), kind)
+		return nil, nil, fmt.Errorf("%w: a payload or output of %d bytes cannot have the kind %q; use text, json or bytes", ErrBadRequest, len(data), kind)
 	}
 	return nil, nil, nil
 }

@@ -4,16 +4,17 @@ import (
 	"context"
 )
 
-// CreateOptions are how CreateMany makes jobs. The zero value works.
+// CreateOptions are the options of CreateMany. The zero value works.
 type CreateOptions struct {
-	// Each has every job stand for itself: those that are wrong are refused, and the others made. Without it, one wrong
-	// job refuses all.
+	// Each makes the server refuse only the jobs that are invalid, and create the others. Without it, one invalid job
+	// makes the server refuse all.
 	Each bool
 	// Key is an idempotency key: see NewKey.
 	Key string
 }
 
-// Created is what CreateMany made. Results has one entry per job, in order, with Each, or when a job has a unique key.
+// Created is the answer to CreateMany. Results has one entry per job, in order, if Each is set or a job has a unique
+// key.
 type Created struct {
 	BatchID string         `json:"batch_id"`
 	Count   int            `json:"count"`
@@ -22,18 +23,19 @@ type Created struct {
 	Results []CreateResult `json:"results"`
 }
 
-// CreateResult is what became of one job: its id, or that of the unfinished job that has its unique key, or why it was
-// refused.
+// CreateResult is what happened to one job. JobID is its id, or with Existing the id of the unfinished job that has its
+// unique key. If the job was refused, Code, Detail and Field say why.
 type CreateResult struct {
 	JobID    string `json:"job_id"`
 	Existing bool   `json:"existing"`
-	Code     string `json:"code"` // "" when it was not refused
+	Code     string `json:"code"` // "" if it was not refused
 	Detail   string `json:"detail"`
 	Field    string `json:"field"`
 }
 
-// CreateMany creates jobs in one batch: all of them or none, unless o.Each says otherwise. One call takes 8 MiB, 1,000
-// unique keys, and 1,000 changes of attributes from job to job. Repeated with a key, and otherwise as Create is.
+// CreateMany creates jobs in one batch: all of them or none, unless o.Each is set. One call takes at most 8 MiB, 1,000
+// unique keys, and 1,000 changes of attributes from one job to the next. It is repeated with a key, and otherwise as
+// Create is.
 func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (created Created, err error) {
 	bodies := make([]createBody, len(jobs))
 	for i := range jobs {

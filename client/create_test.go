@@ -27,7 +27,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 func (endless) Close() error { return nil }
 
-// A create is sent again only when it is proven that nothing was stored, and everything else is ErrUnknown.
+// A create is sent again only if it is proven that nothing was stored. Every other failure is ErrUnknown.
 func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 	created := reply{status: 201, body: `{"job_id":"` + testID(0) + `"}`}
 	for name, first := range map[string]reply{
@@ -93,13 +93,13 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// roundTripper is a transport that is not net/http's.
+// roundTripper is a transport other than that of net/http.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Whether a create went out is known from net/http's own transport, and from another one once it has called a hook of
-// the trace.
+// The transport of net/http reports reliably whether a create was sent. Another transport does so only if it has called
+// a hook of the trace.
 func TestWhatATransportTellsOfACreate(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -149,7 +149,7 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 	})
 }
 
-// What has no kind is not dropped.
+// Data without a kind is not lost.
 func TestContentWithoutKind(t *testing.T) {
 	ctx := context.Background()
 	c := daybooktest.Start(t).Client

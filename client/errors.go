@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// What errors.Is can distinguish.
+// The errors of this package, for errors.Is.
 var (
 	ErrBadRequest       = errors.New("the request is malformed")
 	ErrNotFound         = errors.New("no such job, batch, queue, claim or sweep")
 	ErrNotActive        = errors.New("the job is not active")
-	ErrClaimLost        = errors.New("the claim does not hold the job any more")
+	ErrClaimLost        = errors.New("the claim no longer holds the job")
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
 	ErrRunnerDiffers    = errors.New("the job is held by another runner")
 	ErrCancelled        = errors.New("the job has been cancelled")
-	ErrConflict         = errors.New("the state of the job or queue does not allow it")
+	ErrConflict         = errors.New("the state of the job or queue does not allow the request")
 	ErrKeyHeld          = errors.New("another unfinished job has the unique key")
 	ErrKeyReused        = errors.New("the idempotency key or number was used for another request")
-	ErrSessionNotFound  = errors.New("no such session: it was ended, or carried out no request for a day")
-	ErrNumberPassed     = errors.New("the slot of the session has carried out a later request")
-	ErrTooLarge         = errors.New("the request is larger than the server takes")
+	ErrSessionNotFound  = errors.New("no such session: it was ended, or the server carried out no request of it for a day")
+	ErrNumberPassed     = errors.New("the server has carried out a later request in this slot of the session")
+	ErrTooLarge         = errors.New("the request is larger than the server accepts")
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
-	ErrOverloaded       = errors.New("the server takes no more for now")
-	ErrUnavailable      = errors.New("the server cannot be reached or does not serve now; nothing was stored")
-	ErrUnknown          = errors.New("there was no answer that says whether it was stored")
-	ErrUnexpectedAnswer = errors.New("the answer is not one of a Daybook server")
+	ErrOverloaded       = errors.New("the server accepts no more requests of this kind for now")
+	ErrUnavailable      = errors.New("the server cannot be reached or does not serve requests now; nothing was stored")
+	ErrUnknown          = errors.New("no answer says whether the request was stored")
+	ErrUnexpectedAnswer = errors.New("the answer is not that of a Daybook server")
 )
 
-// Error is a refusal as the server answered it.
+// Error is a refusal by the server.
 type Error struct {
 	Status  int    `json:"status"`
-	Code    string `json:"code"` // stable: see the API's list
+	Code    string `json:"code"` // does not change between versions; docs/api.md lists all
 	Detail  string `json:"detail"`
-	Field   string `json:"field"`   // of the request, when one is to blame
+	Field   string `json:"field"`   // the field of the request that is wrong, if it is one
 	Outcome string `json:"outcome"` // not_stored, stored or unknown
-	// RetryAfter is how long the server says to wait; 0 when it does not.
+	// RetryAfter is how long the server asks to wait; 0 if it does not.
 	RetryAfter time.Duration `json:"-"`
-	// Lost names the jobs that a tickle found lost.
+	// Lost lists the jobs that a tickle found lost.
 	Lost []Lost `json:"lost"`
 }
 
@@ -56,12 +56,13 @@ var sentinels = map[string]error{
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
 }
 
-// Is reports whether target is the sentinel of e's code. ErrUnknown is one of any refusal that says so; ErrUnavailable
-// only one that says that nothing was stored.
+// Is reports whether target is the sentinel of e's code. A refusal is ErrUnknown as well if its outcome is unknown. It
+// is ErrUnavailable only if its outcome is not_stored.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
-		return e.Outcome == "unknown" && e.Code != "session_not_found" // unless an answer was lost, which afterLost knows
+		// session_not_found is ErrUnknown only if an answer was lost before. That is what afterLost finds out.
+		return e.Outcome == "unknown" && e.Code != "session_not_found"
 	case ErrUnavailable:
 		return sentinels[e.Code] == target && e.Outcome == "not_stored"
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// exampleTB stands for the testing.T that an example does not have.
+// exampleTB takes the place of the testing.T that an example does not have.
 type exampleTB struct{ cleanups []func() }
 
 func (t *exampleTB) Helper()                           {}
@@ -41,8 +41,7 @@ func (t *exampleTB) end() {
 	}
 }
 
-// server starts a server for an example. In a program it would be client.New("http://127.0.0.1:1717",
-// client.Options{}).
+// server starts a server for an example. A program calls client.New("http://127.0.0.1:1717", client.Options{}) instead.
 func server() (c *client.Client, stop func()) {
 	var t exampleTB
 	s := daybooktest.Start(&t)
@@ -168,7 +167,7 @@ func ExampleClient_Add() {
 	input := strings.NewReader("first\nsecond\n\nthird\n")
 	result, err := c.Add(context.Background(), input, client.AddOptions{Type: "greet"})
 	if err != nil {
-		// result says what is stored; the same input with Resume: &result goes on from there.
+		// The result says what is stored. The same input with Resume: &result continues from there.
 		fmt.Println(err)
 		return
 	}
@@ -190,7 +189,7 @@ func ExampleClient_Claim() {
 	for _, job := range claim.Jobs {
 		fmt.Println(string(job.Payload), job.Status, job.RunAttempts)
 	}
-	// All but the second are ok.
+	// All jobs except the second are ok.
 	ended, results, err := c.CompleteClaim(ctx, claim.ID, client.Outcome{},
 		client.JobOutcome{JobID: claim.Jobs[1].ID, Outcome: client.Outcome{Code: "failed", Error: "no such file"}})
 	fmt.Println(ended, results[0].Status, err)
@@ -216,7 +215,7 @@ func ExampleClient_Complete() {
 	}
 	fmt.Println(done.Status, string(done.Output))
 
-	// A late runner, whose claim does not hold the job, changes nothing.
+	// A late runner changes nothing, since its claim no longer holds the job.
 	_, err = c.Complete(ctx, job.ID, job.ID, client.Outcome{Code: "failed"})
 	fmt.Println(errors.Is(err, client.ErrClaimLost))
 	// Output:
@@ -260,7 +259,7 @@ func ExampleClient_Jobs() {
 	claim := must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r1"}))
 	must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no such file"}))
 
-	// Fields leaves out what is not needed; without it each job has its whole document.
+	// Fields names the fields that are needed. Without it each job has its whole document.
 	for job, err := range c.Jobs(ctx, client.JobsQuery{Type: "greet", Status: "failed", Fields: []string{"status", "error"}}) {
 		if err != nil {
 			fmt.Println(err)
@@ -338,7 +337,7 @@ func ExampleWorker() {
 		Client: c, Types: []string{"shout"}, Concurrency: 2,
 		Handler: func(ctx context.Context, job *client.Job) (client.Outcome, error) {
 			if left.Add(-1) == 0 {
-				cancel() // enough: the worker drains, reports, and Run returns
+				cancel() // the worker drains, reports, and Run returns
 			}
 			return client.TextOutput(strings.ToUpper(string(job.Payload))), nil
 		},

@@ -19,9 +19,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// call is a request that a fake server got.
+// call is a request that a fake server received.
 type call struct {
-	method, route string // with {id} for a job's
+	method, route string // with {id} in place of a job's id
 	id            string
 	query         url.Values
 	text          []byte
@@ -30,27 +30,27 @@ type call struct {
 	at            time.Time
 }
 
-// reply is what a fake server does with a request: it answers with a status and a body, or breaks it off with err.
+// reply is what a fake server does with a request: it answers with a status and a body, or aborts the request with err.
 type reply struct {
 	status int
 	body   string
 	header http.Header
 	err    error
-	after  time.Duration // less than 0: never
+	after  time.Duration // how long it waits before; less than 0 means for ever
 	stream io.ReadCloser // instead of body
 }
 
-// fake is a server, in place of a transport, so that a test can run on a clock of its own and lose answers as it likes.
+// fake is a server in place of a transport, so that a test can use a fake clock and lose answers.
 type fake struct {
 	answer   func(call) reply
-	oneByOne bool // answer is not called by several goroutines at once
+	oneByOne bool // only one goroutine at a time calls answer
 
 	mu    sync.Mutex
 	calls []call
-	turn  sync.Mutex // of answer
+	turn  sync.Mutex // held while answer runs, if oneByOne is set
 }
 
-// serial runs f while no answer is given.
+// serial runs f while no call of answer runs.
 func (f *fake) serial(do func()) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -111,14 +111,14 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// all returns what came, in order.
+// all returns all calls, in order.
 func (f *fake) all() []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.calls)
 }
 
-// to returns what came to a route.
+// to returns the calls of a route.
 func (f *fake) to(route string) (list []call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *fake) client(o client.Options) *client.Client {
 	return client.New("http://fake", o)
 }
 
-// inTurn answers each request with the next reply, the last one again and again.
+// inTurn answers each request with the next reply, and with the last one when no more are left.
 func inTurn(replies ...reply) *fake {
 	var mu sync.Mutex
 	return &fake{answer: func(call) reply {
@@ -153,7 +153,7 @@ func problem(status int, code, outcome string) reply {
 	return reply{status: status, body: fmt.Sprintf(`{"status":%d,"code":%q,"detail":"…","outcome":%q}`, status, code, outcome)}
 }
 
-// refusedConnection is what a transport returns when nobody listens.
+// refusedConnection is what a transport returns if no server listens.
 var refusedConnection = reply{err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
 
 var lostAnswer = reply{err: io.ErrUnexpectedEOF}
@@ -162,10 +162,10 @@ func testID(n int) string { return job.NewID(1_700_000_000_000, 1, n).String() }
 
 const testClaim = "018bcfe5-6800-7000-8000-0000000000c1"
 
-// handOut is a claim's answer of n jobs with a lease.
+// handOut is an answer to a claim, of n jobs with a lease.
 func handOut(n int, lease time.Duration) reply { return handOutFrom(0, n, lease) }
 
-// handOutFrom hands out n jobs from one on.
+// handOutFrom is handOut with the jobs from the given number on.
 func handOutFrom(from, n int, lease time.Duration) reply {
 	var b bytes.Buffer
 	for i := from; i < from+n; i++ {
@@ -174,7 +174,7 @@ func handOutFrom(from, n int, lease time.Duration) reply {
 	return reply{status: 200, body: fmt.Sprintf(`{"claim_id":%q,"lease_ms":%d,"jobs":[%s]}`, testClaim, lease.Milliseconds(), strings.TrimPrefix(b.String(), ","))}
 }
 
-// eachByItself hands out n jobs under claims of their own, one a claim, and nothing from then on.
+// eachByItself answers n claims with one job each, and all later claims with none.
 func eachByItself(n int) func(call) reply {
 	next := 0
 	return func(c call) reply {
@@ -187,13 +187,13 @@ func eachByItself(n int) func(call) reply {
 	}
 }
 
-// nothing is a claim's answer when there is nothing; the wait is over then.
+// nothing is an answer to a claim without jobs, after its wait.
 func nothing(c call) reply {
 	ms, _ := c.body["wait_ms"].(float64)
 	return reply{status: 204, after: time.Duration(ms)*time.Millisecond + time.Millisecond}
 }
 
-// completed answers a bulk complete as a server that holds everything.
+// completed answers a bulk complete as a server does if all its jobs are held.
 func completed(c call) reply {
 	var results []string
 	outcomes, _ := c.body["outcomes"].([]any)
@@ -203,7 +203,7 @@ func completed(c call) reply {
 	return reply{status: 200, body: fmt.Sprintf(`{"ended":1,"results":[%s]}`, strings.Join(results, ","))}
 }
 
-// once has a claim answered with a reply the first time, and with nothing from then on.
+// once answers the first claim with a reply, and all later claims with no jobs.
 func once(first reply) func(call) reply {
 	var done bool
 	return func(c call) reply {
@@ -215,12 +215,12 @@ func once(first reply) func(call) reply {
 	}
 }
 
-// opened answers that a session is open.
+// opened is the answer to a request that opens a session.
 func opened(n int) reply {
 	return reply{status: 201, body: fmt.Sprintf(`{"session_id":%q,"slots":[]}`, testID(9000+n))}
 }
 
-// runner is a fake server by route. What is not given goes well.
+// runner is a fake server with an answer for each route. Routes that are not given succeed.
 func runner(t *testing.T, routes map[string]func(call) reply) *fake {
 	return &fake{oneByOne: true, answer: func(c call) reply {
 		if answer := routes[c.route]; answer != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// failure and delay wrap the errors of handlers.
+// failure and delay are the errors that Fail and RetryAfter return.
 type (
 	failure struct{ error }
 	delay   struct {
@@ -19,7 +19,7 @@ type (
 func (f failure) Unwrap() error { return f.error }
 func (d delay) Unwrap() error   { return d.error }
 
-// Fail makes err final: the job ends as failed, and does not run again. Nil stays nil, so that a handler may end with
+// Fail makes err final: the job ends as failed and does not run again. Fail(nil) is nil, so that a handler may end with
 // return Outcome{}, Fail(work()).
 func Fail(err error) error {
 	if err == nil {
@@ -28,8 +28,8 @@ func Fail(err error) error {
 	return failure{err}
 }
 
-// RetryAfter makes the job run again after d instead of its backoff, unless its attempts are used up. A negative d
-// counts as 0. Nil stays nil, as with Fail. To run a job again without an error, return an Outcome with code retry.
+// RetryAfter makes the job run again after d instead of after its backoff, unless all its attempts are used. A negative
+// d counts as 0. RetryAfter(d, nil) is nil. To run a job again without an error, return an Outcome with code retry.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -54,8 +54,8 @@ func outcomeOf(o Outcome, err error) Outcome {
 	return o
 }
 
-// errorText returns the text of an error within the server's limit, as valid UTF-8. An error may panic when it is read,
-// as a typed nil does. That must harm its own job alone.
+// errorText returns the text of an error as valid UTF-8 within the server's limit. The Error method of a typed nil may
+// panic. The panic must affect only the job of that error.
 func errorText(err error) (s string) {
 	const limit = 64 << 10
 	defer func() {

@@ -15,8 +15,8 @@ import (
 // Kind says what the bytes of a payload or output are.
 type Kind string
 
-// A payload is nothing, a text, a JSON value as it was sent, bytes, or (marked by BinaryAddr) the addresses of a WASI
-// binary and its input.
+// A payload is empty, a text, a JSON value exactly as it was sent, bytes, or the addresses of a WASI binary and its
+// input. A job with a BinaryAddr has the kind WASI.
 const (
 	None  Kind = ""
 	Text  Kind = "text"
@@ -25,32 +25,32 @@ const (
 	WASI  Kind = "wasi"
 )
 
-// Attributes are what a create of any form can set for its jobs. The zero value of a field stands for the server's
-// default. A new attribute is a field here and, if documents show it, one of Job.
+// Attributes are what every form of create can set for its jobs. The zero value of a field means the server's default.
+// To add an attribute, add a field here and, if documents show it, one in Job.
 type Attributes struct {
-	RunAt       int64             `json:"run_at,omitzero"` // unix ms; excludes DelayMs
+	RunAt       int64             `json:"run_at,omitzero"` // unix ms; not together with DelayMs
 	DelayMs     int64             `json:"delay_ms,omitzero"`
-	Priority    *int              `json:"priority,omitzero"` // 0 … 9; the highest is handed out first
+	Priority    *int              `json:"priority,omitzero"` // 0 to 9; the highest is claimed first
 	MaxAttempts int               `json:"max_attempts,omitzero"`
 	Backoff     *Backoff          `json:"backoff,omitzero"`
 	LeaseMs     int64             `json:"lease_ms,omitzero"`
-	RetentionMs *int64            `json:"retention_ms,omitzero"` // 0: the job is purged when it ends
-	ExpiresAt   int64             `json:"expires_at,omitzero"`   // unix ms: when a job is cancelled that has not been started; 0: never
-	TimeoutMs   int64             `json:"timeout_ms,omitzero"`   // how long a run may last even if it is tickled; 0: no limit
+	RetentionMs *int64            `json:"retention_ms,omitzero"` // how long an ended job is kept; 0 means that it is purged when it ends
+	ExpiresAt   int64             `json:"expires_at,omitzero"`   // unix ms; a job that has not started by then is cancelled; 0 means never
+	TimeoutMs   int64             `json:"timeout_ms,omitzero"`   // how long a run may last, with or without tickles; 0 means no limit
 	Traceparent string            `json:"traceparent,omitzero"`  // W3C Trace Context, version 00
 	Meta        map[string]string `json:"meta,omitempty"`
 }
 
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long each time, at
-// most MaxMs.
+// Backoff is how long a job waits after a retry or error. The first wait is InitialMs. Each later one is
+// FactorMilli/1000 times as long as the one before, up to MaxMs.
 type Backoff struct {
 	InitialMs   *int64 `json:"initial_ms,omitzero"`
 	FactorMilli *int64 `json:"factor_milli,omitzero"`
 	MaxMs       *int64 `json:"max_ms,omitzero"`
 }
 
-// setQuery adds the attributes to the query of a bulk post: those of the JSON form, where backoff.initial_ms is
-// backoff_initial_ms, and an entry of meta is meta.<name>.
+// setQuery adds the attributes to the query of a bulk post. The parameters have the names of the JSON fields, except
+// that backoff.initial_ms becomes backoff_initial_ms, and an entry of meta becomes meta.<name>.
 func (a *Attributes) setQuery(q url.Values) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -97,7 +97,8 @@ func setText(q url.Values, name string, value jsontext.Value) error {
 	return nil
 }
 
-// Job is the document of a job. Times are unix milliseconds; a 0, "" or nil stands for null.
+// Job is the document of a job, with the fields of the JSON document in one flat struct, so that users read them by the
+// names that docs/api.md lists. Times are unix milliseconds. 0, "" and nil mean null.
 type Job struct {
 	ID       string `json:"job_id"`
 	BatchID  string `json:"batch_id"`
@@ -106,7 +107,7 @@ type Job struct {
 	Status   string `json:"status"` // deferred, pending, active, completed, failed or cancelled
 	Priority int    `json:"priority"`
 
-	Payload    []byte `json:"-"` // of Kind: a text's bytes, a JSON value's text, bytes
+	Payload    []byte `json:"-"` // see Kind: the bytes of a text, the text of a JSON value, or bytes
 	Kind       Kind   `json:"-"`
 	BinaryAddr string `json:"binary_addr"`
 	InputAddr  string `json:"input_addr"`
@@ -119,12 +120,12 @@ type Job struct {
 	ProcessExit *int64 `json:"process_exit"`
 	Error       string `json:"error"`
 
-	Attempts    []Attempt `json:"attempts"` // that did not succeed, oldest first, the newest 20
+	Attempts    []Attempt `json:"attempts"` // the newest 20 runs that did not succeed, oldest first
 	RunAttempts int       `json:"run_attempts"`
 	MaxAttempts int       `json:"max_attempts"`
 
 	Step     string   `json:"step"`
-	Progress *float64 `json:"progress"` // 0 … 1
+	Progress *float64 `json:"progress"` // 0 to 1
 
 	RunnerID string `json:"runner_id"`
 	ClaimID  string `json:"claim_id"`
@@ -134,20 +135,20 @@ type Job struct {
 	CreatedAt   int64 `json:"created_at"`
 	UpdatedAt   int64 `json:"updated_at"`
 	CompletedAt int64 `json:"completed_at"`
-	DeadlineAt  int64 `json:"deadline_at"` // when an active job counts as abandoned unless it is tickled
-	ExpiresAt   int64 `json:"expires_at"`  // when it is cancelled unless it has been started
+	DeadlineAt  int64 `json:"deadline_at"` // when an active job is abandoned unless it is tickled
+	ExpiresAt   int64 `json:"expires_at"`  // when the job is cancelled unless it has started
 
 	TimeoutMs   int64             `json:"timeout_ms"`
-	Why         string            `json:"why"`      // the job ended: reported, abandoned, cancelled or expired
-	Redrives    int               `json:"redrives"` // how often it was redriven
+	Why         string            `json:"why"`      // why the job ended: reported (by its runner), abandoned, cancelled or expired
+	Redrives    int               `json:"redrives"` // how often the job was redriven
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
 	Meta        map[string]string `json:"meta"`
-	// Existing is set in the answer to a create that made no job: the unfinished job with its unique key.
+	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
 }
 
-// Attempt is a run that did not succeed. Why is reported, abandoned or cancelled.
+// Attempt is a run that did not succeed. Why is reported (by the runner), abandoned or cancelled.
 type Attempt struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`
@@ -160,7 +161,7 @@ type Attempt struct {
 // Decode reads a payload of kind JSON into v.
 func (j *Job) Decode(v any) error {
 	if j.Kind != JSON {
-		return fmt.Errorf("the payload of job %s is not JSON but %q", j.ID, j.Kind)
+		return fmt.Errorf("decode the payload of job %s: its kind is %q, not JSON", j.ID, j.Kind)
 	}
 	return json.Unmarshal(j.Payload, v)
 }
@@ -220,8 +221,8 @@ func decodeJob(a answer) (*Job, error) {
 	return j, nil
 }
 
-// Job returns the document of a job. It includes everything that was acknowledged before the call. ErrNotFound when
-// there is none, or it is purged. Repeated when the answer is lost.
+// Job returns the document of a job. It shows the effects of all requests that were answered before the call. The error
+// is ErrNotFound if there is no such job, or it is purged. Job is repeated when the answer is lost.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
@@ -234,7 +235,7 @@ func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
 	return decodeJob(a)
 }
 
-// idPath refuses what is not an id before it becomes part of a path.
+// idPath returns the path before+id+after. It refuses a text that is not an id.
 func idPath(before, id, after string) (string, error) {
 	if _, err := job.ParseID(id); err != nil {
 		return "", fmt.Errorf("%w: id %q: %w", ErrBadRequest, id, err)

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// JobsQuery says which jobs a list shows; what is not said stands for all.
+// JobsQuery says which jobs a list shows. A zero field does not restrict the list.
 type JobsQuery struct {
 	Status, Client, Type string
-	Meta                 map[string]string // pairs that a job's meta has
-	RunnerID, ClaimID    string            // of who holds an active job, or ended the last run of an ended one
-	// CreatedAfter is included, CreatedBefore is not; unix ms.
+	Meta                 map[string]string // pairs that must be in a job's meta
+	RunnerID, ClaimID    string            // of the runner and claim that hold the job, or that ended its last run
+	// The list shows jobs with CreatedAfter ≤ created_at < CreatedBefore, in unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       string // an id: the list begins after it
-	PageSize                    int    // 1 … 1000; 0: the server's choice
-	// Fields leaves only these fields of the documents, by their names on the wire, and the id; nil: all. The server
-	// does not read what none of them needs.
+	After                       string // the list begins after this id
+	PageSize                    int    // 1 to 1000; 0 means the server's default
+	// Fields names the fields that the documents have, by their JSON names; the id is always there. nil means all
+	// fields. The server does not read what the named fields do not need.
 	Fields []string
 }
 
@@ -43,8 +43,8 @@ func (q *JobsQuery) values() url.Values {
 	return v
 }
 
-// Jobs yields the jobs that a query names, in order of ids, page by page. A page is of one moment; the list as a whole
-// is not. An error ends it. Pages are repeated when the answer is lost.
+// Jobs yields the jobs of a query in order of their ids. It reads them page by page. Each page shows one moment, but
+// pages differ in theirs. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 	r := get("/jobs")
 	r.query = q.values()
@@ -72,10 +72,11 @@ func jobsOf(a answer, documents []jobDocument) ([]*Job, error) {
 	return list, nil
 }
 
-// pages yields what the pages of a list hold, each of which names where the next begins.
+// pages yields the elements of a list page by page. read returns the elements of a page, and where the next page
+// begins.
 func pages[T any](ctx context.Context, c *Client, r request, read func(a answer) (list []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		r := r // the sequence may be gone through again
+		r := r // the caller may iterate more than once
 		for {
 			a, err := c.do(ctx, r)
 			var list []T
@@ -107,13 +108,13 @@ func pages[T any](ctx context.Context, c *Client, r request, read func(a answer)
 	}
 }
 
-// Runner is what a runner holds.
+// Runner is the document of a runner that holds jobs.
 type Runner struct {
 	ID         string      `json:"runner_id"`
 	Held       int64       `json:"held"`   // jobs
-	Claims     []OpenClaim `json:"claims"` // the newest that hold something, the newest first, 100 at most
+	Claims     []OpenClaim `json:"claims"` // up to 100 claims that hold jobs, newest first
 	ClaimCount int64       `json:"claim_count"`
-	LastSeenAt int64       `json:"last_seen_at"` // when it last claimed or tickled, as far as these claims show; unix ms
+	LastSeenAt int64       `json:"last_seen_at"` // unix ms; the last claim or tickle that Claims shows
 }
 
 // OpenClaim is a claim that holds jobs. Times are unix ms.
@@ -122,10 +123,11 @@ type OpenClaim struct {
 	Held       int64  `json:"held"`
 	ClaimedAt  int64  `json:"claimed_at"`
 	TickledAt  int64  `json:"tickled_at"`
-	DeadlineAt int64  `json:"deadline_at"` // when what it holds counts as abandoned unless it is tickled
+	DeadlineAt int64  `json:"deadline_at"` // when its jobs are abandoned unless they are tickled
 }
 
-// Runners yields who holds jobs, page by page. An error ends it. Pages are repeated when the answer is lost.
+// Runners yields the runners that hold jobs, page by page. An error ends the list. A page is read again when the answer
+// is lost.
 func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
 	return pages(ctx, c, get("/runners"), func(a answer) (list []Runner, next string, err error) {
 		var page struct {
@@ -137,7 +139,7 @@ func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
 	})
 }
 
-// ClaimInfo is the document of a claim. Times are unix ms; DeadlineAt is 0 when it holds nothing.
+// ClaimInfo is the document of a claim. Times are unix ms. DeadlineAt is 0 if the claim holds no job.
 type ClaimInfo struct {
 	ID         string
 	RunnerID   string
@@ -147,11 +149,12 @@ type ClaimInfo struct {
 	DeadlineAt int64
 	HandedOut  int64
 	Held       int64
-	Jobs       []*Job // that it holds
+	Jobs       []*Job // the jobs that it holds
 }
 
-// ClaimInfo returns the document of a claim, with those of the jobs it holds: all of their fields, or only the ones
-// named. ErrNotFound when no job names the claim (any more). Repeated when the answer is lost.
+// ClaimInfo returns the document of a claim, with the documents of the jobs that it holds. If fields are named, the
+// documents of the jobs have only these. The error is ErrNotFound if no job names the claim. ClaimInfo is repeated when
+// the answer is lost.
 func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string) (*ClaimInfo, error) {
 	path, err := idPath("/claims/", claimID, "")
 	if err != nil {
@@ -186,14 +189,14 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 	return &ClaimInfo{doc.ID, doc.RunnerID, doc.CreatedAt, doc.LeaseMs, doc.TickledAt, doc.DeadlineAt, doc.HandedOut, doc.Held, jobs}, nil
 }
 
-// WaitingType is a type of which jobs are pending in queues that are not paused.
+// WaitingType is a job type with pending jobs in queues that are not paused.
 type WaitingType struct {
 	Type    string `json:"type"`
 	Waiting int64  `json:"waiting"` // jobs
 }
 
-// WaitingTypes yields the types that a runner would find something of, in order, page by page; of one client or, with
-// "", of all. An error ends it. Pages are repeated when the answer is lost.
+// WaitingTypes yields the types that have pending jobs in queues that are not paused, in order, page by page. With a
+// client it yields only the types of that client. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) WaitingTypes(ctx context.Context, client string) iter.Seq2[WaitingType, error] {
 	r := get("/queues")
 	r.query = url.Values{"waiting": {"true"}}

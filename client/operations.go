@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Cancel ends a job that has not ended, and returns its document. The runner of an active one is notified at its next
-// tickle or completion. A job that is cancelled already is no error; another ended one is ErrConflict. Repeated when
-// the answer is lost.
+// Cancel cancels a job that has not ended, and returns its document. The runner of an active job is notified at its
+// next tickle or completion. To cancel a cancelled job again is no error. The error is ErrConflict if the job has ended
+// otherwise. Cancel is repeated when the answer is lost.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/cancel", struct{}{}, repeatable)
 }
 
-// Redrive makes an ended job pending as if it were new. ErrConflict when it has not ended, ErrKeyHeld when another
-// unfinished job has its unique key. Not repeated when the answer is lost (ErrUnknown): by then it may have run and
-// ended again.
+// Redrive makes an ended job pending, with no attempts used. The error is ErrConflict if the job has not ended, and
+// ErrKeyHeld if another unfinished job has its unique key. Redrive is not repeated when the answer is lost
+// (ErrUnknown): the job may have run and ended again since.
 func (c *Client) Redrive(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/redrive", struct{}{}, sentOnce)
 }
 
-// RunNow makes a deferred job pending before its time. ErrConflict when it is active or has ended. Repeated when the
-// answer is lost.
+// RunNow makes a deferred job pending now. The error is ErrConflict if the job is active or has ended. RunNow is
+// repeated when the answer is lost.
 func (c *Client) RunNow(ctx context.Context, id string) (*Job, error) {
 	return c.jobCall(ctx, id, "/run", struct{}{}, repeatable)
 }
 
-// Patch changes attributes of a waiting job; nil leaves one as it is. RunAt that is not in the future makes it pending.
-// ErrConflict when it is active or has ended, or has been claimed MaxAttempts times already. Repeated when the answer
-// is lost.
+// Patch is a change of attributes of a waiting job. nil leaves an attribute as it is. A RunAt that is not in the future
+// makes the job pending.
 type Patch struct {
 	Priority    *int   `json:"priority,omitzero"`
 	RunAt       *int64 `json:"run_at,omitzero"` // unix ms
 	MaxAttempts *int   `json:"max_attempts,omitzero"`
 }
 
-// Patch applies p to a job, and returns its document.
+// Patch applies p to a job, and returns the job's document. The error is ErrConflict if the job is active, has ended,
+// or has already been claimed MaxAttempts times. Patch is repeated when the answer is lost.
 func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
 	return decodeJob(a)
 }
 
-// Delete forgets a job, whatever its status. ErrNotFound when it is not there, which after a lost answer means that it
-// went. Repeated then.
+// Delete deletes a job in any status. The error is ErrNotFound if there is no such job. Delete is repeated when the
+// answer is lost; ErrNotFound may then mean that the first request deleted the job.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
@@ -65,29 +65,29 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Sweep is the document of an operation on many jobs. One that was done at once has no ID.
+// Sweep is the document of an operation on many jobs. ID is empty if the operation was finished in the request.
 type Sweep struct {
 	ID         string `json:"sweep_id"`
 	Operation  string `json:"operation"` // cancel, redrive or delete
 	BatchID    string `json:"batch_id"`
 	Client     string `json:"client"`
 	Type       string `json:"type"`
-	Status     string `json:"status"` // of the jobs that it takes; "": any that the operation takes
+	Status     string `json:"status"` // of the jobs to change; "" means all statuses that the operation allows
 	Moved      int64  `json:"moved"`
-	Skipped    int64  `json:"skipped"` // not redriven, since another job has their unique key
+	Skipped    int64  `json:"skipped"` // jobs that were not redriven, since another job has their unique key
 	Done       bool   `json:"done"`
 	CreatedAt  int64  `json:"created_at"`
 	FinishedAt int64  `json:"finished_at"`
 }
 
-// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. Many jobs are a
-// sweep, which continues after the answer: see WaitSweep. Repeated when the answer is lost, like all of these but the
-// redrives.
+// CancelBatch cancels the jobs of a batch that are in a status, or with "" all that have not ended. If there are many
+// jobs, the server continues after its answer: see WaitSweep. CancelBatch is repeated when the answer is lost. So are
+// the other cancels and the deletes, but not the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.sweepBatch(ctx, request{method: http.MethodPost, repeat: repeatable}, batchID, "/cancel", status)
 }
 
-// RedriveBatch redrives the failed jobs of a batch, or those in another status.
+// RedriveBatch redrives the jobs of a batch that are in a status, or with "" the failed ones.
 func (c *Client) RedriveBatch(ctx context.Context, batchID, status string) (Sweep, error) {
 	return c.sweepBatch(ctx, request{method: http.MethodPost}, batchID, "/redrive", status)
 }
@@ -107,7 +107,7 @@ func (c *Client) RedriveQueue(ctx context.Context, client, typ, status string) (
 	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/redrive", query: ofStatus(status)}, client, typ)
 }
 
-// DeleteQueueJobs deletes the jobs of a queue that are in a status, or with "all" all.
+// DeleteQueueJobs deletes the jobs of a queue that are in a status. The status "all" means all jobs.
 func (c *Client) DeleteQueueJobs(ctx context.Context, client, typ, status string) (Sweep, error) {
 	return c.sweepQueue(ctx, request{method: http.MethodDelete, path: "/jobs", query: ofStatus(status), repeat: repeatable}, client, typ)
 }
@@ -121,7 +121,7 @@ func (c *Client) sweepBatch(ctx context.Context, r request, id, verb, status str
 	return c.sweepCall(ctx, r)
 }
 
-// sweepQueue sends a request about the jobs of a queue, with the query of a status. r.path is what follows the queue.
+// sweepQueue sends a request about the jobs of a queue. r.path is the part of the path after the queue.
 func (c *Client) sweepQueue(ctx context.Context, r request, client, typ string) (Sweep, error) {
 	path, err := queuePath(client, typ)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Client) sweepCall(ctx context.Context, r request) (w Sweep, err error) 
 	return w, decode(a, &w)
 }
 
-// Sweep returns the document of a sweep. ErrNotFound when there is none, or it ended more than a day ago.
+// Sweep returns the document of a sweep. The error is ErrNotFound if there is none, or it ended more than a day ago.
 func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
 	path, err := idPath("/sweeps/", id, "")
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
 	return c.sweepCall(ctx, get(path))
 }
 
-// Sweeps returns those that are under way and those that ended within a day, oldest first.
+// Sweeps returns the sweeps that are under way or ended within the last day, oldest first.
 func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	a, err := c.do(ctx, get("/sweeps"))
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 	return doc.Sweeps, decode(a, &doc)
 }
 
-// WaitSweep reads a sweep until it is done. It calls progress, if given, with each document that it reads.
+// WaitSweep reads the document of a sweep until the sweep is done. It calls progress, if not nil, with each document.
 func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (Sweep, error) {
 	for wait := 10 * time.Millisecond; !w.Done; wait = min(2*wait, time.Second) {
 		sleep(ctx, wait)

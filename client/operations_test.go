@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// TestMoves goes through all that an operator can do, against a real server.
+// TestMoves calls all operations on jobs, against a real server.
 func TestMoves(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
@@ -124,7 +124,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestKeysMakeRepeatsSafe: with a key a lost answer is asked for again, under the same key.
+// TestKeysMakeRepeatsSafe: with a key, a request whose answer was lost is repeated, with the same key.
 func TestKeysMakeRepeatsSafe(t *testing.T) {
 	document := `{"job_id":"018c2b6e-7f00-7000-8000-000000400001","status":"pending"}`
 	f := inTurn(reply{err: syscall.ECONNRESET}, reply{status: http.StatusCreated, body: document})
@@ -138,7 +138,7 @@ func TestKeysMakeRepeatsSafe(t *testing.T) {
 	}
 }
 
-// TestWorkerHearsOfCancel: the handler of a job that is cancelled is notified, and why.
+// TestWorkerHearsOfCancel: the context of a handler ends when its job is cancelled, with the reason as its cause.
 func TestWorkerHearsOfCancel(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	j, err := c.Create(t.Context(), client.TextJob("x", "p"))

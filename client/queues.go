@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Batch is the document of a batch: how many jobs it had, and how many are in each status. Purged ones are counted
-// apart.
+// Batch is the document of a batch: how many jobs it had, and how many are in each status. Count includes the purged
+// jobs, Counts does not.
 type Batch struct {
 	ID        string           `json:"batch_id"`
 	CreatedAt int64            `json:"created_at"`
@@ -27,12 +27,12 @@ type Queue struct {
 	Paused    bool             `json:"paused"`
 	CreatedAt int64            `json:"created_at"`
 	Counts    map[string]int64 `json:"counts"`
-	// OldestPendingAgeMs is how long the job next in line has been pending; nil without one.
+	// OldestPendingAgeMs is how long the next job to be claimed has been pending; nil if no job is pending.
 	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"`
 }
 
-// Batch returns the document of a batch. ErrNotFound when there is none, or all of it is purged. Repeated when the
-// answer is lost.
+// Batch returns the document of a batch. The error is ErrNotFound if there is no such batch, or all its jobs are
+// purged. Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
 	path, err := idPath("/batches/", id, "")
 	if err != nil {
@@ -45,8 +45,8 @@ func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
 	return b, decode(a, &b)
 }
 
-// Queues yields all queues in the order of client and type, page by page; of one client or, with "", of all. An error
-// ends it. Pages are repeated when the answer is lost.
+// Queues yields all queues in order of client and type, page by page. With a client it yields only the queues of that
+// client. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, error] {
 	r := get("/queues")
 	if client != "" {
@@ -62,7 +62,7 @@ func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, err
 	})
 }
 
-// Queue returns the document of a queue. ErrNotFound when there is none.
+// Queue returns the document of a queue. The error is ErrNotFound if there is no such queue.
 func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	path, err := queuePath(client, typ)
 	if err != nil {
@@ -71,8 +71,9 @@ func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	return c.queueCall(ctx, get(path))
 }
 
-// DeleteQueue deletes a queue that has no jobs; the next job of that client and type makes it again. ErrConflict when
-// it has jobs, ErrNotFound when it is not there, which after a lost answer means that it was deleted. Repeated then.
+// DeleteQueue deletes a queue that has no jobs. The next job of that client and type creates the queue again. The error
+// is ErrConflict if the queue has jobs, and ErrNotFound if there is no such queue. DeleteQueue is repeated when the
+// answer is lost; ErrNotFound may then mean that the first request deleted the queue.
 func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	path, err := queuePath(client, typ)
 	if err != nil {
@@ -82,13 +83,13 @@ func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	return err
 }
 
-// Pause stops handing out the jobs of a queue; what is active continues. Repeated when the answer is lost, as is
-// Resume.
+// Pause pauses a queue: its jobs are no longer claimed. Active jobs continue. Pause and Resume are repeated when the
+// answer is lost.
 func (c *Client) Pause(ctx context.Context, client, typ string) (Queue, error) {
 	return c.change(ctx, client, typ, "/pause")
 }
 
-// Resume undoes Pause.
+// Resume ends the pause of a queue.
 func (c *Client) Resume(ctx context.Context, client, typ string) (Queue, error) {
 	return c.change(ctx, client, typ, "/resume")
 }
@@ -98,7 +99,7 @@ func (c *Client) change(ctx context.Context, client, typ, verb string) (Queue, e
 	if err != nil {
 		return Queue{}, err
 	}
-	return c.queueCall(ctx, request{method: "POST", path: path + verb, repeat: repeatable})
+	return c.queueCall(ctx, request{method: http.MethodPost, path: path + verb, repeat: repeatable})
 }
 
 func (c *Client) queueCall(ctx context.Context, r request) (q Queue, err error) {

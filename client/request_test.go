@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// What is safe to repeat is repeated after what may be over soon.
+// Requests that are safe to repeat are repeated after failures that may be over soon.
 func TestRepeatingReadsAndClaims(t *testing.T) {
 	for name, first := range map[string]reply{
 		"lost answer": lostAnswer, "connection refused": refusedConnection, "no answer in time": {after: -1},
@@ -40,7 +40,7 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a read's lost answer leaves nothing unknown", func(t *testing.T) {
+	t.Run("a read whose answer was lost is not ErrUnknown", func(t *testing.T) {
 		f := inTurn(lostAnswer)
 		_, err := f.client(client.Options{RetryFor: -1}).Job(t.Context(), testID(0))
 		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
@@ -54,7 +54,7 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 			t.Errorf("%v after %d requests", err, len(f.calls))
 		}
 	})
-	t.Run("Retry-After is kept to", func(t *testing.T) {
+	t.Run("Retry-After is obeyed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			busy := problem(429, "overloaded", "not_stored")
 			busy.header = http.Header{"Retry-After": {"7"}}
@@ -66,7 +66,7 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 	})
 }
 
-// dripping is a body that comes a byte at a time, and then ends.
+// dripping is a body that arrives one byte at a time.
 type dripping struct {
 	left  int
 	every time.Duration
@@ -102,12 +102,12 @@ func TestTimeoutOfATry(t *testing.T) {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
-	t.Run("as asked for", func(t *testing.T) {
+	t.Run("as set in Options", func(t *testing.T) {
 		if d, err := took(t, ping, client.Options{Timeout: time.Second}); d != time.Second || err == nil {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
-	t.Run("a claim's wait comes on top", func(t *testing.T) {
+	t.Run("a claim's wait is added", func(t *testing.T) {
 		claim := func(c *client.Client) error {
 			_, err := c.Claim(context.Background(), client.ClaimRequest{RunnerID: "r", Wait: 20 * time.Second})
 			return err
@@ -117,7 +117,7 @@ func TestTimeoutOfATry(t *testing.T) {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
-	t.Run("and the time of a long body", func(t *testing.T) {
+	t.Run("the time for a long body is added", func(t *testing.T) {
 		add := func(c *client.Client) error {
 			_, err := c.AddLines(context.Background(), make([]byte, 2<<20), client.AddOptions{})
 			return err
@@ -126,7 +126,7 @@ func TestTimeoutOfATry(t *testing.T) {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
-	t.Run("an answer that keeps coming is waited for", func(t *testing.T) {
+	t.Run("an answer that arrives slowly does not time out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := inTurn(reply{status: 200, stream: &dripping{left: 10, every: 20 * time.Second}})
 			if err := f.client(client.Options{RetryFor: -1}).Ping(t.Context()); err != nil {
@@ -155,7 +155,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Every code that the API's document lists has a sentinel, or is known to have none.
+// Every code that the OpenAPI document lists has a sentinel, or the test knows that it has none.
 func TestCodesHaveSentinels(t *testing.T) {
 	all := []error{
 		client.ErrBadRequest, client.ErrNotFound, client.ErrNotActive, client.ErrClaimLost, client.ErrOutcomeDiffers, client.ErrRunnerDiffers,
@@ -186,8 +186,8 @@ func TestCodesHaveSentinels(t *testing.T) {
 	}
 }
 
-// What a repeat was answered with is about the repeat. The request as a whole may be stored, once the answer of an
-// earlier try was lost.
+// The refusal of a repeat says something about the repeat only. If the answer of an earlier try was lost, that try may
+// have been stored.
 func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 	lost := lostAnswer
 	for name, c := range map[string]struct {

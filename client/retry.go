@@ -14,13 +14,13 @@ const (
 	maxWait   = 2 * time.Second
 )
 
-// retryRules say which errors of a request lead to another try.
+// retryRules say after which errors a request is sent again.
 type retryRules struct {
 	repeat   repeating
 	stubborn bool // after failures of the server, too
 }
 
-// wait reports whether a request that ended with err may be made again, and after how long. attempt counts from 0.
+// wait reports whether a request that failed with err may be sent again, and after how long. attempt counts from 0.
 func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool) {
 	var refused *Error
 	var strange *strangeStatus
@@ -40,18 +40,20 @@ func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool
 	return max(backoff(attempt), asked), again
 }
 
-// lostError is the error of a request that was repeated since an answer was lost. The last try met err, which speaks of
-// that try alone: what became of the first is unknown whatever it says.
+// lostError is the error of a request that was repeated after its answer was lost. err is that of the last try. It does
+// not say whether the first try was stored.
 type lostError struct{ err error }
 
-func (l *lostError) Error() string      { return fmt.Sprintf("an answer was lost, and then: %v", l.err) }
+func (l *lostError) Error() string {
+	return fmt.Sprintf("an answer was lost, and the last try failed: %v", l.err)
+}
 func (l *lostError) As(target any) bool { return errors.As(l.err, target) }
 func (l *lostError) Is(target error) bool {
 	return target == ErrUnknown || target != ErrUnavailable && errors.Is(l.err, target)
 }
 
-// afterLost returns what err, of a repeat, says of the request as a whole: that nothing was stored is true of the
-// repeat alone.
+// afterLost returns the error of a request whose answer was lost and whose repeat failed with err. If err says that
+// nothing was stored, that is true only of the repeat.
 func afterLost(err error) error {
 	var refused *Error
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
@@ -61,7 +63,7 @@ func afterLost(err error) error {
 	return err
 }
 
-// passing reports whether a status is of something that may be over soon.
+// passing reports whether a failure with this status may be over soon.
 func (p retryRules) passing(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -74,14 +76,14 @@ func (p retryRules) passing(status int) bool {
 	return false
 }
 
-// down reports whether err says that nobody listens, or that the server starts.
+// down reports whether err says that no server listens, or that the server is starting.
 func down(err error) bool {
 	var refused *Error
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
-// backoff doubles from firstWait to maxWait, and takes between half and all of it, so that a fleet does not come back
-// in step.
+// backoff returns a wait that doubles from firstWait to maxWait. The result is a random part of it, between half and
+// all, so that many clients do not come back at the same time.
 func backoff(attempt int) time.Duration {
 	wait := min(firstWait<<min(attempt, 16), maxWait)
 	return wait/2 + rand.N(wait/2+1)

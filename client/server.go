@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Stats are the server's figures; the wire has more of them than are named here, and Text holds all.
+// Stats are figures of the server. The server's document has more of them; Text is the whole document.
 type Stats struct {
 	Appended uint64           `json:"appended"` // watermarks: appended ≥ synced ≥ applied ≥ flushed
 	Synced   uint64           `json:"synced"`
@@ -16,13 +16,13 @@ type Stats struct {
 	Queues   int              `json:"queues"`
 	Parked   int              `json:"parked_claims"`
 	Ready    bool             `json:"ready"`
-	Stopped  bool             `json:"stopped"` // by Stop
+	Stopped  bool             `json:"stopped"` // see Stop
 	Sweeps   int              `json:"sweeps"`  // under way
 	Keys     uint64           `json:"idempotency_keys"`
 	Text     []byte           `json:"-"`
 }
 
-// Stats returns the server's figures. It never waits for the journal.
+// Stats returns figures of the server. The server answers without waiting for its journal.
 func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	a, err := c.do(ctx, get("/stats"))
 	if err != nil {
@@ -32,15 +32,15 @@ func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	return s, decode(a, &s)
 }
 
-// Version is which build the server is.
+// Version says which build the server is.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
-	Level   int    `json:"level"` // of what Apply decides
+	Level   int    `json:"level"` // the version of the rules that the server applies commands with
 }
 
-// Version returns which build the server is.
+// Version returns the version of the server.
 func (c *Client) Version(ctx context.Context) (v Version, err error) {
 	a, err := c.do(ctx, get("/version"))
 	if err != nil {
@@ -49,23 +49,24 @@ func (c *Client) Version(ctx context.Context) (v Version, err error) {
 	return v, decode(a, &v)
 }
 
-// Ping is nil when the server answers.
+// Ping returns nil if the server answers.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.do(ctx, get("/ping"))
 	return err
 }
 
-// Ready is nil when the server takes changes: its replay is done, and its journal accepts. The request is not repeated.
+// Ready returns nil if the server accepts changes: it has replayed its journal, and the journal can be written. Ready
+// is not repeated.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.once(ctx, get("/readyz"))
 	return err
 }
 
-// Stop ends all handing out of jobs until Start, whatever queues are paused or not. Repeated when the answer is lost,
-// as is Start.
+// Stop makes the server hand out no jobs until Start, in all queues, paused or not. Stop and Start are repeated when
+// the answer is lost.
 func (c *Client) Stop(ctx context.Context) error { return c.turn(ctx, "/stop") }
 
-// Start undoes Stop.
+// Start ends the effect of Stop.
 func (c *Client) Start(ctx context.Context) error { return c.turn(ctx, "/start") }
 
 func (c *Client) turn(ctx context.Context, path string) error {
@@ -73,9 +74,9 @@ func (c *Client) turn(ctx context.Context, path string) error {
 	return err
 }
 
-// AcceptTime sets the server's time, by which leases and run_at are measured, to its wall clock at once if that is
-// later, as after a step of that clock. All leases begin again. It returns how far the server's time is ahead of its
-// wall clock afterwards. Repeated when the answer is lost.
+// AcceptTime sets the server's time to its wall clock if the wall clock is later, as after a step of that clock. The
+// server measures leases and run_at by its own time. All leases get their full length again. AcceptTime returns how far
+// the server's time is ahead of its wall clock afterwards. It is repeated when the answer is lost.
 func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
 	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeat: repeatable})
 	if err != nil {
@@ -90,7 +91,8 @@ func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err erro
 	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
 }
 
-// Quit has the server end gracefully. ErrForbidden when it is not on this machine, or does not end by request.
+// Quit makes the server stop gracefully. The error is ErrForbidden if the request does not come from the server's
+// machine, or the server does not allow it (serve --allow-quit).
 func (c *Client) Quit(ctx context.Context) error {
 	_, err := c.once(ctx, request{method: http.MethodPost, path: "/quit"})
 	return err

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// MaxSlots is how many requests of a session may be under way at once, by the server's limit.
+// MaxSlots is how many requests of a session may be under way at once. It is a limit of the server.
 const MaxSlots = 256
 
 const (
@@ -18,12 +18,11 @@ const (
 	headerNumber  = "Daybook-Session-Number"
 )
 
-// Session is the lasting identity of a runner or producer. Its creates, claims and completions have numbers, by which
-// the server carries each of them out once and answers a repeat like the first, as it does with an idempotency key. A
-// key costs the server a row for a day; a session costs it a row, and one for each request that it ever had under way
-// at the same time.
+// Session is a session of a runner or producer. Its creates, claims and completions have numbers. The server recognizes
+// a repeated request by its number, carries it out once, and gives a repeat the first answer, as with an idempotency
+// key. A key costs the server one row for a day. A session costs it one row, and one for each slot that was ever used.
 //
-// Each request occupies one of the session's slots while it is under way:
+// Each request occupies one slot of the session while it is under way:
 //
 //	n, err := session.Take(ctx)
 //	if err != nil {
@@ -32,56 +31,56 @@ const (
 //	defer session.Answered(n)
 //	claim, err := c.Numbered(n).Claim(ctx, q)
 //
-// What to do with errors of a numbered request:
+// What to do with the error of a numbered request:
 //
 //   - ErrUnknown: the answer was lost, and the call has already repeated the request for Options.RetryFor. To repeat it
-//     for longer, make the same call, with the same arguments and the same Number, before Answered. The server returns
-//     the first answer if it carried the request out, and otherwise carries it out now. A call that is given up may
-//     call Answered too: what became of it stays unknown.
-//   - ErrSessionNotFound: the session was ended, or carried out no request for a day. Open another one, and make the
-//     request there with a new number. If an answer to the request was lost before, the error is ErrUnknown as well:
-//     what became of it stays unknown, so a create may make its jobs twice, and what a claim handed out returns when
-//     its lease ends.
-//   - ErrNumberPassed: Answered was called too early, and the slot has carried out a later request. What became of this
-//     one is unknown.
-//   - ErrKeyReused: the number belongs to another request. One Number was used for two calls.
-//   - Everything else is the answer.
+//     for longer, make the same call with the same arguments and the same Number before calling Answered. The server
+//     returns the first answer if it has carried the request out, and otherwise carries it out now. A program that
+//     gives the request up calls Answered too; then it stays unknown what happened to the request.
+//   - ErrSessionNotFound: the session was ended, or the server carried out no request of it for a day. Open another
+//     session, and make the request there with a new number. If an answer to the request was lost before, the error is
+//     ErrUnknown as well. Then a repeated create may create its jobs twice, and the jobs of a lost claim return to
+//     their queues when their lease ends.
+//   - ErrNumberPassed: Answered was called too early, and the server has carried out a later request in the slot. It is
+//     unknown what happened to this one.
+//   - ErrKeyReused: the number belongs to another request. The program used one Number for two calls.
+//   - All other errors are answers of the server.
 //
-// Its methods may be called from any goroutine.
+// Any goroutine may call its methods.
 type Session struct {
 	ID       string
 	RunnerID string
 
 	c     *Client
-	taken chan struct{} // one for each slot that is taken
+	taken chan struct{} // holds one element for each slot that is taken
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	busy    [MaxSlots]bool
-	numbers [MaxSlots]uint64 // the last of each slot
+	numbers [MaxSlots]uint64 // the last number of each slot
 }
 
-// Number is what a request of a session is known by. The zero Number is none.
+// Number identifies a request of a session. The zero Number means none.
 type Number struct {
 	Session string
 	Slot    int
 	Number  uint64
 }
 
-// set writes the headers of a request.
+// set adds the headers for n to a request.
 func (n *Number) set(h http.Header) {
 	h.Set(headerSession, n.Session)
 	h.Set(headerSlot, strconv.Itoa(n.Slot))
 	h.Set(headerNumber, strconv.FormatUint(n.Number, 10))
 }
 
-// SessionDocument is what the server knows of a session. Times are unix ms.
+// SessionDocument is the document of a session. Times are unix ms.
 type SessionDocument struct {
 	ID        string        `json:"session_id"`
 	RunnerID  string        `json:"runner_id"`
 	CreatedAt int64         `json:"created_at"`
-	UsedAt    int64         `json:"used_at"`    // when it was opened, or carried out a request last
-	ExpiresAt int64         `json:"expires_at"` // when it is forgotten unless it carries out a request before
-	Slots     []SessionSlot `json:"slots"`      // those that were used
+	UsedAt    int64         `json:"used_at"`    // when the session was opened, or the server last carried out a request of it
+	ExpiresAt int64         `json:"expires_at"` // when the server deletes the session if it carries out no request of it before
+	Slots     []SessionSlot `json:"slots"`      // the slots that were ever used
 }
 
 // SessionSlot is a slot, and the number of its last request.
@@ -90,9 +89,9 @@ type SessionSlot struct {
 	Number uint64 `json:"number"`
 }
 
-// OpenSession opens a session for a runner or producer; runnerID is shown to people and may be empty. ErrOverloaded
-// when as many are open as may. Repeated when the answer is lost: the session that the lost answer named is forgotten
-// by itself.
+// OpenSession opens a session for a runner or producer. runnerID is shown to people and may be empty. The error is
+// ErrOverloaded if the server has no room for another session. OpenSession is repeated when the answer is lost; the
+// server deletes the session of the lost answer after a day.
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
 	r, err := post("/sessions", struct {
 		RunnerID string `json:"runner_id,omitzero"`
@@ -114,7 +113,7 @@ func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, er
 	return &Session{ID: doc.ID, RunnerID: runnerID, c: c, taken: make(chan struct{}, MaxSlots)}, nil
 }
 
-// Session returns the document of a session; ErrSessionNotFound when there is none.
+// Session returns the document of a session. The error is ErrSessionNotFound if there is no such session.
 func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, err error) {
 	path, err := idPath("/sessions/", id, "")
 	if err != nil {
@@ -127,8 +126,8 @@ func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, e
 	return doc, decode(a, &doc)
 }
 
-// End ends the session, so that it does not remain for a day. No request of it may be under way. What its claims hold
-// stays theirs. One that has ended already is no error.
+// End ends the session, so that the server does not keep it for a day. No request of the session may be under way. Its
+// claims keep their jobs. To end a session again is no error.
 func (s *Session) End(ctx context.Context) error {
 	path, err := idPath("/sessions/", s.ID, "")
 	if err != nil {
@@ -141,8 +140,8 @@ func (s *Session) End(ctx context.Context) error {
 	return err
 }
 
-// Take returns the number of the next request, in a slot that no other request occupies, and waits for one while all
-// are occupied. Answered must be called with it.
+// Take returns a number for the next request, in a free slot. It waits while all slots are taken. The caller must call
+// Answered with the number.
 func (s *Session) Take(ctx context.Context) (Number, error) {
 	select {
 	case s.taken <- struct{}{}:
@@ -152,7 +151,7 @@ func (s *Session) Take(ctx context.Context) (Number, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot := 0
-	for s.busy[slot] { // the lowest one, so that the server keeps few
+	for s.busy[slot] { // the lowest free slot, so that the server keeps few
 		slot++
 	}
 	s.busy[slot] = true
@@ -160,28 +159,28 @@ func (s *Session) Take(ctx context.Context) (Number, error) {
 	return Number{s.ID, slot, s.numbers[slot]}, nil
 }
 
-// Answered says that nobody will repeat the request of a number: it was answered, or given up. Its slot is free again.
+// Answered frees the slot of a number. After it nobody may repeat the request: it was answered or given up.
 func (s *Session) Answered(n Number) {
 	s.mu.Lock()
 	if n.Session != s.ID || !s.busy[n.Slot] || s.numbers[n.Slot] != n.Number {
 		s.mu.Unlock()
-		panic(fmt.Sprintf("client: number %d of slot %d of session %s is not under way in session %s", n.Number, n.Slot, n.Session, s.ID))
+		panic(fmt.Sprintf("client: Answered(number %d of slot %d of session %s): session %s has no such request under way", n.Number, n.Slot, n.Session, s.ID))
 	}
 	s.busy[n.Slot] = false
 	s.mu.Unlock()
 	<-s.taken
 }
 
-// Numbered returns a client whose next create, claim, completion or release has the number n, and is repeated when its
-// answer is lost. It is for one of these calls, or for the same call again; its other calls have no number. Such a call
-// must have no Key.
+// Numbered returns a client whose next create, claim, completion or release has the number n and is repeated when its
+// answer is lost. Use it for one call, or for the same call again. Other calls of it have no number. The call must have
+// no Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
 	p.own = &held{Number: n}
 	return &p
 }
 
-// numbered gives a request the client's own number, where it has one.
+// numbered sets the client's own number in a request, if the client has one.
 func (c *Client) numbered(r request) request {
 	if c.own != nil {
 		r.number, r.repeat, r.inSession = c.own, repeatable, false

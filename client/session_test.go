@@ -34,8 +34,8 @@ func take(t *testing.T, s *client.Session) client.Number {
 	return n
 }
 
-// TestNumberedCallsAreCarriedOutOnce: the same call with the same number has the answer of the first, of each kind that
-// can have one.
+// TestNumberedCallsAreCarriedOutOnce: for each kind of request that can have a number, the same call with the same
+// number returns the answer of the first.
 func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	server := daybooktest.Start(t)
 	c, ctx := server.Client, t.Context()
@@ -144,7 +144,8 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	}
 }
 
-// TestNumberedRequestsAreRepeated: with the same headers, also what is not repeated without a number.
+// TestNumberedRequestsAreRepeated: a repeat has the same headers. This holds also for requests that are not repeated
+// without a number.
 func TestNumberedRequestsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`}, lostAnswer, lostAnswer, reply{status: 201, body: `{"batch_id":"` + someID + `","count":1,"first_id":"` + someID + `"}`})
@@ -167,7 +168,7 @@ func TestNumberedRequestsAreRepeated(t *testing.T) {
 	})
 }
 
-// TestLostAnswerOfAForgottenSession: the request may have been carried out before the session was forgotten.
+// TestLostAnswerOfAForgottenSession: the server may have carried the request out before it deleted the session.
 func TestLostAnswerOfAForgottenSession(t *testing.T) {
 	for _, code := range []struct {
 		code   string
@@ -191,8 +192,8 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 	}
 }
 
-// TestSlots: as many requests as there are slots are under way at once, each in its own; the lowest that is free is
-// taken.
+// TestSlots: as many requests as there are slots can be under way at once, each in its own slot. Take returns the
+// lowest free slot.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`})
@@ -248,7 +249,7 @@ func ExampleSession() {
 	session := must(c.OpenSession(ctx, "importer"))
 	n := must(session.Take(ctx))
 	first := must(c.Numbered(n).Create(ctx, client.TextJob("resize", "cat.png")))
-	again := must(c.Numbered(n).Create(ctx, client.TextJob("resize", "cat.png"))) // because the answer was lost, say
+	again := must(c.Numbered(n).Create(ctx, client.TextJob("resize", "cat.png"))) // for example, since the answer was lost
 	session.Answered(n)
 	fmt.Println(first.ID == again.ID)
 	fmt.Println(session.End(ctx))

@@ -18,38 +18,41 @@ import (
 )
 
 const (
-	// maxClaimBytes of payload are claimed at most; it is what the server hands out when a claim names no bound. As
-	// JSON text they are up to six times as long.
+	// maxClaimBytes is how many bytes of payload a claim requests at most. It is also the server's default. As JSON
+	// text they are up to six times as long.
 	maxClaimBytes = 8 << 20
-	// maxAnswerBytes bounds what is read of an answer: a claim's payloads at their longest, and the other fields of its
-	// jobs, or a single job with the longest payload, output and history.
+	// maxAnswerBytes bounds what is read of an answer. It has room for the payloads of a claim at their longest and the
+	// other fields of its jobs, or for one job with the longest payload, output and history.
 	maxAnswerBytes = 6*maxClaimBytes + 48<<20
-	// slowestPace is how fast a body must reach the server, in bytes a second.
+	// slowestPace is how fast the server must receive a body, in bytes per second.
 	slowestPace = 256 << 10
 )
 
 var (
 	errSilent = errors.New("the server did not answer in time")
-	// errAnswerTooLarge is an answer that came, and that asking again would not make smaller.
+	// errAnswerTooLarge is an answer that is too large, and would be as large if the request were repeated.
 	errAnswerTooLarge = fmt.Errorf("%w: more than %d bytes", ErrUnexpectedAnswer, maxAnswerBytes)
 )
 
-// answer is what came back with a status of 2xx.
+// answer is an answer with a status of 2xx.
 type answer struct {
 	status    int
 	mediaType string // without its parameters
-	seq       uint64 // Daybook-Seq; 0 without one
+	seq       uint64 // Daybook-Seq; 0 if it is missing
 	body      []byte
-	at        time.Time // when it began to come
-	replayed  bool      // it is the answer to a repeat
-	// once says that the request may not be repeated: an answer that cannot be read leaves it unknown.
+	at        time.Time // when its header arrived
+	replayed  bool      // the server had answered the request before
+	// once says that the request must not be repeated. If its answer cannot be read, the error is ErrUnknown as well.
 	once bool
 }
 
-// once makes a request once. Its error is a *Error, or wraps ErrUnavailable when nothing can have been stored,
-// ErrUnknown when something may have been, or ErrUnexpectedAnswer. For what is not repeatable, such as a create, all
-// that does not prove that nothing was stored is ErrUnknown, too: a proxy's 502, a truncated answer, a 2xx that nobody
-// can read.
+// once sends a request once. Its error is a *Error or wraps one of these:
+//   - ErrUnavailable, if nothing can have been stored;
+//   - ErrUnknown, if something may have been stored;
+//   - ErrUnexpectedAnswer.
+//
+// If the request must not be repeated, such as a create, every failure that does not prove that nothing was stored is
+// ErrUnknown as well: for example the 502 of a proxy, a truncated answer, or a 2xx that cannot be read.
 func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,8 +80,8 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
-		// Otherwise net/http would repeat it by itself, and what the last try met would be taken for what became of the
-		// first.
+		// Otherwise net/http would repeat the request by itself. An error of its last try would then say nothing about
+		// the first.
 		req.GetBody = nil
 	}
 	if r.number != nil && r.number.Session != "" {
@@ -89,13 +92,13 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	}
 	broken := func(err error, sent bool) error {
 		if context.Cause(ctx) == errSilent {
-			err = errSilent // the transport's own words are "context canceled"
+			err = errSilent // the transport's error is "context canceled"
 		}
-		fate := ErrUnavailable
-		if sent && r.method != http.MethodGet { // a read stores nothing, whatever became of it
-			fate = ErrUnknown
+		result := ErrUnavailable
+		if sent && r.method != http.MethodGet { // a read stores nothing
+			result = ErrUnknown
 		}
-		return fmt.Errorf("%s %s: %w: %w", r.method, r.path, fate, err)
+		return fmt.Errorf("%s %s: %w: %w", r.method, r.path, result, err)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -123,7 +126,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	return a, nil
 }
 
-// tracer notes what the transport reports about a request.
+// tracer records what the transport reports about a request.
 type tracer struct{ connected, sent atomic.Bool }
 
 func (t *tracer) trace() *httptrace.ClientTrace {
@@ -133,9 +136,9 @@ func (t *tracer) trace() *httptrace.ClientTrace {
 	}
 }
 
-// provesUnsent reports whether err, from a transport, proves that nothing went out. A transport that is not net/http's
-// may tell the trace nothing at all; its silence proves something only once it has spoken. A connection that could not
-// be made is proof with any.
+// provesUnsent reports whether err, from a transport, proves that nothing was sent. A transport other than that of
+// net/http may report nothing to the trace. That it reported no headers then proves something only if it reported the
+// connection. A connection that could not be made is a proof with any transport.
 func (t *tracer) provesUnsent(err error, traced bool) bool {
 	if t.sent.Load() {
 		return false
@@ -144,7 +147,7 @@ func (t *tracer) provesUnsent(err error, traced bool) bool {
 	return traced || t.connected.Load() || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// readAnswer reads a body, and calls alive when some of it came.
+// readAnswer reads a body. It calls alive whenever some of the body arrives.
 func readAnswer(res *http.Response, alive func()) ([]byte, error) {
 	var b bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= maxAnswerBytes {
@@ -170,7 +173,7 @@ func (l lively) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// strangeStatus is a refusal that is not a Daybook server's: of a proxy, say.
+// strangeStatus is a refusal that does not come from a Daybook server, but for example from a proxy.
 type strangeStatus struct {
 	status     int
 	text       string
@@ -184,7 +187,7 @@ func (s *strangeStatus) Is(target error) bool { return target == ErrUnexpectedAn
 
 func refusal(r request, res *http.Response, body []byte) error {
 	var after time.Duration
-	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds >= 0 { // its form as a date is not ours
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds >= 0 { // a Daybook server never sends a date
 		after = time.Duration(seconds) * time.Second
 	}
 	e := &Error{}
@@ -195,7 +198,8 @@ func refusal(r request, res *http.Response, body []byte) error {
 	return e
 }
 
-// unproven adds ErrUnknown to a refusal that does not prove that nothing was stored, where that matters.
+// unproven adds ErrUnknown to a refusal that does not prove that nothing was stored, if the request must not be
+// repeated.
 func (a *answer) unproven(err error) error {
 	var refused *Error
 	if !a.once || errors.Is(err, ErrUnknown) || errors.As(err, &refused) && refused.Outcome == "not_stored" {
@@ -204,7 +208,7 @@ func (a *answer) unproven(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// unreadable is the error of an answer of 2xx that makes no sense.
+// unreadable returns the error of an answer with a status of 2xx that cannot be read.
 func (a *answer) unreadable(err error) error {
 	if !errors.Is(err, ErrUnexpectedAnswer) {
 		err = fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
@@ -212,7 +216,7 @@ func (a *answer) unreadable(err error) error {
 	return a.unproven(err)
 }
 
-// decode reads an answer's JSON into doc. Fields that this version does not know are passed over.
+// decode parses an answer's JSON into doc. Fields that doc does not have are ignored.
 func decode(a answer, doc any) error {
 	if err := json.Unmarshal(a.body, doc); err != nil {
 		return a.unreadable(err)

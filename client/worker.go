@@ -8,87 +8,89 @@ import (
 	"time"
 )
 
-// Handler does a job. A nil error reports the outcome, whose zero value is ok. An error is reported as outcome error,
-// and the job runs again after its backoff, unless the error is made by Fail or RetryAfter.
+// Handler runs a job. A nil error reports the outcome, whose zero value means ok. An error is reported as outcome
+// error, and the job runs again after its backoff, unless the error was made by Fail or RetryAfter.
 //
-// Its context ends
-//   - when the job is lost (cause ErrLeaseLost, and ErrCancelled as well if somebody cancelled the job): another runner
-//     may have it by now;
-//   - when the worker has drained for DrainTimeout (cause ErrDraining): the job is given back as if it had never been
-//     claimed, unless the handler ends it without an error.
+// The context ends
+//   - if the job is lost: the cause is ErrLeaseLost, and ErrCancelled as well if the job was cancelled. Another runner
+//     may have the job by now;
+//   - if draining takes longer than DrainTimeout: the cause is ErrDraining. The job is returned to its queue as if it
+//     had never been claimed, unless the handler returns without an error.
 //
-// The handler must return then: Run waits for it.
+// The handler must return then, since Run waits for it.
 //
-// A panic, and the end of its goroutine (runtime.Goexit, as by the FailNow of a test), are errors too.
+// A panic is an error too, and so is the end of the handler's goroutine by runtime.Goexit (which FailNow of a test
+// calls).
 type Handler func(ctx context.Context, j *Job) (Outcome, error)
 
 var (
-	// ErrLeaseLost ends a handler's context when the worker no longer holds the job: the server says so, or the lease
-	// or the job's timeout_ms has ended by the worker's clock. In the second case the worker still reports the work of
-	// a handler that returns without an error; the server refuses the report if it has given the job to another runner.
+	// ErrLeaseLost ends a handler's context when the worker no longer holds the job. Either the server says so, or the
+	// lease or the job's timeout_ms has ended by the worker's clock. In the second case the worker still reports the
+	// work of a handler that returns without an error. The server refuses the report if another runner has the job.
 	ErrLeaseLost = errors.New("the lease was lost")
-	// ErrDraining ends it when the worker stops and the handler took longer than DrainTimeout.
+	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.
 	ErrDraining = errors.New("the worker is stopping")
 
 	errCancelledRun = fmt.Errorf("%w: %w", ErrLeaseLost, ErrCancelled)
-	errWaited       = errors.New("the job waited too long for a handler, and was given back")
+	errWaited       = errors.New("the job waited too long for a handler, and was returned to its queue")
 )
 
-// Worker is a runner: it claims jobs, has a handler do them, tickles them meanwhile, and reports their outcomes. Client
-// and Handler must be given; the zero value of the rest works.
+// Worker is a runner: it claims jobs, calls a handler for each, tickles the jobs meanwhile, and reports their outcomes.
+// Client and Handler are required. The zero value of every other field works.
 type Worker struct {
 	Client  *Client
 	Handler Handler
 
-	RunnerID string   // "": the host's name, the process id and a random number
-	Clients  []string // whose jobs; empty: everybody's
-	Types    []string // which jobs; empty: all
-	Strategy string   // which first: oldest, newest, random or fair; "" is oldest
-	// Concurrency is how many handlers run at once; 0 is 1.
+	RunnerID string   // "" means the host's name, the process id and a random number
+	Clients  []string // whose jobs to claim; empty means those of all clients
+	Types    []string // which jobs to claim; empty means all types
+	Strategy string   // which jobs to claim first: oldest, newest, random or fair; "" means oldest
+	// Concurrency is how many handlers run at once. 0 means 1.
 	Concurrency int
-	// Batch bounds the jobs of one claim, up to 1000; 0 is Concurrency. With quick handlers a larger batch is faster.
+	// Batch is how many jobs one claim requests at most, up to 1000. 0 means Concurrency. With quick handlers a larger
+	// batch is faster.
 	Batch int
-	// Prefetch is how many jobs are held beyond those that handlers work on. A job that is held in advance waits here
-	// while another runner might be free for it.
+	// Prefetch is how many jobs the worker holds in advance, beyond those that run. A job that is held in advance waits
+	// in the worker while another runner might be free for it.
 	//
-	// With 0 only those are held that handlers begin within about two round trips to the server, as far as the worker
-	// knows from the jobs before: none when a job takes longer than that. A job that waits for 10 s all the same is
-	// given back. With a negative number none is ever held.
+	// With 0, the worker holds in advance only the jobs that its handlers will begin within about two round trips to
+	// the server. It estimates this from earlier jobs; if a job takes longer than two round trips, it holds none. A job
+	// that still waits after 10 s is returned to its queue. With a negative number no job is held in advance.
 	//
-	// A job with a timeout_ms waits no longer than a twentieth of it, since the server counts the time-out from the
-	// claim; then it is given back as if it had never been claimed, and for a minute no job is held in advance.
+	// A job with a timeout_ms waits at most a twentieth of it, since the server counts the time-out from the claim.
+	// Then the worker returns it to its queue as if it had never been claimed, and holds no jobs in advance for a
+	// minute.
 	Prefetch int
-	// Lease is how long the server waits for a tickle; 0 is what the jobs were created with. Tickles come three times
-	// as often.
+	// Lease is how long the server waits for a tickle. 0 means the lease that the jobs were created with. The worker
+	// tickles about three times as often.
 	//
-	// When no tickle has succeeded for the length of the lease, the handlers' contexts end, whatever the reason. Two
-	// runners can both believe that they hold a job only for as long as a handler takes to return after its context has
+	// If no tickle succeeds for the length of the lease, the worker ends the contexts of the handlers, whatever the
+	// reason. Two runners can both believe that they hold a job only while a handler returns after its context has
 	// ended, and
 	//   - for as long as the answer to the claim took to arrive, less a tenth of the lease;
-	//   - for a third of the lease, if that answer was lost, and the network breaks again once the repeat was answered.
+	//   - for a third of the lease, if that answer was lost, and the network fails again after the repeat was answered.
 	Lease time.Duration
-	// Wait is how long a claim waits for a job, at most a minute; 0 is 20 s.
+	// Wait is how long a claim waits for a job at the server, at most a minute. 0 means 20 s.
 	Wait time.Duration
-	// DrainTimeout is how long running handlers may go on after Run's context has ended; 0 is 30 s.
+	// DrainTimeout is how long handlers may still run after the context of Run has ended. 0 means 30 s.
 	DrainTimeout time.Duration
-	// ReportTimeout is how long outcomes are reported after the last handler has returned, so that a server that
-	// restarts meanwhile loses no finished work; 0 is 2 minutes. While the worker runs, a report is repeated for at
-	// least as long.
+	// ReportTimeout is how long the worker repeats reports after the last handler has returned, so that no finished
+	// work is lost if the server restarts at that time. 0 means 2 minutes. While the worker runs, it repeats a report
+	// for at least as long.
 	ReportTimeout time.Duration
-	// Logger receives what goes wrong; nil drops it.
+	// Logger receives warnings and errors. nil means no logging.
 	Logger *slog.Logger
-	// OnEvent, where given, is called with what happens, from many goroutines. Reports wait for it.
+	// OnEvent, if not nil, is called for each Event, from many goroutines. Reports wait until it returns.
 	OnEvent func(Event)
 }
 
-// Event is something that happened to a worker: a claim with Jobs, or the end of the run of one job, once it has been
-// reported. Err is why the run was not reported as it ended: ErrLeaseLost, ErrDraining for a job that was given back,
-// or why the report failed.
+// Event is a claim of some jobs, or the end of the run of one job once it is reported. Err says why the outcome was not
+// reported: ErrLeaseLost, ErrDraining for a job that was returned to its queue, or the reason why the report failed.
 type Event struct {
 	Claim   string
-	Jobs    int // of a new claim; 0 for the end of a run
+	Jobs    int // how many jobs a claim got; 0 for the end of a run
 	Job     *Job
 	Outcome Outcome
 	Err     error
-	Took    time.Duration // of the claim's request, or of the handler
+	Took    time.Duration // how long the claim's request or the handler took
 }

@@ -10,36 +10,37 @@ import (
 
 // claimState is what the worker knows about its claims. running.mu guards it.
 //
-// The worker claims ahead: while handlers run, requests bring the jobs that they begin next. How many depends on how
-// fast the handlers are. It makes one claim at a time until one returns all that it requested, then two, then four;
-// when one returns nothing it is one again. Of the claims under way one waits for jobs at the server, and the others
-// return at once.
+// The worker claims in advance: while handlers run, requests fetch the jobs that they begin next. The faster the
+// handlers are, the more jobs it claims. At first it sends one claim at a time. When a claim returns as many jobs as
+// requested, it sends up to two at a time, then four, and so on. When a claim returns no job, it goes back to one. One
+// of the claims under way waits for jobs at the server; the others return at once.
 type claimState struct {
 	underWay int  // claims
-	waits    bool // one of them waits at the server
-	asked    int  // jobs that they may return
+	waits    bool // one of them waits for jobs at the server
+	asked    int  // how many jobs they may return
 	atOnce   int  // how many claims may be under way
-	most     int  // jobs to request: Batch, unless an answer was too large
-	failures int  // since the last success
-	// noAheadUntil is when jobs may be claimed ahead again.
+	most     int  // how many jobs to request: Batch, unless an answer was too large
+	failures int  // failed claims since the last success
+	// noAheadUntil is when jobs may be claimed in advance again.
 	noAheadUntil time.Time
-	roundTrip    time.Duration // a moving average, of requests that do not wait
+	roundTrip    time.Duration // moving average of requests that do not wait at the server
 }
 
 const (
-	// maxClaims bounds the claims under way: a worker with many handlers and small batches would otherwise open a
+	// maxClaims bounds the claims under way. Otherwise a worker with many handlers and small batches would open one
 	// connection per handler.
 	maxClaims = 64
-	// maxAheadBatches bounds what is claimed ahead without Prefetch.
+	// maxAheadBatches bounds what is claimed in advance without Prefetch.
 	maxAheadBatches = 8
-	// firstRoundTrip is assumed until one was measured, and minRoundTrip and maxRoundTrip bound what is measured.
+	// firstRoundTrip is assumed until a round trip has been measured. minRoundTrip and maxRoundTrip bound what is
+	// measured.
 	firstRoundTrip, minRoundTrip, maxRoundTrip = 5 * time.Millisecond, 2 * time.Millisecond, 250 * time.Millisecond
-	// minUnreported is how many jobs may be unreported however few the worker may hold. It claims no more then: a
-	// server that cannot take reports must not claim more.
+	// minUnreported is how many ended jobs may wait for their reports, even if the worker may hold fewer jobs than
+	// that. At the limit the worker claims no more: while the server takes no reports, more claims make no sense.
 	minUnreported = 16
 )
 
-// ahead returns how many jobs the worker holds beyond those that run. running.mu is held.
+// ahead returns how many jobs the worker may hold beyond those that run. running.mu is held.
 func (r *running) ahead() int {
 	if !r.claims.noAheadUntil.IsZero() {
 		if time.Now().Before(r.claims.noAheadUntil) {
@@ -50,18 +51,18 @@ func (r *running) ahead() int {
 	if r.Prefetch < 0 || r.jobs.meanTook < 0 {
 		return max(r.Prefetch, 0)
 	}
-	// What the handlers begin within two round trips arrives in time if it is claimed now.
+	// What the handlers begin within two round trips is claimed now, so that it arrives in time.
 	soon := float64(r.Concurrency) * float64(2*r.claims.roundTrip) / float64(max(r.jobs.meanTook, 1))
 	return max(r.Prefetch, int(min(soon, float64(maxAheadBatches*r.Batch))))
 }
 
-// claimMore begins the claims for which there is room. running.mu is held.
+// claimMore sends claims as far as there is room for jobs. running.mu is held.
 func (r *running) claimMore() {
 	s := &r.claims
 	for r.ctx.stopping.Err() == nil && s.underWay < s.atOnce {
 		may := r.Concurrency + r.ahead()
 		room := min(may-r.jobs.held, max(may, minUnreported)-r.jobs.unreported) - s.asked
-		// A claim for a few jobs costs as much as one for many. It is worth it only when handlers wait for it.
+		// A claim for a few jobs costs as much as one for many. It is sent only if handlers have nothing else to begin.
 		useful := max(min(r.Batch, may/2), 1)
 		if room <= 0 || room < useful && (s.asked > 0 || len(r.jobs.queue) > 0) {
 			return
@@ -77,7 +78,7 @@ func (r *running) claimMore() {
 	}
 }
 
-// claim claims up to n jobs. After a failure it waits, longer each time, before its place is free for another.
+// claim claims up to n jobs. After a failure it waits before another claim may take its place, longer each time.
 func (r *running) claim(n int, wait time.Duration) {
 	got, sent, err := r.claimOnce(n, wait)
 	took := time.Since(sent)
@@ -109,14 +110,14 @@ func (r *running) claim(n int, wait time.Duration) {
 		r.stop()
 	default:
 		if errors.Is(err, errAnswerTooLarge) {
-			// Histories and outputs do not count in what a claim may hand out. Half as many jobs have half of them; one
-			// always fits.
+			// The limit on payload bytes of a claim does not count histories and outputs. Half as many jobs have about
+			// half of them. One job always fits.
 			s.most = max(n/2, 1)
 		}
 		s.atOnce = 1
 		pause = backoff(s.failures)
 		s.failures++
-		r.Logger.Warn("cannot claim; trying again", "after", pause, "error", err)
+		r.Logger.Warn("cannot claim; will retry", "after", pause, "error", err)
 	}
 	r.mu.Unlock()
 	if pause > 0 {
@@ -134,8 +135,8 @@ func (r *running) claim(n int, wait time.Duration) {
 	r.giveBackAll(back)
 }
 
-// claimOnce makes one claim. When the worker stops meanwhile it is broken off: soon, if it waits for jobs at the
-// server.
+// claimOnce sends one claim. When the worker stops meanwhile, the claim is aborted after lastAnswer, or after lastClaim
+// if it waits for jobs at the server.
 func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
 		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
@@ -159,8 +160,8 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	sent = time.Now()
 	got, err = r.Client.Claim(ctx, q)
 	if err != nil && r.ctx.stopping.Err() != nil {
-		// What it handed out all the same would wait for its lease to end. Repeated, it returns those jobs, to be given
-		// back; if it handed out none it waits, and is broken off again.
+		// The claim may have got jobs, which would wait for the end of their lease. A repeat returns them, so that the
+		// worker can return them to their queues. If the claim got none, the repeat waits and is aborted as well.
 		patience := r.patience(lastRepeat)
 		once, cancel := context.WithTimeout(r.ctx.requests, patience)
 		defer cancel()
@@ -173,7 +174,7 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 	return got, sent, err
 }
 
-// patience returns how long a claim may take that should take least when nothing delays it: longer on a slow machine or
+// patience returns how long a claim may take that takes least if nothing delays it. It is longer on a slow machine or
 // network.
 func (r *running) patience(least time.Duration) time.Duration {
 	r.mu.Lock()
@@ -181,17 +182,17 @@ func (r *running) patience(least time.Duration) time.Duration {
 	return least + 8*r.claims.roundTrip
 }
 
-// measured takes in how long a request took. running.mu is held.
+// measured adds the duration of a request to the average. running.mu is held.
 func (r *running) measured(took time.Duration) {
 	took = min(max(took, minRoundTrip), maxRoundTrip)
 	r.claims.roundTrip += (took - r.claims.roundTrip) / 8
 }
 
-// refusedForGood reports whether a claim that ended with err would always end so.
+// refusedForGood reports whether a claim that failed with err would always fail.
 func refusedForGood(err error) bool {
 	var refused *Error
 	if !errors.As(err, &refused) {
-		return errors.Is(err, ErrBadRequest) // it cannot even be sent
+		return errors.Is(err, ErrBadRequest) // the claim cannot be sent at all
 	}
 	return refused.Status >= 400 && refused.Status < 500 && refused.Status != http.StatusRequestTimeout && refused.Status != http.StatusTooManyRequests
 }

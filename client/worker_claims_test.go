@@ -18,7 +18,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 	for name, refusal := range map[string]reply{
 		"400": problem(400, "bad_request", "not_stored"), "403": problem(403, "forbidden_host", "not_stored"), "404": problem(404, "route_not_found", "not_stored"),
 	} {
-		refusal.after = time.Second // when the first job has been begun
+		refusal.after = time.Second // the first job has begun by then
 		t.Run("a refusal for good ends Run: "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				claim := once(handOut(1, time.Minute))
@@ -31,7 +31,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 					return refusal
 				}})
 				w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: func(context.Context, *client.Job) (client.Outcome, error) {
-					time.Sleep(10 * time.Second) // what has begun is ended and reported
+					time.Sleep(10 * time.Second) // a job that has begun ends and is reported
 					return client.Outcome{}, nil
 				}}
 				err := w.Run(t.Context())
@@ -49,7 +49,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 		}
 	})
 	for name, passing := range map[string]reply{"500": problem(500, "internal", "unknown"), "502": {status: 502}, "404 of a proxy": {status: 404}, "nobody listens": refusedConnection} {
-		t.Run("a failure that may pass does not: "+name, func(t *testing.T) {
+		t.Run("a failure that may be over soon does not end Run: "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				f := runner(t, nil)
@@ -82,7 +82,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 						t.Errorf("claimed %d", n)
 					}
 					r := handOut(got+n, time.Hour)
-					if got > 0 { // each job once
+					if got > 0 { // each job is handed out once
 						r.body = strings.Replace(r.body, strings.Join(jobTexts(0, got), ",")+",", "", 1)
 					}
 					got += n
@@ -107,7 +107,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			})
 		})
 	}
-	t.Run("quick handlers have several claims under way, of which one waits", func(t *testing.T) {
+	t.Run("quick handlers have several claims under way, and one of them waits", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const jobs = 5000
 			var mu sync.Mutex
@@ -149,7 +149,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				return completed(c)
 			}})
 			f.oneByOne = false
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 16, Batch: 100, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 16, Batch: 100, OnEvent: ev.add, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 				time.Sleep(50 * time.Microsecond)
 				return client.Outcome{}, nil
 			}})
@@ -173,12 +173,12 @@ func TestClaimsOfAWorker(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			if n := len(f.to("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when it stops
+			if n := len(f.to("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when the worker stops
 				t.Errorf("%d claims in a minute", n)
 			}
 		})
 	})
-	t.Run("slow handlers have no job claimed ahead", func(t *testing.T) {
+	t.Run("no job is claimed in advance for slow handlers", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			given, ended := 0, 0
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
@@ -203,7 +203,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a server that takes no reports is not asked for more jobs", func(t *testing.T) {
+	t.Run("while the server takes no reports, no more jobs are claimed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			given := 0
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
@@ -222,7 +222,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}
 		})
 	})
-	t.Run("answers that are too large have it claim less", func(t *testing.T) {
+	t.Run("after an answer that is too large, fewer jobs are claimed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var asked []float64
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {
@@ -243,7 +243,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a server that never answers does not keep it", func(t *testing.T) {
+	t.Run("a server that never answers does not delay a stop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hung := true
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": func(c call) reply {

@@ -16,14 +16,14 @@ import (
 )
 
 func TestDrain(t *testing.T) {
-	t.Run("gives back in parallel, within bounds", func(t *testing.T) {
+	t.Run("returns jobs to their queues in parallel, up to a bound", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ev events
 			slow := func(c call) reply {
 				return reply{status: 200, body: fmt.Sprintf(`{"job_id":%q}`, c.id), after: time.Second}
 			}
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(66, time.Minute)), "/jobs/{id}/release": slow})
-			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 66, DrainTimeout: time.Second, OnEvent: ev.tell, Handler: until(make(chan time.Time, 1))}
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 66, DrainTimeout: time.Second, OnEvent: ev.add, Handler: until(make(chan time.Time, 1))}
 			stop := start(t, w)
 			synctest.Wait()
 			began := time.Now()
@@ -44,13 +44,13 @@ func TestDrain(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a job that is lost is back already", func(t *testing.T) {
+	t.Run("a job that is lost is already in its queue", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ev events
 			f := runner(t, map[string]func(call) reply{
 				"/jobs/claim": once(handOut(1, time.Minute)), "/jobs/{id}/release": func(call) reply { return problem(http.StatusConflict, "claim_lost", "not_stored") },
 			})
-			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", DrainTimeout: time.Second, OnEvent: ev.tell, Handler: until(make(chan time.Time, 1))}
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", DrainTimeout: time.Second, OnEvent: ev.add, Handler: until(make(chan time.Time, 1))}
 			stop := start(t, w)
 			synctest.Wait()
 			if err := stop(); err != nil {
@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 					return up(call)
 				}
 				var ev events
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: c.timeout, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: c.timeout, OnEvent: ev.add, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 					time.Sleep(2 * time.Second)
 					return client.Outcome{}, nil
 				}})
@@ -119,12 +119,12 @@ func TestDrain(t *testing.T) {
 		if err := <-ran; err != nil {
 			t.Error(err)
 		}
-		// What was begun is done, and the rest is not held by a worker that is gone.
+		// Jobs that had begun are completed. The others are not held by a worker that has ended.
 		if got := counts(t, s); got["completed"] != jobs/2 || got["pending"] != jobs/2 {
 			t.Errorf("%v", got)
 		}
 	})
-	t.Run("jobs go back to where they were", func(t *testing.T) {
+	t.Run("jobs return to their place in the queue", func(t *testing.T) {
 		s := daybooktest.Start(t)
 		if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\nc\n"), client.AddOptions{}); err != nil {
 			t.Fatal(err)
@@ -149,8 +149,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainStrandsNothing: at whatever moment a worker is stopped, the claim that is under way leaves no job to its
-// lease.
+// TestDrainStrandsNothing: whenever a worker is stopped, the claim that is under way leaves no job that must wait for
+// the end of its lease.
 func TestDrainStrandsNothing(t *testing.T) {
 	s := daybooktest.Start(t)
 	var lines strings.Builder
@@ -182,7 +182,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 	}
 }
 
-// TestErrorThatPanics: a typed nil is an error, and panics when it is read.
+// TestErrorThatPanics: the Error method of an error may panic. That of a typed nil does.
 func TestErrorThatPanics(t *testing.T) {
 	s := daybooktest.Start(t)
 	added, err := s.Client.AddLines(t.Context(), []byte("x\n"), client.AddOptions{Attributes: client.Attributes{MaxAttempts: 1}})

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// ending is how the run of a job ended: with an outcome to report; with giveBack, as if the job had never been claimed;
-// or with err, when nothing is reported.
+// ending is how the run of a job ended: with an outcome to report; with giveBack, which returns the job to its queue as
+// if it had never been claimed; or with err, which means that nothing is reported.
 type ending struct {
 	outcome  Outcome
 	giveBack bool
 	err      error
-	took     time.Duration // of the handler
+	took     time.Duration // how long the handler took
 }
 
-// handle runs handlers, one job after another, until the worker has stopped and no job waits.
+// handle runs the handler for one job after another, until the worker has stopped and no job waits.
 func (r *running) handle() {
 	finished := false
 	defer func() {
-		if !finished { // the handler ended this goroutine (runtime.Goexit)
+		if !finished { // the handler called runtime.Goexit
 			r.underWay.handlers.Go(r.handle)
 		}
 	}()
@@ -32,9 +32,9 @@ func (r *running) handle() {
 	finished = true
 }
 
-// do runs the handler for one job. A panic, and the end of the goroutine, are errors of that job.
+// do runs the handler for one job. A panic, or the end of the goroutine, is an error of that job.
 func (r *running) do(t *task) {
-	if cause := context.Cause(t.ctx); cause != nil { // before it began
+	if cause := context.Cause(t.ctx); cause != nil { // the job was lost before it began
 		r.end(t, judge(t.ctx, Outcome{}, cause))
 		return
 	}
@@ -59,11 +59,11 @@ func firstLines(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// judge decides what to report of a run whose handler returned o and err.
+// judge returns what to report of a run whose handler returned o and err.
 //
-// When the worker's clock alone ended the run, the claim may still hold the job: a server that was down gives every
-// lease its full length again. Work that is done is reported then. The claim_id in the report has the server refuse it
-// if another runner has the job.
+// If only the worker's clock ended the run, the claim may still hold the job, since a server that was down gives every
+// lease its full length again. Finished work is then reported. The report names the claim, so the server refuses it if
+// another runner has the job.
 func judge(ctx context.Context, o Outcome, err error) ending {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errByClock) && err == nil:

@@ -13,13 +13,13 @@ type task struct {
 
 	// running.mu guards these.
 	state   taskState
-	lost    error     // why the job is no longer held
-	giveUp  time.Time // when a job that waits is given back; zero: never
+	lost    error     // why the worker no longer holds the job
+	giveUp  time.Time // when the job is returned to its queue if it still waits; zero means never
 	timeout *time.Timer
-	cancel  context.CancelCauseFunc // of ctx, once it runs
+	cancel  context.CancelCauseFunc // of ctx; set when the job runs
 
-	ctx context.Context // of its handler, set before it runs
-	how ending          // set before it is handed to the reports
+	ctx context.Context // of the handler; set before the job runs
+	how ending          // set before the task is added to the reports
 }
 
 type taskState uint8
@@ -30,11 +30,11 @@ const (
 	ended
 )
 
-// heldClaim is a claim of which the worker still has to report something.
+// heldClaim is a claim with jobs that are not reported yet.
 type heldClaim struct {
 	id    string
 	lease time.Duration
-	tasks []task // in the order in which they were handed out
+	tasks []task // in the order of the claim's answer
 
 	// running.mu guards these.
 	unreported int // tasks that have not been reported
@@ -42,33 +42,34 @@ type heldClaim struct {
 
 	// reports.mu guards these.
 	unended  int       // tasks that have not ended
-	toReport []*task   // tasks that have ended and that no request reports yet
+	toReport []*task   // tasks that have ended and that are in no report yet
 	since    time.Time // when the first of toReport ended
 }
 
-// heldJobs are the jobs that the worker holds, between the claims that bring them and the reports that end them.
-// running.mu guards it.
+// heldJobs are the jobs that the worker holds, from the claim to the end of the run. running.mu guards it.
 type heldJobs struct {
-	queue      []*task // that wait for a handler
+	queue      []*task // jobs that wait for a handler
 	held       int     // jobs that wait or run
 	unreported int     // jobs that have ended and are not reported
 	stopped    bool    // no handler begins another job
-	// meanTook is the moving average of what a handler takes for a job. Before the first has ended it is negative.
+	// meanTook is the moving average of how long a handler takes for a job. It is negative until the first job has
+	// ended.
 	meanTook time.Duration
 }
 
 const (
-	// timeoutShare is the part of its timeout_ms that a job may wait in the worker. The server counts the time-out from
-	// the claim.
+	// timeoutShare bounds how long a job waits in the worker: its timeout_ms divided by timeoutShare. The server counts
+	// the time-out from the claim.
 	timeoutShare = 20
-	// maxAheadWait bounds how long a job waits that was claimed ahead without Prefetch: another runner may be free for
-	// it.
+	// maxAheadWait bounds how long a job waits that was claimed in advance without Prefetch. Another runner may be free
+	// for it.
 	maxAheadWait = 10 * time.Second
-	// noAheadFor is how long the worker claims for free handlers only, after a job had waited too long.
+	// noAheadFor is how long the worker claims only for free handlers after a job has waited too long.
 	noAheadFor = time.Minute
 )
 
-// take holds what a claim handed out. It returns the jobs that must be given back at once, since the worker stops.
+// take adds the jobs of a claim. It returns those that must be returned to their queues at once, since the worker
+// stops.
 func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	c := &heldClaim{id: got.ID, lease: time.Duration(got.LeaseMs) * time.Millisecond, tasks: make([]task, len(got.Jobs))}
 	c.unended, c.unreported = len(c.tasks), len(c.tasks)
@@ -78,7 +79,7 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	defer r.mu.Unlock()
 	r.jobs.held += len(c.tasks)
 	r.hold(c)
-	var first time.Time // at which one of them has waited too long
+	var first time.Time // the earliest giveUp
 	for i := range c.tasks {
 		t := &c.tasks[i]
 		t.claim, t.job = c, got.Jobs[i]
@@ -100,7 +101,7 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	return back
 }
 
-// mayWait returns how long a job may wait for a handler before it is given back; 0 means without a limit.
+// mayWait returns how long a job may wait for a handler until it is returned to its queue. 0 means without a limit.
 func (r *running) mayWait(j *Job) time.Duration {
 	switch {
 	case j.TimeoutMs > 0:
@@ -111,8 +112,8 @@ func (r *running) mayWait(j *Job) time.Duration {
 	return maxAheadWait
 }
 
-// next returns the next job for a handler, and waits for it. It returns nil when there is none any more. Once the worker
-// is to stop, no job begins, even before Run has noticed: those that wait are given back.
+// next waits for a job and returns it to a handler. It returns nil when no more jobs will come. When the worker must
+// stop, no job begins, even if Run has not noticed it yet. Run then returns the waiting jobs to their queues.
 func (r *running) next() *task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +127,7 @@ func (r *running) next() *task {
 	r.jobs.queue[0] = nil
 	if r.jobs.queue = r.jobs.queue[1:]; len(r.jobs.queue) == 0 {
 		r.jobs.queue = nil
-		r.claimMore() // a claim for a few jobs is not made while jobs wait
+		r.claimMore() // which sends no claim for a few jobs while jobs wait
 	}
 	t.state = runs
 	t.ctx, t.cancel = context.WithCancelCause(r.ctx.handlers)
@@ -140,7 +141,7 @@ func (r *running) next() *task {
 	return t
 }
 
-// end notes how the run of a job ended, and hands it to the reports.
+// end records how the run of a job ended, and adds the job to the reports.
 func (r *running) end(t *task, how ending) {
 	t.how = how
 	r.mu.Lock()
@@ -163,7 +164,7 @@ func (r *running) end(t *task, how ending) {
 	r.reports.add(t)
 }
 
-// removeWaiting takes the jobs that no handler has begun, and for which remove holds, from the queue. running.mu is
+// removeWaiting removes from the queue, and returns, the waiting jobs for which remove returns true. running.mu is
 // held.
 func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
 	r.jobs.queue = slices.DeleteFunc(r.jobs.queue, func(t *task) bool {
@@ -176,14 +177,14 @@ func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
 	return removed
 }
 
-// giveBackAll gives jobs back that no handler has begun.
+// giveBackAll returns jobs that no handler has begun to their queues.
 func (r *running) giveBackAll(tasks []*task) {
 	for _, t := range tasks {
 		r.end(t, ending{giveBack: true})
 	}
 }
 
-// reported notes that tasks of a claim are settled, and forgets the claim when all of it is.
+// reported records that tasks are reported. A claim is released with its last task.
 func (r *running) reported(tasks []*task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

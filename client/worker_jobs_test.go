@@ -14,20 +14,20 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// A job with a timeout_ms is given back before the wait for a handler takes much of it: the server counts from the
-// claim.
+// A job with a timeout_ms is returned to its queue before the wait for a handler takes much of the time-out, since the
+// server counts it from the claim.
 func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 	limited := func(n int, timeout time.Duration) reply {
 		r := handOut(n, time.Hour)
 		r.body = strings.ReplaceAll(r.body, `"status":"active"`, fmt.Sprintf(`"status":"active","timeout_ms":%d`, timeout.Milliseconds()))
 		return r
 	}
-	t.Run("they are given back after a twentieth of it", func(t *testing.T) {
+	t.Run("they are returned to their queue after a twentieth of it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(3, time.Minute))})
 			var ev events
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 3, Prefetch: 5, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 3, Prefetch: 5, OnEvent: ev.add, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 				time.Sleep(50 * time.Second)
 				return client.Outcome{}, nil
 			}})
@@ -51,12 +51,12 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a handler's context ends with it", func(t *testing.T) {
+	t.Run("a handler's context ends with the time-out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began, ended := time.Now(), make(chan time.Time, 1)
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(limited(1, 7*time.Second))})
 			var ev events
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: until(ended)})
 			if d := (<-ended).Sub(began); d != 7*time.Second {
 				t.Errorf("it ended after %v", d)
 			}
@@ -68,7 +68,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			}
 		})
 	})
-	t.Run("none loses an attempt", func(t *testing.T) {
+	t.Run("no job loses an attempt", func(t *testing.T) {
 		const jobs = 6
 		s := daybooktest.Start(t)
 		added, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{Attributes: client.Attributes{TimeoutMs: 4000}})
@@ -81,7 +81,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 		var first atomic.Bool
 		w := &client.Worker{Client: s.Client, Batch: jobs, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 			if !first.Swap(true) {
-				for range jobs - 1 { // as long as the others are held
+				for range jobs - 1 { // while the others are held
 					<-back
 				}
 			}
@@ -108,7 +108,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 	})
 }
 
-// What was claimed ahead for quick handlers, and waits for slow ones, is given back.
+// Jobs that were claimed in advance for quick handlers, and now wait for slow ones, are returned to their queue.
 func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

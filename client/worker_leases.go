@@ -7,31 +7,31 @@ import (
 )
 
 var (
-	// errByClock ends handlers by the worker's own clock, when nobody has said that the job is lost.
-	errByClock    = fmt.Errorf("%w: the worker's clock says so", ErrLeaseLost)
+	// errByClock ends handlers by the worker's own clock. The server has not said that the job is lost.
+	errByClock    = fmt.Errorf("%w by the worker's clock", ErrLeaseLost)
 	errLeaseEnded = fmt.Errorf("%w: no tickle succeeded for the length of the lease", errByClock)
-	errTimedOut   = fmt.Errorf("%w: it ran longer than its timeout_ms", errByClock)
+	errTimedOut   = fmt.Errorf("%w: the job ran longer than its timeout_ms", errByClock)
 )
 
 // leaseTimes say when a claim is tickled next, and when its lease ends.
 type leaseTimes struct {
-	received  time.Time // the claim's answer
-	tickleAt  time.Time
-	endsAt    time.Time
-	tickling  bool // a tickle is under way
-	failures  int  // of tickles, since the last success
-	forgotten bool // it is not tickled any more
+	received time.Time // when the claim's answer arrived
+	tickleAt time.Time
+	endsAt   time.Time
+	tickling bool // a tickle is under way
+	failures int  // failed tickles since the last success
+	released bool // the claim is no longer tickled
 }
 
 // startLease returns when a new claim is tickled, and when its lease ends.
 //
-// A lease runs from when the server stamps the claim, which is between sending and receiving. Counted from sending it
-// ends early, which is safe. A claim that waited for jobs at the server may have been sent long before. Then it is
-// counted from receiving, less a tenth of the lease for the time that the answer took; an answer that took longer lets
-// a handler go on for the difference, until the first tickle.
+// A lease begins when the server stamps the claim, which is between sending and receiving. If it is counted from
+// sending, the worker believes it to end too early, which is safe. But a claim that waited for jobs at the server may
+// have been sent long before. Its lease is counted from receiving, less a tenth for the time that the answer took. If
+// the answer took longer, a handler may continue for the difference after the lease has ended, until the first tickle.
 //
-// The answer to a repeat says nothing about when the first answer was lost. The claim is tickled at once then, and
-// counts as lost after a third of the lease if no tickle succeeds.
+// The answer to a repeat does not say when the first answer was lost. Then the claim is tickled at once, and counts as
+// lost after a third of the lease if no tickle succeeds.
 func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) {
 	l.received, l.endsAt = got.received, sent.Add(lease)
 	l.tickleAt = got.received.Add(tickleAfter(lease))
@@ -46,7 +46,7 @@ func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) 
 	return l
 }
 
-// tickleAfter is about a third of a lease, so that two tickles in a row may fail.
+// tickleAfter returns about a third of a lease, so that two tickles in a row may fail.
 func tickleAfter(lease time.Duration) time.Duration {
 	return lease/3 - lease/30 + jitter(lease/15)
 }
@@ -54,23 +54,23 @@ func tickleAfter(lease time.Duration) time.Duration {
 // maxTickles bounds the tickles under way.
 const maxTickles = 64
 
-// leases are the claims that are kept alive. One goroutine, keepLeases, looks after all of them. running.mu guards it.
+// leases are the claims that are tickled. One goroutine, keepLeases, does it for all of them. running.mu guards it.
 type leases struct {
 	claims   map[*heldClaim]struct{}
 	tickling int           // tickles under way
-	changed  chan struct{} // capacity 1: keepLeases must look again; needs no lock
-	lookAt   time.Time     // when keepLeases looks next; zero: when something changes
+	changed  chan struct{} // capacity 1; signals keepLeases to look again; needs no lock
+	lookAt   time.Time     // when keepLeases looks next; zero means when something changes
 }
 
-// hold has the lease of a claim kept. running.mu is held.
+// hold adds a claim, whose lease keepLeases keeps from now on. running.mu is held.
 func (r *running) hold(c *heldClaim) {
 	r.leases.claims[c] = struct{}{}
 	r.lookAt(c.nextLook())
 }
 
-// release ends that. running.mu is held.
+// release removes a claim. running.mu is held.
 func (r *running) release(c *heldClaim) {
-	c.forgotten = true
+	c.released = true
 	delete(r.leases.claims, c)
 }
 
@@ -81,7 +81,7 @@ func (l *leaseTimes) nextLook() time.Time {
 	return l.tickleAt
 }
 
-// lookAt has keepLeases look at a time, or before. running.mu is held.
+// lookAt makes keepLeases look at this time or before. running.mu is held.
 func (r *running) lookAt(at time.Time) {
 	if next := &r.leases.lookAt; next.IsZero() || at.Before(*next) {
 		*next = at
@@ -89,13 +89,13 @@ func (r *running) lookAt(at time.Time) {
 	}
 }
 
-// keepLeases tickles claims at about a third of their leases, ends the handlers of those whose lease has ended, and
-// gives back jobs that have waited too long for a handler. It returns when done is closed.
+// keepLeases tickles claims after about a third of their leases, ends the handlers of those whose lease has ended, and
+// returns jobs that have waited too long for a handler to their queues. It ends when done is closed.
 //
-// A claim without a successful tickle for the length of its lease counts as lost, whatever the reason: the server may
-// have given its jobs to others. That the server cannot be reached does not prove that it is down. Only an answer that
-// it starts (not_ready) extends a lease, since a server that starts gives every lease its full length before it hands
-// out anything.
+// If no tickle of a claim succeeds for the length of its lease, the claim counts as lost, whatever the reason: another
+// runner may have its jobs. A server that cannot be reached may still be running. Only the answer that the server is
+// starting (not_ready) extends a lease, since a starting server gives every lease its full length before it hands out
+// jobs.
 func (r *running) keepLeases(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -122,16 +122,17 @@ func (r *running) keepLeases(done <-chan struct{}) {
 	}
 }
 
-// lookOver does what is due, and sets when to look next. running.mu is held.
+// lookOver tickles, ends and returns what is due, and sets when to look next. The caller must give the jobs of back to
+// giveBackAll. running.mu is held.
 func (r *running) lookOver(now time.Time) (back []*task) {
 	r.leases.lookAt = time.Time{}
 	for c := range r.leases.claims {
 		switch {
-		case c.forgotten:
+		case c.released:
 			continue
 		case !now.Before(c.endsAt):
-			// It is not tickled again: what nobody works on returns to its queue when the server's lease ends.
-			c.forgotten = true
+			// The claim is not tickled again, so that its jobs return to their queues when the server's lease ends.
+			c.released = true
 			r.loseAll(c, errLeaseEnded)
 			continue
 		case !c.tickling && !now.Before(c.tickleAt):
@@ -160,7 +161,7 @@ func (r *running) lookOver(now time.Time) (back []*task) {
 
 // tickle extends the lease of a claim.
 func (r *running) tickle(c *heldClaim) {
-	asked := time.Now()
+	sent := time.Now()
 	held, err := r.Client.single(c.lease/2).TickleClaim(r.ctx.requests, c.id, TickleOptions{})
 	var refused *Error
 	errors.As(err, &refused)
@@ -169,26 +170,26 @@ func (r *running) tickle(c *heldClaim) {
 	defer r.mu.Unlock()
 	c.tickling = false
 	r.leases.tickling--
-	if c.forgotten {
+	if c.released {
 		return
 	}
 	switch {
 	case err == nil:
 		c.failures = 0
-		c.endsAt = asked.Add(c.lease)
-		c.tickleAt = asked.Add(tickleAfter(c.lease))
+		c.endsAt = sent.Add(c.lease)
+		c.tickleAt = sent.Add(tickleAfter(c.lease))
 		r.lose(c, held.Lost)
 	case errors.Is(err, ErrClaimLost), errors.Is(err, ErrCancelled):
-		// It holds nothing: what was reported meanwhile has ended, and the rest is lost.
+		// The claim holds nothing: the jobs that were reported have ended, and the others are lost.
 		if refused != nil {
 			r.lose(c, refused.Lost)
 		}
-		c.forgotten = true
+		c.released = true
 		r.loseAll(c, ErrLeaseLost)
 		return
 	default:
 		if refused != nil && refused.Code == "not_ready" {
-			c.endsAt = asked.Add(c.lease)
+			c.endsAt = sent.Add(c.lease)
 		}
 		c.tickleAt = time.Now().Add(min(tickleAfter(c.lease), backoff(c.failures)))
 		c.failures++
@@ -199,7 +200,7 @@ func (r *running) tickle(c *heldClaim) {
 	r.lookAt(c.nextLook())
 }
 
-// lose ends the handlers of jobs that the server says are no longer held. running.mu is held.
+// lose ends the handlers of the jobs that the server has reported as lost. running.mu is held.
 func (r *running) lose(c *heldClaim, lost []Lost) {
 	for _, l := range lost {
 		for i := range c.tasks {
@@ -215,15 +216,15 @@ func (r *running) lose(c *heldClaim, lost []Lost) {
 	}
 }
 
-// loseAll ends the handlers of a claim. Those that have returned do not notice. running.mu is held.
+// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. running.mu is held.
 func (r *running) loseAll(c *heldClaim, cause error) {
 	for i := range c.tasks {
 		c.tasks[i].lose(cause)
 	}
 }
 
-// lose ends the handler of a job. One that waits is handed to a handler all the same, which finds its context ended.
-// running.mu is held.
+// lose ends the handler of a job. A job that waits still gets a handler, which finds its context ended. running.mu is
+// held.
 func (t *task) lose(cause error) {
 	if t.lost == nil {
 		t.lost = cause

@@ -13,13 +13,13 @@ import (
 )
 
 func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
-	t.Run("a job that comes late in a long poll", func(t *testing.T) {
+	t.Run("a job that arrives late in a long poll", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			late := handOut(1, 2*time.Second)
 			late.after = 19 * time.Second
 			var ev events
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(late)})
-			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
 				time.Sleep(200 * time.Millisecond)
 				return client.Outcome{}, context.Cause(ctx)
 			}}
@@ -38,7 +38,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 		{9 * time.Second, 100 * time.Second},              // the same
 		{19 * time.Second, (19 + 100 - 10) * time.Second}, // counted from the answer, less a tenth
 	} {
-		t.Run(fmt.Sprintf("without a tickle that succeeds it is lost, when the claim waited %v", c.wait), func(t *testing.T) {
+		t.Run(fmt.Sprintf("without a successful tickle it is lost, if the claim waited %v", c.wait), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ev events
 				claimed := handOut(1, 100*time.Second)
@@ -47,11 +47,11 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 					"/jobs/claim": once(claimed), "/jobs/tickle": func(call) reply { return lostAnswer },
 				})
 				ended, began := make(chan time.Time, 1), time.Now()
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: until(ended)})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: until(ended)})
 				if d := (<-ended).Sub(began); d != c.lost {
 					t.Errorf("lost after %v", d)
 				}
-				if err := stop(); err != nil { // a lost lease is no failure of Run
+				if err := stop(); err != nil { // a lost lease is no error of Run
 					t.Error(err)
 				}
 				if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
@@ -86,7 +86,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a claim whose answer was lost before is tickled at once, and lost early", func(t *testing.T) {
+	t.Run("a claim whose first answer was lost is tickled at once, and lost early", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			repeated := handOut(1, 90*time.Second)
 			repeated.header, repeated.after = http.Header{"Idempotency-Replayed": {"true"}}, 80*time.Second
@@ -102,8 +102,8 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}
 		})
 	})
-	// tickled returns how long a handler goes on when all tickles of the first minute are answered so, and none after
-	// it.
+	// tickled returns how long a handler continues if all tickles of the first minute get this answer, and later ones
+	// get none.
 	tickled := func(t *testing.T, answer reply) (lost time.Duration) {
 		began := time.Now()
 		f := runner(t, map[string]func(call) reply{
@@ -123,7 +123,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 		}
 		return lost
 	}
-	t.Run("a server that says that it starts will give all of it back", func(t *testing.T) {
+	t.Run("a server that is starting gives it its full length again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			if d := tickled(t, problem(503, "not_ready", "not_stored")); d < 67*time.Second || d > 70*time.Second {
 				t.Errorf("lost after %v", d)
@@ -134,7 +134,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 		"a refused connection": refusedConnection, "a server that stops": problem(503, "shutting_down", "not_stored"),
 		"a failing journal": problem(503, "writes_failed", "not_stored"), "a proxy's 502": {status: 502}, "silence": {after: -1},
 	} {
-		t.Run(name+" does not prove that nobody else gets the job", func(t *testing.T) {
+		t.Run(name+" does not prove that no other runner gets the job", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if d := tickled(t, answer); d != 10*time.Second {
 					t.Errorf("lost after %v", d)
@@ -142,7 +142,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			})
 		})
 	}
-	t.Run("work that is done after that is reported, and the claim decides", func(t *testing.T) {
+	t.Run("work that ends after that is reported, and the server checks the claim", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			results string
 			lost    bool
@@ -158,7 +158,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 						return reply{status: 200, body: fmt.Sprintf(`{"results":[`+c.results+`]}`, testID(0))}
 					},
 				})
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
 					<-ctx.Done()
 					time.Sleep(time.Second)
 					return client.TextOutput("done all the same"), nil

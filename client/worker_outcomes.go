@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// reportBytes is about how long the body of a report may grow: half of what the server takes. A single outcome may
+	// reportBytes is about how long the body of a report may be: half of what the server accepts. A single outcome may
 	// be longer.
 	reportBytes = 4 << 20
-	// ungetsAtOnce bounds how many jobs are given back at the same time.
+	// ungetsAtOnce is how many jobs are returned to their queues at the same time.
 	ungetsAtOnce = 16
 )
 
-// reportWhole reports a claim that went well in one small request. Where some jobs have ended otherwise meanwhile, the
-// jobs are reported one by one, which says which.
+// reportWhole reports a claim that went well in one small request. If the claim had lost some of the jobs, all jobs are
+// reported with an outcome each, whose results say which.
 func (r *running) reportWhole(c *heldClaim, tasks []*task) {
 	began := time.Now()
 	ended, _, err := r.reporter(tasks).CompleteClaim(r.ctx.requests, c.id, Outcome{})
@@ -41,8 +41,8 @@ func (r *running) took(began time.Time, err error) {
 	r.mu.Unlock()
 }
 
-// reporter returns the client for a report of some jobs. It repeats for as long as one of the leases, or as a worker
-// that stops would: what the server does not take is work done in vain.
+// reporter returns the client for a report of some jobs. It repeats for at least ReportTimeout and the longest of the
+// leases: an outcome that is not reported is lost work.
 func (r *running) reporter(tasks []*task) *Client {
 	p := *r.Client
 	p.o.RetryFor = max(p.o.RetryFor, r.ReportTimeout)
@@ -53,13 +53,13 @@ func (r *running) reporter(tasks []*task) *Client {
 	return &p
 }
 
-// outcomeReport is an outcome on its way to the server.
+// outcomeReport is an outcome with its JSON text.
 type outcomeReport struct {
 	t    *task
 	body jsontext.Value
 }
 
-// report reports the ends of some jobs, of any claims.
+// report reports how some jobs ended. They may belong to several claims.
 func (r *running) report(tasks []*task) {
 	var outcomes, back []*task
 	for _, t := range tasks {
@@ -78,7 +78,7 @@ func (r *running) report(tasks []*task) {
 	r.complete(outcomes)
 }
 
-// complete reports outcomes, in requests of about reportBytes.
+// complete reports outcomes in requests of about reportBytes.
 func (r *running) complete(tasks []*task) {
 	var list []outcomeReport
 	size := 0
@@ -104,8 +104,8 @@ func (r *running) complete(tasks []*task) {
 	}
 }
 
-// completeSome reports outcomes in one request. If the server refuses it because of an outcome that it cannot take,
-// each half is reported for itself, until the offenders are alone.
+// completeSome reports outcomes in one request. If the server refuses the request because of its content, each half is
+// reported separately, and so on until the refused outcomes are alone.
 func (r *running) completeSome(list []outcomeReport) {
 	tasks, bodies := make([]*task, len(list)), make([]jsontext.Value, len(list))
 	for i := range list {
@@ -141,7 +141,7 @@ func (r *running) completeSome(list []outcomeReport) {
 // refusedAsItIs reports whether err says that a request is malformed or too large.
 func refusedAsItIs(err error) bool {
 	var refused *Error
-	var strange *strangeStatus // a proxy may have its own idea of how much is too much
+	var strange *strangeStatus // a proxy may have a lower limit
 	status := 0
 	switch {
 	case errors.As(err, &refused):
@@ -152,7 +152,8 @@ func refusedAsItIs(err error) bool {
 	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge
 }
 
-// standIn reports an error in place of an outcome that cannot be reported, so that the job's history has the reason.
+// standIn reports an error in place of an outcome that cannot be reported, so that the history of the job has the
+// reason.
 func (r *running) standIn(t *task, reason error) {
 	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.job.ID, Outcome{
 		Code: "error", Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
@@ -161,12 +162,12 @@ func (r *running) standIn(t *task, reason error) {
 		err = results[0].Err()
 	}
 	if err != nil {
-		reason = fmt.Errorf("%w; nor can an error in its place: %w", reason, err)
+		reason = fmt.Errorf("%w; to report an error in its place failed too: %w", reason, err)
 	}
 	r.settle([]*task{t}, reason)
 }
 
-// giveBack gives jobs back as if they had never been claimed.
+// giveBack returns jobs to their queues as if they had never been claimed.
 func (r *running) giveBack(tasks []*task) {
 	room := make(chan struct{}, ungetsAtOnce)
 	var ungets sync.WaitGroup
@@ -178,9 +179,9 @@ func (r *running) giveBack(tasks []*task) {
 			if r.ctx.stopping.Err() != nil {
 				cause = ErrDraining
 			}
-			if err != nil && !lostJob(err) { // what is lost is back already, perhaps by an unget whose answer was lost
-				r.Logger.Warn("cannot return a job; it is pending again when its lease runs out", "job_id", t.job.ID, "error", err)
-				cause = fmt.Errorf("%w: give it back: %w", cause, err)
+			if err != nil && !lostJob(err) { // a lost job is already in its queue, perhaps by an unget whose answer was lost
+				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.job.ID, "error", err)
+				cause = fmt.Errorf("%w; to return it failed: %w", cause, err)
 			}
 			r.OnEvent(Event{Claim: t.claim.id, Job: t.job, Err: cause, Took: t.how.took})
 			<-room
@@ -190,13 +191,13 @@ func (r *running) giveBack(tasks []*task) {
 	r.reported(tasks)
 }
 
-// lostJob reports whether err says that the job is not held any more: its claim has lost it, it was cancelled, or it
+// lostJob reports whether err says that the worker no longer holds the job: its claim lost it, it was cancelled, or it
 // has ended and is deleted.
 func lostJob(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrCancelled)
 }
 
-// settle closes jobs that are reported or, with an error, cannot be.
+// settle ends the work on jobs that are reported, or that cannot be reported because of err.
 func (r *running) settle(tasks []*task, err error) {
 	for _, t := range tasks {
 		err := err

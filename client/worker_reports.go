@@ -6,32 +6,33 @@ import (
 )
 
 const (
-	// reportJobs bounds the jobs of one report.
+	// reportJobs is how many jobs one report has at most.
 	reportJobs = 1000
-	// reportDelay is how long the ended jobs of a claim wait for the rest of it. Most claims are then reported as a
-	// whole: that is a small request, and the server ends its jobs together.
+	// reportDelay is how long the ended jobs of a claim wait for the other jobs of the claim. Most claims are then
+	// reported as a whole. That is a small request, and the server ends the jobs of a claim together.
 	reportDelay = 5 * time.Millisecond
-	// wholeFrom is from how many jobs on a claim gets a report of its own. The jobs of smaller ones are reported
+	// wholeFrom is how many jobs a claim must have to be reported as a whole. Jobs of smaller claims are reported
 	// together.
 	wholeFrom = 8
-	// maxWholes bounds the reports of whole claims under way, and maxJoined those that join the jobs of several claims.
+	// maxWholes is how many reports of whole claims may be under way. maxJoined is the same for reports that join jobs
+	// of several claims.
 	maxWholes, maxJoined = 16, 4
-	// joinJobs and joinDelay say when another joined report begins beside one that is under way, which usually ends
-	// within milliseconds.
+	// While a joined report is under way, another one begins only with joinJobs jobs or after joinDelay. A report
+	// usually ends within milliseconds.
 	joinJobs, joinDelay = 256, 50 * time.Millisecond
 )
 
-// reports are the ended jobs on their way to the server.
+// reports are the ended jobs that the server does not know of yet.
 type reports struct {
-	changed chan struct{} // capacity 1: sendReports must look again
+	changed chan struct{} // capacity 1; signals sendReports to look again
 
 	mu             sync.Mutex   // guards the fields below
-	claims         []*heldClaim // with jobs in toReport
+	claims         []*heldClaim // claims with jobs in toReport
 	wholes, joined int          // reports under way
-	urgent         bool         // nothing waits for reportDelay: the worker stops
+	urgent         bool         // no job waits for reportDelay, since the worker stops
 }
 
-// add has the end of a run reported.
+// add adds the end of a run.
 func (s *reports) add(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,7 @@ func (s *reports) add(t *task) {
 	}
 }
 
-// hurry has everything reported at once from now on.
+// hurry makes all jobs be reported without delay from now on.
 func (s *reports) hurry() {
 	s.mu.Lock()
 	s.urgent = true
@@ -55,7 +56,7 @@ func (s *reports) hurry() {
 	signal(s.changed)
 }
 
-// ended counts a report that is no longer under way.
+// ended records that a report is no longer under way. underWay is the counter of its kind.
 func (s *reports) ended(underWay *int) {
 	s.mu.Lock()
 	*underWay--
@@ -63,7 +64,7 @@ func (s *reports) ended(underWay *int) {
 	signal(s.changed)
 }
 
-// sendReports sends what has ended, as much at once as there is. It returns when done is closed.
+// sendReports reports jobs that have ended, as many at once as there are. It ends when done is closed.
 func (r *running) sendReports(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -81,7 +82,7 @@ func (r *running) sendReports(done <-chan struct{}) {
 	}
 }
 
-// sendDue begins the reports that are due, and returns when the next may be; zero when something else happens first.
+// sendDue begins the reports that are due, and returns when the next may be due; zero means after the next signal.
 func (r *running) sendDue(now time.Time) (next time.Time) {
 	s := &r.reports
 	s.mu.Lock()
@@ -139,8 +140,7 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 	return next
 }
 
-// wentWell reports whether all jobs of a larger claim have ended ok, and have nothing more to report. reports.mu is
-// held.
+// wentWell reports whether all jobs of a larger claim have ended ok, with nothing else to report. reports.mu is held.
 func (c *heldClaim) wentWell() bool {
 	if len(c.tasks) < wholeFrom || len(c.toReport) < len(c.tasks) {
 		return false

@@ -41,7 +41,7 @@ func TestReports(t *testing.T) {
 				}
 				return client.Outcome{}, nil
 			}))
-			if err == nil || !strings.Contains(err.Error(), "reported: 1;") {
+			if err == nil || !strings.Contains(err.Error(), "report 1 outcomes;") {
 				t.Errorf("Run: %v", err)
 			}
 			if got := counts(t, s); got["completed"] != 4 {
@@ -69,7 +69,7 @@ func TestReports(t *testing.T) {
 					}
 					return completed(c)
 				}})
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.tell, Handler: well})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: well})
 				time.Sleep(49 * time.Second)
 				if len(ev.ends()) > 0 {
 					t.Error("an event of an end came before its report")
@@ -84,19 +84,19 @@ func TestReports(t *testing.T) {
 			})
 		})
 	}
-	t.Run("that fail for a lease are Run's error, which is bounded", func(t *testing.T) {
+	t.Run("that fail for the length of a lease are Run's error, which is bounded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ev events
 			f := runner(t, map[string]func(call) reply{
 				"/jobs/claim": once(handOut(40, time.Minute)), "/jobs/complete": func(call) reply { return problem(507, "disk_full", "not_stored") },
 			})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 40, Concurrency: 40, OnEvent: ev.tell, Handler: well})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 40, Concurrency: 40, OnEvent: ev.add, Handler: well})
 			time.Sleep(5 * time.Minute)
 			if n := len(ev.ends()); n != 40 {
 				t.Errorf("%d ends", n)
 			}
 			err := stop()
-			if !errors.Is(err, client.ErrOverloaded) || !strings.Contains(err.Error(), "reported: 40;") || strings.Count(err.Error(), "disk_full") != 10 {
+			if !errors.Is(err, client.ErrOverloaded) || !strings.Contains(err.Error(), "report 40 outcomes;") || strings.Count(err.Error(), "disk_full") != 10 {
 				t.Error(err)
 			}
 		})
@@ -108,7 +108,7 @@ func TestReports(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(n, time.Minute)), "/jobs/complete": func(c call) reply {
 				return reply{status: 200, body: fmt.Sprintf(`{"ended":%d,"results":[]}`, n)}
 			}})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.tell, Handler: well})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
 			if err := stop(); err != nil {
 				t.Error(err)
@@ -127,11 +127,11 @@ func TestReports(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(n), "/jobs/complete": func(c call) reply {
 				r := completed(c)
 				if first {
-					first, r.after = false, 20*time.Millisecond // the next gather meanwhile
+					first, r.after = false, 20*time.Millisecond // meanwhile other jobs end
 				}
 				return r
 			}})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, Batch: 1, OnEvent: ev.tell, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, Batch: 1, OnEvent: ev.add, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 				if j.ID != testID(0) {
 					time.Sleep(5 * time.Millisecond)
 				}
@@ -152,7 +152,7 @@ func TestReports(t *testing.T) {
 			}
 		})
 	})
-	t.Run("of a claim that has lost some are asked for one by one", func(t *testing.T) {
+	t.Run("of a claim that has lost some jobs are repeated with an outcome each", func(t *testing.T) {
 		const n = 10
 		for name, whole := range map[string]reply{
 			"fewer ended": {status: 200, body: `{"ended":9,"results":[]}`}, "claim lost": problem(409, "claim_lost", "not_stored"),
@@ -168,9 +168,9 @@ func TestReports(t *testing.T) {
 						fmt.Sprintf(`{"job_id":%q,"status":null,"code":"claim_lost","detail":"…"}`, testID(3)), 1)
 					return r
 				}})
-				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.tell, Handler: well})
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.add, Handler: well})
 				time.Sleep(time.Second)
-				if err := stop(); err != nil { // what is lost runs again
+				if err := stop(); err != nil { // lost jobs run again
 					t.Errorf("%s: %v", name, err)
 				}
 				for id, end := range ev.ends() {
@@ -184,7 +184,8 @@ func TestReports(t *testing.T) {
 			})
 		}
 	})
-	// gathered has a worker end n runs while the report of the first is under way, so that they are reported together.
+	// gathered runs a worker that ends n runs while the report of the first is under way, so that they are reported
+	// together.
 	gathered := func(t *testing.T, n int, o func(id string) client.Outcome, complete func(call) reply) (f *fake, ev *events, err error) {
 		ev = &events{}
 		first := true
@@ -196,7 +197,7 @@ func TestReports(t *testing.T) {
 			return r
 		}})
 		stop := start(t, &client.Worker{
-			Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n + 1, OnEvent: ev.tell,
+			Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n + 1, OnEvent: ev.add,
 			Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 				if j.ID == testID(n) {
 					return client.Outcome{}, nil
@@ -243,7 +244,7 @@ func TestReports(t *testing.T) {
 					}
 					return completed(c)
 				})
-				if len(took) != 21 || err == nil || !strings.Contains(err.Error(), "reported: 2;") {
+				if len(took) != 21 || err == nil || !strings.Contains(err.Error(), "report 2 outcomes;") {
 					t.Errorf("%d outcomes arrived, %v", len(took), err)
 				}
 				for id, end := range ev.ends() {
@@ -254,7 +255,7 @@ func TestReports(t *testing.T) {
 			})
 		})
 	}
-	t.Run("of jobs that are gone once they have ended", func(t *testing.T) {
+	t.Run("of jobs that are purged when they end", func(t *testing.T) {
 		s := daybooktest.Start(t)
 		none := int64(0)
 		o := client.AddOptions{Attributes: client.Attributes{RetentionMs: &none}}

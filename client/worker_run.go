@@ -17,25 +17,26 @@ const (
 	defaultWait   = 20 * time.Second
 	defaultDrain  = 30 * time.Second
 	defaultReport = 2 * time.Minute
-	// lastClaim is how long a claim that waits at the server may go on when the worker is to stop. If it were broken
-	// off at once, jobs whose answer was on its way would be nobody's until their lease runs out. A claim that still
-	// waits by then has most likely none; it is repeated once to make sure, for lastRepeat. Both are longer where
-	// requests take long.
+	// lastClaim is how long a claim that waits at the server may continue when the worker stops. If it were aborted at
+	// once and its answer was on the way, nobody would have its jobs until their lease ends. A claim that still waits
+	// after lastClaim most likely gets no jobs. It is repeated once to make sure, for lastRepeat. On a slow network
+	// both are longer: see patience.
 	lastClaim, lastRepeat = 250 * time.Millisecond, 750 * time.Millisecond
-	// lastAnswer is the same for a claim that does not wait: its answer is on its way unless the server is down.
+	// lastAnswer is the same for a claim that does not wait. Its answer is on the way, unless the server is down.
 	lastAnswer = 5 * time.Second
 )
 
-// Run works until ctx ends, and then drains: it claims no more, gives back the jobs that were not begun, waits for the
-// running handlers up to DrainTimeout, and reports everything. Then it returns nil.
+// Run runs the worker until ctx ends, and then drains it. Draining means: claim no more, return the jobs that no
+// handler has begun to their queues, wait for the running handlers up to DrainTimeout, and report all outcomes. Then
+// Run returns nil.
 //
-// A server that is down is waited for. One that refuses the claim for good (as malformed, or for a host that it does
-// not serve) ends the work as ctx does, with that refusal as the error. Outcomes that could not be reported are an
-// error too, at the end, which names the first few of them. Jobs whose lease was lost are no error: they run again, and
-// OnEvent reports them.
+// While the server is down, Run waits for it. If the server refuses a claim for good (for example as malformed, or
+// since it does not serve this host), Run drains and returns that refusal. Run also returns an error if outcomes could
+// not be reported; it contains the first few reasons. A lost lease is no error of Run: the job runs again, and OnEvent
+// gets an Event.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handler == nil {
-		return errors.New("run worker: Client and Handler must be given")
+		return errors.New("run worker: Client and Handler are required")
 	}
 	r, err := w.newRunning(ctx)
 	if err != nil {
@@ -66,7 +67,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.problems.err()
 }
 
-// drain gives back the jobs that no handler has begun, and waits until all others have ended and are reported.
+// drain returns the jobs that no handler has begun to their queues, and waits until all others have ended and are
+// reported.
 func (r *running) drain() {
 	drained := time.AfterFunc(r.DrainTimeout, func() { r.ctx.endHandlers(ErrDraining) })
 	defer drained.Stop()
@@ -84,9 +86,9 @@ func (r *running) drain() {
 	r.underWay.heldClaims.Wait()
 }
 
-// running is a worker that runs. Claims bring jobs (take), handlers do them (next, end), and reports settle them
-// (reported). In between, keepLeases keeps their leases. Handlers and leases do not know how jobs are claimed, or how
-// they are reported.
+// running is a worker that runs. Jobs arrive by take, which claims call. Handlers begin them with next and end them
+// with end. Reports settle them with reported. Meanwhile keepLeases keeps their leases. Handlers and leases do not know
+// how jobs are claimed or reported.
 type running struct {
 	Worker
 	session  *workerSession // of Client
@@ -94,12 +96,13 @@ type running struct {
 	stop     context.CancelFunc // ends ctx.stopping
 	underWay underWay
 	problems problems
-	reports  reports // has a lock of its own; mu may be held when it is taken, not the other way round
+	reports  reports // has its own lock, which is never held together with mu
 
-	// mu guards the fields below and what says so in task and heldClaim. They share one lock, since one event changes
-	// several of them in one step: the end of a run makes room for a claim, and a lost lease ends handlers.
+	// mu guards the fields below, and the fields of task and heldClaim that say so. They share one lock, since one
+	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends
+	// handlers.
 	mu     sync.Mutex
-	ready  sync.Cond // of mu: jobs.queue has grown, or jobs.stopped is set
+	ready  sync.Cond // with mu; signals that jobs.queue has grown, or that jobs.stopped is set
 	jobs   heldJobs
 	claims claimState
 	leases leases
@@ -107,23 +110,23 @@ type running struct {
 
 // contexts are the three periods in the life of a worker.
 type contexts struct {
-	stopping context.Context // ends with the context of Run, or when a claim is refused for good; then nothing is claimed
-	handlers context.Context // of all handlers: ends with DrainTimeout
-	requests context.Context // of all requests: ends with ReportTimeout
+	stopping context.Context // ends when the worker must stop claiming: with the context of Run, or when a claim is refused for good
+	handlers context.Context // of all handlers; ends after DrainTimeout
+	requests context.Context // of all requests; ends after ReportTimeout
 
 	endHandlers context.CancelCauseFunc
 	endRequests context.CancelFunc
 	endAll      func()
 }
 
-// underWay is what Run waits for before it returns.
+// underWay counts what Run waits for before it returns.
 type underWay struct {
 	claims, handlers sync.WaitGroup
 	heldClaims       sync.WaitGroup // claims with jobs that are not reported
 	requests         sync.WaitGroup // tickles and reports
 }
 
-// newRunning returns a worker with all settings, whose work is to stop when ctx ends.
+// newRunning returns a worker that is ready to run until ctx ends.
 func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 	r := &running{Worker: *w}
 	if err := r.setDefaults(); err != nil {
@@ -137,7 +140,7 @@ func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 	r.leases.claims, r.leases.changed = map[*heldClaim]struct{}{}, make(chan struct{}, 1)
 	r.reports.changed = make(chan struct{}, 1)
 
-	// Handlers and requests outlive ctx: draining takes time.
+	// Handlers and requests outlive ctx, since they continue while the worker drains.
 	lasting := context.WithoutCancel(ctx)
 	r.ctx.stopping, r.stop = context.WithCancel(ctx)
 	r.ctx.handlers, r.ctx.endHandlers = context.WithCancelCause(lasting)
@@ -175,22 +178,22 @@ func (r *running) setDefaults() error {
 	if r.RunnerID == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("name the runner: %w", err)
+			return fmt.Errorf("name the runner after the host: %w; set RunnerID", err)
 		}
 		r.RunnerID = fmt.Sprintf("%.90s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
 	}
 	return nil
 }
 
-// maxProblems bounds the error of Run: while a disk is full for an hour, there is one for each job.
+// maxProblems bounds the error of Run. A disk that is full for an hour causes one problem for each job.
 const maxProblems = 10
 
-// problems are what Run returns as its error.
+// problems collects the errors that Run returns.
 type problems struct {
 	mu         sync.Mutex // guards all fields
-	refused    error      // why the server refused a claim for good
+	refused    error      // a claim that the server refused for good
 	unreported int        // outcomes that could not be reported
-	first      []error    // why, of up to maxProblems of them
+	first      []error    // the reasons for the first maxProblems of them
 }
 
 func (p *problems) refuse(err error) {
@@ -213,10 +216,10 @@ func (p *problems) err() error {
 	if p.unreported == 0 {
 		return p.refused
 	}
-	return errors.Join(p.refused, fmt.Errorf("outcomes that could not be reported: %d; the first of them: %w", p.unreported, errors.Join(p.first...)))
+	return errors.Join(p.refused, fmt.Errorf("cannot report %d outcomes; the first errors: %w", p.unreported, errors.Join(p.first...)))
 }
 
-// signal notifies a goroutine through a channel of capacity 1, which may hold a signal already.
+// signal notifies a goroutine through a channel of capacity 1. The channel may hold a signal already.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

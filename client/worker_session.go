@@ -8,25 +8,27 @@ import (
 )
 
 const (
-	// endSessionIn bounds the request that ends a Worker's session. Without it the server forgets the session after a
+	// endSessionIn bounds the request that ends a Worker's session. If it fails, the server deletes the session after a
 	// day.
 	endSessionIn = time.Second
-	// withoutSession is how long a Worker works without a session when the server has no room for one.
+	// withoutSession is how long a Worker works without a session if the server has no room for one.
 	withoutSession = time.Minute
 )
 
-// workerSession is the Session of a Worker. Its first request opens it; when the server has forgotten it, the next
-// request opens another. While the server has no room for one, requests have no numbers: claims and reports must go on,
-// and their claims fence them. Then a claim whose answer was lost is made again, and the jobs that nobody got return to
-// their queues when their lease ends.
+// workerSession is the Session of a Worker. The first request opens it. If the server has deleted it, the next request
+// opens another.
+//
+// While the server has no room for a session, requests have no numbers, so that claims and reports continue. Reports
+// are still safe, since they name their claim. But if the answer to a claim is lost, the claim is sent again and gets
+// other jobs. The jobs of the lost answer return to their queues when their lease ends.
 type workerSession struct {
 	runner  string
-	opening chan struct{}           // capacity 1: full while one is opened
-	current atomic.Pointer[Session] // nil before the first
-	refused time.Time               // when the server had no room for one; guarded by opening
+	opening chan struct{}           // capacity 1; full while a session is opened
+	current atomic.Pointer[Session] // nil before the first is open
+	refused time.Time               // when the server had no room for a session; guarded by opening
 }
 
-// held is a number that occupies a slot of the session in.
+// held is a number that occupies a slot of a session.
 type held struct {
 	Number
 	in *Session
@@ -36,8 +38,8 @@ func newWorkerSession(runner string) *workerSession {
 	return &workerSession{runner: runner, opening: make(chan struct{}, 1)}
 }
 
-// take returns a number for a new request, once a slot is free; nil, when the server has no room for a session. c opens
-// the session if there is none.
+// take returns a number for a new request as soon as a slot is free, or nil if the server has no room for a session. c
+// opens the session if there is none.
 func (s *workerSession) take(ctx context.Context, c *Client) (*held, error) {
 	in, err := s.open(ctx, c, nil)
 	if err != nil || in == nil {
@@ -57,7 +59,7 @@ func (s *workerSession) give(n *held) {
 	}
 }
 
-// renumber replaces n, whose session the server has forgotten, by a number of another session, or by none.
+// renumber replaces n, whose session the server has deleted, by a number of another session, or by none.
 func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error {
 	in, err := s.open(ctx, c, n.in)
 	if err != nil {
@@ -75,8 +77,8 @@ func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error 
 	return nil
 }
 
-// open returns the current session. It opens one if there is none, or if the current one is forgotten. It returns nil
-// when the server has no room for one.
+// open returns the current session. It opens another if there is none, or if the current one is forgotten. It returns
+// nil if the server has no room for a session.
 func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session) (*Session, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -98,7 +100,7 @@ func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session)
 		c.o.Logger.Warn("the server has no room for a session; the worker continues without one", "for", withoutSession, "error", err)
 		s.refused = time.Now()
 		return nil, nil
-	default: // it starts, say
+	default: // for example, the server is starting
 		if in, err = c.OpenSession(ctx, s.runner); err != nil {
 			return nil, err
 		}
@@ -107,7 +109,7 @@ func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session)
 	return in, nil
 }
 
-// end ends the session, if one was opened.
+// end ends the session, if one is open.
 func (s *workerSession) end(ctx context.Context) error {
 	in := s.current.Load()
 	if in == nil {
@@ -118,9 +120,9 @@ func (s *workerSession) end(ctx context.Context) error {
 	return in.End(ctx)
 }
 
-// do makes a request under a number of the session. When the server has forgotten the session, it makes the request
-// again in another one. The server cannot know then that it is a repeat, so that only requests that are safe to repeat
-// may be made here.
+// do sends a request with a number of the session. If the server has deleted the session, do sends the request again in
+// another one. The server then does not recognize the repeat, so only requests that are safe to repeat may be sent
+// here.
 func (s *workerSession) do(ctx context.Context, c *Client, r request) (answer, error) {
 	if r.number == nil {
 		n, err := s.take(ctx, c)

@@ -17,14 +17,14 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// A worker's requests have numbers in a session, so that the server keeps no row for each of them.
+// The requests of a worker have numbers in a session, so the server does not keep a row for each of them.
 func TestWorkersSession(t *testing.T) {
 	t.Run("claims and reports have numbers, each higher than the one before it in its slot", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const jobs = 200
 			var ev events
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(jobs)})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.tell, Handler: well})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
 			if err := stop(); err != nil {
 				t.Error(err)
@@ -40,7 +40,7 @@ func TestWorkersSession(t *testing.T) {
 				number := 0
 				fmt.Sscan(c.header.Get("Daybook-Session-Number"), &number)
 				slot := c.header.Get("Daybook-Session-Slot")
-				repeat := number == last[slot] && string(c.text) == texts[slot] // of the claim under way when it stops
+				repeat := number == last[slot] && string(c.text) == texts[slot] // a repeat of the claim that is under way when the worker stops
 				if c.header.Get("Daybook-Session") != testID(9000) || c.header.Get("Idempotency-Key") != "" || number <= last[slot] && !repeat {
 					t.Errorf("%s: %v after %d", c.route, c.header, last[slot])
 				}
@@ -81,7 +81,7 @@ func TestWorkersSession(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a session that the server has forgotten is opened again", func(t *testing.T) {
+	t.Run("when the server has deleted the session, another is opened", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sessions, forgotten := 0, map[string]bool{}
 			var ev events
@@ -98,7 +98,7 @@ func TestWorkersSession(t *testing.T) {
 				"/jobs/claim":    known(eachByItself(2)),
 				"/jobs/complete": known(completed),
 			})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, OnEvent: ev.tell, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, OnEvent: ev.add, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 				f.serial(func() { forgotten[testID(9000+sessions)] = true })
 				return client.Outcome{}, nil
 			}})
@@ -115,7 +115,7 @@ func TestWorkersSession(t *testing.T) {
 			}
 		})
 	})
-	t.Run("where the server has no room for a session, work goes on without numbers, and with them when there is room", func(t *testing.T) {
+	t.Run("while the server has no room for a session, requests have no numbers, and later they have", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const jobs = 100
 			var ev events
@@ -129,7 +129,7 @@ func TestWorkersSession(t *testing.T) {
 				},
 				"/jobs/claim": eachByItself(jobs),
 			})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.tell, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.add, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 				time.Sleep(time.Second)
 				return client.Outcome{}, nil
 			}})
@@ -150,7 +150,7 @@ func TestWorkersSession(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a session that is forgotten while there is no room for another", func(t *testing.T) {
+	t.Run("a session is deleted while there is no room for another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ev events
 			opens := 0
@@ -173,7 +173,7 @@ func TestWorkersSession(t *testing.T) {
 				"/sessions/{id}": func(call) reply { return problem(404, "session_not_found", "not_stored") },
 				"/jobs/claim":    forgotten(claims), "/jobs/complete": forgotten(completed),
 			})
-			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.tell, Handler: well})
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(10 * time.Second)
 			if err := stop(); err != nil {
 				t.Error(err)
@@ -183,7 +183,7 @@ func TestWorkersSession(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a drain leaves no key and no session", func(t *testing.T) {
+	t.Run("after a drain the server has no key and no session", func(t *testing.T) {
 		const jobs = 500
 		s := daybooktest.Start(t)
 		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// events gathers what a worker reports.
+// events collects the events of a worker.
 type events struct {
 	mu   sync.Mutex
 	list []client.Event
 }
 
-func (e *events) tell(ev client.Event) {
+func (e *events) add(ev client.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.list = append(e.list, ev)
 }
 
-// ends returns the ends of runs, by job.
+// ends returns the events of the ends of runs, by job.
 func (e *events) ends() map[string]client.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,7 +38,7 @@ func (e *events) ends() map[string]client.Event {
 	return ends
 }
 
-// start runs a worker in the background; stop has it drain, and returns what Run does.
+// start runs a worker in the background. stop drains it, and returns the result of Run.
 func start(t *testing.T, w *client.Worker) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -51,7 +51,7 @@ func start(t *testing.T, w *client.Worker) (stop func() error) {
 
 func well(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }
 
-// until is a handler that works until its context ends, and signals that.
+// until is a handler that waits until its context ends, and signals that.
 func until(ended chan<- time.Time) client.Handler {
 	return func(ctx context.Context, j *client.Job) (client.Outcome, error) {
 		<-ctx.Done()
@@ -60,7 +60,7 @@ func until(ended chan<- time.Time) client.Handler {
 	}
 }
 
-// together is a handler which ends n runs at the same time, so that they are reported together.
+// together is a handler that ends n runs at the same time, so that they are reported together.
 func together(n int, end client.Handler) client.Handler {
 	var gate sync.WaitGroup
 	gate.Add(n)
@@ -71,7 +71,7 @@ func together(n int, end client.Handler) client.Handler {
 	}
 }
 
-// work has a worker run n jobs of a real server, and returns what it reported and what Run returned.
+// work runs n jobs of a real server by a worker. It returns the events of the worker and the result of Run.
 func work(t *testing.T, n int, handler client.Handler) (s *daybooktest.Server, ends map[string]client.Event, err error) {
 	s = daybooktest.Start(t)
 	if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", n)), client.AddOptions{}); err != nil {
@@ -82,7 +82,7 @@ func work(t *testing.T, n int, handler client.Handler) (s *daybooktest.Server, e
 	var left atomic.Int32
 	left.Store(int32(n))
 	w := &client.Worker{Client: s.Client, Concurrency: n, Prefetch: -1, Handler: handler, OnEvent: func(e client.Event) {
-		ev.tell(e)
+		ev.add(e)
 		if e.Job != nil && left.Add(-1) == 0 {
 			close(all)
 		}
@@ -102,7 +102,7 @@ func counts(t *testing.T, s *daybooktest.Server) map[string]int64 {
 	return q.Counts
 }
 
-// jobTexts are the jobs that handOut writes.
+// jobTexts returns the payloads of the jobs that handOut hands out.
 func jobTexts(from, to int) (list []string) {
 	for i := from; i < to; i++ {
 		list = append(list, fmt.Sprintf(`{"job_id":%q,"status":"active"}`, testID(i)))
@@ -133,7 +133,7 @@ func TestWorkerOutlivesARestart(t *testing.T) {
 	<-begun
 	s.Restart()
 	close(restarted)
-	for range 2 { // the one that was under way, and one that is claimed from the new server
+	for range 2 { // the job that was under way, and one that is claimed from the new server
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -1,13 +1,13 @@
-// Package daybooktest starts a Daybook server for a test: the real binary, on a free loopback port, with its data in a
-// directory that goes with the test.
+// Package daybooktest starts a Daybook server for a test: the real binary, on a free loopback port. Its data is in a
+// directory that is deleted with the test.
 //
-// It finds the binary as Binary says. A module that should build the server with its tests has it as a tool:
+// Binary says where the binary is found. To build the server with the tests of a module, add it as a tool:
 //
 //	go get -tool github.com/daybookq/daybook/cmd/daybook
 //
 // Files:
 //   - daybooktest.go: a server for a test.
-//   - process.go: the process. process_linux.go, process_other.go: how it ends with the test's process.
+//   - process.go: the process of a server. process_linux.go, process_other.go: it ends with the process of the test.
 package daybooktest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TB is the part of testing.TB that is needed, so that examples can bring their own.
+// TB is the part of testing.TB that this package uses. Examples can implement it.
 type TB interface {
 	Helper()
 	TempDir() string
@@ -34,15 +34,15 @@ type Server struct {
 
 	t       TB
 	process *Process
-	log     bytes.Buffer // what the process logs; read when it has ended
+	log     bytes.Buffer // the log of the process; read it after the process has ended
 	running bool
 }
 
-// readyIn is how long a start may take. An empty or small journal is replayed within milliseconds; a busy machine may
-// take seconds for it.
+// readyIn is how long a start may take. An empty or small journal is replayed within milliseconds, and within seconds
+// on a busy machine.
 const readyIn = time.Minute
 
-// Start starts a server, which stops when the test ends. args are further flags of `daybook serve`.
+// Start starts a server, and stops it when the test ends. args are additional flags of `daybook serve`.
 func Start(t TB, args ...string) *Server {
 	t.Helper()
 	binary, err := Binary()
@@ -68,7 +68,7 @@ func (s *Server) start() {
 	s.running = true
 }
 
-// Stop stops the server in order. It may be called more than once.
+// Stop stops the server gracefully. It may be called more than once.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if !s.running {
@@ -80,7 +80,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server as a crash would. Nothing that was acknowledged is lost.
+// Kill ends the server as a crash would. No acknowledged job is lost.
 func (s *Server) Kill() {
 	s.t.Helper()
 	if !s.running {
@@ -92,8 +92,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart stops the server, unless it is stopped or killed already, and starts it again with the same data at the same
-// address.
+// Restart stops the server if it runs, and starts it again with the same data at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()

@@ -16,7 +16,8 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// TestKill: what a server acknowledged is there after it was killed and started again, at the same address.
+// TestKill: a job that was acknowledged is still there after the server was killed and started again at the same
+// address.
 func TestKill(t *testing.T) {
 	s := Start(t, "--max-attempts", "7")
 	made, err := s.Client.Create(t.Context(), client.TextJob("mail", "hello"))
@@ -24,7 +25,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Kill()
-	s.Kill() // does nothing more
+	s.Kill() // has no effect the second time
 	s.Restart()
 	kept, err := s.Client.Job(t.Context(), made.ID)
 	if err != nil || string(kept.Payload) != "hello" || kept.MaxAttempts != 7 {
@@ -37,8 +38,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestBinary: the binary is the one that DAYBOOK_BINARY names, or the tool, or the one in PATH; an error names all
-// three.
+// TestBinary: the binary is the one that DAYBOOK_BINARY names, the tool, or the one in PATH. An error names all three.
 func TestBinary(t *testing.T) {
 	find := func(want string) {
 		t.Helper()
@@ -50,7 +50,7 @@ func TestBinary(t *testing.T) {
 	find("/named/daybook")
 	t.Setenv("DAYBOOK_BINARY", "")
 	dir := t.TempDir()
-	t.Chdir(dir) // of no module
+	t.Chdir(dir) // which is in no module
 	inPath := filepath.Join(dir, "daybook")
 	if err := os.WriteFile(inPath, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -68,10 +68,10 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// parentOf names the variable that has TestServerEndsWithItsParent be the parent.
+// parentOf names the variable that makes TestServerEndsWithItsParent run as the parent.
 const parentOf = "DAYBOOKTEST_PARENT_OF"
 
-// TestServerEndsWithItsParent: a server is gone when the process that started it was killed.
+// TestServerEndsWithItsParent: a server ends when the process that started it is killed.
 func TestServerEndsWithItsParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a process with its parent")

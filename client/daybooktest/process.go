@@ -17,8 +17,10 @@ import (
 	"time"
 )
 
-// Binary returns the path of the server: DAYBOOK_BINARY where it is set; else what the go command builds, in a module or
-// workspace whose tool daybook is; else the daybook in PATH.
+// Binary returns the path of the server binary. It is the first of:
+//   - DAYBOOK_BINARY, if it is set;
+//   - what the go command builds, in a module or workspace that has daybook as a tool;
+//   - the daybook in PATH.
 func Binary() (string, error) { return found() }
 
 var found = sync.OnceValues(findBinary)
@@ -27,46 +29,48 @@ func findBinary() (string, error) {
 	if path := os.Getenv("DAYBOOK_BINARY"); path != "" {
 		return path, nil
 	}
-	var said strings.Builder
-	build := exec.Command("go", "tool", "-n", "daybook") // prints where it is in the build cache
-	build.Stderr = &said
+	var messages strings.Builder
+	build := exec.Command("go", "tool", "-n", "daybook") // prints the path in the build cache
+	build.Stderr = &messages
 	if path, err := build.Output(); err == nil {
 		return strings.TrimSpace(string(path)), nil
-	} else if !errors.Is(err, exec.ErrNotFound) && !strings.Contains(said.String(), "no such tool") {
-		return "", fmt.Errorf("build daybook: %w: %s", err, said.String())
+	} else if !errors.Is(err, exec.ErrNotFound) && !strings.Contains(messages.String(), "no such tool") {
+		return "", fmt.Errorf("build daybook: %w: %s", err, messages.String())
 	}
 	path, err := exec.LookPath("daybook")
 	if err != nil {
-		return "", fmt.Errorf("no daybook to start: name it in DAYBOOK_BINARY, or put it into PATH, "+
-			"or `go get -tool github.com/daybookq/daybook/cmd/daybook`: %w", err)
+		return "", fmt.Errorf("there is no daybook binary to start: %w; set DAYBOOK_BINARY to its path, or put it into PATH, "+
+			"or run `go get -tool github.com/daybookq/daybook/cmd/daybook`", err)
 	}
 	return path, nil
 }
 
-// Process is a server as a process of its own, for programs that are not tests. Its methods are for one goroutine at a
-// time, but for Done and Err.
+// Process is a server process, also for programs that are not tests. One goroutine at a time may call its methods; Done
+// and Err may be called from any.
 type Process struct {
 	Binary string    // see Binary
-	Data   string    // the data directory; made when it does not exist
-	Args   []string  // further flags of serve
-	Log    io.Writer // its standard error; nil drops it
+	Data   string    // the data directory; it is created if it does not exist
+	Args   []string  // additional flags of serve
+	Log    io.Writer // receives its standard error; nil discards it
 
-	// Listen is the address to listen on; after the first Start it is the one that was bound, so that a restart keeps it.
+	// Listen is the address to listen on. After the first Start it is the address with the actual port, which a restart
+	// keeps.
 	Listen string
 
 	cmd   *exec.Cmd
-	bound chan string   // capacity 1: where it listens
-	done  chan struct{} // closed when it has ended
-	err   error         // how; read after done
+	bound chan string   // capacity 1; receives the address that the server prints
+	done  chan struct{} // closed when the process has ended
+	err   error         // how it ended; read it after done is closed
 }
 
-// URL is where the server listens.
+// URL returns the URL of the server.
 func (p *Process) URL() string { return "http://" + p.Listen }
 
-// Pid is the process id of the running server.
+// Pid returns the process id of the running server.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Start starts the server and returns once it is ready to serve, or with the reason why it is not within ctx.
+// Start starts the server, and returns when it is ready to serve. It returns an error if that is not the case within
+// ctx.
 func (p *Process) Start(ctx context.Context) error {
 	if err := p.Launch(); err != nil {
 		return err
@@ -85,7 +89,8 @@ func (p *Process) Launch() error {
 	args := append([]string{"serve", "--listen", p.Listen, "--data", p.Data, "--init"}, p.Args...)
 	cmd := exec.Command(p.Binary, args...)
 	cmd.Stderr = p.Log
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") }) // settings are Args
+	// Only Args are settings.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
 	endWithParent(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -100,8 +105,8 @@ func (p *Process) Launch() error {
 	return nil
 }
 
-// attend starts the process, and waits for its end. It keeps its thread, since Linux takes the end of the thread that
-// started a process for the end of its parent.
+// attend starts the process, and waits for its end. It locks its thread: Linux ends the process when the thread that
+// started it ends.
 func (p *Process) attend(out io.Reader, started chan<- error) {
 	runtime.LockOSThread()
 	cmd, bound, done := p.cmd, p.bound, p.done
@@ -117,13 +122,13 @@ func (p *Process) attend(out io.Reader, started chan<- error) {
 			break
 		}
 	}
-	_, _ = io.Copy(io.Discard, out) // it ends with the process, in whichever way
+	_, _ = io.Copy(io.Discard, out) // it ends with the process
 	p.err = cmd.Wait()
 	close(done)
 }
 
-// Ready returns once the launched server is ready to serve, or with the reason why it is not within ctx. A start that replays much is up
-// before it is ready.
+// Ready returns when the launched server is ready to serve. It returns an error if that is not the case within ctx. A
+// server that replays a long journal listens before it is ready.
 func (p *Process) Ready(ctx context.Context) error {
 	select {
 	case p.Listen = <-p.bound:
@@ -153,22 +158,22 @@ func (p *Process) Ready(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the launched process has ended, by whatever cause; Err then says how.
+// Done returns a channel that is closed when the process has ended, for any reason. Err then says how it ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is how the process ended: nil with exit code 0, *exec.ExitError otherwise. It waits for the end.
+// Err returns how the process ended: nil for exit code 0, otherwise an *exec.ExitError. It waits for the end.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Signal sends a signal and does not wait for what it does.
+// Signal sends a signal, and does not wait for its effect.
 func (p *Process) Signal(signal syscall.Signal) error { return p.cmd.Process.Signal(signal) }
 
-// Kill ends the server with SIGKILL and waits for it.
+// Kill ends the server with SIGKILL, and waits for its end.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
-// Stop ends the server with SIGTERM and waits for it.
+// Stop ends the server with SIGTERM, and waits for its end.
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
 func (p *Process) end(signal syscall.Signal) error {
@@ -181,7 +186,7 @@ func (p *Process) end(signal syscall.Signal) error {
 	<-p.done
 	p.cmd = nil
 	if signal == syscall.SIGKILL {
-		return nil // how it ended is what we did
+		return nil // it ended as intended
 	}
 	return p.err
 }

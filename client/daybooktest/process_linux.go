@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// endWithParent has the kernel end the process when the thread that starts it ends.
+// endWithParent makes the kernel end the process when the thread that started it ends.
 func endWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
