@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// addPatience is how long one body is sent again to a server that refuses it for now.
+	// addPatience is how long a body is sent again to a server that refuses it for now.
 	addPatience = time.Minute
-	// addSilence is how long a stream may be silent before the lines that have come are posted.
+	// addSilence is how long a stream may be silent before the lines that have arrived are posted.
 	addSilence = 50 * time.Millisecond
 )
 
@@ -39,20 +39,22 @@ func newAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [FILE]",
 		Short: "Post the lines of a file as jobs",
-		Long: `Post each line of a file, or of standard input (also as -), as the payload of a job. Empty lines are
-passed over. The lines are sent in bodies of up to 1 MiB, several at once. Each body becomes a batch:
-all of it is stored, or nothing is. The ids of the batches are printed in order, one a line, once they
-are on the server's disk.
+		Long: `Post each line of a file as the payload of a job. Without a file, or with -, post the lines of standard
+input. Empty lines are skipped.
 
-A body whose answer is lost is sent again under the same idempotency key, so that it is stored once. A
-server that refuses for now is asked again for a minute.
+The lines are sent in bodies of up to 1 MiB, several at the same time. Each body becomes a batch: the
+server stores all of it or nothing. The id of each batch is printed, in order, when the batch is on the
+server's disk.
 
-A file can be continued: when add fails, it prints a --key. The same command with that --key within 24
-hours stores only what is missing. With --key, standard input is split by size alone as well; without
-it, lines of a stream are posted as they arrive.
+If an answer is lost, the body is sent again with the same idempotency key, so that it is stored once. If
+the server refuses a body for now, it is sent again for up to a minute.
 
-A line is stored as it is. --skip-lines 1 leaves out the header of a CSV file, --strip-cr the carriage
-return that Windows puts at the end of each line.`,
+If add of a file fails, it prints a --key. Run the same command with that --key within 24 hours to store
+only what is missing. With --key, standard input is split into bodies by size, as a file is. Without it,
+the lines of a stream are posted as they arrive.
+
+Lines are stored unchanged. Use --skip-lines 1 to leave out the header of a CSV file, and --strip-cr to
+remove the carriage returns of a file from Windows.`,
 		Example: `  daybook add --type resize images.txt
   daybook add --type import --skip-lines 1 --strip-cr orders.csv
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,
@@ -60,19 +62,19 @@ return that Windows puts at the end of each line.`,
 	}
 	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
-	flags.StringVar(&f.client, "client", job.DefaultName, "client that the jobs belong to")
+	flags.StringVar(&f.client, "client", job.DefaultName, "client of the jobs")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the jobs")
-	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "0 to 9, the highest first")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how often a job runs at most (default: the server's)")
-	flags.Int64Var(&f.runAt, "run-at", 0, "unix milliseconds before which the jobs do not run")
+	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority of the jobs, 0 to 9; jobs with a higher priority are claimed first")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times a job may run (default: the server's)")
+	flags.Int64Var(&f.runAt, "run-at", 0, "time before which the jobs do not run, in unix milliseconds")
 	flags.Var(&f.delay, "delay", "how long the jobs wait before they may run")
-	flags.Var(&f.lease, "lease", "how long a claim may go without a tickle (default: the server's)")
-	flags.Var(&f.retention, "retention", "how long finished jobs are kept (default: the server's)")
-	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input, to continue an earlier add of the same input (default: a new one)")
-	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are on their way at once")
-	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning to leave out")
+	flags.Var(&f.lease, "lease", "how long a runner may hold a job without a tickle (default: the server's)")
+	flags.Var(&f.retention, "retention", "how long ended jobs are kept (default: the server's)")
+	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input; give that of an earlier add to continue it (default: a new one)")
+	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
+	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
 	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one batch a line")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one batch per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
 }
@@ -92,10 +94,10 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		defer file.Close() // it was only read
+		defer file.Close() // only read, so the error does not matter
 		in = file
 	}
-	// A server that does not run at all is a mistake to report at once; one that stops later is waited for.
+	// Report at once that no server runs at the address. Later, add waits for a server that stops.
 	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
 		return err
 	}
@@ -126,17 +128,17 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		return a.failed
 	}
 	if errors.Is(err, client.ErrKeyReused) {
-		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are as before, and the rest was not stored; add other input without --key: %w",
+		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
 			options.Key, result.Jobs, err)
 	}
-	err = fmt.Errorf("%d lines are stored in %d batches; then: %w", result.Jobs, len(result.Bodies), err)
+	err = fmt.Errorf("%d lines are stored in %d batches, and then add failed: %w", result.Jobs, len(result.Bodies), err)
 	if options.FlushAfter == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "To store what is missing and nothing twice, run the same command with --key %s within 24 hours.\n", options.Key)
+		fmt.Fprintf(cmd.ErrOrStderr(), "To store only what is missing, run the same command with --key %s within 24 hours.\n", options.Key)
 	}
 	return err
 }
 
-// options are the attributes that were given; the server knows the rest.
+// options returns the attributes that were given. The server sets the others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
 	for _, err := range []error{
 		job.CheckName("--client", f.client), job.CheckName("--type", f.typ), job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority),
@@ -146,7 +148,7 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, usageError{err}
 		}
 	}
-	// The client adds the place of each body to the key.
+	// The client appends the offset of each body to the key, which makes it longer.
 	if cmd.Flags().Changed("key") {
 		if err := job.CheckText("--key", f.key, 1, job.MaxKeyBytes/2); err != nil {
 			return o, usageError{err}
@@ -173,7 +175,7 @@ type adding struct {
 	asJSON  bool
 	watched bool
 	start   time.Time
-	failed  error // to print
+	failed  error // the first error of printing
 }
 
 // stored prints a batch.
@@ -197,13 +199,13 @@ func (a *adding) progress(p client.AddProgress) {
 	}
 }
 
-// inputError is an input that cannot be read to its end.
+// inputError is an error of reading the input.
 type inputError struct{ err error }
 
 func (e *inputError) Error() string { return "read input: " + e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
-// inputReader marks the errors of the input, so that they can be distinguished from the server's.
+// inputReader marks the errors of the input, so that exitCode can distinguish them from those of the server.
 type inputReader struct{ io.Reader }
 
 func (r inputReader) Read(p []byte) (int, error) {
@@ -214,7 +216,7 @@ func (r inputReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isFile reports whether the input can be read again.
+// isFile reports whether the input is a file, which can be read again.
 func isFile(in io.Reader) bool {
 	f, ok := in.(*os.File)
 	if !ok {

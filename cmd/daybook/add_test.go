@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// pending is the number of pending jobs of a queue.
+// pending returns the number of pending jobs of a queue.
 func (s *server) pending(t *testing.T, queue string) int64 {
 	t.Helper()
 	resp, err := http.Get(s.url + "/queues/" + queue)
@@ -43,7 +43,7 @@ func TestAdd(t *testing.T) {
 			if r.code != exitOK {
 				t.Fatalf("exit code %d: %q %s", r.code, r.out, r.errs)
 			}
-			// Lines go on their way as they come, so it depends on the moment whether they are one batch or two.
+			// The lines are posted as they arrive, so they are one batch or two.
 			jobs := 0
 			for _, batch := range strings.Fields(r.out) {
 				if id, err := job.ParseID(batch); err != nil || id.Line() != 0 {
@@ -93,7 +93,7 @@ func TestAdd(t *testing.T) {
 			t.Errorf("%d jobs", n)
 		}
 	})
-	t.Run("a stream goes out as it comes", func(t *testing.T) {
+	t.Run("a stream is posted as it arrives", func(t *testing.T) {
 		in, feed := io.Pipe()
 		ended := make(chan int, 1)
 		go func() {
@@ -119,7 +119,7 @@ func TestAdd(t *testing.T) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
-		// On a slow machine the first line is posted by itself, since the next one takes so long to come.
+		// On a slow machine the next line may arrive so late that the first one is posted alone.
 		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
@@ -176,7 +176,7 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// answers is a server that answers its requests one after another.
+// answers is a server that gives these answers, one after another.
 func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, asked *int, keys *[]string) {
 	t.Helper()
 	asked, keys = new(int), new([]string)
@@ -209,8 +209,7 @@ func created(w http.ResponseWriter) {
 	io.WriteString(w, `{"batch_id":"b","count":1,"first_id":"f","last_id":"l"}`)
 }
 
-// TestAddIsStoredOnce: a body is sent again whatever became of it, under the key that it had, so that it is stored
-// once.
+// TestAddIsStoredOnce: a body is sent again with the same key, whatever happened to it, and stored once.
 func TestAddIsStoredOnce(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"not stored":  refusal(503, "not_stored"),
@@ -232,7 +231,7 @@ func TestAddIsStoredOnce(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an answer that nobody can read", func(t *testing.T) {
+	t.Run("an answer that cannot be read", func(t *testing.T) {
 		url, asked, _ := answers(t, func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") })
 		if r := execute(t, "x\n", "add", "--server", url); r.code != exitNoAnswer || r.out != "" || *asked > 1 {
 			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
@@ -240,8 +239,8 @@ func TestAddIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestAddContinues: a file that was added in part is completed by the same command with the key that was printed;
-// nothing is stored twice.
+// TestAddContinues: the same command with the printed key completes a file that was added in part. Nothing is stored
+// twice.
 func TestAddContinues(t *testing.T) {
 	s := serving(t, t.TempDir())
 	const lines = 60_000
@@ -253,7 +252,7 @@ func TestAddContinues(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A proxy that passes three bodies on and breaks the connection of the others.
+	// A proxy that forwards three bodies and breaks the connections of the others.
 	var passed atomic.Int32
 	target, err := url.Parse(s.url)
 	if err != nil {
@@ -285,7 +284,7 @@ func TestAddContinues(t *testing.T) {
 	}
 }
 
-// TestAddForms: the header of a CSV file and the carriage returns of Windows stay out.
+// TestAddForms: the header of a CSV file and the carriage returns of Windows are not stored.
 func TestAddForms(t *testing.T) {
 	s := serving(t, t.TempDir())
 	r := execute(t, "id,name\r\n# more\r\n1,a\r\n2,b\r\n", "add", "--server", s.url, "--type", "csv", "--skip-lines", "2", "--strip-cr", "--json")

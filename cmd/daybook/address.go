@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// errExposed refuses to listen where other machines can connect.
-var errExposed = errors.New("other machines could connect, and the server has no access control: whoever connects can read, change and delete every job; " +
-	"listen on 127.0.0.1, or give --insecure if the network itself keeps others out")
+// errExposed is the refusal to listen on an address that other machines can connect to.
+var errExposed = errors.New("other machines could connect, and the server has no access control: anybody who connects can read, change and delete all jobs; " +
+	"listen on 127.0.0.1, or give --insecure if the network itself blocks other machines")
 
 // listenAddress returns the address of --listen, with its name resolved. It refuses one that other machines can connect
 // to, unless --insecure is given.
@@ -31,7 +31,7 @@ func (f *networkFlags) listenAddress() (*net.TCPAddr, error) {
 // isExposed reports whether other machines may be able to connect to an address.
 func isExposed(address *net.TCPAddr) bool { return !address.IP.IsLoopback() }
 
-// networkOf is the network to listen on: 0.0.0.0 stands for IPv4 alone, where "tcp" would take IPv6 as well.
+// networkOf returns the network to listen on. 0.0.0.0 means IPv4 only; with "tcp" it would include IPv6.
 func networkOf(address *net.TCPAddr) string {
 	if address.IP.To4() != nil {
 		return "tcp4"
@@ -39,14 +39,14 @@ func networkOf(address *net.TCPAddr) string {
 	return "tcp"
 }
 
-// serverFlag is the flag --server. It takes any text, since an error of the flag library would show a password in it;
-// check refuses what is no address.
+// serverFlag adds the flag --server. It accepts any text: an error of the flag library would show a password in it.
+// check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer
-	cmd.Flags().Var(to, "server", "address of the server, as URL or as host:port; mdns: for the one on the local network")
+	cmd.Flags().Var(to, "server", "address of the server, as a URL or host:port; mdns: finds the server on the local network")
 }
 
-// serverAddress is the address of a server as it was given: a URL, perhaps with a user and a path, or host:port.
+// serverAddress is the text of --server: a URL, which may have a user and a path, or host:port.
 type serverAddress string
 
 func (a *serverAddress) Set(text string) error {
@@ -55,10 +55,10 @@ func (a *serverAddress) Set(text string) error {
 }
 func (a *serverAddress) Type() string { return "address" }
 
-// String is the address as people may see it, without user and password.
+// String returns the address without user and password, so that it can be shown.
 func (a *serverAddress) String() string { return redacted(string(*a)) }
 
-// check returns the address as the URL that requests begin with. An address that begins with mdns: is looked up, once.
+// check returns the URL that all requests begin with. An address that begins with mdns: is looked up once.
 func (a *serverAddress) check(ctx context.Context) (string, error) {
 	if strings.HasPrefix(string(*a), mdnsScheme) {
 		url, err := discover(ctx, string(*a))
@@ -78,7 +78,7 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// redacted replaces the user and password in an address, also in one that is not a URL.
+// redacted replaces the user and password in an address, even if the address is not a URL.
 func redacted(address string) string {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {

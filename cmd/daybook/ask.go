@@ -16,10 +16,10 @@ import (
 
 const defaultServer = "http://" + defaultListen
 
-// requestTimeout bounds a question to the server; none of those asked here makes it wait longer.
+// requestTimeout bounds a request of ask. No route that ask reads makes the server wait longer.
 const requestTimeout = 30 * time.Second
 
-// noAnswer is a server that did not answer: nothing listens there, or the connection broke.
+// noAnswer is the error of a server that did not answer: no server listens there, or the connection broke.
 type noAnswer struct {
 	server *serverAddress
 	err    error
@@ -27,14 +27,14 @@ type noAnswer struct {
 
 func (e *noAnswer) Error() string {
 	err := e.err
-	if u, ok := errors.AsType[*url.Error](err); ok { // it would name the whole URL
+	if u, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL
 		err = u.Err
 	}
 	return fmt.Sprintf("no answer from %s: %v", e.server, err)
 }
 func (e *noAnswer) Unwrap() error { return e.err }
 
-// ask reads a document from the server.
+// ask requests a document from the server.
 func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
 	base, err := server.check(cmd.Context())
 	if err != nil {
@@ -42,7 +42,7 @@ func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error)
 	}
 	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("ask %s for %s: malformed address", server, path)}
+		return nil, usageError{fmt.Errorf("request %s from %s: the address is malformed", path, server)}
 	}
 	c := http.Client{Timeout: requestTimeout}
 	resp, err := c.Do(req)

@@ -17,7 +17,7 @@ func dataFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "data", defaultData, "data directory")
 }
 
-// mustExist refuses a data directory without a journal, which the engine would create.
+// mustExist refuses a data directory without a journal. The engine would create one.
 func mustExist(data string) error {
 	there, err := hasJournal(data)
 	if err == nil && !there {
@@ -29,13 +29,13 @@ func mustExist(data string) error {
 	return nil
 }
 
-// hasJournal reports whether a directory of that name exists and holds a journal.
+// hasJournal reports whether the data directory exists and has a journal.
 func hasJournal(data string) (bool, error) {
 	entries, err := os.ReadDir(ingest.JournalDir(data))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // of a file system of its own
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // in the root of a file system
 	return len(entries) > 0, err
 }
 
@@ -45,10 +45,12 @@ func newCheck() *cobra.Command {
 	var most int
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Look for broken invariants in the data of a stopped server",
-		Long: `Bring the store up to its journal, as a start would, and check every invariant: each job of a batch has
-exactly one state, indexes and counters agree with the jobs, and claims hold the jobs that they list.
-The server must be stopped. Problems are printed as they are found.`,
+		Short: "Check the data of a stopped server",
+		Long: `Check every invariant of the store: each job of a batch has exactly one state, indexes and counters agree
+with the jobs, and claims hold the jobs that they list. The server must be stopped.
+
+The store is first brought up to date with its journal, as at a start. Problems are printed as they are
+found.`,
 		Example: "  daybook check --data /var/lib/daybook || echo broken",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,6 +88,6 @@ The server must be stopped. Problems are printed as they are found.`,
 	}
 	dataFlag(cmd, &data)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().IntVar(&most, "most", 100, "stop after so many problems")
+	cmd.Flags().IntVar(&most, "most", 100, "stop after this many problems")
 	return cmd
 }

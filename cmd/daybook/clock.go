@@ -17,11 +17,14 @@ func newClock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clock",
 		Short: "Show the server's time, or set it to its wall clock",
-		Long: `Show how far the server's time is from its wall clock. The server measures leases and run_at by a time
-of its own, which never jumps: after the wall clock was set forward it follows at double speed, and jobs
-with a run_at are late meanwhile. With --accept it is set to the wall clock at once, and all leases get
-their full length again. A time that is ahead of the wall clock goes at half speed; it cannot be set
-back.`,
+		Long: `Show how far the server's time is from its wall clock.
+
+The server measures leases and run_at by a time of its own, which never jumps. After the wall clock was
+set forward, the server's time runs at double speed until it has caught up; meanwhile jobs with a run_at
+start late. Use --accept to set the server's time to the wall clock at once. All leases then get their
+full length again.
+
+A server's time that is ahead of the wall clock runs at half speed. It cannot be set back.`,
 		Example: `  daybook clock
   daybook clock --accept`,
 		Args: cobra.NoArgs,
@@ -51,6 +54,6 @@ back.`,
 		},
 	}
 	serverFlag(cmd, &server)
-	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if it is earlier")
+	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if the wall clock is later")
 	return cmd
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxConfigBytes is a thousand times what all settings need: what is larger is some other file.
+// maxConfigBytes is a thousand times the size of all settings. A larger file is not a configuration.
 const maxConfigBytes = 1 << 20
 
-// notInConfig are flags that a file of settings cannot have.
+// notInConfig lists the flags that a configuration file cannot set.
 var notInConfig = []string{"config", "print-config", "help"}
 
-// setting is a key of a configuration file with its value as the flag of that name takes it.
+// setting is a key of a configuration file. value is its value in the form that the flag accepts.
 type setting struct {
 	key, value string
 	line       int
 }
 
-// readConfig returns the settings in the file at path.
+// readConfig returns the settings in the configuration file at path.
 func readConfig(path string) ([]setting, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,8 +47,8 @@ func readConfig(path string) ([]setting, error) {
 	return settings, nil
 }
 
-// parseConfig reads settings from TOML: `name = value`, where a value is a string, a number, true or false, or a list
-// of strings. Errors begin with ":line: " or ": ".
+// parseConfig parses settings in TOML: `name = value`, where a value is a string, a number, true or false, or a list of
+// strings. Errors begin with ":line: " or ": ".
 func parseConfig(text []byte) ([]setting, error) {
 	if len(text) > maxConfigBytes {
 		return nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
@@ -78,7 +78,7 @@ func parseConfig(text []byte) ([]setting, error) {
 	return settings, nil
 }
 
-// flagText returns a TOML value as a flag takes it.
+// flagText returns a TOML value in the form that a flag accepts.
 func flagText(value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -100,7 +100,7 @@ func flagText(value any) (string, error) {
 			return "", nil
 		}
 		var line strings.Builder
-		w := csv.NewWriter(&line) // as the flag reads it
+		w := csv.NewWriter(&line) // the form in which the flag reads lists
 		if err := w.Write(items); err != nil {
 			return "", err
 		}
@@ -112,7 +112,7 @@ func flagText(value any) (string, error) {
 	return "", fmt.Errorf("%v is neither a string in quotes, a whole number, true or false, nor a list of strings", value)
 }
 
-// keyLines returns the line of each key of the first level.
+// keyLines returns the line number of each key of the first level.
 func keyLines(text []byte) (map[string]int, error) {
 	lines := map[string]int{}
 	var p unstable.Parser
@@ -127,8 +127,8 @@ func keyLines(text []byte) (map[string]int, error) {
 	return lines, p.Error()
 }
 
-// fromConfig gives flags that neither the command line nor the environment has set the values of a configuration file,
-// and notes where each has its value from.
+// fromConfig sets flags to the values of a configuration file, except those that the command line or the environment
+// has set. It records the origin of each value.
 func fromConfig(flags *pflag.FlagSet, path string) error {
 	if path == "" {
 		return nil
@@ -142,11 +142,11 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 		if flag == nil || slices.Contains(notInConfig, s.key) {
 			meant := ""
 			if name := strings.ReplaceAll(strings.ToLower(s.key), "_", "-"); name != s.key && flags.Lookup(name) != nil {
-				meant = fmt.Sprintf(" (perhaps %s is meant)", name)
+				meant = fmt.Sprintf(" (did you mean %s?)", name)
 			}
-			return usageError{fmt.Errorf("configuration %s:%d: no setting is called %q%s; `daybook serve --help` lists them", path, s.line, s.key, meant)}
+			return usageError{fmt.Errorf("configuration %s:%d: there is no setting %q%s; `daybook serve --help` lists all settings", path, s.line, s.key, meant)}
 		}
-		// A wrong value is reported even if it is overridden.
+		// A wrong value is an error even if another source overrides it.
 		was, changed := flag.Value.String(), flag.Changed
 		if list, ok := flag.Value.(pflag.SliceValue); ok && changed {
 			kept := list.GetSlice()
@@ -165,7 +165,7 @@ func fromConfig(flags *pflag.FlagSet, path string) error {
 	return nil
 }
 
-// plainly returns an error of the flag library about a value without the names of Go's functions.
+// plainly replaces an error of the flag library that contains the names of Go functions.
 func plainly(err error) error {
 	var wrong *strconv.NumError
 	if !errors.As(err, &wrong) {
@@ -178,10 +178,10 @@ func plainly(err error) error {
 	return fmt.Errorf("%q is not %s", wrong.Num, kind)
 }
 
-// originKey is the annotation of a flag that says where its value comes from, if not from the command line.
+// originKey is the annotation of a flag that says where its value comes from. Flags of the command line have none.
 const originKey = "origin"
 
-// printConfig writes the settings in force as a configuration file, each with its origin.
+// printConfig writes all settings with their present values as a configuration file, each with its origin.
 func printConfig(out io.Writer, flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if slices.Contains(notInConfig, f.Name) || err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// configured parses a serve command line with a configuration file, as the real one does.
+// configured parses a command line of serve with a configuration file, as serve does.
 func configured(t *testing.T, text string, args ...string) (out string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "daybook.toml")
@@ -26,8 +26,8 @@ func configured(t *testing.T, text string, args ...string) (out string, err erro
 	return strings.ReplaceAll(b.String(), path, "FILE"), err
 }
 
-// TestConfig: a flag goes before its variable, and that before the file; --print-config shows what is in force and is a
-// file itself.
+// TestConfig: a flag has precedence over its variable, and the variable over the file. --print-config prints all
+// settings, and its output is a valid file.
 func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")
@@ -55,7 +55,7 @@ func TestConfig(t *testing.T) {
 	if err := toml.Unmarshal([]byte(again), &second); err != nil {
 		t.Fatal(err)
 	}
-	first["listen"] = "127.0.0.1:2" // of the environment, which goes before the file
+	first["listen"] = "127.0.0.1:2" // from the environment, which has precedence over the file
 	if fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Errorf("printed and read again:\n%v\n%v", first, second)
 	}
@@ -63,11 +63,11 @@ func TestConfig(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ file, want string }{
-		"unknown key":       {"max-attempts = 1\nlisten_on = 'x'\n", `FILE:2: no setting is called "listen_on"`},
-		"underscores":       {"max_attempts = 1\n", `no setting is called "max_attempts" (perhaps max-attempts is meant)`},
+		"unknown key":       {"max-attempts = 1\nlisten_on = 'x'\n", `FILE:2: there is no setting "listen_on"`},
+		"underscores":       {"max_attempts = 1\n", `there is no setting "max_attempts" (did you mean max-attempts?)`},
 		"no number":         {"max-attempts = 'five'\n", `max-attempts: "five" is not a whole number`},
 		"neither":           {"insecure = 'yes'\n", `insecure: "yes" is not true or false`},
-		"itself":            {"config = 'x'\n", `no setting is called "config"`},
+		"itself":            {"config = 'x'\n", `there is no setting "config"`},
 		"twice":             {"max-attempts = 1\nmax-attempts = 2\n", "FILE:2: "},
 		"no TOML":           {"listen = 'a'\nmax-attempts: 2\n", "FILE:2: "},
 		"wrong type":        {"\nmax-attempts = 1.5\n", "FILE:2: max-attempts: 1.5 is neither"},
@@ -98,7 +98,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// FuzzConfig: whatever a file holds, it is read or refused; what is read can be written and read again.
+// FuzzConfig: a file is read or refused, whatever its contents. Settings that were read can be written and read again.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("listen = '127.0.0.1:1'\nmax-attempts = 7\nhost = [\"a\", 'b,c', \"d\\\"e\"]\nallow-clock-ahead = true\n"))
 	f.Add([]byte("[section]\nx = 1\n"))

@@ -15,11 +15,12 @@ func newDeleteQueue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
-		Long: `Delete a queue that has no jobs, paused or not. The server refuses to delete one that has jobs, also
-ended ones that it still keeps. The next job of that client and type makes the queue again. Queues that
-have had no jobs for --queue-idle (see daybook serve) are deleted without this.`,
+		Long: `Delete a queue that has no jobs, paused or not. The server refuses to delete a queue with jobs, including
+ended jobs that it still keeps. The next job of that client and type creates the queue again.
+
+The server itself deletes a queue that has had no jobs for --queue-idle (see ` + "`daybook serve --help`" + `).`,
 		Example: `  daybook queues delete acme/resize`,
-		Args:    cobra.RangeArgs(1, 2), // client and type may also be two arguments
+		Args:    cobra.RangeArgs(1, 2), // client and type can also be two arguments
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				client, typ, ok := strings.Cut(args[0], "/")

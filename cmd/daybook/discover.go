@@ -23,13 +23,13 @@ func newDiscover() *cobra.Command {
 		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of
 their ids.
 
-A server announces itself when it listens beyond loopback (see --mdns of ` + "`daybook serve`" + `). Multicast
-stays within a network segment, and often does not pass Wi-Fi access points, VPNs or clouds. A server
-that was stopped may be listed for two more minutes by others' answers. Nobody checks what is announced:
-whoever is in the network can announce any address.
+A server announces itself if it listens on an address that other machines can connect to (see --mdns of
+` + "`daybook serve`" + `). Multicast stays within a network segment, and often does not pass Wi-Fi access
+points, VPNs or clouds. A server that was stopped may still be listed for two minutes. Announcements are
+not authenticated: any machine in the network can announce any address.
 
-Other verbs find the server themselves: --server mdns: takes the only one that answers, and --server
-mdns:ID the one with this id.`,
+Other commands can find the server themselves. --server mdns: uses the only server that answers, and
+--server mdns:ID the one with this id.`,
 		Example: `  daybook discover
   daybook discover --json | jq -r .url
   daybook queues --server mdns:`,
@@ -60,17 +60,17 @@ mdns:ID the one with this id.`,
 		},
 	}
 	cmd.Flags().Var(&timeout, "timeout", "how long to wait for answers")
-	cmd.Flags().StringSliceVar(&interfaces, "interface", nil, "network interfaces to ask on; all without")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server a line")
+	cmd.Flags().StringSliceVar(&interfaces, "interface", nil, "network interfaces to use (default: all)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server per line")
 	return cmd
 }
 
-// errNoServer is that nobody answered.
-var errNoServer = errors.New("no server answered on the local network; a server announces itself when it listens beyond loopback")
+// errNoServer says that no server answered.
+var errNoServer = errors.New("no server answered on the local network; start one with --listen on an address that other machines can connect to, since only such a server announces itself")
 
 const mdnsScheme = "mdns:"
 
-// discover returns the URL of the server that an address of the form mdns: or mdns:ID stands for.
+// discover returns the URL of the server for an address of the form mdns: or mdns:ID.
 func discover(ctx context.Context, address string) (string, error) {
 	id := strings.TrimPrefix(address, mdnsScheme)
 	found, err := client.Discover(ctx, client.DiscoverOptions{})
@@ -88,7 +88,7 @@ func discover(ctx context.Context, address string) (string, error) {
 	case len(found) == 0:
 		return "", errNoServer
 	case len(urls) == 0:
-		return "", fmt.Errorf("none of the %d servers that answered has the id %q", len(found), id)
+		return "", fmt.Errorf("none of the %d servers that answered has the id %q; `daybook discover` lists them", len(found), id)
 	case len(urls) > 1:
 		return "", usageError{fmt.Errorf("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/mdns"
 )
 
-// network is two network namespaces with a cable between them, as two machines on one switch.
+// network is two network namespaces with a cable between them, like two machines on one switch.
 type network struct {
 	server, browser string // names of the namespaces
 }
@@ -56,7 +56,7 @@ func newNetwork(t *testing.T) *network {
 		run(fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev %s", at.namespace, i+1, at.link))
 		run(fmt.Sprintf("ip -n %s addr add fd77::%d/64 dev %s nodad", at.namespace, i+1, at.link))
 		run(fmt.Sprintf("ip -n %s link set %s up", at.namespace, at.link))
-		run(fmt.Sprintf("ip -n %s route add 224.0.0.0/4 dev %s", at.namespace, at.link)) // a machine's default route does as well
+		run(fmt.Sprintf("ip -n %s route add 224.0.0.0/4 dev %s", at.namespace, at.link)) // on a machine the default route does this
 	}
 	return n
 }
@@ -68,7 +68,7 @@ func in(ctx context.Context, namespace string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// browse runs this program where the browser is.
+// browse runs this program in the namespace of the browser.
 func (n *network) browse(t *testing.T, args ...string) result {
 	t.Helper()
 	cmd := in(t.Context(), n.browser, append([]string{os.Args[0]}, args...)...)
@@ -120,7 +120,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 	return port, stats.Journal.UUID
 }
 
-// TestDiscover: a server on one machine is found from another, by this program and by others'.
+// TestDiscover: this program and other programs find a server on another machine.
 func TestDiscover(t *testing.T) {
 	n := newNetwork(t)
 	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code != exitNoAnswer || !strings.Contains(r.errs, "no server answered") {
@@ -153,7 +153,7 @@ func TestDiscover(t *testing.T) {
 	})
 	t.Run("by avahi-browse", func(t *testing.T) { n.avahi(t, id, port) })
 	t.Run("by python-zeroconf", func(t *testing.T) { n.zeroconf(t, id, port) })
-	t.Run("of several servers one must be named", func(t *testing.T) {
+	t.Run("if several servers answer, one must be named", func(t *testing.T) {
 		_, other := n.serve(t, "--listen", serverIPv4+":0")
 		if r := n.browse(t, "stats", "--server", "mdns:"); r.code != exitUsage || !strings.Contains(r.errs, id) || !strings.Contains(r.errs, other) {
 			t.Errorf("%+v", r)
@@ -164,7 +164,7 @@ func TestDiscover(t *testing.T) {
 	})
 }
 
-// TestNotAnnounced: what must not be found is not, and --mdns on is an error where nothing can be announced.
+// TestNotAnnounced: a server that must not be found is not found. --mdns on is an error if nothing can be announced.
 func TestNotAnnounced(t *testing.T) {
 	n := newNetwork(t)
 	n.serve(t, "--listen", "0.0.0.0:0", "--mdns", "off")
@@ -190,15 +190,15 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 <busconfig><type>system</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`
 
-// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. Both get places of
-// their own.
+// avahi looks for the server with avahi-browse, which asks an avahi-daemon through a message bus. The test starts both
+// with directories of their own.
 func (n *network) avahi(t *testing.T, id, port string) {
 	for _, program := range []string{"avahi-browse", "avahi-daemon", "dbus-daemon"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("skipped: there is no %s; Debian's packages are avahi-daemon, avahi-utils and dbus", program)
 		}
 	}
-	dir, err := os.MkdirTemp("", "daybook-avahi-") // short, as the path of a socket must be
+	dir, err := os.MkdirTemp("", "daybook-avahi-") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,17 @@
-// Command daybook is the durable job queue: the server, and the tools around it. `daybook help` lists the verbs.
+// Command daybook is a durable job queue: the server, and commands for it. `daybook help` lists the commands.
 //
 // Files:
 //
-//   - main.go, root.go: the command line and what runs it.
-//   - serve.go, serve_run.go, serve_mdns.go: the server: its settings, its life, and how it announces itself.
-//   - config.go, environment.go, flag_values.go: settings in a file and in variables; durations and sizes.
+//   - main.go, root.go: the command line, and how it is run.
+//   - serve.go, serve_run.go, serve_mdns.go: the settings of the server; how it starts, runs and stops; how it announces
+//     itself.
+//   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
 //   - address.go, open_files.go, profiles.go: addresses to listen on and to connect to; file descriptors; profiles.
-//   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: verbs that ask a server.
-//   - check.go, journal.go, rebuild.go: verbs for the data of a stopped server.
-//   - version.go, licenses.go: what the binary is made of.
-//   - ask.go, output.go, exit_codes.go: reading a document of a server; tables and terminals; exit codes and hints.
+//   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: commands that send requests to a
+//     server.
+//   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
+//   - version.go, licenses.go: the build, and the licences of what it contains.
+//   - ask.go, output.go, exit_codes.go: reading a document from a server; tables and terminals; exit codes and hints.
 //
-// To add a verb: a file with its command, a line in newRoot, a test in main_test.go.
+// To add a command, write a file for it, a line in newRoot, and a test in main_test.go.
 package main

@@ -12,18 +12,18 @@ import (
 
 const variablePrefix = "DAYBOOK_"
 
-// sharedFlags are the flags that every verb takes from the environment: where the server is and where its data is. All
-// other variables are settings of serve alone. Otherwise DAYBOOK_MAX_ATTEMPTS, meant for the server, would also change
-// what `daybook add` posts.
+// sharedFlags are the flags that every command takes from the environment: the address of the server and the data
+// directory. All other variables are settings of serve only. Otherwise DAYBOOK_MAX_ATTEMPTS, which is for the server,
+// would also change what `daybook add` posts.
 var sharedFlags = []string{"server", "data"}
 
-// variable is the environment variable of a flag.
+// variable returns the name of the environment variable of a flag.
 func variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment gives flags that are not on the command line the values of their variables. An empty variable counts
-// as not set, so that a wrapper may pass it on without looking at it.
+// fromEnvironment sets the flags that are not on the command line to the values of their variables. An empty variable
+// counts as not set, so that a script may pass on a variable that is empty.
 func fromEnvironment(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed || err != nil || !hasVariable(cmd, f.Name) {
@@ -47,8 +47,8 @@ func hasVariable(cmd *cobra.Command, flag string) bool {
 	return slices.Contains(sharedFlags, flag)
 }
 
-// unknownVariables returns the names of variables that begin with DAYBOOK_ and that nothing reads, sorted: most are
-// misspelt. Kubernetes sets some for a Service that is called daybook; they are left out.
+// unknownVariables returns the names of the variables that begin with DAYBOOK_ and that nothing reads, sorted. Most are
+// misspelt. Kubernetes sets some for a Service with the name daybook; they are left out.
 func unknownVariables(environ []string) (unknown []string) {
 	known := map[string]bool{}
 	for _, flag := range sharedFlags {
@@ -72,20 +72,19 @@ func ofKubernetes(name, value string) bool {
 		name == variablePrefix+"PORT" && strings.Contains(value, "://")
 }
 
-// unknownVariable is the warning about one of them.
+// unknownVariable returns the warning about an unknown variable.
 func unknownVariable(name string) string {
-	return fmt.Sprintf("environment variable %s is ignored: no setting has this name; `daybook help environment` says how they are named", name)
+	return fmt.Sprintf("environment variable %s is ignored: no setting has this name; `daybook help environment` shows how variables are named", name)
 }
 
 func newEnvironmentHelp() *cobra.Command {
-	// Without Run it is a help topic, not a verb.
+	// Without Run it is a help topic, not a command.
 	return &cobra.Command{
-		Use: "environment", Short: "Which environment variables are read",
-		Long: `Every flag of ` + "`daybook serve`" + ` can be given as an environment variable: --max-attempts is
-DAYBOOK_MAX_ATTEMPTS. The other verbs read two variables only: DAYBOOK_SERVER (--server) and
-DAYBOOK_DATA (--data). A flag has precedence over its variable, and a variable over a configuration
-file.
+		Use: "environment", Short: "List the environment variables that are read",
+		Long: `Every flag of ` + "`daybook serve`" + ` has an environment variable: DAYBOOK_MAX_ATTEMPTS sets --max-attempts.
+The other commands read only DAYBOOK_SERVER (--server) and DAYBOOK_DATA (--data). A flag has precedence
+over its variable, and a variable over the configuration file.
 
-A variable that begins with DAYBOOK_ and has no meaning is reported as a warning.`,
+A warning names each variable that begins with DAYBOOK_ and that no command reads.`,
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// The exit codes are part of the interface: scripts and service managers decide by them.
+// The exit codes are part of the interface: scripts and service managers depend on them.
 const (
 	exitOK = iota
 	exitError
@@ -33,53 +33,53 @@ const (
 	exitFile
 	exitClock
 
-	// exitSignal and the number of a signal are what a shell reports for a process that the signal ended.
+	// A process that a signal ended has the code exitSignal plus the number of the signal, as shells report it.
 	exitSignal = 128
 )
 
-// exitCodes says what each code means; `daybook help exit-codes` shows it.
+// exitCodes are the meanings of the codes. `daybook help exit-codes` shows them.
 var exitCodes = []struct {
 	code    int
 	meaning string
 }{
 	{exitOK, "success"},
-	{exitError, "a failure that has no code of its own; the message says why"},
+	{exitError, "a failure without a code of its own; the message says why"},
 	{exitUsage, "the command line, an environment variable or the configuration file is wrong"},
 	{exitDataInUse, "another process uses the data directory"},
-	{exitListen, "the server cannot listen on the address: another process does, or the address is not this machine's"},
-	{exitCorrupt, "the data is damaged, or journal and store do not belong together; nothing was changed"},
-	{exitProblems, "check found broken invariants"},
-	{exitFormat, "this version of daybook cannot read the format of the data: it is newer, or from before the first release"},
-	{exitNoAnswer, "no answer came from the server, or not one of a Daybook server; nothing was stored"},
-	{exitRefused, "the request was refused; the message says why"},
+	{exitListen, "the server cannot listen on the address: another process listens there, or this machine does not have the address"},
+	{exitCorrupt, "the data is damaged, or the journal and the store do not belong together; nothing was changed"},
+	{exitProblems, "daybook check found problems"},
+	{exitFormat, "this version of daybook cannot read the format of the data: the format is newer, or from before the first release"},
+	{exitNoAnswer, "the server did not answer, or the answer was not that of a Daybook server; nothing was stored"},
+	{exitRefused, "the server refused the request; the message says why"},
 	{exitNotFound, "the server has no such job, batch or queue"},
-	{exitNoData, "the data directory does not exist or holds no journal"},
-	{exitUnknown, "the server's answer was lost: jobs may have been stored or not"},
+	{exitNoData, "the data directory does not exist or has no journal"},
+	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
-	{exitClock, "the wall clock shows a time more than a day before the journal's"},
+	{exitClock, "the wall clock is more than a day earlier than the last time in the journal"},
 	{exitSignal + int(syscall.SIGINT), "a second SIGINT ended the server at once"},
 	{exitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
 }
 
 func newExitCodes() *cobra.Command {
-	long := "The exit codes of every verb:\n\n"
+	long := "All commands use these exit codes:\n\n"
 	for _, e := range exitCodes {
 		long += fmt.Sprintf("  %3d  %s\n", e.code, e.meaning)
 	}
 	// Without Run it is a help topic, not a verb.
-	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: long}
+	return &cobra.Command{Use: "exit-codes", Short: "List the exit codes", Long: long}
 }
 
-// usageError is a command line that makes no sense.
+// usageError is an error of the command line, the environment or the configuration file.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// errProblems is returned when a check found something; what it found is printed already.
-var errProblems = errors.New("the data does not check")
+// errProblems is returned if a check found problems. They are printed already.
+var errProblems = errors.New("the check failed")
 
-// errNoData is a data directory without a journal.
-var errNoData = errors.New("there is no journal in it")
+// errNoData says that a data directory has no journal.
+var errNoData = errors.New("it has no journal")
 
 func exitCode(err error) int {
 	corrupt, isCorrupt := errors.AsType[*journal.CorruptError](err)
@@ -120,30 +120,30 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// hintFor is the next step after an error, where there is one to name.
+// hintFor returns the next step after an error, or "".
 func hintFor(err error) string {
 	switch exitCode(err) {
 	case exitUsage:
-		return "`daybook help` lists the verbs, `daybook help VERB` the flags of one."
+		return "`daybook help` lists the commands, and `daybook help COMMAND` the flags of one."
 	case exitDataInUse:
-		return "Stop the process that uses it (the lock is on the directory itself: there is no file to remove), or name another directory by --data."
+		return "Stop the process that uses it, or name another directory with --data. The lock is on the directory itself: there is no lock file to remove."
 	case exitListen:
 		if errors.Is(err, syscall.EADDRNOTAVAIL) {
-			return "No network interface of this machine has that address; choose another by --listen."
+			return "No network interface of this machine has that address; choose another with --listen."
 		}
-		return "Stop the process that listens there, or choose another address by --listen (port 0: any free port)."
+		return "Stop the process that listens there, or choose another address with --listen (port 0 means any free port)."
 	case exitNoAnswer:
 		if errors.Is(err, errNoServer) {
-			return "" // its text names the step
+			return "" // its text names the next step
 		}
-		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) names its address."
+		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address."
 	case exitFormat:
 		if errors.Is(err, store.ErrOlderFormat) {
-			return "" // its text names the step
+			return "" // its text names the next step
 		}
 		return "Use the version of daybook that wrote the data, or a newer one."
 	case exitClock:
-		return "If the wall clock is right, --allow-clock-ahead starts all the same; the journal's time then runs at half speed until the clock has caught up."
+		return "If the wall clock is right, start with --allow-clock-ahead. The journal's time then runs at half speed until the wall clock has caught up."
 	}
 	return ""
 }

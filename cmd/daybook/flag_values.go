@@ -40,7 +40,7 @@ func (d *durationFlag) Type() string { return "duration" }
 
 func (d durationFlag) ms() int64 { return time.Duration(d).Milliseconds() }
 
-// checkDuration refuses a duration that is outside of min … max.
+// checkDuration refuses a duration outside of min … max, which are milliseconds.
 func checkDuration(flag string, d durationFlag, min, max int64) error {
 	if d.ms() >= min && d.ms() <= max {
 		return nil
@@ -48,7 +48,7 @@ func checkDuration(flag string, d durationFlag, min, max int64) error {
 	return fmt.Errorf("%s must be %s, not %s", flag, durations(min, max), &d)
 }
 
-// checkDurationOrZero is checkDuration for a flag where 0 has a meaning of its own.
+// checkDurationOrZero is checkDuration for a flag that also accepts 0, which has a meaning of its own.
 func checkDurationOrZero(flag string, d durationFlag, min, max int64) error {
 	if d == 0 || d.ms() >= min && d.ms() <= max {
 		return nil
@@ -76,5 +76,5 @@ func (b *bytesFlag) Set(text string) error {
 func (b *bytesFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
 func (b *bytesFlag) Type() string   { return "bytes" }
 
-// sizeText shows a number of bytes.
+// sizeText returns a number of bytes as text, such as 1.5MiB.
 func sizeText[N int64 | uint64](n N) string { return units.BytesSize(float64(n)) }

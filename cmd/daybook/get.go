@@ -18,13 +18,13 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
-		Long: `Show the document of a job. The id of a batch is that of its first job; with --batch the counts of the
-whole batch are shown instead. Fields without a value are left out, unless with --json.`,
+		Long: `Show the document of a job. With --batch, show the counts of a whole batch instead; its id is that of its
+first job. Fields without a value are left out, except with --json.`,
 		Example: `  daybook get 0185a1b2-c3d4-7000-8000-00000c800000
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 	}
-	batch := cmd.Flags().Bool("batch", false, "show the batch of that id")
+	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
 	serverFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ whole batch are shown instead. Fields without a value are left out, unless with 
 	return cmd
 }
 
-// printDocument writes the fields of a JSON object that have a value, one a line, in their order.
+// printDocument writes the fields of a JSON object, one per line, in their order. Fields without a value are left out.
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
@@ -78,8 +78,8 @@ func printDocument(w io.Writer, text []byte) error {
 	return err
 }
 
-// shownValue is a value as people read it: times as such, texts without quotes unless they hold what would disturb a
-// terminal.
+// shownValue returns a value in a form for people: a time also as a date, and a text without quotes. A text with
+// control characters stays in quotes, since it could change the terminal.
 func shownValue(name string, value json.RawMessage) string {
 	if string(value) == "null" || string(value) == "[]" {
 		return ""

@@ -18,19 +18,19 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Read the journal of a stopped server, or repair it",
-		Long: `Read the journal: every command that ever changed something, in order. Its records are text;
+		Short: "Read or repair the journal of a stopped server",
+		Long: `Read or repair the journal, which has every command that changed state, in order. Its records are text;
 docs/format-journal.md describes them. The server must be stopped.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("journal requires a verb: dump, verify or give-up")}
+			return usageError{errors.New("journal requires a command: dump, verify or give-up")}
 		},
 	}
 	cmd.AddCommand(newJournalDump(), newJournalVerify(), newJournalGiveUp())
 	return cmd
 }
 
-// offline takes the data directory, so that no server writes the journal meanwhile: a group that is half written would
+// offline locks the data directory, so that no server writes the journal meanwhile. A group that is half written would
 // look like damage.
 func offline(data string) (release func() error, err error) {
 	if err := mustExist(data); err != nil {
@@ -50,10 +50,10 @@ func newJournalDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump",
 		Short: "Print the records",
-		Long: `Print the records as they are in the journal, or with --json one object a line. The first damage ends
-the listing with an error. Payloads are in the bodies; --bodies=false leaves them out.`,
+		Long: `Print the records as they are in the journal, or with --json as one object per line. Use --bodies=false
+to leave out the bodies, which contain the payloads. The first damage ends the output with an error.`,
 		Example: `  daybook journal dump --data /var/lib/daybook --from 812 --to 812
-  daybook journal dump --json --bodies=false | grep '"verb":"claim"'`,
+  daybook journal dump --json --bodies=false | jq 'select(.verb == "claim")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			release, err := offline(data)
@@ -78,17 +78,17 @@ the listing with an error. Payloads are in the bodies; --bodies=false leaves the
 	}
 	dataFlag(cmd, &data)
 	cmd.Flags().Uint64Var(&from, "from", 1, "first seq")
-	cmd.Flags().Uint64Var(&to, "to", 0, "last seq; 0: all")
+	cmd.Flags().Uint64Var(&to, "to", 0, "last seq; 0 means all")
 	cmd.Flags().BoolVar(&bodies, "bodies", true, "print the bodies")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one record per line")
 	return cmd
 }
 
-// recordPrinter prints the records of a journal.
+// recordPrinter prints the records of a journal. Without bodies, it prints only their headers.
 type recordPrinter struct {
 	out    io.Writer
 	asJSON bool
-	bodies bool // without them, what comes before each body
+	bodies bool
 	text   []byte
 }
 
@@ -136,8 +136,8 @@ func newJournalVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read every record and check it",
-		Long: `Read the whole journal, check every checksum and that the records follow one another, and say what a
-start would do. Nothing is changed.`,
+		Long: `Read the whole journal, and check every checksum and the order of the records. Print what a start would
+do. Nothing is changed.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -171,13 +171,13 @@ func newJournalGiveUp() *cobra.Command {
 	var last uint64
 	cmd := &cobra.Command{
 		Use:   "give-up",
-		Short: "Remove everything after a record, when a start is refused and there is no copy",
-		Long: `Remove everything after the record --last from the journal. This is the only command that loses what was
-acknowledged, so use it last: first restore the damaged file from a copy, or start from a backup.
-` + "`daybook journal verify`" + ` names the last intact record.
+		Short: "Remove everything after a record, as the last resort",
+		Long: `Remove everything after the record --last from the journal. This is the only command that loses
+acknowledged jobs. Use it only if the server refuses to start because of damage, and neither the damaged
+file nor a backup can be restored. ` + "`daybook journal verify`" + ` prints the last intact record.
 
-Nothing is destroyed: what is removed is kept in a directory whose name is printed. Afterwards the store
-must be at or before --last; rebuild it with ` + "`daybook rebuild`" + `.`,
+The removed part is moved to a directory whose name is printed. Afterwards the store may be ahead of the
+journal; rebuild it with ` + "`daybook rebuild`" + `.`,
 		Example: `  daybook journal verify && daybook journal give-up --last 811 && daybook rebuild`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// notices are the licences of what this program is made of. A test compares them with the modules of the build, and can
-// write them again.
+// notices are the licences of the modules that this program contains. A test compares them with the modules of the
+// build, and can write the file.
 //
 //go:embed licenses.txt
 var notices string

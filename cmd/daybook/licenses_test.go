@@ -15,8 +15,8 @@ import (
 
 var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt again, after modules have changed")
 
-// licenceFile matches the names under which modules keep their licences and notices. Some keep those of code that they
-// took over in the folder licenses.
+// licenceFile matches the names of files with licences and notices. Some modules have those of copied code in the
+// folder licenses.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\..*)?$`)
 
 // TestLicenses: the notices in the binary are those of the modules that it is built from.
@@ -27,7 +27,7 @@ func TestLicenses(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&want, "Daybook is under the Apache License, version 2.0:\n\n%s\n", bytes.TrimRight(text, "\n"))
-	modules := map[string]string{} // directory by name
+	modules := map[string]string{} // directories of modules, by module
 	for _, arch := range []string{"amd64", "arm64"} {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".")
 		list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
@@ -53,7 +53,7 @@ func TestLicenses(t *testing.T) {
 	}
 	slices.Sort(names)
 	var texts []string
-	of := map[string][]string{} // who has a text
+	of := map[string][]string{} // modules with a text
 	for _, name := range names {
 		found := 0
 		for _, pattern := range []string{"*", "licenses/*"} {

@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The test binary is the daybook command when this is set, so that signals and exit codes are those of a real process.
+// The test binary is the daybook command if this is set. Signals and exit codes are then those of a real process.
 const asCommand = "DAYBOOK_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is how a command line ended.
+// result is the result of a command line.
 type result struct {
 	code      int
 	out, errs string
@@ -52,7 +52,7 @@ func execute(t *testing.T, in string, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// ok runs a command line that must succeed and returns what it printed.
+// ok runs a command line that must succeed, and returns its output.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := execute(t, "", args...)
@@ -93,7 +93,7 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 	line, err := bufio.NewReader(out).ReadString('\n')
 	go func() { s.ended <- s.Wait() }()
 	t.Cleanup(func() {
-		_ = s.Process.Kill() // it may have ended
+		_ = s.Process.Kill() // the process may have ended
 		s.ended <- <-s.ended
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 	}
 }
 
-// end sends a signal and returns the exit code; -1 after a kill.
+// end sends a signal and returns the exit code, or -1 after a kill.
 func (s *server) end(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := s.Process.Signal(signal); err != nil {
@@ -302,7 +302,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%v, %v", o, err)
 		}
 	})
-	t.Run("what was acknowledged is there after a kill", func(t *testing.T) {
+	t.Run("acknowledged jobs are there after a kill", func(t *testing.T) {
 		s := serving(t, data)
 		var batch struct {
 			First string `json:"first_id"`
@@ -340,7 +340,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// damage changes the first place in the files below dir that holds text.
+// damage changes the first occurrence of text in the files below dir.
 func damage(t *testing.T, dir string, text []byte) {
 	t.Helper()
 	done := false
@@ -366,7 +366,7 @@ func damage(t *testing.T, dir string, text []byte) {
 
 func TestStopDrains(t *testing.T) {
 	s := serving(t, t.TempDir())
-	// A request under way: its body has not come yet.
+	// A request is under way: its body has not arrived yet.
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -385,7 +385,7 @@ func TestStopDrains(t *testing.T) {
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // until it listens no more
+	for { // until the server no longer listens
 		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
 			break
@@ -423,7 +423,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // until the first signal was seen
+	for { // until the server has received the first signal
 		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
 			break
@@ -531,7 +531,7 @@ func TestHelp(t *testing.T) {
 	if text := ok(t, "completion", "bash"); !strings.Contains(text, "complete") {
 		t.Error("no completion")
 	}
-	// Every verb says what it is for, and shows it.
+	// Every command has a description and an example.
 	for _, cmd := range newRoot().Commands() {
 		verbs := cmd.Commands()
 		if len(verbs) == 0 {

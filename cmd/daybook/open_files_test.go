@@ -55,8 +55,8 @@ func TestTooFewFiles(t *testing.T) {
 	}
 }
 
-// TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients post
-// on, and the journal and the store open what they need.
+// TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients can
+// still post, and the journal and the store can open their files.
 func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	const limit, flood = 256, 600
 	s := servingAs(t, t.TempDir(), func(cmd *exec.Cmd) *exec.Cmd { return withFiles(t, cmd, limit) })
@@ -87,7 +87,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	defer cancel()
 	conns := make(chan net.Conn, flood)
 	for i := range flood {
-		go func() { // some are silent, some announce a body
+		go func() { // some connections are silent, others announce a body
 			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 			if err == nil && i%2 == 0 {
 				_, err = io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8388608\r\n\r\n")
@@ -98,7 +98,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 			conns <- c
 		}()
 	}
-	time.AfterFunc(5*time.Second, cancel) // of dialling: the backlog has a bound
+	time.AfterFunc(5*time.Second, cancel) // ends the dialling, since the backlog has a bound
 	for range flood {
 		if c := <-conns; c != nil {
 			defer c.Close()
@@ -117,7 +117,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.data, "address")); err != nil || strings.TrimSpace(string(text)) != address {
 		t.Errorf("%s, %v", text, err)
 	}
-	s.end(t, syscall.SIGKILL) // its log is whole then
+	s.end(t, syscall.SIGKILL) // after that the log is complete
 	if strings.Contains(s.log.String(), "too many open files") {
 		t.Errorf("descriptors ran out: %s", s.log)
 	}

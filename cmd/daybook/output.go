@@ -10,7 +10,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// table writes rows in columns.
+// table writes rows in aligned columns.
 func table(w io.Writer, rows func(row func(cells ...any))) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var err error
@@ -33,10 +33,10 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 	return err
 }
 
-// moment shows unix milliseconds.
+// moment returns unix milliseconds as a date and time.
 func moment(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000 -07:00") }
 
-// interval shows milliseconds, to three digits or so.
+// interval returns milliseconds as a duration, rounded to about three digits.
 func interval(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {
@@ -48,7 +48,7 @@ func interval(ms int64) string {
 	return d.String()
 }
 
-// isTerminal reports whether a person may be reading what is written.
+// isTerminal reports whether w is a terminal, so that a person may be reading.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// checkProfiles refuses an address for profiles that other machines can reach.
+// checkProfiles refuses an address for profiles that other machines can connect to.
 func checkProfiles(address string) error {
 	if at, err := netip.ParseAddrPort(address); address != "" && (err != nil || !at.Addr().IsLoopback()) {
 		return usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
@@ -17,7 +17,7 @@ func checkProfiles(address string) error {
 	return nil
 }
 
-// serveProfiles serves net/http/pprof on a loopback address of its own: profiles show what is in memory.
+// serveProfiles serves net/http/pprof on a separate loopback address, since profiles show the contents of memory.
 func serveProfiles(address string) (*http.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// queueDocument is what the server reports of a queue.
+// queueDocument is the part of a queue's document that is printed.
 type queueDocument struct {
 	Client  string           `json:"client"`
 	Type    string           `json:"type"`
@@ -26,8 +26,8 @@ func newQueues() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues",
 		Short: "List the queues with their counts",
-		Long: `List the queues, by client and type, with their jobs by status. "oldest" is how long the next pending
-job has been waiting: it grows if the runners do not keep up.`,
+		Long: `List the queues by client and type, with the number of their jobs in each status. "oldest" is how long
+the next pending job has been waiting. It grows if the runners are too slow.`,
 		Example: `  daybook queues
   daybook queues --client acme --json`,
 		Args: cobra.NoArgs,
@@ -54,13 +54,13 @@ job has been waiting: it grows if the runners do not keep up.`,
 		},
 	}
 	cmd.AddCommand(newDeleteQueue())
-	cmd.Flags().StringVar(&client, "client", "", "only this client's queues")
+	cmd.Flags().StringVar(&client, "client", "", "list only the queues of this client")
 	serverFlag(cmd, &server)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one queue a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one queue per line")
 	return cmd
 }
 
-// allQueues reads page after page.
+// allQueues reads all pages of the list of queues.
 func allQueues(cmd *cobra.Command, server *serverAddress, client string) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	query := url.Values{}
@@ -93,7 +93,7 @@ func printQueues(cmd *cobra.Command, client string, queues []json.RawMessage) er
 		return err
 	}
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no queues yet; the first job of a client and type creates one")
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no queues yet; the first job of a client and type creates its queue")
 		return err
 	}
 	var failed error

@@ -15,10 +15,13 @@ func newRebuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Rebuild the store of a stopped server from its journal",
-		Long: `Rebuild the store by applying the journal: after a base (a store directory, such as a backup's), or from
-the journal's beginning while it still begins at seq 1. Use it for a store that is damaged or lost. The
-new store is checked before it replaces the old one, which is kept beside it under the name that is
-printed; remove it when it is no longer needed. The server must be stopped.`,
+		Long: `Rebuild a store that is damaged or lost, by applying its journal. The server must be stopped.
+
+If the journal still begins at seq 1, the whole journal is applied. Otherwise name a base with --base: a
+store directory, such as that of a backup. Then the journal after the base is applied.
+
+The new store is checked before it replaces the old one. The old store is kept under the name that is
+printed. Remove it when it is no longer needed.`,
 		Example: `  daybook rebuild --data /var/lib/daybook
   daybook rebuild --data /var/lib/daybook --base /backup/daybook/store`,
 		Args: cobra.NoArgs,
@@ -53,7 +56,7 @@ printed; remove it when it is no longer needed. The server must be stopped.`,
 		},
 	}
 	dataFlag(cmd, &data)
-	cmd.Flags().StringVar(&base, "base", "", "store directory to begin with")
+	cmd.Flags().StringVar(&base, "base", "", "store directory to start from (default: none)")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -19,7 +19,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	if !root.started { // it failed before a verb began: flags, arguments, the verb itself
+	if !root.started { // the flags, the arguments or the name of the command are wrong
 		err = usageError{err}
 	}
 	fmt.Fprintf(errs, "daybook: %v\n", err)
@@ -38,13 +38,13 @@ type rootCommand struct {
 func newRoot() *rootCommand {
 	root := &rootCommand{Command: &cobra.Command{
 		Use:   "daybook",
-		Short: "A durable job queue server, and the tools around it",
-		Long: `Daybook is a durable job queue: producers post jobs in bulk, runners claim them, tickle them while they
-work, and complete them. Whatever was acknowledged survives a crash: it is in the journal, and on disk,
-before the answer goes out.
+		Short: "Run and operate a durable job queue",
+		Long: `Run and operate Daybook, a durable job queue. Producers post jobs in bulk. Runners claim jobs, tickle
+them while they work, and complete them. The server answers a request when it is in the journal on disk,
+so no acknowledged job is lost in a crash.
 
-The flags of ` + "`daybook serve`" + ` can be given as environment variables as well, and --server and --data of
-the other verbs: see ` + "`daybook help environment`" + `.`,
+Environment variables can set the flags of ` + "`daybook serve`" + `, and --server and --data of the other
+commands: see ` + "`daybook help environment`" + `.`,
 		Example: `  daybook serve
   seq 1000 | daybook add --type square
   daybook queues`,
@@ -55,7 +55,7 @@ the other verbs: see ` + "`daybook help environment`" + `.`,
 		if err := fromEnvironment(cmd); err != nil {
 			return err
 		}
-		if cmd.Name() != "serve" { // which has a log for warnings
+		if cmd.Name() != "serve" { // serve writes warnings to its log
 			for _, name := range unknownVariables(os.Environ()) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: warning: %s\n", unknownVariable(name))
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestListenBeyondLoopback: an address that other machines can reach is refused unless --insecure is given.
+// TestListenBeyondLoopback: an address that other machines can connect to is refused unless --insecure is given.
 func TestListenBeyondLoopback(t *testing.T) {
 	for listen, exposed := range map[string]bool{
 		"127.0.0.1:0": false, "127.8.9.1:80": false, "localhost:1717": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false,
@@ -53,21 +53,21 @@ func TestListenBeyondLoopback(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", listen, r.code, r.errs)
 		}
 	}
-	// TEST-NET-1, which no machine has.
+	// An address of TEST-NET-1, which no machine has.
 	if r := execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init"); r.code != exitListen {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 }
 
-// TestDataDirectoryThatIsMissing: a directory that was named and holds no journal is a disk that is not mounted, unless
-// --init says otherwise.
+// TestDataDirectoryThatIsMissing: a directory that --data names and that has no journal may be a disk that is not
+// mounted. It is refused unless --init is given.
 func TestDataDirectoryThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // a journal with a disk of its own
+	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // as if the journal were on a disk of its own
 		t.Fatal(err)
 	}
 	if r := execute(t, "", "check", "--data", unmounted); r.code != exitNoData {
@@ -91,7 +91,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 		t.Errorf("a refused start made the directory: %v", err)
 	}
 
-	// The default is created, and with --init a directory that is there is used as it is.
+	// The default directory is created. With --init an existing directory is used as it is.
 	t.Chdir(dir)
 	s := serving(t, missing)
 	s.post(t, "/add", "one\n")
@@ -119,7 +119,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestVariablesOfServe: a setting of the server changes no other verb.
+// TestVariablesOfServe: a variable for serve does not affect the other commands.
 func TestVariablesOfServe(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for name, value := range map[string]string{
@@ -142,12 +142,12 @@ func TestVariablesOfServe(t *testing.T) {
 	}
 }
 
-// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other verbs on standard
+// TestUnknownVariables: a misspelt variable is reported, by the server in its log, by the other commands on standard
 // error.
 func TestUnknownVariables(t *testing.T) {
 	environ := []string{
 		"DAYBOOK_MAXATTEMPTS=5", "DAYBOOK_MAX_ATTEMPTS=5", "DAYBOOK_SERVER=x", "DAYBOOK_DATA=x", "DAYBOOK_=x", "DAYBOOK_EMPTY=", "PATH=/", "DAYBOOKS=1",
-		// What Kubernetes sets for a Service called daybook.
+		// Kubernetes sets these for a Service with the name daybook.
 		"DAYBOOK_SERVICE_HOST=10.0.0.1", "DAYBOOK_SERVICE_PORT=1717", "DAYBOOK_PORT=tcp://10.0.0.1:1717", "DAYBOOK_PORT_1717_TCP_ADDR=10.0.0.1",
 		"DAYBOOK_JOURNAL_RETIAN=1G",
 	}
@@ -165,7 +165,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestServerAddress: an address may be host:port; a password in it is sent and never shown.
+// TestServerAddress: an address may be host:port. A password in it is sent and never shown.
 func TestServerAddress(t *testing.T) {
 	var user, password string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func TestServerAddress(t *testing.T) {
 	}
 }
 
-// TestLogColours: a log in a file has none.
+// TestLogColours: a log in a file has no colours.
 func TestLogColours(t *testing.T) {
 	var b bytes.Buffer
 	log, err := newLogger("info", "console", &b)
@@ -227,7 +227,7 @@ func TestLogColours(t *testing.T) {
 	}
 }
 
-// TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` has each code.
+// TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` lists all codes.
 func TestExitCodes(t *testing.T) {
 	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGTERM): true}
 	for _, e := range exitCodes {

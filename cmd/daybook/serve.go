@@ -27,7 +27,7 @@ type serveFlags struct {
 	printConfig bool
 }
 
-// networkFlags are where the server listens, and who finds it.
+// networkFlags say where the server listens, and how it can be found.
 type networkFlags struct {
 	listen   string
 	insecure bool
@@ -37,7 +37,7 @@ type networkFlags struct {
 	pprof    string
 }
 
-// storageFlags are where the data is, and how long it stays.
+// storageFlags say where the data is, and how long it is kept.
 type storageFlags struct {
 	data          string
 	init          bool
@@ -46,14 +46,14 @@ type storageFlags struct {
 	clockAhead    bool
 }
 
-// jobFlags are the attributes of jobs whose creator does not give them.
+// jobFlags are the defaults for jobs that are created without these attributes.
 type jobFlags struct {
 	abandonedAge durationFlag
 	maxAttempts  int
 	retention    durationFlag
 }
 
-// requestFlags are which requests are served, and for how long when the server stops.
+// requestFlags say which requests are allowed, and how long they may take when the server stops.
 type requestFlags struct {
 	drain        durationFlag
 	allowQuit    bool
@@ -75,30 +75,32 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server until SIGTERM or SIGINT, which stop it gracefully: requests under way get up to --drain
-to end. A second signal ends it at once, as SIGKILL would. What was acknowledged is safe either way.
+		Long: `Run the server until it receives SIGTERM or SIGINT. Then it stops gracefully: requests under way may take
+up to --drain to end. A second signal ends it at once, as SIGKILL would. No acknowledged job is lost in
+either case.
 
-The server prints the address it listens on as "listening on http://…", and keeps it in the file
-"address" in the data directory until a clean stop. It answers before it is ready: while it replays the
-journal, /readyz says so.
+The server prints its address as "listening on http://…". The file "address" in the data directory has
+the address too, until a clean stop. The server listens before it is ready: while it replays the journal,
+/readyz reports that it is not ready.
 
-There is no access control yet, so the server refuses to listen beyond loopback unless --insecure is
-given. With it, every start logs a warning.
+The server has no access control yet. It refuses to listen on an address that other machines can connect
+to, unless --insecure is given. With --insecure, every start logs a warning.
 
-The default data directory is created when it does not exist. One that --data names must hold a journal
-already, unless --init is given: a disk that is not mounted would otherwise start an empty queue.
+The default data directory is created if it does not exist. A directory that --data names must have a
+journal, unless --init is given. Otherwise the server would start with an empty queue when a disk is not
+mounted.
 
-A server that listens beyond loopback announces itself on the local network by multicast DNS, under its
-id, so that ` + "`daybook discover`" + ` and --server mdns: find it. --mdns off keeps it quiet; --mdns on makes it
-an error if the server cannot be announced.
+A server that other machines can connect to announces itself on the local network by multicast DNS, so
+that ` + "`daybook discover`" + ` and --server mdns: find it. With --mdns off it is not announced. With --mdns on
+the start fails if it cannot be announced.
 
-A request's Host must be an IP address, localhost, or a name that --allow-host lists: a web page could
-make any other name point to this server. For containers and clusters: --allow-host daybook,
---allow-host '*.svc.cluster.local'; --allow-host '*' accepts every name.
+The Host of a request must be an IP address, localhost, or a name that --allow-host lists. Otherwise a web
+page could reach the server by a name of its own. In containers and clusters, use for example --allow-host
+daybook or --allow-host '*.svc.cluster.local'. --allow-host '*' allows every name.
 
-Settings may also be in a TOML file, named by --config: max-attempts = 5, allow-host = ["a.example"].
-The command line has precedence over the environment, and the environment over the file. --print-config
-shows the settings in force and where each comes from.`,
+A TOML file that --config names can have settings too: max-attempts = 5, allow-host = ["a.example"]. The
+command line has precedence over the environment, and the environment over the file. --print-config
+prints all settings and the origin of each.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --config /etc/daybook.toml --print-config`,
@@ -120,44 +122,44 @@ shows the settings in force and where each comes from.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes one that is free")
+	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 means any free port")
 	flags.StringVar(&f.data, "data", defaultData, "data directory")
-	flags.BoolVar(&f.init, "init", false, "start an empty queue in the data directory that --data names if it holds none; harmless when it does")
-	flags.BoolVar(&f.insecure, "insecure", false, "listen beyond loopback although there is no access control")
-	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names below, * every name")
-	flags.Var(&f.abandonedAge, "abandoned-age", "how long a claim may go without a tickle before its jobs are handed out again, unless they say otherwise")
-	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "how often a job runs at most, unless it says otherwise")
-	flags.Var(&f.retention, "retention", "how long finished jobs are kept, unless they say otherwise; 0: not at all")
-	flags.Var(&f.queueIdle, "queue-idle", "how long a queue stays that has no jobs and is not paused, at least a minute; 0: for ever")
-	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep although the store no longer needs them, for rebuilds and audits")
-	flags.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error; successes on hot routes are logged at debug only")
-	flags.StringVar(&f.logFormat, "log-format", "json", "json, or console for people")
-	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start although the journal's last time is more than a day ahead of the clock")
-	flags.StringVar(&f.mdns, "mdns", "auto", "announce the server on the local network: on, off, or auto, which is when it listens beyond loopback")
-	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce it on; all that can multicast without")
-	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof; off without")
-	flags.Var(&f.drain, "drain", "how long requests under way may take to end when the server stops")
+	flags.BoolVar(&f.init, "init", false, "create an empty queue in the directory of --data if it has no journal")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to, although there is no access control")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names that end in .example.com, * allows every name")
+	flags.Var(&f.abandonedAge, "abandoned-age", "how long a runner may hold a job without a tickle before the job is handed out again; a default for new jobs")
+	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "how many times a job may run; a default for new jobs")
+	flags.Var(&f.retention, "retention", "how long ended jobs are kept; 0 means not at all; a default for new jobs")
+	flags.Var(&f.queueIdle, "queue-idle", "how long a queue without jobs is kept if it is not paused, at least a minute; 0 means for ever")
+	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep that the store no longer needs, for rebuilds and audits")
+	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error; successful requests of frequent kinds are logged at debug")
+	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json, or console for people")
+	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start even if the last time in the journal is more than a day ahead of the wall clock")
+	flags.StringVar(&f.mdns, "mdns", "auto", "announce the server on the local network: on, off, or auto, which means if other machines can connect to it")
+	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce the server on (default: all that can multicast)")
+	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof (default: no profiles)")
+	flags.Var(&f.drain, "drain", "how long requests under way may take when the server stops")
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
-	flags.BoolVar(&f.allowQuit, "allow-quit", false, "end on POST /quit, if it comes from this machine and through no proxy")
-	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; any web page can send a GET")
-	flags.StringVar(&f.config, "config", "", "TOML file with settings, named like these flags")
-	flags.BoolVar(&f.printConfig, "print-config", false, "print the settings in force, as a configuration file, and end")
+	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
+	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
+	flags.StringVar(&f.config, "config", "", "TOML file with settings; they have the names of these flags")
+	flags.BoolVar(&f.printConfig, "print-config", false, "print all settings as a configuration file, and end")
 	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
-// errListen is a failure to listen on the address.
+// errListen says that the server cannot listen on its address.
 var errListen = errors.New("cannot listen")
 
-// checkData refuses a data directory that was named and holds no journal. The default one is created.
+// checkData refuses a directory that --data names and that has no journal. The default directory is created.
 func (f *serveFlags) checkData(cmd *cobra.Command) error {
 	if f.init || !cmd.Flags().Changed("data") {
 		return nil
 	}
 	there, err := hasJournal(f.data)
 	if err == nil && !there {
-		err = fmt.Errorf("%w; if its disk is not mounted, mount it; to start an empty queue there, give --init", errNoData)
+		err = fmt.Errorf("%w; if its disk is not mounted, mount it; to create an empty queue in it, give --init", errNoData)
 	}
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", f.data, err)
@@ -165,7 +167,7 @@ func (f *serveFlags) checkData(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkSettings refuses settings that make no sense, before anything is created or listens.
+// checkSettings refuses invalid settings before anything is created and before the server listens.
 func (f *serveFlags) checkSettings() error {
 	if _, err := f.options(); err != nil {
 		return err
@@ -183,7 +185,7 @@ func (f *serveFlags) checkSettings() error {
 	return checkProfiles(f.pprof)
 }
 
-// options checks the flags and returns what the API is made of.
+// options checks the flags, and returns the options of the API.
 func (f *serveFlags) options() (api.Options, error) {
 	o := api.Options{
 		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,

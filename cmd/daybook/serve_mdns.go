@@ -9,16 +9,16 @@ import (
 	"github.com/daybookq/daybook/mdns"
 )
 
-// Values of --mdns.
+// The values of --mdns.
 const (
 	mdnsAuto = "auto"
 	mdnsOn   = "on"
 	mdnsOff  = "off"
 )
 
-// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until the returned function is called. A
-// server that listens on loopback cannot be announced: nobody could connect to it. With auto a failure is a warning
-// only, since the server itself is well.
+// announceOnNetwork announces the server by multicast DNS, if --mdns says so, until end is called. A server that
+// listens on loopback cannot be announced, since no other machine can connect to it. With auto a failure is only a
+// warning, since the server itself works.
 func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {

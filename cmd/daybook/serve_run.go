@@ -77,7 +77,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	return nil
 }
 
-// serverRun is what one run of the server is made of. It is filled step by step.
+// serverRun holds the parts of one run of the server. serve fills it step by step.
 type serverRun struct {
 	*serveFlags
 	options  api.Options
@@ -114,7 +114,7 @@ func (s *serverRun) listen() (err error) {
 		return fmt.Errorf("%w: %w", errListen, err)
 	}
 	if isExposed(s.address) {
-		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect and there is no access control; whoever connects can read, change and delete every job")
+		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and there is no access control: anybody who connects can read, change and delete all jobs")
 	}
 	return nil
 }
@@ -190,8 +190,8 @@ func (s *serverRun) publish(id string) (unpublish func(), err error) {
 	}, nil
 }
 
-// untilSignal is done at the first SIGTERM or SIGINT. The second ends the process: a second signal means that somebody
-// does not want to wait.
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT. The second signal ends the process at once:
+// the sender does not want to wait.
 func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -219,15 +219,15 @@ func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 	}
 }
 
-// announce reports where the server listens: on out, and in the file "address" of the data directory, for those who
-// chose port 0. The file is deleted at a clean stop; after a kill it stays and names a port that nobody answers on.
+// announce prints where the server listens, and writes it to the file "address" in the data directory, for --listen
+// with port 0. The file is deleted at a clean stop. After a kill it remains, with a port on which no server answers.
 func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
 	path := filepath.Join(data, "address")
 	fresh := path + ".new"
 	if err := os.WriteFile(fresh, []byte(addr.String()+"\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write address: %w", err)
 	}
-	if err := os.Rename(fresh, path); err != nil { // readers see all of it or the old one
+	if err := os.Rename(fresh, path); err != nil { // a reader sees the old file or the whole new one
 		return nil, fmt.Errorf("write address: %w", err)
 	}
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {

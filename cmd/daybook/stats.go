@@ -15,10 +15,11 @@ func newStats() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show the figures of the server",
-		Long: `Show how far the server is (appended ≥ synced ≥ applied ≥ flushed are positions in the journal), how
-much it holds, and how fast its disk is. Acknowledged commands are synced, reads show the applied ones,
-and the flushed ones no longer need the journal.`,
+		Short: "Show figures of the server",
+		Long: `Show the progress of the server, the number of its jobs, and the speed of its disk.
+
+The watermarks are positions in the journal: appended ≥ synced ≥ applied ≥ flushed. Acknowledged commands
+are synced. Reads show the effects of applied commands. Flushed commands no longer need the journal.`,
 		Example: "  daybook stats --server http://127.0.0.1:1717",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,13 +63,13 @@ func printStats(cmd *cobra.Command, s *ingest.Stats) error {
 		}
 		row("parked claims", s.Parked)
 		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", sizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
-		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, %d of them", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
+		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, count %d", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
 		row("store", sizeText(s.Store.Bytes))
 		if s.Journal.Failures > 0 {
 			row("failed writes", fmt.Sprintf("%d, repaired %d times; last: %s", s.Journal.Failures, s.Journal.Repairs, s.Journal.LastError))
 		}
 		if s.Overloaded > 0 {
-			row("creates refused", fmt.Sprintf("%d, since ingestion lagged", s.Overloaded))
+			row("creates refused", fmt.Sprintf("%d, while ingestion lagged", s.Overloaded))
 		}
 	})
 }

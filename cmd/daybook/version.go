@@ -14,9 +14,10 @@ func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show which build this is",
-		Long: `Show which build this is. The level is the version of what the state machine decides; it only grows, and
-only by a command in the journal, so that an older journal leads to the same state under a newer build.`,
+		Short: "Show the version of this program",
+		Long: `Show the version, the commit and the level of this program. The level is the version of the rules by
+which commands are applied. Only a command in the journal raises the level of the data, so that a newer
+program applies an older journal with the same result.`,
 		Example: "  daybook version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
