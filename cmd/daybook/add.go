@@ -70,6 +70,9 @@ remove the carriage returns of a file from Windows.`,
 	flags.Var(&f.delay, "delay", "how long the jobs wait before they may run")
 	flags.Var(&f.lease, "lease", "how long a runner may hold a job without a tickle (default: the server's)")
 	flags.Var(&f.retention, "retention", "how long ended jobs are kept (default: the server's)")
+	for _, name := range []string{"delay", "lease", "retention"} {
+		flags.Lookup(name).DefValue = "" // otherwise the help shows 0s as the default
+	}
 	flags.StringVar(&f.key, "key", "", "idempotency key of the whole input; give that of an earlier add to continue it (default: a new one)")
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
 	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")

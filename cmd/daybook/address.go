@@ -43,7 +43,7 @@ func networkOf(address *net.TCPAddr) string {
 // check refuses a text that is not an address.
 func serverFlag(cmd *cobra.Command, to *serverAddress) {
 	*to = defaultServer
-	cmd.Flags().Var(to, "server", "address of the server, as a URL or host:port; mdns: finds the server on the local network")
+	cmd.Flags().Var(to, "server", "address of the server: a URL, host:port, or mdns: to find it on the local network")
 }
 
 // serverAddress is the text of --server: a URL, which may have a user and a path, or host:port.

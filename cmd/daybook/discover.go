@@ -23,8 +23,8 @@ func newDiscover() *cobra.Command {
 		Long: `Find servers that announce themselves on the local network by multicast DNS, and list them in order of
 their ids.
 
-A server announces itself if it listens on an address that other machines can connect to (see --mdns of
-` + "`daybook serve`" + `). Multicast stays within a network segment, and often does not pass Wi-Fi access
+A server announces itself if it listens on an address that other machines can connect to (see
+` + "`daybook serve --help`" + `, --mdns). Multicast stays within a network segment, and often does not pass Wi-Fi access
 points, VPNs or clouds. A server that was stopped may still be listed for two minutes. Announcements are
 not authenticated: any machine in the network can announce any address.
 
