@@ -55,7 +55,7 @@ type Added struct {
 
 // AddedBody is a part of the input of Add.
 type AddedBody struct {
-	Offset int64 // of its first byte in the input
+	Offset int64 // of the first byte in the input
 	Bytes  int
 	Added  // zero while it is unknown whether the body is stored
 }
@@ -66,7 +66,7 @@ type AddProgress struct{ Bytes, Jobs int64 }
 // AddResult is what of an input is stored.
 type AddResult struct {
 	Bytes   int64       // stored from the beginning of the input without a gap
-	Jobs    int64       // in Bodies
+	Jobs    int64       // in all Bodies
 	Bodies  []AddedBody // stored, in order; after an error there may be gaps between them
 	Unknown []AddedBody // whose answer was lost
 }

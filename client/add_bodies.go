@@ -56,12 +56,16 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 		body = nil
 		return err
 	}
-	next := func(bool) ([]byte, error) { return readLine(in) }
+	next := func(time.Duration) ([]byte, error) { return readLine(in) }
 	if a.o.FlushAfter > 0 {
-		next = a.lines(ctx, in)
+		next = lines(ctx, in)
 	}
 	for {
-		text, err := next(len(body) > 0)
+		patience := time.Duration(0)
+		if len(body) > 0 {
+			patience = a.o.FlushAfter
+		}
+		text, err := next(patience)
 		if err == errSilence {
 			if err := flush(); err != nil {
 				return err
@@ -83,10 +87,10 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 	}
 }
 
-// lines reads ahead in a goroutine, so that a silent input is noticed. The returned function returns the next line. If
-// watch is set and no line arrives within FlushAfter, it returns errSilence. The goroutine ends with the input, or with
-// the first line that it reads after ctx has ended.
-func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([]byte, error) {
+// lines reads ahead in a goroutine, so that a silent input is noticed. The returned function returns the next line, or
+// errSilence if none arrives within patience; 0 means that it waits for ever. The goroutine ends with the input, or
+// with the first line that it reads after ctx has ended.
+func lines(ctx context.Context, in *bufio.Reader) func(patience time.Duration) ([]byte, error) {
 	type line struct {
 		text []byte
 		err  error
@@ -105,15 +109,15 @@ func (a *adder) lines(ctx context.Context, in *bufio.Reader) func(watch bool) ([
 			}
 		}
 	}()
-	return func(watch bool) ([]byte, error) {
+	return func(patience time.Duration) ([]byte, error) {
 		select {
 		case l := <-ahead:
 			return l.text, l.err
 		default:
 		}
 		var silence <-chan time.Time
-		if watch {
-			silence = time.After(a.o.FlushAfter)
+		if patience > 0 {
+			silence = time.After(patience)
 		}
 		select {
 		case l := <-ahead:

@@ -111,7 +111,7 @@ func pages[T any](ctx context.Context, c *Client, r request, read func(a answer)
 // Runner is the document of a runner that holds jobs.
 type Runner struct {
 	ID         string      `json:"runner_id"`
-	Held       int64       `json:"held"`   // jobs
+	Held       int64       `json:"held"`   // how many jobs
 	Claims     []OpenClaim `json:"claims"` // up to 100 claims that hold jobs, newest first
 	ClaimCount int64       `json:"claim_count"`
 	LastSeenAt int64       `json:"last_seen_at"` // unix ms; the last claim or tickle that Claims shows
@@ -192,7 +192,7 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 // WaitingType is a job type with pending jobs in queues that are not paused.
 type WaitingType struct {
 	Type    string `json:"type"`
-	Waiting int64  `json:"waiting"` // jobs
+	Waiting int64  `json:"waiting"` // how many jobs
 }
 
 // WaitingTypes yields the types that have pending jobs in queues that are not paused, in order, page by page. With a

@@ -15,7 +15,7 @@ import (
 // requested, it sends up to two at a time, then four, and so on. When a claim returns no job, it goes back to one. One
 // of the claims under way waits for jobs at the server; the others return at once.
 type claimState struct {
-	underWay int  // claims
+	underWay int  // how many claims are under way
 	waits    bool // one of them waits for jobs at the server
 	asked    int  // how many jobs they may return
 	atOnce   int  // how many claims may be under way

@@ -110,7 +110,8 @@ type running struct {
 
 // contexts are the three periods in the life of a worker.
 type contexts struct {
-	stopping context.Context // ends when the worker must stop claiming: with the context of Run, or when a claim is refused for good
+	// stopping ends when the worker must claim no more: with the context of Run, or when a claim is refused for good.
+	stopping context.Context
 	handlers context.Context // of all handlers; ends after DrainTimeout
 	requests context.Context // of all requests; ends after ReportTimeout
 

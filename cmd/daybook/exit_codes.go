@@ -66,7 +66,7 @@ func newExitCodes() *cobra.Command {
 	for _, e := range exitCodes {
 		long += fmt.Sprintf("  %3d  %s\n", e.code, e.meaning)
 	}
-	// Without Run it is a help topic, not a verb.
+	// Without Run it is a help topic, not a command.
 	return &cobra.Command{Use: "exit-codes", Short: "List the exit codes", Long: long}
 }
 

@@ -75,7 +75,7 @@ func serving(t *testing.T, data string, args ...string) *server {
 	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd { return cmd }, args...)
 }
 
-// servingAs is serving by a command that is changed first.
+// servingAs is serving with a command that the test changes first.
 func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
 	t.Helper()
 	s := &server{
