@@ -30,7 +30,7 @@ func parseName[T ~uint8](field, text string, names []string) (T, error) {
 			return T(i), nil
 		}
 	}
-	return 0, fmt.Errorf("field %s=%s is none of %s", field, text, strings.Join(names, ", "))
+	return 0, fmt.Errorf("field %s=%s is not one of %s", field, text, strings.Join(names, ", "))
 }
 
 // AppendWASI appends the stored form of a WASI payload: binary_addr, and input_addr after a space where there is one,

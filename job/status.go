@@ -38,7 +38,7 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("status %q is none of deferred, pending, active, completed, failed, cancelled", name)
+	return 0, fmt.Errorf("status %q is not one of deferred, pending, active, completed, failed, cancelled", name)
 }
 
 // Waits reports whether the job waits to be handed out.
@@ -80,7 +80,7 @@ func ParseCode(text string) (Code, error) {
 			return Code(i), nil
 		}
 	}
-	return NoCode, fmt.Errorf("code %q is none of ok, failed, retry, error", text)
+	return NoCode, fmt.Errorf("code %q is not one of ok, failed, retry, error", text)
 }
 
 // Exit codes are three digits whose first names the class, as in HTTP: 1xx retry, 2xx ok, 4xx failed, 5xx error.

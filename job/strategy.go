@@ -29,5 +29,5 @@ func ParseStrategy(name string) (Strategy, error) {
 			return Strategy(i), nil
 		}
 	}
-	return Oldest, fmt.Errorf("strategy %q is none of oldest, newest, random, fair", name)
+	return Oldest, fmt.Errorf("strategy %q is not one of oldest, newest, random, fair", name)
 }

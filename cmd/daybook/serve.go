@@ -206,7 +206,7 @@ func (f *serveFlags) options() (api.Options, error) {
 		}
 	}
 	if f.mdns != mdnsAuto && f.mdns != mdnsOn && f.mdns != mdnsOff {
-		return o, usageError{fmt.Errorf("--mdns %q is none of auto, on, off", f.mdns)}
+		return o, usageError{fmt.Errorf("--mdns %q is not one of auto, on, off", f.mdns)}
 	}
 	if o.Defaults.RetentionMs == 0 {
 		o.Defaults.RetentionMs = -1
@@ -217,7 +217,7 @@ func (f *serveFlags) options() (api.Options, error) {
 func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
 	parsed, err := zerolog.ParseLevel(level)
 	if err != nil || level == "" {
-		return zerolog.Logger{}, usageError{fmt.Errorf("--log-level %q is none of trace, debug, info, warn, error", level)}
+		return zerolog.Logger{}, usageError{fmt.Errorf("--log-level %q is not one of trace, debug, info, warn, error", level)}
 	}
 	switch format {
 	case "json":
