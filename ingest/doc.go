@@ -22,7 +22,8 @@
 //   - idempotency.go: requests with a key or a number of a session.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
 //   - parked_claims.go: claims that wait for a job.
-//   - handover.go, applier.go, commits.go, broadcast.go: from the log to the store; commits, and waiting for them.
+//   - handover.go, applier.go, blocked_commits.go, broadcast.go: from the log to the store; commits that Pebble blocks,
+//     and waiting for commits.
 //   - reads.go: reads, and what they wait for.
 //   - timekeeper.go, ticks.go, stall_watch.go: when ticks, graces and other timed commands are proposed; how large ticks
 //     are; how the engine notices that the process was stopped.

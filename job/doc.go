@@ -40,7 +40,8 @@
 //
 //	id.go           ID: the address of a job, batch or claim
 //	status.go       Status and Code
-//	outcome.go      Outcome, Result, Attempt, Backoff
+//	outcome.go      Outcome, Result, Attempt
+//	backoff.go      Backoff: how long a job waits after a failed attempt
 //	job.go          Job: the document
 //	attributes.go   Attributes: what a create sets, in all forms; Group
 //	state.go        State: the part of a job that changes

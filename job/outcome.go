@@ -1,7 +1,5 @@
 package job
 
-import "math/bits"
-
 // Outcome is how a run ended, as its runner reports it.
 type Outcome struct {
 	ID       ID   // zero in the outcome that a bulk complete gives to all jobs of a claim
@@ -57,36 +55,3 @@ type Attempt struct {
 
 // DamagedText is the error of a job whose code is Damaged, and of any other of which something cannot be read.
 const DamagedText = "a part of the job cannot be read, because the store is damaged: rebuild the store, then run the job if its code is damaged"
-
-// Backoff is how long a job waits after a retry or error: InitialMs, then FactorMilli/1000 times as long after each
-// further attempt, at most MaxMs.
-type Backoff struct {
-	InitialMs   int64
-	FactorMilli int64 // 1000 … MaxFactorMilli
-	MaxMs       int64
-}
-
-// MaxFactorMilli bounds the growth of a backoff: a hundredfold each time.
-const MaxFactorMilli = 100_000
-
-// Delay returns the wait in milliseconds after the given number of attempts (1 or more), within a quarter of the exact
-// value either way and never above MaxMs. random supplies the jitter; whole numbers only, so that every machine
-// computes the same.
-func (b Backoff) Delay(attempts int, random uint64) int64 {
-	delay := min(b.InitialMs, b.MaxMs)
-	for range attempts - 1 {
-		if b.FactorMilli <= 1000 || delay >= b.MaxMs || delay == 0 {
-			break
-		}
-		hi, lo := bits.Mul64(uint64(delay), uint64(b.FactorMilli))
-		if hi != 0 || lo/1000 >= uint64(b.MaxMs) {
-			delay = b.MaxMs
-			break
-		}
-		delay = int64(lo / 1000)
-	}
-	if quarter := uint64(delay / 4); quarter > 0 {
-		delay += int64(random%(2*quarter+1)) - int64(quarter)
-	}
-	return min(delay, b.MaxMs)
-}

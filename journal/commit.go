@@ -1,12 +1,54 @@
 package journal
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 )
+
+// Run is the committer. It takes the commands that wait, writes them as one batch, syncs once, answers all of them and
+// delivers them. It repeats this until ctx is done or Close is called. Then it commits what Propose has taken, refuses
+// all other commands with ErrClosed, writes a last mark and returns. It returns an error if writes were down at the
+// end. The receiver of Deliver must not end before Run has returned.
+//
+// The group commit has no timer and no setting: while one group is synced, the commands of the next one arrive. Before
+// it takes a group, the committer calls runtime.Gosched once, so that callers that were just answered can propose their
+// next command.
+func (j *Journal) Run(ctx context.Context) error {
+	if !j.life.begin() {
+		return fmt.Errorf("run journal: %w, or Run was called before", ErrClosed)
+	}
+	defer close(j.life.stopped)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil && !j.life.quitting() {
+		if j.commitWaiting() {
+			continue
+		}
+		timer.Stop()
+		if wait, ok := j.due(); ok {
+			timer.Reset(wait)
+		}
+		select {
+		case <-j.proposals.wake:
+			if j.c.wal == nil && time.Since(j.c.repairedAt) >= minRepairWait {
+				j.retry()
+			}
+		case <-timer.C:
+			if j.c.wal == nil {
+				j.retry()
+			} else {
+				j.commit(nil)
+			}
+		case <-ctx.Done():
+		case <-j.life.quit:
+		}
+	}
+	return j.stop()
+}
 
 // commitWaiting commits one group if anything waits.
 func (j *Journal) commitWaiting() bool {

@@ -89,8 +89,9 @@
 //
 //   - journal.go, open.go, identity.go, directory.go: the options and the Journal; its start; its UUID; its directory
 //     and lock.
-//   - lifecycle.go: Run and Close.
-//   - propose.go, commit.go, clock.go: Propose and the lanes; what the committer does with a group; the journal's time.
+//   - lifecycle.go: Close, and what it waits for.
+//   - propose.go, commit.go, clock.go: Propose and the lanes; Run, the committer, and what it does with a group; the
+//     journal's time.
 //   - failed_write.go: what happens when a write or an fsync fails.
 //   - record.go, record_parser.go: writing and reading the text of a record.
 //   - scan.go, survey.go, tail_table.go: the records of a segment; the end of the journal; how a start decides about it.

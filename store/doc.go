@@ -82,7 +82,7 @@
 //	span_row.go               spans, and the index rows that a span has
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs
-//	detail_rows.go            histories, results and progress of single jobs
+//	run_rows.go               histories, results and progress of single jobs
 //	effect_row.go             what a command moved
 //	handout.go                lines as a claim handed them out
 //	result.go                 what Apply returns for each command
@@ -122,11 +122,13 @@
 //	once.go                   repeated requests
 //	payload_room.go           how many payloads fit into a claim
 //	create.go                 the create command
-//	claim.go                  the claim command, and its strategies
+//	claiming.go               what a claim takes from spans, within its limits
+//	claim_strategies.go       the strategies: oldest, newest, random, fair
+//	claim.go                  the claim command
 //	complete.go               the complete command
 //	tickle.go                 the tickle command
 //	operations.go             cancel, redrive, run, delete and patch of one job; pause and the switch
-//	ended_leases.go           abandoning jobs whose lease or time-out has ended
+//	abandon.go                abandoning jobs whose lease or time-out has ended
 //	tick.go                   the tick command: everything that is due
 //
 // Queries:

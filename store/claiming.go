@@ -1,0 +1,90 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// claiming is a claim while its jobs are picked.
+type claiming struct {
+	*applying
+	cmd    *job.Claim
+	c      *claim
+	result *Claimed
+	choice choice
+	left   int // jobs that may still be handed out
+	room   payloadRoom
+	begun  bool
+	rows   int // the claim ends when the overlay's count of writes has reached this
+}
+
+// open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
+// expires_at has passed; with neither, the claim ends here.
+func (t *claiming) open(q *queue, p part) (taken, expired bool) {
+	if t.begun && t.o.Writes() >= t.rows {
+		return false, false
+	}
+	t.begun = true
+	g := p.group()
+	if p.in.Late(&g.Attributes, t.now) {
+		t.expire(whole(p.b, p.in))
+		t.queues.place(q, &t.o)
+		return false, true
+	}
+	if t.c.lease.Ms == 0 {
+		t.c.lease.Ms = g.LeaseMs
+	} else if t.cmd.LeaseMs == 0 && t.c.lease.Ms != g.LeaseMs {
+		return false, false // a claim has one lease
+	}
+	return true, false
+}
+
+// handOut makes lines active, and reports whether the claim may continue.
+func (t *claiming) handOut(q *queue, p part) (more bool) {
+	c := t.c
+	next := p.in.HandOut(&p.group().Attributes, t.now)
+	t.result.handouts = append(t.result.handouts, handout{p.b, span{p.first, p.last, next}, q.queueName, p.b.details})
+	t.move(p, next, reasonClaimed)
+	if prev := len(c.runs) - 1; prev >= 0 && c.runs[prev].Batch == p.b.seq && c.runs[prev].Last+1 == p.first {
+		c.runs[prev].Last = p.last
+	} else {
+		c.runs = append(c.runs, p.run())
+	}
+	t.left -= int(p.lines())
+	t.queues.place(q, &t.o) // its head is another now
+	return t.left > 0
+}
+
+// takeFirst hands out up to n lines from the beginning of a part of a pending span, and reports whether the claim may
+// continue.
+func (t *claiming) takeFirst(q *queue, p part, n int) (more bool) {
+	taken, expired := t.open(q, p)
+	if !taken {
+		return expired
+	}
+	p.last = p.first + uint32(min(n, t.left, int(p.lines()))) - 1
+	fit := t.room.first(t.machine, p)
+	if fit == 0 {
+		return false
+	}
+	p.last = p.first + uint32(fit) - 1
+	return t.handOut(q, p)
+}
+
+// takeLast hands out lines from the end of a part of a pending span, and reports whether the claim may continue.
+func (t *claiming) takeLast(q *queue, p part) (more bool) {
+	taken, expired := t.open(q, p)
+	if !taken {
+		return expired
+	}
+	p.first = p.last - uint32(min(t.left, int(p.lines()))) + 1
+	fit := t.room.last(t.machine, p)
+	if fit == 0 {
+		return false
+	}
+	p.first = p.last - uint32(fit) + 1
+	return t.handOut(q, p)
+}
+
+// spanOf returns the span of a ready key.
+func (m *machine) spanOf(ready string) part {
+	_, _, end := splitReadyKey(ready)
+	return whole(m.batch(end.seq), m.spanEnding(end))
+}

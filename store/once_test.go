@@ -1,0 +1,51 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestKeysAreForgotten: a repeat within a day is the first time told again; after that it is a first time, and the rows
+// go.
+func TestKeysAreForgotten(t *testing.T) {
+	s := mustOpen(t, Options{})
+	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}
+	create := plainCreate("a", "x", 2, 3)
+	create.Once = once
+	first := mustApply(t, s, 1, 0, create).(*Made)
+	again := mustApply(t, s, 2, job.KeyLifeMs-1, create).(*Made)
+	if !again.Replayed || again.Batch != first.Batch || again.Lines != 2 {
+		t.Errorf("again: %+v, first %+v", again, first)
+	}
+	other := plainCreate("a", "x", 2, 3)
+	other.Once = once
+	other.Once.Digest = job.Digest{2}
+	if got := mustApply(t, s, 3, job.KeyLifeMs-1, other).(*Made); got.Refusal != job.KeyReused {
+		t.Errorf("another request: %+v", got)
+	}
+	if made, err := s.MadeBefore(&once, startAt+1); err != nil || made != nil {
+		t.Errorf("before the commit: %+v, %v", made, err)
+	}
+	mustCommit(t, s)
+	if made, err := s.MadeBefore(&once, startAt+1); err != nil || made == nil || made.Batch != first.Batch {
+		t.Errorf("after the commit: %+v, %v", made, err)
+	}
+	if made, err := s.MadeBefore(&once, startAt+job.KeyLifeMs); err != nil || made != nil {
+		t.Errorf("a day later: %+v, %v", made, err)
+	}
+	if got := mustApply(t, s, 4, job.KeyLifeMs, create).(*Made); got.Replayed {
+		t.Errorf("a day later: %+v", got)
+	}
+	mustCommit(t, s)
+	if n := s.Totals().Keys; n != 2 {
+		t.Errorf("%d keys", n)
+	}
+	for seq := uint64(5); seq < 10; seq++ { // the first generation goes, the second stays
+		mustApply(t, s, seq, 2*job.KeyLifeMs-1, job.Tick{})
+	}
+	mustCommit(t, s)
+	if n := s.Totals().Keys; n != 1 {
+		t.Errorf("%d keys after the first generation has ended", n)
+	}
+}

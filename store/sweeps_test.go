@@ -1,0 +1,80 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestSweepTakesWhatComesBack: a job that runs while its queue is cancelled, and is given back behind the sweep, is
+// cancelled too; one that was created since is not.
+func TestSweepTakesWhatComesBack(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 3))
+	held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*Claimed)
+	for seq := uint64(3); seq < 40; seq++ {
+		mustApply(t, s, seq, 1, plainCreate("a", "x", 1, 3))
+	}
+	swept := mustApply(t, s, 50, 10, job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*Swept)
+	if swept.Sweep.IsZero() || swept.Moved >= 38 {
+		t.Fatalf("%+v is done at once", swept)
+	}
+	// It is active, so its turn comes last; now it goes back among the pending ones that the sweep is passing.
+	given := mustApply(t, s, 51, 11, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Unget, DelayMs: -1}}}).(*Ended)
+	if got := given.Results[0]; got.Refusal != job.Granted || got.Status != job.Cancelled {
+		t.Errorf("given back: %+v", got)
+	}
+	mustApply(t, s, 52, 12, plainCreate("a", "x", 1, 3))
+	for seq := uint64(53); s.Totals().Sweeps > 0 || seq == 53; seq++ {
+		mustApply(t, s, seq, 20, job.Tick{})
+		mustCommit(t, s)
+		if seq > 1000 {
+			t.Fatal("the sweep does not end")
+		}
+	}
+	doc, err := s.Sweep(swept.Sweep)
+	if err != nil || doc.Moved != 38 || doc.FinishedAt == 0 || doc.Client != "a" || doc.Type != "x" || doc.Op != job.Cancel {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	if counts := s.Totals().Counts; counts[job.Cancelled] != 38 || counts[job.Pending] != 1 {
+		t.Errorf("%v", counts)
+	}
+	all, err := s.Sweeps()
+	if err != nil || len(all) != 1 || all[0] != doc {
+		t.Errorf("%+v, %v", all, err)
+	}
+	mustApply(t, s, 2000, 21+job.SweepLifeMs, job.Tick{})
+	mustCommit(t, s)
+	if _, err := s.Sweep(swept.Sweep); err != job.SweepNotFound {
+		t.Errorf("a day later: %v", err)
+	}
+}
+
+// TestSweepsAreBounded: at the limit one more is refused, and taken when another has ended.
+func TestSweepsAreBounded(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	seq := uint64(0)
+	apply := func(cmd job.Command) Result { seq++; return mustApply(t, s, seq, 0, cmd) }
+	for q := range job.MaxSweeps + 1 {
+		for range 10 {
+			apply(plainCreate("a", fmt.Sprintf("t%d", q), 1, 1))
+		}
+	}
+	for q := range job.MaxSweeps {
+		if w := apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", q)}).(*Swept); w.Sweep.IsZero() || w.Refusal != job.Granted {
+			t.Fatalf("sweep %d: %+v", q, w)
+		}
+	}
+	one := job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", job.MaxSweeps)}
+	if w := apply(one).(*Swept); w.Refusal != job.TooManySweeps || w.Moved != 0 {
+		t.Errorf("one too many: %+v", w)
+	}
+	for len(s.running) == job.MaxSweeps {
+		apply(job.Tick{})
+	}
+	if w := apply(one).(*Swept); w.Refusal != job.Granted {
+		t.Errorf("when one has ended: %+v", w)
+	}
+	mustCommit(t, s)
+}
