@@ -195,7 +195,10 @@ func TestDependencies(t *testing.T) {
 }
 
 // listsFiles are the folders whose doc.go lists their files.
-var listsFiles = []string{"api", "client", "cmd/daybook", "ingest", "job", "journal", "mdns", "store", "store/lsm"}
+var listsFiles = []string{
+	"api", "bench", "bench/demo", "client", "cmd/daybook", "ingest", "job", "journal", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
+	"proof/powerfs", "proof/report", "proof/sim", "store", "store/lsm",
+}
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.
 func TestDocListsFiles(t *testing.T) {

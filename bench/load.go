@@ -1,6 +1,3 @@
-// Package bench measures the server over HTTP with the real binary: `make bench` for throughput and latency, `make
-// scale` for ten million pending jobs. The load is made by this process on the same machine, and every create and every
-// decision is on disk before it is answered.
 package bench
 
 import (

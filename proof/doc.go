@@ -1,12 +1,16 @@
-// Package proof holds the attacks on Daybook's promise, that nothing acknowledged is ever lost. Each folder is one:
+// Package proof holds the attacks on Daybook's promise: nothing that the server has acknowledged is ever lost. Each
+// folder is one attack, or a tool for the attacks:
 //
-//	sim         a whole server on a virtual clock and a simulated disk, by seed
-//	corruption  every bit, byte, sector and file of a journal and a store, damaged
-//	crash       the real binary: killed, stopped, on full and read-only disks, and through power cuts
-//	hostile     clients that never read, never write, or send a byte a second, on every route
-//	powerfs     the file system for power cuts: it knows what was synced and can lose the rest
-//	busy        keeps a machine busy, so that tests can be run on one that is
-//	report      puts the figures of a full run into docs/reliability.md
+//	sim         plays whole servers in virtual time on a simulated disk; a seed decides what fails
+//	corruption  damages every bit, byte, sector and file of a journal and a store, one at a time
+//	crash       kills, freezes and cuts the power of the real binary, and fills its disk or makes it read-only
+//	hostile     opens connections that never read, never write, or send a byte a second, on every route
+//	powerfs     is a file system for power cuts: it knows what was synced, and can lose the rest
+//	busy        loads a machine, so that other tests can be run on a busy one
+//	report      writes the figures of a full run into docs/reliability.md
 //
-// docs/reliability.md is what a reader looks at first; docs/guarantees.md leads from each promise to its tests.
+// # Where to start
+//
+// docs/reliability.md has the results. docs/guarantees.md names the tests of each promise. The doc.go of each folder
+// says what its attack proves, how, and what it does not prove.
 package proof

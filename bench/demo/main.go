@@ -1,8 +1,3 @@
-// The demo is the main job on real input: it posts lines of files found on the machine, has runner processes compute
-// something checkable from each, kills the server with SIGKILL on the way and starts it again, and then accounts for
-// every job.
-//
-//	make demo
 package main
 
 import (

@@ -226,12 +226,12 @@ func (y *tally) table(all []*fixture, took time.Duration) string {
 }
 
 // liar is a server that says something else than the real one.
-type liar struct {
+type falseServer struct {
 	server
 	tell func(*state) (*state, error)
 }
 
-func (l liar) see(f *fixture) (*state, error) {
+func (l falseServer) see(f *fixture) (*state, error) {
 	s, err := l.server.see(f)
 	if err != nil {
 		return s, err
@@ -264,9 +264,9 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-type helpless struct{}
+type vagueError struct{}
 
-func (helpless) Error() string { return "something is wrong" }
+func (vagueError) Error() string { return "something is wrong" }
 
 // TestVerdicts: the matrix can fail. A server that loses, alters, panics or hangs, and a refusal that does not help,
 // are told as such.
@@ -284,7 +284,7 @@ func TestVerdicts(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return liar{s, tell}, nil
+			return falseServer{s, tell}, nil
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -310,10 +310,10 @@ func TestVerdicts(t *testing.T) {
 		}), lost},
 		"an error and a lost job": {lying(func(s *state) (*state, error) {
 			s.docs[f.jobs[3]] = "not found"
-			return s, helpless{}
+			return s, vagueError{}
 		}), lost},
-		"an error that does not help": {lying(func(s *state) (*state, error) { return s, helpless{} }), unclear},
-		"a start that does not help":  {func(ingest.Options) (server, error) { return nil, helpless{} }, unclear},
+		"an error that does not help": {lying(func(s *state) (*state, error) { return s, vagueError{} }), unclear},
+		"a start that does not help":  {func(ingest.Options) (server, error) { return nil, vagueError{} }, unclear},
 		"a panic":                     {func(ingest.Options) (server, error) { panic("at the disco") }, panicked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -357,7 +357,7 @@ func TestVerdicts(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return liar{s, func(*state) (*state, error) { return before, nil }}, nil
+			return falseServer{s, func(*state) (*state, error) { return before, nil }}, nil
 		})
 		if v != want {
 			t.Errorf("%s without its last records is %s (%s), want %s", f.name, v, detail, want)

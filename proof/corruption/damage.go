@@ -152,7 +152,7 @@ func (d *damage) reaches(file string, from, to int) bool {
 
 // missable returns how many of the last records may be missing for this damage: those from the first that it touches
 // on, if none that it does not touch proves that one. 0: none.
-func (d *damage) missable() int {
+func (d *damage) maxMissing() int {
 	first := -1
 	for i, r := range d.fixture.places {
 		if first < 0 {

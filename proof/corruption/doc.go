@@ -1,40 +1,74 @@
-// Package corruption damages the files of a server and looks what the next start makes of it.
+// Package corruption damages the files of a server and checks what the next start makes of them.
+//
+// # What it proves
+//
+// After damage in one place, a server either shows everything that it acknowledged, or it reports the damage with the
+// file, the place and the next step. It never loses or alters anything silently. There is one exception, the window,
+// which is described below.
 //
 // # What is damaged
 //
-// Data directories in which one of everything was done, so that every kind of command is in the journal, in several
-// segments and volumes, and every kind of row in the store, cancels and sweeps among them (fixture.go, work.go): killed
-// when idle; the same with its journal alone; after a clean stop; with a journal whose beginning was cut; and killed
-// before a mark followed the last record. In each, one thing at a time (damage.go): every bit of every file flipped,
-// every file cut at every byte, every sector of 512 bytes zeroed or written over its successor, zeros or garbage or the
-// file's own end appended, any two segments or tables swapped, every file and every volume deleted. What an earlier
-// directory has with the same bytes in the same role is not tried twice.
+// The test makes data directories (fixtures) in which every kind of command was carried out, cancels and sweeps among
+// them. So every kind of command is in the journal, in several segments and volumes, and every kind of row is in the
+// store. The fixtures are left by a server that was
 //
-// # What may come of it
+//   - killed while it was idle;
+//   - killed while it was idle, with its journal only (the store is removed);
+//   - stopped cleanly;
+//   - killed while it was idle, after the beginning of its journal had been cut;
+//   - killed before a mark followed the last record.
 //
-// A server is started on it, everything is read, and the store checked (verdict.go):
+// In each fixture, the test does one of these things at a time:
 //
-//	intact           every job with its payload, status, outcome, attempts and claim, the queues, the sweeps and the sessions show as before: the damage was in what was not needed, or in what is rebuilt
-//	refused          the start fails, and its error names the next step and the file with the place in it (of the store, whose files Pebble
-//	                 reads, the directory and what Pebble says of the file)
-//	refused on read  it starts, a read is answered with such an error, and everything else that is read is right
-//	window           the last records are gone together with everything that could prove that they were there
+//   - flips a bit, for every bit of every file;
+//   - cuts a file at a byte, for every byte;
+//   - writes zeros over a sector of 512 bytes, or writes the sector over the next one, for every sector;
+//   - appends zeros, garbage, or the file's own end;
+//   - swaps any two segments, or any two tables;
+//   - deletes a file or a volume.
 //
-// Anything else fails the test: something lost or altered in silence, an error that does not help, a panic. So does a
-// case without an answer within minutes: it is reported as undecided, since a machine may be too slow. TestVerdicts
-// shows that each would be noticed.
+// Cases that repeat those of an earlier fixture are left out: the store of the last fixture, and files of Pebble's
+// options with the same bytes.
+//
+// # What may happen
+//
+// The test starts a server on the damaged files, reads everything, and checks the store. These verdicts pass:
+//
+//	intact           Everything shows as before: each job with its payload, status, outcome, attempts and claim,
+//	                 and the queues, sweeps and sessions. The damage was in bytes that are not needed, or that
+//	                 a start rebuilds.
+//	refused          The start fails. Its error names the file, the place in the file, and the next step. For the
+//	                 store, whose files Pebble reads, it names the directory and quotes Pebble.
+//	refused on read  The server starts. A read is answered with an error of that kind. All other reads are right.
+//	window           The last records are missing, and so is everything that could prove that they existed.
+//
+// Every other result fails the test: something is lost or altered silently, an error does not help, or the server
+// panics. A case that has no answer within minutes fails the test too. It is reported as undecided, since the machine
+// may be too slow. TestVerdicts shows that the test notices each of these.
 //
 // # The window
 //
-// A record is proven by any later one, or by the store's cursor. Where damage takes the end of the last segment (or all
-// of it), it takes the later ones as well, and what is left is a whole journal that ends earlier. The store flushes its
-// cursor every five seconds and at each clean stop; records behind that may be missed by nobody. Within it a flipped
-// bit, a sector or garbage is noticed as long as anything intact is behind it, a mark after five idle milliseconds; a
-// cut that takes that too is not. After a clean stop there is no window.
+// A later record proves an earlier one, and so does the store's cursor. Damage that removes the end of the last
+// segment, or all of that segment, also removes the later records. What is left is a whole journal that ends earlier.
 //
-// # What is not covered
+// The store flushes its cursor every five seconds and at each clean stop. So only records after the last flush can be
+// missing, and after a clean stop there is no window. Within the window, a flipped bit, a damaged sector or garbage is
+// noticed if anything intact follows it; the journal writes a mark after five idle milliseconds. A cut that also
+// removes the mark is not noticed.
 //
-// Two damages at once, damage while the server runs, damage that a checksum of 32 bits misses, or somebody who means
-// it: checksums are no signatures. Start only: `daybook check` and `daybook journal verify` read what a start does not
-// need.
+// # What it does not prove
+//
+//   - Two damages at once, and damage while the server runs, are not tried.
+//   - Damage that a checksum of 32 bits misses is not tried. Checksums are not signatures: somebody who alters files on
+//     purpose can make valid ones.
+//   - Only a start is tested. `daybook check` and `daybook journal verify` also read what a start does not need.
+//
+// # Files
+//
+//	fixture.go          the fixtures: data directories as a server left them, and what its users knew
+//	work.go             the commands that a server carries out to make a fixture
+//	state.go            everything that a user can see of a server
+//	damage.go           all damages, and which records each one may hide
+//	verdict.go          starting a server on damaged files, and judging the result
+//	corruption_test.go  TestMatrix, and the tests of the matrix itself
 package corruption

@@ -100,7 +100,7 @@ func try(d *damage, dir string, start opener) (v verdict, detail string) {
 	case diff == "":
 		return intact, ""
 	case strings.HasPrefix(d.file, "journal"):
-		if n := d.missable(); n > 0 && n <= len(d.fixture.shorter) && got.difference(d.fixture.shorter[n-1]) == "" {
+		if n := d.maxMissing(); n > 0 && n <= len(d.fixture.shorter) && got.difference(d.fixture.shorter[n-1]) == "" {
 			return window, ""
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // TestPowerCuts cuts the power of the server's disk under load, at any moment, also while it starts.
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
-	n, unsynced := l.powerCuts(*cuts, func(*stage) {})
+	n, unsynced := l.powerCuts(*cuts, func(*trial) {})
 	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
@@ -27,13 +27,13 @@ func TestPowerCutsSmall(t *testing.T) {
 
 // powerCuts cuts the power so many times, and a few more where nothing was unsynced at any of them. It returns how
 // many, and what was.
-func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
+func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 	var unsynced powerfs.Lost
 	most := 10 * cuts
 	for done := 0; done < cuts; {
 		f, dir := l.powerFS()
 		f.SetSize(1 << 30)
-		s := l.stage("cuts", filepath.Join(dir, "data"))
+		s := l.newTrial("cuts", filepath.Join(dir, "data"))
 		s.u.badDisk = true
 		prepare(s)
 		// cut cuts the power at a moment drawn, at the latest after the given time.
@@ -61,7 +61,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 		l.must(s, s.start())
 		c := newCrowd(s.u, l.load(), "c", l.rng.Uint64())
 		s.startErrands(c, 2)
-		for n := 0; n < perStage && done < cuts; n++ {
+		for n := 0; n < perTrial && done < cuts; n++ {
 			longest := 1200 * time.Millisecond
 			if l.rng.IntN(25) == 0 && *full {
 				longest = 12 * time.Second // so that it flushes by time too
@@ -74,7 +74,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 			if l.rng.IntN(12) == 0 { // a start on a disk that fails says so; the next must not trust what that one could not sync
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
-					if words := s.said.String(); !strings.Contains(words, "input/output error") {
+					if words := s.log.String(); !strings.Contains(words, "input/output error") {
 						l.Fatalf("a start on a failing disk ended without saying why:\n%s", words)
 					}
 					f.FailSyncs(0)
@@ -100,7 +100,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*stage)) (int, powerfs.Lost) {
 		unsynced.Names += lost.Names
 		unsynced.Files += lost.Files
 		if done >= cuts && cuts < most && (unsynced.Names == 0 || unsynced.Sectors == 0) {
-			cuts += perStage // a few cuts may all have met a disk in sync: the next will not
+			cuts += perTrial // a few cuts may all have met a disk in sync: the next will not
 		}
 		l.progress("%d of %d cuts, unsynced at them %+v, %d jobs, %d operations checked", done, cuts, unsynced, l.tally.Jobs, l.tally.Operations)
 	}

@@ -1,75 +1,144 @@
-// Package crash tries the real server binary: killed, frozen, on a full and on a read-only disk, and through power
-// cuts, always under load. What its users asked and were told is recorded, and in the end must be true. `make crash`
-// runs all of it, `make test` a little.
+// Package crash attacks the real server binary under load. It kills and freezes the process, cuts its power, and gives
+// it a full or a read-only disk. All requests and answers are recorded, and at the end they must agree with what the
+// server has. `make crash` runs everything, `make test` a small part.
 //
 // # The lanes
 //
-//   - Kills: SIGKILL at any moment, one in four while the server starts.
-//   - Workers: SIGKILL under the load of three workers of the Go client, which repeat by themselves what had no answer. What a worker says
-//     was reported stands in the job, and each completed job has the output that one of its handlers returned.
-//   - PowerCuts: the data lie on proof/powerfs. The power goes at a random time, or at the n-th write, sync or change of a name from a
-//     random time on; also in the very first start, and again during the start after a cut. Now and then syncs fail with EIO: under load,
-//     and at a start, which must then say why it ends.
-//   - PowerCutsSmall: the same with a server whose segments (24 KiB), volumes (150 KiB) and memtables (128 KiB) are so small that it
-//     begins new ones, flushes, and removes old volumes, all the time. The binary has no flags for these sizes; this test's own program
-//     serves, made of the same packages as the binary, which checks the data afterwards.
-//   - Stops: SIGSTOP for longer than the leases. Whoever held jobs must still hold them after SIGCONT. Shorter stops, and kills of a
-//     stopped server, in between.
-//   - FullDisk: somebody else's file fills a small tmpfs, first to the reserve (creates are refused with 507, the rest goes on, creates come
-//     back by themselves), then to the last block, and what the server gives up as well. When there is space again it serves; if it was
-//     started on the full disk it serves or says why not.
-//   - ReadOnly: the file system answers every write and sync with EROFS, as after an error that made the kernel remount it (a remount
-//     by hand is refused while files are open for writing). Writes are refused with 503 and reads go on. Caught in the middle of a write
-//     of Pebble's manifest the server ends with exit code 1 and the reason; a restart then serves.
+// Each lane is a test that does one kind of harm:
 //
-// Every data directory ends the same way: all jobs are worked off, and each that was acknowledged or seen is read back
-// over HTTP and held against what was posted, byte by byte; jobs are counted; `daybook check` and `daybook journal
-// verify` find nothing.
+//   - Kills: SIGKILL at a random moment. One kill in four is followed by another one during the start.
+//   - Workers: SIGKILL under the load of three Workers of the Go client, which repeat requests without an answer by
+//     themselves. A job must have every outcome that a Worker saw acknowledged. A completed job must have the output
+//     that one of its handlers returned.
+//   - PowerCuts: the data directory is on proof/powerfs. The power is cut at a random time, or at the n-th write, sync
+//     or change of a name; also during the very first start, and again during the start after a cut. Now and then
+//     syncs fail with EIO, under load and during a start. A start that fails must then log why.
+//   - PowerCutsSmall: the same, with a server whose segments (24 KiB), volumes (150 KiB) and memtables (128 KiB) are so
+//     small that it begins new ones, flushes and removes old volumes all the time. The binary has no flags for these
+//     sizes, so this test's own program serves, from the same packages. The real binary checks the data.
+//   - Stops: SIGSTOP for longer than the leases. A runner that held jobs must still hold them after SIGCONT. In between
+//     there are shorter stops, and kills of a stopped server.
+//   - FullDisk: a file of somebody else fills a small tmpfs. First it fills it up to the reserve: creates are refused
+//     with 507, the rest goes on, and creates are accepted again as soon as there is space. Then it fills the disk
+//     wholly, together with the reserve that the server gives up. When there is space again, the server serves. A
+//     server that is started on the full disk must serve, or log why not.
+//   - ReadOnly: the file system answers each write and sync with EROFS, as after an error that made the kernel remount
+//     it. (A real remount is refused while files are open for writing.) Writes are refused with 503, and reads go on.
+//     If Pebble is in the middle of a write of its manifest, the server ends with exit code 1 and logs the reason.
+//     After a restart it serves.
+//
+// At the end of each data directory
+//
+//   - all jobs are completed;
+//   - each job that was acknowledged or seen is read over HTTP and compared with what was posted, byte by byte, and the
+//     jobs are counted;
+//   - `daybook check` and `daybook journal verify` find nothing;
+//   - the histories of all jobs are checked against a model (see below).
 //
 // # The load
 //
-// Producers post lines and JSON jobs (text, values, bytes), of all sizes up to some megabytes a body, with delays and
-// with few or many attempts; some payloads look like records of the journal. Runners claim one or many, tickle, end
-// jobs one by one, in lists and by claim, with every outcome, in a request of their own or together with the next
-// claim, give back, come too late, die, and repeat what got no answer, sometimes what did. An operator cancels and
-// redrives jobs, batches and the whole queue (not in Stops). Readers look at jobs meanwhile.
+//   - Producers post lines and JSON jobs (text, values, bytes). Bodies have up to some megabytes. Jobs have delays, and
+//     few or many attempts. Some payloads look like records of the journal.
+//   - Runners claim one job or many, and tickle. They end jobs one by one, in lists or by claim, with every outcome, in
+//     a request of its own or together with the next claim. They unget jobs, are late, die, and repeat requests that
+//     got no answer, and sometimes requests that did.
+//   - An operator cancels and redrives jobs, batches and the whole queue (not in Stops).
+//   - Readers read jobs meanwhile.
 //
-// In the lanes without a full or read-only disk, users with errands (errands.go, errand_plan.go, errand_jobs.go, errand_queues.go) take
-// one job at a time from its create to its end, in queues that nobody else touches, with numbered requests of a session
-// of the Go client. They know what each answer must be, and check it at once: a unique key that is held and is free
-// again, a patch, the claim of the only job, a release, a completion, deletes of jobs and queues, queues that
-// --queue-idle deletes, the session's document, and repeats of numbered requests, at once and when later ones have been
-// carried out. What got no answer is repeated through kills and power cuts until it is answered. TestErrands shows that
-// wrong answers are found out.
+// Beside this load, users run errands (not in FullDisk and ReadOnly). An errand takes one job from its create to its
+// end, in a queue that nobody else touches, with numbered requests of a session of the Go client. So the user knows
+// what each answer must be, and checks it at once. Errands cover
+//
+//   - unique keys that are held, and that are free again;
+//   - patches, the claim of the only job, releases and completions;
+//   - deletes of jobs and of queues, and queues that --queue-idle deletes;
+//   - the document of the session;
+//   - repeats of numbered requests, at once and after later requests were carried out.
+//
+// A request without an answer is repeated through kills and power cuts until it is answered. TestErrands shows that
+// wrong answers are noticed.
 //
 // # The model
 //
-// Each job's requests form a history of its own, which github.com/anishathalye/porcupine checks against model.go: is
-// there an order, in agreement with the times at which requests began and ended, in which every answer is right? In the
-// model a job is active under one claim at most; only that claim ends it, tickles it or gives it back; the same outcome
-// may be reported twice, another is refused; an ended job stays as it is until it is redriven; a cancelled one is not
-// handed out, and its runner is refused; attempts grow by one with each claim, end at max_attempts and begin again with
-// a redrive; a delay keeps a job back. A cancel or redrive of a batch or of the queue that goes on as a sweep moves
-// each job at some time until the sweep is seen to be finished. A document in the answer to a change is an observation
-// of its own, made at some time of the request. A lease may run out only where the server was up, in one life, for the
-// lease's whole length since the last renewal: each start, and each stop by SIGSTOP, renews it. A request without an
-// answer happened or not, but not after the end of the server it was sent to. A claim without an answer may have taken
-// any job; it shows as a jump of run_attempts. TestHistories shows that histories that must not be are found out.
+// The requests for a job form its history. For each job, github.com/anishathalye/porcupine checks the history against
+// model.go: is there an order of the requests that agrees with the times at which they began and ended, and in which
+// every answer is right? In the model
+//
+//   - a job is active under at most one claim, and only that claim ends it, tickles it or ungets it;
+//   - the same outcome may be reported twice; another outcome is refused;
+//   - an ended job does not change until it is redriven;
+//   - a cancelled job is not handed out, and its runner is refused;
+//   - each claim adds one attempt, up to max_attempts; a redrive begins again at 0;
+//   - a deferred job is not handed out before its delay ends;
+//   - a cancel or redrive that goes on as a sweep changes each job at some time before the sweep was seen to be
+//     finished;
+//   - a document in the answer to a change is an observation of its own, made at some time of the request;
+//   - a lease may run out only if the server ran without a break for the whole lease since it was renewed. Each start,
+//     and the end of each SIGSTOP, renews all leases;
+//   - a request without an answer was carried out or not, but not after the server that received it had ended;
+//   - a claim without an answer may have taken any job. Then run_attempts has one more than the answers explain.
+//
+// TestHistories shows that impossible histories are noticed.
 //
 // # Slow machines
 //
-// No deadline here decides anything about the server. What took longer than minutes, or a step of a test that came
-// later than a lease allows, is reported as "undecided, machine too slow (or the server hangs)"; nothing is called lost
-// that could not be read.
+// No deadline decides anything about the server. If something takes longer than minutes, or if a step of the test came
+// later than a lease allows, the result is "undecided, machine too slow (or the server hangs)". A job that could not be
+// read is not reported as lost.
 //
-// # What is not covered
+// # What it does not prove
 //
-//   - A claim without an answer is only assumed where a job's history makes no sense otherwise, and then any such claim of that time may
-//     explain it. That a lease runs out in time, and the order in which jobs are handed out, are not checked here (the drain must end).
+//   - A claim without an answer is assumed to have taken a job only if the job's history is impossible otherwise. Then
+//     any such claim of that time may explain the history.
+//   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out. But all jobs
+//     must be completed at the end.
 //   - A tickle of a whole claim that renewed only some of its jobs proves nothing here.
-//   - Unique keys, patches, deletes and sessions are in the errands alone, which nobody gets in the way of. Purging after a retention is not in
-//     the load. Queues are left to --queue-idle, a minute at least, but only -full waits for it. Data directories are small: some dozen megabytes.
-//   - On a full disk the store cannot be driven so far that its memtables fill and Pebble blocks, as creates are refused long before.
-//   - The order of the processes' steps is the kernel's: a seed repeats the plan, not the run.
-//   - What a power cut can do is powerfs's model. Disks that lose what they said was written are not in it.
+//   - Unique keys, patches, deletes and sessions are in the errands only, where nobody else touches the jobs.
+//   - Purging after a retention is not in the load.
+//   - Queues that --queue-idle deletes are waited for in full runs only, since that takes at least a minute.
+//   - Data directories are small, some dozen megabytes.
+//   - A full disk does not fill Pebble's memtables until Pebble blocks, since creates are refused long before.
+//   - The kernel decides the order in which processes run. So a seed repeats the plan, not the run.
+//   - The outcomes of a power cut are those of powerfs. Disks that lose data although they reported it as written are
+//     not tried.
+//
+// # Files
+//
+// The server and its history:
+//
+//	trial.go            one server with one data directory, from its start to the final checks
+//	history.go          the requests and answers of all users, job by job
+//	model.go            the model of a job
+//
+// The load:
+//
+//	load.go             producers, runners and readers
+//	post.go             one create, and its payloads
+//	user.go             sending requests, and recording their answers
+//	runner.go           claims, tickles and outcomes
+//	operator.go         cancels and redrives, and what they do in the model
+//
+// The errands:
+//
+//	errands.go          a user with errands
+//	errand_plan.go      the steps of an errand, and repeated requests
+//	errand_jobs.go      the steps that concern the job
+//	errand_queues.go    the steps that concern queues and the session
+//
+// The lanes:
+//
+//	lane_test.go        what all lanes use, and the flags
+//	kills_test.go       Kills
+//	worker_test.go      Workers
+//	cuts_test.go        PowerCuts and PowerCutsSmall
+//	small_test.go       the server with small files
+//	stops_test.go       Stops
+//	full_test.go        FullDisk
+//	readonly_test.go    ReadOnly
+//	zz_report_test.go   the table in docs/reliability.md
+//
+// The tests of the tests:
+//
+//	model_test.go       TestHistories
+//	errands_test.go     TestErrands
 package crash

@@ -97,7 +97,7 @@ func (e *errands) lookAtIdle(wait bool) step {
 				e.idle = append(e.idle[1:], q) // another one next time
 				return nil
 			}
-			if time.Since(began) > queueIdle+patience {
+			if time.Since(began) > queueIdle+maxWait {
 				return undecided("queue %s has been idle for %v and is still there", q.queue, idle)
 			}
 			pause(ctx, 100*time.Millisecond)

@@ -108,7 +108,7 @@ func impossiblef(format string, args ...any) error { return impossible(fmt.Sprin
 var errNoAnswer = errors.New("no answer")
 
 func newErrands(u *user, name string, seed uint64) *errands {
-	o := client.Options{RetryFor: patience}
+	o := client.Options{RetryFor: maxWait}
 	e := &errands{h: u.h, raw: u, c: client.New(u.url, o), rng: rand.New(rand.NewPCG(seed, 0)), name: name}
 	o.RetryFor = -1
 	e.once = client.New(u.url, o)
@@ -169,8 +169,8 @@ func (e *errands) all(ctx context.Context) error {
 		what := e.todo[0].what
 		if e.advance(ctx) {
 			since = time.Now()
-		} else if time.Since(since) > patience {
-			return undecided("errands of %s: %s had no answer for %v", e.name, what, patience)
+		} else if time.Since(since) > maxWait {
+			return undecided("errands of %s: %s had no answer for %v", e.name, what, maxWait)
 		} else {
 			pause(ctx, untilBack)
 		}
@@ -208,7 +208,7 @@ func (e *errands) settle(ctx context.Context, waitIdle bool) error {
 }
 
 // startErrands adds users with errands to a crowd.
-func (s *stage) startErrands(c *crowd, n int) {
+func (s *trial) startErrands(c *crowd, n int) {
 	for i := range n {
 		e := newErrands(s.u, fmt.Sprintf("errand-%s-%d", c.name, i), c.seed+uint64(i))
 		s.errands = append(s.errands, e)
@@ -217,7 +217,7 @@ func (s *stage) startErrands(c *crowd, n int) {
 }
 
 // restErrands has all errands end with one job that has ended. The crowd must have left.
-func (s *stage) restErrands() error {
+func (s *trial) restErrands() error {
 	for _, e := range s.errands {
 		if err := e.rest(context.Background()); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (s *stage) restErrands() error {
 }
 
 // settleErrands holds what the errands have left against what the server shows, and deletes it.
-func (s *stage) settleErrands() error {
+func (s *trial) settleErrands() error {
 	for _, e := range s.errands {
 		if err := e.settle(context.Background(), s.waitIdle); err != nil {
 			return err

@@ -18,13 +18,13 @@ import (
 )
 
 // liar answers some requests otherwise than the server behind it does.
-type liar struct {
+type falseServer struct {
 	real http.Handler
-	lie  func(l *liar, w http.ResponseWriter, r *http.Request) (answered bool)
+	lie  func(l *falseServer, w http.ResponseWriter, r *http.Request) (answered bool)
 	n    map[string]int // times that something happened, for lie
 }
 
-func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *falseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.lie == nil || !l.lie(l, w, r) {
 		l.real.ServeHTTP(w, r)
 	}
@@ -37,7 +37,7 @@ func (recorder) SetReadDeadline(time.Time) error  { return nil }
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
 // ask has the server behind it answer a request of the liar's own.
-func (l *liar) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
+func (l *falseServer) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
 	other := httptest.NewRequestWithContext(r.Context(), method, path, strings.NewReader(body))
 	other.Host = r.Host
 	if body != "" {
@@ -47,7 +47,7 @@ func (l *liar) ask(r *http.Request, method, path, body string) *httptest.Respons
 }
 
 // record has the server behind it answer r, and returns the answer.
-func (l *liar) record(r *http.Request) *httptest.ResponseRecorder {
+func (l *falseServer) record(r *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	l.real.ServeHTTP(recorder{answer}, r)
 	return answer
@@ -116,10 +116,10 @@ func TestErrands(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		notice string // in what is said of it
-		lie    func(*liar, http.ResponseWriter, *http.Request) bool
+		lie    func(*falseServer, http.ResponseWriter, *http.Request) bool
 	}{
 		"the real server": {},
-		"an acknowledged job is lost": {"a create with the unique key of job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"an acknowledged job is lost": {"a create with the unique key of job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !created(r) {
 				return false
 			}
@@ -130,28 +130,28 @@ func TestErrands(t *testing.T) {
 			give(w, answer, answer.Body.Bytes())
 			return true
 		}},
-		"a repeated create is carried out again": {"the unique key is free, and", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a repeated create is carried out again": {"the unique key is free, and", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !created(r) {
 				return false
 			}
 			l.real.ServeHTTP(w, unnumbered(r))
 			return true
 		}},
-		"a repeated claim is carried out again": {"claim of the only job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a repeated claim is carried out again": {"claim of the only job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !claimed(r) {
 				return false
 			}
 			l.real.ServeHTTP(w, unnumbered(r))
 			return true
 		}},
-		"a repeated completion is carried out again": {"409 claim_lost", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a repeated completion is carried out again": {"409 claim_lost", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !completed(r) {
 				return false
 			}
 			l.real.ServeHTTP(w, unnumbered(r))
 			return true
 		}},
-		"a unique key is not held": {"a create with the unique key of job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a unique key is not held": {"a create with the unique key of job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !created(r) {
 				return false
 			}
@@ -160,14 +160,14 @@ func TestErrands(t *testing.T) {
 			l.real.ServeHTTP(w, withBody(r, bytes.Replace(body, []byte(`"unique_key":"`), []byte(other), 1)))
 			return true
 		}},
-		"a delete that does not happen": {"complete a deleted job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a delete that does not happen": {"complete a deleted job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofJob(r, http.MethodDelete) {
 				return false
 			}
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
-		"a patch that is lost": {"it reads as", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a patch that is lost": {"it reads as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofJob(r, http.MethodPatch) {
 				return false
 			}
@@ -183,7 +183,7 @@ func TestErrands(t *testing.T) {
 			give(w, answer, answer.Body.Bytes())
 			return true
 		}},
-		"another payload is handed out": {"it reads as", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"another payload is handed out": {"it reads as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !claimed(r) {
 				return false
 			}
@@ -191,14 +191,14 @@ func TestErrands(t *testing.T) {
 			give(w, answer, bytes.Replace(answer.Body.Bytes(), []byte(`<errand`), []byte(`<Errand`), 1))
 			return true
 		}},
-		"a claim finds nothing": {"claim of the only job", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a claim finds nothing": {"claim of the only job", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !claimed(r) {
 				return false
 			}
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
-		"a completion that does not happen": {"the job is gone, and reads", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a completion that does not happen": {"the job is gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/jobs/"), "/complete")
 			if !completed(r) || id == "complete" || id == r.URL.Path || l.ask(r, http.MethodGet, "/jobs/"+id, "").Code != http.StatusOK {
 				return false
@@ -207,35 +207,35 @@ func TestErrands(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"job_id": id, "status": "completed"})
 			return true
 		}},
-		"a completed job is there again": {"the job is gone, and reads", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a completed job is there again": {"the job is gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !created(r) {
 				return false
 			}
 			l.real.ServeHTTP(w, withBody(r, bytes.Replace(bodyOf(t, r), []byte(`"retention_ms":0`), []byte(`"retention_ms":1000000`), 1)))
 			return true
 		}},
-		"a queue that is deleted and there again": {"is there again", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a queue that is deleted and there again": {"is there again", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofQueue(r, http.MethodDelete) {
 				return false
 			}
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
-		"a queue without jobs that is not empty": {"409 queue_not_empty", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a queue without jobs that is not empty": {"409 queue_not_empty", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofQueue(r, http.MethodDelete) {
 				return false
 			}
 			refuse(w, http.StatusConflict, "queue_not_empty")
 			return true
 		}},
-		"an idle queue that is deleted early": {"is gone", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"an idle queue that is deleted early": {"is gone", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofQueue(r, http.MethodGet) {
 				return false
 			}
 			refuse(w, http.StatusNotFound, "queue_not_found")
 			return true
 		}},
-		"a forgotten session": {"404 session_not_found", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a forgotten session": {"404 session_not_found", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if r.Header.Get("Daybook-Session") == "" {
 				return false
 			}
@@ -245,7 +245,7 @@ func TestErrands(t *testing.T) {
 			refuse(w, http.StatusNotFound, "session_not_found")
 			return true
 		}},
-		"a session that has lost its numbers": {"has carried out", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a session that has lost its numbers": {"has carried out", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, "/sessions/") {
 				return false
 			}
@@ -257,7 +257,7 @@ func TestErrands(t *testing.T) {
 			give(w, answer, body)
 			return true
 		}},
-		"a session that does not end": {"was ended, and is", func(l *liar, w http.ResponseWriter, r *http.Request) bool {
+		"a session that does not end": {"was ended, and is", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodDelete || !strings.HasPrefix(r.URL.Path, "/sessions/") {
 				return false
 			}
@@ -287,7 +287,7 @@ func TestErrands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			there := httptest.NewServer(&liar{real: server.Handler(), lie: tt.lie, n: map[string]int{}})
+			there := httptest.NewServer(&falseServer{real: server.Handler(), lie: tt.lie, n: map[string]int{}})
 			defer there.Close()
 
 			h := newHistory()

@@ -86,7 +86,7 @@ func TestFullDisk(t *testing.T) {
 
 func (l *lane) fullDisk(round int) {
 	dir := l.smallDisk(640 << 20) // its reserve is an eighth of that
-	s := l.stage("full", filepath.Join(dir, "data"))
+	s := l.newTrial("full", filepath.Join(dir, "data"))
 	if round%2 == 1 {
 		l.small(s) // flushes all the time
 	}
@@ -130,7 +130,7 @@ func (l *lane) fullDisk(round int) {
 	if round%3 == 2 { // the start on a full disk is refused with a message, or it serves
 		l.must(s, s.kill())
 		if err := s.start(); err != nil {
-			if !strings.Contains(s.said.String(), "disk") && !strings.Contains(s.said.String(), "space") {
+			if !strings.Contains(s.log.String(), "disk") && !strings.Contains(s.log.String(), "space") {
 				l.must(s, fmt.Errorf("a start on a full disk ended without saying why: %w", err))
 			}
 			l.must(s, s.kill())
@@ -151,13 +151,13 @@ func (l *lane) fullDisk(round int) {
 
 // resumes waits until creates are acknowledged again. A server that ended must have said why, with one of the words; it
 // is started again.
-func (l *lane) resumes(s *stage, c *crowd, words ...string) {
+func (l *lane) resumes(s *trial, c *crowd, words ...string) {
 	l.Helper()
 	acked := c.acked.Load()
 	l.wait(s, "creates come back", func() bool {
 		select {
 		case <-s.server.Done():
-			said := s.said.String()
+			said := s.log.String()
 			known := false
 			for _, word := range words {
 				known = known || strings.Contains(said, word)

@@ -20,7 +20,7 @@ type history struct {
 	posts      map[string]*post // by tag
 	jobs       map[job.ID]*post // by batch id
 	claims     map[job.ID]int32 // numbers for claim ids, from 1
-	ghosts     []event          // claims that had no answer
+	openClaims []event          // claims that had no answer
 	wholeQueue []event          // cancels and redrives of all jobs of the queue
 	lives      []life           // the last one is open while the server runs
 	deaths     []int64
@@ -30,14 +30,14 @@ type history struct {
 
 // tally counts what was done.
 type tally struct {
-	Requests, NoAnswer                 int
-	Jobs, Claimed, Ended, Stale, Given int // acknowledged: jobs created, handed out, ended, refused as stale, given back
-	Moved, Sweeps                      int // acknowledged: jobs cancelled or redriven alone; sweeps that went on after their command
-	Deaths                             int // of the server, by whatever
-	Checked, Ghosts, Undecided         int // jobs whose histories were checked, with how many operations
-	Operations                         int
-	Errands, IdleQueues                int // jobs taken through a whole life by users with queues of their own; their queues that --queue-idle deleted
-	Lost, Wrong, Violations            int
+	Requests, NoAnswer                    int
+	Jobs, Claimed, Ended, Stale, Returned int // acknowledged: jobs created, handed out, ended, refused as stale, given back
+	Moved, Sweeps                         int // acknowledged: jobs cancelled or redriven alone; sweeps that went on after their command
+	Deaths                                int // of the server, by whatever
+	Checked, OpenClaims, Undecided        int // jobs whose histories were checked, with how many operations
+	Operations                            int
+	Errands, IdleQueues                   int // jobs taken through a whole life by users with queues of their own; their queues that --queue-idle deleted
+	Lost, Wrong, Violations               int
 }
 
 func (t *tally) add(o tally) {
@@ -47,12 +47,12 @@ func (t *tally) add(o tally) {
 	t.Claimed += o.Claimed
 	t.Ended += o.Ended
 	t.Stale += o.Stale
-	t.Given += o.Given
+	t.Returned += o.Returned
 	t.Moved += o.Moved
 	t.Sweeps += o.Sweeps
 	t.Deaths += o.Deaths
 	t.Checked += o.Checked
-	t.Ghosts += o.Ghosts
+	t.OpenClaims += o.OpenClaims
 	t.Undecided += o.Undecided
 	t.Operations += o.Operations
 	t.Errands += o.Errands
@@ -70,14 +70,14 @@ func newHistory() *history {
 func (h *history) now() int64 { return int64(time.Since(h.began)) }
 
 // live begins a stretch in which leases may run out. It is to be called before the server can do anything.
-func (h *history) live() {
+func (h *history) serverStarted() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives = append(h.lives, life{h.now(), never})
 }
 
 // die ends it. It is to be called once the server can do nothing more.
-func (h *history) die() {
+func (h *history) serverEnded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := &h.lives[len(h.lives)-1]; last.end == never {
@@ -88,7 +88,7 @@ func (h *history) die() {
 }
 
 // still ends a stretch as die does, of a server that will go on: what it was asked may still happen.
-func (h *history) still() {
+func (h *history) serverFrozen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives[len(h.lives)-1].end = h.now()
@@ -201,19 +201,19 @@ func (h *history) add(id job.ID, e event) {
 			h.count.Claimed++
 		case ended, endedAll:
 			h.count.Ended++
-		case given:
-			h.count.Given++
+		case returned:
+			h.count.Returned++
 		case cancelledOne, redrivenOne:
 			h.count.Moved++
 		}
 	}
 }
 
-func (h *history) ghost(e event) {
+func (h *history) addOpenClaim(e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.claim = -int32(len(h.ghosts) + 1)
-	h.ghosts = append(h.ghosts, e)
+	e.claim = -int32(len(h.openClaims) + 1)
+	h.openClaims = append(h.openClaims, e)
 }
 
 func (h *history) asked(answered bool) {
@@ -242,7 +242,7 @@ func (h *history) settle(events []event) []event {
 func (h *history) check() (impossible []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ghosts := h.settle(h.ghosts)
+	ghosts := h.settle(h.openClaims)
 	for _, p := range h.posts {
 		if p.batch.IsZero() {
 			continue
@@ -291,7 +291,7 @@ func (h *history) check() (impossible []string) {
 			}
 		}
 	}
-	h.count.Ghosts = len(ghosts)
+	h.count.OpenClaims = len(ghosts)
 	return impossible
 }
 

@@ -7,18 +7,18 @@ import (
 )
 
 // perStage is how many times a server is hurt before all that it knows is read back. A new data directory follows.
-const perStage = 25
+const perTrial = 25
 
 // TestKills ends the server under load with SIGKILL, at any moment: while it serves, and now and then while it starts.
 func TestKills(t *testing.T) {
 	l := newLane(t, 1)
 	for killed := 0; killed < *kills; {
-		s := l.stage("kills", t.TempDir())
+		s := l.newTrial("kills", t.TempDir())
 		l.must(s, s.start())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
 		s.startErrands(c, 2)
 		l.loaded(s, c)
-		for range min(perStage, *kills-killed) {
+		for range min(perTrial, *kills-killed) {
 			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
 			l.must(s, s.kill())
 			killed++

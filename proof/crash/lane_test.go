@@ -93,9 +93,9 @@ func (l *lane) report(what string) {
 }
 
 // stage makes a server and sees to its end.
-func (l *lane) stage(name, data string, args ...string) *stage {
+func (l *lane) newTrial(name, data string, args ...string) *trial {
 	l.Helper()
-	s, err := newStage(name, binary, data, args...)
+	s, err := newTrial(name, binary, data, args...)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func (l *lane) stage(name, data string, args ...string) *stage {
 }
 
 // small has a stage use the server with small files.
-func (l *lane) small(s *stage) {
+func (l *lane) small(s *trial) {
 	self, err := os.Executable()
 	if err != nil {
 		l.Fatal(err)
@@ -118,18 +118,18 @@ func (l *lane) small(s *stage) {
 }
 
 // wait waits until something is so, which here always comes, sooner or later.
-func (l *lane) wait(s *stage, what string, so func() bool) {
+func (l *lane) wait(s *trial, what string, so func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(patience); !so(); {
+	for deadline := time.Now().Add(maxWait); !so(); {
 		if time.Now().After(deadline) {
-			l.must(s, undecided("waited for %v until %s", patience, what))
+			l.must(s, undecided("waited for %v until %s", maxWait, what))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
 // loaded waits until the load has begun: without it there would be nothing to lose.
-func (l *lane) loaded(s *stage, c *crowd) {
+func (l *lane) loaded(s *trial, c *crowd) {
 	l.Helper()
 	acked := c.acked.Load()
 	l.wait(s, "there is load", func() bool { return c.acked.Load() > acked })
@@ -148,15 +148,15 @@ func (l *lane) load() load {
 }
 
 // must ends the test where an error came, with what the server said last.
-func (l *lane) must(s *stage, err error) {
+func (l *lane) must(s *trial, err error) {
 	l.Helper()
 	if err != nil {
-		l.Fatalf("%s, seed %d: %v\nthe server's last words:\n%s\nits data: %s", s.name, *seed, err, s.said, l.evidence(s))
+		l.Fatalf("%s, seed %d: %v\nthe server's last words:\n%s\nits data: %s", s.name, *seed, err, s.log, l.evidence(s))
 	}
 }
 
 // evidence keeps a copy of the data of a server that failed.
-func (l *lane) evidence(s *stage) string {
+func (l *lane) evidence(s *trial) string {
 	if err := s.kill(); err != nil {
 		return err.Error()
 	}
@@ -171,7 +171,7 @@ func (l *lane) evidence(s *stage) string {
 }
 
 // finish finishes a stage and adds its account to the lane's.
-func (l *lane) finish(s *stage) {
+func (l *lane) finish(s *trial) {
 	l.Helper()
 	err := s.finish(l.rng.Uint64())
 	l.must(s, err)

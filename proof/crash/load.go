@@ -200,7 +200,7 @@ func (c *crowd) run(i int, drain bool) {
 	name := fmt.Sprintf("%s-%d", c.name, i)
 	var chained *grant
 	for c.ctx.Err() == nil {
-		w := wish{runner: name, max: []int{0, 1, 10, 50, 100}[rng.IntN(5)], waitMs: rng.IntN(3) * 50}
+		w := claimRequest{runner: name, max: []int{0, 1, 10, 50, 100}[rng.IntN(5)], waitMs: rng.IntN(3) * 50}
 		if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
 			w.leaseMs = 1200
 		}
@@ -216,7 +216,7 @@ func (c *crowd) run(i int, drain bool) {
 		case err != nil || r.open() || r.status >= 400:
 			pause(c.ctx, untilBack)
 			if err == nil && r.open() && w.ends != nil { // how did it end? ask again
-				c.insist(rng, func() (*reply, error) { return c.u.endAll(c.ctx, w.ends, w.with) })
+				c.retry(rng, func() (*reply, error) { return c.u.endAll(c.ctx, w.ends, w.with) })
 			}
 			if err == nil {
 				chained = nil
@@ -229,7 +229,7 @@ func (c *crowd) run(i int, drain bool) {
 			continue
 		}
 		if drain {
-			c.insist(nil, func() (*reply, error) { return c.u.endAll(c.ctx, g, outcome{code: "ok"}) })
+			c.retry(nil, func() (*reply, error) { return c.u.endAll(c.ctx, g, outcome{code: "ok"}) })
 			continue
 		}
 		chained = c.work(rng, g)
@@ -237,7 +237,7 @@ func (c *crowd) run(i int, drain bool) {
 }
 
 // insist sends a request until it is answered; with rng it sometimes leaves it at one attempt.
-func (c *crowd) insist(rng *rand.Rand, ask func() (*reply, error)) {
+func (c *crowd) retry(rng *rand.Rand, ask func() (*reply, error)) {
 	for c.ctx.Err() == nil {
 		r, err := ask()
 		if err == nil && !r.open() && r.status != 503 && r.status != 429 {
@@ -254,7 +254,7 @@ func (c *crowd) insist(rng *rand.Rand, ask func() (*reply, error)) {
 func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 	u, ctx := c.u, c.ctx
 	if rng.IntN(6) == 0 {
-		c.insist(rng, func() (*reply, error) { return u.tickle(ctx, g) })
+		c.retry(rng, func() (*reply, error) { return u.tickle(ctx, g) })
 	}
 	if rng.IntN(4) == 0 {
 		c.remember(g.jobs[rng.IntN(len(g.jobs))])
@@ -262,9 +262,9 @@ func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 	switch n := rng.IntN(20); {
 	case n < 7:
 		o := c.outcome(rng)
-		c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
+		c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
 		if rng.IntN(10) == 0 { // once more, as if the answer had been lost
-			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
+			c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, o) })
 		}
 	case n < 10:
 		return g
@@ -273,26 +273,26 @@ func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 		for i := range outcomes {
 			outcomes[i] = c.outcome(rng)
 		}
-		c.insist(rng, func() (*reply, error) { return u.endEach(ctx, g, outcomes) })
+		c.retry(rng, func() (*reply, error) { return u.endEach(ctx, g, outcomes) })
 	case n < 16:
 		for _, id := range g.jobs[:min(len(g.jobs), 20)] {
 			o := c.outcome(rng)
-			c.insist(rng, func() (*reply, error) { return u.end(ctx, g, id, o) })
+			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, id, o) })
 		}
-		c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+		c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 	case n < 18:
 		for _, id := range g.jobs[:min(len(g.jobs), 5)] {
-			c.insist(rng, func() (*reply, error) { return u.giveBack(ctx, g, id) })
+			c.retry(rng, func() (*reply, error) { return u.unget(ctx, g, id) })
 		}
 		if rng.IntN(2) == 0 && len(g.jobs) > 5 {
-			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+			c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 		}
 	case n < 19: // too late
 		pause(ctx, 1800*time.Millisecond)
 		if rng.IntN(2) == 0 {
-			c.insist(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
+			c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 		} else {
-			c.insist(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}) })
+			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}) })
 		}
 	default: // dies
 	}

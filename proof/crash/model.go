@@ -18,8 +18,8 @@ const (
 	tickled              // by its claim
 	ended                // by an outcome told for this job
 	endedAll             // by an outcome told for all that a claim holds, which does not say what it held
-	given                // back, by unget
-	looked               // at, by a GET
+	returned             // back, by unget
+	observed             // at, by a GET
 
 	// By operators (operator.go): of the job alone, or of its whole batch.
 	cancelledOne
@@ -118,14 +118,14 @@ func (e *event) String() string {
 
 // state is all that the model knows of a job.
 type state struct {
-	status   status
-	ghost    bool  // the claim that holds it had no answer
-	claim    int32 // that holds it, or that ended its last run
-	attempts int32
-	ended    outcome // of the last run, by that claim; none where nobody told
-	renewed  int64   // the earliest that its lease can have begun
-	lease    int64
-	until    int64 // of deferred: the earliest that it can be pending
+	status     status
+	unanswered bool  // the claim that holds it had no answer
+	claim      int32 // that holds it, or that ended its last run
+	attempts   int32
+	ended      outcome // of the last run, by that claim; none where nobody told
+	renewed    int64   // the earliest that its lease can have begun
+	lease      int64
+	until      int64 // of deferred: the earliest that it can be pending
 }
 
 func (s state) String() string {
@@ -162,7 +162,7 @@ func (m *jobModel) mayLapse(r, lease, now int64) bool {
 }
 
 // silent returns what s may have become by now without anybody asking for it, s itself first.
-func (m *jobModel) silent(s state, now int64) []state {
+func (m *jobModel) unprompted(s state, now int64) []state {
 	out := []state{s}
 	switch {
 	case s.status == deferred && now >= s.until-slack:
@@ -171,13 +171,13 @@ func (m *jobModel) silent(s state, now int64) []state {
 	case s.status != active:
 		return out
 	}
-	if s.ghost { // a claim for a connection that is gone is given back
+	if s.unanswered { // a claim for a connection that is gone is given back
 		back := s
-		back.status, back.ghost, back.claim, back.attempts = pending, false, 0, s.attempts-1
+		back.status, back.unanswered, back.claim, back.attempts = pending, false, 0, s.attempts-1
 		out = append(out, back)
 	}
 	if m.mayLapse(s.renewed, s.lease, now) {
-		s.ghost, s.claim, s.ended = false, 0, outcome{}
+		s.unanswered, s.claim, s.ended = false, 0, outcome{}
 		s.status = pending
 		if s.attempts >= m.max {
 			s.status = failed
@@ -189,7 +189,7 @@ func (m *jobModel) silent(s state, now int64) []state {
 
 // run is s once a run of it had outcome o.
 func (m *jobModel) run(s state, o outcome, call int64) state {
-	s.ended, s.ghost = o, false
+	s.ended, s.unanswered = o, false
 	switch {
 	case o.code == "ok":
 		s.status = completed
@@ -206,7 +206,7 @@ func (m *jobModel) run(s state, o outcome, call int64) state {
 // step returns what a job in state s may be after e, and nothing where e cannot have been answered so.
 func (m *jobModel) step(s state, e *event) []state {
 	var out []state
-	for _, s := range m.silent(s, e.ret) {
+	for _, s := range m.unprompted(s, e.ret) {
 		out = append(out, m.effect(s, e)...)
 	}
 	if e.answer == lost || e.answer == sweeping {
@@ -233,7 +233,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		if s.status != pending || s.attempts >= m.max || told && e.attempts != s.attempts+1 {
 			return nil
 		}
-		return []state{{status: active, ghost: !told, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease}}
+		return []state{{status: active, unanswered: !told, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease}}
 
 	case tickled:
 		switch {
@@ -260,7 +260,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		if told && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
 			return []state{{status: cancelled, attempts: s.attempts}} // by a cancel of all that is under way (history.check looks for it)
 		}
-		if told && e.status != nowhere && !slices.ContainsFunc(m.silent(s, e.ret), func(s state) bool { return s.status == e.status }) {
+		if told && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil
 		}
 		return []state{s}
@@ -274,7 +274,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		}
 		return []state{m.run(s, e.outcome, e.call)}
 
-	case given:
+	case returned:
 		switch {
 		case e.answer == stale && !holds:
 			return []state{s}
@@ -283,7 +283,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		}
 		return []state{{status: pending, attempts: s.attempts - 1}}
 
-	case looked:
+	case observed:
 		switch {
 		case e.answer == absent && s.status == nowhere:
 			return []state{s}

@@ -48,11 +48,11 @@ func TestHistories(t *testing.T) {
 		ghosts []event
 	}{
 		"a plain run": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, looked, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), told(1)),
 		}},
 		"a retry, and a second run": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry"), is(pending)), claimedAt(30, 2, 2),
-			at(40, endedAll, done, by(2), with("failed")), at(50, looked, done, is(failed), told(2)),
+			at(40, endedAll, done, by(2), with("failed")), at(50, observed, done, is(failed), told(2)),
 		}},
 		"handed out again after the lease":              {legal: true, events: []event{create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2)}},
 		"handed out twice at once":                      {events: []event{create, claimedAt(10, 1, 1), claimedAt(500, 2, 2)}},
@@ -70,32 +70,32 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, done, by(1), with("ok"), is(completed)),
 		}},
 		"a stale completion refused": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, looked, done, is(active), told(2), by(2)),
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, observed, done, is(active), told(2), by(2)),
 		}},
 		"a completion refused although the claim holds": {events: []event{create, claimedAt(10, 1, 1), at(20, ended, stale, by(1), with("ok"))}},
 		"an acknowledged completion undone": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), claimedAt(2000, 2, 2),
 		}},
 		"an acknowledged completion of all undone": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(2000, looked, done, is(pending), told(1)),
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(2000, observed, done, is(pending), told(1)),
 		}},
 		"a completion without an answer that did not happen": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), claimedAt(2000, 2, 2),
 		}},
 		"a completion without an answer that did happen": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(2000, looked, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(2000, observed, done, is(completed), told(1)),
 		}},
 		"a completion without an answer that happened and was undone": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(500, looked, done, is(completed), told(1)), claimedAt(2000, 2, 2),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(500, observed, done, is(completed), told(1)), claimedAt(2000, 2, 2),
 		}},
 		"a completion without an answer that happens after its server's end": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), until(100)), at(200, looked, done, is(active), told(1), by(1)),
-			at(900, looked, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), until(100)), at(200, observed, done, is(active), told(1), by(1)),
+			at(900, observed, done, is(completed), told(1)),
 		}},
-		"an acknowledged create lost":                  {events: []event{create, at(500, looked, absent)}},
-		"an acknowledged create lost after it was run": {events: []event{create, claimedAt(10, 1, 1), at(500, looked, absent)}},
+		"an acknowledged create lost":                  {events: []event{create, at(500, observed, absent)}},
+		"an acknowledged create lost after it was run": {events: []event{create, claimedAt(10, 1, 1), at(500, observed, absent)}},
 		"a create without an answer that did not happen": {legal: true, events: []event{
-			at(0, created, lost), at(500, looked, absent),
+			at(0, created, lost), at(500, observed, absent),
 		}},
 		"a repeated completion": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, ended, done, by(1), with("ok"), is(completed)),
@@ -106,38 +106,38 @@ func TestHistories(t *testing.T) {
 		}},
 		"a document that is read after another claim has completed the retried job": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(92, 2, 2), at(105, endedAll, done, by(2), with("ok")),
-			at(0, ended, done, by(1), with("retry"), is(pending), within(87, 114)), at(0, looked, done, is(completed), told(2), within(87, 114)),
-			at(116, endedAll, done, by(1), with("ok")), at(189, looked, done, is(completed), told(2)),
+			at(0, ended, done, by(1), with("retry"), is(pending), within(87, 114)), at(0, observed, done, is(completed), told(2), within(87, 114)),
+			at(116, endedAll, done, by(1), with("ok")), at(189, observed, done, is(completed), told(2)),
 		}},
 		"a document after a retry that shows an end nobody made": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry")), at(20, looked, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry")), at(20, observed, done, is(completed), told(1)),
 		}},
 		"a document after a completion that shows the job waiting again": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, looked, done, is(pending), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, observed, done, is(pending), told(1)),
 		}},
 		"cancelled, and its runner refused": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, stale, by(1), with("ok")), at(40, looked, done, is(cancelled), told(1)),
+			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, stale, by(1), with("ok")), at(40, observed, done, is(cancelled), told(1)),
 		}},
 		"handed out after it was cancelled":        {events: []event{create, at(20, cancelledOne, done), claimedAt(30, 1, 1)}},
 		"handed out after its batch was cancelled": {events: []event{create, at(20, cancelledAll, done), claimedAt(30, 1, 1)}},
 		"handed out while its batch is cancelled by a sweep": {legal: true, events: []event{
-			create, at(20, cancelledAll, done, until(100)), claimedAt(30, 1, 1), at(200, looked, done, is(cancelled), told(1)),
+			create, at(20, cancelledAll, done, until(100)), claimedAt(30, 1, 1), at(200, observed, done, is(cancelled), told(1)),
 		}},
 		"handed out after a cancel without an answer, which did not happen": {legal: true, events: []event{
-			create, at(20, cancelledOne, lost), claimedAt(30, 1, 1), at(40, endedAll, done, by(1), with("ok")), at(50, looked, done, is(completed), told(1)),
+			create, at(20, cancelledOne, lost), claimedAt(30, 1, 1), at(40, endedAll, done, by(1), with("ok")), at(50, observed, done, is(completed), told(1)),
 		}},
 		"completed after it was cancelled": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, done, by(1), with("ok")),
 		}},
 		"tickled after it was cancelled": {events: []event{create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, tickled, done, by(1))}},
-		"a cancel undone":                {events: []event{create, at(20, cancelledOne, done), at(30, looked, done, is(pending), told(0))}},
+		"a cancel undone":                {events: []event{create, at(20, cancelledOne, done), at(30, observed, done, is(pending), told(0))}},
 		"a cancel of what had ended accepted": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(30, cancelledOne, done),
 		}},
 		"a cancel of what had not ended refused": {events: []event{create, at(20, cancelledOne, stale)}},
 		"given up for a retry while its batch is cancelled": {legal: true, events: []event{
 			create, at(10, cancelledAll, done, until(100)), claimedAt(20, 1, 1), at(30, ended, done, by(1), with("retry"), is(cancelled)),
-			at(200, looked, done, is(cancelled), told(1)),
+			at(200, observed, done, is(cancelled), told(1)),
 		}},
 		"redriven, and its attempts begin again": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 1),
@@ -146,7 +146,7 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 2),
 		}},
 		"redriven, and nothing happened": {events: []event{
-			create, at(20, cancelledOne, done), at(30, redrivenOne, done), at(40, looked, done, is(cancelled), told(0)),
+			create, at(20, cancelledOne, done), at(30, redrivenOne, done), at(40, observed, done, is(cancelled), told(0)),
 		}},
 		"its batch redriven from another status": {events: []event{
 			create, at(20, cancelledOne, done), at(30, redrivenAll, done, is(failed)), claimedAt(40, 1, 1),
@@ -164,13 +164,13 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
 		"abandoned at its last attempt": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), at(4000, looked, done, is(failed), told(3)),
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), at(4000, observed, done, is(failed), told(3)),
 		}},
 		"given back": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, given, done, by(1)), claimedAt(30, 2, 1),
+			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 1),
 		}},
 		"an attempt that was given back and counts": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, given, done, by(1)), claimedAt(30, 2, 2),
+			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 2),
 		}},
 		"handed out before its delay": {events: []event{
 			at(0, created, done, func(e *event) { e.delay = second }), claimedAt(500, 1, 1),

@@ -26,7 +26,7 @@ func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 	case r.problem.Code == "job_ended" || r.problem.Code == "job_not_ended":
 		e.answer = stale
 	case r.status == http.StatusNotFound:
-		e.answer, e.kind = absent, looked
+		e.answer, e.kind = absent, observed
 	default:
 		return r, nil // not stored
 	}

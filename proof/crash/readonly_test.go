@@ -16,7 +16,7 @@ func TestReadOnly(t *testing.T) {
 	if *full {
 		rounds = 12
 	}
-	l.readOnly(rounds, func(*stage) {})
+	l.readOnly(rounds, func(*trial) {})
 	if *full { // flushes all the time: its store is caught in the middle of one, and may not be able to go on
 		l.readOnly(rounds, l.small)
 		rounds *= 2
@@ -24,10 +24,10 @@ func TestReadOnly(t *testing.T) {
 	l.report(fmt.Sprint(rounds, " times a read-only disk"))
 }
 
-func (l *lane) readOnly(rounds int, prepare func(*stage)) {
+func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 	f, dir := l.powerFS()
 	f.SetSize(1 << 30)
-	s := l.stage("readonly", filepath.Join(dir, "data"))
+	s := l.newTrial("readonly", filepath.Join(dir, "data"))
 	s.u.badDisk = true
 	prepare(s)
 	l.must(s, s.start())

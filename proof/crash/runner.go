@@ -19,7 +19,7 @@ type grant struct {
 func (g *grant) empty() bool { return g == nil || len(g.jobs) == 0 }
 
 // wish is what a claim asks for.
-type wish struct {
+type claimRequest struct {
 	runner  string
 	max     int   // 0: a single job
 	leaseMs int64 // 0: the jobs' own
@@ -33,7 +33,7 @@ type wish struct {
 const minLeaseMs = 1000
 
 // claim claims, and notes what it got. An error means that it was not sent; a grant of nil that there was no answer.
-func (u *user) claim(ctx context.Context, w wish) (*grant, *reply, error) {
+func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
 	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue}, "wait_ms": w.waitMs}
 	if w.max > 0 {
 		fields["max"] = w.max
@@ -55,7 +55,7 @@ func (u *user) claim(ctx context.Context, w wish) (*grant, *reply, error) {
 	switch {
 	case r.open():
 		e := event{call: r.call, ret: r.ret, kind: handed, answer: lost, attempts: -1, lease: max(lease, minLeaseMs) * ms}
-		u.h.ghost(e)
+		u.h.addOpenClaim(e)
 		if w.ends != nil {
 			u.eachOf(w.ends, event{call: r.call, ret: r.ret, kind: endedAll, answer: lost, attempts: -1, outcome: w.with})
 		}
@@ -140,7 +140,7 @@ func (u *user) eachOf(g *grant, e event) {
 }
 
 // verdict is what an answer to a change of one job, or of one claim, means; ok is false where nothing happened.
-func verdict(r *reply) (a answer, ok bool) {
+func answerOf(r *reply) (a answer, ok bool) {
 	switch {
 	case r.open():
 		return lost, true
@@ -164,11 +164,11 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply,
 	}
 	e := event{call: r.call, ret: r.ret, kind: ended, claim: g.n, attempts: -1, outcome: o}
 	var ok bool
-	if e.answer, ok = verdict(r); !ok {
+	if e.answer, ok = answerOf(r); !ok {
 		return r, nil
 	}
 	if e.answer == absent {
-		e.kind = looked
+		e.kind = observed
 	}
 	u.h.add(id, e)
 	if e.answer == done {
@@ -191,7 +191,7 @@ func (u *user) readAfter(id job.ID, r *reply) {
 		u.h.problem("the document of %s after a change: %v", id, err)
 		return
 	}
-	e := event{call: r.call, ret: r.ret, kind: looked, attempts: d.RunAttempts, status: s}
+	e := event{call: r.call, ret: r.ret, kind: observed, attempts: d.RunAttempts, status: s}
 	if d.ClaimID != nil && s == active {
 		e.claim = u.h.known(*d.ClaimID)
 	}
@@ -208,7 +208,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 	if err != nil {
 		return nil, err
 	}
-	a, ok := verdict(r)
+	a, ok := answerOf(r)
 	if !ok {
 		return r, nil
 	}
@@ -237,7 +237,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 			case result.Code == "outcome_differs":
 				e.answer = differ
 			case result.Code == "job_not_found":
-				e.answer, e.kind = absent, looked
+				e.answer, e.kind = absent, observed
 			case result.Status != nil:
 				if e.status, err = parseStatus(*result.Status); err != nil { // Apply decided it together with the outcome, unlike a document
 					u.h.problem("complete %s: %v", id, err)
@@ -255,7 +255,7 @@ func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) 
 	if err != nil {
 		return nil, err
 	}
-	a, ok := verdict(r)
+	a, ok := answerOf(r)
 	if !ok {
 		return r, nil
 	}
@@ -272,13 +272,13 @@ func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) 
 }
 
 // giveBack ungets one job.
-func (u *user) giveBack(ctx context.Context, g *grant, id job.ID) (*reply, error) {
+func (u *user) unget(ctx context.Context, g *grant, id job.ID) (*reply, error) {
 	r, err := u.post(ctx, "/jobs/"+id.String()+"/release", map[string]any{"how": "unget", "claim_id": g.id})
 	if err != nil {
 		return nil, err
 	}
-	if a, ok := verdict(r); ok {
-		u.h.add(id, event{call: r.call, ret: r.ret, kind: given, answer: a, claim: g.n, attempts: -1})
+	if a, ok := answerOf(r); ok {
+		u.h.add(id, event{call: r.call, ret: r.ret, kind: returned, answer: a, claim: g.n, attempts: -1})
 		if a == done {
 			u.readAfter(id, r)
 		}
@@ -292,7 +292,7 @@ func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, ok := verdict(r)
+	a, ok := answerOf(r)
 	if !ok {
 		return r, nil
 	}

@@ -21,7 +21,7 @@ func TestStops(t *testing.T) {
 }
 
 func (l *lane) stops(stops int) {
-	s := l.stage("stops", l.TempDir())
+	s := l.newTrial("stops", l.TempDir())
 	l.must(s, s.start())
 	load := standardLoad
 	load.longLeases, load.operators = true, 0 // nobody cancels what is held
@@ -40,18 +40,18 @@ func (l *lane) stops(stops int) {
 			time.Sleep(time.Duration(held[0].call) + l.between(1500*time.Millisecond, 2300*time.Millisecond) - time.Duration(s.h.now()))
 		}
 		l.must(s, rig.Freeze(s.server))
-		s.h.still()
+		s.h.serverFrozen()
 		longest := 3 * time.Second
 		if n%5 == 4 {
 			longest = 10 * time.Second
 		}
 		time.Sleep(l.between(2800*time.Millisecond, longest))
-		s.h.live()
+		s.h.serverStarted()
 		l.must(s, rig.Thaw(s.server))
 		decided := 0
 		for i, g := range held {
 			if i == 0 { // at once; the others when the server has come to itself
-				c.insist(nil, func() (*reply, error) { return s.u.tickle(c.ctx, g) })
+				c.retry(nil, func() (*reply, error) { return s.u.tickle(c.ctx, g) })
 			}
 			if i > 1 {
 				time.Sleep(l.between(0, 700*time.Millisecond))
@@ -87,15 +87,15 @@ func (l *lane) stops(stops int) {
 }
 
 // hold claims a few times within a second, or as often as the machine manages to.
-func (l *lane) hold(s *stage, c *crowd) (held []*grant) {
+func (l *lane) hold(s *trial, c *crowd) (held []*grant) {
 	for began := time.Now(); len(held) < 4; {
 		if len(held) > 0 && s.h.now()-held[0].call > int64(time.Second) {
 			return held
 		}
-		if time.Since(began) > patience {
-			l.must(s, undecided("there is nothing to claim after %v", patience))
+		if time.Since(began) > maxWait {
+			l.must(s, undecided("there is nothing to claim after %v", maxWait))
 		}
-		g, r, err := s.u.claim(c.ctx, wish{runner: "holder", max: 10 + l.rng.IntN(40), waitMs: 200})
+		g, r, err := s.u.claim(c.ctx, claimRequest{runner: "holder", max: 10 + l.rng.IntN(40), waitMs: 200})
 		if err != nil || r.open() {
 			l.must(s, fmt.Errorf("claim: %v, %+v", err, r))
 		}
@@ -108,7 +108,7 @@ func (l *lane) hold(s *stage, c *crowd) (held []*grant) {
 
 // mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the
 // history.
-func (s *stage) mayHaveLapsed(g *grant, now int64) bool {
+func (s *trial) mayHaveLapsed(g *grant, now int64) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	m := jobModel{lives: s.h.lives}

@@ -28,7 +28,7 @@ type user struct {
 
 func newUser(h *history, url, queue string, callers int) *user {
 	return &user{h: h, url: url, queue: queue, http: &http.Client{
-		Timeout: patience, Transport: &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true},
+		Timeout: maxWait, Transport: &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true},
 	}}
 }
 
@@ -220,7 +220,7 @@ func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err
 	if err != nil {
 		return nil, false, err
 	}
-	e := event{call: r.call, ret: r.ret, kind: looked, attempts: -1}
+	e := event{call: r.call, ret: r.ret, kind: observed, attempts: -1}
 	switch r.status {
 	case http.StatusOK:
 	case http.StatusNotFound:

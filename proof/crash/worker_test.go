@@ -106,7 +106,7 @@ func (r *runs) verdict(id job.ID, d *document, output string) string {
 }
 
 func (l *lane) workers(kills int) {
-	s := l.stage("workers", l.TempDir())
+	s := l.newTrial("workers", l.TempDir())
 	l.must(s, s.start())
 	r := &runs{h: s.h, outputs: map[job.ID]map[string]bool{}, fails: map[job.ID]bool{}, begun: map[job.ID]int{}, reported: map[job.ID]string{}}
 	ctx, stop := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func (l *lane) workers(kills int) {
 	for i := range ended {
 		w := &client.Worker{
 			Client: client.New(s.server.URL(), client.Options{}), Handler: r.handle, Types: []string{s.u.queue}, OnEvent: r.event, Wait: time.Second,
-			RunnerID: fmt.Sprint("worker-", i), Concurrency: []int{1, 8, 16}[i], Batch: []int{1, 10, 100}[i], DrainTimeout: patience,
+			RunnerID: fmt.Sprint("worker-", i), Concurrency: []int{1, 8, 16}[i], Batch: []int{1, 10, 100}[i], DrainTimeout: maxWait,
 		}
 		all.Go(func() { ended[i] = w.Run(ctx) })
 	}
@@ -155,8 +155,8 @@ func (l *lane) workers(kills int) {
 		if err == nil && (least < 0 || left < least) {
 			least, since = left, time.Now()
 		}
-		if time.Since(since) > patience {
-			l.must(s, undecided("the workers ended no job for %v: %v, %v", patience, st.Jobs, err))
+		if time.Since(since) > maxWait {
+			l.must(s, undecided("the workers ended no job for %v: %v, %v", maxWait, st.Jobs, err))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -189,7 +189,7 @@ func (r *runs) sum() (n int) {
 }
 
 // outputs holds every job's end against what handlers did.
-func (l *lane) outputs(s *stage, r *runs) error {
+func (l *lane) outputs(s *trial, r *runs) error {
 	list := client.New(s.server.URL(), client.Options{})
 	n := 0
 	for j, err := range list.Jobs(context.Background(), client.JobsQuery{}) {

@@ -93,7 +93,7 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 
 // besiege keeps n connections busy with an attack until ctx is done; each is opened again when the server has closed
 // it. Connections are dealt to the requests by turns. It returns how many were opened.
-func besiege(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
+func attackWith(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
 	var all sync.WaitGroup
 	var count atomic.Int64
 	for i := range n {

@@ -1,18 +1,28 @@
-// Package hostile attacks the running server by connections: on every route of the table there are clients that never
-// read, that never write, and that send and read a byte a second, hundreds at a time. Meanwhile the server's memory,
-// goroutines and descriptors are watched, and honest clients work: their claims must not get much slower, and their
-// posts must go on.
+// Package hostile attacks the running server with connections. On every route of the table, hundreds of clients never
+// read their answers, never send the body that they announced, or send and read one byte a second.
 //
-// All of it runs on one machine, attackers included, so that an attacker's processor time is taken from the server's.
-// Ratios are between windows with and without attack, by turns. What is asserted in a short run is what holds on a busy
-// machine; -full asserts the targets of docs/reliability.md.
+// # What it proves
 //
-// Files:
+// During an attack
+//
+//   - the server's memory, goroutines and file descriptors stay within bounds;
+//   - honest clients go on working: their claims do not get much slower, and their posts go on;
+//   - with only 256 file descriptors, no request of the honest clients is refused or left without an answer.
+//
+// # How
+//
+// Attackers, server and honest clients run on one machine, so the attackers take processor time from the server. So
+// latencies and rates are ratios between windows with and without the attack, which take turns. A short run asserts
+// only bounds that also hold on a busy machine. With -full, the test asserts the targets that docs/reliability.md reports.
+//
+// # What it does not prove
+//
+//   - Attackers with network addresses of their own are not tried. Package api tests the share of an address.
+//   - Floods of packets are not tried. They are the task of a firewall.
+//
+// # Files
 //
 //	attack.go         hostile connections
-//	honest.go         clients that work, and how long their requests take
-//	hostile_test.go   the lanes
-//
-// Not covered: attackers with addresses of their own (api has tests of the share of an address), and floods of packets,
-// which are a firewall's work.
+//	honest.go         honest clients, and how long their requests take
+//	hostile_test.go   the attacks, on each route and on all, and their bounds
 package hostile

@@ -52,14 +52,14 @@ func busyMachine(t *testing.T) (load float64, busy bool) {
 }
 
 // besieged is a server with large jobs to ask for.
-type besieged struct {
+type target struct {
 	*daybooktest.Process
 	honest   *honest
 	requests []*request // one to each route
 	large    []*request
 }
 
-func begin(t *testing.T, files int) *besieged {
+func begin(t *testing.T, files int) *target {
 	t.Helper()
 	dir := t.TempDir()
 	binary, err := daybooktest.Binary()
@@ -87,7 +87,7 @@ func begin(t *testing.T, files int) *besieged {
 			t.Errorf("stop: %v: %s", err, &log)
 		}
 	})
-	b := &besieged{Process: s, honest: newHonest(s.URL())}
+	b := &target{Process: s, honest: newHonest(s.URL())}
 	// Four pages of 8 MiB each.
 	id := ""
 	payload := bench.Lines(31, 256<<10-1)
@@ -197,7 +197,7 @@ type outcome struct {
 }
 
 // under measures the honest clients without and with an attack, by turns.
-func (b *besieged) under(t *testing.T, n int, a attack, requests []*request, turns int, d time.Duration) (o outcome) {
+func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns int, d time.Duration) (o outcome) {
 	t.Helper()
 	for range turns {
 		looking, looked := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func (b *besieged) under(t *testing.T, n int, a attack, requests []*request, tur
 
 		ctx, cancel := context.WithCancel(t.Context())
 		opened, loads, failed := make(chan int64, 1), make(chan load, 1), make(chan error, 1)
-		go func() { opened <- besiege(ctx, b.Listen, n, a, requests) }()
+		go func() { opened <- attackWith(ctx, b.Listen, n, a, requests) }()
 		go func() {
 			l, err := watch(ctx, b.Process)
 			loads <- l

@@ -1,38 +1,60 @@
-// Package powerfs is a FUSE file system for tests of power cuts. It keeps what was synced apart from what was only
-// written, and at a cut loses the rest, or keeps it, or some of it, as a seed decides. It lives in memory. The process
-// that uses it is an ordinary one, and sees an ordinary file system: TestOrdinary does the same random things here and
-// in an ordinary directory.
+// Package powerfs is a FUSE file system for tests of power cuts. It keeps synced data apart from data that was only
+// written. At a cut it loses the unsynced data, keeps it, or keeps some of it, as a seed decides.
+//
+// The file system lives in memory. The process that uses it sees an ordinary file system: TestOrdinary does the same
+// random operations here and in an ordinary directory, and compares the results.
 //
 // # What survives a cut
 //
-// What is durable survives as it is: the data and the length of a file as of its last fsync or fdatasync, and the names
-// in a directory as of that directory's last fsync. An fsync of a file does not make its name durable. Of the rest:
+// Durable state survives unchanged. Durable are
 //
-//   - Data. Each 512-byte sector that was written since is old or new, or what it was between two writes (up to three contents are
-//     remembered). By seed, all of a file's sectors are old, or all new, or those in front new, or those behind new, or each by chance.
-//   - Length. It is the old one, the new one, one that the file had in between, or any other between the least and the greatest of
-//     them, at a sector's end or not. Where a file is longer than its data arrived there are zeros; at one file in eight there is
-//     garbage, mostly sectors of files that were removed or cut before, as in file systems that do not order data before metadata.
-//   - Names. A change (create, remove, rename, link, mkdir, rmdir) happened or not, as a whole: a renamed file has its old name or its
-//     new one, and a name that was renamed over leads to the old file or the new one. By seed, no change is kept, or all, or the first
-//     few in their order in the whole tree, or each by chance, whatever directory it is in; only those of the same name keep their
-//     order, so that a change is never kept without the earlier ones of the names it has to do with.
+//   - the data and the length of a file, as of its last fsync or fdatasync;
+//   - the names in a directory, as of the last fsync of that directory. An fsync of a file does not make its name
+//     durable.
 //
-// # Why that is at least as harsh as a real disk
+// The rest may or may not survive:
 //
-// ext4 and XFS write changes of names to one log, in order: what survives is a beginning of them, and an fsync of
-// anything makes all earlier ones durable. That is one of the outcomes here, and the rest go beyond it: names by chance
-// across directories, no effect of one file's fsync on any name, a file's length that says nothing about its data.
-// POSIX promises no more than what holds here. Sectors are whole since disks write them whole, protected by codes of
-// their own. A directory has one name, and a rename is atomic, because every journaling file system sees to that.
+//   - Data. Each sector of 512 bytes that was written since the last sync has its old content, its new content, or
+//     one that it had between two writes (at most three are remembered). The seed decides for each file: all sectors
+//     are old, all are new, the first ones are new, the last ones are new, or chance decides for each sector.
+//   - Length. A file has its old length, its new length, one that it had in between, or any other between the shortest
+//     and the longest of these, at the end of a sector or not. Where a file is longer than the data that survived, it
+//     has zeros. One file in eight has garbage there: mostly sectors of files that were removed or cut before. A file
+//     system that does not write data before metadata leaves the same.
+//   - Names. A change of names (create, remove, rename, link, mkdir, rmdir) happened as a whole or not at all. So a
+//     renamed file has either its old name or its new one, and a name that was renamed over leads to the old file or
+//     to the new one. The seed decides that no change survives, that all do, that the first few of the whole tree do,
+//     or that chance decides for each change, in whatever directory. Changes of the same name keep their order: none
+//     survives without the earlier changes of the names that it concerns.
 //
-// A failed fsync (FailSyncs) leaves what it was to write in doubt for good: it reads back, a later fsync succeeds and
-// does not write it, and at a cut it is old or new. So Linux does it.
+// # Why this is at least as harsh as a real disk
+//
+//   - ext4 and XFS write changes of names to one log, in order. So a beginning of that log survives, and an fsync of
+//     anything makes all earlier changes durable. This is one of the outcomes here. The other outcomes go further:
+//     changes survive by chance across directories, an fsync of a file affects no name, and the length of a file says
+//     nothing about its data. POSIX promises no more than this file system does.
+//   - A sector is written as a whole, since disks protect each sector by a code of its own.
+//   - A rename is atomic, and a directory has one name, since every journaling file system ensures both.
+//   - After a failed fsync (FailSyncs), the data of that fsync reads back. A later fsync succeeds and does not write
+//     it. At a cut it is old or new. Linux does the same.
 //
 // # What it does not do
 //
-// It does not write back by itself, as a kernel does after some seconds; a cut that keeps all, or any, has the same
-// outcomes. A write is not torn within a sector. Nothing durable is lost or altered: that is package corruption's.
-// Shared memory maps do not work, as files are opened for direct I/O; neither the journal nor Pebble uses them. Locks
-// (flock) are the kernel's own. Access times, owners, symbolic links, extended attributes and holes are not kept.
+//   - It does not write data back by itself, as a kernel does after some seconds. A cut that keeps everything, or some
+//     of it, has the same outcomes.
+//   - It does not tear a write within a sector.
+//   - It does not lose or alter durable data. Package corruption does that.
+//   - It has no shared memory maps, since files are opened for direct I/O. Neither the journal nor Pebble uses them.
+//   - Locks (flock) are those of the kernel.
+//   - Access times, owners, symbolic links, extended attributes and holes are not kept.
+//
+// # Files
+//
+//	fs.go             FS: mounting, cutting the power, failing syncs, limits
+//	disk.go           the tree of files, and what of it is durable
+//	cut.go            what survives a cut
+//	raw.go            the answers to the kernel: names and attributes
+//	raw_files.go      the answers to the kernel: open files and directories
+//	powerfs_test.go   what survives, and what does not
+//	ordinary_test.go  the comparison with an ordinary directory
 package powerfs

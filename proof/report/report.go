@@ -1,15 +1,3 @@
-// Package report puts the figures of a full run into the page that readers look at, docs/reliability.md. A run's block
-// is between two comments that name it:
-//
-//	<!-- sim -->
-//	Run on 2026-11-21 with commit `…`, storage code `…`, after release `…`.
-//	…
-//	<!-- /sim -->
-//
-// Files:
-//
-//	report.go   the blocks of the page
-//	stamp.go    the first line of a block: which code the figures are of, and when they are outdated
 package report
 
 import (

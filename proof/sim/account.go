@@ -16,26 +16,26 @@ import (
 // account is what the users of the server know: what they asked for, and what they were answered. It knows nothing of
 // how the server works; audit.go holds the server against it.
 type account struct {
-	mu      sync.Mutex
-	batches map[string]*batch // by tag
-	events  []event
-	maybe   map[job.ID]*maybe     // what may have happened to a job, its request having no answer
-	ids     map[job.ID]*batch     // by id, as answered or as the journal has it
-	repeats []*batch              // creates with a key or number whose answer was lost
-	keyed   map[job.Once]job.ID   // claims that were answered under an idempotency key
-	ended   []job.ID              // whose terminal status was answered
-	end     map[job.ID]job.Status // of those
-	figures Figures
+	mu        sync.Mutex
+	batches   map[string]*batch // by tag
+	events    []event
+	uncertain map[job.ID]*uncertainty // what may have happened to a job, its request having no answer
+	ids       map[job.ID]*batch       // by id, as answered or as the journal has it
+	repeats   []*batch                // creates with a key or number whose answer was lost
+	keyed     map[job.Once]job.ID     // claims that were answered under an idempotency key
+	endedJobs []job.ID                // whose terminal status was answered
+	terminal  map[job.ID]job.Status   // of those
+	figures   Figures
 
 	lostClaims int // whose answer nobody has
 
-	aside []job.ID // jobs that were set aside, for operators to run
+	setAside []job.ID // jobs that were set aside, for operators to run
 	operationRecords
 }
 
 func newAccount() *account {
 	return &account{
-		batches: map[string]*batch{}, maybe: map[job.ID]*maybe{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, end: map[job.ID]job.Status{},
+		batches: map[string]*batch{}, uncertain: map[job.ID]*uncertainty{}, ids: map[job.ID]*batch{}, keyed: map[job.Once]job.ID{}, terminal: map[job.ID]job.Status{},
 		operationRecords: operationRecords{
 			upTo: math.MaxUint64, inJournal: map[uint64]string{}, decisions: map[uint64]decision{}, queues: map[[2]string]uint64{},
 		},
@@ -43,32 +43,32 @@ func newAccount() *account {
 }
 
 // maybe is what may have happened to a job.
-type maybe struct {
+type uncertainty struct {
 	ended map[job.ID]bool // by which claims; the zero claim is nobody's
 	unget bool
 }
 
-func (a *account) maybeOf(id job.ID) *maybe {
-	m := a.maybe[id]
+func (a *account) uncertaintyOf(id job.ID) *uncertainty {
+	m := a.uncertain[id]
 	if m == nil {
-		m = &maybe{ended: map[job.ID]bool{}}
-		a.maybe[id] = m
+		m = &uncertainty{ended: map[job.ID]bool{}}
+		a.uncertain[id] = m
 	}
 	return m
 }
 
 // event is a change that was answered, at its place in the journal.
 type event struct {
-	seq  uint64
-	at   int64
-	text string
-	hold func(*audit) error // holds it against what came before
+	seq   uint64
+	at    int64
+	text  string
+	check func(*audit) error // holds it against what came before
 
 	recorded int // 1: it is the command itself, as the journal has it
 }
 
 func (a *account) note(r ingest.Receipt, text string, hold func(*audit) error) {
-	a.events = append(a.events, event{seq: r.Seq, at: r.At, text: text, hold: hold})
+	a.events = append(a.events, event{seq: r.Seq, at: r.At, text: text, check: hold})
 }
 
 // tagOf returns the tag that a payload begins with.
@@ -78,10 +78,10 @@ func tagOf(payload []byte) string {
 }
 
 // created notes the answer to a create.
-func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) error {
+func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createResult) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b.fate == stored { // a repeat, of which another answer came first
+	if b.result == stored { // a repeat, of which another answer came first
 		if id := job.NewID(r.At, r.Seq, 0); f == stored && id != b.id {
 			return fmt.Errorf("create %q was answered as batch %v, and its repetition as %v", b.tag, b.id, id)
 		}
@@ -90,14 +90,14 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f fate) e
 	if b.lost && f == rejected {
 		f = unknown // that nothing was stored is said of the repeat; what became of the one before is as unknown as it was
 	}
-	if b.fate = f; f == unknown && b.create.Once.Given() {
+	if b.result = f; f == unknown && b.create.Once.Given() {
 		b.lost = true
 		a.repeats = append(a.repeats, b)
 	}
 	if f == stored {
-		b.holes = map[int]bool{}
+		b.omitted = map[int]bool{}
 		for _, x := range made.Existing {
-			b.holes[x.Line] = true
+			b.omitted[x.Line] = true
 		}
 		b.id = job.NewID(r.At, r.Seq, 0)
 		a.ids[b.id] = b
@@ -134,7 +134,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		if err != nil {
 			return err
 		}
-		if b.moved && b.fate != stored { // its answer was lost
+		if b.moved && b.result != stored { // its answer was lost
 			a.ids[doc.Batch] = b
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
@@ -173,10 +173,10 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 		return nil, fmt.Errorf("job %v has a payload that nobody posted: %q", doc.ID, doc.Payload)
 	}
 	line := doc.ID.Line()
-	if b.fate == rejected {
+	if b.result == rejected {
 		return nil, fmt.Errorf("job %v is of a create that was answered as not stored", doc.ID)
 	}
-	if b.fate == stored && doc.ID != b.id.WithLine(line) || line >= len(b.payloads) || doc.Batch != doc.ID.WithLine(0) {
+	if b.result == stored && doc.ID != b.id.WithLine(line) || line >= len(b.payloads) || doc.Batch != doc.ID.WithLine(0) {
 		return nil, fmt.Errorf("job %v is of batch %v, with %d lines, by its payload %q", doc.ID, b.id, len(b.payloads), doc.Payload)
 	}
 	if string(doc.Payload) != b.payloads[line] {
@@ -223,7 +223,7 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 			}
 			// Of what a claim holds no more the answer lists what still has a document: a job may have failed at the
 			// end of its last lease, or ended under another claim, and be purged since.
-			if l := u.of(id); whole && (u.anyMaybe(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
+			if l := u.of(id); whole && (u.mayHaveEnded(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
 				unsure++
 				continue
 			}
@@ -252,8 +252,8 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
 		}
 		if result.Refusal == job.Granted && c.Outcomes[i].Code == job.Damaged {
-			a.aside = append(a.aside, result.ID)
-			a.figures.Aside++
+			a.setAside = append(a.setAside, result.ID)
+			a.figures.SetAside++
 		}
 		if result.Refusal == job.Granted && result.Status.Terminal() && !a.isMoved(result.ID) {
 			a.remember(result.ID, result.Status)
@@ -286,10 +286,10 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 
 // remember notes a terminal status that was answered, for readers. a.mu is held.
 func (a *account) remember(id job.ID, status job.Status) {
-	if _, twice := a.end[id]; !twice {
-		a.ended = append(a.ended, id)
+	if _, twice := a.terminal[id]; !twice {
+		a.endedJobs = append(a.endedJobs, id)
 	}
-	a.end[id] = status
+	a.terminal[id] = status
 }
 
 // unanswered notes a complete that may have been carried out, now or until its server ends.
@@ -297,7 +297,7 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	mark := func(id job.ID, o *job.Outcome) {
-		m := a.maybeOf(id)
+		m := a.uncertaintyOf(id)
 		m.ended[c.Claim] = true
 		m.unget = m.unget || o.Code == job.Unget || o.Code == job.Damaged
 	}
@@ -312,7 +312,7 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 }
 
 // inOrder returns the events as the journal has them, as far as it has been read. a.mu is held.
-func (a *account) inOrder() []event {
+func (a *account) ordered() []event {
 	slices.SortStableFunc(a.events, func(x, y event) int {
 		if c := cmp.Compare(x.seq, y.seq); c != 0 {
 			return c

@@ -15,7 +15,7 @@ import (
 // ended; a claim that was superseded changes nothing; no more attempts than allowed; a paused queue hands nothing out.
 type audit struct {
 	a      *account
-	jobs   map[job.ID]*story
+	jobs   map[job.ID]*jobRecord
 	claims map[job.ID]map[job.ID]bool // what each claim was handed
 	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
 	paused map[[2]string]bool
@@ -29,7 +29,7 @@ type audit struct {
 }
 
 // life is what the answers up to some seq tell of one job.
-type story struct {
+type jobRecord struct {
 	holder   job.ID // the claim that was handed the job last; zero: none that is known
 	free     bool   // the holder has ended its run
 	deadline int64  // before which nobody takes the job from its holder
@@ -37,7 +37,7 @@ type story struct {
 	attempts int
 	max      int
 	ungot    bool
-	aside    bool // since its payload cannot be read, and nobody has run it since
+	setAside bool // since its payload cannot be read, and nobody has run it since
 
 	// Of the last end that was answered.
 	endedBy  job.ID
@@ -48,10 +48,10 @@ type story struct {
 	at       int64
 }
 
-func (u *audit) of(id job.ID) *story {
+func (u *audit) of(id job.ID) *jobRecord {
 	l := u.jobs[id]
 	if l == nil {
-		l = &story{free: true}
+		l = &jobRecord{free: true}
 		u.jobs[id] = l
 	}
 	return l
@@ -59,14 +59,14 @@ func (u *audit) of(id job.ID) *story {
 
 // audit goes through all that was answered.
 func (a *account) audit() (*audit, error) {
-	u := &audit{a: a, jobs: map[job.ID]*story{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
+	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
 		deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
-			moved: map[job.ID]*movedStory{}, movedClaims: map[job.ID][]job.ID{}, askedBatches: map[job.ID][]operation{}, askedQueues: map[[2]string][]operation{},
-			overBatches: map[job.ID][]over{}, overQueues: map[[2]string][]over{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
+			moved: map[job.ID]*movedJob{}, movedClaims: map[job.ID][]job.ID{}, batchRedrives: map[job.ID][]operation{}, queueRedrives: map[[2]string][]operation{},
+			endedBatches: map[job.ID][]endRecord{}, endedQueues: map[[2]string][]endRecord{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
 			keys: map[[3]string][]job.ID{},
 		}}
-	for _, e := range a.inOrder() {
-		if err := e.hold(u); err != nil {
+	for _, e := range a.ordered() {
+		if err := e.check(u); err != nil {
 			return nil, fmt.Errorf("seq %d, at %d, %s: %w", e.seq, e.at, e.text, err)
 		}
 	}
@@ -74,8 +74,8 @@ func (a *account) audit() (*audit, error) {
 }
 
 // maybeEnded reports whether a request without an answer may have ended the run of a job under claim.
-func (u *audit) maybeEnded(id, claim job.ID) bool {
-	m := u.a.maybe[id]
+func (u *audit) mayHaveEndedUnder(id, claim job.ID) bool {
+	m := u.a.uncertain[id]
 	return m != nil && (m.ended[claim] || m.ended[job.ID{}])
 }
 
@@ -100,7 +100,7 @@ func (u *audit) survived(doc *job.Job) error {
 
 func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 	l := u.of(doc.ID)
-	m := u.a.maybe[doc.ID]
+	m := u.a.uncertain[doc.ID]
 	if err := u.mayHandOut(doc); err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[doc.ID.Line()].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
-	case l.aside:
+	case l.setAside:
 		return fmt.Errorf("job %v is handed out after it was set aside, and nobody has run it", doc.ID)
-	case !l.free && !u.maybeEnded(doc.ID, l.holder) && r.At < l.deadline:
+	case !l.free && !u.mayHaveEndedUnder(doc.ID, l.holder) && r.At < l.deadline:
 		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, l.deadline-r.At, l.holder)
 	case doc.RunAttempts <= l.attempts && !l.ungot && (m == nil || !m.unget):
 		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, l.attempts)
@@ -141,7 +141,7 @@ func (u *audit) tickled(r ingest.Receipt, claim, id job.ID, leaseMs int64) error
 // refused looks whether a job was rightly no longer the claim's.
 func (u *audit) refused(r ingest.Receipt, claim, id job.ID, what string) error {
 	l := u.of(id)
-	if claim.IsZero() || l.holder != claim || l.free || u.maybeEnded(id, claim) || l.status.Terminal() {
+	if claim.IsZero() || l.holder != claim || l.free || u.mayHaveEndedUnder(id, claim) || l.status.Terminal() {
 		return nil
 	}
 	if r.At < l.deadline {
@@ -164,7 +164,7 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
 	}
-	if !claim.IsZero() && !u.maybeEnded(o.ID, claim) { // else this may be the answer to a repetition, after more has happened
+	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) { // else this may be the answer to a repetition, after more has happened
 		want := promised(o.Code, l.attempts, l.max)
 		if status != want && !(want == job.Deferred && status == job.Pending) {
 			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)
@@ -176,7 +176,7 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	}
 	u.done[[2]job.ID{l.endedBy, o.ID}] = true
 	l.ungot = l.ungot || o.Code == job.Unget || o.Code == job.Damaged
-	l.aside = o.Code == job.Damaged && !u.maybeEnded(o.ID, claim)
+	l.setAside = o.Code == job.Damaged && !u.mayHaveEndedUnder(o.ID, claim)
 	if status.Terminal() {
 		l.status = status
 	}
@@ -221,8 +221,8 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 			if err := u.refusedAny(r, c.Claim, id, len(open), answer.All); err != nil {
 				return err
 			}
-			u.a.maybeOf(id).ended[c.Claim] = true
-			u.a.maybeOf(id).unget = u.a.maybeOf(id).unget || o.Code == job.Unget
+			u.a.uncertaintyOf(id).ended[c.Claim] = true
+			u.a.uncertaintyOf(id).unget = u.a.uncertaintyOf(id).unget || o.Code == job.Unget
 			continue
 		}
 		if l.endedBy == c.Claim {
@@ -232,7 +232,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 		if err := u.ended(r, c.Claim, &o, status); err != nil {
 			return err
 		}
-		if status.Terminal() && !u.maybeEnded(id, c.Claim) {
+		if status.Terminal() && !u.mayHaveEndedUnder(id, c.Claim) {
 			u.a.remember(id, status)
 		}
 	}
@@ -242,7 +242,7 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 // refusedAny is an error when none of a claim's jobs can have left it: all leases still ran.
 func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int) error {
 	l := u.of(id)
-	if open > 1 || l.free || u.maybeEnded(id, claim) {
+	if open > 1 || l.free || u.mayHaveEndedUnder(id, claim) {
 		return nil
 	}
 	if r.At < l.deadline {
@@ -265,18 +265,18 @@ func (u *audit) look(doc *job.Job) error {
 	}
 	l := u.of(doc.ID)
 	switch {
-	case doc.RunAttempts > doc.MaxAttempts || doc.RunAttempts < l.attempts && !l.ungot && (u.a.maybe[doc.ID] == nil || !u.a.maybe[doc.ID].unget):
+	case doc.RunAttempts > doc.MaxAttempts || doc.RunAttempts < l.attempts && !l.ungot && (u.a.uncertain[doc.ID] == nil || !u.a.uncertain[doc.ID].unget):
 		return fmt.Errorf("job %v has run %d times of %d, and %d were seen", doc.ID, doc.RunAttempts, doc.MaxAttempts, l.attempts)
 	case l.status.Terminal():
-		if doc.Status != l.status || doc.CompletedAt == 0 || !u.maybeEnded(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.anybody) {
+		if doc.Status != l.status || doc.CompletedAt == 0 || !u.mayHaveEndedUnder(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.anybody) {
 			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
 		}
-	case l.aside:
+	case l.setAside:
 		if doc.Status != job.Deferred || doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.RunAt != job.MaxTimeMs || doc.RunAttempts != l.attempts-1 {
 			return fmt.Errorf("job %v was set aside in attempt %d, and is %+v", doc.ID, l.attempts, *doc)
 		}
 	case doc.Status == job.Completed || doc.Status == job.Failed && doc.RunAttempts < doc.MaxAttempts:
-		if !u.anyMaybe(doc.ID) {
+		if !u.mayHaveEnded(doc.ID) {
 			return fmt.Errorf("job %v is %v, and nobody ended it: %+v", doc.ID, doc.Status, *doc)
 		}
 	case doc.Status == job.Active && doc.Claim.IsZero(), doc.Status == job.Cancelled:
@@ -285,26 +285,26 @@ func (u *audit) look(doc *job.Job) error {
 	return nil
 }
 
-func (u *audit) anyMaybe(id job.ID) bool {
-	m := u.a.maybe[id]
+func (u *audit) mayHaveEnded(id job.ID) bool {
+	m := u.a.uncertain[id]
 	return m != nil && len(m.ended) > 0
 }
 
 // mayBePurged reports whether a job may have no document any more.
 func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	g := b.groups[line]
-	if b.holes[line] {
+	if b.omitted[line] {
 		return true
 	}
 	if b.moved { // when it ended is not always known
 		return u.mayBeDeleted(b.id.WithLine(line), g) || now >= b.id.At()+g.RetentionMs
 	}
 	l := u.of(b.id.WithLine(line))
-	if l.status.Terminal() && !u.anyMaybe(b.id.WithLine(line)) {
+	if l.status.Terminal() && !u.mayHaveEnded(b.id.WithLine(line)) {
 		return now >= l.at+g.RetentionMs
 	}
 	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of
 	// its last attempt was over.
-	ended := l.status.Terminal() || u.anyMaybe(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
+	ended := l.status.Terminal() || u.mayHaveEnded(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
 	return ended && now >= b.id.At()+g.RetentionMs
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // told is a hand-made account of one batch of two jobs, to be held against an audit.
-type told struct {
+type fixture struct {
 	a    *account
 	b    *batch
 	seq  uint64
@@ -19,9 +19,9 @@ type told struct {
 	jobs [2]job.Job
 }
 
-func tell(t *testing.T, moved bool, change func(*batch)) *told {
+func newFixture(t *testing.T, moved bool, change func(*batch)) *fixture {
 	t.Helper()
-	s := &told{a: newAccount(), seq: 1, at: 1000}
+	s := &fixture{a: newAccount(), seq: 1, at: 1000}
 	b := &batch{tag: "batch-1", payloads: []string{"batch-1/0/x", "batch-1/1/y"}, moved: moved}
 	g := job.Group{Lines: 2, Client: "c", Type: "t", Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 2, LeaseMs: 1000, RetentionMs: 1000}}
 	b.groups = []*job.Group{&g, &g}
@@ -36,27 +36,27 @@ func tell(t *testing.T, moved bool, change func(*batch)) *told {
 	return s
 }
 
-func (s *told) receipt(after int64) ingest.Receipt {
+func (s *fixture) receipt(after int64) ingest.Receipt {
 	s.seq++
 	s.at += after
 	return ingest.Receipt{Seq: s.seq, At: s.at}
 }
 
 // journal is a command in the journal that has no answer.
-func (s *told) journal(cmd job.Command) ingest.Receipt {
+func (s *fixture) journal(cmd job.Command) ingest.Receipt {
 	r := s.receipt(1)
 	s.a.operation(r, cmd)
 	return r
 }
 
 // do is an operation that is answered.
-func (s *told) do(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.Granted, nil) }
+func (s *fixture) grant(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.Granted, nil) }
 
 // refuse is one that is refused.
-func (s *told) refuse(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.NotFound, nil) }
+func (s *fixture) refuse(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.NotFound, nil) }
 
 // move is an operation on job 0.
-func (s *told) move(op job.Op) {
+func (s *fixture) move(op job.Op) {
 	m := job.Move{Op: op, Job: s.jobs[0].ID}
 	status := job.Pending
 	if op == job.Cancel {
@@ -66,7 +66,7 @@ func (s *told) move(op job.Op) {
 }
 
 // moveAll is one on the whole queue, or batch, which is finished with its command.
-func (s *told) moveAll(op job.Op, whole string) {
+func (s *fixture) moveAll(op job.Op, whole string) {
 	m := job.Move{Op: op, Client: "c", Type: "t"}
 	if whole == "batch" {
 		m = job.Move{Op: op, Batch: s.b.id}
@@ -75,7 +75,7 @@ func (s *told) moveAll(op job.Op, whole string) {
 }
 
 // hand hands out one of the jobs; change alters its document.
-func (s *told) hand(t *testing.T, after int64, line, attempt int, change func(*job.Job)) job.ID {
+func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change func(*job.Job)) job.ID {
 	t.Helper()
 	r := s.receipt(after)
 	doc := s.jobs[line]
@@ -91,12 +91,12 @@ func (s *told) hand(t *testing.T, after int64, line, attempt int, change func(*j
 func redrives(n int) func(*job.Job) { return func(d *job.Job) { d.Redrives = n } }
 
 // claim hands out job 0 and returns the claim.
-func (s *told) claim(t *testing.T, after int64, attempt int) job.ID {
+func (s *fixture) claim(t *testing.T, after int64, attempt int) job.ID {
 	t.Helper()
-	return s.hand(t, after, 0, attempt, nil)
+	return s.handOut(t, after, 0, attempt, nil)
 }
 
-func (s *told) end(t *testing.T, after int64, claim job.ID, code job.Code, result store.JobResult) {
+func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, result store.JobResult) {
 	t.Helper()
 	result.ID = s.jobs[0].ID
 	c := job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
@@ -111,135 +111,135 @@ func TestAudit(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		want string // in the error; "" for an honest account
-		do   func(t *testing.T, s *told)
+		do   func(t *testing.T, s *fixture)
 	}{
-		{"honest", "", func(t *testing.T, s *told) {
+		{"honest", "", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.end(t, 10, c, job.Retry, granted(job.Deferred))
 			c = s.claim(t, 10, 2)
 			s.end(t, 10, c, job.OK, granted(job.Completed))
 			s.end(t, 10, c, job.OK, granted(job.Completed)) // again
 		}},
-		{"handed out again when the lease is over", "", func(t *testing.T, s *told) {
+		{"handed out again when the lease is over", "", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 			s.end(t, 1, old, job.OK, store.JobResult{Refusal: job.ClaimLost})
 		}},
-		{"handed out twice", "before the lease", func(t *testing.T, s *told) {
+		{"handed out twice", "before the lease", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 999, 2)
 		}},
-		{"handed out after its end", "handed out after", func(t *testing.T, s *told) {
+		{"handed out after its end", "handed out after", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, granted(job.Completed))
 			s.claim(t, 5000, 2)
 		}},
-		{"one attempt too many", "runs 3 times of 2", func(t *testing.T, s *told) {
+		{"one attempt too many", "runs 3 times of 2", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 3)
 		}},
-		{"an attempt that is not counted", "after attempt 1", func(t *testing.T, s *told) {
+		{"an attempt that is not counted", "after attempt 1", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 1)
 		}},
-		{"a stale claim ends a job", "was handed to claim", func(t *testing.T, s *told) {
+		{"a stale claim ends a job", "was handed to claim", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 			s.end(t, 1, old, job.OK, granted(job.Completed))
 		}},
-		{"a stale claim tickles a job", "is held by", func(t *testing.T, s *told) {
+		{"a stale claim tickles a job", "is held by", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 			s.a.tickled(s.receipt(1), job.Tickle{Claim: old, IDs: []job.ID{s.jobs[0].ID}}, 0, store.Tickled{Held: 1})
 		}},
-		{"a job is taken from its holder", "before its lease is over", func(t *testing.T, s *told) {
+		{"a job is taken from its holder", "before its lease is over", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, store.JobResult{Refusal: job.ClaimLost})
 		}},
-		{"a tickle counts for nothing", "before the lease", func(t *testing.T, s *told) {
+		{"a tickle counts for nothing", "before the lease", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.a.tickled(s.receipt(500), job.Tickle{Claim: c}, 0, store.Tickled{Held: 1})
 			s.claim(t, 600, 2)
 		}},
-		{"an outcome that differs is taken", "with another outcome", func(t *testing.T, s *told) {
+		{"an outcome that differs is taken", "with another outcome", func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.end(t, 10, c, job.OK, granted(job.Completed))
 			s.end(t, 10, c, job.Fail, granted(job.Failed))
 		}},
-		{"ended into the wrong status", "and not failed", func(t *testing.T, s *told) {
+		{"ended into the wrong status", "and not failed", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.end(t, 10, s.claim(t, 1000, 2), job.Retry, granted(job.Deferred))
 		}},
-		{"a paused queue hands out", "paused queue", func(t *testing.T, s *told) {
-			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+		{"a paused queue hands out", "paused queue", func(t *testing.T, s *fixture) {
+			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue whose pause has no answer hands out", "paused queue", func(t *testing.T, s *told) {
+		{"a queue whose pause has no answer hands out", "paused queue", func(t *testing.T, s *fixture) {
 			s.journal(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue hands out after its pause was refused", "", func(t *testing.T, s *told) {
+		{"a queue hands out after its pause was refused", "", func(t *testing.T, s *fixture) {
 			s.refuse(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue hands out after it was resumed", "", func(t *testing.T, s *told) {
-			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+		{"a queue hands out after it was resumed", "", func(t *testing.T, s *fixture) {
+			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.journal(job.Pause{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue hands out after it was deleted with its pause", "", func(t *testing.T, s *told) {
-			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+		{"a queue hands out after it was deleted with its pause", "", func(t *testing.T, s *fixture) {
+			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.journal(job.DeleteQueue{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue hands out after a resume without an answer, although it may have been deleted before", "", func(t *testing.T, s *told) {
-			s.do(job.Pause{Client: "c", Type: "t", Paused: true})
+		{"a queue hands out after a resume without an answer, although it may have been deleted before", "", func(t *testing.T, s *fixture) {
+			s.grant(job.Pause{Client: "c", Type: "t", Paused: true})
 			s.journal(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs})
 			s.journal(job.Pause{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue is deleted and has a job", "and job", func(t *testing.T, s *told) {
+		{"a queue is deleted and has a job", "and job", func(t *testing.T, s *fixture) {
 			d := job.DeleteQueue{Client: "c", Type: "t"}
 			s.a.queueDeleted(s.journal(d), d, job.Granted)
 			s.claim(t, 1, 1)
 		}},
-		{"a stopped server hands out", "while all are stopped", func(t *testing.T, s *told) {
-			s.do(job.Switch{Stopped: true})
+		{"a stopped server hands out", "while all are stopped", func(t *testing.T, s *fixture) {
+			s.grant(job.Switch{Stopped: true})
 			s.claim(t, 1, 1)
 		}},
-		{"a stopped server hands out after a start that has no answer", "", func(t *testing.T, s *told) {
-			s.do(job.Switch{Stopped: true})
+		{"a stopped server hands out after a start that has no answer", "", func(t *testing.T, s *fixture) {
+			s.grant(job.Switch{Stopped: true})
 			s.journal(job.Switch{})
 			s.claim(t, 1, 1)
 		}},
-		{"a server hands out after a second stop, the first start having no answer", "while all are stopped", func(t *testing.T, s *told) {
-			s.do(job.Switch{Stopped: true})
+		{"a server hands out after a second stop, the first start having no answer", "while all are stopped", func(t *testing.T, s *fixture) {
+			s.grant(job.Switch{Stopped: true})
 			s.journal(job.Switch{})
-			s.do(job.Switch{Stopped: true})
+			s.grant(job.Switch{Stopped: true})
 			s.claim(t, 1, 1)
 		}},
-		{"a job that was set aside is handed out", "after it was set aside", func(t *testing.T, s *told) {
+		{"a job that was set aside is handed out", "after it was set aside", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
 			s.claim(t, 5000, 1)
 		}},
-		{"a job that was set aside is handed out after a run that was refused", "after it was set aside", func(t *testing.T, s *told) {
+		{"a job that was set aside is handed out after a run that was refused", "after it was set aside", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
 			s.refuse(job.Move{Op: job.Run, Job: s.jobs[0].ID})
 			s.claim(t, 5000, 1)
 		}},
-		{"a job that was set aside is handed out after a run without an answer, and the attempt did not count", "", func(t *testing.T, s *told) {
+		{"a job that was set aside is handed out after a run without an answer, and the attempt did not count", "", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.Damaged, granted(job.Deferred))
 			s.journal(job.Move{Op: job.Run, Job: s.jobs[0].ID})
 			s.claim(t, 1, 1)
 		}},
-		{"a job that is set aside at its last attempt fails", "and not deferred", func(t *testing.T, s *told) {
+		{"a job that is set aside at its last attempt fails", "and not deferred", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.end(t, 10, s.claim(t, 1000, 2), job.Damaged, granted(job.Failed))
 		}},
-		{"an operation is answered that the journal does not have", "was answered, and record", func(t *testing.T, s *told) {
+		{"an operation is answered that the journal does not have", "was answered, and record", func(t *testing.T, s *fixture) {
 			s.a.answered(s.receipt(1), job.Switch{Stopped: true}, job.Granted, nil)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := tell(t, false, func(*batch) {})
+			s := newFixture(t, false, func(*batch) {})
 			tt.do(t, s)
 			_, err := s.a.audit()
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) && tt.want != "" {

@@ -51,8 +51,8 @@ func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	for n, data := range d.files {
 		next.files[rename(n)] = data
 	}
-	for n, sectors := range d.spoilt {
-		next.spoilt[rename(n)] = sectors
+	for n, sectors := range d.failedWrites {
+		next.failedWrites[rename(n)] = sectors
 	}
 	for n, names := range d.names {
 		to := map[string]inode{}
@@ -89,7 +89,7 @@ func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cut{d: d, random: random, percent: []int{0, 100, random.IntN(101), random.IntN(101)}[random.IntN(4)]}
+	c := powerLoss{d: d, random: random, percent: []int{0, 100, random.IntN(101), random.IntN(101)}[random.IntN(4)]}
 	if err := c.survivors(now).write(root); err != nil {
 		return nil, err
 	}
@@ -97,13 +97,13 @@ func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 }
 
 // cut makes the decisions of one power loss.
-type cut struct {
+type powerLoss struct {
 	d       *disk
 	random  *rand.Rand
 	percent int // of what was not durable stays
 }
 
-func (c *cut) stays() bool { return c.random.IntN(100) < c.percent }
+func (c *powerLoss) stays() bool { return c.random.IntN(100) < c.percent }
 
 // place is where a file or directory is; the zero place is nowhere.
 type place struct {
@@ -112,7 +112,7 @@ type place struct {
 }
 
 // survivors returns what is left of now.
-func (c *cut) survivors(now *tree) *tree {
+func (c *powerLoss) survivors(now *tree) *tree {
 	current, durable := map[inode]place{}, map[inode]place{}
 	trees := map[inode]*tree{}
 	paths := map[inode]string{} // by which the decisions are made in the same order each time; inodes differ from run to run
@@ -184,7 +184,7 @@ func (c *cut) survivors(now *tree) *tree {
 }
 
 // tear returns a file of which was was durable and now is in memory.
-func (c *cut) tear(was, now []byte) []byte {
+func (c *powerLoss) tear(was, now []byte) []byte {
 	size := len(was)
 	if c.stays() {
 		size = len(now)

@@ -35,13 +35,13 @@ type disk struct {
 	fault func(call, path string) error
 	lie   lie
 
-	mu     sync.Mutex
-	random *rand.Rand
-	files  map[inode][]byte           // durable bytes
-	names  map[inode]map[string]inode // durable names in directories
-	spoilt map[inode]map[int][]byte   // sectors whose write an fsync reported as failed, as they were then
-	logs   map[*wal.Log]string        // the volumes of handles
-	tails  map[*wal.Log]string        // their last segments at the last write
+	mu           sync.Mutex
+	random       *rand.Rand
+	files        map[inode][]byte           // durable bytes
+	names        map[inode]map[string]inode // durable names in directories
+	failedWrites map[inode]map[int][]byte   // sectors whose write an fsync reported as failed, as they were then
+	logs         map[*wal.Log]string        // the volumes of handles
+	tails        map[*wal.Log]string        // their last segments at the last write
 }
 
 // lie is a promise that a disk breaks; simulations with one must fail, or they prove nothing.
@@ -55,13 +55,13 @@ const (
 
 // tops are the directories below root that belong to the disk. The rest (a lock, the ballast) matters to nobody after a
 // crash.
-var tops = []string{"journal", "archive"}
+var topFolders = []string{"journal", "archive"}
 
 // newDisk takes the directory at root, all of which is durable.
 func newDisk(root string, random *rand.Rand, l lie) (*disk, error) {
 	d := &disk{
 		root: root, random: random, lie: l,
-		files: map[inode][]byte{}, names: map[inode]map[string]inode{}, spoilt: map[inode]map[int][]byte{}, logs: map[*wal.Log]string{}, tails: map[*wal.Log]string{},
+		files: map[inode][]byte{}, names: map[inode]map[string]inode{}, failedWrites: map[inode]map[int][]byte{}, logs: map[*wal.Log]string{}, tails: map[*wal.Log]string{},
 	}
 	return d, d.settle(root)
 }
@@ -101,7 +101,7 @@ func (d *disk) look(path string) (node inode, names map[string]inode, err error)
 		return 0, nil, err
 	}
 	for _, e := range entries {
-		if path == d.root && !slices.Contains(tops, e.Name()) {
+		if path == d.root && !slices.Contains(topFolders, e.Name()) {
 			continue
 		}
 		info, err := e.Info()
@@ -136,14 +136,14 @@ func (d *disk) keep(path string) error {
 		return err
 	}
 	before := d.files[node]
-	for i, was := range d.spoilt[node] {
+	for i, was := range d.failedWrites[node] {
 		if bytes.Equal(was, sectorOf(now, i)) {
 			copy(sectorOf(now, i), sectorOf(before, i))
 			if rest := i*sector + len(sectorOf(before, i)); rest < min(len(now), (i+1)*sector) {
 				clear(now[rest:min(len(now), (i+1)*sector)])
 			}
 		} else {
-			delete(d.spoilt[node], i)
+			delete(d.failedWrites[node], i)
 		}
 	}
 	d.files[node] = now
@@ -187,7 +187,7 @@ func (d *disk) keepNames(dir inode, names map[string]inode) error {
 }
 
 // spoil notes what a failed fsync may have lost for good.
-func (d *disk) spoil(path string) error {
+func (d *disk) markFailed(path string) error {
 	node, names, err := d.look(path)
 	if err != nil || names != nil || d.random.IntN(2) == 0 {
 		return err
@@ -202,16 +202,16 @@ func (d *disk) spoil(path string) error {
 			lost[i] = bytes.Clone(s)
 		}
 	}
-	d.spoilt[node] = lost
+	d.failedWrites[node] = lost
 	return nil
 }
 
 // unspoil notes that some bytes were written again, so that the next fsync has something to do.
-func (d *disk) unspoil(path string, offset int64, n int) error {
+func (d *disk) clearFailed(path string, offset int64, n int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	node, _, err := d.look(path)
-	maps.DeleteFunc(d.spoilt[node], func(i int, _ []byte) bool {
+	maps.DeleteFunc(d.failedWrites[node], func(i int, _ []byte) bool {
 		return int64(i+1)*sector > offset && int64(i)*sector < offset+int64(n)
 	})
 	return err

@@ -39,7 +39,7 @@ func (d *disk) hooks() journal.Hooks {
 			if _, err := f.WriteAt(b, offset); err != nil {
 				return err
 			}
-			return d.unspoil(f.Name(), offset, len(b))
+			return d.clearFailed(f.Name(), offset, len(b))
 		},
 		Truncate: func(f *os.File, size int64) error {
 			if err := d.fault("truncate", f.Name()); err != nil {
@@ -127,7 +127,7 @@ func (d *disk) sync(call, path string) error {
 	if err := d.fault(call, path); err != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return errorsOr(d.spoil(path), err)
+		return errorsOr(d.markFailed(path), err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,52 +1,116 @@
-// Package sim plays a whole server by seed: producers, runners, an operator, the committer, the applier and the clock,
-// in one process, in virtual time, on a disk that fails.
+// Package sim plays whole servers: producers, runners, an operator, the committer, the applier and the clock, in one
+// process and in virtual time, on a simulated disk that fails. A seed decides everything that happens.
 //
-//	users ──► ingest.Engine ──► journal ──► journal.Hooks ──► disk      real files, and what of them is durable
-//	  │             └─────────► store ────► errorfs ────────► MemFS     Pebble's own crashable file system
-//	  └─► account: what was answered ──► audit ◄── documents read back
-//	                     journal ──► book: a store that nothing ever happens to ◄── compared with the server's
+//	users ──► ingest.Engine ──► journal ──► journal.Hooks ──► disk      real files, and which bytes of them are durable
+//	  │             └─────────► store ────► errorfs ────────► MemFS     Pebble's own file system that can crash
+//	  └─► account: the answers ──► audit ◄── documents that were read back
+//	                     journal ──► reference store, which never crashes ◄── compared with the server's store
 //
-// A world (world.go) has a disk, a clock, and a server (server.go) that lives three to six times (play.go). A life ends by seed:
-// stopped, killed, or with its power lost; at some call of the journal or of the store, or at some time; in a start as
-// well as under load. What it finds next is decided in that instant (crash.go), and nothing that the old life still
-// does reaches anybody. Now and then a call fails, or many for some seconds: EIO, ENOSPC, short writes, failed fsyncs,
-// slow ones. The wall clock jumps by up to two hours either way. Users (users.go, producers.go, runners.go, operators.go) hang up, lose answers, repeat
-// requests, die, and come back with claims that are long lost.
+// # What it proves
 //
-// After each start, once in the middle of each life, before each quiet stop and at the end:
+// The simulation checks these things after each start, once in the middle of each life, before a clean stop without
+// users, and at the end:
 //
-//   - every job that was acknowledged is there under its id with its payload and attributes (in the middle of a life: one in four);
-//     each create stands in the journal once, with the bytes that were posted; one that was refused stands there nowhere;
-//   - all answers are checked in the order of the journal (audit.go): nobody is handed a job whose lease another still has, what
-//     ended stays ended, a claim that was superseded changes nothing, no attempt is one too many, a paused queue hands out nothing;
-//   - so are the operations of operators (operations.go, moved.go): a job that was answered as cancelled, ended or deleted, alone or by a
-//     sweep that is finished, is not handed out unless the journal has a redrive of it after that, and its runner is refused; patches, expiry,
-//     time-outs and unique keys hold; a queue that was deleted had no jobs. An operation without an answer excuses nothing: the journal says whether and when it was carried out;
-//   - store.Check finds nothing, and the server's store has the same keys and values as the book, whatever crashes it came through.
+//   - Every acknowledged job has a document under its id, with its payload and its attributes. (In the middle of a
+//     life, one job in four is read.)
+//   - The journal has each create once, with the bytes that were posted. It does not have creates that were refused.
+//   - All answers are right in the order of the journal (audit.go). Nobody is handed a job while another runner has a
+//     lease of it. A job that ended stays ended. A superseded claim changes nothing. No job has more attempts than
+//     allowed. A paused queue hands out nothing.
+//   - Operations of operators are respected (operations.go, moved.go). A job that was answered as cancelled, ended or
+//     deleted, alone or by a finished sweep, is not handed out unless the journal has a later redrive, and its runner
+//     is refused. Patches, expiry, time-outs and unique keys hold. A deleted queue had no jobs. An operation without
+//     an answer excuses nothing, since the journal says whether and when it was carried out.
+//   - store.Check finds nothing.
+//   - The server's store has the same keys and values as the reference store, which is made from the journal alone.
 //
-// At last nothing fails any more, all queues are resumed, and all work must come to its end.
+// At the end nothing fails any more and all queues are resumed. Then all jobs must end.
+//
+// # How a world plays out
+//
+// A world (world.go) has a disk, a clock, and a server that lives three to six times (server.go, play.go). The seed
+// decides how each life ends:
+//
+//   - The server is stopped, is killed, or loses its power.
+//   - This happens at some call of the journal or of the store, or at some time, during a start or under load.
+//   - At that instant, crash.go decides what the next life finds. Nothing that the old life still does reaches anybody.
+//
+// During a life
+//
+//   - calls to the disk fail, one at a time or for some seconds: EIO, ENOSPC, short writes, failed fsyncs;
+//   - fsyncs are slow;
+//   - the wall clock is set up to two hours forward or back;
+//   - users (users.go, producers.go, runners.go, operators.go) hang up, lose answers, repeat requests, die, and come
+//     back with claims that ended long ago.
 //
 // # What is simulated, and where
 //
-// tidwall/wal writes real files, so the journal's disk sits in the calls that journal.Hooks names, with real files in
-// memory below, and keeps of each file the bytes that an fsync has covered and of each directory the names. At a power
-// loss every sector of 512 bytes and every name that was not durable is lost or kept by chance; a rename is one step. A
-// failed fsync may lose a sector for good although it reads back and a later fsync succeeds. Pebble runs on its own
-// MemFS.CrashClone; errors are injected into its tables. An error in its manifest ends the process (DESIGN: Fatalf), so
-// there a crash stands for it.
+// The journal's disk. tidwall/wal writes real files. So the disk is simulated in the calls that journal.Hooks names,
+// and the real files are in memory if the machine has such a file system. The disk knows which bytes of a file an fsync
+// has covered, and which names of a directory are durable. At a power loss, chance decides for each sector of 512 bytes
+// and for each name that was not durable whether it is lost. A rename is one step. A failed fsync may lose a sector for
+// good, although the sector reads back and a later fsync succeeds.
 //
-// # What is not
+// The store's disk. Pebble runs on its own MemFS and CrashClone. Errors are injected into writes of tables. An error in
+// Pebble's manifest ends the process (ingest.Options.Fatal), so a crash stands for it here.
 //
-// The api and HTTP are not played, nor is a process that is frozen, nor a store that blocks on a full disk: package
-// crash has those, with the real binary. A killed process's writes to the store count as durable. Damage to what was
-// durable is package corruption's: here no page of payloads is damaged, but runners end some runs as the engine ends
-// those whose payloads it cannot read, and such jobs must be deferred, show as damaged, and be handed out to nobody
-// until an operator runs them. That the engine does so for a page that it cannot read, and only for the jobs in it, is
-// in ingest/damage_test.go.
+// # What it does not prove
 //
-// # The same again
+//   - The HTTP API, a frozen process, and a store that blocks on a full disk are not played. Package crash does these
+//     with the real binary.
+//   - What a killed process has written to the store counts as durable.
+//   - Durable bytes are not damaged. Package corruption does that. Here runners end some runs as the engine does when
+//     it cannot read a payload. Such a job must be deferred and show as damaged, and nobody may get it until an
+//     operator runs it. ingest/damage_test.go shows that the engine does this for a page that it cannot read, and only
+//     for the jobs in that page.
 //
-// A seed plays out the same way each time, but for Pebble's own goroutines, which run beside the rest: six seeds of
-// seven had the same log, to the microsecond, in two runs. So the log of a seed that failed is kept in a file, and is
-// there even if it does not fail again.
+// # Playing a seed again
+//
+// A seed plays out the same way each time, except for Pebble's own goroutines, which run beside the rest. In two runs,
+// six of seven seeds had the same log to the microsecond. So the log of a seed that failed is kept in a file, in case
+// the seed does not fail again.
+//
+// # Files
+//
+// The world:
+//
+//	world.go        a world: its disk, clock, server and users
+//	server.go       one life of the server
+//	play.go         the lives of a world, and the checks of each life
+//	finish.go       the last life, in which all work must be done
+//	figures.go      the figures of the report
+//
+// The disk:
+//
+//	disk.go         the journal's files, and which bytes and names of them are durable
+//	disk_hooks.go   the journal's calls to the disk
+//	crash.go        what the next life finds after a kill or a power loss
+//	faults.go       errors and delays of the disks
+//
+// The users:
+//
+//	users.go        requests, and answers that are lost
+//	batch.go        a create, as its producer remembers it
+//	producers.go    creates
+//	runners.go      claims, tickles and completions
+//	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
+//	moves.go        cancels, redrives, patches, and the stop of all claims
+//	sessions.go     sessions, and the numbers of their requests
+//
+// The checks:
+//
+//	account.go      what the users asked and what they were answered
+//	operations.go   the operations of operators, as the journal has them
+//	reference.go    the reference store
+//	audit.go        the rules for jobs that operators do not move
+//	moved.go        the rules for jobs that operators move
+//	moved_job.go    what the audit knows of a job that operators move
+//
+// The tests:
+//
+//	sim_test.go     TestSimulation
+//	prove_test.go   the simulation notices a disk that breaks its promises
+//	disk_test.go    an fsync that fails during a recovery
+//	audit_test.go   the audit notices answers that break a promise
+//	moved_test.go   the same for jobs that operators move
 package sim

@@ -6,7 +6,7 @@ type Figures struct {
 	Faults, Creates, Jobs, Claims, Ends, Checks int
 	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
 	Queues                                      int // deleted
-	Aside                                       int // jobs that were set aside as damaged
+	SetAside                                    int // jobs that were set aside as damaged
 	Cuts                                        int // times that a cut journal was held against what the store has on disk
 	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
 	Commands                                    uint64
@@ -29,7 +29,7 @@ func (f *Figures) Add(other Figures) {
 	f.Operations += other.Operations
 	f.Sweeps += other.Sweeps
 	f.Queues += other.Queues
-	f.Aside += other.Aside
+	f.SetAside += other.SetAside
 	f.Cuts += other.Cuts
 	f.Read += other.Read
 	f.Lost += other.Lost

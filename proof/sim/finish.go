@@ -44,7 +44,7 @@ func (s *server) finish() error {
 	} else {
 		a.answered(receipt, job.Switch{}, job.Granted, nil)
 	}
-	if err := s.runAside(ctx); err != nil {
+	if err := s.runSetAside(ctx); err != nil {
 		return err
 	}
 	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never
@@ -90,7 +90,7 @@ func (s *server) finish() error {
 }
 
 // runAside runs all jobs that are set aside.
-func (s *server) runAside(ctx context.Context) error {
+func (s *server) runSetAside(ctx context.Context) error {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return fmt.Errorf("list deferred jobs: %w", err)
 	}

@@ -11,12 +11,12 @@ import (
 
 // movedRecords are what the audit knows of jobs that operators move.
 type movedRecords struct {
-	moved         map[job.ID]*movedStory
+	moved         map[job.ID]*movedJob
 	movedClaims   map[job.ID][]job.ID    // what each claim was handed of them
-	askedBatches  map[job.ID][]operation // redrives
-	askedQueues   map[[2]string][]operation
-	overBatches   map[job.ID][]over // cancelled or deleted as a whole
-	overQueues    map[[2]string][]over
+	batchRedrives map[job.ID][]operation // redrives
+	queueRedrives map[[2]string][]operation
+	endedBatches  map[job.ID][]endRecord // cancelled or deleted as a whole
+	endedQueues   map[[2]string][]endRecord
 	deletes       map[job.ID]bool      // jobs and batches that the journal has a delete of
 	deletedQueues map[[2]string]uint64 // the last of a queue
 	keys          map[[3]string][]job.ID
@@ -25,10 +25,10 @@ type movedRecords struct {
 // This is the audit of jobs that operators move. Their story has more turns than that of the others in audit.go, but
 // every turn needs a command, and the journal has all of them in order.
 
-func (u *audit) movedJob(id job.ID) *movedStory {
+func (u *audit) movedOf(id job.ID) *movedJob {
 	s := u.moved[id]
 	if s == nil {
-		s = &movedStory{lastClaim: lastClaim{ended: map[job.ID]bool{}}}
+		s = &movedJob{lastClaim: lastClaim{ended: map[job.ID]bool{}}}
 		if b := u.a.ids[id.WithLine(0)]; b != nil && id.Line() < len(b.groups) {
 			s.notBefore = b.groups[id.Line()].RunAt
 		}
@@ -45,9 +45,9 @@ func (a *account) isMoved(id job.ID) bool {
 
 // redriven lists the redrives that may have reached a job.
 func (u *audit) redriven(doc *job.Job) (list []operation) {
-	list = append(list, u.movedJob(doc.ID).asked...)
-	list = append(list, u.askedBatches[doc.Batch]...)
-	for _, o := range u.askedQueues[[2]string{doc.Client, doc.Type}] {
+	list = append(list, u.movedOf(doc.ID).ownRedrives...)
+	list = append(list, u.batchRedrives[doc.Batch]...)
+	for _, o := range u.queueRedrives[[2]string{doc.Client, doc.Type}] {
 		if o.seq > uint64(doc.ID.LowSeq()) { // a sweep takes what was there when it was asked for
 			list = append(list, o)
 		}
@@ -56,21 +56,21 @@ func (u *audit) redriven(doc *job.Job) (list []operation) {
 }
 
 // ends lists what must have ended a job by seq.
-func (u *audit) ends(doc *job.Job, seq uint64) (list []over) {
-	if s := u.movedJob(doc.ID); s.over.seq != 0 {
-		list = append(list, s.over)
+func (u *audit) ends(doc *job.Job, seq uint64) (list []endRecord) {
+	if s := u.movedOf(doc.ID); s.end.seq != 0 {
+		list = append(list, s.end)
 	}
-	list = append(list, u.overBatches[doc.Batch]...)
-	for _, o := range u.overQueues[[2]string{doc.Client, doc.Type}] {
+	list = append(list, u.endedBatches[doc.Batch]...)
+	for _, o := range u.endedQueues[[2]string{doc.Client, doc.Type}] {
 		if o.seq > uint64(doc.ID.LowSeq()) {
 			list = append(list, o)
 		}
 	}
-	return slices.DeleteFunc(list, func(o over) bool { return o.from > seq })
+	return slices.DeleteFunc(list, func(o endRecord) bool { return o.from > seq })
 }
 
 // stillOver returns what ended a job and no redrive can have undone by now.
-func (u *audit) stillOver(doc *job.Job, seq uint64) (over, bool) {
+func (u *audit) lastingEnd(doc *job.Job, seq uint64) (endRecord, bool) {
 	for _, o := range u.ends(doc, seq) {
 		undone := slices.ContainsFunc(u.redriven(doc), func(r operation) bool {
 			// A sweep leaves alone what has moved since it was asked for, by the millisecond.
@@ -80,12 +80,12 @@ func (u *audit) stillOver(doc *job.Job, seq uint64) (over, bool) {
 			return o, true
 		}
 	}
-	return over{}, false
+	return endRecord{}, false
 }
 
 // gone returns the seq of a delete that must have reached a job.
 func (u *audit) gone(doc *job.Job, seq uint64) uint64 {
-	if s := u.movedJob(doc.ID); s.deleted != 0 {
+	if s := u.movedOf(doc.ID); s.deleted != 0 {
 		return s.deleted
 	}
 	for _, o := range u.ends(doc, seq) {
@@ -101,11 +101,11 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	if err := u.mayHandOut(doc); err != nil {
 		return err
 	}
-	s, m := u.movedJob(doc.ID), u.a.maybe[doc.ID]
+	s, m := u.movedOf(doc.ID), u.a.uncertain[doc.ID]
 	if seq := u.gone(doc, r.Seq); seq != 0 {
 		return fmt.Errorf("job %v is handed out after it was deleted, at %d", doc.ID, seq)
 	}
-	if o, is := u.stillOver(doc, r.Seq); is {
+	if o, is := u.lastingEnd(doc, r.Seq); is {
 		return fmt.Errorf("job %v is handed out after it was answered as %v, at %d", doc.ID, o.status, o.from)
 	}
 	if err := u.attributes(doc); err != nil {
@@ -121,7 +121,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, s.notBefore-r.At)
 	}
 	again := !s.claim.IsZero() && doc.Redrives == s.handedOut
-	if again && !s.ended[s.claim] && !u.maybeEnded(doc.ID, s.claim) && r.At < s.deadline {
+	if again && !s.ended[s.claim] && !u.mayHaveEndedUnder(doc.ID, s.claim) && r.At < s.deadline {
 		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, s.deadline-r.At, s.claim)
 	}
 	if again && doc.RunAttempts <= s.runAttempts && !s.ungot && (m == nil || !m.unget) {
@@ -139,14 +139,14 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 // unfinished notes that a job had not ended at seq, and looks whether another one with its unique key had not ended
 // either.
 func (u *audit) unfinished(doc *job.Job, seq uint64) error {
-	s := u.movedJob(doc.ID)
-	if e := &s.evidence; e.last == 0 || e.redrives != doc.Redrives {
-		*e = evidence{redrives: doc.Redrives, first: seq}
+	s := u.movedOf(doc.ID)
+	if e := &s.unended; e.last == 0 || e.redrives != doc.Redrives {
+		*e = unendedStretch{redrives: doc.Redrives, first: seq}
 		if doc.Redrives == 0 {
 			e.first = uint64(doc.ID.LowSeq()) // since it was made
 		}
 	}
-	s.evidence.last = seq
+	s.unended.last = seq
 	b := u.a.ids[doc.Batch]
 	if b == nil {
 		return nil
@@ -157,9 +157,9 @@ func (u *audit) unfinished(doc *job.Job, seq uint64) error {
 	}
 	key := [3]string{doc.Client, doc.Type, b.create.Unique[at].Key}
 	for _, other := range u.keys[key] {
-		e := u.movedJob(other).evidence
-		if other != doc.ID && e.first <= s.evidence.last && s.evidence.first <= e.last {
-			return fmt.Errorf("jobs %v and %v have the unique key %q and are both unfinished at %d", doc.ID, other, key[2], max(e.first, s.evidence.first))
+		e := u.movedOf(other).unended
+		if other != doc.ID && e.first <= s.unended.last && s.unended.first <= e.last {
+			return fmt.Errorf("jobs %v and %v have the unique key %q and are both unfinished at %d", doc.ID, other, key[2], max(e.first, s.unended.first))
 		}
 	}
 	if !slices.Contains(u.keys[key], doc.ID) {
@@ -176,7 +176,7 @@ func (u *audit) existing(r ingest.Receipt, b *batch, made store.Made) error {
 		if seq := u.gone(&holder, r.Seq); seq != 0 {
 			return fmt.Errorf("line %d of create %s made no job because of %v, which was deleted at %d", x.Line, b.tag, x.Job, seq)
 		}
-		if o, is := u.stillOver(&holder, r.Seq); is {
+		if o, is := u.lastingEnd(&holder, r.Seq); is {
 			return fmt.Errorf("line %d of create %s made no job because of %v, which was answered as %v at %d", x.Line, b.tag, x.Job, o.status, o.from)
 		}
 	}
@@ -185,7 +185,7 @@ func (u *audit) existing(r ingest.Receipt, b *batch, made store.Made) error {
 
 // attributes holds the attributes of a job, which patches change, against what was posted and patched.
 func (u *audit) attributes(doc *job.Job) error {
-	b, s := u.a.ids[doc.Batch], u.movedJob(doc.ID)
+	b, s := u.a.ids[doc.Batch], u.movedOf(doc.ID)
 	if b == nil {
 		return nil
 	}
@@ -194,8 +194,8 @@ func (u *audit) attributes(doc *job.Job) error {
 		return fmt.Errorf("job %v has priority %d and max_attempts %d; posted were %d and %d, patched %v and %v", doc.ID, doc.Priority, doc.MaxAttempts,
 			g.Priority, g.MaxAttempts, s.priority, s.attempts)
 	}
-	if most := len(u.redriven(doc)); doc.Redrives > most || doc.Redrives < s.redrives {
-		return fmt.Errorf("job %v was redriven %d times; %d redrives of it were granted, and %d may have reached it", doc.ID, doc.Redrives, s.redrives, most)
+	if most := len(u.redriven(doc)); doc.Redrives > most || doc.Redrives < s.granted {
+		return fmt.Errorf("job %v was redriven %d times; %d redrives of it were granted, and %d may have reached it", doc.ID, doc.Redrives, s.granted, most)
 	}
 	return nil
 }
@@ -206,8 +206,8 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		if result.Refusal != job.Granted {
 			continue
 		}
-		s := u.movedJob(result.ID)
-		before := s.ended[c.Claim] || u.maybeEnded(result.ID, c.Claim) // this may be a repetition
+		s := u.movedOf(result.ID)
+		before := s.ended[c.Claim] || u.mayHaveEndedUnder(result.ID, c.Claim) // this may be a repetition
 		if err := u.reported(r, c.Claim, result.ID, "complete"); err != nil && !before {
 			return err
 		}
@@ -217,12 +217,12 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		}
 		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
 		if result.Status.Terminal() {
-			s.over = over{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
+			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
 		}
 	}
 	if c.All != nil && answer.All > 0 { // the answer does not say which of them
 		for _, id := range u.movedClaims[c.Claim] {
-			m := u.a.maybeOf(id)
+			m := u.a.uncertaintyOf(id)
 			m.ended[c.Claim] = true
 			m.unget = m.unget || c.All.Code == job.Unget
 		}
@@ -249,7 +249,7 @@ func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tick
 
 // reported looks whether a job can still have been held by the claim that reports something of it.
 func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error {
-	s := u.movedJob(id)
+	s := u.movedOf(id)
 	if claim.IsZero() || s.claim != claim {
 		return nil
 	}
@@ -300,11 +300,11 @@ func (u *audit) lookMoved(doc *job.Job) error {
 	if doc.RunAttempts > doc.MaxAttempts {
 		return fmt.Errorf("job %v has run %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
 	}
-	if o, is := u.stillOver(doc, now); is && !doc.Status.Terminal() {
+	if o, is := u.lastingEnd(doc, now); is && !doc.Status.Terminal() {
 		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, o.status, o.from, *doc)
 	}
-	if s := u.movedJob(doc.ID); s.over.seq != 0 && s.over.status.Terminal() && doc.Status != s.over.status && len(u.redriven(doc)) == 0 {
-		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, s.over.status, s.over.from, *doc)
+	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redriven(doc)) == 0 {
+		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, s.end.status, s.end.from, *doc)
 	}
 	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {
 		return fmt.Errorf("job %v expired too early: %+v", doc.ID, *doc)

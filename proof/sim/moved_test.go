@@ -20,177 +20,177 @@ func TestAuditOfMoves(t *testing.T) {
 		name string
 		want string // in the error; "" for an honest account
 		make func(*batch)
-		do   func(t *testing.T, s *told)
+		do   func(t *testing.T, s *fixture)
 	}{
-		{"honest", "", nil, func(t *testing.T, s *told) {
+		{"honest", "", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.move(job.Redrive)
-			s.end(t, 10, s.hand(t, 1, 0, 1, redrives(1)), job.OK, completed)
+			s.end(t, 10, s.handOut(t, 1, 0, 1, redrives(1)), job.OK, completed)
 			s.moveAll(job.Redrive, "batch")
-			s.hand(t, 1, 0, 1, redrives(2))
+			s.handOut(t, 1, 0, 1, redrives(2))
 			s.moveAll(job.Cancel, "queue")
 			s.moveAll(job.Delete, "queue")
 		}},
 
-		{"cancel: handed out after it", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it, although a redrive came before", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: handed out after it, although a redrive came before", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.journal(sweep)
 			s.move(job.Cancel)
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it, although another queue was redriven", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: handed out after it, although another queue was redriven", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
-			s.do(job.Move{Op: job.Redrive, Client: "c", Type: "u"})
+			s.grant(job.Move{Op: job.Redrive, Client: "c", Type: "u"})
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it and a redrive that was refused", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: handed out after it and a redrive that was refused", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.refuse(job.Move{Op: job.Redrive, Job: s.jobs[0].ID})
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it and a redrive without an answer", "", nil, func(t *testing.T, s *told) {
+		{"cancel: handed out after it and a redrive without an answer", "", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.journal(sweep)
-			s.hand(t, 1, 0, 1, redrives(1))
+			s.handOut(t, 1, 0, 1, redrives(1))
 		}},
-		{"cancel: of the whole queue, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: of the whole queue, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Cancel, "queue")
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: of the whole batch, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: of the whole batch, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Cancel, "batch")
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: by a sweep, and handed out after its end", "answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: by a sweep, and handed out after its end", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			m := job.Move{Op: job.Cancel, Client: "c", Type: "t"}
 			r, end := s.journal(m), s.receipt(5)
 			s.a.note(end, "the sweep is finished", func(u *audit) error { u.finished(m, r, end.Seq); return nil })
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: by a sweep, and handed out before its end", "", nil, func(t *testing.T, s *told) {
+		{"cancel: by a sweep, and handed out before its end", "", nil, func(t *testing.T, s *fixture) {
 			m := job.Move{Op: job.Cancel, Client: "c", Type: "t"}
 			r := s.journal(m)
 			s.claim(t, 1, 1)
 			end := s.receipt(5)
 			s.a.note(end, "the sweep is finished", func(u *audit) error { u.finished(m, r, end.Seq); return nil })
 		}},
-		{"cancel: the runner is not refused", "is granted after the job was answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: the runner is not refused", "is granted after the job was answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Cancel)
 			s.end(t, 1, c, job.OK, completed)
 		}},
-		{"cancel: the runner's tickle is not refused", "is granted after the job was answered as cancelled", nil, func(t *testing.T, s *told) {
+		{"cancel: the runner's tickle is not refused", "is granted after the job was answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Cancel)
 			s.a.tickled(s.receipt(1), job.Tickle{Claim: c}, 0, store.Tickled{Held: 1})
 		}},
-		{"cancel: the runner is refused", "", nil, func(t *testing.T, s *told) {
+		{"cancel: the runner is refused", "", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Cancel)
 			s.end(t, 1, c, job.OK, store.JobResult{Refusal: job.WasCancelled})
 		}},
-		{"cancel: answered with another status", "answered with pending", nil, func(t *testing.T, s *told) {
+		{"cancel: answered with another status", "answered with pending", nil, func(t *testing.T, s *fixture) {
 			m := job.Move{Op: job.Cancel, Job: s.jobs[0].ID}
 			s.a.movedOne(s.journal(m), m, store.Moved{Status: job.Pending})
 		}},
 
-		{"end: handed out after it, and nobody redrove", "answered as completed", nil, func(t *testing.T, s *told) {
+		{"end: handed out after it, and nobody redrove", "answered as completed", nil, func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, completed)
 			s.claim(t, 5000, 2)
 		}},
-		{"lease: handed out twice", "before the lease", nil, func(t *testing.T, s *told) {
+		{"lease: handed out twice", "before the lease", nil, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 999, 2)
 		}},
-		{"lease: handed out again after it", "", nil, func(t *testing.T, s *told) {
+		{"lease: handed out again after it", "", nil, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 		}},
-		{"attempts: one that is not counted", "after attempt 1", nil, func(t *testing.T, s *told) {
+		{"attempts: one that is not counted", "after attempt 1", nil, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 1)
 		}},
-		{"attempts: one too many", "runs 3 times of 2", nil, func(t *testing.T, s *told) { s.claim(t, 1, 3) }},
+		{"attempts: one too many", "runs 3 times of 2", nil, func(t *testing.T, s *fixture) { s.claim(t, 1, 3) }},
 
-		{"redrive: it shows one that nobody asked for", "and 0 may have reached it", nil, func(t *testing.T, s *told) { s.hand(t, 1, 0, 1, redrives(1)) }},
-		{"redrive: granted, and it shows none", "1 redrives of it were granted", nil, func(t *testing.T, s *told) {
+		{"redrive: it shows one that nobody asked for", "and 0 may have reached it", nil, func(t *testing.T, s *fixture) { s.handOut(t, 1, 0, 1, redrives(1)) }},
+		{"redrive: granted, and it shows none", "1 redrives of it were granted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.move(job.Redrive)
 			s.claim(t, 1, 1)
 		}},
 
-		{"delete: handed out after it", "after it was deleted", nil, func(t *testing.T, s *told) {
+		{"delete: handed out after it", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
 			s.claim(t, 1, 1)
 		}},
-		{"delete: handed out after it and a redrive of the queue", "after it was deleted", nil, func(t *testing.T, s *told) {
+		{"delete: handed out after it and a redrive of the queue", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
-			s.do(sweep)
-			s.hand(t, 1, 0, 1, redrives(1))
+			s.grant(sweep)
+			s.handOut(t, 1, 0, 1, redrives(1))
 		}},
-		{"delete: of the whole queue, and handed out after it", "after it was deleted", nil, func(t *testing.T, s *told) {
+		{"delete: of the whole queue, and handed out after it", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Delete, "queue")
 			s.claim(t, 1, 1)
 		}},
-		{"delete: redriven after it", "is granted after it was deleted", nil, func(t *testing.T, s *told) {
+		{"delete: redriven after it", "is granted after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
 			s.move(job.Redrive)
 		}},
-		{"delete: the runner is not refused", "is granted after the job was deleted", nil, func(t *testing.T, s *told) {
+		{"delete: the runner is not refused", "is granted after the job was deleted", nil, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.move(job.Delete)
 			s.end(t, 1, c, job.OK, completed)
 		}},
 
-		{"patch: handed out with the old priority", "posted were 0 and 2, patched [7]", nil, func(t *testing.T, s *told) {
-			s.do(job.Patch{Job: s.jobs[0].ID, Priority: &priority})
+		{"patch: handed out with the old priority", "posted were 0 and 2, patched [7]", nil, func(t *testing.T, s *fixture) {
+			s.grant(job.Patch{Job: s.jobs[0].ID, Priority: &priority})
 			s.claim(t, 1, 1)
 		}},
-		{"patch: handed out with a priority that was refused", "posted were 0 and 2", nil, func(t *testing.T, s *told) {
+		{"patch: handed out with a priority that was refused", "posted were 0 and 2", nil, func(t *testing.T, s *fixture) {
 			s.refuse(job.Patch{Job: s.jobs[0].ID, Priority: &priority})
-			s.hand(t, 1, 0, 1, func(d *job.Job) { d.Priority = priority })
+			s.handOut(t, 1, 0, 1, func(d *job.Job) { d.Priority = priority })
 		}},
-		{"patch: either priority after a lost answer", "", nil, func(t *testing.T, s *told) {
+		{"patch: either priority after a lost answer", "", nil, func(t *testing.T, s *fixture) {
 			s.journal(job.Patch{Job: s.jobs[0].ID, Priority: &priority})
-			s.hand(t, 1, 0, 1, func(d *job.Job) { d.Priority = priority })
+			s.handOut(t, 1, 0, 1, func(d *job.Job) { d.Priority = priority })
 			s.claim(t, 1000, 2)
 		}},
-		{"patch: handed out before its run_at", "before its run_at", nil, func(t *testing.T, s *told) {
-			s.do(job.Patch{Job: s.jobs[0].ID, RunAt: &runAt})
+		{"patch: handed out before its run_at", "before its run_at", nil, func(t *testing.T, s *fixture) {
+			s.grant(job.Patch{Job: s.jobs[0].ID, RunAt: &runAt})
 			s.claim(t, 1, 1)
 		}},
-		{"patch: handed out before its run_at after a run now", "", nil, func(t *testing.T, s *told) {
-			s.do(job.Patch{Job: s.jobs[0].ID, RunAt: &runAt})
+		{"patch: handed out before its run_at after a run now", "", nil, func(t *testing.T, s *fixture) {
+			s.grant(job.Patch{Job: s.jobs[0].ID, RunAt: &runAt})
 			s.move(job.Run)
 			s.claim(t, 1, 1)
 		}},
-		{"create: handed out before its run_at", "before its run_at", func(b *batch) { b.groups[0].RunAt = 3000 }, func(t *testing.T, s *told) { s.claim(t, 1, 1) }},
+		{"create: handed out before its run_at", "before its run_at", func(b *batch) { b.groups[0].RunAt = 3000 }, func(t *testing.T, s *fixture) { s.claim(t, 1, 1) }},
 
-		{"unique key: two jobs have it", "have the unique key", keys, func(t *testing.T, s *told) {
+		{"unique key: two jobs have it", "have the unique key", keys, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
-			s.hand(t, 1, 1, 1, nil)
+			s.handOut(t, 1, 1, 1, nil)
 		}},
-		{"unique key: one job has it after the other", "", keys, func(t *testing.T, s *told) {
+		{"unique key: one job has it after the other", "", keys, func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, completed)
-			s.do(sweep)
-			s.hand(t, 1, 1, 1, redrives(1))
+			s.grant(sweep)
+			s.handOut(t, 1, 1, 1, redrives(1))
 		}},
-		{"unique key: an ended job keeps it", "made no job because of", nil, func(t *testing.T, s *told) {
+		{"unique key: an ended job keeps it", "made no job because of", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			b := &batch{tag: "batch-2", payloads: []string{"batch-2/0/x"}, groups: s.b.groups[:1], moved: true}
 			made := store.Made{Existing: []store.Existing{{Line: 0, Job: s.jobs[0].ID}}}
 			must(t, s.a.created(b, made, s.receipt(1), stored))
 		}},
 
-		{"expiry: handed out for the first time after it", "after it expired", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *told) { s.claim(t, 500, 1) }},
-		{"expiry: handed out before, and again after it", "", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *told) {
+		{"expiry: handed out for the first time after it", "after it expired", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) { s.claim(t, 500, 1) }},
+		{"expiry: handed out before, and again after it", "", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) {
 			s.claim(t, 10, 1)
 			s.claim(t, 1000, 2)
 		}},
-		{"time-out: a report after it is granted", "after the job's time-out", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *told) {
+		{"time-out: a report after it is granted", "after the job's time-out", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.receipt(600)
 			for range latestTicks + 1 {
@@ -198,7 +198,7 @@ func TestAuditOfMoves(t *testing.T) {
 			}
 			s.end(t, 1, c, job.OK, completed)
 		}},
-		{"time-out: a report after it and a grace is granted", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *told) {
+		{"time-out: a report after it and a grace is granted", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.receipt(600)
 			s.journal(job.Grace{})
@@ -207,7 +207,7 @@ func TestAuditOfMoves(t *testing.T) {
 			}
 			s.end(t, 1, c, job.OK, completed)
 		}},
-		{"time-out: it ends a run before the lease does", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *told) {
+		{"time-out: it ends a run before the lease does", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 500, 2)
 		}},
@@ -216,7 +216,7 @@ func TestAuditOfMoves(t *testing.T) {
 			if tt.make == nil {
 				tt.make = func(*batch) {}
 			}
-			s := tell(t, true, tt.make)
+			s := newFixture(t, true, tt.make)
 			tt.do(t, s)
 			_, err := s.a.audit()
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) && tt.want != "" {
@@ -230,20 +230,20 @@ func TestAuditOfMoves(t *testing.T) {
 func TestLookAtMoved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		want string
-		do   func(s *told)
+		do   func(s *fixture)
 		doc  func(*job.Job)
 	}{
-		"honest":                           {"", func(s *told) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Cancelled }},
-		"waits after it was cancelled":     {"answered as cancelled", func(s *told) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Pending }},
-		"completed after it was cancelled": {"answered as cancelled", func(s *told) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Completed }},
-		"waits after it was redriven":      {"", func(s *told) { s.move(job.Cancel); s.move(job.Redrive) }, func(d *job.Job) { d.Status, d.Redrives = job.Pending, 1 }},
-		"is there after it was deleted":    {"was deleted", func(s *told) { s.move(job.Delete) }, func(d *job.Job) { d.Status = job.Pending }},
-		"is there after all were deleted":  {"was deleted", func(s *told) { s.moveAll(job.Delete, "batch") }, func(d *job.Job) { d.Status = job.Pending }},
-		"expired without a time":           {"expired too early", func(*told) {}, func(d *job.Job) { d.Status, d.Why = job.Cancelled, job.Expired }},
-		"an unpatched priority":            {"posted were", func(s *told) { n := 3; s.do(job.Patch{Job: s.jobs[0].ID, Priority: &n}) }, func(d *job.Job) { d.Status = job.Pending }},
-		"another client":                   {"posted was", func(*told) {}, func(d *job.Job) { d.Client = "d" }},
+		"honest":                           {"", func(s *fixture) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Cancelled }},
+		"waits after it was cancelled":     {"answered as cancelled", func(s *fixture) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Pending }},
+		"completed after it was cancelled": {"answered as cancelled", func(s *fixture) { s.move(job.Cancel) }, func(d *job.Job) { d.Status = job.Completed }},
+		"waits after it was redriven":      {"", func(s *fixture) { s.move(job.Cancel); s.move(job.Redrive) }, func(d *job.Job) { d.Status, d.Redrives = job.Pending, 1 }},
+		"is there after it was deleted":    {"was deleted", func(s *fixture) { s.move(job.Delete) }, func(d *job.Job) { d.Status = job.Pending }},
+		"is there after all were deleted":  {"was deleted", func(s *fixture) { s.moveAll(job.Delete, "batch") }, func(d *job.Job) { d.Status = job.Pending }},
+		"expired without a time":           {"expired too early", func(*fixture) {}, func(d *job.Job) { d.Status, d.Why = job.Cancelled, job.Expired }},
+		"an unpatched priority":            {"posted were", func(s *fixture) { n := 3; s.grant(job.Patch{Job: s.jobs[0].ID, Priority: &n}) }, func(d *job.Job) { d.Status = job.Pending }},
+		"another client":                   {"posted was", func(*fixture) {}, func(d *job.Job) { d.Client = "d" }},
 	} {
-		s := tell(t, true, func(*batch) {})
+		s := newFixture(t, true, func(*batch) {})
 		tt.do(s)
 		u, err := s.a.audit()
 		if err != nil {
@@ -256,7 +256,7 @@ func TestLookAtMoved(t *testing.T) {
 		}
 	}
 	// And a job that was acknowledged may only be gone if somebody deleted it, or its retention is over.
-	s := tell(t, true, func(b *batch) { b.groups[0].RetentionMs = 1_000_000 })
+	s := newFixture(t, true, func(b *batch) { b.groups[0].RetentionMs = 1_000_000 })
 	u, err := s.a.audit()
 	must(t, err)
 	if u.mayBePurged(s.b, 0, 5000) {

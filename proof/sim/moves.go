@@ -46,7 +46,7 @@ func (u *user) move() {
 	a.mu.Lock()
 	var batches []*batch
 	for _, tag := range a.tags() {
-		if b := a.batches[tag]; b.moved && b.fate == stored {
+		if b := a.batches[tag]; b.moved && b.result == stored {
 			batches = append(batches, b)
 		}
 	}
@@ -75,7 +75,7 @@ func (u *user) move() {
 	var one store.Moved
 	var many store.Swept
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		if m.Job.IsZero() {
 			many, receipt, err = u.s.engine.MoveAll(ctx, m)
 		} else {
@@ -105,7 +105,7 @@ func (u *user) patch(id job.ID) {
 	}
 	var answer store.Moved
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Patch(ctx, p)
 		return err
 	})
@@ -120,7 +120,7 @@ func (u *user) stopAll() {
 	set := func(stopped bool) {
 		c := job.Switch{Stopped: stopped}
 		var receipt ingest.Receipt
-		err := u.ask(func(ctx context.Context) (err error) {
+		err := u.request(func(ctx context.Context) (err error) {
 			_, receipt, err = u.s.engine.Switch(ctx, c)
 			return err
 		})

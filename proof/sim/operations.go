@@ -15,7 +15,7 @@ type operationRecords struct {
 	inJournal map[uint64]string // verbs
 	decisions map[uint64]decision
 	queues    map[[2]string]uint64 // by client and type: the seq of the first create
-	sweeps    []sweeping
+	sweeps    []openSweep
 }
 
 // Operations are what operators ask for: cancel, redrive, run and delete, patches, pauses, and the stop of all handing
@@ -90,7 +90,7 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusa
 // movedOne notes the answer to an operation on one job.
 func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
-		s := u.movedJob(m.Job)
+		s := u.movedOf(m.Job)
 		if s.deleted != 0 {
 			return fmt.Errorf("%v of job %v is granted after it was deleted, at %d", m.Op, m.Job, s.deleted)
 		}
@@ -99,9 +99,9 @@ func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 			if answer.Status != job.Cancelled {
 				return fmt.Errorf("cancel of %v is answered with %v", m.Job, answer.Status)
 			}
-			s.over = over{seq: r.Seq, at: r.At, from: r.Seq, status: job.Cancelled}
+			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: job.Cancelled}
 		case job.Redrive:
-			s.redrives++
+			s.granted++
 		case job.Delete:
 			s.deleted = r.Seq
 		}
@@ -134,12 +134,12 @@ func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
 	if answer.Refusal == job.Granted && !answer.Sweep.IsZero() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.sweeps = append(a.sweeps, sweeping{m, r, answer.Sweep})
+		a.sweeps = append(a.sweeps, openSweep{m, r, answer.Sweep})
 	}
 }
 
 // sweeping is a sweep that was not finished when it was last looked at.
-type sweeping struct {
+type openSweep struct {
 	move    job.Move
 	receipt ingest.Receipt
 	id      job.ID
@@ -147,7 +147,7 @@ type sweeping struct {
 
 // lookAtSweeps notes which sweeps s has finished. a.mu is held.
 func (a *account) lookAtSweeps(s *store.Store) error {
-	var open []sweeping
+	var open []openSweep
 	for _, w := range a.sweeps {
 		doc, err := s.Sweep(w.id)
 		switch {
@@ -175,14 +175,14 @@ func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
 	if m.Status != 0 || m.Op != job.Cancel && m.Op != job.Delete {
 		return // those in another status, or that ended since, are left as they are
 	}
-	o := over{seq: r.Seq, at: r.At, from: seq, status: job.Cancelled}
+	o := endRecord{seq: r.Seq, at: r.At, from: seq, status: job.Cancelled}
 	if m.Op == job.Delete {
 		o.status = job.Purged
 	}
 	if m.Batch.IsZero() {
-		u.overQueues[[2]string{m.Client, m.Type}] = append(u.overQueues[[2]string{m.Client, m.Type}], o)
+		u.endedQueues[[2]string{m.Client, m.Type}] = append(u.endedQueues[[2]string{m.Client, m.Type}], o)
 	} else {
-		u.overBatches[m.Batch] = append(u.overBatches[m.Batch], o)
+		u.endedBatches[m.Batch] = append(u.endedBatches[m.Batch], o)
 	}
 }
 
@@ -214,7 +214,7 @@ func (u *audit) operated(o operation) {
 	case job.Tick:
 		u.ticks = append(u.ticks, o.at)
 	case job.Patch:
-		u.movedJob(c.Job).patch(&c, decided == granted)
+		u.movedOf(c.Job).patch(&c, decided == granted)
 	case job.Move:
 		switch {
 		case c.Op == job.Delete && !c.Job.IsZero():
@@ -224,19 +224,19 @@ func (u *audit) operated(o operation) {
 		case c.Op == job.Delete:
 			u.deletedQueues[[2]string{c.Client, c.Type}] = o.seq
 		case c.Op == job.Run || c.Op == job.Redrive && !c.Job.IsZero():
-			s := u.movedJob(c.Job)
+			s := u.movedOf(c.Job)
 			s.notBefore = 0
 			if l := u.jobs[c.Job]; l != nil {
-				l.aside = false
+				l.setAside = false
 			}
 			if c.Op == job.Redrive {
-				s.asked = append(s.asked, o)
+				s.ownRedrives = append(s.ownRedrives, o)
 			}
 		case c.Op == job.Redrive && !c.Batch.IsZero():
-			u.askedBatches[c.Batch] = append(u.askedBatches[c.Batch], o)
+			u.batchRedrives[c.Batch] = append(u.batchRedrives[c.Batch], o)
 		case c.Op == job.Redrive:
 			name := [2]string{c.Client, c.Type}
-			u.askedQueues[name] = append(u.askedQueues[name], o)
+			u.queueRedrives[name] = append(u.queueRedrives[name], o)
 		}
 	}
 }

@@ -12,20 +12,20 @@ import (
 )
 
 // runAside runs a job that was set aside, as after a rebuild.
-func (u *user) runAside() {
+func (u *user) runSetAside() {
 	a := u.w.account
 	a.mu.Lock()
-	if len(a.aside) == 0 {
+	if len(a.setAside) == 0 {
 		a.mu.Unlock()
 		return
 	}
-	i := u.random.IntN(len(a.aside))
-	m := job.Move{Op: job.Run, Job: a.aside[i]}
-	a.aside = append(a.aside[:i], a.aside[i+1:]...)
+	i := u.random.IntN(len(a.setAside))
+	m := job.Move{Op: job.Run, Job: a.setAside[i]}
+	a.setAside = append(a.setAside[:i], a.setAside[i+1:]...)
 	a.mu.Unlock()
 	var moved store.Moved
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		moved, receipt, err = u.s.engine.Move(ctx, m)
 		return err
 	})
@@ -46,7 +46,7 @@ func (s *server) operate(id int) {
 		case 11:
 			u.stopAll()
 		case 14:
-			u.runAside()
+			u.runSetAside()
 		case 12, 13:
 			u.deleteQueue(pick(u.random, "acme", "default"), pick(u.random, "mail", movedType, briefType, briefType, briefType))
 		case 2, 3, 4:
@@ -70,7 +70,7 @@ func (u *user) deleteQueue(client, typ string) {
 	d := job.DeleteQueue{Client: client, Type: typ}
 	var answer store.QueueDeleted
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.DeleteQueue(ctx, d)
 		return err
 	})
@@ -85,7 +85,7 @@ func (u *user) pause(client, typ string, paused bool) {
 	p := job.Pause{Client: client, Type: typ, Paused: paused}
 	var answer store.Paused
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Pause(ctx, p)
 		return err
 	})
@@ -100,15 +100,15 @@ func (u *user) pause(client, typ string, paused bool) {
 func (u *user) read() {
 	a := u.w.account
 	a.mu.Lock()
-	if len(a.ended) == 0 {
+	if len(a.endedJobs) == 0 {
 		a.mu.Unlock()
 		return
 	}
-	id := a.ended[u.random.IntN(len(a.ended))]
-	want := a.end[id]
+	id := a.endedJobs[u.random.IntN(len(a.endedJobs))]
+	want := a.terminal[id]
 	a.mu.Unlock()
 	var doc job.Job
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		if err = u.s.engine.CatchUp(ctx, 0); err == nil {
 			doc, err = u.s.engine.Queries().Job(id)
 		}

@@ -19,7 +19,7 @@ import (
 // crash, and at last has all work done. It returns the first violation.
 func (w *world) play() (err error) {
 	defer func() {
-		if err = errors.Join(err, w.book.s.Close()); err != nil {
+		if err = errors.Join(err, w.reference.s.Close()); err != nil {
 			w.log("failed: %v", err)
 		}
 	}()
@@ -55,7 +55,7 @@ func (w *world) live(n int, p plan) error {
 			err = s.serve()
 		}
 	}
-	return errors.Join(err, s.bury(), w.failed())
+	return errors.Join(err, s.cleanUp(), w.failed())
 }
 
 // ready waits until the server serves, and reports whether it does. One whose disk always fails never does; its life
@@ -138,7 +138,7 @@ func (s *server) look(all bool) error {
 		return nil
 	}
 	w := s.w
-	err := w.book.compare(s.engine)
+	err := w.reference.compare(s.engine)
 	if err == nil {
 		err = s.reread(all)
 	}
@@ -204,8 +204,8 @@ func (s *server) reread(all bool) error {
 	a := s.w.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.upTo = s.w.book.s.Applied()
-	if err := a.lookAtSweeps(s.w.book.s); err != nil {
+	a.upTo = s.w.reference.s.Applied()
+	if err := a.lookAtSweeps(s.w.reference.s); err != nil {
 		return err
 	}
 	u, err := a.audit()
@@ -221,10 +221,10 @@ func (s *server) reread(all bool) error {
 	st, now := s.engine.Queries(), s.engine.Now()
 	for _, tag := range a.tags() {
 		b := a.batches[tag]
-		if b.fate != stored {
+		if b.result != stored {
 			continue
 		}
-		if b.journal == 0 {
+		if b.journalSeq == 0 {
 			return fmt.Errorf("create %s was acknowledged as batch %v and is not in the journal", tag, b.id)
 		}
 		for line := range b.payloads {

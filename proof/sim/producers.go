@@ -27,7 +27,7 @@ func (s *server) produce(id int) {
 		create := b.create // the engine takes the command for itself
 		create.Payloads = append([]byte(nil), b.create.Payloads...)
 		create.Groups = append([]job.Group(nil), b.create.Groups...)
-		err := u.ask(func(ctx context.Context) (err error) {
+		err := u.request(func(ctx context.Context) (err error) {
 			made, receipt, err = s.engine.Create(ctx, &create)
 			return err
 		})

@@ -38,7 +38,7 @@ func TestLies(t *testing.T) {
 
 // TestRepetitionsUnderAKey: a request that is repeated under its idempotency key has one answer.
 func TestRepetitionsUnderAKey(t *testing.T) {
-	s := tell(t, false, func(*batch) {})
+	s := newFixture(t, false, func(*batch) {})
 	if err := s.a.created(s.b, store.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored); err != nil {
 		t.Errorf("the same answer again: %v", err)
 	}
@@ -73,7 +73,7 @@ func TestCutTooEarly(t *testing.T) {
 
 // TestLook: a document that contradicts the answers is found.
 func TestLook(t *testing.T) {
-	s := tell(t, false, func(*batch) {})
+	s := newFixture(t, false, func(*batch) {})
 	c := s.claim(t, 1, 1)
 	s.end(t, 10, c, job.OK, store.JobResult{Status: job.Completed})
 	u, err := s.a.audit()

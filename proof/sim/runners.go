@@ -15,16 +15,16 @@ import (
 // servers.
 type runner struct {
 	name    string
-	held    []hold
+	held    []heldClaim
 	claims  int // that it made with a key
 	numbers *numbering
 }
 
 // hold is a claim as its runner remembers it.
-type hold struct {
-	claim job.ID
-	jobs  []job.ID
-	again *job.Complete // a request without an answer, to be repeated
+type heldClaim struct {
+	claim      job.ID
+	jobs       []job.ID
+	unanswered *job.Complete // a request without an answer, to be repeated
 }
 
 func (s *server) run(id int, r *runner) {
@@ -77,14 +77,14 @@ func (u *user) claim(r *runner) {
 	var claimed store.Claimed
 	var docs []job.Job
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
 		return err
 	})
 	lost := err != nil && !notStored(err)
 	if lost && c.Once.Given() { // it asks again, with the same key or number; when that is refused, the first may have been carried out all the same
 		u.s.log("%s claims, and asks again: %v", r.name, err)
-		err = u.ask(func(ctx context.Context) (err error) {
+		err = u.request(func(ctx context.Context) (err error) {
 			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
 			return err
 		})
@@ -105,13 +105,13 @@ func (u *user) claim(r *runner) {
 	if len(docs) == 0 {
 		return
 	}
-	h := hold{claim: claimed.Claim}
+	h := heldClaim{claim: claimed.Claim}
 	for i := range docs {
 		h.jobs = append(h.jobs, docs[i].ID)
 	}
 	r.held = append(r.held, h)
 	if len(r.held) > 4 {
-		if again := r.held[0].again; again != nil {
+		if again := r.held[0].unanswered; again != nil {
 			r.numbers.answered(&again.Once)
 		}
 		r.held = r.held[1:]
@@ -144,7 +144,7 @@ func (u *user) tickle(r *runner) {
 	}
 	var answer store.Tickled
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Tickle(ctx, t)
 		return err
 	})
@@ -180,8 +180,8 @@ func (u *user) complete(r *runner) {
 	h := &r.held[i]
 	c := job.Complete{Claim: h.claim}
 	switch {
-	case h.again != nil:
-		c = *h.again
+	case h.unanswered != nil:
+		c = *h.unanswered
 	case u.random.IntN(2) == 0:
 		o := u.outcome(job.ID{})
 		c.All = &o
@@ -207,7 +207,7 @@ func (u *user) complete(r *runner) {
 			c.Claim = job.ID{} // anybody may
 		}
 	}
-	repeat := h.again != nil
+	repeat := h.unanswered != nil
 	if !repeat && !c.Claim.IsZero() && u.random.IntN(4) == 0 {
 		u.setAside(&c)
 	}
@@ -216,7 +216,7 @@ func (u *user) complete(r *runner) {
 	}
 	var answer store.Ended
 	var receipt ingest.Receipt
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		answer, receipt, err = u.s.engine.Complete(ctx, c)
 		return err
 	})
@@ -224,7 +224,7 @@ func (u *user) complete(r *runner) {
 	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
 	switch {
 	case err == nil:
-		h.again = nil
+		h.unanswered = nil
 		r.numbers.answered(&c.Once)
 		if err := u.w.account.completed(receipt, c, answer); err != nil {
 			u.w.violation(err)
@@ -234,7 +234,7 @@ func (u *user) complete(r *runner) {
 		}
 	case !notStored(err):
 		u.w.account.unanswered(c, h.jobs)
-		h.again = &c
+		h.unanswered = &c
 	case !repeat:
 		r.numbers.answered(&c.Once)
 	}

@@ -116,7 +116,7 @@ func (w *world) start(number int, p plan) (*server, error) {
 		w.account.figures.Refused++
 		s.end(killed)
 		s.ran <- nil
-		return nil, s.bury()
+		return nil, s.cleanUp()
 	}
 	s.engine, s.openedAt = engine, engine.Now()
 	s.mu.Lock()
@@ -199,7 +199,7 @@ func (s *server) end(how ending) {
 }
 
 // bury waits for what is left of a life, and puts the next one's disk in place.
-func (s *server) bury() error {
+func (s *server) cleanUp() error {
 	if s.cancel != nil {
 		s.cancel()
 	}

@@ -62,7 +62,7 @@ func (n *numbering) answered(o *job.Once) {
 
 func (u *user) open(n *numbering) bool {
 	var session store.Session
-	err := u.ask(func(ctx context.Context) (err error) {
+	err := u.request(func(ctx context.Context) (err error) {
 		session, _, err = u.s.engine.OpenSession(ctx, job.OpenSession{Runner: "of the simulation"})
 		return err
 	})
@@ -84,7 +84,7 @@ func (u *user) end(n *numbering) {
 	id := n.session
 	n.session = job.ID{}
 	n.mu.Unlock()
-	err := u.ask(func(ctx context.Context) error {
+	err := u.request(func(ctx context.Context) error {
 		_, err := u.s.engine.EndSession(ctx, job.EndSession{Session: id})
 		return err
 	})

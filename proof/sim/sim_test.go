@@ -155,7 +155,7 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 	for i := range n {
 		workers.Go(func() {
 			for at := first + i; at <= last; {
-				next, err := work(fmt.Sprintf("%d,%d,%d", at, n, last), func(r result) {
+				next, err := runWorker(fmt.Sprintf("%d,%d,%d", at, n, last), func(r result) {
 					mu.Lock()
 					defer mu.Unlock()
 					total.Add(r.Figures)
@@ -188,10 +188,10 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 var spent atomic.Int64
 
 // stuck is how long a seed may take; most take a tenth of a second. A seed that takes longer is undecided.
-const stuck = 10 * time.Minute
+const maxSeedTime = 10 * time.Minute
 
 // work runs a worker. On an error it returns the seed in which the worker died or hung.
-func work(which string, each func(result)) (at uint64, err error) {
+func runWorker(which string, each func(result)) (at uint64, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -208,7 +208,7 @@ func work(which string, each func(result)) (at uint64, err error) {
 		return 0, err
 	}
 	var late atomic.Bool
-	watchdog := time.AfterFunc(stuck, func() {
+	watchdog := time.AfterFunc(maxSeedTime, func() {
 		late.Store(true)
 		cmd.Process.Kill()
 	})
@@ -219,7 +219,7 @@ func work(which string, each func(result)) (at uint64, err error) {
 	for lines.Scan() {
 		line := lines.Text()
 		if text, ok := strings.CutPrefix(line, "sim begin "); ok {
-			watchdog.Reset(stuck)
+			watchdog.Reset(maxSeedTime)
 			fmt.Sscan(text, &at)
 		} else if text, ok := strings.CutPrefix(line, "sim end "); ok {
 			var r result
@@ -234,7 +234,7 @@ func work(which string, each func(result)) (at uint64, err error) {
 	err = cmd.Wait()
 	spent.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
 	if late.Load() {
-		return at, fmt.Errorf("undecided: not finished after %v; the machine is too slow, or the seed hangs", stuck)
+		return at, fmt.Errorf("undecided: not finished after %v; the machine is too slow, or the seed hangs", maxSeedTime)
 	}
 	if err != nil {
 		text := trouble.String() + strings.Join(rest, "\n")
@@ -256,7 +256,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
-		{"queues deleted", f.Queues}, {"jobs set aside as damaged", f.Aside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"queues deleted", f.Queues}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was held against the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

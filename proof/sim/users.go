@@ -16,7 +16,7 @@ import (
 
 // hurry is the chance in a hundred that a user does not wait for an answer: it hangs up, or the answer is lost on its
 // way.
-const hurry = 8
+const lossPercent = 8
 
 var errLost = errors.New("the answer was lost on its way")
 
@@ -45,9 +45,9 @@ func (u *user) rest(most time.Duration) bool {
 }
 
 // ask makes a request, as f does, and says whether its answer arrived.
-func (u *user) ask(f func(ctx context.Context) error) error {
+func (u *user) request(f func(ctx context.Context) error) error {
 	ctx := context.Background()
-	if u.random.IntN(100) < hurry {
+	if u.random.IntN(100) < lossPercent {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(u.random.IntN(3000))*time.Microsecond)
 		defer cancel()
@@ -56,7 +56,7 @@ func (u *user) ask(f func(ctx context.Context) error) error {
 	if u.s.isGone() {
 		return errLost
 	}
-	if err == nil && u.random.IntN(100) < hurry {
+	if err == nil && u.random.IntN(100) < lossPercent {
 		return errLost
 	}
 	return err

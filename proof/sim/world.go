@@ -23,11 +23,11 @@ type world struct {
 	mem    *vfs.MemFS // below the store
 	sizes
 
-	endedAt atomic.Int64 // journal time at the end of the last life that was up, ms
-	wall    atomic.Int64 // how far the wall clock is from true time, ns
-	account *account
-	book    *book
-	crew
+	endedAt   atomic.Int64 // journal time at the end of the last life that was up, ms
+	wall      atomic.Int64 // how far the wall clock is from true time, ns
+	account   *account
+	reference *referenceStore
+	userState
 
 	log func(format string, args ...any)
 	mu  sync.Mutex
@@ -35,7 +35,7 @@ type world struct {
 }
 
 // crew are the users of a world, who outlive its servers.
-type crew struct {
+type userState struct {
 	runners   []*runner
 	producers []*numbering
 	posted    int
@@ -66,7 +66,7 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 	if w.disk, err = newDisk(w.root(), rand.New(rand.NewPCG(seed, 2)), l); err != nil {
 		return nil, err
 	}
-	if w.book, err = openBook(w); err != nil {
+	if w.reference, err = openReference(w); err != nil {
 		return nil, err
 	}
 	for i := range 3 {

@@ -18,20 +18,20 @@ import (
 // book is the store that nothing ever happens to: made from the journal alone, from its first record on, and never
 // stopped. What a server has made live, by replaying after a crash, or from a base that was flushed long ago must be
 // the same, to the byte.
-type book struct {
+type referenceStore struct {
 	w *world
 	s *store.Store
 }
 
-func openBook(w *world) (*book, error) {
+func openReference(w *world) (*referenceStore, error) {
 	o := w.storeOptions(vfs.NewMem())
 	s, err := store.Open("book", o)
-	return &book{w, s}, err
+	return &referenceStore{w, s}, err
 }
 
 // read posts the journal up to seq, which must be durable, and looks at each create: it is what somebody posted, and
 // there once.
-func (b *book) read(to uint64) error {
+func (b *referenceStore) read(to uint64) error {
 	if b.s.Journal() == "" {
 		uuid, err := identity(b.w.root())
 		if err != nil {
@@ -64,7 +64,7 @@ func identity(root string) (string, error) {
 }
 
 // records yields what the book has not read, first of the volumes that were archived, up to seq.
-func (b *book) records(to uint64) iter.Seq2[journal.Record, error] {
+func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 	return func(yield func(journal.Record, error) bool) {
 		next := b.s.Applied() + 1
 		if next > to {
@@ -112,18 +112,18 @@ func (a *account) journaled(r *journal.Record) error {
 	switch {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
-	case b.journal != 0 && c.Once.Given():
+	case b.journalSeq != 0 && c.Once.Given():
 		return nil // a repeat that was journaled again: Apply knows it by its key, and no job of it is ever seen
-	case b.journal != 0:
-		return fmt.Errorf("create %q is in the journal twice, as %d and %d", b.tag, b.journal, r.Seq)
-	case b.fate == rejected:
+	case b.journalSeq != 0:
+		return fmt.Errorf("create %q is in the journal twice, as %d and %d", b.tag, b.journalSeq, r.Seq)
+	case b.result == rejected:
 		return fmt.Errorf("create %q was answered as not stored, and is record %d", b.tag, r.Seq)
-	case b.fate == stored && id != b.id:
+	case b.result == stored && id != b.id:
 		return fmt.Errorf("create %q was answered as batch %v, and is %v", b.tag, b.id, id)
 	case string(c.Payloads) != string(b.create.Payloads):
 		return fmt.Errorf("create %q has other bytes in the journal than were posted", b.tag)
 	}
-	b.journal = r.Seq
+	b.journalSeq = r.Seq
 	a.ids[id] = b
 	for i := range b.create.Groups {
 		if name := [2]string{b.create.Groups[i].Client, b.create.Groups[i].Type}; a.queues[name] == 0 {
@@ -134,7 +134,7 @@ func (a *account) journaled(r *journal.Record) error {
 }
 
 // compare holds the server's state against the book's: the same rows, and none that breaks an invariant.
-func (b *book) compare(live *ingest.Engine) error {
+func (b *referenceStore) compare(live *ingest.Engine) error {
 	applied := live.Queries().Applied()
 	if err := b.read(applied); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 // over is that jobs had ended, or were gone, from a seq on, by an operation or outcome that was answered.
-type over struct {
+type endRecord struct {
 	seq    uint64 // of the command
 	at     int64
 	from   uint64 // from which on it holds: a sweep has effect once it is finished
@@ -15,18 +15,18 @@ type over struct {
 }
 
 // movedStory is what the answers and the journal up to some seq report of a job that operators move.
-type movedStory struct {
-	over      over
-	deleted   uint64      // seq of the delete that was answered
-	asked     []operation // redrives of this job alone
-	redrives  int         // of those, how many were answered as granted
-	notBefore int64       // run_at, while nothing but time can make the job pending
-	patched   bool
-	priority  []int // that it may have; nil: the one that was posted
-	attempts  []int // max_attempts, likewise
+type movedJob struct {
+	end         endRecord
+	deleted     uint64      // seq of the delete that was answered
+	ownRedrives []operation // redrives of this job alone
+	granted     int         // of those, how many were answered as granted
+	notBefore   int64       // run_at, while nothing but time can make the job pending
+	patched     bool
+	priority    []int // that it may have; nil: the one that was posted
+	attempts    []int // max_attempts, likewise
 	lastClaim
 
-	evidence evidence
+	unended unendedStretch
 }
 
 // lastClaim is the last claim of a job that was answered.
@@ -43,12 +43,12 @@ type lastClaim struct {
 
 // evidence is a stretch of the journal in which a job had not ended: it was unfinished at the last of these places, had
 // been redriven as often as at the first, and only a redrive makes an ended job unfinished.
-type evidence struct {
+type unendedStretch struct {
 	redrives    int
 	first, last uint64
 }
 
-func (s *movedStory) patch(p *job.Patch, sure bool) {
+func (s *movedJob) patch(p *job.Patch, sure bool) {
 	s.patched = true
 	set := func(list *[]int, value *int) {
 		switch {

@@ -17,13 +17,13 @@ import (
 )
 
 // stage is a server, what its users know, and who they are.
-type stage struct {
+type trial struct {
 	name   string
 	server *daybooktest.Process
 	tools  string // the real binary
 	h      *history
 	u      *user
-	said   *lastWords
+	log    *logTail
 
 	errands  []*errands
 	waitIdle bool // finish waits until the queues are deleted that errands have left to --queue-idle
@@ -31,7 +31,7 @@ type stage struct {
 
 // patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing
 // about the server: what took longer is undecided.
-const patience = 4 * time.Minute
+const maxWait = 4 * time.Minute
 
 // errUndecided is in the error of a lane that could not find out whether the server keeps its promises.
 var errUndecided = errors.New("undecided, machine too slow (or the server hangs)")
@@ -41,12 +41,12 @@ func undecided(format string, args ...any) error {
 }
 
 // lastWords keeps the end of what a server logged.
-type lastWords struct {
+type logTail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (l *lastWords) Write(p []byte) (int, error) {
+func (l *logTail) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
@@ -56,7 +56,7 @@ func (l *lastWords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *lastWords) String() string {
+func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
@@ -74,14 +74,14 @@ func freeAddress() (string, error) {
 	return "", errors.New("no free port")
 }
 
-func newStage(name, binary, data string, args ...string) (*stage, error) {
+func newTrial(name, binary, data string, args ...string) (*trial, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	said := &lastWords{}
-	s := &stage{
-		name: name, tools: binary, h: newHistory(), said: said,
+	said := &logTail{}
+	s := &trial{
+		name: name, tools: binary, h: newHistory(), log: said,
 		server: &daybooktest.Process{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String()}, args...), Log: said},
 	}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
@@ -89,27 +89,27 @@ func newStage(name, binary, data string, args ...string) (*stage, error) {
 }
 
 // launch starts the process; from now on leases may run out.
-func (s *stage) launch() error {
-	s.h.live()
+func (s *trial) launch() error {
+	s.h.serverStarted()
 	if err := s.server.Launch(); err != nil {
-		s.h.die()
+		s.h.serverEnded()
 		return err
 	}
 	return nil
 }
 
-func (s *stage) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (s *trial) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	if err := s.server.Ready(ctx); ctx.Err() != nil {
-		return undecided("the server is not ready after %v: %v\n%s", patience, err, s.said)
+		return undecided("the server is not ready after %v: %v\n%s", maxWait, err, s.log)
 	} else if err != nil {
-		return fmt.Errorf("start: %w\n%s", err, s.said)
+		return fmt.Errorf("start: %w\n%s", err, s.log)
 	}
 	return nil
 }
 
-func (s *stage) start() error {
+func (s *trial) start() error {
 	if err := s.launch(); err != nil {
 		return err
 	}
@@ -117,24 +117,24 @@ func (s *stage) start() error {
 }
 
 // kill ends the process with SIGKILL, or finds that it has ended.
-func (s *stage) kill() error {
+func (s *trial) kill() error {
 	err := s.server.Kill()
-	s.h.die()
+	s.h.serverEnded()
 	return err
 }
 
-func (s *stage) stop() error {
+func (s *trial) stop() error {
 	err := s.server.Stop()
-	s.h.die()
+	s.h.serverEnded()
 	if err != nil {
-		return fmt.Errorf("stop: %w\n%s", err, s.said)
+		return fmt.Errorf("stop: %w\n%s", err, s.log)
 	}
 	return nil
 }
 
 // drain works off every job there is. Leases are a few seconds and backoffs less, so there is always progress: fewer
 // jobs that have not ended.
-func (s *stage) drain(seed uint64) error {
+func (s *trial) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {
 		c.all.Go(func() { c.run(i, true) })
@@ -149,15 +149,15 @@ func (s *stage) drain(seed uint64) error {
 			return nil
 		case err == nil && left < least:
 			least, since = left, time.Now()
-		case time.Since(since) > patience:
-			return undecided("no job was worked off for %v: %v, %v", patience, st.Jobs, err)
+		case time.Since(since) > maxWait:
+			return undecided("no job was worked off for %v: %v, %v", maxWait, st.Jobs, err)
 		}
 		pause(c.ctx, 20*time.Millisecond)
 	}
 }
 
 // readBack reads every job that was acknowledged or seen, and compares their number with the server's.
-func (s *stage) readBack() error {
+func (s *trial) readBack() error {
 	var known []*post
 	unknown := int64(0)
 	s.h.mu.Lock()
@@ -223,7 +223,7 @@ func (s *stage) readBack() error {
 }
 
 // tool runs a verb of the binary on the data directory.
-func (s *stage) tool(args ...string) error {
+func (s *trial) tool(args ...string) error {
 	out, err := exec.Command(s.tools, append(args, "--data", s.server.Data)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%v: %w\n%s", args, err, out)
@@ -233,7 +233,7 @@ func (s *stage) tool(args ...string) error {
 
 // finish has a running server end the errands and work off what there is, reads everything back, stops the server, has
 // its data checked, and checks the history. The crowd must have left.
-func (s *stage) finish(seed uint64) error {
+func (s *trial) finish(seed uint64) error {
 	if err := s.restErrands(); err != nil {
 		return err
 	}

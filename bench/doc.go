@@ -1,0 +1,18 @@
+// Package bench measures the real server binary over HTTP. `make bench` measures throughput and latency, `make scale`
+// ten million pending jobs, and `make sweeps` claims while ten million jobs are cancelled, redriven and deleted.
+//
+// The load comes from this process, on the same machine. Every create and every decision is on disk before the server
+// answers. docs/performance.md has the results.
+//
+// # Files
+//
+//	load.go         a client that uses little processor time, and latencies
+//	bench_test.go   creates, claims and completions, in bulk and one by one
+//	worker_test.go  the Go client's Worker beside a loop that decodes nothing
+//	scale_test.go   ten million pending jobs
+//	sweep_test.go   claims during sweeps of ten million jobs
+//	idle_test.go    thousands of idle connections
+//	readme_test.go  the program and the tour of the README
+//
+// Folder demo is a program to watch. Folder rig freezes server processes and reads their memory.
+package bench

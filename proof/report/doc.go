@@ -1,0 +1,16 @@
+// Package report writes the figures of a full run into docs/reliability.md. The page has a block for each attack,
+// between two comments:
+//
+//	<!-- sim -->
+//	Run on 2026-11-21 with commit `…`, storage code `…`, after release `…`.
+//	…
+//	<!-- /sim -->
+//
+// The first line of a block, its stamp, says which code was attacked. A test fails when the figures are too old: the
+// storage code has changed since, and more than one release has come out.
+//
+// # Files
+//
+//	report.go   replacing a block of the page
+//	stamp.go    the stamp, and when figures are outdated
+package report
