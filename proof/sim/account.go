@@ -13,23 +13,23 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// account is what the users of the server know: what they asked for, and what they were answered. It knows nothing of
-// how the server works; audit.go holds the server against it.
+// account is what the users of the server know: their requests and the answers to them. It knows nothing of how the
+// server works. The audit (audit.go) checks the server against it.
 type account struct {
 	mu        sync.Mutex
 	batches   map[string]*batch // by tag
 	events    []event
-	uncertain map[job.ID]*uncertainty // what may have happened to a job, its request having no answer
-	ids       map[job.ID]*batch       // by id, as answered or as the journal has it
-	repeats   []*batch                // creates with a key or number whose answer was lost
+	uncertain map[job.ID]*uncertainty // requests without an answer that may have changed a job
+	ids       map[job.ID]*batch       // by batch id, as answered or as the journal has it
+	toRepeat  []*batch                // creates with a key or number whose answer was lost
 	keyed     map[job.Once]job.ID     // claims that were answered under an idempotency key
-	endedJobs []job.ID                // whose terminal status was answered
-	terminal  map[job.ID]job.Status   // of those
+	endedJobs []job.ID                // jobs that were answered as ended
+	terminal  map[job.ID]job.Status   // the status of each
 	figures   Figures
 
-	lostClaims int // whose answer nobody has
+	lostClaims int // claims whose answer was lost
 
-	setAside []job.ID // jobs that were set aside, for operators to run
+	setAside []job.ID // jobs that were set aside as damaged, for operators to run
 	operationRecords
 }
 
@@ -42,9 +42,9 @@ func newAccount() *account {
 	}
 }
 
-// maybe is what may have happened to a job.
+// uncertainty is what requests without an answer may have done to a job.
 type uncertainty struct {
-	ended map[job.ID]bool // by which claims; the zero claim is nobody's
+	ended map[job.ID]bool // the claims that may have ended a run of it; the zero claim stands for no claim
 	unget bool
 }
 
@@ -57,12 +57,12 @@ func (a *account) uncertaintyOf(id job.ID) *uncertainty {
 	return m
 }
 
-// event is a change that was answered, at its place in the journal.
+// event is an answered change, at its place in the journal.
 type event struct {
 	seq   uint64
 	at    int64
 	text  string
-	check func(*audit) error // holds it against what came before
+	check func(*audit) error // checks it against what came before
 
 	recorded int // 1: it is the command itself, as the journal has it
 }
@@ -77,22 +77,22 @@ func tagOf(payload []byte) string {
 	return tag
 }
 
-// created notes the answer to a create.
+// created records the answer to a create.
 func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createResult) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b.result == stored { // a repeat, of which another answer came first
+	if b.result == stored { // an earlier request of this create was answered first
 		if id := job.NewID(r.At, r.Seq, 0); f == stored && id != b.id {
-			return fmt.Errorf("create %q was answered as batch %v, and its repetition as %v", b.tag, b.id, id)
+			return fmt.Errorf("create %q was answered as batch %v, and its repeat as %v", b.tag, b.id, id)
 		}
 		return nil
 	}
 	if b.lost && f == rejected {
-		f = unknown // that nothing was stored is said of the repeat; what became of the one before is as unknown as it was
+		f = unknown // only the repeat was refused; the earlier request may still have been carried out
 	}
 	if b.result = f; f == unknown && b.create.Once.Given() {
 		b.lost = true
-		a.repeats = append(a.repeats, b)
+		a.toRepeat = append(a.toRepeat, b)
 	}
 	if f == stored {
 		b.omitted = map[int]bool{}
@@ -104,13 +104,13 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		a.figures.Creates++
 		a.figures.Jobs += len(b.payloads)
 		if len(made.Existing) > 0 {
-			a.note(r, fmt.Sprintf("create %s leaves out %d lines", b.tag, len(made.Existing)), func(u *audit) error { return u.existing(r, b, made) })
+			a.note(r, fmt.Sprintf("create %s leaves out %d lines", b.tag, len(made.Existing)), func(u *audit) error { return u.checkExisting(r, b, made) })
 		}
 	}
 	return nil
 }
 
-// claimed notes what a claim handed out.
+// claimed records what a claim handed out.
 func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, docs []job.Job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,13 +120,13 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	a.figures.Claims++
 	if c.Once.Given() {
 		if before, twice := a.keyed[c.Once]; twice && before != answer.Claim {
-			return fmt.Errorf("a claim under the key %q was answered as %v, and its repetition as %v", c.Once.Key, before, answer.Claim)
+			return fmt.Errorf("a claim under the key %q was answered as %v, and its repeat as %v", c.Once.Key, before, answer.Claim)
 		}
 		a.keyed[c.Once] = answer.Claim
 	}
-	// Documents are read after the claim has been applied, so a job may have been deleted meanwhile.
+	// Documents are read after the claim has been applied. A job may have been deleted in between.
 	if n := answer.Jobs(); len(docs) > n || len(docs) < n && !answer.Replayed && !slices.Contains(c.Types, movedType) || len(docs) > c.Max {
-		return fmt.Errorf("a claim of %d answers %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
+		return fmt.Errorf("a claim of at most %d jobs was answered with %d jobs and %d documents", c.Max, answer.Jobs(), len(docs))
 	}
 	for i := range docs {
 		doc := &docs[i]
@@ -134,7 +134,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 		if err != nil {
 			return err
 		}
-		if b.moved && b.result != stored { // its answer was lost
+		if b.moved && b.result != stored { // the answer of its create was lost
 			a.ids[doc.Batch] = b
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
@@ -166,7 +166,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	return nil
 }
 
-// match finds the batch of a document, and compares what never changes. a.mu is held.
+// match finds the batch of a document, and compares the attributes that never change. a.mu is held.
 func (a *account) match(doc *job.Job) (*batch, error) {
 	b := a.batches[tagOf(doc.Payload)]
 	if b == nil {
@@ -174,10 +174,10 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 	}
 	line := doc.ID.Line()
 	if b.result == rejected {
-		return nil, fmt.Errorf("job %v is of a create that was answered as not stored", doc.ID)
+		return nil, fmt.Errorf("job %v belongs to a create that was answered as not stored", doc.ID)
 	}
 	if b.result == stored && doc.ID != b.id.WithLine(line) || line >= len(b.payloads) || doc.Batch != doc.ID.WithLine(0) {
-		return nil, fmt.Errorf("job %v is of batch %v, with %d lines, by its payload %q", doc.ID, b.id, len(b.payloads), doc.Payload)
+		return nil, fmt.Errorf("job %v has the payload %[4]q, which belongs to batch %[2]v with %[3]d lines", doc.ID, b.id, len(b.payloads), doc.Payload)
 	}
 	if string(doc.Payload) != b.payloads[line] {
 		return nil, fmt.Errorf("job %v has payload %q, posted was %q", doc.ID, doc.Payload, b.payloads[line])
@@ -190,7 +190,7 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 	return b, nil
 }
 
-// tickled notes the answer to a tickle of a claim, or of some of its jobs.
+// tickled records the answer to a tickle of a claim, or of some of its jobs.
 func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer store.Tickled) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,10 +219,10 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 				continue
 			}
 			if whole && u.done[[2]job.ID{t.Claim, id}] {
-				continue // it is not lost, and not held either
+				continue // the answer neither counts it as held nor lists it as lost
 			}
-			// Of what a claim holds no more the answer lists what still has a document: a job may have failed at the
-			// end of its last lease, or ended under another claim, and be purged since.
+			// Of the jobs that the claim no longer holds, the answer lists only those with a document. A job may have
+			// failed at the end of its last lease, or ended under another claim, and been purged since.
 			if l := u.of(id); whole && (u.mayHaveEnded(id) || r.At >= l.deadline && l.attempts >= l.max || l.holder != t.Claim && l.status.Terminal()) {
 				unsure++
 				continue
@@ -233,13 +233,13 @@ func (a *account) tickled(r ingest.Receipt, t job.Tickle, leaseMs int64, answer 
 			}
 		}
 		if answer.Held < held || answer.Held > held+unsure {
-			return fmt.Errorf("%d jobs are held by the answer's count, %d to %d by its list", answer.Held, held, held+unsure)
+			return fmt.Errorf("the answer counts %d held jobs, and its list allows %d to %d", answer.Held, held, held+unsure)
 		}
 		return nil
 	})
 }
 
-// completed notes the answer to a complete.
+// completed records the answer to a complete.
 func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -249,7 +249,7 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 	}
 	for i, result := range answer.Results {
 		if result.ID != c.Outcomes[i].ID {
-			return fmt.Errorf("result %d is of %v, not %v", i, result.ID, c.Outcomes[i].ID)
+			return fmt.Errorf("result %d belongs to %v, not %v", i, result.ID, c.Outcomes[i].ID)
 		}
 		if result.Refusal == job.Granted && c.Outcomes[i].Code == job.Damaged {
 			a.setAside = append(a.setAside, result.ID)
@@ -284,7 +284,7 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, answer store.Ended
 	return nil
 }
 
-// remember notes a terminal status that was answered, for readers. a.mu is held.
+// remember records a terminal status that was answered, for later reads. a.mu is held.
 func (a *account) remember(id job.ID, status job.Status) {
 	if _, twice := a.terminal[id]; !twice {
 		a.endedJobs = append(a.endedJobs, id)
@@ -292,7 +292,7 @@ func (a *account) remember(id job.ID, status job.Status) {
 	a.terminal[id] = status
 }
 
-// unanswered notes a complete that may have been carried out, now or until its server ends.
+// unanswered records a complete without an answer. It may have been carried out, or may still be until its server ends.
 func (a *account) unanswered(c job.Complete, held []job.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -311,13 +311,13 @@ func (a *account) unanswered(c job.Complete, held []job.ID) {
 	}
 }
 
-// inOrder returns the events as the journal has them, as far as it has been read. a.mu is held.
+// ordered returns the events in the order of the journal, as far as the journal has been read. a.mu is held.
 func (a *account) ordered() []event {
 	slices.SortStableFunc(a.events, func(x, y event) int {
 		if c := cmp.Compare(x.seq, y.seq); c != 0 {
 			return c
 		}
-		return cmp.Compare(y.recorded, x.recorded) // the command, then what was answered
+		return cmp.Compare(y.recorded, x.recorded) // first the command, then the answer to it
 	})
 	end, _ := slices.BinarySearchFunc(a.events, a.upTo, func(e event, seq uint64) int {
 		if e.seq <= seq {

@@ -10,42 +10,42 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// audit goes through the answers in the order of the journal, job by job. It knows the rules of a job's life only as a
-// user reads them: a claim's job is nobody else's until its lease is over or its claim ends it; what has ended stays
-// ended; a claim that was superseded changes nothing; no more attempts than allowed; a paused queue hands nothing out.
+// audit checks the answers in the order of the journal, job by job. It knows only the rules that a user reads: while a
+// claim has the lease of a job, nobody else gets the job, unless the claim ends it; a job that ended stays ended; a
+// superseded claim changes nothing; a job has no more attempts than allowed; a paused queue hands out nothing.
 type audit struct {
 	a      *account
 	jobs   map[job.ID]*jobRecord
-	claims map[job.ID]map[job.ID]bool // what each claim was handed
-	done   map[[2]job.ID]bool         // claim and job: the claim has ended a run of the job
+	claims map[job.ID]map[job.ID]bool // the jobs that each claim was handed
+	done   map[[2]job.ID]bool         // by claim and job: the claim has ended a run of the job
 	paused map[[2]string]bool
 
-	stopped   bool                 // all handing out
-	graceSeq  uint64               // of the last grace
+	stopped   bool                 // no queue hands out jobs
+	graceSeq  uint64               // seq of the last grace
 	deletedAt map[[2]string]uint64 // seq of the last deletion of a queue that was granted
 	mayBeGone map[[2]string]bool   // queues that have been deleted, or may have been
-	ticks     []int64              // their times
+	ticks     []int64              // the times of all ticks
 	movedRecords
 }
 
-// life is what the answers up to some seq tell of one job.
+// jobRecord is what the answers up to some seq say of one job.
 type jobRecord struct {
-	holder   job.ID // the claim that was handed the job last; zero: none that is known
+	holder   job.ID // the claim that was handed the job last; zero: none is known
 	free     bool   // the holder has ended its run
-	deadline int64  // before which nobody takes the job from its holder
+	deadline int64  // until then nobody else gets the job
 	leaseMs  int64
 	attempts int
 	max      int
 	ungot    bool
-	setAside bool // since its payload cannot be read, and nobody has run it since
+	setAside bool // its payload could not be read, and nobody has run it since
 
-	// Of the last end that was answered.
-	endedBy  job.ID
-	anybody  bool // ended it, without a claim
-	code     job.Code
-	exitCode int
-	status   job.Status // terminal, or 0
-	at       int64
+	// The last end that was answered:
+	endedBy      job.ID
+	withoutClaim bool // it was ended without a claim
+	code         job.Code
+	exitCode     int
+	status       job.Status // terminal, or 0
+	at           int64
 }
 
 func (u *audit) of(id job.ID) *jobRecord {
@@ -57,7 +57,7 @@ func (u *audit) of(id job.ID) *jobRecord {
 	return l
 }
 
-// audit goes through all that was answered.
+// audit checks everything that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
 		deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
@@ -73,16 +73,16 @@ func (a *account) audit() (*audit, error) {
 	return u, nil
 }
 
-// maybeEnded reports whether a request without an answer may have ended the run of a job under claim.
+// mayHaveEndedUnder reports whether a request without an answer may have ended the run of a job under a claim.
 func (u *audit) mayHaveEndedUnder(id, claim job.ID) bool {
 	m := u.a.uncertain[id]
 	return m != nil && (m.ended[claim] || m.ended[job.ID{}])
 }
 
-// mayHandOut looks whether jobs of a queue may be handed out at all.
+// mayHandOut checks that the queue of a job may hand out jobs.
 func (u *audit) mayHandOut(doc *job.Job) error {
 	if u.stopped {
-		return fmt.Errorf("job %v is handed out while all are stopped", doc.ID)
+		return fmt.Errorf("job %v is handed out while the server hands out nothing", doc.ID)
 	}
 	if u.paused[[2]string{doc.Client, doc.Type}] {
 		return fmt.Errorf("job %v is handed out of the paused queue %s/%s", doc.ID, doc.Client, doc.Type)
@@ -90,10 +90,10 @@ func (u *audit) mayHandOut(doc *job.Job) error {
 	return u.survived(doc)
 }
 
-// survived looks whether a job that is there was there when its queue was deleted: only a queue without jobs can be.
+// survived checks that a job was not there when its queue was deleted, since only a queue without jobs can be deleted.
 func (u *audit) survived(doc *job.Job) error {
 	if at := u.deletedAt[[2]string{doc.Client, doc.Type}]; uint64(doc.ID.LowSeq()) < at {
-		return fmt.Errorf("queue %s/%s was deleted, at %d, and job %v of it is there", doc.Client, doc.Type, at, doc.ID)
+		return fmt.Errorf("queue %s/%s was deleted at %d, and its older job %v still exists", doc.Client, doc.Type, at, doc.ID)
 	}
 	return nil
 }
@@ -110,9 +110,9 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
 	case l.setAside:
-		return fmt.Errorf("job %v is handed out after it was set aside, and nobody has run it", doc.ID)
+		return fmt.Errorf("job %v is handed out after it was set aside as damaged, and nobody has run it", doc.ID)
 	case !l.free && !u.mayHaveEndedUnder(doc.ID, l.holder) && r.At < l.deadline:
-		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, l.deadline-r.At, l.holder)
+		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v ends", doc.ID, l.deadline-r.At, l.holder)
 	case doc.RunAttempts <= l.attempts && !l.ungot && (m == nil || !m.unget):
 		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, l.attempts)
 	case doc.RunAttempts > doc.MaxAttempts:
@@ -138,21 +138,21 @@ func (u *audit) tickled(r ingest.Receipt, claim, id job.ID, leaseMs int64) error
 	return nil
 }
 
-// refused looks whether a job was rightly no longer the claim's.
+// refused checks that a claim was rightly refused: it held the job no longer.
 func (u *audit) refused(r ingest.Receipt, claim, id job.ID, what string) error {
 	l := u.of(id)
 	if claim.IsZero() || l.holder != claim || l.free || u.mayHaveEndedUnder(id, claim) || l.status.Terminal() {
 		return nil
 	}
 	if r.At < l.deadline {
-		return fmt.Errorf("%s of job %v by claim %v is refused %d ms before its lease is over", what, id, claim, l.deadline-r.At)
+		return fmt.Errorf("%s of job %v by claim %v is refused %d ms before its lease ends", what, id, claim, l.deadline-r.At)
 	}
 	return nil
 }
 
 func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job.Status) error {
 	l := u.of(o.ID)
-	if !claim.IsZero() && l.endedBy == claim && l.holder == claim { // again
+	if !claim.IsZero() && l.endedBy == claim && l.holder == claim { // a repeat
 		if o.Code != l.code || o.ExitCode != l.exitCode {
 			return fmt.Errorf("claim %v ends job %v again, with another outcome: %v %d after %v %d", claim, o.ID, o.Code, o.ExitCode, l.code, l.exitCode)
 		}
@@ -160,18 +160,18 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	}
 	switch {
 	case !claim.IsZero() && claim != l.holder:
-		return fmt.Errorf("claim %v ends job %v, which was handed to claim %v since", claim, o.ID, l.holder)
+		return fmt.Errorf("claim %v ends job %v, which claim %v has taken since", claim, o.ID, l.holder)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
 	}
-	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) { // else this may be the answer to a repetition, after more has happened
+	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) { // otherwise the answer may repeat an earlier one, and more has happened since
 		want := promised(o.Code, l.attempts, l.max)
 		if status != want && !(want == job.Deferred && status == job.Pending) {
 			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)
 		}
 	}
 	l.free, l.endedBy, l.code, l.exitCode, l.at = true, claim, o.Code, o.ExitCode, r.At
-	if l.anybody = claim.IsZero(); l.anybody { // it counts as the holder's
+	if l.withoutClaim = claim.IsZero(); l.withoutClaim { // this counts as an end by the holder
 		l.endedBy = l.holder
 	}
 	u.done[[2]job.ID{l.endedBy, o.ID}] = true
@@ -183,8 +183,8 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	return nil
 }
 
-// promised is the status that docs/api.md promises of a job whose run ended with a code, after so many attempts of max.
-// Deferred stands for pending as well, where no delay is left to wait.
+// promised is the status that docs/api.md promises for a job whose run ended with code in attempt number attempts of
+// max. Deferred also stands for pending, since the delay may be 0.
 func promised(code job.Code, attempts, max int) job.Status {
 	switch {
 	case code == job.OK:
@@ -199,7 +199,8 @@ func promised(code job.Code, attempts, max int) job.Status {
 	return job.Deferred
 }
 
-// endedAll holds the answer to an outcome for all of a claim against what the claim can still have held.
+// endedAll checks the answer to an outcome for all jobs of a claim: the claim may not have ended more jobs than it can
+// still hold.
 func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]bool, answer *store.Ended) error {
 	var open []job.ID
 	for id := range u.claims[c.Claim] {
@@ -211,13 +212,13 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 	}
 	slices.SortFunc(open, func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
 	if answer.All > len(open) {
-		return fmt.Errorf("an outcome for all of claim %v reaches %d jobs, and it can hold %d\n%+v", c.Claim, answer.All, len(open), *c.All)
+		return fmt.Errorf("an outcome for all of claim %v ended %d jobs, and the claim can hold only %d\n%+v", c.Claim, answer.All, len(open), *c.All)
 	}
 	for _, id := range open {
 		o := *c.All
 		o.ID = id
 		l := u.of(id)
-		if answer.All < len(open) { // some had left; the answer does not say which
+		if answer.All < len(open) { // the claim held some of them no longer; the answer does not say which
 			if err := u.refusedAny(r, c.Claim, id, len(open), answer.All); err != nil {
 				return err
 			}
@@ -239,20 +240,20 @@ func (u *audit) endedAll(r ingest.Receipt, c *job.Complete, named map[job.ID]boo
 	return nil
 }
 
-// refusedAny is an error when none of a claim's jobs can have left it: all leases still ran.
+// refusedAny returns an error if the claim must still have held its only open job, since its lease still ran.
 func (u *audit) refusedAny(r ingest.Receipt, claim, id job.ID, open, reached int) error {
 	l := u.of(id)
 	if open > 1 || l.free || u.mayHaveEndedUnder(id, claim) {
 		return nil
 	}
 	if r.At < l.deadline {
-		return fmt.Errorf("an outcome for all of claim %v reaches %d jobs, and job %v had %d ms left", claim, reached, id, l.deadline-r.At)
+		return fmt.Errorf("an outcome for all of claim %v ended %d jobs, and its lease of job %v had %d ms left", claim, reached, id, l.deadline-r.At)
 	}
 	return nil
 }
 
-// look holds a document against the answers.
-func (u *audit) look(doc *job.Job) error {
+// checkDocument checks a document against the answers.
+func (u *audit) checkDocument(doc *job.Job) error {
 	b, err := u.a.match(doc)
 	if err != nil {
 		return err
@@ -261,19 +262,19 @@ func (u *audit) look(doc *job.Job) error {
 		return err
 	}
 	if b.moved {
-		return u.lookMoved(doc)
+		return u.checkMovedDocument(doc)
 	}
 	l := u.of(doc.ID)
 	switch {
 	case doc.RunAttempts > doc.MaxAttempts || doc.RunAttempts < l.attempts && !l.ungot && (u.a.uncertain[doc.ID] == nil || !u.a.uncertain[doc.ID].unget):
-		return fmt.Errorf("job %v has run %d times of %d, and %d were seen", doc.ID, doc.RunAttempts, doc.MaxAttempts, l.attempts)
+		return fmt.Errorf("job %v has run %d times of %d, and %d runs were answered", doc.ID, doc.RunAttempts, doc.MaxAttempts, l.attempts)
 	case l.status.Terminal():
-		if doc.Status != l.status || doc.CompletedAt == 0 || !u.mayHaveEndedUnder(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.anybody) {
-			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
+		if doc.Status != l.status || doc.CompletedAt == 0 || !u.mayHaveEndedUnder(doc.ID, l.endedBy) && (doc.Code != l.code || doc.ExitCode != l.exitCode || doc.Claim != l.endedBy && !l.withoutClaim) {
+			return fmt.Errorf("job %v was answered as %v by claim %v with %v %d, and now is %+v", doc.ID, l.status, l.endedBy, l.code, l.exitCode, *doc)
 		}
 	case l.setAside:
 		if doc.Status != job.Deferred || doc.Code != job.Damaged || doc.Error != job.DamagedText || doc.RunAt != job.MaxTimeMs || doc.RunAttempts != l.attempts-1 {
-			return fmt.Errorf("job %v was set aside in attempt %d, and is %+v", doc.ID, l.attempts, *doc)
+			return fmt.Errorf("job %v was set aside as damaged in attempt %d, and now is %+v", doc.ID, l.attempts, *doc)
 		}
 	case doc.Status == job.Completed || doc.Status == job.Failed && doc.RunAttempts < doc.MaxAttempts:
 		if !u.mayHaveEnded(doc.ID) {
@@ -303,8 +304,8 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 	if l.status.Terminal() && !u.mayHaveEnded(b.id.WithLine(line)) {
 		return now >= l.at+g.RetentionMs
 	}
-	// Ended by a request without an answer, of which the one that was answered is a repetition, or when the lease of
-	// its last attempt was over.
+	// The job may have ended by a request without an answer whose repeat was answered, or at the end of the lease of
+	// its last attempt.
 	ended := l.status.Terminal() || u.mayHaveEnded(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
 	return ended && now >= b.id.At()+g.RetentionMs
 }

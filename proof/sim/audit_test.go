@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// told is a hand-made account of one batch of two jobs, to be held against an audit.
+// fixture is a hand-made account of one batch of two jobs, which a test has audited.
 type fixture struct {
 	a    *account
 	b    *batch
@@ -42,20 +42,20 @@ func (s *fixture) receipt(after int64) ingest.Receipt {
 	return ingest.Receipt{Seq: s.seq, At: s.at}
 }
 
-// journal is a command in the journal that has no answer.
+// journal adds a command to the journal that has no answer.
 func (s *fixture) journal(cmd job.Command) ingest.Receipt {
 	r := s.receipt(1)
 	s.a.operation(r, cmd)
 	return r
 }
 
-// do is an operation that is answered.
+// grant adds an operation that is answered as granted.
 func (s *fixture) grant(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.Granted, nil) }
 
-// refuse is one that is refused.
+// refuse adds an operation that is answered as refused.
 func (s *fixture) refuse(cmd job.Command) { s.a.answered(s.journal(cmd), cmd, job.NotFound, nil) }
 
-// move is an operation on job 0.
+// move adds an operation on job 0.
 func (s *fixture) move(op job.Op) {
 	m := job.Move{Op: op, Job: s.jobs[0].ID}
 	status := job.Pending
@@ -65,7 +65,7 @@ func (s *fixture) move(op job.Op) {
 	s.a.movedOne(s.journal(m), m, store.Moved{Status: status})
 }
 
-// moveAll is one on the whole queue, or batch, which is finished with its command.
+// moveAll adds an operation on the whole queue, or batch, that is finished with its command.
 func (s *fixture) moveAll(op job.Op, whole string) {
 	m := job.Move{Op: op, Client: "c", Type: "t"}
 	if whole == "batch" {
@@ -74,7 +74,7 @@ func (s *fixture) moveAll(op job.Op, whole string) {
 	s.a.movedMany(s.journal(m), m, store.Swept{Moved: 2})
 }
 
-// hand hands out one of the jobs; change alters its document.
+// handOut hands out one of the jobs. change alters its document.
 func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change func(*job.Job)) job.ID {
 	t.Helper()
 	r := s.receipt(after)
@@ -90,7 +90,7 @@ func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change f
 
 func redrives(n int) func(*job.Job) { return func(d *job.Job) { d.Redrives = n } }
 
-// claim hands out job 0 and returns the claim.
+// claim hands out job 0, and returns the claim.
 func (s *fixture) claim(t *testing.T, after int64, attempt int) job.ID {
 	t.Helper()
 	return s.handOut(t, after, 0, attempt, nil)
@@ -105,7 +105,7 @@ func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, re
 	}
 }
 
-// TestAudit: the audit finds each broken promise in a doctored account, and nothing in an honest one.
+// TestAudit: the audit finds each broken promise in an altered account, and nothing in an honest one.
 func TestAudit(t *testing.T) {
 	granted := func(s job.Status) store.JobResult { return store.JobResult{Status: s} }
 	for _, tt := range []struct {
@@ -118,7 +118,7 @@ func TestAudit(t *testing.T) {
 			s.end(t, 10, c, job.Retry, granted(job.Deferred))
 			c = s.claim(t, 10, 2)
 			s.end(t, 10, c, job.OK, granted(job.Completed))
-			s.end(t, 10, c, job.OK, granted(job.Completed)) // again
+			s.end(t, 10, c, job.OK, granted(job.Completed)) // a repeat
 		}},
 		{"handed out again when the lease is over", "", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 1)
 		}},
-		{"a stale claim ends a job", "was handed to claim", func(t *testing.T, s *fixture) {
+		{"a stale claim ends a job", "has taken since", func(t *testing.T, s *fixture) {
 			old := s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 			s.end(t, 1, old, job.OK, granted(job.Completed))
@@ -151,7 +151,7 @@ func TestAudit(t *testing.T) {
 			s.claim(t, 1000, 2)
 			s.a.tickled(s.receipt(1), job.Tickle{Claim: old, IDs: []job.ID{s.jobs[0].ID}}, 0, store.Tickled{Held: 1})
 		}},
-		{"a job is taken from its holder", "before its lease is over", func(t *testing.T, s *fixture) {
+		{"a job is taken from its holder", "before its lease ends", func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, store.JobResult{Refusal: job.ClaimLost})
 		}},
 		{"a tickle counts for nothing", "before the lease", func(t *testing.T, s *fixture) {
@@ -196,12 +196,12 @@ func TestAudit(t *testing.T) {
 			s.journal(job.Pause{Client: "c", Type: "t"})
 			s.claim(t, 1, 1)
 		}},
-		{"a queue is deleted and has a job", "and job", func(t *testing.T, s *fixture) {
+		{"a queue is deleted and has a job", "and its older job", func(t *testing.T, s *fixture) {
 			d := job.DeleteQueue{Client: "c", Type: "t"}
 			s.a.queueDeleted(s.journal(d), d, job.Granted)
 			s.claim(t, 1, 1)
 		}},
-		{"a stopped server hands out", "while all are stopped", func(t *testing.T, s *fixture) {
+		{"a stopped server hands out", "while the server hands out nothing", func(t *testing.T, s *fixture) {
 			s.grant(job.Switch{Stopped: true})
 			s.claim(t, 1, 1)
 		}},
@@ -210,7 +210,7 @@ func TestAudit(t *testing.T) {
 			s.journal(job.Switch{})
 			s.claim(t, 1, 1)
 		}},
-		{"a server hands out after a second stop, the first start having no answer", "while all are stopped", func(t *testing.T, s *fixture) {
+		{"a server hands out after a second stop, the first start having no answer", "while the server hands out nothing", func(t *testing.T, s *fixture) {
 			s.grant(job.Switch{Stopped: true})
 			s.journal(job.Switch{})
 			s.grant(job.Switch{Stopped: true})
@@ -234,7 +234,7 @@ func TestAudit(t *testing.T) {
 			s.claim(t, 1, 1)
 			s.end(t, 10, s.claim(t, 1000, 2), job.Damaged, granted(job.Failed))
 		}},
-		{"an operation is answered that the journal does not have", "was answered, and record", func(t *testing.T, s *fixture) {
+		{"an operation is answered that the journal does not have", "was answered with record", func(t *testing.T, s *fixture) {
 			s.a.answered(s.receipt(1), job.Switch{Stopped: true}, job.Granted, nil)
 		}},
 	} {
@@ -243,7 +243,7 @@ func TestAudit(t *testing.T) {
 			tt.do(t, s)
 			_, err := s.a.audit()
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) && tt.want != "" {
-				t.Errorf("the audit says %v, want %q", err, tt.want)
+				t.Errorf("the audit returns %v, want %q", err, tt.want)
 			}
 		})
 	}

@@ -2,26 +2,26 @@ package sim
 
 import "github.com/daybookq/daybook/job"
 
-// fate says what a create was answered with.
+// createResult is what a create was answered with.
 type createResult int
 
 const (
-	unknown  createResult = iota // no answer, or one that says so
+	unknown  createResult = iota // no answer, or one that says that it is unknown
 	stored                       // acknowledged
-	rejected                     // refused: it must never be found
+	rejected                     // refused: no job of it may ever be found
 )
 
 // batch is a create as its producer remembers it.
 type batch struct {
-	tag        string // which all its payloads begin with
+	tag        string // all its payloads begin with it
 	create     job.Create
 	payloads   []string
 	groups     []*job.Group // by line
 	result     createResult
-	id         job.ID       // when stored
-	journalSeq uint64       // where the journal has it; 0: not seen there
+	id         job.ID       // if it was stored
+	journalSeq uint64       // its seq in the journal; 0: not seen there
 	moved      bool         // operators may move it
-	numbering  *numbering   // that the create has a number of; nil: it has none
-	lost       bool         // an answer was lost: this may be stored whatever a repeat of it is told
-	omitted    map[int]bool // lines that made no job, since another has their key
+	numbering  *numbering   // which numbered the create; nil: it has no number
+	lost       bool         // an answer was lost, so the create may be stored even if a repeat is refused
+	omitted    map[int]bool // lines that made no job, since another job has their unique key
 }

@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// ending is how a server's life ends.
+// ending is the way in which a server's life ends.
 type ending int
 
 const (
 	stopped   ending = iota // cleanly
-	killed                  // the process is gone; what it wrote is there, durable or not
-	powerLost               // the machine is gone, with anything of what was not durable
+	killed                  // the process ends; everything that it wrote is there, durable or not
+	powerLost               // the machine stops; data that was not durable may be lost
 )
 
 func (e ending) String() string { return [...]string{"stopped", "killed", "power lost"}[e] }
 
-// afterKill copies to root what the next process finds, and returns the disk of it: what was not durable still is not.
+// afterKill copies to root what the next process finds, and returns its disk. Data that was not durable is still not
+// durable.
 func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,9 +36,9 @@ func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	// newDisk took everything as durable; now put back what was, under the new inodes.
+	// newDisk took everything as durable. Restore what really was, under the new inodes.
 	moved := map[inode]inode{}
-	if err := next.pair(now, root, moved); err != nil {
+	if err := next.mapInodes(now, root, moved); err != nil {
 		return nil, err
 	}
 	rename := func(n inode) inode {
@@ -64,24 +65,24 @@ func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 	return next, nil
 }
 
-// pair notes in moved which inode at path each of t has become.
-func (d *disk) pair(t *tree, path string, moved map[inode]inode) error {
-	node, _, err := d.look(path)
+// mapInodes records in moved which inode each node of t has at path.
+func (d *disk) mapInodes(t *tree, path string, moved map[inode]inode) error {
+	node, _, err := d.stat(path)
 	if err != nil {
 		return err
 	}
 	moved[t.node] = node
 	for name, child := range t.names {
-		if err := d.pair(child, filepath.Join(path, name), moved); err != nil {
+		if err := d.mapInodes(child, filepath.Join(path, name), moved); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// afterPowerLoss writes to root what is left, and returns the disk of it, all durable. What was not durable is lost,
-// kept or torn: each file and directory has its old place or its new one (or, made or removed, is there or not), and
-// each sector of a file its old bytes or its new ones.
+// afterPowerLoss writes to root what survives, and returns its disk, on which everything is durable. Data that was not
+// durable is lost, kept or torn: each file and directory has its old place or its new one (if it was created or
+// removed: it exists or not), and each sector of a file has its old bytes or its new ones.
 func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,26 +97,26 @@ func (d *disk) afterPowerLoss(root string, random *rand.Rand) (*disk, error) {
 	return newDisk(root, random, d.lie)
 }
 
-// cut makes the decisions of one power loss.
+// powerLoss makes the decisions of one power loss.
 type powerLoss struct {
 	d       *disk
 	random  *rand.Rand
-	percent int // of what was not durable stays
+	percent int // of the changes that were not durable survive
 }
 
-func (c *powerLoss) stays() bool { return c.random.IntN(100) < c.percent }
+func (c *powerLoss) survives() bool { return c.random.IntN(100) < c.percent }
 
-// place is where a file or directory is; the zero place is nowhere.
+// place is where a file or directory is; the zero place means that it does not exist.
 type place struct {
 	dir  inode
 	name string
 }
 
-// survivors returns what is left of now.
+// survivors returns the tree that survives, given the tree that processes see now.
 func (c *powerLoss) survivors(now *tree) *tree {
 	current, durable := map[inode]place{}, map[inode]place{}
 	trees := map[inode]*tree{}
-	paths := map[inode]string{} // by which the decisions are made in the same order each time; inodes differ from run to run
+	paths := map[inode]string{} // decisions are made in the order of these, which is the same each time; inodes differ from run to run
 	now.walk(place{}, "", func(t *tree, at place, path string) {
 		current[t.node], trees[t.node], paths[t.node] = at, t, path
 	})
@@ -131,7 +132,7 @@ func (c *powerLoss) survivors(now *tree) *tree {
 		}
 	}
 	old(now.node, "")
-	now.walk(place{}, "", func(t *tree, _ place, path string) { old(t.node, path) }) // whose own name is not durable yet
+	now.walk(place{}, "", func(t *tree, _ place, path string) { old(t.node, path) }) // for trees whose own name is not durable yet
 	delete(paths, now.node)
 	type entry struct {
 		node inode
@@ -142,14 +143,14 @@ func (c *powerLoss) survivors(now *tree) *tree {
 		at, isNew := durable[n], false
 		if now := current[n]; now == at {
 			isNew = true
-		} else if c.stays() {
+		} else if c.survives() {
 			at, isNew = now, true
 		}
 		if at == (place{}) {
 			continue
 		}
 		if other, taken := in[at]; taken && other.new && !isNew {
-			continue // the name was given to another, and that stayed
+			continue // another file got the name, and that change survived
 		}
 		in[at] = entry{n, isNew}
 	}
@@ -183,10 +184,10 @@ func (c *powerLoss) survivors(now *tree) *tree {
 	return grow(now.node)
 }
 
-// tear returns a file of which was was durable and now is in memory.
+// tear returns a file that was durable as was and is in memory as now.
 func (c *powerLoss) tear(was, now []byte) []byte {
 	size := len(was)
-	if c.stays() {
+	if c.survives() {
 		size = len(now)
 	} else if grown := len(now) - len(was); grown > 0 && c.percent > 0 {
 		size += c.random.IntN(grown + 1)
@@ -197,14 +198,14 @@ func (c *powerLoss) tear(was, now []byte) []byte {
 	out := make([]byte, size)
 	copy(out, was)
 	for i := 0; i*sector < size; i++ {
-		if c.stays() {
+		if c.survives() {
 			copy(sectorOf(out, i), sectorOf(now, i))
 		}
 	}
 	return out
 }
 
-// walk visits t and all in it.
+// walk calls visit with t and everything in it.
 func (t *tree) walk(at place, path string, visit func(*tree, place, string)) {
 	visit(t, at, path)
 	for name, child := range t.names {
@@ -212,7 +213,7 @@ func (t *tree) walk(at place, path string, visit func(*tree, place, string)) {
 	}
 }
 
-// write makes t at path.
+// write creates t at path.
 func (t *tree) write(path string) error {
 	if t.names == nil {
 		return os.WriteFile(path, t.data, 0o640)

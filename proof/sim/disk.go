@@ -13,38 +13,39 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// sector is what a disk writes whole or not at all.
+// sector is the number of bytes that a disk writes as a whole or not at all.
 const sector = 512
 
-// inode identifies a file or directory of a disk, whatever its name. Ghosts, which have only durable bytes, have the
-// high bit.
+// inode identifies a file or directory of a disk, whatever its name. A file that exists only in the durable state has
+// the high bit set.
 type inode uint64
 
 const ghost inode = 1 << 63
 
-// disk is the directory of one server's journal, in real files, together with what of it is durable: of each file the
-// bytes that an fsync has covered, of each directory the names. What is in the files and not here is in the page cache,
-// so to speak: a killed process leaves it to the next one, a power cut takes it, keeps it, or tears it.
+// disk is the directory of one server's journal, in real files. It also knows which part of it is durable: the bytes of
+// each file that an fsync has covered, and the names in each directory.
 //
-// It sits below package journal, in the calls that journal.Hooks names. Files are the real ones because tidwall/wal
-// knows no others; they lie in memory where the machine has such a file system.
+// What is only in the files is like data in the page cache. A killed process leaves it to the next one. A power loss
+// loses it, keeps it, or tears it.
+//
+// The disk is below package journal, in the calls that journal.Hooks names. The files are real, since tidwall/wal knows
+// no others. They are in memory if the machine has such a file system.
 type disk struct {
 	root string
-	// fault is asked before each call: it may take its time, crash the machine, or return the error that the call ends
-	// with.
+	// fault is called before each call. It may wait, end the life, or return the error of the call.
 	fault func(call, path string) error
 	lie   lie
 
 	mu           sync.Mutex
 	random       *rand.Rand
-	files        map[inode][]byte           // durable bytes
-	names        map[inode]map[string]inode // durable names in directories
-	failedWrites map[inode]map[int][]byte   // sectors whose write an fsync reported as failed, as they were then
-	logs         map[*wal.Log]string        // the volumes of handles
-	tails        map[*wal.Log]string        // their last segments at the last write
+	files        map[inode][]byte           // the durable bytes of each file
+	names        map[inode]map[string]inode // the durable names in each directory
+	failedWrites map[inode]map[int][]byte   // sectors that a failed fsync did not write, with their content at that time
+	logs         map[*wal.Log]string        // the volume of each handle
+	tails        map[*wal.Log]string        // the last segment of each handle at its last write
 }
 
-// lie is a promise that a disk breaks; simulations with one must fail, or they prove nothing.
+// lie is a promise that a disk breaks. A simulation with such a disk must fail; otherwise it would prove nothing.
 type lie string
 
 const (
@@ -53,11 +54,11 @@ const (
 	dirSyncLies lie = "fsync of directories does nothing"
 )
 
-// tops are the directories below root that belong to the disk. The rest (a lock, the ballast) matters to nobody after a
-// crash.
+// topFolders are the directories below root that belong to the disk. The other files (a lock, the ballast) do not
+// matter after a crash.
 var topFolders = []string{"journal", "archive"}
 
-// newDisk takes the directory at root, all of which is durable.
+// newDisk takes the directory at root, and all of it is durable.
 func newDisk(root string, random *rand.Rand, l lie) (*disk, error) {
 	d := &disk{
 		root: root, random: random, lie: l,
@@ -68,7 +69,7 @@ func newDisk(root string, random *rand.Rand, l lie) (*disk, error) {
 
 // settle makes everything at path durable.
 func (d *disk) settle(path string) error {
-	node, names, err := d.look(path)
+	node, names, err := d.stat(path)
 	if err != nil {
 		return err
 	}
@@ -85,8 +86,8 @@ func (d *disk) settle(path string) error {
 	return nil
 }
 
-// look returns what is at path, with the names in it if it is a directory.
-func (d *disk) look(path string) (node inode, names map[string]inode, err error) {
+// stat returns the inode at path, and the names in it if it is a directory.
+func (d *disk) stat(path string) (node inode, names map[string]inode, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return 0, nil, err
@@ -106,7 +107,7 @@ func (d *disk) look(path string) (node inode, names map[string]inode, err error)
 		}
 		info, err := e.Info()
 		if os.IsNotExist(err) {
-			continue // it left meanwhile
+			continue // it was removed meanwhile
 		}
 		if err != nil {
 			return 0, nil, err
@@ -116,9 +117,10 @@ func (d *disk) look(path string) (node inode, names map[string]inode, err error)
 	return node, names, nil
 }
 
-// keep notes that what is at path is durable, but for sectors that were spoilt and not written since. d.mu is held.
-func (d *disk) keep(path string) error {
-	node, names, err := d.look(path)
+// markDurable records that the file or directory at path is durable, except for sectors that a failed fsync did not
+// write and that were not written again since. d.mu is held.
+func (d *disk) markDurable(path string) error {
+	node, names, err := d.stat(path)
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (d *disk) keep(path string) error {
 		if d.lie == dirSyncLies {
 			return nil
 		}
-		return d.keepNames(node, names)
+		return d.markNamesDurable(node, names)
 	}
 	if d.lie == fsyncLies {
 		return nil
@@ -150,9 +152,9 @@ func (d *disk) keep(path string) error {
 	return nil
 }
 
-// keepNames notes the names in a directory as durable. A rename between directories is one step: as every journaling
-// file system has it, the fsync of either makes it durable in both.
-func (d *disk) keepNames(dir inode, names map[string]inode) error {
+// markNamesDurable records that the names in a directory are durable. A rename between directories is one step: the
+// fsync of either directory makes it durable in both, as every journaling file system does it.
+func (d *disk) markNamesDurable(dir inode, names map[string]inode) error {
 	before := d.names[dir]
 	d.names[dir] = names
 	inside := map[inode]bool{}
@@ -169,7 +171,7 @@ func (d *disk) keepNames(dir inode, names map[string]inode) error {
 		}
 		places := map[inode]place{}
 		now.walk(place{}, "", func(t *tree, at place, _ string) { places[t.node] = at })
-		for node := child; places[node] != (place{}); node = places[node].dir { // with the directories it is in now
+		for node := child; places[node] != (place{}); node = places[node].dir { // and the directories that it is in now
 			at := places[node]
 			if d.names[at.dir] == nil {
 				d.names[at.dir] = map[string]inode{}
@@ -186,9 +188,9 @@ func (d *disk) keepNames(dir inode, names map[string]inode) error {
 	return nil
 }
 
-// spoil notes what a failed fsync may have lost for good.
+// markFailed chooses the sectors that a failed fsync has lost for good.
 func (d *disk) markFailed(path string) error {
-	node, names, err := d.look(path)
+	node, names, err := d.stat(path)
 	if err != nil || names != nil || d.random.IntN(2) == 0 {
 		return err
 	}
@@ -206,18 +208,18 @@ func (d *disk) markFailed(path string) error {
 	return nil
 }
 
-// unspoil notes that some bytes were written again, so that the next fsync has something to do.
+// clearFailed records that bytes were written again, so that the next fsync writes them.
 func (d *disk) clearFailed(path string, offset int64, n int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	node, _, err := d.look(path)
+	node, _, err := d.stat(path)
 	maps.DeleteFunc(d.failedWrites[node], func(i int, _ []byte) bool {
 		return int64(i+1)*sector > offset && int64(i)*sector < offset+int64(n)
 	})
 	return err
 }
 
-// sectorOf returns sector i of data, which may end within or before it.
+// sectorOf returns sector i of data. It is shorter, or empty, where data ends.
 func sectorOf(data []byte, i int) []byte {
 	return data[min(i*sector, len(data)):min((i+1)*sector, len(data))]
 }
@@ -229,9 +231,9 @@ type tree struct {
 	names map[string]*tree // nil: a file
 }
 
-// scan reads what is at path, as a process sees it.
+// scan reads the tree at path as a process sees it.
 func (d *disk) scan(path string) (*tree, error) {
-	node, names, err := d.look(path)
+	node, names, err := d.stat(path)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +246,7 @@ func (d *disk) scan(path string) (*tree, error) {
 	for name := range names {
 		child, err := d.scan(filepath.Join(path, name))
 		if os.IsNotExist(err) {
-			continue // it left meanwhile
+			continue // it was removed meanwhile
 		}
 		if err != nil {
 			return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/wal"
 )
 
-// hooks are the calls of the journal, through this disk.
+// hooks are the journal's calls to this disk.
 func (d *disk) hooks() journal.Hooks {
 	return journal.Hooks{
 		OpenLog: func(path string, segmentBytes int) (*wal.Log, error) {
@@ -62,8 +62,8 @@ func (d *disk) hooks() journal.Hooks {
 	}
 }
 
-// write appends a batch. One that fails leaves some of its bytes behind. The library syncs a segment before it begins
-// the next within a batch, so all but the last are durable afterwards.
+// write appends a batch. A write that fails has written some of its bytes. The library syncs each segment before it
+// begins the next one within a batch, so all segments but the last are durable afterwards.
 func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	volume := d.volume(l)
 	fault := d.fault("write", volume)
@@ -79,7 +79,7 @@ func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	last := filepath.Join(volume, segments[len(segments)-1].Name())
 	for _, s := range segments[:len(segments)-1] {
 		if path := filepath.Join(volume, s.Name()); path >= d.tails[l] {
-			if err := d.keep(path); err != nil {
+			if err := d.markDurable(path); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ func (d *disk) write(l *wal.Log, b *wal.Batch) error {
 	if fault == nil {
 		return nil
 	}
-	node, _, err := d.look(last)
+	node, _, err := d.stat(last)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (d *disk) volume(l *wal.Log) string {
 	return d.logs[l]
 }
 
-// syncLog makes the tail segment of a volume durable.
+// syncLog makes the last segment of a volume durable.
 func (d *disk) syncLog(l *wal.Log) error {
 	volume := d.volume(l)
 	segments, err := os.ReadDir(volume)
@@ -121,8 +121,8 @@ func (d *disk) syncLog(l *wal.Log) error {
 	return d.sync("fsync", filepath.Join(volume, segments[len(segments)-1].Name()))
 }
 
-// sync makes the file or directory at path durable. A failed fsync may have written some of it; what it has not may
-// never be written, for the kernel calls those pages clean from then on.
+// sync makes the file or directory at path durable. A failed fsync may have written some of it. The rest may never be
+// written, since the kernel then takes those pages for clean.
 func (d *disk) sync(call, path string) error {
 	if err := d.fault(call, path); err != nil {
 		d.mu.Lock()
@@ -131,7 +131,7 @@ func (d *disk) sync(call, path string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.keep(path)
+	return d.markDurable(path)
 }
 
 func errorsOr(first, second error) error {

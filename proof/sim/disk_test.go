@@ -14,9 +14,9 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// TestFsyncFailsInARecovery: a process was killed before its fsync; the next one reads what it wrote, and its own fsync
-// fails, which the kernel tells only once; the third finds everything, has its fsync succeed, and builds on it. Then
-// the power is lost.
+// TestFsyncFailsInARecovery: a process is killed before its fsync. The next process reads what the first one wrote, and
+// its own fsync fails, which the kernel reports only once. A third process reads everything, its fsync succeeds, and it
+// appends records. Then the power is lost.
 func TestFsyncFailsInARecovery(t *testing.T) {
 	dir := memory(t)
 	lost := 0
@@ -29,7 +29,7 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 		fault := func(string, string) error { return nil }
 		d.fault = func(call, path string) error { return fault(call, path) }
 
-		// The first dies in the fsync of its second record.
+		// The first process is killed in the fsync of its second record.
 		j := mustOpenJournal(t, d)
 		put(t, j, "stored")
 		killed := filepath.Join(base, "second")
@@ -43,7 +43,7 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 		put(t, j, strings.Repeat("not acknowledged ", 200))
 		must(t, j.Close())
 
-		// The second's fsync fails.
+		// The fsync of the second process fails.
 		d = next
 		d.fault = func(call, path string) error {
 			if call == "sync" && filepath.Base(path) == "00000000000000000001" {
@@ -55,7 +55,7 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// The third builds on it.
+		// The third process appends records.
 		d.fault = func(string, string) error { return nil }
 		j = mustOpenJournal(t, d)
 		put(t, j, "acknowledged")
@@ -72,11 +72,11 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 			continue
 		}
 		if j.Synced() < last {
-			t.Errorf("seed %d: the journal ends at %d, %d was acknowledged", seed, j.Synced(), last)
+			t.Errorf("seed %d: the journal ends at %d, and %d was acknowledged", seed, j.Synced(), last)
 		}
 		must(t, j.Close())
 	}
-	t.Logf("%d of 40 lost something", lost)
+	t.Logf("%d of 40 seeds lost something", lost)
 }
 
 func options(d *disk) journal.Options {

@@ -15,7 +15,8 @@ func (s *server) injected() int {
 	return s.faults
 }
 
-// journalFault is asked before each call of the journal to its disk.
+// journalFault is called before each call of the journal to its disk. It may wait, end the life, or return the error of
+// the call.
 func (s *server) journalFault(call, path string) error {
 	if s.isGone() {
 		return nil
@@ -36,14 +37,14 @@ func (s *server) journalFault(call, path string) error {
 		s.end(s.plan.ending)
 		return nil
 	}
-	if up && wait > 0 { // starts are quick: nobody else is there to use the time
+	if up && wait > 0 { // a start does not wait: no user is there to use the time
 		time.Sleep(wait)
 	}
 	return err
 }
 
-// trouble says how a call fails, if it does: now and then the disk fails or is full, for a call or for some seconds.
-// s.mu is held.
+// trouble returns the error of a call, or nil. Now and then the disk fails or is full, for one call or for some
+// seconds. s.mu is held.
 func (s *server) trouble(n int, call, path string) error {
 	now := time.Now()
 	if s.plan.trouble > 0 && n%s.plan.trouble == 0 {
@@ -55,15 +56,15 @@ func (s *server) trouble(n int, call, path string) error {
 	} else if !now.Before(s.troubleUntil) || s.random.IntN(4) == 0 {
 		return nil
 	}
-	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" { // what changes no size goes on
+	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" { // on a full disk, calls that change no size succeed
 		return nil
 	}
 	s.faults++
 	return &os.PathError{Op: call, Path: path, Err: s.troubled}
 }
 
-// storeFault is asked before each call of the store to its file system. Of the errors it can have, those in tables are
-// tried here; one in the manifest ends the process, which is a crash like any other.
+// storeFault is called before each call of the store to its file system. It injects errors into writes of tables only.
+// An error in the manifest would end the process, which is the same as a kill.
 func (s *server) storeFault(op errorfs.Op) error {
 	if s.isGone() || op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 		return nil
@@ -71,7 +72,8 @@ func (s *server) storeFault(op errorfs.Op) error {
 	s.mu.Lock()
 	s.storeCalls++
 	crash := s.storeCalls == s.plan.storeCall
-	// Pebble tries again at once, and that takes calls too: without a bound it would try for ever, in no time.
+	// Pebble tries again at once, and that takes calls too. Without this bound it would try forever while no time
+	// passes.
 	if s.plan.trouble > 0 && s.storeCalls%(s.plan.trouble/4+5) == 0 && s.storeTrouble < 3 {
 		s.storeTrouble++
 		s.storeFaults = 1 + s.storeRandom.IntN(4)
@@ -90,7 +92,7 @@ func (s *server) storeFault(op errorfs.Op) error {
 	return err
 }
 
-// statfs tells a small disk, full while it has that trouble.
+// statfs reports a small disk. It is full while a period of ENOSPC lasts.
 func (s *server) statfs(string) (free, total uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

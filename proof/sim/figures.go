@@ -1,14 +1,14 @@
 package sim
 
-// Figures count what was done and survived. They are one flat list, since each is a line of the report.
+// Figures count what happened in the simulation. They are one flat list, since each is a line of the report.
 type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
-	Operations, Sweeps                          int // of operators, answered; sweeps that went on after their command
-	Queues                                      int // deleted
+	Operations, Sweeps                          int // answered operations of operators; sweeps that went on after their command
+	Queues                                      int // deleted queues
 	SetAside                                    int // jobs that were set aside as damaged
-	Cuts                                        int // times that a cut journal was held against what the store has on disk
-	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; rules that were broken
+	Cuts                                        int // times that a cut journal was compared with the store's disk
+	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; broken rules
 	Commands                                    uint64
 	Numbered                                    int // requests in sessions
 }

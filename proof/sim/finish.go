@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// unfinished returns a job that is not at its end.
+// unfinished returns a job that has not ended.
 func (s *server) unfinished() (doc job.Job) {
 	a := s.w.account
 	a.mu.Lock()
@@ -25,8 +25,7 @@ func (s *server) unfinished() (doc job.Job) {
 	return doc
 }
 
-// finish has all work done on a machine in which nothing fails any more: everything that was acknowledged comes to its
-// end.
+// finish completes all jobs while nothing fails any more. Everything that was acknowledged must end.
 func (s *server) finish() error {
 	ctx := context.Background()
 	a := s.w.account
@@ -47,8 +46,8 @@ func (s *server) finish() error {
 	if err := s.runSetAside(ctx); err != nil {
 		return err
 	}
-	// Leases, backoffs and run_at are some seconds; a minute of nothing to do, in journal time, is an end that never
-	// comes.
+	// Leases, backoffs and run_at are some seconds. If there is nothing to claim for a minute of journal time, the jobs
+	// will never end.
 	idle, turn := 0, 0
 	for idle < 240 {
 		counts := s.engine.Queries().Totals().Counts
@@ -81,15 +80,15 @@ func (s *server) finish() error {
 		}
 	}
 	if counts := s.engine.Queries().Totals().Counts; counts[job.Deferred]+counts[job.Pending]+counts[job.Active] > 0 {
-		return fmt.Errorf("work that nobody can have: %v, such as %+v, at %d with %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
+		return fmt.Errorf("some jobs cannot be claimed: %v, such as %+v; journal time %d, %+v", counts, s.unfinished(), s.engine.Now(), s.engine.Stats())
 	}
 	if err := s.deleteQueues(ctx); err != nil {
 		return err
 	}
-	return s.look(true)
+	return s.verify(true)
 }
 
-// runAside runs all jobs that are set aside.
+// runSetAside runs all jobs that were set aside as damaged.
 func (s *server) runSetAside(ctx context.Context) error {
 	if err := s.engine.CatchUp(ctx, 0); err != nil {
 		return fmt.Errorf("list deferred jobs: %w", err)
@@ -126,7 +125,7 @@ func (s *server) deleteQueues(ctx context.Context) error {
 			return fmt.Errorf("delete queue: %w", err)
 		}
 		if answer.Refusal != job.Granted && answer.Refusal != job.QueueNotFound {
-			return fmt.Errorf("queue %s/%s, whose jobs are to be purged by now, cannot be deleted: %w", client, briefType, answer.Refusal)
+			return fmt.Errorf("queue %s/%s cannot be deleted, although all of its jobs should be purged by now: %w", client, briefType, answer.Refusal)
 		}
 		s.w.account.queueDeleted(receipt, d, answer.Refusal)
 	}

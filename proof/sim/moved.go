@@ -12,18 +12,18 @@ import (
 // movedRecords are what the audit knows of jobs that operators move.
 type movedRecords struct {
 	moved         map[job.ID]*movedJob
-	movedClaims   map[job.ID][]job.ID    // what each claim was handed of them
-	batchRedrives map[job.ID][]operation // redrives
+	movedClaims   map[job.ID][]job.ID    // the jobs of them that each claim was handed
+	batchRedrives map[job.ID][]operation // redrives of whole batches
 	queueRedrives map[[2]string][]operation
-	endedBatches  map[job.ID][]endRecord // cancelled or deleted as a whole
+	endedBatches  map[job.ID][]endRecord // batches that were cancelled or deleted as a whole
 	endedQueues   map[[2]string][]endRecord
-	deletes       map[job.ID]bool      // jobs and batches that the journal has a delete of
-	deletedQueues map[[2]string]uint64 // the last of a queue
+	deletes       map[job.ID]bool      // jobs and batches for which the journal has a delete
+	deletedQueues map[[2]string]uint64 // seq of the last delete of all jobs of a queue
 	keys          map[[3]string][]job.ID
 }
 
-// This is the audit of jobs that operators move. Their story has more turns than that of the others in audit.go, but
-// every turn needs a command, and the journal has all of them in order.
+// The methods below check jobs that operators move. More can happen to such a job than to others (audit.go). But each
+// change needs a command, and the journal has all commands in order.
 
 func (u *audit) movedOf(id job.ID) *movedJob {
 	s := u.moved[id]
@@ -37,26 +37,26 @@ func (u *audit) movedOf(id job.ID) *movedJob {
 	return s
 }
 
-// isMoved reports whether operators move a job.
+// isMoved reports whether operators may move a job.
 func (a *account) isMoved(id job.ID) bool {
 	b := a.ids[id.WithLine(0)]
 	return b != nil && b.moved
 }
 
-// redriven lists the redrives that may have reached a job.
-func (u *audit) redriven(doc *job.Job) (list []operation) {
+// redrivesOf lists the redrives that may have reached a job.
+func (u *audit) redrivesOf(doc *job.Job) (list []operation) {
 	list = append(list, u.movedOf(doc.ID).ownRedrives...)
 	list = append(list, u.batchRedrives[doc.Batch]...)
 	for _, o := range u.queueRedrives[[2]string{doc.Client, doc.Type}] {
-		if o.seq > uint64(doc.ID.LowSeq()) { // a sweep takes what was there when it was asked for
+		if o.seq > uint64(doc.ID.LowSeq()) { // a sweep takes only jobs that existed when it was requested
 			list = append(list, o)
 		}
 	}
 	return list
 }
 
-// ends lists what must have ended a job by seq.
-func (u *audit) ends(doc *job.Job, seq uint64) (list []endRecord) {
+// endsOf lists the commands that must have ended a job by seq.
+func (u *audit) endsOf(doc *job.Job, seq uint64) (list []endRecord) {
 	if s := u.movedOf(doc.ID); s.end.seq != 0 {
 		list = append(list, s.end)
 	}
@@ -69,11 +69,11 @@ func (u *audit) ends(doc *job.Job, seq uint64) (list []endRecord) {
 	return slices.DeleteFunc(list, func(o endRecord) bool { return o.from > seq })
 }
 
-// stillOver returns what ended a job and no redrive can have undone by now.
+// lastingEnd returns an end of a job that no redrive can have undone by seq.
 func (u *audit) lastingEnd(doc *job.Job, seq uint64) (endRecord, bool) {
-	for _, o := range u.ends(doc, seq) {
-		undone := slices.ContainsFunc(u.redriven(doc), func(r operation) bool {
-			// A sweep leaves alone what has moved since it was asked for, by the millisecond.
+	for _, o := range u.endsOf(doc, seq) {
+		undone := slices.ContainsFunc(u.redrivesOf(doc), func(r operation) bool {
+			// A sweep skips jobs that changed since it was requested, and compares milliseconds.
 			return r.seq > o.seq || r.at >= o.at
 		})
 		if o.status == job.Purged || !undone {
@@ -83,12 +83,12 @@ func (u *audit) lastingEnd(doc *job.Job, seq uint64) (endRecord, bool) {
 	return endRecord{}, false
 }
 
-// gone returns the seq of a delete that must have reached a job.
-func (u *audit) gone(doc *job.Job, seq uint64) uint64 {
+// deletedBy returns the seq of a delete that must have reached a job by seq; 0: there is none.
+func (u *audit) deletedBy(doc *job.Job, seq uint64) uint64 {
 	if s := u.movedOf(doc.ID); s.deleted != 0 {
 		return s.deleted
 	}
-	for _, o := range u.ends(doc, seq) {
+	for _, o := range u.endsOf(doc, seq) {
 		if o.status == job.Purged {
 			return o.seq
 		}
@@ -96,19 +96,19 @@ func (u *audit) gone(doc *job.Job, seq uint64) uint64 {
 	return 0
 }
 
-// handOutMoved holds the handing out of a job against what came before.
+// handOutMoved checks the claim of a job against what came before.
 func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	if err := u.mayHandOut(doc); err != nil {
 		return err
 	}
 	s, m := u.movedOf(doc.ID), u.a.uncertain[doc.ID]
-	if seq := u.gone(doc, r.Seq); seq != 0 {
-		return fmt.Errorf("job %v is handed out after it was deleted, at %d", doc.ID, seq)
+	if seq := u.deletedBy(doc, r.Seq); seq != 0 {
+		return fmt.Errorf("job %v is handed out after it was deleted at %d", doc.ID, seq)
 	}
 	if o, is := u.lastingEnd(doc, r.Seq); is {
-		return fmt.Errorf("job %v is handed out after it was answered as %v, at %d", doc.ID, o.status, o.from)
+		return fmt.Errorf("job %v is handed out after it was answered as %v at %d", doc.ID, o.status, o.from)
 	}
-	if err := u.attributes(doc); err != nil {
+	if err := u.checkAttributes(doc); err != nil {
 		return err
 	}
 	first := doc.RunAttempts == 1 && doc.Redrives == 0
@@ -122,7 +122,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	}
 	again := !s.claim.IsZero() && doc.Redrives == s.handedOut
 	if again && !s.ended[s.claim] && !u.mayHaveEndedUnder(doc.ID, s.claim) && r.At < s.deadline {
-		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v is over", doc.ID, s.deadline-r.At, s.claim)
+		return fmt.Errorf("job %v is handed out %d ms before the lease of claim %v ends", doc.ID, s.deadline-r.At, s.claim)
 	}
 	if again && doc.RunAttempts <= s.runAttempts && !s.ungot && (m == nil || !m.unget) {
 		return fmt.Errorf("job %v is handed out for attempt %d, after attempt %d", doc.ID, doc.RunAttempts, s.runAttempts)
@@ -133,17 +133,17 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 		s.timeOut = r.At + doc.TimeoutMs
 		s.deadline = min(s.deadline, s.timeOut)
 	}
-	return u.unfinished(doc, r.Seq)
+	return u.noteUnended(doc, r.Seq)
 }
 
-// unfinished notes that a job had not ended at seq, and looks whether another one with its unique key had not ended
-// either.
-func (u *audit) unfinished(doc *job.Job, seq uint64) error {
+// noteUnended records that a job had not ended at seq. It checks that no other job with the same unique key had not
+// ended at that time.
+func (u *audit) noteUnended(doc *job.Job, seq uint64) error {
 	s := u.movedOf(doc.ID)
 	if e := &s.unended; e.last == 0 || e.redrives != doc.Redrives {
 		*e = unendedStretch{redrives: doc.Redrives, first: seq}
 		if doc.Redrives == 0 {
-			e.first = uint64(doc.ID.LowSeq()) // since it was made
+			e.first = uint64(doc.ID.LowSeq()) // since it was created
 		}
 	}
 	s.unended.last = seq
@@ -168,12 +168,12 @@ func (u *audit) unfinished(doc *job.Job, seq uint64) error {
 	return nil
 }
 
-// existing looks whether a line that made no job was rightly left out: the job that has its key must be unfinished.
-func (u *audit) existing(r ingest.Receipt, b *batch, made store.Made) error {
+// checkExisting checks a line that made no job: the job that has its unique key must not have ended.
+func (u *audit) checkExisting(r ingest.Receipt, b *batch, made store.Made) error {
 	for _, x := range made.Existing {
 		g := b.groups[x.Line]
 		holder := job.Job{ID: x.Job, Batch: x.Job.WithLine(0), Client: g.Client, Type: g.Type}
-		if seq := u.gone(&holder, r.Seq); seq != 0 {
+		if seq := u.deletedBy(&holder, r.Seq); seq != 0 {
 			return fmt.Errorf("line %d of create %s made no job because of %v, which was deleted at %d", x.Line, b.tag, x.Job, seq)
 		}
 		if o, is := u.lastingEnd(&holder, r.Seq); is {
@@ -183,8 +183,8 @@ func (u *audit) existing(r ingest.Receipt, b *batch, made store.Made) error {
 	return nil
 }
 
-// attributes holds the attributes of a job, which patches change, against what was posted and patched.
-func (u *audit) attributes(doc *job.Job) error {
+// checkAttributes compares the attributes that patches change with those that were posted and patched.
+func (u *audit) checkAttributes(doc *job.Job) error {
 	b, s := u.a.ids[doc.Batch], u.movedOf(doc.ID)
 	if b == nil {
 		return nil
@@ -194,25 +194,25 @@ func (u *audit) attributes(doc *job.Job) error {
 		return fmt.Errorf("job %v has priority %d and max_attempts %d; posted were %d and %d, patched %v and %v", doc.ID, doc.Priority, doc.MaxAttempts,
 			g.Priority, g.MaxAttempts, s.priority, s.attempts)
 	}
-	if most := len(u.redriven(doc)); doc.Redrives > most || doc.Redrives < s.granted {
+	if most := len(u.redrivesOf(doc)); doc.Redrives > most || doc.Redrives < s.granted {
 		return fmt.Errorf("job %v was redriven %d times; %d redrives of it were granted, and %d may have reached it", doc.ID, doc.Redrives, s.granted, most)
 	}
 	return nil
 }
 
-// endedMoved holds the results of a complete against what came before.
+// endedMoved checks the results of a complete against what came before.
 func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ended) error {
 	for i, result := range answer.Results {
 		if result.Refusal != job.Granted {
 			continue
 		}
 		s := u.movedOf(result.ID)
-		before := s.ended[c.Claim] || u.mayHaveEndedUnder(result.ID, c.Claim) // this may be a repetition
-		if err := u.reported(r, c.Claim, result.ID, "complete"); err != nil && !before {
+		before := s.ended[c.Claim] || u.mayHaveEndedUnder(result.ID, c.Claim) // this may be a repeat
+		if err := u.checkHeld(r, c.Claim, result.ID, "complete"); err != nil && !before {
 			return err
 		}
 		s.ended[c.Claim] = true
-		if c.Claim.IsZero() { // nobody's outcome ends the holder's run
+		if c.Claim.IsZero() { // an outcome without a claim ends the holder's run
 			s.ended[s.claim] = true
 		}
 		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
@@ -220,7 +220,7 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
 		}
 	}
-	if c.All != nil && answer.All > 0 { // the answer does not say which of them
+	if c.All != nil && answer.All > 0 { // the answer does not say which jobs it ended
 		for _, id := range u.movedClaims[c.Claim] {
 			m := u.a.uncertaintyOf(id)
 			m.ended[c.Claim] = true
@@ -230,25 +230,25 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 	return nil
 }
 
-// tickledMoved holds the answer to a tickle of named jobs, or of all of a claim's, against what came before.
+// tickledMoved checks the answer to a tickle of named jobs, or of all jobs of a claim, against what came before.
 func (u *audit) tickledMoved(r ingest.Receipt, t *job.Tickle, answer *store.Tickled) error {
 	named := t.IDs
 	if len(named) == 0 {
 		named = u.movedClaims[t.Claim]
 	}
 	if answer.Refusal != job.Granted || answer.Held < len(named) {
-		return nil // the answer does not say which of them
+		return nil // the answer does not say which jobs the claim holds
 	}
 	for _, id := range named {
-		if err := u.reported(r, t.Claim, id, "tickle"); err != nil {
+		if err := u.checkHeld(r, t.Claim, id, "tickle"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reported looks whether a job can still have been held by the claim that reports something of it.
-func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error {
+// checkHeld checks that a claim that was granted a request for a job can still have held that job.
+func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error {
 	s := u.movedOf(id)
 	if claim.IsZero() || s.claim != claim {
 		return nil
@@ -259,12 +259,12 @@ func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error 
 	}
 	g := b.groups[id.Line()]
 	doc := job.Job{ID: id, Batch: id.WithLine(0), Client: g.Client, Type: g.Type}
-	if seq := u.gone(&doc, r.Seq); seq != 0 {
-		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted, at %d", what, id, claim, seq)
+	if seq := u.deletedBy(&doc, r.Seq); seq != 0 {
+		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted at %d", what, id, claim, seq)
 	}
-	for _, o := range u.ends(&doc, r.Seq) {
+	for _, o := range u.endsOf(&doc, r.Seq) {
 		if o.seq > s.seq && !s.ended[claim] {
-			return fmt.Errorf("a %s of job %v by claim %v is granted after the job was answered as %v, at %d", what, id, claim, o.status, o.from)
+			return fmt.Errorf("a %s of job %v by claim %v is granted after the job was answered as %v at %d", what, id, claim, o.status, o.from)
 		}
 	}
 	if s.timeOut != 0 && u.ticksSince(s.timeOut) > latestTicks && u.graceSeq < s.seq && !s.ended[claim] {
@@ -273,11 +273,11 @@ func (u *audit) reported(r ingest.Receipt, claim, id job.ID, what string) error 
 	return nil
 }
 
-// latestTicks is how many ticks may pass before one has come to something that is due: a tick does a bounded amount of
-// work.
+// latestTicks is how many ticks may pass before one carries out something that is due, since a tick does a bounded
+// amount of work.
 const latestTicks = 20
 
-// ticksSince counts the ticks of the journal at or after a time.
+// ticksSince counts the ticks in the journal at or after a time.
 func (u *audit) ticksSince(at int64) int {
 	i, _ := slices.BinarySearch(u.ticks, at)
 	return len(u.ticks) - i
@@ -288,29 +288,29 @@ func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
 	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
 }
 
-// lookMoved holds a document against the answers.
-func (u *audit) lookMoved(doc *job.Job) error {
+// checkMovedDocument checks a document against the answers.
+func (u *audit) checkMovedDocument(doc *job.Job) error {
 	now := u.a.upTo
-	if seq := u.gone(doc, now); seq != 0 {
-		return fmt.Errorf("job %v was deleted, at %d, and is %+v", doc.ID, seq, *doc)
+	if seq := u.deletedBy(doc, now); seq != 0 {
+		return fmt.Errorf("job %v was deleted at %d, and now is %+v", doc.ID, seq, *doc)
 	}
-	if err := u.attributes(doc); err != nil {
+	if err := u.checkAttributes(doc); err != nil {
 		return err
 	}
 	if doc.RunAttempts > doc.MaxAttempts {
 		return fmt.Errorf("job %v has run %d times of %d", doc.ID, doc.RunAttempts, doc.MaxAttempts)
 	}
 	if o, is := u.lastingEnd(doc, now); is && !doc.Status.Terminal() {
-		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, o.status, o.from, *doc)
+		return fmt.Errorf("job %v was answered as %v at %d, and now is %+v", doc.ID, o.status, o.from, *doc)
 	}
-	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redriven(doc)) == 0 {
-		return fmt.Errorf("job %v was answered as %v, at %d, and is %+v", doc.ID, s.end.status, s.end.from, *doc)
+	if s := u.movedOf(doc.ID); s.end.seq != 0 && s.end.status.Terminal() && doc.Status != s.end.status && len(u.redrivesOf(doc)) == 0 {
+		return fmt.Errorf("job %v was answered as %v at %d, and now is %+v", doc.ID, s.end.status, s.end.from, *doc)
 	}
 	if doc.Why == job.Expired && (doc.ExpiresAt == 0 || doc.CompletedAt < doc.ExpiresAt) {
 		return fmt.Errorf("job %v expired too early: %+v", doc.ID, *doc)
 	}
 	if doc.Status.Waits() || doc.Status == job.Active {
-		return u.unfinished(doc, now)
+		return u.noteUnended(doc, now)
 	}
 	return nil
 }

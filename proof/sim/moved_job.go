@@ -6,43 +6,43 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// over is that jobs had ended, or were gone, from a seq on, by an operation or outcome that was answered.
+// endRecord says that jobs ended, or were deleted, by an operation or outcome that was answered.
 type endRecord struct {
 	seq    uint64 // of the command
 	at     int64
-	from   uint64 // from which on it holds: a sweep has effect once it is finished
+	from   uint64 // the seq by which it must have happened: a sweep is complete only when it is finished
 	status job.Status
 }
 
-// movedStory is what the answers and the journal up to some seq report of a job that operators move.
+// movedJob is what the answers and the journal up to some seq say of a job that operators move.
 type movedJob struct {
 	end         endRecord
 	deleted     uint64      // seq of the delete that was answered
 	ownRedrives []operation // redrives of this job alone
-	granted     int         // of those, how many were answered as granted
-	notBefore   int64       // run_at, while nothing but time can make the job pending
+	granted     int         // how many of these were answered as granted
+	notBefore   int64       // run_at, as long as only time can make the job pending
 	patched     bool
-	priority    []int // that it may have; nil: the one that was posted
-	attempts    []int // max_attempts, likewise
+	priority    []int // the values that it may have; nil: the one that was posted
+	attempts    []int // the same for max_attempts
 	lastClaim
 
 	unended unendedStretch
 }
 
-// lastClaim is the last claim of a job that was answered.
+// lastClaim is the last answered claim of a job.
 type lastClaim struct {
 	claim        job.ID
 	seq          uint64
 	at, deadline int64
 	timeOut      int64 // 0: none
-	handedOut    int   // redrives at that time
+	handedOut    int   // the number of redrives at that time
 	runAttempts  int
-	ended        map[job.ID]bool // claims that ended a run, in an answer
+	ended        map[job.ID]bool // claims that were answered as having ended a run
 	ungot        bool
 }
 
-// evidence is a stretch of the journal in which a job had not ended: it was unfinished at the last of these places, had
-// been redriven as often as at the first, and only a redrive makes an ended job unfinished.
+// unendedStretch is a part of the journal in which a job had not ended. At its last place the job was unfinished and
+// had been redriven as often as at its first place, and only a redrive makes an ended job unfinished.
 type unendedStretch struct {
 	redrives    int
 	first, last uint64
@@ -70,7 +70,7 @@ func (s *movedJob) patch(p *job.Patch, sure bool) {
 	}
 }
 
-// unpatched is in a list of values when the one that was posted is possible too.
+// unpatched in a list of values means that the value that was posted is also possible.
 const unpatched = -1
 
 // allowed reports whether an attribute may have a value.

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestAuditOfMoves: the same for jobs that operators move. There is a doctored account for each promise of
+// TestAuditOfMoves is TestAudit for jobs that operators move. It has an altered account for each promise of
 // docs/guarantees.md about them.
 func TestAuditOfMoves(t *testing.T) {
 	sweep := job.Move{Op: job.Redrive, Client: "c", Type: "t"}
@@ -220,13 +220,13 @@ func TestAuditOfMoves(t *testing.T) {
 			tt.do(t, s)
 			_, err := s.a.audit()
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) && tt.want != "" {
-				t.Errorf("the audit says %v, want %q", err, tt.want)
+				t.Errorf("the audit returns %v, want %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// TestLookAtMoved: a document of a job that operators move is held against the answers too.
+// TestLookAtMoved: the audit also checks the document of a job that operators move.
 func TestLookAtMoved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		want string
@@ -251,11 +251,11 @@ func TestLookAtMoved(t *testing.T) {
 		}
 		doc := s.jobs[0]
 		tt.doc(&doc)
-		if err = u.look(&doc); tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+		if err = u.checkDocument(&doc); tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	// And a job that was acknowledged may only be gone if somebody deleted it, or its retention is over.
+	// A job that was acknowledged may be missing only if somebody deleted it, or its retention is over.
 	s := newFixture(t, true, func(b *batch) { b.groups[0].RetentionMs = 1_000_000 })
 	u, err := s.a.audit()
 	must(t, err)
@@ -266,6 +266,6 @@ func TestLookAtMoved(t *testing.T) {
 	u, err = s.a.audit()
 	must(t, err)
 	if !u.mayBePurged(s.b, 0, 5000) {
-		t.Error("a job that was deleted is taken for lost")
+		t.Error("a job that was deleted counts as lost")
 	}
 }

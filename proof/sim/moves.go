@@ -10,15 +10,15 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Operators move jobs of one type only, so that all others are held to the simpler rules of audit.go. moved.go has
-// those of the moved ones.
+// movedType is the only type whose jobs operators move. So all other jobs are checked against the simpler rules of
+// audit.go. moved.go has the rules for the moved ones.
 const movedType = "swept"
 
-// briefType is of queues whose jobs are few and purged soon, so that the queues can be deleted.
+// briefType is the type of queues with few jobs that are purged soon, so that the queues can be deleted.
 const briefType = "brief"
 
-// moved makes a batch one that operators may move, with all the attributes that time has an effect on.
-func (u *user) moved(b *batch) {
+// makeMovable lets operators move the jobs of a batch, and gives the batch attributes that depend on time.
+func (u *user) makeMovable(b *batch) {
 	b.moved = true
 	now := u.s.engine.Now()
 	for i := range b.create.Groups {
@@ -40,7 +40,7 @@ func (u *user) moved(b *batch) {
 	}
 }
 
-// move does to jobs what an operator may.
+// move does one of the things that an operator may do to jobs.
 func (u *user) move() {
 	a := u.w.account
 	a.mu.Lock()
@@ -115,7 +115,7 @@ func (u *user) patch(id job.ID) {
 	}
 }
 
-// stopAll stops all handing out for a while, and starts it again.
+// stopAll stops all claims for a while, and allows them again.
 func (u *user) stopAll() {
 	set := func(stopped bool) {
 		c := job.Switch{Stopped: stopped}

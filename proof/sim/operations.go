@@ -12,18 +12,20 @@ import (
 // operationRecords are what the journal has of operations, up to the seq upTo.
 type operationRecords struct {
 	upTo      uint64
-	inJournal map[uint64]string // verbs
+	inJournal map[uint64]string // the verb of each command
 	decisions map[uint64]decision
-	queues    map[[2]string]uint64 // by client and type: the seq of the first create
+	queues    map[[2]string]uint64 // by client and type: seq of the first create
 	sweeps    []openSweep
 }
 
-// Operations are what operators ask for: cancel, redrive, run and delete, patches, pauses, and the stop of all handing
-// out. An answer that got lost leaves an operator in doubt, but not the audit: the journal has every command at its
-// place, whether its answer arrived or not. So the audit takes the order from the journal, what was decided from the
-// answers, and where there was no answer it allows for both decisions.
+// Operations are the commands of operators: cancel, redrive, run and delete, patches, pauses, and the stop of all
+// claims.
+//
+// If an answer is lost, the operator does not know what happened, but the journal still has the command at its place.
+// So the audit takes the order from the journal and the decisions from the answers. For a command without an answer it
+// allows both decisions.
 
-// decision is what an operation's answer said.
+// decision is the answer to an operation.
 type decision int
 
 const (
@@ -39,7 +41,7 @@ type operation struct {
 	cmd job.Command
 }
 
-// journaledOperation notes a command of the journal that is not a create. a.mu is not held.
+// journaledOperation records a command of the journal that is not a create. a.mu is not held.
 func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
 	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle":
@@ -56,7 +58,7 @@ func (a *account) journaledOperation(r *journal.Record) error {
 	return nil
 }
 
-// operation notes a command at its place in the journal. a.mu is held.
+// operation records a command at its place in the journal. a.mu is held.
 func (a *account) operation(r ingest.Receipt, cmd job.Command) {
 	a.inJournal[r.Seq] = cmd.Verb()
 	o := operation{r.Seq, r.At, cmd}
@@ -67,7 +69,7 @@ func (a *account) operation(r ingest.Receipt, cmd job.Command) {
 	a.events[len(a.events)-1].recorded = 1
 }
 
-// answered notes what an operation was answered with; what then must hold is up to more, which may be nil.
+// answered records the answer to an operation. more checks what must hold then; it may be nil.
 func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusal, more func(*audit) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +80,7 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusa
 	}
 	a.note(r, fmt.Sprintf("the answer to %s %+v: %v", cmd.Verb(), cmd, refusal), func(u *audit) error {
 		if verb := a.inJournal[r.Seq]; verb != cmd.Verb() {
-			return fmt.Errorf("%s %+v was answered, and record %d is %q", cmd.Verb(), cmd, r.Seq, verb)
+			return fmt.Errorf("%s %+v was answered with record %d, whose verb is %q", cmd.Verb(), cmd, r.Seq, verb)
 		}
 		if refusal != job.Granted || more == nil {
 			return nil
@@ -87,12 +89,12 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, refusal job.Refusa
 	})
 }
 
-// movedOne notes the answer to an operation on one job.
+// movedOne records the answer to an operation on one job.
 func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
 		s := u.movedOf(m.Job)
 		if s.deleted != 0 {
-			return fmt.Errorf("%v of job %v is granted after it was deleted, at %d", m.Op, m.Job, s.deleted)
+			return fmt.Errorf("%v of job %v is granted after it was deleted at %d", m.Op, m.Job, s.deleted)
 		}
 		switch m.Op {
 		case job.Cancel:
@@ -109,7 +111,7 @@ func (a *account) movedOne(r ingest.Receipt, m job.Move, answer store.Moved) {
 	})
 }
 
-// queueDeleted notes the answer to the deletion of a queue, which must have had no jobs.
+// queueDeleted records the answer to the deletion of a queue, which must have had no jobs.
 func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.Refusal) {
 	if refusal == job.Granted {
 		a.mu.Lock()
@@ -122,8 +124,8 @@ func (a *account) queueDeleted(r ingest.Receipt, d job.DeleteQueue, refusal job.
 	})
 }
 
-// movedMany notes the answer to an operation on a batch or queue. One that goes on as a sweep has effect on all of them
-// once it is finished.
+// movedMany records the answer to an operation on a batch or queue. If the operation goes on as a sweep, it has reached
+// all jobs only when the sweep is finished.
 func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
 	a.answered(r, m, answer.Refusal, func(u *audit) error {
 		if answer.Sweep.IsZero() {
@@ -138,15 +140,15 @@ func (a *account) movedMany(r ingest.Receipt, m job.Move, answer store.Swept) {
 	}
 }
 
-// sweeping is a sweep that was not finished when it was last looked at.
+// openSweep is a sweep that was not finished yet when it was last read.
 type openSweep struct {
 	move    job.Move
 	receipt ingest.Receipt
 	id      job.ID
 }
 
-// lookAtSweeps notes which sweeps s has finished. a.mu is held.
-func (a *account) lookAtSweeps(s *store.Store) error {
+// noteFinishedSweeps records which sweeps s has finished. a.mu is held.
+func (a *account) noteFinishedSweeps(s *store.Store) error {
 	var open []openSweep
 	for _, w := range a.sweeps {
 		doc, err := s.Sweep(w.id)
@@ -169,11 +171,10 @@ func (a *account) lookAtSweeps(s *store.Store) error {
 	return nil
 }
 
-// finished notes that an operation on a batch or queue has reached all that it was asked for, which had to be so by
-// seq.
+// finished records that, by seq, an operation on a batch or queue must have reached all its jobs.
 func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
 	if m.Status != 0 || m.Op != job.Cancel && m.Op != job.Delete {
-		return // those in another status, or that ended since, are left as they are
+		return // jobs in another status, or that ended since, stay as they are
 	}
 	o := endRecord{seq: r.Seq, at: r.At, from: seq, status: job.Cancelled}
 	if m.Op == job.Delete {
@@ -186,7 +187,7 @@ func (u *audit) finished(m job.Move, r ingest.Receipt, seq uint64) {
 	}
 }
 
-// operated takes an operation into account where it stands in the journal.
+// operated applies an operation at its place in the journal.
 func (u *audit) operated(o operation) {
 	decided := u.a.decisions[o.seq]
 	if decided == refused {
@@ -195,17 +196,17 @@ func (u *audit) operated(o operation) {
 	switch c := o.cmd.(type) {
 	case job.Switch:
 		u.stopped = c.Stopped
-	case job.Pause: // a queue that is not there cannot be paused
+	case job.Pause: // a queue that does not exist cannot be paused
 		name := [2]string{c.Client, c.Type}
-		if !c.Paused { // also without an answer: if the queue is gone, so is its pause
+		if !c.Paused { // also without an answer: if the queue was deleted, it is not paused either
 			u.paused[name] = false
 		} else if since := u.a.queues[name]; decided == granted || since != 0 && since < o.seq && !u.mayBeGone[name] {
 			u.paused[name] = true
 		}
-	case job.DeleteQueue: // with its pause; one without an answer may have been refused
+	case job.DeleteQueue: // deletes the pause as well; without an answer, it may have been refused
 		name := [2]string{c.Client, c.Type}
 		u.paused[name], u.mayBeGone[name] = false, true
-	case job.DeleteIdleQueues: // none that is paused
+	case job.DeleteIdleQueues: // deletes no queue that is paused
 		for name := range u.a.queues {
 			u.mayBeGone[name] = true
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// runAside runs a job that was set aside, as after a rebuild.
+// runSetAside runs a job that was set aside as damaged, as an operator does after a rebuild.
 func (u *user) runSetAside() {
 	a := u.w.account
 	a.mu.Lock()
@@ -30,13 +30,13 @@ func (u *user) runSetAside() {
 		return err
 	})
 	u.unexpected(m.Verb(), err)
-	u.s.log("%s %v, which was set aside: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
+	u.s.log("%s %v, which was set aside as damaged: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
 	if err == nil {
 		a.movedOne(receipt, m, moved)
 	}
 }
 
-// operate pauses and resumes queues, sets the clock, has the store flushed, and reads.
+// operate pauses and resumes queues, moves jobs, sets the clock, flushes the store, and reads.
 func (s *server) operate(id int) {
 	u := s.user(id)
 	for u.rest(400 * time.Millisecond) {
@@ -56,7 +56,7 @@ func (s *server) operate(id int) {
 		case 0:
 			u.pause(pick(u.random, "acme", "default"), pick(u.random, "resize", "mail", movedType, briefType), u.random.IntN(2) == 0)
 		case 1:
-			// Far less than the day that a start would refuse.
+			// This is far less than the day for which a start would be refused.
 			s.w.wall.Store(int64(time.Duration(u.random.IntN(14_400)-7200) * time.Second))
 			s.log("the wall clock is set %v off", time.Duration(s.w.wall.Load()))
 		default:
@@ -65,7 +65,7 @@ func (s *server) operate(id int) {
 	}
 }
 
-// deleteQueue deletes a queue, which is refused while it has jobs.
+// deleteQueue deletes a queue. The server refuses this while the queue has jobs.
 func (u *user) deleteQueue(client, typ string) {
 	d := job.DeleteQueue{Client: client, Type: typ}
 	var answer store.QueueDeleted
@@ -96,7 +96,7 @@ func (u *user) pause(client, typ string, paused bool) {
 	}
 }
 
-// read looks at a job whose end was answered: it must show.
+// read reads a job whose end was answered. The document must show that end.
 func (u *user) read() {
 	a := u.w.account
 	a.mu.Lock()
@@ -115,7 +115,7 @@ func (u *user) read() {
 		return err
 	})
 	if errors.Is(err, job.NotFound) {
-		return // purged, or lost: the audit knows
+		return // purged, or lost: the audit checks which
 	}
 	u.unexpected("read", err)
 	if err == nil && doc.Status != want {

@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// play lets a world's server live a few times, looks at everything after each start and before each end that is not a
-// crash, and at last has all work done. It returns the first violation.
+// play runs the lives of a world. It verifies the state after each start and before each end that is not a crash. At
+// the end, all jobs must end. It returns the first violation.
 func (w *world) play() (err error) {
 	defer func() {
 		if err = errors.Join(err, w.reference.s.Close()); err != nil {
@@ -29,13 +29,13 @@ func (w *world) play() (err error) {
 			return err
 		}
 		if n+1 < lives && w.random.IntN(4) == 0 {
-			time.Sleep(time.Duration(w.random.IntN(20_000)) * time.Millisecond) // nobody serves
+			time.Sleep(time.Duration(w.random.IntN(20_000)) * time.Millisecond) // no server runs
 		}
 	}
 	return w.live(lives, w.plan(true))
 }
 
-// live is one life.
+// live runs one life.
 func (w *world) live(n int, p plan) error {
 	w.log("life %d: %+v", n, p)
 	s, err := w.start(n, p)
@@ -43,8 +43,8 @@ func (w *world) live(n int, p plan) error {
 		return err
 	}
 	if s.ready() {
-		s.renewed()
-		err = s.look(true)
+		s.noteRenewal()
+		err = s.verify(true)
 	}
 	if err == nil && !s.isGone() {
 		if p.after == time.Hour {
@@ -58,8 +58,8 @@ func (w *world) live(n int, p plan) error {
 	return errors.Join(err, s.cleanUp(), w.failed())
 }
 
-// ready waits until the server serves, and reports whether it does. One whose disk always fails never does; its life
-// ends as planned.
+// ready waits until the server serves, and reports whether it does. A server whose disk always fails never does, and
+// its life ends as planned.
 func (s *server) ready() bool {
 	for began := time.Now(); !s.isGone(); {
 		if s.engine.Ready() == nil {
@@ -75,9 +75,9 @@ func (s *server) ready() bool {
 	return false
 }
 
-// renewed notes that the start has given all leases that still ran when the life before ended their full length again,
-// from when the server was opened.
-func (s *server) renewed() {
+// noteRenewal records what the start has done: leases that still ran at the end of the previous life have their full
+// length again, from the time at which the server was opened.
+func (s *server) noteRenewal() {
 	a, ended := s.w.account, s.w.endedAt.Load()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *server) renewed() {
 	})
 }
 
-// serve lets users at the server until the plan says that it is over, and looks at everything once in between.
+// serve lets users send requests until the plan ends the life, and verifies the state once in between.
 func (s *server) serve() error {
 	var users sync.WaitGroup
 	for i := range s.w.producers {
@@ -104,24 +104,24 @@ func (s *server) serve() error {
 
 	first := time.Duration(s.w.random.Int64N(int64(s.plan.after)))
 	s.pass(first)
-	err := s.look(false)
+	err := s.verify(false)
 	s.pass(s.plan.after - first)
-	if s.plan.ending == stopped && s.w.random.IntN(2) == 0 { // with nobody there
+	if s.plan.ending == stopped && s.w.random.IntN(2) == 0 { // without users
 		close(s.quiet)
 		users.Wait()
-		err = errors.Join(err, s.look(false))
+		err = errors.Join(err, s.verify(false))
 	}
 	if s.plan.ending == stopped {
 		s.stop()
 	} else {
 		s.end(s.plan.ending)
 	}
-	s.cancel() // requests that still wait are answered, to nobody
+	s.cancel() // requests that still wait end now, and nobody reads their answers
 	users.Wait()
 	return err
 }
 
-// pass lets time pass, or less when the server's life ends.
+// pass lets time pass until d is over or the life ends.
 func (s *server) pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -131,8 +131,8 @@ func (s *server) pass(d time.Duration) {
 	}
 }
 
-// look holds the server's state against the journal, and against what its users know.
-func (s *server) look(all bool) error {
+// verify compares the server's state with the journal, and with what its users know.
+func (s *server) verify(all bool) error {
 	settle()
 	if s.isGone() {
 		return nil
@@ -146,7 +146,7 @@ func (s *server) look(all bool) error {
 		err = s.cutIsCovered()
 	}
 	if s.isGone() {
-		return nil // it was cut short
+		return nil // the life ended meanwhile, so the checks prove nothing
 	}
 	w.account.figures.Checks++
 	if err != nil {
@@ -155,17 +155,17 @@ func (s *server) look(all bool) error {
 	return nil
 }
 
-// cutIsCovered looks whether the journal still has all that the store would need if the power were lost now: no volume
-// may have left whose records are not on the store's disk.
+// cutIsCovered checks that the journal still has everything that the store would need if the power were lost now. A
+// volume may be removed only when the store's disk has its records.
 func (s *server) cutIsCovered() error {
 	first := s.engine.Stats().Journal.First
 	if first <= 1 {
 		return nil
 	}
-	o := s.w.storeOptions(s.w.mem.CrashClone(vfs.CrashCloneCfg{})) // nothing that was not synced
+	o := s.w.storeOptions(s.w.mem.CrashClone(vfs.CrashCloneCfg{})) // without anything that was not synced
 	durable, err := store.Peek(ingest.StoreDir(s.w.root()), o)
 	if err != nil {
-		return fmt.Errorf("what the store has on disk: %w", err)
+		return fmt.Errorf("peek at the store on disk: %w", err)
 	}
 	s.w.account.figures.Cuts++
 	return covered(first, durable.Applied)
@@ -173,7 +173,7 @@ func (s *server) cutIsCovered() error {
 
 func covered(first, durable uint64) error {
 	if first > durable+1 {
-		return fmt.Errorf("the journal begins at %d, and the store has %d on disk: what is between was cut too early", first, durable)
+		return fmt.Errorf("the journal begins at %d, and the store has only %d on disk: the records between were cut too early", first, durable)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (s *server) list() (map[job.ID]job.Job, error) {
 		}
 		for _, doc := range page {
 			if bytes.Compare(doc.ID[:], f.After[:]) <= 0 {
-				return nil, fmt.Errorf("list: job %v comes behind %v", doc.ID, f.After)
+				return nil, fmt.Errorf("list: job %v follows %v", doc.ID, f.After)
 			}
 			docs[doc.ID], f.After = doc, doc.ID
 		}
@@ -199,13 +199,14 @@ func (s *server) list() (map[job.ID]job.Job, error) {
 	}
 }
 
-// reread reads every job that was acknowledged, from the list of all and some by their ids; or only some by their ids.
+// reread reads every acknowledged job: with all, from the list and some of them by their ids, otherwise one in four by
+// its id.
 func (s *server) reread(all bool) error {
 	a := s.w.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.upTo = s.w.reference.s.Applied()
-	if err := a.lookAtSweeps(s.w.reference.s); err != nil {
+	if err := a.noteFinishedSweeps(s.w.reference.s); err != nil {
 		return err
 	}
 	u, err := a.audit()
@@ -242,12 +243,12 @@ func (s *server) reread(all bool) error {
 				a.figures.Lost++
 			}
 			if err != nil {
-				return fmt.Errorf("job %v of create %s was acknowledged: %w; what is known of it: %+v", b.id.WithLine(line), tag, err, *u.of(b.id.WithLine(line)))
+				return fmt.Errorf("job %v of create %s was acknowledged: %w; the answers say of it: %+v", b.id.WithLine(line), tag, err, *u.of(b.id.WithLine(line)))
 			}
 			if doc.ID != b.id.WithLine(line) {
-				return fmt.Errorf("job %v answers to the id %v", doc.ID, b.id.WithLine(line))
+				return fmt.Errorf("the document of job %[2]v has the id %[1]v", doc.ID, b.id.WithLine(line))
 			}
-			if err := u.look(&doc); err != nil {
+			if err := u.checkDocument(&doc); err != nil {
 				return err
 			}
 			a.figures.Read++

@@ -11,11 +11,11 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// produce posts batches.
+// produce posts batches until the life ends.
 func (s *server) produce(id int) {
 	u := s.user(id)
 	for u.rest(200 * time.Millisecond) {
-		b := u.repeated()
+		b := u.unansweredCreate()
 		if b == nil {
 			b = u.batch(s.w.producers[id])
 			s.w.account.mu.Lock()
@@ -24,7 +24,7 @@ func (s *server) produce(id int) {
 		}
 		var made store.Made
 		var receipt ingest.Receipt
-		create := b.create // the engine takes the command for itself
+		create := b.create // the engine keeps the command
 		create.Payloads = append([]byte(nil), b.create.Payloads...)
 		create.Groups = append([]job.Group(nil), b.create.Groups...)
 		err := u.request(func(ctx context.Context) (err error) {
@@ -48,20 +48,20 @@ func (s *server) produce(id int) {
 	}
 }
 
-// repeated returns a create whose answer was lost, to be asked for again with its key or number; or nil.
-func (u *user) repeated() *batch {
+// unansweredCreate returns a create whose answer was lost, so that it can be repeated with its key or number, or nil.
+func (u *user) unansweredCreate() *batch {
 	a := u.w.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.repeats) == 0 || u.random.IntN(2) == 0 {
+	if len(a.toRepeat) == 0 || u.random.IntN(2) == 0 {
 		return nil
 	}
-	b := a.repeats[0]
-	a.repeats = a.repeats[1:]
+	b := a.toRepeat[0]
+	a.toRepeat = a.toRepeat[1:]
 	return b
 }
 
-// batch makes up a create.
+// batch makes a random create.
 func (u *user) batch(numbers *numbering) *batch {
 	u.w.account.mu.Lock()
 	u.w.posted++
@@ -82,8 +82,8 @@ func (u *user) batch(numbers *numbering) *batch {
 	}
 	switch u.random.IntN(20) {
 	case 0, 1, 2, 3, 4:
-		u.moved(b)
-	case 5: // of queues that have no jobs every now and then, and can be deleted
+		u.makeMovable(b)
+	case 5: // queues that are empty now and then, so that they can be deleted
 		for i := range b.create.Groups {
 			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
 			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
@@ -110,7 +110,7 @@ func (u *user) batch(numbers *numbering) *batch {
 	return b
 }
 
-// text makes up the rest of a payload; some try to look like a piece of a journal.
+// text makes the rest of a payload. Some payloads look like a part of a journal.
 func (u *user) text() string {
 	switch u.random.IntN(20) {
 	case 0:

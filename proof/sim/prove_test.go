@@ -59,7 +59,7 @@ func TestRepetitionsUnderAKey(t *testing.T) {
 	}
 }
 
-// TestCutTooEarly: a journal that was cut too far is noticed.
+// TestCutTooEarly: the simulation notices a journal that was cut too far.
 func TestCutTooEarly(t *testing.T) {
 	for _, tt := range []struct {
 		first, durable uint64
@@ -71,7 +71,7 @@ func TestCutTooEarly(t *testing.T) {
 	}
 }
 
-// TestLook: a document that contradicts the answers is found.
+// TestLook: the audit notices a document that contradicts the answers.
 func TestLook(t *testing.T) {
 	s := newFixture(t, false, func(*batch) {})
 	c := s.claim(t, 1, 1)
@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 	}
 	good := s.jobs[0]
 	good.Status, good.Code, good.ExitCode, good.Claim, good.RunAttempts, good.CompletedAt = job.Completed, job.OK, 200, c, 1, 5
-	if err := u.look(&good); err != nil {
+	if err := u.checkDocument(&good); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*job.Job){
@@ -97,14 +97,14 @@ func TestLook(t *testing.T) {
 	} {
 		doc := good
 		change(&doc)
-		if u.look(&doc) == nil {
+		if u.checkDocument(&doc) == nil {
 			t.Errorf("%s is not found", name)
 		}
 	}
 }
 
-// TestPowerLossKeepsWhatIsDurable tries the disk by itself: what was synced is there after every power loss, what was
-// not goes in some, stays in others, and is torn in yet others.
+// TestPowerLossKeepsWhatIsDurable tests the simulated disk. Synced data is there after every power loss. Unsynced data
+// is lost in some, kept in others, and torn in others.
 func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 	dir := memory(t)
 	lost, kept, torn := 0, 0, 0
@@ -126,7 +126,7 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 		must(t, d.sync("sync", folder))
 		must(t, os.WriteFile(grown, []byte(old+added), 0o640))
 		must(t, os.WriteFile(unnamed, []byte(old), 0o640))
-		must(t, d.sync("sync", unnamed)) // its bytes, not its name
+		must(t, d.sync("sync", unnamed)) // syncs its bytes, but not its name
 
 		after := filepath.Join(base, "after")
 		_, err = d.afterPowerLoss(after, rand.New(rand.NewPCG(seed, 1)))
@@ -151,7 +151,7 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 		}
 	}
 	if lost < 20 || kept < 20 || torn < 20 {
-		t.Errorf("of 200 power losses %d lost, %d kept and %d tore what was not durable", lost, kept, torn)
+		t.Errorf("of 200 power losses, %d lost, %d kept and %d tore data that was not durable", lost, kept, torn)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// book is the store that nothing ever happens to: made from the journal alone, from its first record on, and never
-// stopped. What a server has made live, by replaying after a crash, or from a base that was flushed long ago must be
-// the same, to the byte.
+// referenceStore is a store that never fails and never restarts. It is made from the journal alone, from the first
+// record on. Whatever happened to a server, by live operation, by replay after a crash, or from a base that was flushed
+// long ago, its store must have the same bytes.
 type referenceStore struct {
 	w *world
 	s *store.Store
@@ -29,8 +29,8 @@ func openReference(w *world) (*referenceStore, error) {
 	return &referenceStore{w, s}, err
 }
 
-// read posts the journal up to seq, which must be durable, and looks at each create: it is what somebody posted, and
-// there once.
+// read applies the journal up to seq to, which must be durable. It checks each create: somebody posted it, and the
+// journal has it once.
 func (b *referenceStore) read(to uint64) error {
 	if b.s.Journal() == "" {
 		uuid, err := identity(b.w.root())
@@ -63,7 +63,7 @@ func identity(root string) (string, error) {
 	return uuid, err
 }
 
-// records yields what the book has not read, first of the volumes that were archived, up to seq.
+// records yields the records that were not read yet, up to seq to. It begins with the volumes in the archive.
 func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 	return func(yield func(journal.Record, error) bool) {
 		next := b.s.Applied() + 1
@@ -79,7 +79,7 @@ func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 					err = fmt.Errorf("record %d follows %d", r.Seq, next-1)
 				}
 				if err == nil && r.Verb == "create" {
-					err = b.w.account.journaled(&r)
+					err = b.w.account.journaledCreate(&r)
 				} else if err == nil {
 					err = b.w.account.journaledOperation(&r)
 				}
@@ -87,15 +87,15 @@ func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 					return
 				}
 				if next++; next > to {
-					return // what follows may be on its way
+					return // later records may be incomplete
 				}
 			}
 		}
 	}
 }
 
-// journaled holds a create as the journal has it against what was posted.
-func (a *account) journaled(r *journal.Record) error {
+// journaledCreate compares a create in the journal with what was posted.
+func (a *account) journaledCreate(r *journal.Record) error {
 	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return err
@@ -113,15 +113,15 @@ func (a *account) journaled(r *journal.Record) error {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
 	case b.journalSeq != 0 && c.Once.Given():
-		return nil // a repeat that was journaled again: Apply knows it by its key, and no job of it is ever seen
+		return nil // a repeat was journaled again; Apply recognizes its key, and it makes no job
 	case b.journalSeq != 0:
-		return fmt.Errorf("create %q is in the journal twice, as %d and %d", b.tag, b.journalSeq, r.Seq)
+		return fmt.Errorf("create %q is in the journal twice, as records %d and %d", b.tag, b.journalSeq, r.Seq)
 	case b.result == rejected:
-		return fmt.Errorf("create %q was answered as not stored, and is record %d", b.tag, r.Seq)
+		return fmt.Errorf("create %q was answered as not stored, and the journal has it as record %d", b.tag, r.Seq)
 	case b.result == stored && id != b.id:
-		return fmt.Errorf("create %q was answered as batch %v, and is %v", b.tag, b.id, id)
+		return fmt.Errorf("create %q was answered as batch %v, and is batch %v in the journal", b.tag, b.id, id)
 	case string(c.Payloads) != string(b.create.Payloads):
-		return fmt.Errorf("create %q has other bytes in the journal than were posted", b.tag)
+		return fmt.Errorf("create %q has other bytes in the journal than the producer posted", b.tag)
 	}
 	b.journalSeq = r.Seq
 	a.ids[id] = b
@@ -133,7 +133,7 @@ func (a *account) journaled(r *journal.Record) error {
 	return nil
 }
 
-// compare holds the server's state against the book's: the same rows, and none that breaks an invariant.
+// compare checks that the server's store has the same rows as the reference store, and that it breaks no invariant.
 func (b *referenceStore) compare(live *ingest.Engine) error {
 	applied := live.Queries().Applied()
 	if err := b.read(applied); err != nil {
@@ -148,12 +148,12 @@ func (b *referenceStore) compare(live *ingest.Engine) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("at %d the server's store differs from one made from the journal: %v, not %v", applied, gotRows, wantRows)
+		return fmt.Errorf("at seq %d the server's store has rows %v, and a store made from the journal has rows %v", applied, gotRows, wantRows)
 	}
 	first := ""
 	problems, err := live.Check(func(problem string) bool { first = problem; return false })
 	if err == nil && problems > 0 {
-		err = fmt.Errorf("the store does not check: %s", first)
+		err = fmt.Errorf("the check of the store found: %s", first)
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// runner claims, works, tickles and completes; or dies and forgets; or falls asleep and comes back late. It outlives
-// servers.
+// runner claims, works, tickles and completes. It may also forget what it holds, or sleep until its leases are over. It
+// survives the server's crashes.
 type runner struct {
 	name    string
 	held    []heldClaim
@@ -20,11 +20,11 @@ type runner struct {
 	numbers *numbering
 }
 
-// hold is a claim as its runner remembers it.
+// heldClaim is a claim as its runner remembers it.
 type heldClaim struct {
 	claim      job.ID
 	jobs       []job.ID
-	unanswered *job.Complete // a request without an answer, to be repeated
+	unanswered *job.Complete // a request that has no answer and must be repeated
 }
 
 func (s *server) run(id int, r *runner) {
@@ -37,9 +37,9 @@ func (s *server) run(id int, r *runner) {
 			u.tickle(r)
 		case n < 95:
 			u.complete(r)
-		case n < 97: // dies, and forgets
+		case n < 97: // the runner forgets what it holds
 			r.held, r.numbers = nil, newNumbering()
-		default: // sleeps beyond its leases
+		default: // sleeps until its leases are over
 			u.rest(8 * time.Second)
 		}
 	}
@@ -63,7 +63,7 @@ func (u *user) claim(r *runner) {
 	case 1:
 		u.number(r.numbers, &c.Once)
 	}
-	defer r.numbers.answered(&c.Once) // or given up
+	defer r.numbers.answered(&c.Once) // or the runner gives up
 	if u.random.IntN(5) == 0 {
 		c.Clients = []string{pick(u.random, "acme", "default")}
 	}
@@ -82,7 +82,7 @@ func (u *user) claim(r *runner) {
 		return err
 	})
 	lost := err != nil && !notStored(err)
-	if lost && c.Once.Given() { // it asks again, with the same key or number; when that is refused, the first may have been carried out all the same
+	if lost && c.Once.Given() { // it repeats the request; if the repeat is refused, the first one may still have been carried out
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.request(func(ctx context.Context) (err error) {
 			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
@@ -140,7 +140,7 @@ func (u *user) tickle(r *runner) {
 		t = job.Tickle{Runner: r.name, Progress: -1}
 	}
 	if u.random.IntN(5) == 0 {
-		t.LeaseMs = 6000 // longer than all others, and always the same, so that no lost answer leaves a shorter one in force
+		t.LeaseMs = 6000 // longer than all other leases, and always the same: so a lost answer cannot leave a shorter lease in force
 	}
 	var answer store.Tickled
 	var receipt ingest.Receipt
@@ -204,7 +204,7 @@ func (u *user) complete(r *runner) {
 			seen[o.ID] = true
 		}
 		if u.random.IntN(20) == 0 {
-			c.Claim = job.ID{} // anybody may
+			c.Claim = job.ID{} // without a claim, anybody may complete
 		}
 	}
 	repeat := h.unanswered != nil
@@ -240,7 +240,7 @@ func (u *user) complete(r *runner) {
 	}
 }
 
-// setAside has some jobs end as the engine ends those whose payloads it cannot read.
+// setAside ends some jobs as the engine does when it cannot read their payloads.
 func (u *user) setAside(c *job.Complete) {
 	for i := range c.Outcomes {
 		u.w.account.mu.Lock()

@@ -37,8 +37,8 @@ type server struct {
 	up    bool // it was opened, and runs
 	ended bool
 	remains
-	gone  chan struct{} // closed at the end, whatever is still going on of this life
-	quiet chan struct{} // closed when users shall ask no more
+	gone  chan struct{} // closed when the life ends, even if the server still does something
+	quiet chan struct{} // closed when users must send nothing more
 }
 
 // remains are what a server leaves to the next one.
@@ -47,33 +47,33 @@ type remains struct {
 	nextMem  *vfs.MemFS
 }
 
-// injection is the state of the faults that a server is given. The lock of the server guards it.
+// injection is the state of the faults that are injected into a server. The server's lock guards it.
 type injection struct {
-	random       *rand.Rand // for the journal's troubles
-	delays       *rand.Rand // for its fsyncs
+	random       *rand.Rand // for faults of the journal
+	delays       *rand.Rand // for delays of the journal's fsyncs
 	storeRandom  *rand.Rand
-	calls        int // of the journal's
-	storeCalls   int // of the store's, writes only
-	storeFaults  int // still to come
-	storeTrouble int // how often some came
+	calls        int // of the journal
+	storeCalls   int // of the store, writes only
+	storeFaults  int // that still have to happen
+	storeTrouble int // how often a series of store faults began
 	faults       int // that were injected
 	troubleUntil time.Time
 	troubled     error
 }
 
-// plan is what will go wrong in a life.
+// plan says what goes wrong in a life.
 type plan struct {
 	ending    ending
-	after     time.Duration // at the latest
-	call      int           // or at this call of the journal; 0: not
-	storeCall int           // or at this call of the store
-	trouble   int           // one in so many calls begins a stretch of trouble; 0: none
-	slow      bool          // the disk
+	after     time.Duration // when the life ends at the latest
+	call      int           // the life ends at this call of the journal; 0: at no call
+	storeCall int           // the life ends at this call of the store; 0: at no call
+	trouble   int           // one in so many calls begins a period of faults; 0: none
+	slow      bool          // fsyncs of the disk
 }
 
 func (w *world) plan(calm bool) plan {
 	p := plan{after: time.Duration(200+w.random.IntN(pick(w.random, 1000, 6000))) * time.Millisecond, slow: w.random.IntN(4) == 0}
-	if calm { // a disk that stalls all the time renews all leases all the time
+	if calm { // a disk that stalls all the time would renew all leases all the time
 		p.after, p.slow = time.Hour, false
 		return p
 	}
@@ -85,12 +85,12 @@ func (w *world) plan(calm bool) plan {
 		p.storeCall = 1 + w.random.IntN(pick(w.random, 20, 120))
 	}
 	if w.random.IntN(3) == 0 {
-		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300)) // the first hit starts
+		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300)) // the first case can hit the start
 	}
 	return p
 }
 
-// start begins a life. A nil server without an error means that it ended before it was up.
+// start begins a life. If it returns neither a server nor an error, the life ended before the server was up.
 func (w *world) start(number int, p plan) (*server, error) {
 	source := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, kind*1000+uint64(number))) }
 	s := &server{w: w, number: number, plan: p, injection: injection{random: source(1), delays: source(3), storeRandom: source(4)}, gone: make(chan struct{}), quiet: make(chan struct{}), ran: make(chan error, 1)}
@@ -100,7 +100,7 @@ func (w *world) start(number int, p plan) (*server, error) {
 	o.Journal.Wall = w.now
 	o.Journal.Archive = filepath.Join(w.root(), "archive")
 	o.Store = w.storeOptions(errorfs.Wrap(w.mem, errorfs.InjectorFunc(s.storeFault)))
-	o.Store.Failing = func(error) {} // counted faults end by themselves
+	o.Store.Failing = func(error) {} // a store with injected faults ends by itself
 	o.Fatal = func(reason string) { w.violation(fmt.Errorf("the store ends the process: %s", reason)) }
 	engine, err := ingest.Open(o)
 	if errors.Is(err, journal.ErrClockAhead) {
@@ -140,13 +140,13 @@ func (w *world) start(number int, p plan) (*server, error) {
 }
 
 func (w *world) storeOptions(fs vfs.FS) store.Options {
-	// Memtables that hardly ever fill: when one is full depends on chance within Pebble. They are flushed when the seed
-	// says so.
+	// Memtables are so large that they hardly ever fill, since chance within Pebble decides when one is full. They are
+	// flushed when the seed says so.
 	return store.Options{FS: fs, Small: w.small, MemtableBytes: 4 << 20, CacheBytes: 1 << 20}
 }
 
-// isGone reports whether the life is over. What the server does from then on is seen by nobody, and touches nothing
-// that the next one finds.
+// isGone reports whether the life is over. Whatever the server does afterwards, nobody sees it, and the next life does
+// not find it.
 func (s *server) isGone() bool {
 	select {
 	case <-s.gone:
@@ -156,14 +156,14 @@ func (s *server) isGone() bool {
 	}
 }
 
-// log notes what happened, while it matters.
+// log writes to the world's log as long as the life lasts.
 func (s *server) log(format string, args ...any) {
 	if !s.isGone() {
 		s.w.log(format, args...)
 	}
 }
 
-// end ends the life at once, in the middle of whatever is going on: what the next one finds is decided here.
+// end ends the life at once, whatever is going on. It decides here what the next life finds.
 func (s *server) end(how ending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,13 +198,13 @@ func (s *server) end(how ending) {
 	close(s.gone)
 }
 
-// bury waits for what is left of a life, and puts the next one's disk in place.
+// cleanUp waits for everything that still runs of a life, and puts the disk of the next life in place.
 func (s *server) cleanUp() error {
 	if s.cancel != nil {
 		s.cancel()
 	}
 	err := <-s.ran
-	s.end(killed) // unless it has ended
+	s.end(killed) // if it has not ended yet
 	w := s.w
 	if s.nextDisk == nil {
 		return w.failed()
@@ -226,17 +226,18 @@ func (s *server) cleanUp() error {
 	return nil
 }
 
-// stop ends the life cleanly. A server that cannot write may fail to; then it was killed.
+// stop ends the life cleanly. A server that cannot write may fail to stop cleanly; then the life ends as if it were
+// killed.
 func (s *server) stop() {
 	s.stopping.Store(true)
 	s.cancel()
 	<-s.gone
 }
 
-// settle lets everything come to rest without time passing: all goroutines wait for time or for each other.
+// settle waits until all goroutines wait for time or for each other. No time passes.
 func settle() { synctest.Wait() }
 
-// logTo gives the server's own log to the world's.
+// logTo writes the server's own log to the world's log.
 type logTo struct{ s *server }
 
 func (logTo) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }

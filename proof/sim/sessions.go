@@ -8,21 +8,21 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// numbering is a session as its user remembers it. It outlives servers, as sessions do.
+// numbering is a session as its user remembers it. It survives the server's crashes, as sessions do.
 type numbering struct {
 	mu      sync.Mutex
-	session job.ID // zero: none is open
+	session job.ID // zero: no session is open
 	last    map[int]uint64
 	taken   map[int]bool // slots of requests that may be repeated
 }
 
 func newNumbering() *numbering { return &numbering{last: map[int]uint64{}, taken: map[int]bool{}} }
 
-// maxTaken bounds the slots that a user occupies: requests of which no answer ever arrives keep theirs.
+// maxTaken bounds the slots that a user occupies, since a request that never gets an answer keeps its slot.
 const maxTaken = 40
 
-// number gives a request a number in a slot of its own, and opens a session where there is none. When that has no
-// answer, or no slot is free, the request has no number.
+// number gives a request a number in a slot of its own, and opens a session if there is none. If that has no answer, or
+// no slot is free, the request has no number.
 func (u *user) number(n *numbering, o *job.Once) {
 	n.mu.Lock()
 	open, idle := !n.session.IsZero(), len(n.taken) == 0
@@ -51,7 +51,7 @@ func (u *user) number(n *numbering, o *job.Once) {
 	u.w.account.mu.Unlock()
 }
 
-// answered says that nobody will repeat a request.
+// answered frees the slot of a request that nobody will repeat.
 func (n *numbering) answered(o *job.Once) {
 	if o.Numbered() {
 		n.mu.Lock()

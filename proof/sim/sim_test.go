@@ -31,16 +31,16 @@ var (
 	worker = flag.String("worker", "", "first,step,last: play these seeds in this process (the test's own)")
 )
 
-// result is what a worker tells of one seed.
+// result is what a worker reports about one seed.
 type result struct {
 	Seed    uint64
 	Figures Figures
 	Hash    uint64 // of the log
 	Error   string
-	Log     string // file with what happened, of a seed that failed
+	Log     string // the file with the log of a seed that failed
 }
 
-// play plays one seed in virtual time, on files below dir. What happens is written to log.
+// play plays one seed in virtual time, on files below dir. It writes to log what happens.
 func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result) {
 	r.Seed = seed
 	base, err := os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed))
@@ -50,7 +50,7 @@ func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result
 	defer os.RemoveAll(base)
 	h := fnv.New64a()
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, seed) // the journal's UUID, from which the store's jitter comes
+		cryptotest.SetGlobalRandom(t, seed) // for the journal's UUID, from which the store derives jitter
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			began := time.Now()
@@ -77,7 +77,7 @@ func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result
 	return r
 }
 
-// memory returns a directory in memory where the machine has one: a simulated disk needs no real one.
+// memory returns a directory in memory if the machine has one, since a simulated disk needs no real one.
 func memory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "daybook-sim-")
 	if err != nil {
@@ -87,11 +87,11 @@ func memory(t *testing.T) string {
 	return dir
 }
 
-// TestWorker plays seeds for TestSimulation, one process for each processor: with one thread, a seed plays out the same
-// way each time.
+// TestWorker plays seeds for TestSimulation, which starts one process for each processor. With one thread, a seed plays
+// out the same way each time.
 func TestWorker(t *testing.T) {
 	if *worker == "" {
-		t.Skip("a part of TestSimulation, which starts it")
+		t.Skip("TestSimulation starts this test itself")
 	}
 	var first, step, last uint64
 	if _, err := fmt.Sscanf(*worker, "%d,%d,%d", &first, &step, &last); err != nil {
@@ -102,7 +102,7 @@ func TestWorker(t *testing.T) {
 		fmt.Printf("\nsim begin %d\n", seed)
 		var log bytes.Buffer
 		r := play(t, dir, seed, honest, &log)
-		if r.Error != "" { // two runs of a seed may differ in when Pebble's own goroutines get to run, so this one is kept
+		if r.Error != "" { // a second run may differ in when Pebble's goroutines run, so this log is kept
 			r.Log = filepath.Join(os.TempDir(), fmt.Sprintf("daybook-sim-seed-%d.log", seed))
 			if err := os.WriteFile(r.Log, log.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
@@ -116,7 +116,7 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// TestSimulation plays many seeds, or with -seed one.
+// TestSimulation plays many seeds, or one seed with -seed.
 func TestSimulation(t *testing.T) {
 	if *seed != 0 {
 		runtime.GOMAXPROCS(1)
@@ -135,7 +135,7 @@ func TestSimulation(t *testing.T) {
 	began := time.Now()
 	total, failed := playAll(t, *from, *from+n-1)
 	for _, r := range failed {
-		t.Errorf("seed %d: %s\n\twhat happened: %s\n\tagain: go test ./proof/sim -run TestSimulation -v -seed %d", r.Seed, r.Error, r.Log, r.Seed)
+		t.Errorf("seed %d: %s\n\tlog: %s\n\tagain: go test ./proof/sim -run TestSimulation -v -seed %d", r.Seed, r.Error, r.Log, r.Seed)
 	}
 	if uint64(total.Seeds) != n && !t.Failed() {
 		t.Errorf("%d seeds were played, not %d", total.Seeds, n)
@@ -145,7 +145,7 @@ func TestSimulation(t *testing.T) {
 	report.Write(t, "sim", table(total, *from, took, time.Duration(spent.Load())))
 }
 
-// playAll plays the seeds first to last in a process for each processor.
+// playAll plays the seeds first to last, in one process for each processor.
 func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) {
 	t.Helper()
 	var mu sync.Mutex
@@ -184,13 +184,13 @@ func playAll(t *testing.T, first, last uint64) (total Figures, failed []result) 
 	return total, failed
 }
 
-// spent is the processor time of workers that ended, ns.
+// spent is the processor time of the workers that ended, ns.
 var spent atomic.Int64
 
-// stuck is how long a seed may take; most take a tenth of a second. A seed that takes longer is undecided.
+// maxSeedTime is how long a seed may take. Most take a tenth of a second. A seed that takes longer is undecided.
 const maxSeedTime = 10 * time.Minute
 
-// work runs a worker. On an error it returns the seed in which the worker died or hung.
+// runWorker runs a worker process. On an error it returns the seed during which the worker died or hung.
 func runWorker(which string, each func(result)) (at uint64, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -234,11 +234,11 @@ func runWorker(which string, each func(result)) (at uint64, err error) {
 	err = cmd.Wait()
 	spent.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
 	if late.Load() {
-		return at, fmt.Errorf("undecided: not finished after %v; the machine is too slow, or the seed hangs", maxSeedTime)
+		return at, fmt.Errorf("undecided: not finished after %v, since the machine is too slow or the seed hangs", maxSeedTime)
 	}
 	if err != nil {
 		text := trouble.String() + strings.Join(rest, "\n")
-		return at, fmt.Errorf("the worker ended in it: %w\n%s", err, text[:min(len(text), 4000)])
+		return at, fmt.Errorf("the worker process ended during this seed: %w\n%s", err, text[:min(len(text), 4000)])
 	}
 	return at, nil
 }
@@ -257,7 +257,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
 		{"queues deleted", f.Queues}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
-		{"times that everything was compared", f.Checks}, {"times that a cut journal was held against the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
+		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {
 		fmt.Fprintf(&b, "| %s | %v |\n", row.name, row.n)

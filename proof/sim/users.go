@@ -12,15 +12,15 @@ import (
 )
 
 // Users are goroutines that live as long as a server. Each has a random source of its own, and waits a random time of
-// some microseconds before each request, so that no two things happen at once and a seed plays out the same way again.
+// some microseconds before each request. So no two things happen at the same time, and a seed plays out the same way
+// each time.
 
-// hurry is the chance in a hundred that a user does not wait for an answer: it hangs up, or the answer is lost on its
-// way.
+// lossPercent is the chance that a user does not wait for an answer, and the chance that an answer is lost.
 const lossPercent = 8
 
 var errLost = errors.New("the answer was lost on its way")
 
-// user is what all of them have.
+// user is what all users have.
 type user struct {
 	w      *world
 	s      *server
@@ -31,7 +31,7 @@ func (s *server) user(id int) user {
 	return user{s.w, s, rand.New(rand.NewPCG(s.w.seed, uint64(s.number)*100+uint64(id)))}
 }
 
-// rest waits up to most, to the microsecond, and reports whether the server is still there.
+// rest waits for up to most, and reports whether the server still takes requests.
 func (u *user) rest(most time.Duration) bool {
 	time.Sleep(time.Duration(1+u.random.Int64N(int64(most/time.Microsecond))) * time.Microsecond)
 	select {
@@ -44,7 +44,7 @@ func (u *user) rest(most time.Duration) bool {
 	}
 }
 
-// ask makes a request, as f does, and says whether its answer arrived.
+// request calls f, which makes a request, and returns errLost if the answer was lost.
 func (u *user) request(f func(ctx context.Context) error) error {
 	ctx := context.Background()
 	if u.random.IntN(100) < lossPercent {
@@ -62,7 +62,7 @@ func (u *user) request(f func(ctx context.Context) error) error {
 	return err
 }
 
-// notStored reports whether an error says that nothing was taken.
+// notStored reports whether an error says that the command was not stored.
 func notStored(err error) bool {
 	if errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) {
 		return false
@@ -77,7 +77,7 @@ func notStored(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// unexpected reports errors that no user should ever see.
+// unexpected records a violation if err is one that no user should ever see.
 func (u *user) unexpected(what string, err error) {
 	if err == nil || notStored(err) || errors.Is(err, store.ErrClosed) || errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) && u.s.injected() > 0 {
 		return

@@ -14,17 +14,17 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// world is one simulation: a machine with a disk and a clock, a server that lives on it several times, and its users.
+// world is one simulation: a machine with a disk and a clock, a server that runs on it several times, and its users.
 type world struct {
 	seed   uint64
-	random *rand.Rand // of the one who plays; each user has their own
-	base   string     // directory for this world
-	disk   *disk      // below the journal
-	mem    *vfs.MemFS // below the store
+	random *rand.Rand // for the course of the world; each user has a source of its own
+	base   string     // the directory of this world
+	disk   *disk      // the journal's disk
+	mem    *vfs.MemFS // the store's disk
 	sizes
 
 	endedAt   atomic.Int64 // journal time at the end of the last life that was up, ms
-	wall      atomic.Int64 // how far the wall clock is from true time, ns
+	wall      atomic.Int64 // how far the wall clock is ahead of true time, ns
 	account   *account
 	reference *referenceStore
 	userState
@@ -34,17 +34,17 @@ type world struct {
 	bad error // the first violation
 }
 
-// crew are the users of a world, who outlive its servers.
+// userState is what the users of a world know. It survives the server's crashes.
 type userState struct {
 	runners   []*runner
 	producers []*numbering
 	posted    int
 }
 
-// sizes are how large the files of a world are.
+// sizes are the sizes of a world's files.
 type sizes struct {
 	small  bool
-	shape  journal.Options // sizes
+	shape  journal.Options // sizes of the journal's files
 	retain int64
 }
 
@@ -80,12 +80,13 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 
 func pick[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
-// root is the data directory: the same path in every life, since the store's files are known by it.
+// root is the data directory. It has the same path in every life, since Pebble's MemFS knows the store's files by their
+// paths.
 func (w *world) root() string { return filepath.Join(w.base, "data") }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
 
-// violation notes that something that must hold does not. The first one is what the simulation ends with.
+// violation records that an invariant does not hold. The simulation ends with the first violation.
 func (w *world) violation(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
