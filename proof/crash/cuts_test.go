@@ -10,23 +10,23 @@ import (
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
-// TestPowerCuts cuts the power of the server's disk under load, at any moment, also while it starts.
+// TestPowerCuts cuts the power of the server's disk under load, at random moments, also during a start.
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
 	n, unsynced := l.powerCuts(*cuts, func(*trial) {})
 	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// TestPowerCutsSmall does the same to a server whose segments, volumes and memtables are so small that it begins new
-// ones, flushes, and gives up old volumes, all the time.
+// TestPowerCutsSmall is TestPowerCuts for a server whose segments, volumes and memtables are so small that it begins
+// new ones, flushes, and removes old volumes, all the time.
 func TestPowerCutsSmall(t *testing.T) {
 	l := newLane(t, 3)
-	n, unsynced := l.powerCuts(*cuts/2, l.small)
+	n, unsynced := l.powerCuts(*cuts/2, l.useSmallFiles)
 	l.report(fmt.Sprintf("%d power cuts of a server with small files, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
-// powerCuts cuts the power so many times, and a few more where nothing was unsynced at any of them. It returns how
-// many, and what was.
+// powerCuts cuts the power so many times, and some more times if nothing was unsynced at any cut. It returns how many
+// cuts there were, and what was unsynced at them.
 func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 	var unsynced powerfs.Lost
 	most := 10 * cuts
@@ -36,9 +36,9 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 		s := l.newTrial("cuts", filepath.Join(dir, "data"))
 		s.u.badDisk = true
 		prepare(s)
-		// cut cuts the power at a moment drawn, at the latest after the given time.
+		// cut cuts the power at a random moment, after longest at the latest.
 		cut := func(longest time.Duration) {
-			timer := time.NewTimer(l.between(0, longest)) // of load, or of a start: when the cut comes is the point
+			timer := time.NewTimer(l.between(0, longest)) // the load, or a start, goes on until the cut
 			defer timer.Stop()
 			var moment <-chan struct{}
 			if n := l.rng.IntN(5); n < 3 {
@@ -64,18 +64,18 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 		for n := 0; n < perTrial && done < cuts; n++ {
 			longest := 1200 * time.Millisecond
 			if l.rng.IntN(25) == 0 && *full {
-				longest = 12 * time.Second // so that it flushes by time too
+				longest = 12 * time.Second // longer than the interval of the store's flushes
 			}
 			cut(longest)
 			for l.rng.IntN(3) == 0 && done < cuts {
 				l.must(s, s.launch())
 				cut(80 * time.Millisecond)
 			}
-			if l.rng.IntN(12) == 0 { // a start on a disk that fails says so; the next must not trust what that one could not sync
+			if l.rng.IntN(12) == 0 { // a start on a failing disk must say so, and the next start must not trust what this one could not sync
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
 					if words := s.log.String(); !strings.Contains(words, "input/output error") {
-						l.Fatalf("a start on a failing disk ended without saying why:\n%s", words)
+						l.Fatalf("a start on a failing disk ended without a reason in its log:\n%s", words)
 					}
 					f.FailSyncs(0)
 				}
@@ -86,12 +86,12 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 				}
 			}
 			l.must(s, s.start())
-			if l.rng.IntN(10) == 0 { // under load it goes on, or ends and says so
+			if l.rng.IntN(10) == 0 { // under load the server goes on, or ends with a reason in its log
 				time.Sleep(l.between(0, 300*time.Millisecond))
 				f.FailSyncs(1 + l.rng.IntN(3))
 			}
 		}
-		l.loaded(s, c)
+		l.awaitLoad(s, c)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)
@@ -100,12 +100,12 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 		unsynced.Names += lost.Names
 		unsynced.Files += lost.Files
 		if done >= cuts && cuts < most && (unsynced.Names == 0 || unsynced.Sectors == 0) {
-			cuts += perTrial // a few cuts may all have met a disk in sync: the next will not
+			cuts += perTrial // a few cuts may all have met a disk without unsynced data
 		}
 		l.progress("%d of %d cuts, unsynced at them %+v, %d jobs, %d operations checked", done, cuts, unsynced, l.tally.Jobs, l.tally.Operations)
 	}
 	if unsynced.Names == 0 || unsynced.Sectors == 0 {
-		l.Errorf("there was nothing to lose at %d cuts: %+v", cuts, unsynced)
+		l.Errorf("nothing was unsynced at any of %d cuts, so they prove nothing: %+v", cuts, unsynced)
 	}
 	return cuts, unsynced
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// The steps of an errand that concern its job.
+// This file has the steps of an errand that concern its job.
 
-// newJob is a create's job. With kept it stays when it has ended.
+// newJob returns the job of a create. With kept, the server keeps it after it has ended.
 func (e *errands) newJob(key string, kept bool) client.NewJob {
 	e.jobs++
 	j := client.TextJob(e.queue, fmt.Sprintf("<%s>%d %s", e.name, e.jobs, strings.Repeat("#:end crc=00000000\n", e.rng.IntN(20))))
@@ -32,7 +32,7 @@ func (e *errands) create(key string, kept bool) step {
 	var j *client.NewJob
 	var id string
 	ask := func(ctx context.Context, c *client.Client) (string, error) {
-		if j == nil { // its queue is known now
+		if j == nil { // the queue is known only now
 			made := e.newJob(key, kept)
 			j = &made
 		}
@@ -58,7 +58,8 @@ func (e *errands) create(key string, kept bool) step {
 	}}
 }
 
-// existing creates a job with the unique key of the one that is there, under another number, and must get that one.
+// existing creates a job with the unique key of the job that exists, under another number. The answer must name that
+// job.
 func (e *errands) existing() step {
 	var j *client.NewJob
 	var id string
@@ -79,7 +80,7 @@ func (e *errands) existing() step {
 	return e.numbered("create with a unique key that is held", ask, ask)
 }
 
-// patch changes the job, and reads it back with Daybook-Min-Seq.
+// patch changes the job, and reads it with Daybook-Min-Seq.
 func (e *errands) patch(deferred bool) step {
 	fields := map[string]any{"priority": e.rng.IntN(10), "max_attempts": 4 + e.rng.IntN(5)}
 	if deferred {
@@ -103,7 +104,7 @@ func (e *errands) patch(deferred bool) step {
 		if err := e.answered(r, err); err != nil {
 			return err
 		}
-		var doc client.Job // without its payload
+		var doc client.Job // the answer has no payload
 		if err := json.Unmarshal(r.body, &doc); err != nil {
 			return impossiblef("%.300q: %v", r.body, err)
 		}
@@ -112,7 +113,7 @@ func (e *errands) patch(deferred bool) step {
 	}}
 }
 
-// answered is nil for an answer of 2xx, and errNoAnswer where the request must be made again.
+// answered returns nil for an answer of 2xx, and errNoAnswer if the request must be repeated.
 func (e *errands) answered(r *reply, err error) error {
 	switch {
 	case err != nil || r.open():
@@ -138,8 +139,8 @@ func (e *errands) runNow() step {
 	}}
 }
 
-// look reads the job: it must be as it was answered last.
-func (e *errands) look() step {
+// readJob reads the job, which must be as the last answer said.
+func (e *errands) readJob() step {
 	return step{"read", func(ctx context.Context) error {
 		doc, err := e.c.Job(ctx, e.job.id)
 		switch {
@@ -150,13 +151,13 @@ func (e *errands) look() step {
 		case err != nil:
 			return err
 		case e.job.gone:
-			return impossiblef("the job is gone, and reads as %+v", *doc)
+			return impossiblef("the job must be gone, and reads as %+v", *doc)
 		}
 		return e.compare(doc)
 	}}
 }
 
-// compare holds a document of the job against what it must be.
+// compare compares a document of the job with what it must be.
 func (e *errands) compare(doc *client.Job) error {
 	j := &e.job
 	if doc.ID != j.id || doc.Client != ownClient || doc.Type != e.queue || doc.Status != j.status || doc.Priority != j.priority || doc.RunAttempts != j.runs ||
@@ -196,7 +197,7 @@ func (e *errands) claim() step {
 	}}
 }
 
-// claimNothing claims from the queue while nothing is pending there.
+// claimNothing claims from the queue while no job is pending there.
 func (e *errands) claimNothing() step {
 	return step{"claim what is not pending", func(ctx context.Context) error {
 		got, err := e.c.Claim(ctx, client.ClaimRequest{RunnerID: e.name, Types: []string{e.queue}})
@@ -207,7 +208,7 @@ func (e *errands) claimNothing() step {
 	}}
 }
 
-// release gives the job back as if it had not been claimed.
+// release returns the job by unget, as if it had not been claimed.
 func (e *errands) release() step {
 	var doc *client.Job
 	s := e.numbered("release", func(ctx context.Context, c *client.Client) (string, error) {
@@ -226,11 +227,11 @@ func (e *errands) release() step {
 	}}
 }
 
-// complete ends the job, in one of three ways. It is gone then unless it is kept.
+// complete ends the job, in one of three ways. The server then deletes it, unless it is kept.
 func (e *errands) complete() step {
 	way, output := e.rng.IntN(3), fmt.Sprintf("output %d", e.rng.Uint64())
 	o := client.TextOutput(output)
-	var id, claim string // of the request, also when it is repeated late
+	var id, claim string // of the request, also when it is repeated later
 	ask := func(ctx context.Context, c *client.Client) (string, error) {
 		if id == "" {
 			id, claim, e.emptied = e.job.id, e.job.claim, e.h.now()
@@ -273,7 +274,7 @@ func (e *errands) complete() step {
 	}}
 }
 
-// completeDeleted ends a job that was deleted while it was active, which must be refused.
+// completeDeleted completes a job that was deleted while it was active. The server must refuse this.
 func (e *errands) completeDeleted() step {
 	return step{"complete a deleted job", func(ctx context.Context) error {
 		doc, err := e.c.Complete(ctx, e.job.id, e.job.claim, client.TextOutput("late"))
@@ -287,8 +288,8 @@ func (e *errands) completeDeleted() step {
 	}}
 }
 
-// removes is a step of a request that removes something. It may find that it is gone only where an earlier try got no
-// answer, or mayBeGone.
+// removes is a step that removes something. An answer of 404 is right only if an earlier try got no answer, or if
+// mayBeGone.
 func (e *errands) removes(what string, ask func(context.Context) error, mayBeGone func() bool, then func()) step {
 	lost := false
 	return step{what, func(ctx context.Context) error {
@@ -300,7 +301,7 @@ func (e *errands) removes(what string, ask func(context.Context) error, mayBeGon
 			return nil
 		case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrConflict):
 			return impossiblef("it was answered with: %v", err)
-		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored": // proven
+		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored": // the error proves that nothing was done
 		default:
 			lost = true
 		}

@@ -13,7 +13,7 @@ func (e *errands) newQueue() {
 	e.queue = fmt.Sprintf("%s-%d", e.name, e.queues)
 }
 
-// plan makes up the steps of the next errand.
+// plan chooses the steps of the next errand.
 func (e *errands) plan() {
 	rng := e.rng
 	add := func(steps ...step) { e.todo = append(e.todo, steps...) }
@@ -34,7 +34,7 @@ func (e *errands) plan() {
 		}
 	}
 	if rng.IntN(3) == 0 {
-		add(e.look())
+		add(e.readJob())
 	}
 	switch rng.IntN(4) {
 	case 0:
@@ -51,15 +51,15 @@ func (e *errands) plan() {
 		}
 		add(e.claimNothing(), e.complete())
 	}
-	add(e.look())
-	if rng.IntN(2) == 0 { // the unique key is free
+	add(e.readJob())
+	if rng.IntN(2) == 0 { // the unique key is free again
 		add(e.create(key, false))
 		if rng.IntN(2) == 0 {
 			add(e.deleteJob())
 		} else {
 			add(e.claim(), e.complete())
 		}
-		add(e.look())
+		add(e.readJob())
 	}
 	add(e.repeatLate())
 	switch n := rng.IntN(10); {
@@ -73,7 +73,7 @@ func (e *errands) plan() {
 		}})
 	}
 	if rng.IntN(10) == 0 {
-		add(e.lookAtIdle(false))
+		add(e.checkIdleQueue(false))
 	}
 	switch n := rng.IntN(40); {
 	case n < 4:
@@ -88,9 +88,9 @@ func (e *errands) plan() {
 	}})
 }
 
-// numbered makes a request under a number of the session until it is answered. Now and then it then makes the same
-// request again, at once or with late also when later requests have been carried out in other slots: the answer must be
-// the same.
+// numbered makes a request with a number of the session until it is answered. Now and then it repeats the request at
+// once. With late, it may also keep the number, so that the request is repeated after later requests in other slots.
+// Each repeat must have the same answer.
 func (e *errands) numbered(what string, ask, late func(context.Context, *client.Client) (string, error)) step {
 	var n client.Number
 	var answers []string
@@ -124,7 +124,7 @@ func (e *errands) numbered(what string, ask, late func(context.Context, *client.
 	}}
 }
 
-// repeatLate repeats the requests whose numbers are held, and gives up the numbers.
+// repeatLate repeats the requests whose numbers were kept, and frees the numbers.
 func (e *errands) repeatLate() step {
 	return step{"repeat late", func(ctx context.Context) error {
 		for len(e.held) > 0 {

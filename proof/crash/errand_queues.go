@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// The steps of an errand that concern its queues and its session.
+// This file has the steps of an errand that concern its queues and its session.
 
 // deleteQueue deletes the queue, which has no jobs.
 func (e *errands) deleteQueue() step {
@@ -30,7 +30,7 @@ func (e *errands) queueIsGone(queue string) step {
 	return step{"read a queue that was deleted", func(ctx context.Context) error {
 		doc, err := e.c.Queue(ctx, ownClient, queue)
 		if err == nil {
-			return impossiblef("queue %s is there again: %+v", queue, doc)
+			return impossiblef("queue %s was deleted and exists again: %+v", queue, doc)
 		}
 		if errors.Is(err, client.ErrNotFound) {
 			return nil
@@ -39,7 +39,7 @@ func (e *errands) queueIsGone(queue string) step {
 	}}
 }
 
-// countQueue reads the queue, which must have so many jobs, all of which have ended.
+// countQueue reads the queue. It must have this number of jobs, and all of them must have ended.
 func (e *errands) countQueue(jobs int64) step {
 	return step{"read the queue", func(ctx context.Context) error {
 		doc, err := e.c.Queue(ctx, ownClient, e.queue)
@@ -62,14 +62,14 @@ func counts(doc *client.Queue, jobs int64) error {
 		sum += n
 	}
 	if sum != jobs || doc.Counts["completed"] != jobs || doc.Paused {
-		return impossiblef("queue %s has not %d completed jobs: %+v", doc.Type, jobs, *doc)
+		return impossiblef("queue %s must have %d completed jobs and no others: %+v", doc.Type, jobs, *doc)
 	}
 	return nil
 }
 
-// lookAtIdle reads a queue that was left to --queue-idle: it is there until it has been idle for as long, and later it
-// is not. With wait it waits until it is gone.
-func (e *errands) lookAtIdle(wait bool) step {
+// checkIdleQueue reads a queue that --queue-idle is to delete. The queue must exist until it has been idle for that
+// time, and not exist later. With wait, the step waits until the queue is deleted.
+func (e *errands) checkIdleQueue(wait bool) step {
 	return step{"read an idle queue", func(ctx context.Context) error {
 		if len(e.idle) == 0 {
 			return nil
@@ -94,7 +94,7 @@ func (e *errands) lookAtIdle(wait bool) step {
 				return err
 			}
 			if !wait {
-				e.idle = append(e.idle[1:], q) // another one next time
+				e.idle = append(e.idle[1:], q) // the next check reads another queue
 				return nil
 			}
 			if time.Since(began) > queueIdle+maxWait {
@@ -116,7 +116,7 @@ func (e *errands) openSession() step {
 	}}
 }
 
-// checkSession reads the document of the session: each slot has carried out the number that was answered last there.
+// checkSession reads the document of the session. Each slot must have the number that was answered last in it.
 func (e *errands) checkSession() step {
 	return step{"read the session", func(ctx context.Context) error {
 		doc, err := e.c.Session(ctx, e.session.ID)
@@ -134,7 +134,7 @@ func (e *errands) checkSession() step {
 	}}
 }
 
-// endSession ends the session; its requests are refused then.
+// endSession ends the session. Then its requests must be refused.
 func (e *errands) endSession() step {
 	return step{"end the session", func(ctx context.Context) error {
 		if err := e.session.End(ctx); err != nil {

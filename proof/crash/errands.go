@@ -11,47 +11,47 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// errands is a user of the Go client with queues of its own, which nobody else touches. It takes one job at a time from
-// its create to its end, with numbered requests of a session. Because nobody else touches its queues it knows what each
-// answer must be, and checks it at once.
+// errands is a user of the Go client with queues that nobody else touches. It takes one job at a time from its create
+// to its end, with numbered requests of a session. Since nobody else touches its queues, it knows what each answer must
+// be, and checks it at once.
 //
-// A step that got no answer is done again, with the same number where it has one, until it is answered: through kills,
-// power cuts, and at last after the load has ended.
+// A step without an answer is repeated until it is answered, with the same number if it has one: through kills and
+// power cuts, and after the load has ended.
 type errands struct {
 	h    *history
-	raw  *user          // for headers that the Go client does not offer
+	raw  *user          // sends headers that the Go client does not offer
 	c    *client.Client // repeats a request through kills
-	once *client.Client // does not repeat, so that a 404 after a lost answer can be told from a 404 without one
+	once *client.Client // does not repeat, so that a 404 after a lost answer differs from a 404 without one
 	rng  *rand.Rand
 	name string // its runner id; its queues and unique keys begin with it
 	ownSession
 	ownQueues
 
 	todo []step
-	open bool // the first of todo was begun and is not answered, so that the server may have carried it out
+	open bool // the first of todo was begun and is not answered: the server may have carried it out
 	err  error
-	done int // jobs that came to their end
+	done int // errands that were finished
 }
 
-// ownQueues are the queues that only this user posts to, and the job that it takes through its life.
+// ownQueues are the queues of this user, and the job that it takes through its life.
 type ownQueues struct {
-	queue   string // the type, of the client "default"
-	jobs    int    // how many it has made
+	queue   string // the type; the client is "default"
+	jobs    int    // how many it has created
 	queues  int    // how many it has used
 	job     ownJob
-	emptied int64 // when it last asked for something that left its queue without jobs
+	emptied int64 // when it last sent a request that left its queue without jobs
 	idle    []idleQueue
-	deleted []string // queues that were seen to be gone because they were idle
+	deleted []string // queues that were deleted because they were idle
 }
 
 // ownSession is the session of a user, and the numbers of its requests.
 type ownSession struct {
-	session *client.Session // nil: to be opened
+	session *client.Session // nil: it must be opened
 	last    map[int]uint64  // the number that each slot of the session has carried out last
 	held    []heldNumber
 }
 
-// step is one thing to do. do may be called again after an error for which again is true.
+// step is one thing to do. do may be called again after an error for which again returns true.
 type step struct {
 	what string
 	do   func(ctx context.Context) error
@@ -70,41 +70,40 @@ func (j *ownJob) String() string {
 	return fmt.Sprintf("%s (key %q, gone %t, %s, priority %d, run %d of %d, claim %s)", j.id, j.key, j.gone, j.status, j.priority, j.runs, j.max, j.claim)
 }
 
-// heldNumber is a number whose request was answered and that is not given up yet: a repeat must still get the same
-// answer.
+// heldNumber is a number that is still in use although its request was answered: a repeat must get the same answer.
 type heldNumber struct {
 	n      client.Number
 	ask    func(context.Context, *client.Client) (string, error)
 	answer string
 }
 
-// idleQueue is a queue without jobs that is left to --queue-idle.
+// idleQueue is a queue without jobs that --queue-idle is to delete.
 type idleQueue struct {
 	queue string
-	since int64 // it became empty after this
+	since int64 // it became empty after this time
 }
 
 const (
 	ownClient = "default"
 	// ownLeaseMs is longer than any lane.
 	ownLeaseMs = 3_600_000
-	// lastKey ends the unique key of the job that rest leaves.
+	// lastKey ends the unique key of the job that leaveOneJob leaves.
 	lastKey = " last"
-	// queueIdle is the shortest that --queue-idle takes.
+	// queueIdle is the shortest time that --queue-idle accepts.
 	queueIdle = time.Minute
-	// idleSlack is how much sooner than after queueIdle a queue may be gone by the clock of the history: times of the
-	// server are whole milliseconds of another clock.
+	// idleSlack is how much earlier than after queueIdle a queue may be deleted by the clock of the history, since the
+	// server's times are whole milliseconds of another clock.
 	idleSlack = time.Second
 )
 
-// impossible is an answer that cannot be.
+// impossible is an answer that a right server cannot give.
 type impossible string
 
 func (i impossible) Error() string { return string(i) }
 
 func impossiblef(format string, args ...any) error { return impossible(fmt.Sprintf(format, args...)) }
 
-// errNoAnswer is a request of raw that must be made again.
+// errNoAnswer means that a request of raw must be repeated.
 var errNoAnswer = errors.New("no answer")
 
 func newErrands(u *user, name string, seed uint64) *errands {
@@ -115,8 +114,8 @@ func newErrands(u *user, name string, seed uint64) *errands {
 	return e
 }
 
-// again reports whether a step that ended with err must be done again: it has no answer that decides, or the server
-// serves no such request now. That the server has forgotten the session or the number is an answer, and impossible.
+// again reports whether a step that ended with err must be repeated: its answer decides nothing, or the server cannot
+// serve it now. An answer that says that the server has forgotten the session or the number is impossible.
 func (e *errands) again(err error) bool {
 	var refused *client.Error
 	var wrong impossible
@@ -139,7 +138,7 @@ func (e *errands) run(ctx context.Context) {
 			e.plan()
 		}
 		if !e.advance(ctx) {
-			pause(ctx, untilBack)
+			pause(ctx, retryPause)
 		}
 	}
 }
@@ -172,16 +171,17 @@ func (e *errands) all(ctx context.Context) error {
 		} else if time.Since(since) > maxWait {
 			return undecided("errands of %s: %s had no answer for %v", e.name, what, maxWait)
 		} else {
-			pause(ctx, untilBack)
+			pause(ctx, retryPause)
 		}
 	}
 	return e.err
 }
 
-// rest ends the errand that is under way, from the state that was acknowledged last, and leaves one job that has ended.
-func (e *errands) rest(ctx context.Context) error {
+// leaveOneJob ends the errand that is under way, beginning with the state that was acknowledged last, and leaves one
+// job that has ended.
+func (e *errands) leaveOneJob(ctx context.Context) error {
 	if !e.open && e.job.id != "" {
-		e.todo = append([]step{e.look()}, e.todo...)
+		e.todo = append([]step{e.readJob()}, e.todo...)
 	}
 	if e.session == nil && len(e.todo) == 0 {
 		e.todo = append(e.todo, e.openSession())
@@ -189,19 +189,19 @@ func (e *errands) rest(ctx context.Context) error {
 	if e.queue == "" {
 		e.newQueue()
 	}
-	e.todo = append(e.todo, e.create(e.name+lastKey, true), e.claim(), e.complete(), e.look())
+	e.todo = append(e.todo, e.create(e.name+lastKey, true), e.claim(), e.complete(), e.readJob())
 	return e.all(ctx)
 }
 
-// settle holds what rest has left against what the server shows, and deletes it. With waitIdle, queues that were left
-// to --queue-idle must be deleted by now or later.
-func (e *errands) settle(ctx context.Context, waitIdle bool) error {
-	e.todo = append(e.todo, e.look(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.deleteJob(), e.look(), e.countQueue(0), e.deleteQueue())
+// check compares the job that leaveOneJob has left with what the server shows, and deletes it. With waitIdle, it waits
+// until --queue-idle has deleted its queues.
+func (e *errands) check(ctx context.Context, waitIdle bool) error {
+	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
 		e.todo = append(e.todo, e.queueIsGone(queue))
 	}
 	for range e.idle {
-		e.todo = append(e.todo, e.lookAtIdle(waitIdle))
+		e.todo = append(e.todo, e.checkIdleQueue(waitIdle))
 	}
 	e.todo = append(e.todo, e.endSession())
 	return e.all(ctx)
@@ -216,20 +216,20 @@ func (s *trial) startErrands(c *crowd, n int) {
 	}
 }
 
-// restErrands has all errands end with one job that has ended. The crowd must have left.
-func (s *trial) restErrands() error {
+// finishErrands lets all errands end with one job that has ended. The crowd must have ended.
+func (s *trial) finishErrands() error {
 	for _, e := range s.errands {
-		if err := e.rest(context.Background()); err != nil {
+		if err := e.leaveOneJob(context.Background()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settleErrands holds what the errands have left against what the server shows, and deletes it.
-func (s *trial) settleErrands() error {
+// checkErrands compares what the errands have left with what the server shows, and deletes it.
+func (s *trial) checkErrands() error {
 	for _, e := range s.errands {
-		if err := e.settle(context.Background(), s.waitIdle); err != nil {
+		if err := e.check(context.Background(), s.waitIdle); err != nil {
 			return err
 		}
 		s.h.mu.Lock()

@@ -17,11 +17,11 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// liar answers some requests otherwise than the server behind it does.
+// falseServer gives some answers that differ from those of the real server.
 type falseServer struct {
 	real http.Handler
 	lie  func(l *falseServer, w http.ResponseWriter, r *http.Request) (answered bool)
-	n    map[string]int // times that something happened, for lie
+	n    map[string]int // counters that lie may use
 }
 
 func (l *falseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,13 +30,13 @@ func (l *falseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recorder is a recorder that takes deadlines.
+// recorder records an answer, and accepts deadlines.
 type recorder struct{ *httptest.ResponseRecorder }
 
 func (recorder) SetReadDeadline(time.Time) error  { return nil }
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// ask has the server behind it answer a request of the liar's own.
+// ask sends a request of its own to the real server.
 func (l *falseServer) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
 	other := httptest.NewRequestWithContext(r.Context(), method, path, strings.NewReader(body))
 	other.Host = r.Host
@@ -46,14 +46,14 @@ func (l *falseServer) ask(r *http.Request, method, path, body string) *httptest.
 	return l.record(other)
 }
 
-// record has the server behind it answer r, and returns the answer.
+// record sends r to the real server, and returns the answer.
 func (l *falseServer) record(r *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	l.real.ServeHTTP(recorder{answer}, r)
 	return answer
 }
 
-// give gives an answer that was recorded, with another body.
+// give sends an answer that was recorded, with another body.
 func give(w http.ResponseWriter, answer *httptest.ResponseRecorder, body []byte) {
 	for name, values := range answer.Header() {
 		if name != "Content-Length" {
@@ -64,14 +64,14 @@ func give(w http.ResponseWriter, answer *httptest.ResponseRecorder, body []byte)
 	_, _ = w.Write(body)
 }
 
-// refuse answers with a problem.
+// refuse answers with a problem document.
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "code": code, "outcome": "not_stored"})
 }
 
-// withBody replaces the body of a request.
+// withBody returns the request with another body.
 func withBody(r *http.Request, body []byte) *http.Request {
 	out := r.Clone(r.Context())
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -86,8 +86,8 @@ func bodyOf(t *testing.T, r *http.Request) []byte {
 	return b.Bytes()
 }
 
-// TestErrands: errands go through on a server that keeps its promises, and notice one that does not. Without that,
-// their going through in a lane would prove nothing.
+// TestErrands: errands succeed on a server that keeps its promises, and notice one that does not. Otherwise their
+// success in a lane would prove nothing.
 func TestErrands(t *testing.T) {
 	created := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/create" }
 	claimed := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/jobs/claim" }
@@ -115,7 +115,7 @@ func TestErrands(t *testing.T) {
 		return doc.JobID
 	}
 	for name, tt := range map[string]struct {
-		notice string // in what is said of it
+		notice string // a part of the error
 		lie    func(*falseServer, http.ResponseWriter, *http.Request) bool
 	}{
 		"the real server": {},
@@ -156,7 +156,7 @@ func TestErrands(t *testing.T) {
 				return false
 			}
 			body := bodyOf(t, r)
-			other := fmt.Sprintf(`"unique_key":"%08x `, crc32.ChecksumIEEE(body)) // the same in a repeat
+			other := fmt.Sprintf(`"unique_key":"%08x `, crc32.ChecksumIEEE(body)) // a repeat gets the same
 			l.real.ServeHTTP(w, withBody(r, bytes.Replace(body, []byte(`"unique_key":"`), []byte(other), 1)))
 			return true
 		}},
@@ -198,7 +198,7 @@ func TestErrands(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
-		"a completion that does not happen": {"the job is gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a completion that does not happen": {"the job must be gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/jobs/"), "/complete")
 			if !completed(r) || id == "complete" || id == r.URL.Path || l.ask(r, http.MethodGet, "/jobs/"+id, "").Code != http.StatusOK {
 				return false
@@ -207,14 +207,14 @@ func TestErrands(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"job_id": id, "status": "completed"})
 			return true
 		}},
-		"a completed job is there again": {"the job is gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a completed job is there again": {"the job must be gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !created(r) {
 				return false
 			}
 			l.real.ServeHTTP(w, withBody(r, bytes.Replace(bodyOf(t, r), []byte(`"retention_ms":0`), []byte(`"retention_ms":1000000`), 1)))
 			return true
 		}},
-		"a queue that is deleted and there again": {"is there again", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"a queue that is deleted and there again": {"exists again", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofQueue(r, http.MethodDelete) {
 				return false
 			}
@@ -298,11 +298,11 @@ func TestErrands(t *testing.T) {
 				}
 				e.advance(ctx)
 			}
-			if e.err == nil && e.rest(ctx) == nil {
-				_ = e.settle(ctx, false) // it shows in e.err
+			if e.err == nil && e.leaveOneJob(ctx) == nil {
+				_ = e.check(ctx, false) // the error is in e.err
 			}
 			if tt.lie != nil && (e.err == nil || !strings.Contains(e.err.Error(), tt.notice)) {
-				t.Errorf("after %d errands they say %v, and not %q", e.done, e.err, tt.notice)
+				t.Errorf("after %d errands the error is %v, want %q", e.done, e.err, tt.notice)
 			}
 			if tt.lie == nil && (e.err != nil || len(h.wrong) > 0) {
 				t.Errorf("%v, %q", e.err, h.wrong)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk mounts a disk of its own, of size bytes.
+// smallDisk mounts a tmpfs with size bytes.
 func (l *lane) smallDisk(size int64) string {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")
@@ -22,9 +22,9 @@ func (l *lane) smallDisk(size int64) string {
 	}
 	if err := syscall.Mount("daybook-crash", dir, "tmpfs", 0, fmt.Sprint("size=", size)); err != nil {
 		if *full {
-			l.Fatalf("no small disk: mount tmpfs: %v", err)
+			l.Fatalf("mount a small tmpfs: %v", err)
 		}
-		l.Skipf("no small disk: mount tmpfs: %v", err)
+		l.Skipf("mount a small tmpfs: %v", err)
 	}
 	l.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -34,11 +34,11 @@ func (l *lane) smallDisk(size int64) string {
 	return dir
 }
 
-// filler is somebody else's file on the same disk.
+// filler is a file of somebody else on the same disk.
 type filler struct{ path string }
 
-// leave makes it so large that at most free bytes are left.
-func (f filler) leave(free int64) error {
+// leaveFree makes the file so large that at most free bytes are left.
+func (f filler) leaveFree(free int64) error {
 	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func (f filler) leave(free int64) error {
 
 func (f filler) remove() error { return os.Remove(f.path) }
 
-// TestFullDisk fills the server's disk: first to its reserve, where creates are refused and all else goes on, then
-// wholly, where nothing can be written. When there is space again the server goes on by itself.
+// TestFullDisk fills the server's disk. First it fills it up to the reserve: creates are refused and all else goes on.
+// Then it fills it wholly: nothing can be written. When there is space again, the server goes on by itself.
 func TestFullDisk(t *testing.T) {
 	l := newLane(t, 5)
 	rounds := 1
@@ -85,10 +85,10 @@ func TestFullDisk(t *testing.T) {
 }
 
 func (l *lane) fullDisk(round int) {
-	dir := l.smallDisk(640 << 20) // its reserve is an eighth of that
+	dir := l.smallDisk(640 << 20) // the reserve is an eighth of this
 	s := l.newTrial("full", filepath.Join(dir, "data"))
 	if round%2 == 1 {
-		l.small(s) // flushes all the time
+		l.useSmallFiles(s) // it flushes all the time
 	}
 	f := filler{filepath.Join(dir, "filler")}
 	l.must(s, s.start())
@@ -103,14 +103,14 @@ func (l *lane) fullDisk(round int) {
 	}
 	l.wait(s, "there is a backlog", func() bool { return c.unfinished.Load() > 1000 })
 
-	// To the reserve.
-	l.must(s, f.leave(60<<20))
+	// Fill the disk up to the reserve.
+	l.must(s, f.leaveFree(60<<20))
 	refused := c.refused.Load()
 	l.wait(s, "creates are refused", func() bool { return c.refused.Load() > refused+3 })
 	acked, before := c.acked.Load(), ended()
 	l.wait(s, "work goes on", func() bool { return ended() > before+100 })
 	if now := c.acked.Load(); now != acked {
-		l.Errorf("%d creates were acknowledged below the reserve", now-acked)
+		l.Errorf("%d creates were acknowledged although only the reserve was left", now-acked)
 	}
 	l.must(s, f.remove())
 	l.wait(s, "creates come back", func() bool { return c.acked.Load() > acked+3 })
@@ -119,19 +119,19 @@ func (l *lane) fullDisk(round int) {
 		l.must(s, s.start())
 	}
 
-	// To the last block, and what the server gives up is taken too.
+	// Fill the disk wholly, and also take the space that the server gives up.
 	hold := l.between(time.Second, 3*time.Second)
 	if *full {
-		hold = l.between(2*time.Second, 15*time.Second) // past the store's flushes
+		hold = l.between(2*time.Second, 15*time.Second) // longer than the interval of the store's flushes
 	}
 	for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		l.must(s, f.leave(0))
+		l.must(s, f.leaveFree(0))
 	}
-	if round%3 == 2 { // the start on a full disk is refused with a message, or it serves
+	if round%3 == 2 { // a start on a full disk is refused with a reason, or it serves
 		l.must(s, s.kill())
 		if err := s.start(); err != nil {
 			if !strings.Contains(s.log.String(), "disk") && !strings.Contains(s.log.String(), "space") {
-				l.must(s, fmt.Errorf("a start on a full disk ended without saying why: %w", err))
+				l.must(s, fmt.Errorf("a start on a full disk ended without a reason in its log: %w", err))
 			}
 			l.must(s, s.kill())
 			l.must(s, f.remove())
@@ -142,16 +142,16 @@ func (l *lane) fullDisk(round int) {
 	} else {
 		l.must(s, f.remove())
 	}
-	l.resumes(s, c, "disk", "space")
+	l.awaitService(s, c, "disk", "space")
 	l.must(s, s.kill())
 	l.must(s, s.start())
 	c.end()
 	l.finish(s)
 }
 
-// resumes waits until creates are acknowledged again. A server that ended must have said why, with one of the words; it
-// is started again.
-func (l *lane) resumes(s *trial, c *crowd, words ...string) {
+// awaitService waits until creates are acknowledged again. If the server has ended, its log must have one of the words,
+// and it is started again.
+func (l *lane) awaitService(s *trial, c *crowd, words ...string) {
 	l.Helper()
 	acked := c.acked.Load()
 	l.wait(s, "creates come back", func() bool {
@@ -163,7 +163,7 @@ func (l *lane) resumes(s *trial, c *crowd, words ...string) {
 				known = known || strings.Contains(said, word)
 			}
 			if !known {
-				l.must(s, fmt.Errorf("the server ended without saying why: %w", s.server.Err()))
+				l.must(s, fmt.Errorf("the server ended without a reason in its log: %w", s.server.Err()))
 			}
 			l.progress("the server had ended: %v", s.server.Err())
 			l.must(s, s.kill())

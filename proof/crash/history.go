@@ -12,31 +12,31 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// history is what the users of one server know: what they asked and what they were told. It survives every kill.
+// history is what the users of one server know: their requests and the answers. It survives each kill of the server.
 type history struct {
 	began time.Time
 
 	mu         sync.Mutex
 	posts      map[string]*post // by tag
 	jobs       map[job.ID]*post // by batch id
-	claims     map[job.ID]int32 // numbers for claim ids, from 1
-	openClaims []event          // claims that had no answer
+	claims     map[job.ID]int32 // a number for each claim id, from 1
+	openClaims []event          // claims without an answer
 	wholeQueue []event          // cancels and redrives of all jobs of the queue
-	lives      []life           // the last one is open while the server runs
+	lives      []life           // the last one has no end while the server runs
 	deaths     []int64
-	wrong      []string // what cannot be explained, whatever the order
+	wrong      []string // problems that no order of the requests explains
 	count      tally
 }
 
 // tally counts what was done.
 type tally struct {
 	Requests, NoAnswer                    int
-	Jobs, Claimed, Ended, Stale, Returned int // acknowledged: jobs created, handed out, ended, refused as stale, given back
-	Moved, Sweeps                         int // acknowledged: jobs cancelled or redriven alone; sweeps that went on after their command
-	Deaths                                int // of the server, by whatever
-	Checked, OpenClaims, Undecided        int // jobs whose histories were checked, with how many operations
+	Jobs, Claimed, Ended, Stale, Returned int // acknowledged jobs; jobs handed out, ended, refused as stale, ungotten
+	Moved, Sweeps                         int // jobs that were cancelled or redriven alone; sweeps that went on after their command
+	Deaths                                int // of the server, for any reason
+	Checked, OpenClaims, Undecided        int // jobs whose histories were checked; claims without an answer; checks that took too long
 	Operations                            int
-	Errands, IdleQueues                   int // jobs taken through a whole life by users with queues of their own; their queues that --queue-idle deleted
+	Errands, IdleQueues                   int // jobs that an errand took through their life; queues of errands that --queue-idle deleted
 	Lost, Wrong, Violations               int
 }
 
@@ -66,17 +66,17 @@ func newHistory() *history {
 	return &history{began: time.Now(), posts: map[string]*post{}, jobs: map[job.ID]*post{}, claims: map[job.ID]int32{}}
 }
 
-// now is the time of the history.
+// now returns the time since the history began.
 func (h *history) now() int64 { return int64(time.Since(h.began)) }
 
-// live begins a stretch in which leases may run out. It is to be called before the server can do anything.
+// serverStarted begins a period in which leases may run out. It must be called before the server can do anything.
 func (h *history) serverStarted() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives = append(h.lives, life{h.now(), never})
 }
 
-// die ends it. It is to be called once the server can do nothing more.
+// serverEnded ends that period. It must be called when the server can do nothing more.
 func (h *history) serverEnded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,14 +87,15 @@ func (h *history) serverEnded() {
 	}
 }
 
-// still ends a stretch as die does, of a server that will go on: what it was asked may still happen.
+// serverFrozen ends that period for a server that will go on. Requests that it has received may still be carried out.
 func (h *history) serverFrozen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives[len(h.lives)-1].end = h.now()
 }
 
-// end is when a request that got no answer at t can have happened at the latest: at the death that followed.
+// end returns the latest time at which a request can have been carried out that got no answer at t: the next death of
+// the server.
 func (h *history) end(t int64) int64 {
 	for _, death := range h.deaths {
 		if death >= t {
@@ -117,7 +118,7 @@ func (h *history) problemLocked(format string, args ...any) {
 	}
 }
 
-// claim is the number of a claim that was answered.
+// claim returns the number of a claim that was answered.
 func (h *history) claim(id job.ID) int32 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,14 +128,15 @@ func (h *history) claim(id job.ID) int32 {
 	return h.claims[id]
 }
 
-// known is the number of a claim, or 0 where it had no answer: then it is one of the ghosts, and nobody knows which.
+// known returns the number of a claim, or 0 if the claim had no answer. Then it is one of openClaims, and nobody knows
+// which.
 func (h *history) known(id job.ID) int32 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.claims[id]
 }
 
-// bind notes which batch a post became. A post became one batch at most.
+// bind records the batch of a post. A post can have one batch only.
 func (h *history) bind(p *post, batch job.ID) {
 	switch {
 	case p.batch == batch:
@@ -148,7 +150,7 @@ func (h *history) bind(p *post, batch job.ID) {
 	}
 }
 
-// receipt notes a create that was answered with batch, or got no answer (zero).
+// receipt records a create that was answered with batch, or that got no answer (zero).
 func (h *history) receipt(p *post, call, ret int64, batch job.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +163,7 @@ func (h *history) receipt(p *post, call, ret int64, batch job.ID) {
 	h.bind(p, batch)
 }
 
-// seen finds the post of a job that the server showed, and holds its payload against what was posted.
+// seen finds the post of a job that the server showed, and compares the payload with what was posted.
 func (h *history) seen(id job.ID, payload []byte) *post {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +182,7 @@ func (h *history) seen(id job.ID, payload []byte) *post {
 	return p
 }
 
-// add notes an event of a job. Jobs nobody posted are known to be wrong already.
+// add records an event of a job. A job that nobody posted was reported before.
 func (h *history) add(id job.ID, e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -216,7 +218,7 @@ func (h *history) addOpenClaim(e event) {
 	h.openClaims = append(h.openClaims, e)
 }
 
-func (h *history) asked(answered bool) {
+func (h *history) countRequest(answered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count.Requests++
@@ -225,7 +227,7 @@ func (h *history) asked(answered bool) {
 	}
 }
 
-// settle gives every event without an answer the time by which it can have happened at the latest.
+// settle gives each event without an answer the latest time at which it can have happened.
 func (h *history) settle(events []event) []event {
 	out := make([]event, 0, len(events)+1)
 	for _, e := range events {
@@ -237,12 +239,12 @@ func (h *history) settle(events []event) []event {
 	return out
 }
 
-// check checks every job's history. No request may be under way. It returns the first few that are impossible, in
-// words.
+// check checks the history of every job. No request may be under way. It returns descriptions of the first few that are
+// impossible.
 func (h *history) check() (impossible []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ghosts := h.settle(h.openClaims)
+	openClaims := h.settle(h.openClaims)
 	for _, p := range h.posts {
 		if p.batch.IsZero() {
 			continue
@@ -272,7 +274,7 @@ func (h *history) check() (impossible []string) {
 				last = max(last, events[i].call)
 			}
 			var maybe []event
-			for _, g := range ghosts {
+			for _, g := range openClaims {
 				if g.ret >= p.call && g.call <= last {
 					maybe = append(maybe, g)
 				}
@@ -291,20 +293,20 @@ func (h *history) check() (impossible []string) {
 			}
 		}
 	}
-	h.count.OpenClaims = len(ghosts)
+	h.count.OpenClaims = len(openClaims)
 	return impossible
 }
 
 const ms = int64(time.Millisecond)
 
-func describe(p *post, line int, events, ghosts []event, lives []life) string {
+func describe(p *post, line int, events, openClaims []event, lives []life) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "job %s (post %s, max_attempts %d, lease %d ms):\n", p.batch.WithLine(line), p.tag, p.maxAttempts, p.leaseMs)
 	for i := range events {
 		fmt.Fprintln(&b, "  ", &events[i])
 	}
-	for i := range ghosts {
-		fmt.Fprintln(&b, "   perhaps:", &ghosts[i])
+	for i := range openClaims {
+		fmt.Fprintln(&b, "   perhaps:", &openClaims[i])
 	}
 	for _, l := range lives {
 		if len(events) > 0 && l.end >= events[0].call && l.start <= events[len(events)-1].call {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// perStage is how many times a server is hurt before all that it knows is read back. A new data directory follows.
+// perTrial is how many times a server is killed before everything that it knows is read. The next kills use a new data
+// directory.
 const perTrial = 25
 
-// TestKills ends the server under load with SIGKILL, at any moment: while it serves, and now and then while it starts.
+// TestKills ends the server with SIGKILL at random moments, under load and now and then during a start.
 func TestKills(t *testing.T) {
 	l := newLane(t, 1)
 	for killed := 0; killed < *kills; {
@@ -17,9 +18,9 @@ func TestKills(t *testing.T) {
 		l.must(s, s.start())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
 		s.startErrands(c, 2)
-		l.loaded(s, c)
+		l.awaitLoad(s, c)
 		for range min(perTrial, *kills-killed) {
-			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
+			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
 			l.must(s, s.kill())
 			killed++
 			for l.rng.IntN(4) == 0 && killed < *kills {
@@ -30,7 +31,7 @@ func TestKills(t *testing.T) {
 			}
 			l.must(s, s.start())
 		}
-		l.loaded(s, c)
+		l.awaitLoad(s, c)
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		s.waitIdle = *full && killed >= *kills

@@ -58,16 +58,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// row is a lane's line in the report.
+// row is the line of a lane in the report.
 type row struct {
-	lane, what string // "SIGKILL", "200 kills"
+	lane, what string // such as "Kills", "200 kills by SIGKILL"
 	tally      tally
 	took       time.Duration
 }
 
 var rows []row
 
-// lane is a test's account of itself.
+// lane is a test that does one kind of harm.
 type lane struct {
 	*testing.T
 	rng   *rand.Rand
@@ -79,20 +79,20 @@ func newLane(t *testing.T, number uint64) *lane {
 	return &lane{T: t, rng: rand.New(rand.NewPCG(*seed, number)), began: time.Now()}
 }
 
-// report adds the lane's row; a lane that failed has none.
+// report adds the row of the lane. A lane that failed has none.
 func (l *lane) report(what string) {
 	l.Helper()
 	c := l.tally
 	l.Logf("%s: %+v in %v", what, c, time.Since(l.began).Round(time.Millisecond))
 	if c.Ended == 0 || c.Checked == 0 {
-		l.Error(undecided("there was hardly any load: %+v", c))
+		l.Error(undecided("there was hardly any load, so the lane proves nothing: %+v", c))
 	}
 	if !l.Failed() {
 		rows = append(rows, row{lane: l.Name()[len("Test"):], what: what, tally: c, took: time.Since(l.began)})
 	}
 }
 
-// stage makes a server and sees to its end.
+// newTrial creates a server, and kills it at the end of the test.
 func (l *lane) newTrial(name, data string, args ...string) *trial {
 	l.Helper()
 	s, err := newTrial(name, binary, data, args...)
@@ -108,8 +108,8 @@ func (l *lane) newTrial(name, data string, args ...string) *trial {
 	return s
 }
 
-// small has a stage use the server with small files.
-func (l *lane) small(s *trial) {
+// useSmallFiles makes a trial use the server with small files.
+func (l *lane) useSmallFiles(s *trial) {
 	self, err := os.Executable()
 	if err != nil {
 		l.Fatal(err)
@@ -117,7 +117,7 @@ func (l *lane) small(s *trial) {
 	s.server.Binary = self
 }
 
-// wait waits until something is so, which here always comes, sooner or later.
+// wait waits until so returns true, which happens sooner or later.
 func (l *lane) wait(s *trial, what string, so func() bool) {
 	l.Helper()
 	for deadline := time.Now().Add(maxWait); !so(); {
@@ -128,14 +128,14 @@ func (l *lane) wait(s *trial, what string, so func() bool) {
 	}
 }
 
-// loaded waits until the load has begun: without it there would be nothing to lose.
-func (l *lane) loaded(s *trial, c *crowd) {
+// awaitLoad waits until there is load. Without load there would be nothing to lose.
+func (l *lane) awaitLoad(s *trial, c *crowd) {
 	l.Helper()
 	acked := c.acked.Load()
 	l.wait(s, "there is load", func() bool { return c.acked.Load() > acked })
 }
 
-// loads are drawn from, one for each server.
+// load returns a random load for one server.
 func (l *lane) load() load {
 	out := standardLoad
 	switch l.rng.IntN(4) {
@@ -147,11 +147,11 @@ func (l *lane) load() load {
 	return out
 }
 
-// must ends the test where an error came, with what the server said last.
+// must ends the test if err is not nil, and prints the end of the server's log.
 func (l *lane) must(s *trial, err error) {
 	l.Helper()
 	if err != nil {
-		l.Fatalf("%s, seed %d: %v\nthe server's last words:\n%s\nits data: %s", s.name, *seed, err, s.log, l.evidence(s))
+		l.Fatalf("%s, seed %d: %v\nthe end of the server's log:\n%s\nits data: %s", s.name, *seed, err, s.log, l.evidence(s))
 	}
 }
 
@@ -170,7 +170,7 @@ func (l *lane) evidence(s *trial) string {
 	return dir
 }
 
-// finish finishes a stage and adds its account to the lane's.
+// finish finishes a trial, and adds its counts to those of the lane.
 func (l *lane) finish(s *trial) {
 	l.Helper()
 	err := s.finish(l.rng.Uint64())
@@ -178,8 +178,8 @@ func (l *lane) finish(s *trial) {
 	l.tally.add(s.h.count)
 }
 
-// powerFS mounts a file system whose power can be cut, or says why there is none: then a full run fails, and a short
-// one leaves it.
+// powerFS mounts a file system whose power can be cut. If there is none, a full run fails, and a short run skips the
+// test.
 func (l *lane) powerFS() (*powerfs.FS, string) {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")
@@ -201,7 +201,7 @@ func (l *lane) powerFS() (*powerfs.FS, string) {
 	return f, dir
 }
 
-// between draws a time.
+// between returns a random time.
 func (l *lane) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(l.rng.Int64N(int64(high-low)+1))
 }

@@ -11,36 +11,36 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// load is what a lane does to its server.
+// load is the load that a lane puts on its server.
 type load struct {
 	producers, runners, readers int
-	operators                   int   // who cancel and redrive
-	lines                       int   // of a batch, at most
-	size                        int   // of a payload's filler, mostly; one post in fifty has far larger ones
-	backlog                     int64 // unfinished jobs past which producers wait
-	longLeases                  bool  // none that would run out during a stop
+	operators                   int   // users who cancel and redrive
+	lines                       int   // lines of a batch, at most
+	size                        int   // bytes of filler in a payload; one post in fifty has a hundred times as many
+	backlog                     int64 // producers wait while more jobs than this are unfinished
+	longLeases                  bool  // leases are longer than a stop
 }
 
 var standardLoad = load{producers: 3, runners: 5, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000}
 
-// crowd runs a load until it is told to stop.
+// crowd runs a load until it is stopped.
 type crowd struct {
 	u    *user
 	l    load
 	seed uint64
 	name string
 
-	unfinished atomic.Int64 // jobs, when last counted, and those posted since
-	acked      atomic.Int64 // creates acknowledged
-	refused    atomic.Int64 // creates refused for want of disk
+	unfinished atomic.Int64 // unfinished jobs at the last count, and jobs posted since
+	acked      atomic.Int64 // acknowledged creates
+	refused    atomic.Int64 // creates that were refused because the disk is full
 
 	ctx  context.Context
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
-	lately struct {
+	recent struct {
 		sync.Mutex
-		ids []job.ID // a few, for readers
+		ids []job.ID // some recent jobs, for readers and operators
 	}
 }
 
@@ -65,7 +65,7 @@ func newCrowd(u *user, l load, name string, seed uint64) *crowd {
 	return c
 }
 
-// end has everybody leave and waits for them.
+// end stops all users and waits for them.
 func (c *crowd) end() {
 	c.stop()
 	c.all.Wait()
@@ -88,9 +88,9 @@ func pause(ctx context.Context, d time.Duration) {
 
 const longLease = 2500 // ms
 
-const untilBack = 5 * time.Millisecond // between attempts to reach a server that is down
+const retryPause = 5 * time.Millisecond // between attempts to reach a server that is down
 
-// watch counts what is unfinished.
+// watch counts the unfinished jobs.
 func (c *crowd) watch() {
 	for c.ctx.Err() == nil {
 		if st, err := c.u.stats(c.ctx); err == nil {
@@ -104,7 +104,7 @@ func (c *crowd) produce(i int) {
 	rng := c.rng("producer", i)
 	for n := 0; c.ctx.Err() == nil; n++ {
 		if c.unfinished.Load() > c.l.backlog {
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 			continue
 		}
 		p := &post{tag: fmt.Sprintf("%s-%d-%d", c.name, i, n), lines: 1, size: c.l.size, maxAttempts: int32(20 + rng.IntN(20)), leaseMs: minLeaseMs + int64(rng.IntN(3))*250}
@@ -133,7 +133,7 @@ func (c *crowd) produce(i int) {
 		r, err := c.u.create(c.ctx, p)
 		switch {
 		case err != nil:
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 		case r.ok():
 			c.unfinished.Add(int64(p.lines))
 			c.acked.Add(1)
@@ -144,36 +144,36 @@ func (c *crowd) produce(i int) {
 			c.refused.Add(1)
 			pause(c.ctx, 20*time.Millisecond)
 		default:
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 		}
 	}
 }
 
 func (c *crowd) remember(id job.ID) {
-	c.lately.Lock()
-	defer c.lately.Unlock()
-	if c.lately.ids = append(c.lately.ids, id); len(c.lately.ids) > 200 {
-		c.lately.ids = c.lately.ids[100:]
+	c.recent.Lock()
+	defer c.recent.Unlock()
+	if c.recent.ids = append(c.recent.ids, id); len(c.recent.ids) > 200 {
+		c.recent.ids = c.recent.ids[100:]
 	}
 }
 
-// read looks at jobs while things happen to them.
+// read reads jobs while they change.
 func (c *crowd) read(i int) {
 	rng := c.rng("reader", i)
 	for c.ctx.Err() == nil {
-		c.lately.Lock()
-		n := len(c.lately.ids)
+		c.recent.Lock()
+		n := len(c.recent.ids)
 		var id job.ID
 		if n > 0 {
-			id = c.lately.ids[rng.IntN(n)]
+			id = c.recent.ids[rng.IntN(n)]
 		}
-		c.lately.Unlock()
+		c.recent.Unlock()
 		if n == 0 {
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 			continue
 		}
 		if _, _, err := c.u.get(c.ctx, id); err != nil {
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 		}
 		pause(c.ctx, time.Millisecond)
 	}
@@ -194,7 +194,7 @@ func (c *crowd) outcome(rng *rand.Rand) outcome {
 	}
 }
 
-// run claims and ends jobs; when draining, everything with ok.
+// run claims and ends jobs. With drain, it ends all with ok.
 func (c *crowd) run(i int, drain bool) {
 	rng := c.rng("runner", i)
 	name := fmt.Sprintf("%s-%d", c.name, i)
@@ -214,8 +214,8 @@ func (c *crowd) run(i int, drain bool) {
 		g, r, err := c.u.claim(c.ctx, w)
 		switch {
 		case err != nil || r.open() || r.status >= 400:
-			pause(c.ctx, untilBack)
-			if err == nil && r.open() && w.ends != nil { // how did it end? ask again
+			pause(c.ctx, retryPause)
+			if err == nil && r.open() && w.ends != nil { // whether the jobs were ended is unknown
 				c.retry(rng, func() (*reply, error) { return c.u.endAll(c.ctx, w.ends, w.with) })
 			}
 			if err == nil {
@@ -236,7 +236,7 @@ func (c *crowd) run(i int, drain bool) {
 	}
 }
 
-// insist sends a request until it is answered; with rng it sometimes leaves it at one attempt.
+// retry repeats a request until it is answered. With rng, it sometimes makes one attempt only.
 func (c *crowd) retry(rng *rand.Rand, ask func() (*reply, error)) {
 	for c.ctx.Err() == nil {
 		r, err := ask()
@@ -246,11 +246,11 @@ func (c *crowd) retry(rng *rand.Rand, ask func() (*reply, error)) {
 		if err == nil && rng != nil && rng.IntN(2) == 0 {
 			return
 		}
-		pause(c.ctx, untilBack)
+		pause(c.ctx, retryPause)
 	}
 }
 
-// work is what becomes of a grant. It returns what the next claim is to end.
+// work does something with the jobs of a grant. It returns the grant if the next claim must end it.
 func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 	u, ctx := c.u, c.ctx
 	if rng.IntN(6) == 0 {
@@ -294,7 +294,7 @@ func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
 		} else {
 			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}) })
 		}
-	default: // dies
+	default: // the runner dies
 	}
 	return nil
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// kind is what an event did, or tried to do, to one job.
+// kind is what a request did, or tried to do, to one job.
 type kind uint8
 
 const (
 	created  kind = iota // by its create
 	handed               // out by a claim
 	tickled              // by its claim
-	ended                // by an outcome told for this job
-	endedAll             // by an outcome told for all that a claim holds, which does not say what it held
-	returned             // back, by unget
-	observed             // at, by a GET
+	ended                // by an outcome for this job
+	endedAll             // by an outcome for all jobs of a claim; the answer does not say which jobs the claim held
+	returned             // by unget
+	observed             // by a GET
 
-	// By operators (operator.go): of the job alone, or of its whole batch.
+	// By operators (operator.go), for the job alone or for its whole batch:
 	cancelledOne
 	redrivenOne
 	cancelledAll
@@ -30,21 +30,21 @@ const (
 
 var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete all", "unget", "get", "cancel", "redrive", "cancel batch", "redrive batch"}
 
-// answer is what came back.
+// answer is the kind of answer to a request.
 type answer uint8
 
 const (
 	done     answer = iota // 2xx
-	lost                   // no answer, or one that says "unknown": it may have happened or not
-	stale                  // 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job; of operators: 409 job_ended, job_not_ended
-	differ                 // 409 outcome_differs: the claim ended the job in another way
+	lost                   // no answer, or one that says "unknown": the request was carried out or not
+	stale                  // 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job; for operators: 409 job_ended, job_not_ended
+	differs                // 409 outcome_differs: the claim ended the job in another way
 	absent                 // 404
-	sweeping               // no answer, of what may go on as a sweep after the server has died
+	sweeping               // no answer to a request that may go on as a sweep after the server has died
 )
 
 var answerNames = [...]string{"done", "no answer", "refused", "outcome differs", "not found", "no answer, perhaps a sweep"}
 
-// outcome is what a runner tells, as far as the model wants to know.
+// outcome is what a runner reports, as far as the model needs it.
 type outcome struct {
 	code    string // ok, failed, retry, error; "" for none
 	delayMs int64
@@ -52,7 +52,7 @@ type outcome struct {
 
 func (o outcome) final() bool { return o.code == "ok" || o.code == "failed" }
 
-// status is where a job is.
+// status is the status of a job.
 type status uint8
 
 const (
@@ -73,21 +73,21 @@ func parseStatus(s string) (status, error) {
 			return status(i), nil
 		}
 	}
-	return 0, fmt.Errorf("status %q", s)
+	return 0, fmt.Errorf("unknown status %q", s)
 }
 
-// event is one request as far as one job is concerned. Times are ns since the history began.
+// event is one request as far as it concerns one job. Times are ns since the history began.
 type event struct {
-	call, ret int64 // ret is infinite where there was no answer
-	lease     int64 // of handed: ns
-	delay     int64 // of created: ns until it may run
-	claim     int32 // which claims, tickles, ends, gives back, or is seen to hold the job; 0: none
-	attempts  int32 // run_attempts as told; -1: not told
+	call, ret int64 // ret is infinite if there was no answer
+	lease     int64 // of handed, ns
+	delay     int64 // of created: ns until the job may run
+	claim     int32 // the claim that takes, tickles, ends, ungets, or is seen to hold the job; 0: none
+	attempts  int32 // run_attempts in the answer; -1: unknown
 	outcome   outcome
 	kind      kind
 	answer    answer
-	unsure    bool   // of cancelledAll: the job may not have been there when it was asked for
-	status    status // of looked: as read; of ended: as decided together with the outcome; of redrivenAll: from which; nowhere: not told
+	unsure    bool   // of cancelledAll: the job may not have existed when it was requested
+	status    status // of observed: as read; of ended: as decided with the outcome; of redrivenAll: the status that is redriven; nowhere: unknown
 }
 
 const never = math.MaxInt64
@@ -116,36 +116,36 @@ func (e *event) String() string {
 	return s
 }
 
-// state is all that the model knows of a job.
+// state is everything that the model knows of a job.
 type state struct {
 	status     status
 	unanswered bool  // the claim that holds it had no answer
-	claim      int32 // that holds it, or that ended its last run
+	claim      int32 // the claim that holds the job, or that ended its last run
 	attempts   int32
-	ended      outcome // of the last run, by that claim; none where nobody told
-	renewed    int64   // the earliest that its lease can have begun
+	ended      outcome // of the last run, by that claim; empty: unknown
+	renewed    int64   // the earliest time at which its lease can have begun
 	lease      int64
-	until      int64 // of deferred: the earliest that it can be pending
+	until      int64 // of deferred: the earliest time at which it can be pending
 }
 
 func (s state) String() string {
 	return fmt.Sprintf("%s, attempts %d, claim %d, ended %q, renewed %.3f", statusNames[s.status], s.attempts, s.claim, s.ended.code, time.Duration(s.renewed).Seconds())
 }
 
-// life is a stretch of time in which a server ran without a break: at its beginning all leases begin anew.
+// life is a period in which a server ran without a break. All leases begin again at its start.
 type life struct{ start, end int64 }
 
-// job is what the model must know beforehand.
+// jobModel is what the model knows of a job before its first event.
 type jobModel struct {
-	max   int32 // attempts
+	max   int32 // max_attempts
 	lives []life
 }
 
-// slack is how much sooner than a lease or a delay says the server may act: its times are whole milliseconds.
+// slack is how much earlier than a lease or a delay says the server may act, since its times are whole milliseconds.
 const slack = int64(10 * time.Millisecond)
 
-// mayLapse reports whether a lease that was renewed at the earliest at r may have run out by now. It can only where
-// some life was long enough to see it through.
+// mayLapse reports whether a lease may have run out by now that was renewed at r at the earliest. That is possible only
+// if the server ran for the whole lease in one life.
 func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	i, _ := slices.BinarySearchFunc(m.lives, r, func(l life, r int64) int {
 		if l.end < r {
@@ -161,7 +161,7 @@ func (m *jobModel) mayLapse(r, lease, now int64) bool {
 	return false
 }
 
-// silent returns what s may have become by now without anybody asking for it, s itself first.
+// unprompted returns the states that s may have become by now without a request: first s itself.
 func (m *jobModel) unprompted(s state, now int64) []state {
 	out := []state{s}
 	switch {
@@ -171,7 +171,7 @@ func (m *jobModel) unprompted(s state, now int64) []state {
 	case s.status != active:
 		return out
 	}
-	if s.unanswered { // a claim for a connection that is gone is given back
+	if s.unanswered { // the server ungets the job if the connection of the claim is gone
 		back := s
 		back.status, back.unanswered, back.claim, back.attempts = pending, false, 0, s.attempts-1
 		out = append(out, back)
@@ -187,8 +187,8 @@ func (m *jobModel) unprompted(s state, now int64) []state {
 	return out
 }
 
-// run is s once a run of it had outcome o.
-func (m *jobModel) run(s state, o outcome, call int64) state {
+// afterOutcome returns the state after a run of s had outcome o.
+func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
 	s.ended, s.unanswered = o, false
 	switch {
 	case o.code == "ok":
@@ -197,27 +197,28 @@ func (m *jobModel) run(s state, o outcome, call int64) state {
 		s.status = failed
 	case o.delayMs == 0:
 		s.status = pending
-	default: // without a delay of its own (-1) the backoff's jitter decides
+	default: // -1 means that the jitter of the backoff decides
 		s.status, s.until = deferred, call+max(o.delayMs, 0)*int64(time.Millisecond)
 	}
 	return s
 }
 
-// step returns what a job in state s may be after e, and nothing where e cannot have been answered so.
+// step returns the states that a job in state s may be in after e. It returns none if e cannot have been answered like
+// that.
 func (m *jobModel) step(s state, e *event) []state {
 	var out []state
 	for _, s := range m.unprompted(s, e.ret) {
 		out = append(out, m.effect(s, e)...)
 	}
 	if e.answer == lost || e.answer == sweeping {
-		out = append(out, s) // it did not happen
+		out = append(out, s) // it was not carried out
 	}
 	return out
 }
 
 func (m *jobModel) effect(s state, e *event) []state {
 	holds := s.status == active && s.claim == e.claim && e.claim != 0
-	told := e.answer == done // else what was told is not known
+	known := e.answer == done // otherwise the answer is unknown
 	switch e.kind {
 	case created:
 		if s.status != nowhere {
@@ -230,10 +231,10 @@ func (m *jobModel) effect(s state, e *event) []state {
 		return []state{s}
 
 	case handed:
-		if s.status != pending || s.attempts >= m.max || told && e.attempts != s.attempts+1 {
+		if s.status != pending || s.attempts >= m.max || known && e.attempts != s.attempts+1 {
 			return nil
 		}
-		return []state{{status: active, unanswered: !told, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease}}
+		return []state{{status: active, unanswered: !known, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease}}
 
 	case tickled:
 		switch {
@@ -248,19 +249,19 @@ func (m *jobModel) effect(s state, e *event) []state {
 	case ended:
 		again := s.claim == e.claim && e.claim != 0 && s.ended == e.outcome && s.status != active
 		switch {
-		case e.answer == stale && !holds && !again, e.answer == differ && !holds && !again && s.ended.code != "" && s.claim == e.claim:
+		case e.answer == stale && !holds && !again, e.answer == differs && !holds && !again && s.ended.code != "" && s.claim == e.claim:
 			return []state{s}
-		case e.answer == stale || e.answer == differ:
+		case e.answer == stale || e.answer == differs:
 			return nil
 		case holds:
-			s = m.run(s, e.outcome, e.call)
+			s = m.afterOutcome(s, e.outcome, e.call)
 		case !again:
 			return nil
 		}
-		if told && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
-			return []state{{status: cancelled, attempts: s.attempts}} // by a cancel of all that is under way (history.check looks for it)
+		if known && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
+			return []state{{status: cancelled, attempts: s.attempts}} // a cancel of everything was under way (history.check looks for it)
 		}
-		if told && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
+		if known && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil
 		}
 		return []state{s}
@@ -272,7 +273,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case e.answer == stale || !holds:
 			return []state{s}
 		}
-		return []state{m.run(s, e.outcome, e.call)}
+		return []state{m.afterOutcome(s, e.outcome, e.call)}
 
 	case returned:
 		switch {
@@ -294,10 +295,10 @@ func (m *jobModel) effect(s state, e *event) []state {
 		}
 		return []state{s}
 	}
-	return m.moved(s, e)
+	return m.afterMove(s, e)
 }
 
-// model is m for porcupine, which wants to see the events as operations' inputs.
+// model returns m for porcupine. The events are the inputs of porcupine's operations.
 func (m *jobModel) model() porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{}} },
@@ -314,15 +315,15 @@ func (m *jobModel) model() porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// checkTime bounds one job's check, which in the worst case takes exponential time.
+// checkTime bounds the check of one job, which takes exponential time in the worst case.
 const checkTime = time.Minute
 
-// check reports whether events, all of one job, may have happened in some order that agrees with their times. ghosts
-// are claims that had no answer and may have handed the job out; they are only looked at when the events make no sense
-// without.
-func (m *jobModel) check(events []event, ghosts []event) porcupine.CheckResult {
-	operations := make([]porcupine.Operation, 0, len(events)+len(ghosts))
-	for _, list := range [][]event{events, ghosts} {
+// check reports whether the events of one job may have happened in an order that agrees with their times. unanswered
+// are claims without an answer that may have taken the job. They are used only if the events are impossible without
+// them.
+func (m *jobModel) check(events []event, openClaims []event) porcupine.CheckResult {
+	operations := make([]porcupine.Operation, 0, len(events)+len(openClaims))
+	for _, list := range [][]event{events, openClaims} {
 		for i := range list {
 			operations = append(operations, porcupine.Operation{Input: &list[i], Call: list[i].call, Return: list[i].ret})
 		}
@@ -331,7 +332,7 @@ func (m *jobModel) check(events []event, ghosts []event) porcupine.CheckResult {
 		}
 		if result := porcupine.CheckOperationsTimeout(m.model(), operations, checkTime); result == porcupine.Ok {
 			return result
-		} else if len(ghosts) == 0 || len(operations) > len(events) {
+		} else if len(openClaims) == 0 || len(operations) > len(events) {
 			return result
 		}
 	}

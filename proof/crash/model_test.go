@@ -8,7 +8,7 @@ import (
 
 const second = 1000 * ms
 
-// at makes an event that was called at the given millisecond and answered one later.
+// at returns an event that was sent at the given millisecond and answered one later.
 func at(when int64, k kind, a answer, more ...func(*event)) event {
 	e := event{call: when * ms, ret: (when + 1) * ms, kind: k, answer: a, attempts: -1}
 	if a == lost {
@@ -36,16 +36,16 @@ func claimedAt(when int64, claim, attempts int32) event {
 	return at(when, handed, done, by(claim), told(attempts), func(e *event) { e.lease = second })
 }
 
-// TestHistories: the checker accepts what may be, and does not accept what must not be: without that its verdict on a
-// run would be worth nothing. Leases are a second.
+// TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
+// would be worth nothing. Leases are a second.
 func TestHistories(t *testing.T) {
 	forever := []life{{0, never}}
 	create := at(0, created, done)
 	for name, c := range map[string]struct {
-		legal  bool
-		lives  []life
-		events []event
-		ghosts []event
+		legal      bool
+		lives      []life
+		events     []event
+		openClaims []event
 	}{
 		"a plain run": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), told(1)),
@@ -99,7 +99,7 @@ func TestHistories(t *testing.T) {
 		}},
 		"a repeated completion": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, ended, done, by(1), with("ok"), is(completed)),
-			at(40, ended, differ, by(1), with("failed")),
+			at(40, ended, differs, by(1), with("failed")),
 		}},
 		"another outcome accepted": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, ended, done, by(1), with("failed")),
@@ -156,10 +156,10 @@ func TestHistories(t *testing.T) {
 		}},
 		"a redrive of what had not ended accepted": {events: []event{create, at(20, redrivenOne, done)}},
 		"a claim without an answer shows in the attempts": {legal: true, events: []event{create, claimedAt(2000, 2, 2)},
-			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+			openClaims: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
 		"attempts that no claim explains": {events: []event{create, claimedAt(2000, 2, 2)}},
 		"a claim without an answer whose lease had not run out": {events: []event{create, claimedAt(500, 2, 2)},
-			ghosts: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
+			openClaims: []event{at(10, handed, lost, by(9), func(e *event) { e.lease = second })}},
 		"more attempts than allowed": {events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
@@ -186,7 +186,7 @@ func TestHistories(t *testing.T) {
 			if c.legal {
 				want = porcupine.Ok
 			}
-			if got := m.check(c.events, c.ghosts); got != want {
+			if got := m.check(c.events, c.openClaims); got != want {
 				t.Errorf("%v, not %v", got, want)
 			}
 		})

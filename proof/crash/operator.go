@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// move asks for the cancel or redrive of one job.
+// move sends the cancel or redrive of one job.
 func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 	r, err := u.send(ctx, http.MethodPost, "/jobs/"+id.String()+map[kind]string{cancelledOne: "/cancel", redrivenOne: "/redrive"}[k], "", nil)
 	if err != nil {
@@ -37,8 +37,8 @@ func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 	return r, nil
 }
 
-// moveAll asks for the cancel or redrive of the jobs of a batch or, without one, of the queue. What goes on as a sweep
-// is followed until it is finished: each job is moved at some time until then.
+// moveAll sends the cancel or redrive of the jobs of a batch or, without one, of the queue. If it goes on as a sweep,
+// moveAll waits until the sweep is finished: each job is moved at some time until then.
 func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*reply, error) {
 	path := "/queues/default/" + u.queue
 	if p != nil {
@@ -55,7 +55,7 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 	}
 	e := event{call: r.call, ret: r.ret, kind: k, attempts: -1, status: from}
 	switch {
-	case r.open(): // a sweep outlives the server that was asked for it
+	case r.open(): // a sweep survives the server that received the request
 		e.answer, e.ret = sweeping, never
 	case r.status == http.StatusAccepted:
 		var doc struct {
@@ -65,9 +65,9 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 			u.h.problem("%s: %.200q: %v", path, r.body, err)
 		}
 		e.ret = u.finished(ctx, doc.SweepID)
-		u.h.swept()
+		u.h.countSweep()
 	case !r.ok():
-		return r, nil // not stored, or not found, which a read of its jobs will show
+		return r, nil // not stored, or not found: a read of the jobs shows which
 	}
 	if p == nil {
 		u.h.mu.Lock()
@@ -81,7 +81,7 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 	return r, nil
 }
 
-// finished waits until a sweep is finished, and returns when that was known; never, where it was not seen.
+// finished waits until a sweep is finished, and returns the time at which this was known, or never if it was not.
 func (u *user) finished(ctx context.Context, id job.ID) int64 {
 	for ctx.Err() == nil {
 		r, err := u.send(ctx, http.MethodGet, "/sweeps/"+id.String(), "", nil)
@@ -105,8 +105,8 @@ func (u *user) finished(ctx context.Context, id job.ID) int64 {
 	return never
 }
 
-// ofQueue lists what operators did to the whole queue, as far as a post may be concerned: it takes what was there when
-// it was asked for.
+// ofQueue lists the operations on the whole queue that may concern a post. They change jobs that existed when they were
+// requested.
 func (h *history) ofQueue(p *post) (list []event) {
 	for _, e := range h.wholeQueue {
 		if e.ret < p.call {
@@ -118,14 +118,14 @@ func (h *history) ofQueue(p *post) (list []event) {
 	return list
 }
 
-// swept counts a sweep.
-func (h *history) swept() {
+// countSweep counts a sweep.
+func (h *history) countSweep() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count.Sweeps++
 }
 
-// operate cancels and redrives jobs and batches.
+// operate cancels and redrives jobs, batches and the queue.
 func (c *crowd) operate(i int) {
 	rng := c.rng("operator", i)
 	for c.ctx.Err() == nil {
@@ -150,20 +150,20 @@ func (c *crowd) operate(i int) {
 			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, redrivenAll, nil, from) }
 		}
 		if _, err := ask(); err != nil {
-			pause(c.ctx, untilBack)
+			pause(c.ctx, retryPause)
 		}
 	}
 }
 
 // anyPost returns one of the latest posts that are known to be stored.
 func (c *crowd) anyPost(rng *rand.Rand) *post {
-	c.lately.Lock()
-	n := len(c.lately.ids)
+	c.recent.Lock()
+	n := len(c.recent.ids)
 	var id job.ID
 	if n > 0 {
-		id = c.lately.ids[rng.IntN(n)]
+		id = c.recent.ids[rng.IntN(n)]
 	}
-	c.lately.Unlock()
+	c.recent.Unlock()
 	if n == 0 {
 		return nil
 	}
@@ -172,8 +172,8 @@ func (c *crowd) anyPost(rng *rand.Rand) *post {
 	return c.u.h.jobs[id.WithLine(0)]
 }
 
-// moved returns what a job in state s may be after a cancel or redrive.
-func (m *jobModel) moved(s state, e *event) []state {
+// afterMove returns the states that a job in state s may have after a cancel or redrive.
+func (m *jobModel) afterMove(s state, e *event) []state {
 	ended := s.status == completed || s.status == failed || s.status == cancelled
 	if s.status == nowhere && e.unsure {
 		return []state{s}
@@ -187,7 +187,7 @@ func (m *jobModel) moved(s state, e *event) []state {
 		switch {
 		case s.status == cancelled && e.answer != stale:
 			return []state{s}
-		case ended != (e.answer == stale): // refused if and only if it had ended
+		case ended != (e.answer == stale): // refused if and only if the job had ended
 			return nil
 		case ended:
 			return []state{s}
@@ -209,7 +209,7 @@ func (m *jobModel) moved(s state, e *event) []state {
 			return []state{s, none}
 		}
 		return []state{none}
-	case redrivenAll: // it leaves alone what has moved since it was asked for
+	case redrivenAll: // it skips jobs that changed since it was requested
 		if s.status != e.status {
 			return []state{s}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// form is how jobs are posted.
+// form is the form in which jobs are posted.
 type form int
 
 const (
@@ -25,25 +25,25 @@ const (
 	forms
 )
 
-// post is one create. Its payloads are functions of its tag, so that they need not be kept.
+// post is one create. Its payloads are functions of its tag, so they need not be kept.
 type post struct {
 	tag         string
 	form        form
 	lines       int
-	size        int // of the filler, at most
+	size        int // bytes of filler, at most
 	maxAttempts int32
 	leaseMs     int64
 	delayMs     int64
-	keyed       bool // with an idempotency key: repeated until it is answered
+	keyed       bool // has an idempotency key, and is repeated until it is answered
 
-	// Guarded by the history's lock.
+	// The lock of the history guards these.
 	call, ret    int64
 	acknowledged bool
-	batch        job.ID // zero: not known to be stored
+	batch        job.ID // zero: it is not known to be stored
 	events       [][]event
 }
 
-// payload is the payload of a line as stored: text as its bytes, a JSON value as it was sent.
+// payload returns the payload of a line as the server stores it: text as its bytes, a JSON value as it was sent.
 func (p *post) payload(line int) []byte {
 	hash := fnv.New64a()
 	fmt.Fprint(hash, p.tag, "/", line)
@@ -56,7 +56,7 @@ func (p *post) payload(line int) []byte {
 			filler[i] = byte(rng.Uint32())
 		}
 	default:
-		// What a journal is made of, too: whoever reads it back must not take a payload for a record.
+		// Some words are also parts of a journal. A reader of the journal must not take a payload for a record.
 		words := []string{"#:end crc=00000000", "#:create v=1", "é", " ", "\r", "x", "0123456789", "日本"}
 		if p.form == asLines && rng.IntN(20) == 0 {
 			words = append(words, "\xff", "\x00")
@@ -83,14 +83,14 @@ func (p *post) payload(line int) []byte {
 	return text
 }
 
-// tagOf finds the tag in a payload.
+// tagOf returns the tag in a payload.
 func tagOf(payload []byte) string {
 	_, rest, _ := bytes.Cut(payload, []byte("<"))
 	tag, _, _ := bytes.Cut(rest, []byte(">"))
 	return string(tag)
 }
 
-// request is the create itself.
+// request returns the request that creates the jobs.
 func (p *post) request(queue string) (path, contentType string, body []byte) {
 	if p.form == asLines {
 		path = fmt.Sprintf("/add?jobtype=%s&lease_ms=%d&max_attempts=%d", queue, p.leaseMs, p.maxAttempts)
@@ -128,7 +128,7 @@ func (p *post) request(queue string) (path, contentType string, body []byte) {
 	if err != nil {
 		panic(err)
 	}
-	if p.form == asValue { // as it is: Marshal would write it anew
+	if p.form == asValue { // unchanged: Marshal would format it again
 		body = append(append(append(body[:len(body)-1], `,"payload":`...), p.payload(0)...), '}')
 	}
 	return "/jobs/create", "application/json", body

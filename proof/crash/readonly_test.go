@@ -9,7 +9,7 @@ import (
 )
 
 // TestReadOnly makes the server's disk read-only under load, as a kernel does after an error, and writable again. A
-// real remount is refused while files are open for writing; what programs see then is what proof/powerfs does.
+// real remount is refused while files are open for writing. So proof/powerfs answers as a read-only file system does.
 func TestReadOnly(t *testing.T) {
 	l := newLane(t, 6)
 	rounds := 1
@@ -17,8 +17,8 @@ func TestReadOnly(t *testing.T) {
 		rounds = 12
 	}
 	l.readOnly(rounds, func(*trial) {})
-	if *full { // flushes all the time: its store is caught in the middle of one, and may not be able to go on
-		l.readOnly(rounds, l.small)
+	if *full { // with small files the store flushes all the time, so the disk becomes read-only during a flush
+		l.readOnly(rounds, l.useSmallFiles)
 		rounds *= 2
 	}
 	l.report(fmt.Sprint(rounds, " times a read-only disk"))
@@ -37,17 +37,17 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 	for round := range rounds {
 		acked := c.acked.Load()
 		l.wait(s, "there is load", func() bool { return c.acked.Load() > acked+20 })
-		if round%4 == 2 { // in the middle of one of the store's flushes, where Pebble can neither go on nor back
+		if round%4 == 2 { // during a flush of the store, when Pebble can neither go on nor go back
 			f.ReadOnlyAt("MANIFEST")
 			select {
 			case <-s.server.Done():
-			case <-time.After(l.between(6*time.Second, 7*time.Second)): // it flushes each 5 s
+			case <-time.After(l.between(6*time.Second, 7*time.Second)): // the store flushes every 5 s
 			}
 		}
 		f.SetReadOnly(true)
 		hold := l.between(time.Second, 2*time.Second)
 		if round%2 == 1 {
-			hold = l.between(5*time.Second, 9*time.Second) // past the store's flushes
+			hold = l.between(5*time.Second, 9*time.Second) // longer than the interval of the store's flushes
 		}
 		refused := false
 		for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
@@ -79,7 +79,7 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 				l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
 			}
 		}
-		l.resumes(s, c, "read-only file system", "cannot continue")
+		l.awaitService(s, c, "read-only file system", "cannot continue")
 		if round%3 == 2 {
 			f.Cut(l.rng.Uint64())
 			l.must(s, s.kill())

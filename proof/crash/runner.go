@@ -11,28 +11,29 @@ import (
 // grant is what a claim handed out.
 type grant struct {
 	id   job.ID
-	call int64 // when it was asked for
+	call int64 // when the claim was sent
 	n    int32 // its number in the history
 	jobs []job.ID
 }
 
 func (g *grant) empty() bool { return g == nil || len(g.jobs) == 0 }
 
-// wish is what a claim asks for.
+// claimRequest is one request for a claim.
 type claimRequest struct {
 	runner  string
 	max     int   // 0: a single job
-	leaseMs int64 // 0: the jobs' own
+	leaseMs int64 // 0: each job has its own lease
 	waitMs  int
 
 	strategy string
-	ends     *grant // ends all of it first
+	ends     *grant // the request first ends all jobs of this grant
 	with     outcome
 }
 
 const minLeaseMs = 1000
 
-// claim claims, and notes what it got. An error means that it was not sent; a grant of nil that there was no answer.
+// claim sends a claim, and records what it got. An error means that it was not sent. A nil grant means that there was
+// no answer, or no job.
 func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
 	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue}, "wait_ms": w.waitMs}
 	if w.max > 0 {
@@ -57,7 +58,7 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		e := event{call: r.call, ret: r.ret, kind: handed, answer: lost, attempts: -1, lease: max(lease, minLeaseMs) * ms}
 		u.h.addOpenClaim(e)
 		if w.ends != nil {
-			u.eachOf(w.ends, event{call: r.call, ret: r.ret, kind: endedAll, answer: lost, attempts: -1, outcome: w.with})
+			u.addAll(w.ends, event{call: r.call, ret: r.ret, kind: endedAll, answer: lost, attempts: -1, outcome: w.with})
 		}
 		return nil, r, nil
 	case !r.ok() || r.status == http.StatusNoContent:
@@ -90,7 +91,7 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		if a.Ended > len(w.ends.jobs) {
 			u.h.problem("claim %s held %d jobs and ended %d", w.ends.id, len(w.ends.jobs), a.Ended)
 		}
-		u.eachOf(w.ends, e)
+		u.addAll(w.ends, e)
 	}
 	if a.ClaimID == nil {
 		return nil, r, nil
@@ -98,7 +99,7 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 	g := &grant{id: *a.ClaimID, call: r.call, n: u.h.claim(*a.ClaimID)}
 	for i := range a.Jobs {
 		d := &a.Jobs[i]
-		p := u.look(d)
+		p := u.noteDocument(d)
 		if p == nil {
 			continue
 		}
@@ -131,15 +132,15 @@ func (u *user) post(ctx context.Context, path string, fields map[string]any) (*r
 	return u.send(ctx, http.MethodPost, path, "application/json", body)
 }
 
-// eachOf notes e for every job of a grant.
-func (u *user) eachOf(g *grant, e event) {
+// addAll records e for each job of a grant.
+func (u *user) addAll(g *grant, e event) {
 	e.claim = g.n
 	for _, id := range g.jobs {
 		u.h.add(id, e)
 	}
 }
 
-// verdict is what an answer to a change of one job, or of one claim, means; ok is false where nothing happened.
+// answerOf returns what a reply means for one job, or for one claim. ok is false if nothing was done.
 func answerOf(r *reply) (a answer, ok bool) {
 	switch {
 	case r.open():
@@ -149,14 +150,14 @@ func answerOf(r *reply) (a answer, ok bool) {
 	case r.problem.Code == "claim_lost" || r.problem.Code == "job_not_active" || r.problem.Code == "cancelled":
 		return stale, true
 	case r.problem.Code == "outcome_differs":
-		return differ, true
+		return differs, true
 	case r.status == http.StatusNotFound:
 		return absent, true
 	}
 	return 0, false // 429, 503, 507: not stored
 }
 
-// end tells the outcome of one job.
+// end reports the outcome of one job.
 func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply, error) {
 	r, err := u.post(ctx, "/jobs/"+id.String()+"/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
 	if err != nil {
@@ -177,9 +178,9 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply,
 	return r, nil
 }
 
-// readAfter notes the document in the answer to a change of one job. The server reads it after the change has been
-// applied, so by then others may have changed the job as well: it is an observation of its own, made at some moment of
-// the request, and says nothing of the change.
+// readAfter records the document in the answer to a change of one job. The server reads the document after it has
+// applied the change, and others may change the job in between. So the document is an observation of its own, at some
+// moment of the request, and says nothing about the change.
 func (u *user) readAfter(id job.ID, r *reply) {
 	var d document
 	if err := json.Unmarshal(r.body, &d); err != nil {
@@ -198,7 +199,7 @@ func (u *user) readAfter(id job.ID, r *reply) {
 	u.h.add(id, e)
 }
 
-// endEach tells an outcome of each job of a grant in one request.
+// endEach reports an outcome for each job of a grant, in one request.
 func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
 	list := make([]map[string]any, len(g.jobs))
 	for i, id := range g.jobs {
@@ -235,11 +236,11 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 			case result.Code == "claim_lost" || result.Code == "job_not_active" || result.Code == "cancelled":
 				e.answer = stale
 			case result.Code == "outcome_differs":
-				e.answer = differ
+				e.answer = differs
 			case result.Code == "job_not_found":
 				e.answer, e.kind = absent, observed
 			case result.Status != nil:
-				if e.status, err = parseStatus(*result.Status); err != nil { // Apply decided it together with the outcome, unlike a document
+				if e.status, err = parseStatus(*result.Status); err != nil { // Apply decided this status together with the outcome
 					u.h.problem("complete %s: %v", id, err)
 				}
 			}
@@ -249,7 +250,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 	return r, nil
 }
 
-// endAll tells one outcome for all that a claim holds.
+// endAll reports one outcome for all jobs that a claim holds.
 func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) {
 	r, err := u.post(ctx, "/jobs/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
 	if err != nil {
@@ -267,11 +268,11 @@ func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) 
 			u.h.problem("complete all %d jobs of claim %s: %.200q: %v", len(g.jobs), g.id, r.body, err)
 		}
 	}
-	u.eachOf(g, event{call: r.call, ret: r.ret, kind: endedAll, answer: a, attempts: -1, outcome: o})
+	u.addAll(g, event{call: r.call, ret: r.ret, kind: endedAll, answer: a, attempts: -1, outcome: o})
 	return r, nil
 }
 
-// giveBack ungets one job.
+// unget returns one job by unget.
 func (u *user) unget(ctx context.Context, g *grant, id job.ID) (*reply, error) {
 	r, err := u.post(ctx, "/jobs/"+id.String()+"/release", map[string]any{"how": "unget", "claim_id": g.id})
 	if err != nil {
@@ -286,7 +287,7 @@ func (u *user) unget(ctx context.Context, g *grant, id job.ID) (*reply, error) {
 	return r, nil
 }
 
-// tickle renews the lease of all that a claim holds.
+// tickle renews the lease of all jobs that a claim holds.
 func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
 	r, err := u.post(ctx, "/jobs/tickle", map[string]any{"claim_id": g.id})
 	if err != nil {
@@ -304,9 +305,9 @@ func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
 			u.h.problem("tickle %d jobs of claim %s: %.200q: %v", len(g.jobs), g.id, r.body, err)
 		}
 		if result.Held < len(g.jobs) {
-			a = lost // of some jobs; it does not say which
+			a = lost // of some jobs, and the answer does not say which
 		}
 	}
-	u.eachOf(g, event{call: r.call, ret: r.ret, kind: tickled, answer: a, attempts: -1})
+	u.addAll(g, event{call: r.call, ret: r.ret, kind: tickled, answer: a, attempts: -1})
 	return r, nil
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// serveSmall is the server with small files, so that in a second it fills what takes the real one an hour: segments,
-// volumes, memtables. The binary has no flags for their sizes. It is this test's own program, called as `serve --listen
-// ADDRESS --data DIR …`; the data are checked by the real binary, which can serve them too.
+// serveSmall is a server with small files: segments, volumes and memtables that the binary fills in an hour are full
+// within a second. The binary has no flags for these sizes. So this test's own program serves, called as `serve
+// --listen ADDRESS --data DIR …`. The real binary checks the data, and can serve it too.
 func serveSmall(args []string) int {
 	var address, data string
 	for i := 0; i+1 < len(args); i++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 )
 
-// TestStops freezes the server for longer than its leases, as SIGSTOP, a laptop's lid or a hypervisor does. Whoever
-// held jobs then must still hold them: nobody could tickle.
+// TestStops freezes the server for longer than its leases, as SIGSTOP, a closed laptop or a hypervisor does. Runners
+// that held jobs must still hold them, since nobody could tickle.
 func TestStops(t *testing.T) {
 	l := newLane(t, 4)
 	stops := 1
@@ -24,7 +24,7 @@ func (l *lane) stops(stops int) {
 	s := l.newTrial("stops", l.TempDir())
 	l.must(s, s.start())
 	load := standardLoad
-	load.longLeases, load.operators = true, 0 // nobody cancels what is held
+	load.longLeases, load.operators = true, 0 // so that nobody cancels a job that is held
 	c := newCrowd(s.u, load, "s", l.rng.Uint64())
 	s.startErrands(c, 2)
 	s.waitIdle = *full
@@ -34,9 +34,9 @@ func (l *lane) stops(stops int) {
 		if tried > 3*stops+5 {
 			l.must(s, undecided("of %d stops %d said something: leases run out between the steps of this test", tried, n))
 		}
-		time.Sleep(l.between(0, time.Second)) // of load
-		held := l.hold(s, c)
-		if l.rng.IntN(2) == 0 { // close to the end of their leases
+		time.Sleep(l.between(0, time.Second)) // with load
+		held := l.claimSome(s, c)
+		if l.rng.IntN(2) == 0 { // close to the end of the leases
 			time.Sleep(time.Duration(held[0].call) + l.between(1500*time.Millisecond, 2300*time.Millisecond) - time.Duration(s.h.now()))
 		}
 		l.must(s, rig.Freeze(s.server))
@@ -50,7 +50,7 @@ func (l *lane) stops(stops int) {
 		l.must(s, rig.Thaw(s.server))
 		decided := 0
 		for i, g := range held {
-			if i == 0 { // at once; the others when the server has come to itself
+			if i == 0 { // at once; the others when the server has noticed the stop
 				c.retry(nil, func() (*reply, error) { return s.u.tickle(c.ctx, g) })
 			}
 			if i > 1 {
@@ -60,15 +60,15 @@ func (l *lane) stops(stops int) {
 			switch {
 			case err == nil && r.ok():
 				decided++
-			case err == nil && r.problem.Code == "claim_lost" && s.mayHaveLapsed(g, r.ret): // this test was too slow
+			case err == nil && r.problem.Code == "claim_lost" && s.mayHaveLapsed(g, r.ret): // the test was too slow
 			default:
-				l.must(s, fmt.Errorf("stop %d: what was held since %v is taken away: %v, %+v", n, time.Duration(g.call), err, r))
+				l.must(s, fmt.Errorf("stop %d: the jobs held since %v were taken away: %v, %+v", n, time.Duration(g.call), err, r))
 			}
 		}
 		if decided > 0 {
 			n++
 		}
-		// A short stop is none that the server must make up for; it must do no harm.
+		// The server need not renew leases after a short stop. It must do no harm.
 		l.must(s, rig.Freeze(s.server))
 		time.Sleep(l.between(0, 1500*time.Millisecond))
 		l.must(s, rig.Thaw(s.server))
@@ -80,14 +80,14 @@ func (l *lane) stops(stops int) {
 		l.progress("%d of %d stops", n, stops)
 	}
 	if tried > stops {
-		l.Logf("%d stops were left out: the leases had run out between the steps of this test", tried-stops)
+		l.Logf("%d stops did not count, since the leases ran out between the steps of this test", tried-stops)
 	}
 	c.end()
 	l.finish(s)
 }
 
-// hold claims a few times within a second, or as often as the machine manages to.
-func (l *lane) hold(s *trial, c *crowd) (held []*grant) {
+// claimSome claims up to four times within a second, or as often as the machine manages to.
+func (l *lane) claimSome(s *trial, c *crowd) (held []*grant) {
 	for began := time.Now(); len(held) < 4; {
 		if len(held) > 0 && s.h.now()-held[0].call > int64(time.Second) {
 			return held

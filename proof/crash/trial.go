@@ -16,7 +16,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// stage is a server, what its users know, and who they are.
+// trial is one server with one data directory, its users, and what they know.
 type trial struct {
 	name   string
 	server *daybooktest.Process
@@ -26,11 +26,11 @@ type trial struct {
 	log    *logTail
 
 	errands  []*errands
-	waitIdle bool // finish waits until the queues are deleted that errands have left to --queue-idle
+	waitIdle bool // finish waits until --queue-idle has deleted the idle queues of the errands
 }
 
-// patience is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing
-// about the server: what took longer is undecided.
+// maxWait is how long a lane waits for anything: a start, an answer, the next sign of progress. It decides nothing
+// about the server: what takes longer is undecided.
 const maxWait = 4 * time.Minute
 
 // errUndecided is in the error of a lane that could not find out whether the server keeps its promises.
@@ -40,7 +40,7 @@ func undecided(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errUndecided}, args...)...)
 }
 
-// lastWords keeps the end of what a server logged.
+// logTail keeps the end of a server's log.
 type logTail struct {
 	mu   sync.Mutex
 	text []byte
@@ -62,8 +62,8 @@ func (l *logTail) String() string {
 	return string(l.text)
 }
 
-// freeAddress finds a port to listen on that no outgoing connection can have taken when the server comes back to it:
-// below those that the kernel gives away by itself.
+// freeAddress finds a port to listen on. It is below the ports that the kernel assigns by itself, so that no outgoing
+// connection can have taken it when the server starts again.
 func freeAddress() (string, error) {
 	for range 200 {
 		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
@@ -88,7 +88,7 @@ func newTrial(name, binary, data string, args ...string) (*trial, error) {
 	return s, nil
 }
 
-// launch starts the process; from now on leases may run out.
+// launch starts the process. From now on leases may run out.
 func (s *trial) launch() error {
 	s.h.serverStarted()
 	if err := s.server.Launch(); err != nil {
@@ -116,7 +116,7 @@ func (s *trial) start() error {
 	return s.ready()
 }
 
-// kill ends the process with SIGKILL, or finds that it has ended.
+// kill ends the process with SIGKILL, if it has not ended yet.
 func (s *trial) kill() error {
 	err := s.server.Kill()
 	s.h.serverEnded()
@@ -132,8 +132,8 @@ func (s *trial) stop() error {
 	return nil
 }
 
-// drain works off every job there is. Leases are a few seconds and backoffs less, so there is always progress: fewer
-// jobs that have not ended.
+// drain completes all jobs. Leases are a few seconds and backoffs less, so there is always progress: the number of
+// unfinished jobs falls.
 func (s *trial) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {
@@ -150,13 +150,13 @@ func (s *trial) drain(seed uint64) error {
 		case err == nil && left < least:
 			least, since = left, time.Now()
 		case time.Since(since) > maxWait:
-			return undecided("no job was worked off for %v: %v, %v", maxWait, st.Jobs, err)
+			return undecided("no job ended for %v: %v, %v", maxWait, st.Jobs, err)
 		}
 		pause(c.ctx, 20*time.Millisecond)
 	}
 }
 
-// readBack reads every job that was acknowledged or seen, and compares their number with the server's.
+// readBack reads each job that was acknowledged or seen, and compares their number with the server's count.
 func (s *trial) readBack() error {
 	var known []*post
 	unknown := int64(0)
@@ -178,7 +178,7 @@ func (s *trial) readBack() error {
 			for id := range ids {
 				d, found, err := s.u.get(context.Background(), id)
 				switch {
-				case err != nil: // nothing is known of it
+				case err != nil: // it is unknown whether the job exists
 					failure.Store(&err)
 				case !found:
 					lost.Add(1)
@@ -214,7 +214,7 @@ func (s *trial) readBack() error {
 		s.h.problem("%d jobs are lost", n)
 	}
 	if n := unfinished.Load(); n > 0 {
-		s.h.problem("%d jobs are unfinished after all was worked off", n)
+		s.h.problem("%d jobs are unfinished after the drain", n)
 	}
 	if counted < total.Load() || counted > total.Load()+unknown {
 		s.h.problem("the server counts %d jobs; %d are known, and at most %d more may be", counted, total.Load(), unknown)
@@ -231,16 +231,16 @@ func (s *trial) tool(args ...string) error {
 	return nil
 }
 
-// finish has a running server end the errands and work off what there is, reads everything back, stops the server, has
-// its data checked, and checks the history. The crowd must have left.
+// finish finishes the errands, completes all jobs, reads everything back, stops the server, checks its data, and checks
+// the history. The server must run, and the crowd must have ended.
 func (s *trial) finish(seed uint64) error {
-	if err := s.restErrands(); err != nil {
+	if err := s.finishErrands(); err != nil {
 		return err
 	}
 	if err := s.drain(seed); err != nil {
 		return err
 	}
-	if err := s.settleErrands(); err != nil {
+	if err := s.checkErrands(); err != nil {
 		return err
 	}
 	if err := s.readBack(); err != nil {
@@ -258,7 +258,7 @@ func (s *trial) finish(seed uint64) error {
 		errs = append(errs, errors.New(problem))
 	}
 	for _, history := range impossible {
-		errs = append(errs, errors.New("no order of these makes sense: "+history))
+		errs = append(errs, errors.New("no order of these requests explains their answers: "+history))
 	}
 	if n := s.h.count.Undecided; n > 0 {
 		errs = append(errs, undecided("%d histories could not be checked within %v each", n, checkTime))

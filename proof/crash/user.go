@@ -14,15 +14,15 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// user sends requests and notes them.
+// user sends requests and records them.
 type user struct {
 	h     *history
 	url   string
 	queue string
 	http  *http.Client
 
-	// badDisk: reads from the disk may fail too, as they do between a power cut and the server's end. What needs them
-	// is answered 500.
+	// badDisk means that reads from the disk may fail too, as they do between a power cut and the server's end. The
+	// server answers such requests with 500.
 	badDisk bool
 }
 
@@ -32,7 +32,7 @@ func newUser(h *history, url, queue string, callers int) *user {
 	}}
 }
 
-// reply is what became of a request.
+// reply is the result of a request.
 type reply struct {
 	call, ret int64
 	status    int    // 0: no answer
@@ -45,19 +45,19 @@ type reply struct {
 	}
 }
 
-// open reports that it cannot be known what became of the request; "stored" says that it was taken, not what was
-// decided.
+// open reports whether the result of the request is unknown. The outcome "stored" says that the command is stored, but
+// not what was decided.
 func (r *reply) open() bool {
 	return r.status == 0 || r.status >= 400 && (r.problem.Outcome == "unknown" || r.problem.Outcome == "stored")
 }
 
 func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
 
-// errNotSent: the server was not there, so nothing can have happened.
+// errNotSent means that no server was listening, so nothing can have happened.
 var errNotSent = errors.New("not sent")
 
-// send sends a request. The error is errNotSent, or that of ctx; a request that got no answer is a reply without a
-// status.
+// send sends a request. The error is errNotSent, or that of ctx. A request without an answer has a reply whose status
+// is 0.
 func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
 	return u.sendOnce(ctx, method, path, contentType, "", body)
 }
@@ -67,7 +67,7 @@ func (u *user) sendOnce(ctx context.Context, method, path, contentType, key stri
 	return u.sendWith(ctx, method, path, map[string]string{"Content-Type": contentType, "Idempotency-Key": key}, body)
 }
 
-// sendWith is send with headers. Those without a value are left out.
+// sendWith is send with headers. Headers without a value are left out.
 func (u *user) sendWith(ctx context.Context, method, path string, headers map[string]string, body []byte) (*reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -79,7 +79,7 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 		}
 	}
 	if headers["Idempotency-Key"] != "" {
-		req.GetBody = nil // else the transport would repeat it by itself, and a refused connection would no longer mean that nothing was sent
+		req.GetBody = nil // otherwise the transport repeats the request by itself, and ECONNREFUSED would not mean that nothing was sent
 	}
 	r := &reply{call: u.h.now()}
 	answer, err := u.http.Do(req)
@@ -91,7 +91,7 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, errNotSent
 	}
-	u.h.asked(err == nil)
+	u.h.countRequest(err == nil)
 	if err != nil {
 		return r, nil
 	}
@@ -112,7 +112,7 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 	return r, nil
 }
 
-// create posts p and reports whether it was acknowledged; full, when the server said that its disk is.
+// create posts p and records the answer.
 func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	path, contentType, body := p.request(u.queue)
 	u.h.mu.Lock()
@@ -124,12 +124,12 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 		key = p.tag
 	}
 	r, err := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
-	// With a key it is asked for again: whatever became of the first one, it must have happened once.
+	// A create with a key is repeated. It must have been carried out at most once.
 	for err == nil && r.open() && p.keyed && ctx.Err() == nil {
-		pause(ctx, untilBack)
+		pause(ctx, retryPause)
 		again, sent := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
 		if sent == nil && !again.open() && !again.ok() && (again.status == http.StatusServiceUnavailable || again.status == http.StatusTooManyRequests || again.status == http.StatusInsufficientStorage) {
-			continue // it takes none now; the first one is as unknown as before
+			continue // the server refuses creates now, and the first one is still open
 		}
 		if sent == nil {
 			again.call = r.call
@@ -140,7 +140,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	case err != nil || !r.open() && !r.ok():
 		u.h.mu.Lock()
 		if p.batch.IsZero() {
-			delete(u.h.posts, p.tag) // it must not be seen
+			delete(u.h.posts, p.tag) // no job of it may be seen
 		} else {
 			u.h.problemLocked("post %s was refused and stored all the same", p.tag)
 		}
@@ -168,7 +168,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	return r, nil
 }
 
-// document is what the API says of a job.
+// document is the job document of the API.
 type document struct {
 	JobID       job.ID          `json:"job_id"`
 	BatchID     job.ID          `json:"batch_id"`
@@ -183,7 +183,7 @@ type document struct {
 	LeaseMs     int64           `json:"lease_ms"`
 }
 
-// payload is what was posted.
+// payload returns the payload as it was posted.
 func (d *document) payload() ([]byte, error) {
 	if d.PayloadB64 != nil {
 		return d.PayloadB64, nil
@@ -196,8 +196,8 @@ func (d *document) payload() ([]byte, error) {
 	return d.Payload, nil
 }
 
-// look notes what a document says. It returns nil where the job is not one of ours.
-func (u *user) look(d *document) *post {
+// noteDocument records what a document says. It returns nil if the job is not one of ours.
+func (u *user) noteDocument(d *document) *post {
 	payload, err := d.payload()
 	if err != nil {
 		u.h.problem("job %s: payload %.80q: %v", d.JobID, d.Payload, err)
@@ -213,8 +213,8 @@ func (u *user) look(d *document) *post {
 	return p
 }
 
-// get reads a job and notes what it is. found says whether the server has the job; its document is nil where it is not
-// what was posted. An error is that nothing is known.
+// get reads a job and records its state. found says whether the server has the job. The document is nil if it differs
+// from what was posted. With an error, nothing is known of the job.
 func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err error) {
 	r, err := u.send(ctx, http.MethodGet, "/jobs/"+id.String(), "", nil)
 	if err != nil {
@@ -237,7 +237,7 @@ func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err
 		u.h.problem("get %s: %.200q: %v", id, r.body, err)
 		return nil, true, nil
 	}
-	if u.look(d) == nil {
+	if u.noteDocument(d) == nil {
 		return nil, true, nil
 	}
 	if e.status, err = parseStatus(d.Status); err != nil {

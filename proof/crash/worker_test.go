@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestWorkers kills the server under the load of the Go client's own Worker, which is what most users run: it claims
-// ahead, tickles, reports in batches, and repeats what had no answer, while the server comes and goes.
+// TestWorkers kills the server under the load of the Go client's own Worker, which most users run. A Worker claims
+// ahead, tickles, reports in batches, and repeats requests without an answer.
 func TestWorkers(t *testing.T) {
 	l := newLane(t, 7)
 	n := max(*kills/20, 3)
@@ -23,7 +23,7 @@ func TestWorkers(t *testing.T) {
 	l.report(fmt.Sprintf("%d kills under the load of the client's Worker", n))
 }
 
-// runs is what the handlers of a few workers did, and what their reports were answered with.
+// runs is what the handlers of a few workers did, and how their reports were answered.
 type runs struct {
 	h *history
 
@@ -31,11 +31,11 @@ type runs struct {
 	outputs  map[job.ID]map[string]bool // that a handler returned
 	fails    map[job.ID]bool            // a handler returned Fail
 	begun    map[job.ID]int
-	reported map[job.ID]string // code of an outcome whose report was acknowledged
+	reported map[job.ID]string // the code of an outcome whose report was acknowledged
 	events   int
 }
 
-// handle is the handler: it works a little, and now and then fails.
+// handle is the handler. It works a little, and fails now and then.
 func (r *runs) handle(ctx context.Context, j *client.Job) (client.Outcome, error) {
 	id, err := job.ParseID(j.ID)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *runs) note(id job.ID, output string) {
 	r.outputs[id][output] = true
 }
 
-// event is told what happened to the workers.
+// event records what happened to the workers.
 func (r *runs) event(e client.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,13 +90,13 @@ func (r *runs) event(e client.Event) {
 	}
 }
 
-// verdict says what is wrong with the document of a job that has ended; "" if nothing is.
+// verdict says what is wrong with the document of a job that has ended; "": nothing.
 func (r *runs) verdict(id job.ID, d *document, output string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch reported := r.reported[id]; {
 	case reported != "" && reported != d.Status:
-		return fmt.Sprintf("a report was acknowledged that makes it %s", reported)
+		return fmt.Sprintf("an acknowledged report says that it is %s", reported)
 	case d.Status == "completed" && !r.outputs[id][output]:
 		return fmt.Sprintf("no handler returned the output %q", output)
 	case d.Status == "failed" && !r.fails[id] && d.RunAttempts < d.MaxAttempts:
@@ -132,19 +132,19 @@ func (l *lane) workers(kills int) {
 		return len(r.begun)
 	}
 	for n := range kills {
-		l.loaded(s, c)
+		l.awaitLoad(s, c)
 		before := begun()
 		l.wait(s, "handlers run", func() bool { return begun() > before })
-		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // of load: when the kill comes is the point
+		time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
 		l.must(s, s.kill())
 		l.must(s, s.start())
 		l.progress("%d of %d kills", n+1, kills)
 	}
-	l.loaded(s, c)
+	l.awaitLoad(s, c)
 	c.end()
-	l.must(s, s.restErrands())
+	l.must(s, s.finishErrands())
 
-	// The workers do what is left.
+	// The workers do the jobs that are left.
 	least, since := int64(-1), time.Now()
 	for {
 		st, err := s.u.stats(context.Background())
@@ -163,7 +163,7 @@ func (l *lane) workers(kills int) {
 	stop()
 	all.Wait()
 	l.must(s, errors.Join(ended...))
-	l.must(s, s.settleErrands())
+	l.must(s, s.checkErrands())
 	l.must(s, s.readBack())
 	l.must(s, l.outputs(s, r))
 	l.must(s, s.stop())
@@ -180,7 +180,7 @@ func (l *lane) workers(kills int) {
 	l.tally.add(s.h.count)
 }
 
-// sum is how many runs were begun. r.mu is held.
+// sum returns how many runs were begun. r.mu is held.
 func (r *runs) sum() (n int) {
 	for _, begun := range r.begun {
 		n += begun
@@ -188,7 +188,7 @@ func (r *runs) sum() (n int) {
 	return n
 }
 
-// outputs holds every job's end against what handlers did.
+// outputs compares the end of each job with what the handlers did.
 func (l *lane) outputs(s *trial, r *runs) error {
 	list := client.New(s.server.URL(), client.Options{})
 	n := 0
@@ -210,7 +210,7 @@ func (l *lane) outputs(s *trial, r *runs) error {
 	defer s.h.mu.Unlock()
 	for id, code := range r.reported {
 		if s.h.jobs[id.WithLine(0)] == nil {
-			return fmt.Errorf("job %s was reported as %s, and nobody posted it", id, code)
+			return fmt.Errorf("job %s, which was reported as %s, was never posted", id, code)
 		}
 	}
 	if n == 0 {
@@ -219,7 +219,7 @@ func (l *lane) outputs(s *trial, r *runs) error {
 	return nil
 }
 
-// TestRunsAreJudged: the lane notices when what a worker did is not what the server has.
+// TestRunsAreJudged: the lane notices when the server's state differs from what a worker did.
 func TestRunsAreJudged(t *testing.T) {
 	id := job.NewID(1, 2, 3)
 	for name, tt := range map[string]struct {

@@ -9,10 +9,10 @@ import (
 	"github.com/daybookq/daybook/proof/report"
 )
 
-// lanes is how many tests have a row.
+// lanes is the number of tests that have a row.
 const lanes = 7
 
-// TestZReport runs last and writes the table. It writes none unless every lane has passed.
+// TestZReport runs last and writes the table, if every lane has passed.
 func TestZReport(t *testing.T) {
 	if len(rows) < lanes {
 		t.Skipf("%d of %d lanes have passed: nothing to report", len(rows), lanes)

@@ -45,7 +45,7 @@ func (d *disk) afterKill(root string, random *rand.Rand) (*disk, error) {
 		if to, ok := moved[n]; ok {
 			return to
 		}
-		return n | ghost
+		return n | durableOnly
 	}
 	clear(next.files)
 	clear(next.names)

@@ -20,7 +20,7 @@ const sector = 512
 // the high bit set.
 type inode uint64
 
-const ghost inode = 1 << 63
+const durableOnly inode = 1 << 63
 
 // disk is the directory of one server's journal, in real files. It also knows which part of it is durable: the bytes of
 // each file that an fsync has covered, and the names in each directory.
