@@ -1,9 +1,9 @@
-// Command busy keeps a machine busy for a while, so that tests can be run on one that is: `make busy` in one shell,
+// Command busy loads a machine for a while, so that tests can be run on a busy one: run `make busy` in one shell and
 // `make test` in another.
 //
-// It spins on the processor, writes and syncs files, and starts processes, which is what a build server does beside a
-// test run. The load is bounded in number and time, and its files are removed. It is for development only and no part
-// of the server.
+// It spins on the processor, writes and syncs files, and starts processes, as a build server does beside a test run.
+// Number and time of the load are bounded, and its files are removed. It is for development only, and no part of the
+// server.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// What somebody may ask for at most: it is meant to slow a machine down, not to take it away.
+// The limits: the load must slow a machine down, and leave it usable.
 const (
 	maxEach  = 64
 	maxTime  = 2 * time.Hour
@@ -44,11 +44,11 @@ func main() {
 func run(spin, disk, fork int, length time.Duration, dir string) (err error) {
 	for _, n := range []int{spin, disk, fork} {
 		if n < 0 || n > maxEach {
-			return fmt.Errorf("%d of a kind; between 0 and %d are allowed", n, maxEach)
+			return fmt.Errorf("cannot start %d goroutines of a kind; use 0 to %d", n, maxEach)
 		}
 	}
 	if length <= 0 || length > maxTime {
-		return fmt.Errorf("for %v; up to %v is allowed", length, maxTime)
+		return fmt.Errorf("cannot run for %v; use more than 0, up to %v", length, maxTime)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

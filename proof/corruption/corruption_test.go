@@ -23,11 +23,11 @@ var (
 	only   = flag.String("only", "", "only cases whose name contains this")
 )
 
-// maxCase is how long a case may take; most take some milliseconds. It is so long that only a start or answer that
-// never comes exceeds it.
+// maxCase is how long a case may take. Most take some milliseconds. Only a start or an answer that never comes takes
+// longer.
 const maxCase = 5 * time.Minute
 
-// memory returns a directory in memory where the machine has one.
+// memory returns a directory in memory if the machine has one.
 func memory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "daybook-corruption-")
 	if err != nil {
@@ -37,15 +37,15 @@ func memory(t *testing.T) string {
 	return dir
 }
 
-// tally counts verdicts by kind of file and of damage.
+// tally counts verdicts by kind of file and kind of damage.
 type tally struct {
 	mu    sync.Mutex
 	cells map[[2]string]map[verdict]int
-	said  map[string]int // failures by what they said
+	said  map[string]int // failures by their text
 	done  int
 
 	slowest time.Duration
-	slow    string // the case that took it
+	slow    string // the slowest case
 }
 
 func (y *tally) add(t *testing.T, d *damage, v verdict, detail string, took time.Duration) {
@@ -68,7 +68,7 @@ func (y *tally) add(t *testing.T, d *damage, v verdict, detail string, took time
 	}
 }
 
-// TestMatrix damages everything in every way, and looks what a start makes of it.
+// TestMatrix makes all damages, and judges what a start makes of each.
 func TestMatrix(t *testing.T) {
 	dir := memory(t)
 	all, err := fixtures(dir)
@@ -99,7 +99,7 @@ func TestMatrix(t *testing.T) {
 	var next sync.Mutex
 	at := 0
 	var workers sync.WaitGroup
-	for n := range 4 * runtime.GOMAXPROCS(0) { // a case waits more than it works
+	for n := range 4 * runtime.GOMAXPROCS(0) { // a case waits more than it computes
 		workers.Go(func() {
 			for {
 				next.Lock()
@@ -127,11 +127,11 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// withoutRepeats drops cases that an earlier fixture has in the same way: of the store's files, those of the journal
-// that was killed without a mark, and options with the same bytes.
+// withoutRepeats removes cases that an earlier fixture has in the same form: those of the store of fixture "unproven",
+// and those of option files with the same bytes.
 func withoutRepeats(t *testing.T, cases []damage) []damage {
 	before := len(cases)
-	owner := map[string]*fixture{} // of the bytes of an options file
+	owner := map[string]*fixture{} // by the bytes of an options file
 	cases = slices.DeleteFunc(cases, func(d damage) bool {
 		if d.fixture.name == "unproven" {
 			return strings.HasPrefix(d.file, "store/")
@@ -145,12 +145,12 @@ func withoutRepeats(t *testing.T, cases []damage) []damage {
 		}
 		return owner[data] != d.fixture
 	})
-	t.Logf("%d cases are left out, as an earlier fixture has the same bytes in the same role", before-len(cases))
+	t.Logf("%d cases are left out, since an earlier fixture has the same bytes in the same kind of file", before-len(cases))
 	return cases
 }
 
-// pick returns about n of the cases: of the bits and bytes some, evenly, and everything else; with -short a tenth of
-// all.
+// pick returns about n of the cases: some of the bits and bytes, evenly distributed, and everything else. With -short
+// it returns a tenth of all.
 func pick(cases []damage, n int) (picked []damage) {
 	var many []damage
 	for _, d := range cases {
@@ -172,7 +172,7 @@ func pick(cases []damage, n int) (picked []damage) {
 	return picked
 }
 
-// bounded tries a case within maxCase.
+// bounded runs a case for up to maxCase.
 func bounded(d *damage, dir string, start opener) (verdict, string) {
 	type result struct {
 		v      verdict
@@ -187,7 +187,7 @@ func bounded(d *damage, dir string, start opener) (verdict, string) {
 	case r := <-done:
 		return r.v, r.detail
 	case <-time.After(maxCase):
-		return hung, fmt.Sprintf("undecided: no answer within %v; the machine is too slow, or the answer never comes", maxCase)
+		return hung, fmt.Sprintf("undecided: no answer within %v, since the machine is too slow or the answer never comes", maxCase)
 	}
 }
 
@@ -225,7 +225,7 @@ func (y *tally) table(all []*fixture, took time.Duration) string {
 	return b.String()
 }
 
-// liar is a server that says something else than the real one.
+// falseServer shows something else than the real server.
 type falseServer struct {
 	server
 	tell func(*state) (*state, error)
@@ -268,8 +268,8 @@ type vagueError struct{}
 
 func (vagueError) Error() string { return "something is wrong" }
 
-// TestVerdicts: the matrix can fail. A server that loses, alters, panics or hangs, and a refusal that does not help,
-// are told as such.
+// TestVerdicts: the matrix can fail. It notices a server that loses, alters, panics or hangs, and a refusal that does
+// not help.
 func TestVerdicts(t *testing.T) {
 	dir := memory(t)
 	all, err := fixtures(dir)
@@ -277,7 +277,7 @@ func TestVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := all[0]
-	d := &damage{fixture: f, kind: "append", file: "store/LOCK", at: 1} // harms nothing
+	d := &damage{fixture: f, kind: "append", file: "store/LOCK", at: 1} // does no harm
 	lying := func(tell func(*state) (*state, error)) opener {
 		return func(o ingest.Options) (server, error) {
 			s, err := openReal(o)
@@ -322,26 +322,25 @@ func TestVerdicts(t *testing.T) {
 			}
 		})
 	}
-	// And the window: a server that has lost the last records is excused only where the store's cursor does not prove
-	// them.
+	// The window: a server that has lost the last records passes only if the store's cursor does not prove them.
 	windows := 0
 	for _, f := range all {
 		want, before := window, all[0].shorter[len(all[0].shorter)-1]
 		if f.name == "stopped" {
 			if want = lost; len(f.shorter) > 0 {
-				t.Errorf("after a clean stop %d records may be missing", len(f.shorter))
+				t.Errorf("after a clean stop %d records may be missing, want none", len(f.shorter))
 			}
 		} else {
 			before = f.shorter[len(f.shorter)-1]
 		}
-		// What is missing is cut off, and so is its proof: as much of it as is in the last segment.
+		// Cut off the missing records, and their proof as far as it is in the last segment.
 		missing := max(len(f.shorter), 1)
 		for f.name != "alone" && missing > 1 && f.places[len(f.places)-missing].file != f.places[len(f.places)-1].file {
 			missing--
 		}
 		from := f.places[len(f.places)-missing]
 		if want == window {
-			if before = f.shorter[missing-1]; before.difference(f.want) == "" { // a mark alone, which shows nowhere
+			if before = f.shorter[missing-1]; before.difference(f.want) == "" { // only a mark is missing, and no user sees marks
 				want = intact
 			} else {
 				windows++
@@ -367,6 +366,6 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	if windows < 2 {
-		t.Errorf("only %d fixtures can lose a record in the window that shows", windows)
+		t.Errorf("only %d fixtures can lose a record in the window that a user would see", windows)
 	}
 }

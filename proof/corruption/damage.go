@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// damage is one thing that is done to a fixture.
+// damage is one change to a fixture's files.
 type damage struct {
 	fixture *fixture
 	kind    string
 	file    string // or the directory of a volume
-	at      int    // a bit, a byte, a sector, or the number of a variant
-	other   string // of a swap
+	at      int    // number of the bit, byte, sector, or variant
+	other   string // the other file of a swap
 }
 
 func (d *damage) String() string {
@@ -26,7 +26,7 @@ func (d *damage) String() string {
 	return text
 }
 
-// Kinds of damage, in the order of the report.
+// kinds are the kinds of damage, in the order of the report.
 var kinds = []string{"flip a bit", "cut at a byte", "zero a sector", "double a sector", "append", "swap", "delete"}
 
 // fileKind groups files for the report.
@@ -51,7 +51,7 @@ func fileKind(path string) string {
 
 const sectorBytes = 512
 
-// damages lists everything that is done to f.
+// damages lists all damages to f.
 func (f *fixture) damages() (all []damage) {
 	add := func(kind, file string, n int) {
 		for at := range n {
@@ -96,7 +96,7 @@ func (f *fixture) tables() (names []string) {
 	return names
 }
 
-// apply returns the fixture with the damage done, and whether that changed anything.
+// apply returns the files of the fixture with the damage, and whether the damage changed anything.
 func (d *damage) apply() (files map[string][]byte, changed bool) {
 	files = maps.Clone(d.fixture.files)
 	data := bytes.Clone(files[d.file])
@@ -150,8 +150,8 @@ func (d *damage) reaches(file string, from, to int) bool {
 	return true
 }
 
-// missable returns how many of the last records may be missing for this damage: those from the first that it touches
-// on, if none that it does not touch proves that one. 0: none.
+// maxMissing returns how many of the last records may be missing after this damage: the first record that it touches
+// and all later ones, unless an untouched later record proves the first one. 0: none may be missing.
 func (d *damage) maxMissing() int {
 	first := -1
 	for i, r := range d.fixture.places {

@@ -17,22 +17,22 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// fixture is a data directory as a server left it, and what its users were told.
+// fixture is a data directory as a server left it, with the answers that its users got.
 type fixture struct {
 	name  string
 	about string
 	files map[string][]byte // by path below the directory
 	jobs  []job.ID
-	// sessions are one that is open and one that was ended.
+	// sessions are one open session and one that was ended.
 	sessions []job.ID
-	want     *state // what an undamaged start shows
-	// shorter is what shows when the last records are missing: one, two, and so on, back to what the store has flushed.
-	// Nothing but records behind them, and at last the store's cursor, can prove that they were there.
+	want     *state // what a start without damage shows
+	// shorter is what a start shows when the last one, two, … records are missing, back to what the store has flushed.
+	// Only later records, and at last the store's cursor, can prove that these records existed.
 	shorter []*state
-	places  []record // set once all of it is made
+	places  []record // set when the fixture is complete
 }
 
-// fixtures makes the data directories, in dir.
+// fixtures makes the data directories in dir.
 func fixtures(dir string) ([]*fixture, error) {
 	killed, stopped, err := makeFixture(filepath.Join(dir, "whole"), 1<<30)
 	if err != nil {
@@ -61,11 +61,11 @@ func fixtures(dir string) ([]*fixture, error) {
 		}
 		for shorter := f; ; {
 			if shorter, _, err = shorter.withoutLast(); err != nil {
-				break // none is left
+				break // no record is left
 			}
 			s, err := shorter.seen(seen)
 			if err != nil {
-				break // the store's cursor proves what was there
+				break // the store's cursor proves the missing record
 			}
 			f.shorter = append(f.shorter, s)
 		}
@@ -73,13 +73,13 @@ func fixtures(dir string) ([]*fixture, error) {
 	return all, nil
 }
 
-// makeFixture has a server do one of everything, and returns what it leaves when it is killed, and when it is stopped.
+// makeFixture lets a server do everything once. It returns what the server leaves when it is killed, and when it is
+// stopped.
 func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error) {
 	f := &fixture{}
 	o := engineOptions(dir, retain)
 	o.QueueIdle = job.MinQueueIdleMs * time.Millisecond
-	// Its clock is slow by more than that, and is set right on the way, so that a queue has been idle for as long
-	// without a wait.
+	// The clock is slow by more than QueueIdle, and is set right later. So a queue becomes idle without a wait.
 	var behind atomic.Int64
 	behind.Store(int64(o.QueueIdle + time.Second))
 	o.Journal.Wall = func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }
@@ -93,7 +93,7 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	if err := r.stop(); err != nil {
 		return nil, nil, err
 	}
-	// The start after that gives the leases that are held a grace, and goes on behind what is flushed.
+	// The second start gives a grace to the leases that are held, and appends records after those that are flushed.
 	if r, err = open(engineOptions(dir, retain)); err != nil {
 		return nil, nil, err
 	}
@@ -146,7 +146,7 @@ func (f *fixture) withoutMark() (*fixture, error) {
 	}
 }
 
-// withoutLast returns f without its journal's last record, and that record's verb.
+// withoutLast returns f without the last record of its journal, and the verb of that record.
 func (f *fixture) withoutLast() (*fixture, string, error) {
 	records := f.records()
 	if len(records) == 0 {
@@ -155,14 +155,14 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 	last := records[len(records)-1]
 	shorter := &fixture{jobs: f.jobs, sessions: f.sessions, files: maps.Clone(f.files)}
 	shorter.files[last.file] = f.files[last.file][:last.from]
-	segments := f.segments() // empty ones behind it go with it
+	segments := f.segments() // empty segments after it are removed too
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {
 		delete(shorter.files, empty)
 	}
 	return shorter, last.verb, nil
 }
 
-// record is where a record lies, and what it proves.
+// record is the place of a record, and what it proves.
 type record struct {
 	file        string
 	from, to    int
@@ -178,7 +178,7 @@ func (f *fixture) records() (all []record) {
 			size, n := binary.Uvarint(data[at:])
 			r := record{file: file, from: at, to: at + n + int(size)}
 			if _, err := fmt.Sscanf(string(data[at+n:r.to]), "\n#:%s v=1 seq=%d at=%d synced=%d", &r.verb, &r.seq, new(int64), &r.synced); err != nil {
-				panic(fmt.Sprintf("%s, offset %d: %v", file, at, err)) // a fixture that is not whole
+				panic(fmt.Sprintf("%s, offset %d: %v", file, at, err)) // the fixture is damaged
 			}
 			all = append(all, r)
 			at = r.to
@@ -214,7 +214,7 @@ func (f *fixture) seen(dir string) (*state, error) {
 	return s, errors.Join(err, r.stop())
 }
 
-// load reads a directory.
+// load reads the files of a directory.
 func load(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -226,7 +226,7 @@ func load(dir string) (map[string][]byte, error) {
 			return err
 		}
 		if name == "ballast" {
-			return nil // bytes that nobody reads
+			return nil // nobody reads its bytes
 		}
 		files[name], err = os.ReadFile(path)
 		return err
@@ -234,7 +234,7 @@ func load(dir string) (map[string][]byte, error) {
 	return files, err
 }
 
-// write makes the directory.
+// write writes the files to a directory.
 func (f *fixture) write(dir string) error {
 	for name, data := range f.files {
 		path := filepath.Join(dir, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// state is everything a user can see.
+// state is everything that a user can see.
 type state struct {
 	docs     map[job.ID]string
 	sessions map[job.ID]string
@@ -20,7 +20,7 @@ type state struct {
 	sweeps   string
 }
 
-// difference tells what s shows otherwise than want does; what could not be read is not compared.
+// difference describes the first difference between s and want. Parts that could not be read are not compared.
 func (s *state) difference(want *state) string {
 	for id, doc := range s.docs {
 		if want.docs[id] != doc {
@@ -41,7 +41,7 @@ func (s *state) difference(want *state) string {
 	return ""
 }
 
-// engineOptions make small segments and volumes, and a small disk, so that the ballast is small.
+// engineOptions makes small segments and volumes, and a small disk, so that the ballast is small.
 func engineOptions(dir string, retain int64) ingest.Options {
 	return ingest.Options{
 		Dir: dir, JournalRetain: retain, AllowClockAhead: true,
@@ -51,10 +51,10 @@ func engineOptions(dir string, retain int64) ingest.Options {
 	}
 }
 
-// errUnsettled: what is due was not done in time, so what a user would see in the end is not known.
+// errUnsettled means that due work was not done in time. So it is unknown what a user would see in the end.
 var errUnsettled = errors.New("undecided, machine too slow: what is due was not done")
 
-// errPanicked wraps what a panic said.
+// errPanicked wraps the text of a panic.
 var errPanicked = errors.New("panic")
 
 // running is an engine that serves.
@@ -84,7 +84,7 @@ func open(o ingest.Options) (r *running, err error) {
 		select {
 		case err := <-r.ended:
 			if err == nil {
-				err = errors.New("it ended without saying why")
+				err = errors.New("the engine ended without an error before it was ready")
 			}
 			return nil, err
 		case <-time.After(50 * time.Microsecond):
@@ -98,13 +98,13 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// settle waits until nothing is due: until then what users see still changes.
+// settle waits until nothing is due. Before that, users see things change.
 func (r *running) settle() error {
 	for deadline := time.Now().Add(maxSettle); ; time.Sleep(time.Millisecond) {
 		switch st := r.Stats(); {
 		case st.NextDue == 0 || st.NextDue > st.Now:
 			return nil
-		case r.Ready() != nil: // it refuses writes, and so ticks; its reads say why
+		case r.Ready() != nil: // it refuses writes, so it proposes no ticks; its reads say why
 			return nil
 		case time.Now().After(deadline):
 			return fmt.Errorf("%w within %v", errUnsettled, maxSettle)
@@ -112,10 +112,10 @@ func (r *running) settle() error {
 	}
 }
 
-// maxSettle is how long a server may take to do what is due; most take some milliseconds.
+// maxSettle is how long a server may take for due work. Most take some milliseconds.
 const maxSettle = 2 * time.Minute
 
-// see reads everything. An error is the first that a read was answered with; what could be read is in the state.
+// see reads everything. The error is the first one of a read. The state has what could be read.
 func (r *running) see(f *fixture) (*state, error) {
 	if err := r.settle(); err != nil {
 		return &state{}, err
@@ -160,14 +160,14 @@ func (r *running) see(f *fixture) (*state, error) {
 	if err != nil {
 		return s, errors.Join(first, err)
 	}
-	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // not empty, which would say that they could not be read
-	for _, w := range sweeps {                  // their times are those of the ticks, which may have to be repeated
+	s.sweeps = fmt.Sprintf("%d: ", len(sweeps)) // never empty, since an empty text means that they could not be read
+	for _, w := range sweeps {                  // without their times, which are those of ticks that may be repeated
 		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
 }
 
-// idle waits until nothing is due and the journal ends with a mark, and returns the files of dir as they are then.
+// idle waits until nothing is due and the journal ends with a mark. It returns the files of dir as they are then.
 func (r *running) idle(dir string) (map[string][]byte, error) {
 	for deadline := time.Now().Add(maxSettle); ; time.Sleep(10 * time.Millisecond) {
 		if err := r.settle(); err != nil {
@@ -176,7 +176,7 @@ func (r *running) idle(dir string) (map[string][]byte, error) {
 		before := r.Stats().Appended
 		files, err := load(dir)
 		if err != nil || before != r.Stats().Appended {
-			continue // something happened meanwhile, such as that a file was removed
+			continue // something changed meanwhile, for example a file was removed
 		}
 		records := (&fixture{files: files}).records()
 		if n := len(records); n > 0 && records[n-1].verb == journal.MarkVerb {

@@ -9,16 +9,16 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
-// verdict is how a case ended.
+// verdict is the result of a case.
 type verdict string
 
 const (
 	intact        verdict = "intact"          // everything shows as before
-	refused       verdict = "refused"         // the start names the file and the next step
-	refusedOnRead verdict = "refused on read" // so does an answer, and what else is read is right
-	window        verdict = "window"          // the last records are gone, with everything that could prove them
-	lost          verdict = "LOST"            // something acknowledged is gone or altered, and nobody says so
-	unclear       verdict = "UNCLEAR"         // a refusal that does not help
+	refused       verdict = "refused"         // the start fails, and names the file and the next step
+	refusedOnRead verdict = "refused on read" // an answer does so, and all other reads are right
+	window        verdict = "window"          // the last records are missing, with everything that could prove them
+	lost          verdict = "LOST"            // something acknowledged is lost or altered silently
+	unclear       verdict = "UNCLEAR"         // an error that does not help
 	panicked      verdict = "PANIC"
 	hung          verdict = "NO ANSWER"
 )
@@ -27,10 +27,10 @@ var verdicts = []verdict{intact, refused, refusedOnRead, window, lost, unclear, 
 
 func (v verdict) bad() bool { return v == lost || v == unclear || v == panicked || v == hung }
 
-// opener starts a server; tests of this package put liars in its place.
+// opener starts a server. Tests of this package start false servers.
 type opener func(ingest.Options) (server, error)
 
-// server is what is looked at.
+// server is what a case needs of a server.
 type server interface {
 	see(f *fixture) (*state, error)
 	check() error
@@ -45,7 +45,7 @@ func (r real) check() error {
 	first := ""
 	problems, err := r.Check(func(p string) bool { first = p; return false })
 	if err == nil && problems > 0 {
-		err = fmt.Errorf("%d problems, such as %s", problems, first)
+		err = fmt.Errorf("the check found %d problems, such as %s", problems, first)
 	}
 	return err
 }
@@ -58,7 +58,7 @@ func openReal(o ingest.Options) (server, error) {
 	return real{r}, nil
 }
 
-// try starts a server on the damaged files, in dir, and says what came of it.
+// try starts a server on the damaged files, in dir, and judges the result.
 func try(d *damage, dir string, start opener) (v verdict, detail string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -107,7 +107,7 @@ func try(d *damage, dir string, start opener) (v verdict, detail string) {
 	return lost, diff
 }
 
-// refusal looks whether an error helps: it names a file or the directory of the part, and the next step.
+// refusal checks that an error helps: it names a file, or the directory of the part, and the next step.
 func refusal(err error, as verdict) verdict {
 	text := err.Error()
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// work does one of everything that a journal can hold. wake sets the clock right.
+// work carries out everything that a journal can hold. wake sets the clock right.
 func (f *fixture) work(r *running, cut bool, wake func()) error {
 	ctx := context.Background()
 	claim := job.Claim{Runner: "r1", Max: 3, MaxBytes: job.MaxClaimBytes, Types: []string{"resize"}}
@@ -24,7 +24,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		g.Lines, g.Client, g.Priority = 1, client, 9
 		several.Groups = append(several.Groups, g)
 	}
-	emptied := 0                                      // of these, in f.jobs
+	emptied := 0                                      // index in f.jobs
 	for _, client := range []string{"gone", "idle"} { // queues that are empty soon
 		g := group
 		g.Lines, g.Client, g.Type, g.RetentionMs = 1, client, "empty", 0
@@ -35,14 +35,14 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 	full := group
 	full.Lines, full.Type, full.ExpiresAt, full.TimeoutMs = 4, "moved", job.MaxTimeMs, job.MaxTimeoutMs
 	full.Meta, full.Traceparent = "colour=red", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	first := 0 // of these, in f.jobs
+	first := 0 // index in f.jobs
 	move := func(op job.Op, line int) func() error {
 		return func() error {
 			_, _, err := r.Move(ctx, job.Move{Op: op, Job: f.jobs[first+line]})
 			return err
 		}
 	}
-	// Jobs in so many groups that to cancel or redrive all of them is a sweep, which ticks go on with.
+	// These jobs are in so many groups that a cancel or redrive of all of them is a sweep, which ticks continue.
 	scattered := &job.Create{Frame: job.LineFrame}
 	for i := range 6 {
 		g := group
@@ -53,7 +53,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		return func() error {
 			answer, _, err := r.MoveAll(ctx, job.Move{Op: op, Client: group.Client, Type: "swept"})
 			if err == nil && answer.Sweep.IsZero() {
-				err = fmt.Errorf("%v of a queue was done in one command, and was to be a sweep: %+v", op, answer)
+				err = fmt.Errorf("%v of a queue must be a sweep, and was done in one command: %+v", op, answer)
 			}
 			return errors.Join(err, r.settle())
 		}
@@ -101,7 +101,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok, failed, outcome(docs[2].ID, job.Error)}})
 			return err
 		},
-		func() error { return wait(r, "later", 1) }, // a tick
+		func() error { return wait(r, "later", 1) }, // this takes a tick
 		func() error { return r.FlushWait() },
 		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
 		func() error {
@@ -121,7 +121,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			}
 			return err
 		},
-		func() error { // nothing is active, so that no grace goes with it
+		func() error { // nothing is active, so a start appends no grace
 			wake()
 			if _, err := r.AcceptTime(ctx); err != nil {
 				return err
@@ -155,7 +155,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
 		func() error { return r.FlushWait() },
 		func() error {
-			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // it follows the flush
+			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // the cut follows the flush
 				if time.Now().After(deadline) {
 					return errors.New("the journal was not cut")
 				}
@@ -169,7 +169,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			return err
 		},
 		func() error { _, err := r.EndSession(ctx, job.EndSession{Session: f.sessions[1]}); return err },
-		func() (err error) { // is held at the end
+		func() (err error) { // held until the end
 			claim.Once = number(3, 2)
 			claimed, docs, _, err = r.Claim(ctx, claim, 0)
 			return err
@@ -183,7 +183,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 	return nil
 }
 
-// queue returns the document of a queue as of all that is synced.
+// queue returns the document of a queue, after everything that is synced.
 func (r *running) queue(client, typ string) (store.Queue, error) {
 	if err := r.CatchUp(context.Background(), 0); err != nil {
 		return store.Queue{}, err

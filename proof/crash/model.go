@@ -87,7 +87,7 @@ type event struct {
 	kind      kind
 	answer    answer
 	unsure    bool   // of cancelledAll: the job may not have existed when it was requested
-	status    status // of observed: as read; of ended: as decided with the outcome; of redrivenAll: the status that is redriven; nowhere: unknown
+	status    status // of observed: as read; of ended: decided with the outcome; of redrivenAll: what is redriven; nowhere: unknown
 }
 
 const never = math.MaxInt64
@@ -318,7 +318,7 @@ func (m *jobModel) model() porcupine.Model {
 // checkTime bounds the check of one job, which takes exponential time in the worst case.
 const checkTime = time.Minute
 
-// check reports whether the events of one job may have happened in an order that agrees with their times. unanswered
+// check reports whether the events of one job may have happened in an order that agrees with their times. openClaims
 // are claims without an answer that may have taken the job. They are used only if the events are impossible without
 // them.
 func (m *jobModel) check(events []event, openClaims []event) porcupine.CheckResult {

@@ -28,13 +28,12 @@ var attacks = []attack{
 // request is a request to a route, in two parts.
 type request struct {
 	route      api.Route
-	what       string // of a route with several requests
+	what       string // what the request is, for a route with several requests
 	head, body string
-	effects    bool // a complete one would disturb the honest clients
+	effects    bool // a complete request would disturb the honest clients
 }
 
-// neverRead sends complete requests, one after another, and reads nothing. It does so once a second: as fast as it can,
-// it would take all of the machine.
+// neverRead sends complete requests and reads nothing. It sends one a second. Faster, it would use the whole processor.
 func neverRead(ctx context.Context, c net.Conn, r *request) {
 	if r.effects {
 		neverWrite(ctx, c, r)
@@ -48,7 +47,7 @@ func neverRead(ctx context.Context, c net.Conn, r *request) {
 	}
 }
 
-// neverWrite announces a body of which nothing comes. Every other connection does not even do that.
+// neverWrite announces a body and sends none. Every other connection does not even send a request.
 func neverWrite(ctx context.Context, c net.Conn, r *request) {
 	if fd := c.LocalAddr().(*net.TCPAddr).Port; fd%2 == 0 {
 		head := strings.Replace(r.head, fmt.Sprintf("Content-Length: %d", len(r.body)), "Content-Length: 8388608", 1)
@@ -57,7 +56,7 @@ func neverWrite(ctx context.Context, c net.Conn, r *request) {
 		}
 	}
 	b := make([]byte, 4<<10)
-	for ctx.Err() == nil { // until it is cut off
+	for ctx.Err() == nil { // until the server closes the connection
 		if _, err := c.Read(b); err != nil {
 			return
 		}
@@ -76,7 +75,7 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 		}
 	}()
 	text := r.head + r.body
-	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects { // the head at once, so that the body is what trickles
+	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects { // the head is sent at once, and the body byte by byte
 		if _, err := io.WriteString(c, text[:at+4]); err != nil {
 			return
 		}
@@ -91,8 +90,8 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 	<-ctx.Done()
 }
 
-// besiege keeps n connections busy with an attack until ctx is done; each is opened again when the server has closed
-// it. Connections are dealt to the requests by turns. It returns how many were opened.
+// attackWith keeps n connections busy with an attack until ctx is done. The connections take the requests in turns. A
+// connection that the server closes is opened again. It returns how many were opened.
 func attackWith(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
 	var all sync.WaitGroup
 	var count atomic.Int64
@@ -104,7 +103,7 @@ func attackWith(ctx context.Context, address string, n int, a attack, requests [
 				if err == nil {
 					count.Add(1)
 					if tcp, ok := c.(*net.TCPConn); ok {
-						_ = tcp.SetReadBuffer(4 << 10) // less is taken from the server; where it cannot be set the attack is one all the same
+						_ = tcp.SetReadBuffer(4 << 10) // so that the server's answers fill its own buffers
 					}
 					stop := context.AfterFunc(ctx, func() { c.Close() })
 					a.run(ctx, c, r)

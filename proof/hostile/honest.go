@@ -20,7 +20,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// honest is clients that work: some post lines to a queue of theirs, some claim from it and complete.
+// honest is a set of clients that work. Some post lines to a queue of theirs, some claim from it and complete.
 type honest struct {
 	url  string
 	http *http.Client
@@ -30,7 +30,7 @@ type honest struct {
 const (
 	posters  = 2
 	claimers = 2
-	lines    = 100 // a post
+	lines    = 100 // in a post
 	perClaim = 10
 )
 
@@ -41,7 +41,7 @@ func newHonest(url string) *honest {
 	}
 }
 
-// window is what honest clients saw in a stretch of time.
+// window is what honest clients saw in a period.
 type window struct {
 	took          time.Duration
 	posts         int
@@ -89,10 +89,10 @@ func (h *honest) post(ctx context.Context, path, kind string, body []byte) ([]by
 
 var claimID = regexp.MustCompile(`"claim_id":"([^"]+)"`)
 
-// work has the honest clients work for a while.
+// work lets the honest clients work for a while.
 func (h *honest) work(ctx context.Context, d time.Duration) (sum window, first error) {
 	began := time.Now()
-	over := began.Add(d) // what is under way then is waited for: connections that are kept are part of what is measured
+	over := began.Add(d) // requests under way are waited for, since kept connections are part of what is measured
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	run := func(step func(w *window) error) {
@@ -145,7 +145,7 @@ func (h *honest) work(ctx context.Context, d time.Duration) (sum window, first e
 	return sum, first
 }
 
-// load is what the server takes.
+// load is what the server occupies.
 type load struct {
 	resident                int64 // bytes
 	goroutines, descriptors int
@@ -157,7 +157,7 @@ func (l *load) most(o load) {
 	l.descriptors = max(l.descriptors, o.descriptors)
 }
 
-// watch looks at the server until ctx is done, and returns the most that it took.
+// watch measures the server until ctx is done, and returns the maxima.
 func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
@@ -170,7 +170,7 @@ func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
 			return most, err
 		}
 		l := load{resident: now, descriptors: len(files)}
-		if resp, err := client.Get(s.URL() + "/metrics"); err == nil { // with many silent connections it may have to wait
+		if resp, err := client.Get(s.URL() + "/metrics"); err == nil { // with many silent connections the request may have to wait
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if _, rest, found := strings.Cut(string(text), "\ngo_goroutines "); err == nil && found {

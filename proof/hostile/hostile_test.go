@@ -23,22 +23,22 @@ import (
 
 var full = flag.Bool("full", false, "each attack on each route by itself, about 10 minutes; otherwise each on all routes at once")
 
-// The targets.
+// The targets:
 const (
 	mostResident = 256 << 20 // of a server that did little before
-	// An attack on one route can fill one budget of package api, of at most 128 MiB, and as much again is garbage
-	// before it is collected.
+	// An attack on one route can fill one budget of package api, of at most 128 MiB. Garbage that is not collected yet
+	// takes as much again.
 	mostMore = 256 << 20
-	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results, of
-	// 192 MiB together.
+	// Large requests to several routes at once fill the budgets of bodies, documents, claims, changes and results.
+	// Together these have 192 MiB.
 	mostMoreLarge = 2 * 192 << 20
-	mostSlower    = 2.0 // claims of others, the 99th percentile with and without attack
-	leastPosts    = 0.8 // of the rate without attack
+	mostSlower    = 2.0 // claims of others: 99th percentile with the attack, relative to that without it
+	leastPosts    = 0.8 // relative to the rate without the attack
 	connections   = 500
 )
 
-// busyMachine returns the load of the machine before the tests if it is more than the processors can do. Latencies are
-// then reported and judge nothing.
+// busyMachine returns the load of the machine before the tests, and whether it is more than the processors can do. If
+// it is, latencies are reported and do not fail the test.
 func busyMachine(t *testing.T) (load float64, busy bool) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -51,11 +51,11 @@ func busyMachine(t *testing.T) (load float64, busy bool) {
 	return load, load > float64(runtime.NumCPU())
 }
 
-// besieged is a server with large jobs to ask for.
+// target is a server with large jobs that the attacks request.
 type target struct {
 	*daybooktest.Process
 	honest   *honest
-	requests []*request // one to each route
+	requests []*request // one for each route
 	large    []*request
 }
 
@@ -88,7 +88,7 @@ func begin(t *testing.T, files int) *target {
 		}
 	})
 	b := &target{Process: s, honest: newHonest(s.URL())}
-	// Four pages of 8 MiB each.
+	// Post four pages of 8 MiB each.
 	id := ""
 	payload := bench.Lines(31, 256<<10-1)
 	for range 4 {
@@ -110,8 +110,8 @@ func begin(t *testing.T, files int) *target {
 	return b
 }
 
-// largeRequests are as large as requests and answers can be: payloads of 4 MiB, a body full of outcomes, and a claim
-// that waits with as many results as it may have.
+// largeRequests returns requests that are as large as requests and answers can be: payloads of 4 MiB, a body full of
+// outcomes, and a claim that waits with as many results as it may have.
 func largeRequests(huge string) []*request {
 	outcomes := func(n int) string {
 		one := `{"job_id":"` + huge + `","code":"ok","claim_id":"` + huge + `"}`
@@ -133,16 +133,16 @@ func largeRequests(huge string) []*request {
 	return list
 }
 
-// TestLargeRequestsAreServed: what the attacks send is what the server would do, were it not for the attack.
+// TestLargeRequestsAreServed: the server would carry out the requests of the attacks if their clients read and wrote.
 func TestLargeRequestsAreServed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the attacks of this package are not in a short run")
+		t.Skip("short: the attacks of this package are left out")
 	}
 	b := begin(t, 0)
 	for _, r := range b.large {
 		switch r.what {
 		case "a claim that waits with a thousand results":
-			continue // for a minute
+			continue // the claim waits for a minute
 		case "a claim with a body full of outcomes":
 			if _, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "at most 1000 outcomes") {
 				t.Errorf("%s: %v", r.what, err)
@@ -165,7 +165,7 @@ func TestLargeRequestsAreServed(t *testing.T) {
 	}
 }
 
-// requestsTo makes a request to each route.
+// requestsTo makes a request for each route.
 func requestsTo(id string) (list []*request) {
 	bodies := map[string]string{
 		"POST /jobs/create": `{"client":"victim","type":"posted","payload":"` + strings.Repeat("x", 60<<10) + `"}`,
@@ -189,21 +189,21 @@ func requestsTo(id string) (list []*request) {
 	return list
 }
 
-// outcome is what an attack did.
+// outcome is the result of an attack.
 type outcome struct {
 	calm, busy   window
-	before, load load // the most that it took before the attack, and with it
+	before, load load // the maxima before the attack, and during it
 	opened       int64
 }
 
-// under measures the honest clients without and with an attack, by turns.
+// under measures the honest clients without and with an attack, in turns.
 func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns int, d time.Duration) (o outcome) {
 	t.Helper()
 	for range turns {
 		looking, looked := context.WithCancel(t.Context())
 		before := make(chan load, 1)
 		go func() {
-			l, _ := watch(looking, b.Process) // what is wrong with it shows in the next one
+			l, _ := watch(looking, b.Process) // an error shows in the next request
 			before <- l
 		}()
 		calm, err := b.honest.work(t.Context(), d)
@@ -222,7 +222,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 			loads <- l
 			failed <- err
 		}()
-		time.Sleep(d / 4) // until all are there
+		time.Sleep(d / 4) // until all connections are open
 		busy, err := b.honest.work(t.Context(), d)
 		cancel()
 		if err != nil {
@@ -249,11 +249,11 @@ func (o *outcome) row(what string, n int) string {
 
 const rowHead = "| attack | connections | opened | resident, before → with | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 
-// TestHostileClients: each attack, on each route with -full and on all routes at once otherwise. Memory, goroutines and
+// TestHostileClients: each attack, with -full on each route, otherwise on all routes at once. Memory, goroutines and
 // descriptors stay bounded, and honest clients go on working.
 func TestHostileClients(t *testing.T) {
 	if testing.Short() {
-		t.Skip("half a minute of attacks: not in a short run")
+		t.Skip("short: half a minute of attacks is left out")
 	}
 	b := begin(t, 0)
 	d, turns := 2*time.Second, 1
@@ -274,7 +274,7 @@ func TestHostileClients(t *testing.T) {
 		if most := 6*n + 500; o.load.goroutines > most {
 			t.Errorf("%s: %d goroutines, more than %d", what, o.load.goroutines, most)
 		}
-		if most := 2*n + 500; o.load.descriptors > most { // those closed may linger for half a second
+		if most := 2*n + 500; o.load.descriptors > most { // closed connections may linger for half a second
 			t.Errorf("%s: %d descriptors, more than %d", what, o.load.descriptors, most)
 		}
 	}
@@ -312,14 +312,14 @@ func TestHostileClients(t *testing.T) {
 	}
 	more = mostMoreLarge
 	for _, a := range attacks {
-		n := 10 * len(b.large) // each sends megabytes a second
+		n := 10 * len(b.large) // each connection sends megabytes a second
 		o := b.under(t, n, a, b.large, 1, d)
 		check(a.name+", large requests", n, o)
 		table.WriteString(o.row(a.name+", large requests", n))
 	}
 	more = mostMore
 	if !*full {
-		return // ratios of two seconds say nothing on a machine that does something else
+		return // ratios of two seconds say nothing on a busy machine
 	}
 	if busy {
 		t.Logf("undecided, machine too slow: its load was %.1f on %d processors before the attacks; claims of others took %.2f × as long, posts went at %.2f of their rate", machine, runtime.NumCPU(), reads.slower(), writes.busy.rate()/writes.calm.rate())
@@ -348,7 +348,7 @@ func TestHostileClients(t *testing.T) {
 // TestFewDescriptors: with 256 descriptors and a thousand connections the honest clients lose no request.
 func TestFewDescriptors(t *testing.T) {
 	if testing.Short() {
-		t.Skip("ten seconds of attacks: not in a short run; package cmd/daybook has a shorter test")
+		t.Skip("short: ten seconds of attacks are left out; package cmd/daybook has a shorter test")
 	}
 	b := begin(t, 256)
 	for _, a := range attacks {

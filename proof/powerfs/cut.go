@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// cut makes what survives a power cut the whole truth. Which of the unsynced is kept is drawn from rng.
+// cut makes the state that survives a power cut the present state. rng decides which unsynced data survives.
 func (d *disk) cut(rng *rand.Rand) {
 	d.cutNames(rng)
 	seen := map[*node]bool{}
@@ -16,9 +16,8 @@ func (d *disk) cut(rng *rand.Rand) {
 	d.changes = nil
 }
 
-// cutNames settles some of the unsynced changes of names, whatever directories they are in: none, all, the first few
-// (as a journaling file system would), or any, as long as a change whose name had been changed before rests on that
-// earlier one.
+// cutNames decides which unsynced changes of names survive, in whatever directories they are: none, all, the first few
+// (as on a journaling file system), or any. A change survives only if all earlier changes of its names survive.
 func (d *disk) cutNames(rng *rand.Rand) {
 	chance := 0.0
 	first := len(d.changes)
@@ -48,8 +47,8 @@ func (d *disk) cutNames(rng *rand.Rand) {
 	}
 }
 
-// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that nothing the
-// kernel remembers leads to them.
+// survive makes the durable names under n the present ones, and cuts every file. Nodes get new ids, so that nothing
+// that the kernel remembers leads to them.
 func (d *disk) survive(rng *rand.Rand, n *node, seen map[*node]bool) {
 	if !seen[n] {
 		seen[n] = true
@@ -72,7 +71,7 @@ func (d *disk) survive(rng *rand.Rand, n *node, seen map[*node]bool) {
 		return
 	}
 	n.names = map[string]*node{}
-	for _, name := range slices.Sorted(maps.Keys(n.durable)) { // in order: the seed decides
+	for _, name := range slices.Sorted(maps.Keys(n.durable)) { // in order, since the seed decides
 		child := n.durable[name]
 		if child.dir && seen[child] {
 			delete(n.durable, name) // a directory has one name
@@ -86,7 +85,7 @@ func (d *disk) survive(rng *rand.Rand, n *node, seen map[*node]bool) {
 	}
 }
 
-// cutFile draws the length and the sectors that survive.
+// cutFile decides the length and the sectors that survive.
 func (d *disk) cutFile(rng *rand.Rand, n *node) {
 	if len(n.dirty) == 0 && len(n.data) == len(n.synced) && len(n.sizes) == 0 {
 		return
@@ -94,7 +93,7 @@ func (d *disk) cutFile(rng *rand.Rand, n *node) {
 	old, now := int64(len(n.synced)), int64(len(n.data))
 	how := rng.IntN(5)
 	size := d.cutSize(rng, n, old, now)
-	if rng.IntN(2) == 0 { // length and data agree more often than not
+	if rng.IntN(2) == 0 { // in most cases length and data agree
 		switch how {
 		case 0:
 			size = old
@@ -142,8 +141,8 @@ func (d *disk) cutFile(rng *rand.Rand, n *node) {
 	n.dirty, n.sizes = map[int64]*sector{}, n.sizes[:0]
 }
 
-// cutSize draws a length: the durable one, the present one, one that the file had, or one between the shortest and the
-// longest of them, at a sector's end or anywhere.
+// cutSize returns a random length: the durable one, the present one, one that the file had in between, or one between
+// the shortest and the longest of them, at the end of a sector or anywhere.
 func (d *disk) cutSize(rng *rand.Rand, n *node, old, now int64) int64 {
 	low, high := min(old, now), max(old, now)
 	for _, s := range n.sizes {
@@ -166,7 +165,7 @@ func (d *disk) cutSize(rng *rand.Rand, n *node, old, now int64) int64 {
 	return low + rng.Int64N(high-low+1)
 }
 
-// garbage is a sector that another file left behind.
+// garbage returns a sector of another file, or random bytes.
 func (d *disk) garbage(rng *rand.Rand) []byte {
 	if len(d.stale) > 0 && rng.IntN(4) > 0 {
 		return d.stale[rng.IntN(len(d.stale))]

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// sectorBytes is what a disk writes as a whole: at a cut each sector is old or new, never a mixture.
+// sectorBytes is what a disk writes as a whole. After a cut each sector is old or new, never a mixture.
 const sectorBytes = 512
 
-// keptVersions bounds how many contents of a sector between two syncs can come back at a cut.
+// keptVersions bounds how many contents of a sector between two syncs can survive a cut.
 const keptVersions = 3
 
-// node is a file or a directory. The disk's lock guards all of it.
+// node is a file or a directory. The lock of FS guards all of it.
 type node struct {
 	id    uint64
 	dir   bool
@@ -23,57 +23,57 @@ type node struct {
 	content
 	directory
 
-	links   int // names that lead here
-	durably int // durable names that lead here
-	pending int // unsynced changes that name it
-	open    int // handles
+	links   int // names that lead to the node
+	durably int // durable names that lead to the node
+	pending int // unsynced changes that involve the node
+	open    int // open handles
 
-	released bool // its space was given back
+	released bool // its space was freed
 }
 
-// directory is what a directory holds.
+// directory is the content of a directory.
 type directory struct {
 	names   map[string]*node // what a lookup sees
 	durable map[string]*node // what survives a cut
-	subdirs int              // in names
+	subdirs int              // how many of names are directories
 }
 
-// content is what a file holds. Wherever dirty has no entry, data and synced are equal as far as both reach; after the
-// end of synced, data is zeros.
+// content is the content of a file. Invariant: sectors that are not in dirty are equal in data and synced, as far as
+// both have them. After the end of synced, such sectors of data have zeros.
 type content struct {
-	data   []byte            // what a read sees
+	data   []byte            // what a read returns
 	synced []byte            // what survives a cut
 	dirty  map[int64]*sector // sectors of data that may differ from synced
-	sizes  []int64           // that the file had since the last sync
+	sizes  []int64           // the lengths that the file had since the last sync
 }
 
-// sector is one that was written since it was last synced.
+// sector is a sector that was written since it was last synced.
 type sector struct {
-	versions [][]byte // contents between the durable and the present one
-	lost     bool     // a sync of it failed: later syncs believe it clean, and leave it
+	versions [][]byte // contents between the durable one and the present one
+	lost     bool     // a sync of it failed, so later syncs take it for clean and do not write it
 }
 
-// slot is a place for a name.
+// slot is a name in a directory, whether it exists or not.
 type slot struct {
 	dir  *node
 	name string
 }
 
-// change is an unsynced operation on names: the slots lead, in this order, to these nodes (nil: to nothing). It happens
-// as a whole or not at all.
+// change is an unsynced operation on names. Afterwards each slot leads to its node, or to nothing if the node is nil. A
+// change survives as a whole or not at all.
 type change struct {
 	slots [2]slot
 	nodes [2]*node
 	n     int
 }
 
-// disk is the tree and what of it is durable.
+// disk is the tree of files, and what of it is durable.
 type disk struct {
 	root    *node
 	nodes   map[uint64]*node
 	lastID  uint64
 	changes []*change // unsynced, oldest first
-	stale   [][]byte  // sectors of files that are gone
+	stale   [][]byte  // sectors of files that were removed or cut
 	limit   int64     // bytes; 0: none
 	used    int64
 }
@@ -85,7 +85,7 @@ func newDisk() *disk {
 	return d
 }
 
-// rootID is what FUSE calls the root.
+// rootID is FUSE's id of the root.
 const rootID = 1
 
 func (d *disk) newNode(dir bool, mode uint32) *node {
@@ -100,7 +100,7 @@ func (d *disk) newNode(dir bool, mode uint32) *node {
 	return n
 }
 
-// apply makes a change visible, and notes that it is not durable.
+// apply makes a change visible. The change is not durable.
 func (d *disk) apply(c *change) {
 	var left []*node
 	for i := range c.n {
@@ -157,8 +157,8 @@ func (d *disk) rename(from slot, to slot) {
 	d.apply(&change{slots: [2]slot{from, to}, nodes: [2]*node{nil, from.dir.names[from.name]}, n: 2})
 }
 
-// free gives the space of n back once neither a name nor a handle leads to it, and forgets it once it cannot come back
-// at a cut either.
+// free frees the space of n when neither a name nor a handle leads to it. It forgets n when n cannot come back at a cut
+// either.
 func (d *disk) free(n *node) {
 	if n.links > 0 || n.open > 0 || d.nodes[n.id] != n {
 		return
@@ -172,14 +172,15 @@ func (d *disk) free(n *node) {
 	}
 	delete(d.nodes, n.id)
 	if n.dir {
-		d.syncDir(n) // nobody will
+		d.syncDir(n) // nobody can sync a removed directory
 		return
 	}
 	d.keepStale(n.data)
 	n.data, n.synced, n.dirty = nil, nil, nil
 }
 
-// keepStale keeps some sectors of what is gone, to be found where a file was made longer and its data never arrived.
+// keepStale keeps some sectors of a removed file. They may appear as garbage where another file was made longer and its
+// data was lost.
 func (d *disk) keepStale(data []byte) {
 	const most = 256
 	for at := 0; at+sectorBytes <= len(data) && at < 8*sectorBytes; at += sectorBytes {
@@ -190,7 +191,7 @@ func (d *disk) keepStale(data []byte) {
 	}
 }
 
-// syncDir makes the names of dir durable: all changes that touch it, and the earlier ones that those rest on.
+// syncDir makes the names of dir durable: all changes that involve dir, and the earlier changes of the same names.
 func (d *disk) syncDir(dir *node) {
 	wanted := make([]bool, len(d.changes))
 	under := map[slot]bool{}
@@ -219,7 +220,7 @@ func (d *disk) syncDir(dir *node) {
 	}
 }
 
-// sectorAt is sector i of data, padded with zeros.
+// sectorAt returns sector i of data, padded with zeros.
 func sectorAt(data []byte, i int64) []byte {
 	out := make([]byte, sectorBytes)
 	if at := i * sectorBytes; at < int64(len(data)) {
@@ -228,7 +229,7 @@ func sectorAt(data []byte, i int64) []byte {
 	return out
 }
 
-// touch notes that the sectors from … to (in bytes) are about to change.
+// touch records that the sectors of the bytes from … to are about to change.
 func (n *node) touch(from, to int64) {
 	for i := from / sectorBytes; i*sectorBytes < to; i++ {
 		s := n.dirty[i]
@@ -249,7 +250,7 @@ const blockBytes = 4096
 
 func blocks(size int64) int64 { return (size + blockBytes - 1) / blockBytes * blockBytes }
 
-// resize changes the length of n, with zeros where it grows.
+// resize changes the length of n. A longer file has zeros at its end.
 func (d *disk) resize(n *node, size int64) syscall.Errno {
 	old := int64(len(n.data))
 	grows := blocks(size) - blocks(old)
@@ -273,7 +274,7 @@ func (d *disk) resize(n *node, size int64) syscall.Errno {
 	return 0
 }
 
-// write puts data at off and returns how much of it had room.
+// write writes data at off, and returns how many bytes had space.
 func (d *disk) write(n *node, data []byte, off int64) (int, syscall.Errno) {
 	if end := off + int64(len(data)); end > int64(len(n.data)) {
 		if errno := d.resize(n, end); errno != 0 {
@@ -295,7 +296,7 @@ func (d *disk) write(n *node, data []byte, off int64) (int, syscall.Errno) {
 	return len(data), 0
 }
 
-// sync makes the data and the length of n durable; not its name.
+// sync makes the data and the length of n durable, but not its name.
 func (n *node) sync() {
 	if grow := len(n.data) - len(n.synced); grow > 0 {
 		n.synced = slices.Grow(n.synced, grow)
@@ -318,8 +319,7 @@ func (n *node) sync() {
 	n.sizes = n.sizes[:0]
 }
 
-// failSync is a sync that fails: as in Linux, what it was to write is believed clean from then on, though it may not be
-// on disk.
+// failSync is a sync that fails. As in Linux, the kernel then takes the data for clean, although it may not be on disk.
 func (n *node) failSync() {
 	for _, s := range n.dirty {
 		s.lost = true

@@ -19,23 +19,23 @@ type FS struct {
 	disk     *disk
 	handles  map[uint64]*handle
 	lastFh   uint64
-	off      bool // the power is
+	off      bool // the power is off
 	readOnly bool
-	trap     string // prefix of a file's name: the next write to such a file finds the file system read-only
-	failing  int    // syncs that will fail
-	failed   int    // syncs that did fail
+	trap     string // prefix of a file's name: the next write to such a file makes the file system read-only
+	failing  int    // how many of the next syncs fail
+	failed   int    // how many syncs failed
 	syncs    int
 	cuts     int
 	dropped  Lost
 	armed    *armed
 }
 
-// Moment is what a cut may wait for.
+// Moment is an operation at which a cut may happen.
 type Moment int
 
 const (
-	Write Moment = iota // data was written
-	Name                // a name was made, removed or changed
+	Write Moment = iota // data is written
+	Name                // a name is created, removed or changed
 	Sync                // a sync is about to begin
 )
 
@@ -48,25 +48,25 @@ type armed struct {
 
 // Lost counts what was unsynced at cuts.
 type Lost struct {
-	Sectors int // written and not synced
+	Sectors int // that were written and not synced
 	Names   int // changes of names that were not synced
-	Files   int // with either data or a length that was not synced
+	Files   int // whose data or length was not synced
 }
 
 // handle is an open file or directory.
 type handle struct {
 	node    *node
 	flags   uint32
-	entries []fuse.DirEntry // of a directory, as of its last rewinding
+	entries []fuse.DirEntry // of a directory, when it was last rewound
 }
 
-// totalBytes is the size that the file system says it has while no other was set.
+// totalBytes is the size of the file system while no other is set.
 const totalBytes = 64 << 30
 
-// Mount mounts a new, empty file system on dir. The error says why there can be none, where FUSE cannot be had.
+// Mount mounts a new, empty file system on dir. The error says why that is impossible, for example without FUSE.
 func Mount(dir string) (*FS, error) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
-		return nil, fmt.Errorf("no FUSE: %w", err)
+		return nil, fmt.Errorf("create a mount for FUSE: %w", err)
 	}
 	f := &FS{dir: dir, disk: newDisk(), handles: map[uint64]*handle{}}
 	server, err := fuse.NewServer(&raw{RawFileSystem: fuse.NewDefaultRawFileSystem(), f: f}, dir, &fuse.MountOptions{
@@ -74,17 +74,17 @@ func Mount(dir string) (*FS, error) {
 		IgnoreSecurityLabels: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("no FUSE: mount %s: %w", dir, err)
+		return nil, fmt.Errorf("mount a FUSE file system on %s: %w", dir, err)
 	}
 	f.server = server
-	go server.Serve() // ends with the mount
+	go server.Serve() // returns when the file system is unmounted
 	if err := server.WaitMount(); err != nil {
-		return nil, fmt.Errorf("no FUSE: mount %s: %w", dir, err)
+		return nil, fmt.Errorf("mount a FUSE file system on %s: %w", dir, err)
 	}
 	return f, nil
 }
 
-// Close unmounts it, also where somebody still has a file open.
+// Close unmounts the file system, even if somebody still has a file open.
 func (f *FS) Close() error {
 	f.mu.Lock()
 	f.off = true
@@ -95,8 +95,8 @@ func (f *FS) Close() error {
 	return nil
 }
 
-// CutAt cuts the power, as Cut does, at the n-th such moment from now: where most is at stake. The channel is closed
-// then. Another CutAt, or a Cut, takes its place.
+// CutAt cuts the power, as Cut does, at the n-th such moment from now. Then it closes the channel. A later CutAt or Cut
+// replaces it.
 func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ func (f *FS) CutAt(moment Moment, n int, seed uint64) <-chan struct{} {
 	return f.armed.cut
 }
 
-// at is called at each moment, with the lock held. It reports whether the power was cut.
+// at is called at each moment, with the lock held. It reports whether it has cut the power.
 func (f *FS) at(moment Moment) bool {
 	a := f.armed
 	if a == nil || a.moment != moment {
@@ -118,8 +118,8 @@ func (f *FS) at(moment Moment) bool {
 	return true
 }
 
-// Cut cuts the power: what survives, drawn by seed, is all there is from now on. Until PowerOn every request fails with
-// EIO, and so do, for ever, those on files that are open now.
+// Cut cuts the power. The seed decides what survives, and nothing else is left. Until PowerOn every request fails with
+// EIO. Requests on files that are open now fail forever.
 func (f *FS) Cut(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,58 +145,58 @@ func (f *FS) cut(seed uint64) {
 	f.failing, f.readOnly, f.trap = 0, false, ""
 }
 
-// PowerOn has requests answered again after a Cut.
+// PowerOn lets requests succeed again after a Cut.
 func (f *FS) PowerOn() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.off = false
 }
 
-// SetReadOnly has every change and every sync fail with EROFS, as after an error that made the kernel remount the file
-// system.
+// SetReadOnly makes every change and every sync fail with EROFS, as after an error that made the kernel remount the
+// file system.
 func (f *FS) SetReadOnly(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readOnly, f.trap = on, ""
 }
 
-// ReadOnlyAt has the file system turn read-only at the next write to a file that was created with a name that begins
-// so.
+// ReadOnlyAt makes the file system read-only at the next write to a file whose name began with prefix when it was
+// created.
 func (f *FS) ReadOnlyAt(prefix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trap = prefix
 }
 
-// SetSize says how many bytes there are in all, files that exist included; 0: as many as memory has.
+// SetSize sets the size of the file system, including files that exist. 0 means no limit but memory.
 func (f *FS) SetSize(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.disk.limit = bytes
 }
 
-// FailSyncs has the next n syncs fail with EIO.
+// FailSyncs makes the next n syncs fail with EIO.
 func (f *FS) FailSyncs(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failing = n
 }
 
-// Used returns the bytes that files take.
+// Used returns the bytes that files occupy.
 func (f *FS) Used() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.disk.used
 }
 
-// Syncs returns how many syncs there were, and how many of them failed.
+// Syncs returns the number of syncs, and how many of them failed.
 func (f *FS) Syncs() (all, failed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.syncs, f.failed
 }
 
-// Unsynced returns what was unsynced at all cuts so far, and so was theirs to lose.
+// Unsynced returns what was unsynced at all cuts so far.
 func (f *FS) Unsynced() Lost {
 	f.mu.Lock()
 	defer f.mu.Unlock()

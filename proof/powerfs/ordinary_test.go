@@ -14,13 +14,13 @@ import (
 	"testing"
 )
 
-// TestOrdinary does the same random things here and in an ordinary directory, and wants the same answers.
+// TestOrdinary does the same random operations here and in an ordinary directory, and compares the answers.
 func TestOrdinary(t *testing.T) {
 	f, here := mount(t)
 	there := t.TempDir()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	open := map[string][2]*os.File{} // handles that outlive their names
+	open := map[string][2]*os.File{} // open files, some of which have no name any more
 	name := func() string {
 		parts := []string{"a", "b", "c", "d"}
 		path := parts[rng.IntN(len(parts))]
@@ -137,7 +137,7 @@ func TestOrdinary(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.disk.nodes) != 1 || f.disk.used != 0 || len(f.disk.changes) != 0 {
-		t.Errorf("all is removed and synced; %d nodes, %d bytes, %d changes are left", len(f.disk.nodes), f.disk.used, len(f.disk.changes))
+		t.Errorf("everything is removed and synced, but %d nodes, %d bytes, %d changes are left", len(f.disk.nodes), f.disk.used, len(f.disk.changes))
 	}
 }
 
@@ -147,7 +147,7 @@ func errno(err error) syscall.Errno {
 	return e
 }
 
-// tree is everything under root, in words.
+// tree describes everything under root.
 func tree(t *testing.T, root string) string {
 	var out []string
 	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -170,7 +170,7 @@ func sum(data []byte) (h uint64) {
 	return h
 }
 
-// TestLocks: flock is the kernel's own, for directories too, and ends with the handle.
+// TestLocks: flock is the kernel's own, also for directories, and a lock ends with its handle.
 func TestLocks(t *testing.T) {
 	_, dir := mount(t)
 	one, err := os.Open(dir)
@@ -185,7 +185,7 @@ func TestLocks(t *testing.T) {
 	must(t, one.Close(), syscall.Flock(int(two.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 }
 
-// TestLargeDirectory: a directory that takes more than one answer to list.
+// TestLargeDirectory: listing a large directory takes more than one answer.
 func TestLargeDirectory(t *testing.T) {
 	_, dir := mount(t)
 	const files = 3000

@@ -17,7 +17,7 @@ import (
 
 var full = flag.Bool("full", false, "fail, where a short run would skip, when FUSE cannot be had")
 
-// mount mounts a file system for the length of a test.
+// mount mounts a file system for the time of a test.
 func mount(t *testing.T) (*FS, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// writeSynced writes a file whose data, but not its name, is durable.
+// writeSynced writes a file whose data is durable, but not its name.
 func writeSynced(path string, data []byte) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// settled waits until the kernel has told of all files that were closed, which it does in its own time.
+// settled waits until the kernel has reported all files that were closed, which it does some time later.
 func (f *FS) settled(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -88,7 +88,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// pattern is n bytes that tell where they are and which version they are of.
+// pattern returns n bytes that show their place and their version.
 func pattern(n int, version byte) []byte {
 	out := make([]byte, n)
 	for i := range out {
@@ -99,7 +99,7 @@ func pattern(n int, version byte) []byte {
 
 const seeds = 60
 
-// TestSyncedSurvives: what was synced, name and data, is there after every cut, whatever else was going on.
+// TestSyncedSurvives: a file whose data and name were synced survives every cut, whatever else happens.
 func TestSyncedSurvives(t *testing.T) {
 	f, dir := mount(t)
 	for seed := range uint64(seeds) {
@@ -115,7 +115,7 @@ func TestSyncedSurvives(t *testing.T) {
 	}
 }
 
-// TestUnsynced: over the seeds each kind of unsynced change is kept at some cuts and gone at others.
+// TestUnsynced: each kind of unsynced change survives some cuts and not others.
 func TestUnsynced(t *testing.T) {
 	f, dir := mount(t)
 	kept := map[string]int{}
@@ -162,12 +162,12 @@ func TestUnsynced(t *testing.T) {
 		}
 	}
 	if lost := f.Unsynced(); lost.Names < 6*seeds || lost.Files < 3*seeds || lost.Sectors < 3*seeds {
-		t.Errorf("there was less to lose than was left unsynced: %+v", lost)
+		t.Errorf("the count of unsynced changes is too small: %+v", lost)
 	}
 }
 
-// TestRenameOver: a name that a rename gives to a new file leads to the old one or the new one, never to nothing, never
-// to a part; and only a sync of the directory decides it.
+// TestRenameOver: a name that a rename gives to a new file leads to the old file or to the new one, never to none,
+// never to a part of one. After a sync of the directory it leads to the new one.
 func TestRenameOver(t *testing.T) {
 	f, dir := mount(t)
 	name, fresh := filepath.Join(dir, "name"), filepath.Join(dir, "name.new")
@@ -196,9 +196,8 @@ func TestRenameOver(t *testing.T) {
 	}
 }
 
-// TestTorn: a write without a sync leaves each sector old or new; some seeds leave a later one new and an earlier one
-// old, which a prefix would not. The length is between the old and the new one, and what has a length but no data is
-// zeros or garbage.
+// TestTorn: without a sync, each written sector is old or new. With some seeds a later sector is new and an earlier one
+// old. The length is between the old and the new one. Where the file has no data, it has zeros or garbage.
 func TestTorn(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -248,7 +247,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestCutEndsHandles: what was open at a cut is of no use any more, and while the power is off nothing is.
+// TestCutEndsHandles: files that were open at a cut cannot be used any more, and without power no request succeeds.
 func TestCutEndsHandles(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -329,7 +328,7 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("fallocate more than there is: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
-		t.Errorf("an empty file wants no space: %v", err)
+		t.Errorf("an empty file needs no space, and got: %v", err)
 	}
 	must(t, os.Remove(path))
 	if free() != 0 {
@@ -340,7 +339,7 @@ func TestNoSpace(t *testing.T) {
 	if free() != 64<<10 || f.Used() != 0 {
 		t.Errorf("%d bytes free after all is removed", free())
 	}
-	for seed := range uint64(10) { // what a cut brings back is counted
+	for seed := range uint64(10) { // the space of what survives a cut is counted
 		must(t, os.WriteFile(path, make([]byte, 10<<10), 0o644))
 		f.cycle(seed)
 		used := int64(0)
@@ -353,8 +352,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestFailedSync: after a sync that failed, a later one succeeds and yet does not make that data durable, as in Linux;
-// what is written again is.
+// TestFailedSync: after a failed sync, a later sync succeeds and does not make the data of the failed one durable, as
+// in Linux. Data that is written again is made durable.
 func TestFailedSync(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")
@@ -368,7 +367,7 @@ func TestFailedSync(t *testing.T) {
 		must(t, err)
 		f.FailSyncs(1)
 		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
-			t.Fatalf("the sync that is to fail: %v", err)
+			t.Fatalf("a sync that must fail: %v", err)
 		}
 		_, err = file.WriteAt(next[:sectorBytes], 0)
 		must(t, err, file.Sync(), file.Close())
@@ -390,7 +389,7 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestCutAt: a cut that waits for a moment comes at that moment, and not before.
+// TestCutAt: a cut that waits for a moment happens at that moment, and not before.
 func TestCutAt(t *testing.T) {
 	f, dir := mount(t)
 	path := filepath.Join(dir, "file")

@@ -8,7 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// raw answers the kernel. Nothing is cached there: entries and attributes are valid for no time, and files are opened
+// raw answers the kernel. The kernel caches nothing: names and attributes are valid for no time, and files are opened
 // for direct I/O.
 type raw struct {
 	fuse.RawFileSystem
@@ -17,7 +17,8 @@ type raw struct {
 
 func (r *raw) String() string { return "powerfs" }
 
-// begin locks and finds the node of a request; where there is none the status says why. The caller unlocks.
+// begin locks the file system and finds the node of a request. If there is none, the status says why. The caller
+// unlocks.
 func (r *raw) begin(id uint64, change bool) (*node, fuse.Status) {
 	r.f.mu.Lock()
 	switch n := r.f.disk.nodes[id]; {
@@ -111,14 +112,14 @@ func (r *raw) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	return fuse.OK
 }
 
-// add gives a new node or another name of one to dir.
+// add gives a new node, or another name of a node, to dir.
 func (r *raw) add(dir *node, name string, n *node, out *fuse.EntryOut) fuse.Status {
 	r.f.disk.apply(change1(dir, name, n))
 	entry(n, out)
 	return r.changed()
 }
 
-// changed is the answer to a change of names that was made.
+// changed returns the status after a change of names.
 func (r *raw) changed() fuse.Status {
 	if r.f.at(Name) {
 		return fuse.EIO

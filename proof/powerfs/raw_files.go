@@ -25,7 +25,7 @@ func (r *raw) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return status
 	}
 	if dir.names[name] != nil {
-		return fuse.Status(syscall.EEXIST) // the kernel had looked it up
+		return fuse.Status(syscall.EEXIST) // since the kernel looked the name up, another request created it
 	}
 	n := r.f.disk.newNode(false, in.Mode)
 	n.made = name
@@ -87,8 +87,8 @@ func (r *raw) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, f
 	return uint32(n), fuse.OK
 }
 
-// Flush is not wanted: the kernel then stops asking, so that a process which ends with files open does not wait for an
-// answer, which would be for ever where it serves this file system itself.
+// Flush is not supported, so the kernel stops calling it. Otherwise a process that ends with files open would wait for
+// an answer, and wait forever if it serves this file system itself.
 func (r *raw) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
 func (r *raw) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return r.sync(in.Fh) }

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// PageVar is the environment variable with the page's path. Where it is not set, as in every short run, nothing is
-// written.
+// PageVar is the environment variable with the path of the page. If it is not set, as in every short run, Write does
+// nothing.
 const PageVar = "DAYBOOK_REPORT"
 
-// Write replaces the block called name by a stamp and text (Markdown). A test that failed has nothing to report.
+// Write replaces the block called name by a stamp and text (Markdown). It writes nothing for a test that failed.
 func Write(t *testing.T, name, text string) {
 	t.Helper()
 	path := os.Getenv(PageVar)

@@ -32,7 +32,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestFigures: each block of docs/reliability.md says which code it is of, and none is older than a release.
+// TestFigures: each block of docs/reliability.md names the code that it is about, and none is older than a release.
 func TestFigures(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
@@ -68,7 +68,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestOutdated: figures of other storage code are good for the release that they were taken for, and no longer.
+// TestOutdated: figures of other storage code are valid up to the release that they were taken for.
 func TestOutdated(t *testing.T) {
 	const log = "# Changelog\n\n## Unreleased\n\ntext\n\n## 0.3.0 (2027-01-01)\n\n## [0.2.0] - 2026-12-12\n\n## 0.1.0\n"
 	list := releases(log)

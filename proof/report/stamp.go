@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Stamp says which code figures are of. It is the first line of each block.
+// Stamp says which code the figures are about. It is the first line of each block.
 type Stamp struct {
 	Date    string
-	Commit  string // as git names it, with "-dirty" where the tree had other changes than the page; or "unknown"
+	Commit  string // the name that git gives it, with "-dirty" if files other than the page were changed; or "unknown"
 	Storage string // digest of the storage code
 	Release string // the newest release in CHANGELOG.md at that time; "none" before the first
 }
@@ -36,10 +36,10 @@ func parseStamp(block string) (s Stamp, ok bool) {
 	return Stamp{m[1], m[2], m[3], m[4]}, true
 }
 
-// storageCode lists the folders whose code keeps the promises that the lanes attack.
+// storageCode lists the folders with the code that keeps the promises under attack.
 var storageCode = []string{"job", "journal", "store", "store/lsm", "ingest"}
 
-// storageDigest identifies the storage code of the tree at root, without its tests.
+// storageDigest returns a digest of the storage code of the tree at root, without its tests.
 func storageDigest(root string) (string, error) {
 	h := sha256.New()
 	for _, dir := range storageCode {
@@ -67,7 +67,7 @@ func storageDigest(root string) (string, error) {
 
 var heading = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// releases lists the releases of a change log, the newest first. What is not released yet is none.
+// releases lists the releases of a change log, the newest first, without the unreleased part.
 func releases(changelog string) (list []string) {
 	for _, m := range heading.FindAllStringSubmatch(changelog, -1) {
 		if name, _, _ := strings.Cut(strings.TrimSpace(m[1]), " "); !strings.EqualFold(name, "unreleased") {
@@ -77,7 +77,7 @@ func releases(changelog string) (list []string) {
 	return list
 }
 
-// stampOf makes the stamp of a run that ends now, of the tree that the page is in.
+// stampOf makes the stamp of a run that ends now, for the tree that contains the page.
 func stampOf(page string) (Stamp, error) {
 	root := filepath.Dir(filepath.Dir(page))
 	s := Stamp{Date: time.Now().UTC().Format(time.DateOnly), Commit: commitOf(root, page), Release: "none"}
@@ -111,13 +111,13 @@ func commitOf(root, page string) string {
 	return commit
 }
 
-// maxReleases is how many releases may have come out since figures of other storage code were taken: those for the one
-// that is being prepared are taken before it has a name.
+// maxReleases is how many releases may have come out since figures of other storage code were taken. It is not 0, since
+// the figures for a release are taken before the release has a name.
 const maxReleases = 1
 
-// outdated says why figures with a stamp no longer speak for the tree; "" if they do. Figures of the same storage code
-// never age. Others hold up to the next release, so that a change of the storage code does not ask for a run of an hour
-// at once.
+// outdated says why figures with a stamp are no longer valid for the tree; "": they are. Figures of the same storage
+// code never become outdated. Other figures are valid up to the next release, so that a change of the storage code does
+// not require a run of an hour at once.
 func outdated(s Stamp, storage string, list []string) string {
 	if s.Storage == storage {
 		return ""
@@ -127,7 +127,7 @@ func outdated(s Stamp, storage string, list []string) string {
 		since = len(list)
 	}
 	if since > maxReleases {
-		return fmt.Sprintf("they are of storage code %s, before %d releases (%s); the tree has %s", s.Storage, since, strings.Join(list[:since], ", "), storage)
+		return fmt.Sprintf("they are about storage code %s, from before %d releases (%s); the tree has storage code %s", s.Storage, since, strings.Join(list[:since], ", "), storage)
 	}
 	return ""
 }
