@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// serve starts the real binary on a fresh data directory until the benchmark ends.
+// serve starts the real binary on a new data directory until the benchmark ends.
 func serve(b testing.TB, args ...string) *daybooktest.Process {
 	b.Helper()
 	binary, err := daybooktest.Binary()
@@ -34,7 +34,7 @@ func serve(b testing.TB, args ...string) *daybooktest.Process {
 	return s
 }
 
-// drive has callers goroutines call step until each of b.N is done, and reports jobs/s, latencies and syncs per job.
+// drive calls step from callers goroutines until b.N jobs are done, and reports jobs/s, latencies and syncs per job.
 func drive(b *testing.B, l *Load, callers, jobsPerStep int, step func(ctx context.Context, caller int, times *Latencies) error) {
 	b.Helper()
 	ctx := b.Context()
@@ -157,8 +157,8 @@ func BenchmarkCompleteAndClaim100(b *testing.B) {
 	})
 }
 
-// BenchmarkDrain works off a backlog: each connection is a runner of its own, which completes what it holds and claims
-// again in one request.
+// BenchmarkDrain drains a backlog. Each connection is a runner of its own, which completes its jobs and claims more in
+// one request.
 func BenchmarkDrain(b *testing.B) {
 	for _, at := range []struct{ max, callers int }{{1, 64}, {100, 16}} {
 		b.Run(fmt.Sprintf("max=%d", at.max), func(b *testing.B) {
@@ -185,7 +185,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkBothWays creates and works off at once: each step posts 1000 jobs and claims and completes 1000.
+// BenchmarkBothWays creates and drains at the same time: each step posts 1000 jobs, and claims and completes 1000.
 func BenchmarkBothWays(b *testing.B) {
 	l := NewLoad(serve(b).URL(), 32)
 	defer l.Close()
@@ -216,7 +216,7 @@ func BenchmarkCreateSingle(b *testing.B) {
 	})
 }
 
-// BenchmarkLifecycleSingle creates, claims and completes one job a request.
+// BenchmarkLifecycleSingle creates, claims and completes jobs with one job per request.
 func BenchmarkLifecycleSingle(b *testing.B) {
 	l := NewLoad(serve(b).URL(), 64)
 	defer l.Close()

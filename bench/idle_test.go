@@ -13,7 +13,7 @@ import (
 
 const idleConnections = 9000
 
-// TestIdleConnections: nine thousand open connections that say nothing do not keep the server from its work.
+// TestIdleConnections: nine thousand open connections that send nothing do not disturb the server's work.
 func TestIdleConnections(t *testing.T) {
 	if url := os.Getenv("DAYBOOK_IDLE_URL"); url != "" {
 		holdIdle(t, url)
@@ -56,8 +56,8 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// holdIdle is the other process of TestIdleConnections: it opens connections, says so, and holds them until its input
-// ends.
+// holdIdle runs in the other process of TestIdleConnections. It opens connections, prints a line, and keeps them open
+// until its input ends.
 func holdIdle(t *testing.T, url string) {
 	address := strings.TrimPrefix(url, "http://")
 	var open []net.Conn
@@ -79,7 +79,7 @@ func holdIdle(t *testing.T, url string) {
 	}
 }
 
-// awaitLine reads until a line that holds text.
+// awaitLine reads until a line that contains text.
 func awaitLine(r io.Reader, text string) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

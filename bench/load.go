@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// Load talks to a server with as little work of its own as it can, since it shares the processors with the server:
-// answers are read, and only what the next request needs is looked at.
+// Load sends requests to a server. It does as little work as possible, since it shares the processors with the server:
+// it reads answers, and looks only for what the next request needs.
 type Load struct {
 	URL    string
 	HTTP   *http.Client
-	Runner string // who claims
+	Runner string // the runner id of claims
 }
 
-// NewLoad makes a load that keeps as many connections as it has callers.
+// NewLoad makes a load that keeps one connection for each caller.
 func NewLoad(url string, callers int) *Load {
 	return &Load{URL: url, Runner: "load", HTTP: &http.Client{Transport: &http.Transport{
 		MaxIdleConns: callers, MaxIdleConnsPerHost: callers, DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10,
 	}}}
 }
 
-// As is l for another runner, over the same connections.
+// As returns a load for another runner, which uses the same connections.
 func (l *Load) As(runner string) *Load { return &Load{URL: l.URL, HTTP: l.HTTP, Runner: runner} }
 
-// Close ends its connections.
+// Close closes the idle connections.
 func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// post sends body and hands the answer to look, valid during the call.
+// post sends body and passes the answer to look. The answer is valid during that call.
 func (l *Load) post(ctx context.Context, path, contentType string, body []byte, look func(status int, answer []byte) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -62,13 +62,13 @@ func (l *Load) post(ctx context.Context, path, contentType string, body []byte, 
 func expect(want int) func(int, []byte) error {
 	return func(status int, answer []byte) error {
 		if status != want {
-			return fmt.Errorf("status %d, not %d: %.200s", status, want, answer)
+			return fmt.Errorf("the answer has status %d, want %d: %.200s", status, want, answer)
 		}
 		return nil
 	}
 }
 
-// Lines is a body of n payloads of size bytes each, of digits and letters that do not compress to nothing.
+// Lines returns a body of n payloads of size bytes each, of digits and letters that do not compress well.
 func Lines(n, size int) []byte {
 	body := make([]byte, 0, n*(size+1))
 	x := uint64(88172645463325252)
@@ -109,7 +109,7 @@ func claimID(answer []byte) string {
 	return string(answer[at+len(key) : at+len(key)+idBytes])
 }
 
-// Claim claims up to n jobs and returns the claim, "" when nothing was there, and the length of the answer.
+// Claim claims up to n jobs. It returns the claim, or "" if no job was pending, and the length of the answer.
 func (l *Load) Claim(ctx context.Context, n int) (claim string, size int, err error) {
 	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d}`, l.Runner, n)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
@@ -122,17 +122,17 @@ func (l *Load) Claim(ctx context.Context, n int) (claim string, size int, err er
 	return claim, size, err
 }
 
-// Complete ends all of a claim.
+// Complete ends all jobs of a claim.
 func (l *Load) Complete(ctx context.Context, claim string) error {
 	body := []byte(`{"claim_id":"` + claim + `","status":"completed"}`)
 	return l.post(ctx, "/jobs/complete", "application/json", body, expect(http.StatusOK))
 }
 
-// CompleteAndClaim ends all of a claim and claims n more in one request.
+// CompleteAndClaim ends all jobs of a claim and claims n more in one request.
 func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next string, err error) {
 	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, l.Runner, n, claim)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
-		// The results come first and name no claim; the claim_id that follows them is the new one, or null.
+		// The results come first and contain no claim id. So the first claim_id is the new claim, or null.
 		next = claimID(answer)
 		return expect(http.StatusOK)(status, answer)
 	})
@@ -189,13 +189,13 @@ type Stats struct {
 	} `json:"journal"`
 }
 
-// Latencies collects durations from many goroutines.
+// Latencies collects durations from several goroutines.
 type Latencies struct {
 	mu  sync.Mutex
 	all []time.Duration
 }
 
-// Time runs f and keeps how long it took when it succeeded.
+// Time runs f, and records how long it took if it succeeded.
 func (l *Latencies) Time(f func() error) error {
 	start := time.Now()
 	if err := f(); err != nil {
@@ -215,7 +215,7 @@ func (l *Latencies) Len() int {
 	return len(l.all)
 }
 
-// Quantile returns the q-quantile (0 … 1) of what was collected; 0 without any.
+// Quantile returns the q-quantile (0 … 1) of the durations; 0 if there are none.
 func (l *Latencies) Quantile(q float64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

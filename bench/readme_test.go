@@ -47,7 +47,7 @@ func TestReadmeProgram(t *testing.T) {
 	build := exec.Command("go", "build", "-mod=mod", "-o", "readme", ".")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("build the README's program: %v\n%s", err, out)
 	}
 	program := exec.Command(filepath.Join(dir, "readme"))
 	out, err := program.StdoutPipe()
@@ -71,11 +71,11 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestReadmeTour runs the commands of the README's tour and compares what they print. `…` stands for anything.
+// TestReadmeTour runs the commands of the README's tour and compares what they print. `…` matches anything.
 func TestReadmeTour(t *testing.T) {
 	for _, program := range []string{"curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("skipped: %s is not installed, and the README's tour needs it", program)
+			t.Skipf("skipped: the README's tour needs %s, which is not installed", program)
 		}
 	}
 	text, err := os.ReadFile("../README.md")
@@ -85,7 +85,7 @@ func TestReadmeTour(t *testing.T) {
 	s := serve(t)
 	dir := t.TempDir()
 
-	// One shell runs all commands, since they pass variables on; a marker line divides their outputs.
+	// One shell runs all commands, since they share variables. A line with the marker separates their outputs.
 	const marker = "-- next --"
 	var script strings.Builder
 	var commands []string

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 )
 
-// What must hold with ten million pending jobs of 100 bytes (docs/performance.md).
+// The bounds with ten million pending jobs of 100 bytes (docs/performance.md):
 const (
 	scaleJobs        = 10_000_000
 	maxScaleResident = 600 << 20
@@ -17,8 +17,8 @@ const (
 	maxScaleP99Ratio = 1.5
 )
 
-// claimTimes claims and completes one job at a time, by turns from each server, so that what disturbs one disturbs the
-// other, and returns the claims' latencies. Each server gets a new batch for each one used up.
+// claimTimes claims and completes one job at a time, from each server in turn, so that a disturbance affects all of
+// them. It returns the latencies of the claims. Each server gets a new batch for each one that is used up.
 func claimTimes(t *testing.T, loads ...*Load) []*Latencies {
 	t.Helper()
 	const claims = 5000
@@ -52,8 +52,8 @@ func logTimes(t *testing.T, what string, times *Latencies) {
 	t.Logf("claim p50 %v p99 %v with %s", times.Quantile(0.5).Round(time.Microsecond), times.Quantile(0.99).Round(time.Microsecond), what)
 }
 
-// TestScale shows that a backlog of ten million changes nothing. It takes minutes and gigabytes, so it runs only when
-// asked.
+// TestScale shows that a backlog of ten million jobs changes nothing. It takes minutes and gigabytes, so it runs only
+// with `make scale`.
 func TestScale(t *testing.T) {
 	if os.Getenv("DAYBOOK_SCALE") == "" {
 		t.Skip("ten million jobs take some minutes: make scale")

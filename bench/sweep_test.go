@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What must hold of claims while ten million jobs are moved (docs/performance.md).
+// The bounds for claims during sweeps of ten million jobs (docs/performance.md):
 const (
 	sweepJobs        = 10_000_000
 	maxSweepP99Ratio = 2
@@ -24,9 +24,9 @@ const (
 	maxSweepRounds   = 8
 )
 
-// TestSweeps cancels, redrives and deletes ten million jobs, in batches that are one state each and then in ones of
-// which every job is a state by itself, while runners work off another queue. It takes minutes and gigabytes, so it
-// runs only when asked.
+// TestSweeps cancels, redrives and deletes ten million jobs while runners drain another queue: first in batches whose
+// jobs are all in one state, then in batches in which each job is a state of its own. It takes minutes and gigabytes,
+// so it runs only with `make sweeps`.
 func TestSweeps(t *testing.T) {
 	jobs := sweepJobs
 	switch asked := os.Getenv("DAYBOOK_SWEEPS"); asked {
@@ -43,7 +43,7 @@ func TestSweeps(t *testing.T) {
 		body []byte
 	}{
 		{"a thousand jobs a state", "text/plain", Lines(1000, 100)},
-		{"each job a state", "application/json", shattered(1000)},
+		{"each job a state", "application/json", singleJobGroups(1000)},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			l := NewLoad(serve(t).URL(), 16)
@@ -62,7 +62,7 @@ func TestSweeps(t *testing.T) {
 				{name: "redrive", method: http.MethodPost, path: "/queues/swept/default/redrive?status=cancelled"},
 				{name: "delete", method: http.MethodDelete, path: "/queues/swept/default/jobs?status=all"},
 			}
-			for round := 1; ; round++ { // until there are claims enough beside each to speak of a 99th percentile
+			for round := 1; ; round++ { // until there are enough claims for a 99th percentile
 				enough := true
 				for _, op := range ops {
 					op.run(t, l, jobs)
@@ -83,13 +83,13 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// sweepOp is something that is done to all jobs of a queue, and the times that claims of another took meanwhile.
+// sweepOp is an operation on all jobs of a queue, and the latencies of claims from another queue meanwhile.
 type sweepOp struct {
 	name, method, path string
 	times              Latencies
 }
 
-// run has it done to jobs jobs, and runners work until it is.
+// run starts the operation on jobs jobs, and lets runners work until it is done.
 func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
 	t.Helper()
 	start := time.Now()
@@ -115,8 +115,9 @@ func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
 	}
 }
 
-// shattered is a JSON body of n jobs, neighbours of which differ in priority: each is a group, and a state, by itself.
-func shattered(n int) []byte {
+// singleJobGroups returns a JSON body of n jobs. Neighbours have different priorities, so each job is a group of its
+// own.
+func singleJobGroups(n int) []byte {
 	var b bytes.Buffer
 	b.WriteByte('[')
 	for i := range n {
@@ -143,7 +144,7 @@ func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
 			for range left {
 				for busy := true; busy; {
 					err := l.post(context.Background(), path, kind, body, func(status int, answer []byte) error {
-						if busy = status == http.StatusTooManyRequests; busy { // which asks to come back
+						if busy = status == http.StatusTooManyRequests; busy { // the server asks to try again later
 							time.Sleep(100 * time.Millisecond)
 							return nil
 						}
@@ -160,7 +161,7 @@ func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
 	group.Wait()
 }
 
-// work has runners claim single jobs of another queue and complete them, until done.
+// work lets runners claim single jobs of another queue and complete them, until done returns true.
 func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 	t.Helper()
 	var mu sync.Mutex
@@ -203,7 +204,7 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 	group.Wait()
 }
 
-// sweep asks for a sweep and returns where to read how it goes; "" when it is done.
+// sweep starts a sweep and returns the path of its document, or "" if it is done.
 func (l *Load) sweep(t *testing.T, method, path string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, l.URL+path, nil)

@@ -10,14 +10,14 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and by turns with a loop that claims
-// and completes and decodes nothing. Both meet the same server in the same minutes, so that their ratio says what the
-// Worker costs whatever else the machine does.
+// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and in turns with a loop that claims
+// and completes and decodes nothing. Both use the same server in the same minutes. So their ratio shows what the Worker
+// costs, whatever else the machine does.
 func BenchmarkWorker(b *testing.B) {
 	for _, c := range []struct {
 		name         string
 		callers, max int // of the loop
-		batches      int // of 1000 jobs a turn
+		batches      int // of 1000 jobs, in each turn
 		worker       client.Worker
 	}{
 		{"16Handlers/Batch100", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100}},
@@ -31,7 +31,7 @@ func BenchmarkWorker(b *testing.B) {
 			defer l.Close()
 			jobs := c.batches * 1000
 			var loop, worker time.Duration
-			// The first turn of each opens connections and warms both sides up.
+			// The first turn of each opens connections and warms up both sides.
 			drainInLoop(b, l, c.callers, c.max, jobs)
 			drainWithWorker(b, l, s.URL(), c.worker, jobs)
 			before, err := l.Stats(b.Context())
@@ -60,8 +60,8 @@ func BenchmarkWorker(b *testing.B) {
 	}
 }
 
-// drainInLoop fills the queue, and has callers claim and complete until all of it is done. It returns how long that
-// took.
+// drainInLoop fills the queue, and claims and completes from callers goroutines until all jobs are done. It returns how
+// long that took.
 func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
@@ -90,8 +90,8 @@ func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	return time.Since(began)
 }
 
-// drainWithWorker fills the queue, and runs a worker until all of it has been done and reported. It returns how long
-// that took.
+// drainWithWorker fills the queue, and runs a worker until all jobs are done and reported. It returns how long that
+// took.
 func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)

@@ -14,7 +14,7 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// splitLines calls visit with n lines at a time and the number of the first.
+// splitLines calls visit with n lines at a time, and with the number of the first.
 func splitLines(r io.Reader, n int, visit func(first int, lines []byte) error) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	var lines []byte
@@ -39,14 +39,14 @@ func splitLines(r io.Reader, n int, visit func(first int, lines []byte) error) e
 	}
 }
 
-// account is the end of the show: what became of every line.
+// account is the result of the demo: what happened to every line.
 type account struct {
-	sums    [][8]byte // of the lines, by number
+	sums    [][8]byte // of each line, by its number
 	files   int
 	took    time.Duration
 	runners int
 	kills   int
-	again   int64 // lines posted again because a kill swallowed the answer
+	again   int64 // lines posted again because a kill lost the answer
 	posts   []time.Duration
 	claims  []time.Duration
 
@@ -56,17 +56,17 @@ type account struct {
 	lost      int
 	wrong     int
 	waits     []time.Duration // from created to completed
-	complaint []string        // of the first ones lost or wrong
+	problems  []string        // with the first jobs that were lost or wrong
 }
 
-// audit reads every acknowledged job back and holds it against its line.
-func (s *show) audit(ctx context.Context, a *account) error {
+// audit reads every acknowledged job and compares it with its line.
+func (s *demo) audit(ctx context.Context, a *account) error {
 	accounted := 0
 	for _, r := range s.receipts {
 		accounted += r.count
 	}
 	if accounted != len(a.sums) {
-		return fmt.Errorf("%d lines were written and %d acknowledged", len(a.sums), accounted)
+		return fmt.Errorf("%d lines were posted, and %d were acknowledged", len(a.sums), accounted)
 	}
 	work := make(chan receipt)
 	errs := make(chan error, 32)
@@ -75,7 +75,7 @@ func (s *show) audit(ctx context.Context, a *account) error {
 			var err error
 			for r := range work {
 				for line := 0; line < r.count && err == nil; line++ {
-					err = a.look(ctx, s.client, r.id.WithLine(line).String(), r.first+line)
+					err = a.checkJob(ctx, s.client, r.id.WithLine(line).String(), r.first+line)
 				}
 			}
 			errs <- err
@@ -95,15 +95,15 @@ func (s *show) audit(ctx context.Context, a *account) error {
 	return err
 }
 
-// look holds one job against the line with its number.
-func (a *account) look(ctx context.Context, c *client.Client, id string, line int) error {
+// checkJob compares one job with the line of its number.
+func (a *account) checkJob(ctx context.Context, c *client.Client, id string, line int) error {
 	doc, err := c.Job(ctx, id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		a.lost++
-		a.complain("line %d, job %s: it is gone", line, id)
+		a.report("line %d, job %s: it is gone", line, id)
 		return nil
 	case err != nil:
 		return err
@@ -114,13 +114,13 @@ func (a *account) look(ctx context.Context, c *client.Client, id string, line in
 	switch {
 	case doc.Status != "completed":
 		a.lost++
-		a.complain("line %d, job %s: it is %s", line, id, doc.Status)
+		a.report("line %d, job %s: it is %s", line, id, doc.Status)
 	case number(doc.Payload) != line || sum(doc.Payload) != a.sums[line]:
 		a.wrong++
-		a.complain("line %d, job %s: its payload is %q", line, id, doc.Payload)
-	case string(doc.Output) != string(find(doc.Payload)):
+		a.report("line %d, job %s: its payload is %q", line, id, doc.Payload)
+	case string(doc.Output) != string(compute(doc.Payload)):
 		a.wrong++
-		a.complain("line %d, job %s: its output is %s", line, id, doc.Output)
+		a.report("line %d, job %s: its output is %s", line, id, doc.Output)
 	default:
 		a.completed++
 		a.waits = append(a.waits, time.Duration(doc.CompletedAt-doc.CreatedAt)*time.Millisecond)
@@ -128,9 +128,9 @@ func (a *account) look(ctx context.Context, c *client.Client, id string, line in
 	return nil
 }
 
-func (a *account) complain(format string, args ...any) {
-	if len(a.complaint) < 10 {
-		a.complaint = append(a.complaint, fmt.Sprintf(format, args...))
+func (a *account) report(format string, args ...any) {
+	if len(a.problems) < 10 {
+		a.problems = append(a.problems, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -153,17 +153,17 @@ func (a *account) print(w io.Writer) {
 	row("run more than once", "%d", a.rerun)
 	row("lost", "%d", a.lost)
 	row("wrong", "%d", a.wrong)
-	row("posted again", "%d, whose answer a kill swallowed", a.again)
+	row("posted again", "%d lines, since a kill lost the answer", a.again)
 	row("kills", "%d with SIGKILL, under load", a.kills)
 	row("runners", "%d processes", a.runners)
-	row("jobs/s", "%.0f posted, worked and completed, with the kills and the load on the same machine", float64(a.completed)/a.took.Seconds())
+	row("jobs/s", "%.0f posted and completed, including the kills, with the load on the same machine", float64(a.completed)/a.took.Seconds())
 	row("post of 1000", "p50 %v, p99 %v", quantile(a.posts, 0.5), quantile(a.posts, 0.99))
 	row("claim", "p50 %v, p99 %v", quantile(a.claims, 0.5), quantile(a.claims, 0.99))
 	row("created to completed", "p50 %v, p99 %v", quantile(a.waits, 0.5), quantile(a.waits, 0.99))
 	if err := t.Flush(); err != nil {
 		fmt.Fprintln(w, err)
 	}
-	for _, c := range a.complaint {
+	for _, c := range a.problems {
 		fmt.Fprintln(w, c)
 	}
 }

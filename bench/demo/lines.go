@@ -15,22 +15,23 @@ import (
 	"strconv"
 )
 
-// A line that is posted is its number, the path of a file of this machine, and a line of that file. The number makes it
-// unique, so that each can be accounted for.
+// The payload of a job is a line: a number, the path of a file of this machine, and a line of that file. The number
+// makes each payload unique, so each line can be checked.
 
-// roots are looked through in this order until there are lines enough.
+// roots returns the folders with files to read, in this order, until there are enough lines.
 func roots() []string {
 	list := []string{"/usr/include", "/usr/share", "/usr/lib"}
-	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil { // where there is Go, its source is the best of texts
+	// Where Go is installed, its source is the best text.
+	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
 		list = append([]string{filepath.Join(string(bytes.TrimSpace(goroot)), "src")}, list...)
 	}
 	return list
 }
 
-// maxLine leaves out lines of minified and binary files.
+// maxLine excludes lines of minified and binary files.
 const maxLine = 4 << 10
 
-// writeLines writes n numbered lines to w and keeps the checksum of each, by number.
+// writeLines writes n numbered lines to w. It returns the checksum of each, by number.
 func writeLines(ctx context.Context, w io.Writer, n int) (sums [][8]byte, files int, err error) {
 	out := bufio.NewWriterSize(w, 1<<20)
 	sums = make([][8]byte, 0, n)
@@ -39,7 +40,7 @@ func writeLines(ctx context.Context, w io.Writer, n int) (sums [][8]byte, files 
 	for _, root := range all {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
-				return nil // what cannot be read is not needed
+				return nil // skip files that cannot be read
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -81,7 +82,7 @@ func sum(line []byte) (short [8]byte) {
 	return [8]byte(full[:])
 }
 
-// number returns the number that a line begins with; -1 when it does not.
+// number returns the number at the beginning of a line, or -1.
 func number(line []byte) int {
 	digits, _, ok := bytes.Cut(line, []byte(" "))
 	n, err := strconv.Atoi(string(digits))
@@ -98,10 +99,10 @@ type finding struct {
 	Words  int    `json:"words"`
 }
 
-func find(line []byte) []byte {
+func compute(line []byte) []byte {
 	text, err := json.Marshal(finding{fmt.Sprintf("%x", sha256.Sum256(line)), len(line), len(bytes.Fields(line))})
 	if err != nil {
-		panic(err) // two numbers and a text always marshal
+		panic(err) // a text and two numbers always marshal
 	}
 	return text
 }

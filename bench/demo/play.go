@@ -33,8 +33,8 @@ const (
 	queueType    = "count-words"
 )
 
-// show is the state of a demo.
-type show struct {
+// demo is the state of a demo.
+type demo struct {
 	o      options
 	server *daybooktest.Process
 	client *client.Client
@@ -47,7 +47,7 @@ type show struct {
 	killed        int
 }
 
-// receipt is what the server acknowledged: the ids of lines first … first+count-1.
+// receipt is one acknowledged post: the ids of the lines first … first+count-1.
 type receipt struct {
 	first, count int
 	id           job.ID
@@ -73,7 +73,7 @@ func play(ctx context.Context, o options) (a *account, err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 
-	s := &show{o: o, server: &daybooktest.Process{Binary: o.binary, Data: o.data, Log: log, Args: []string{"--log-level", "error"}}}
+	s := &demo{o: o, server: &daybooktest.Process{Binary: o.binary, Data: o.data, Log: log, Args: []string{"--log-level", "error"}}}
 	if err := s.server.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func play(ctx context.Context, o options) (a *account, err error) {
 	return a, s.audit(ctx, a)
 }
 
-// post posts all lines, a thousand at a time, from several connections.
-func (s *show) post(ctx context.Context) (sums [][8]byte, files int, err error) {
+// post posts all lines, a thousand per request, over several connections.
+func (s *demo) post(ctx context.Context) (sums [][8]byte, files int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	read, write := io.Pipe()
@@ -149,9 +149,9 @@ func (s *show) post(ctx context.Context) (sums [][8]byte, files int, err error) 
 	return sums, files, splitErr
 }
 
-// postBody posts lines until they are acknowledged. When a kill swallows the answer nobody knows whether they were
-// stored: they are posted again, and may then be there twice.
-func (s *show) postBody(ctx context.Context, first int, lines []byte) error {
+// postBody posts lines until they are acknowledged. If a kill loses the answer, nobody knows whether the lines are
+// stored. Then they are posted again, and may be stored twice.
+func (s *demo) postBody(ctx context.Context, first int, lines []byte) error {
 	for {
 		start := time.Now()
 		got, err := s.client.AddLines(ctx, lines, client.AddOptions{Type: queueType})
@@ -186,8 +186,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watch shows the progress, kills the server at shares of the work, and returns when all is posted and worked off.
-func (s *show) watch(ctx context.Context, posted <-chan struct{}) error {
+// watch prints the progress, kills the server after certain shares of the work, and returns when all lines are posted
+// and completed.
+func (s *demo) watch(ctx context.Context, posted <-chan struct{}) error {
 	jitter := rand.Float64() / float64(s.o.kills+1)
 	for shown := (time.Time{}); ; pause(ctx, 50*time.Millisecond) {
 		if err := ctx.Err(); err != nil {
@@ -202,7 +203,7 @@ func (s *show) watch(ctx context.Context, posted <-chan struct{}) error {
 			fmt.Printf("posted %9d   completed %9d   waiting or active %9d   kills %d\n", s.posted.Load(), completed, unfinished, s.killed)
 			shown = time.Now()
 		}
-		// Half of what counts is posting, so that the first kills fall into it.
+		// Posting counts as half of the work, so that the first kills happen while lines are posted.
 		share := float64(s.posted.Load()+completed) / float64(2*s.o.lines)
 		if s.killed < s.o.kills && share > (float64(s.killed)+0.3+jitter)/float64(s.o.kills) {
 			s.killed++
@@ -221,7 +222,7 @@ func (s *show) watch(ctx context.Context, posted <-chan struct{}) error {
 	}
 }
 
-func (s *show) kill(ctx context.Context) error {
+func (s *demo) kill(ctx context.Context) error {
 	pid := s.server.Pid()
 	if err := s.server.Kill(); err != nil {
 		return err

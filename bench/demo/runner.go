@@ -15,8 +15,8 @@ import (
 	"github.com/daybookq/daybook/client"
 )
 
-// work is what a runner process does: a Worker that computes a finding from each line, until it is told to stop. At the
-// end it prints its claims' latencies.
+// work is a runner process: a Worker that computes a finding from each line until it is stopped. Then it prints the
+// latencies of its claims.
 func work(ctx context.Context, url string) error {
 	var mu sync.Mutex
 	var claims []time.Duration
@@ -24,7 +24,7 @@ func work(ctx context.Context, url string) error {
 		Client: client.New(url, client.Options{}), Types: []string{queueType}, Concurrency: 2, Batch: 400, Lease: 5 * time.Second,
 		Wait: time.Second,
 		Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
-			return client.JSONOutput(find(j.Payload)), nil
+			return client.JSONOutput(compute(j.Payload)), nil
 		},
 		OnEvent: func(e client.Event) {
 			if e.Jobs > 0 {
@@ -65,7 +65,7 @@ func startRunners(n int, url string) (runners []runner, err error) {
 	return runners, nil
 }
 
-// stopRunners has the runners drain, and takes their latencies into the account.
+// stopRunners lets the runners drain, and adds their latencies to the account.
 func stopRunners(runners []runner, a *account) (err error) {
 	for _, r := range runners {
 		err = errors.Join(err, r.cmd.Process.Signal(syscall.SIGTERM))

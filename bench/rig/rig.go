@@ -1,4 +1,4 @@
-// Package rig does to server processes what tests of failures need, and measures them.
+// Package rig freezes server processes and measures their memory, for tests of failures.
 package rig
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// Freeze stops the process as SIGSTOP does, and returns once the kernel says that all of it stands still. Thaw has it
-// go on.
+// Freeze stops the process as SIGSTOP does. It returns when the kernel says that all threads are stopped. Thaw
+// continues the process.
 func Freeze(s *daybooktest.Process) error {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -29,10 +29,10 @@ func Freeze(s *daybooktest.Process) error {
 	}
 }
 
-// Thaw has a process that was frozen go on.
+// Thaw continues a process that was frozen.
 func Thaw(s *daybooktest.Process) error { return s.Signal(syscall.SIGCONT) }
 
-// Resident returns the resident memory of the server in bytes, now and at its highest.
+// Resident returns the resident memory of the server in bytes: the present value and the peak.
 func Resident(s *daybooktest.Process) (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
 	if err != nil {

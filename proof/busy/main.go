@@ -32,7 +32,7 @@ func main() {
 	spin := flag.Int("spin", 8, "goroutines that spin on the processor")
 	disk := flag.Int("disk", 2, "goroutines that write a file of 8 MiB again and again, and sync it")
 	fork := flag.Int("fork", 1, "goroutines that start processes")
-	length := flag.Duration("for", 10*time.Minute, "how long")
+	length := flag.Duration("for", 10*time.Minute, "how long to run")
 	dir := flag.String("dir", os.TempDir(), "where the files are written")
 	flag.Parse()
 	if err := run(*spin, *disk, *fork, *length, *dir); err != nil {

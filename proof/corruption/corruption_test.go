@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	full   = flag.Bool("full", false, "every case; otherwise a sample")
+	full   = flag.Bool("full", false, "run every case; otherwise a sample")
 	sample = flag.Int("sample", 1500, "how many cases a sample has")
 	only   = flag.String("only", "", "only cases whose name contains this")
 )

@@ -155,7 +155,8 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		func() error { _, _, err := r.Switch(ctx, job.Switch{}); return err },
 		func() error { return r.FlushWait() },
 		func() error {
-			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) { // the cut follows the flush
+			// The cut follows the flush.
+			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					return errors.New("the journal was not cut")
 				}

@@ -301,7 +301,8 @@ func (e *errands) removes(what string, ask func(context.Context) error, mayBeGon
 			return nil
 		case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrConflict):
 			return impossiblef("it was answered with: %v", err)
-		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored": // the error proves that nothing was done
+		// These errors prove that nothing was done.
+		case errors.Is(err, client.ErrUnavailable), errors.As(err, &refused) && refused.Outcome == "not_stored":
 		default:
 			lost = true
 		}

@@ -14,10 +14,10 @@ import (
 )
 
 var (
-	full  = flag.Bool("full", false, "all of it, about 25 minutes; otherwise a little of everything")
-	seed  = flag.Uint64("seed", 0, "what is done when; 0: chosen and printed. Processes and disks have their own will, so it repeats only the plan")
-	kills = flag.Int("kills", 0, "SIGKILLs; 0: 200 with -full, else a few")
-	cuts  = flag.Int("cuts", 0, "power cuts; 0: 500 with -full, else a few")
+	full  = flag.Bool("full", false, "run everything, about 25 minutes; otherwise a little of each lane")
+	seed  = flag.Uint64("seed", 0, "seed of the plan; 0: a random one, which is printed. A seed repeats the plan, not the run")
+	kills = flag.Int("kills", 0, "how many SIGKILLs; 0: 200 with -full, otherwise a few")
+	cuts  = flag.Int("cuts", 0, "how many power cuts; 0: 500 with -full, otherwise a few")
 )
 
 var binary string

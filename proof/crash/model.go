@@ -259,7 +259,8 @@ func (m *jobModel) effect(s state, e *event) []state {
 			return nil
 		}
 		if known && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
-			return []state{{status: cancelled, attempts: s.attempts}} // a cancel of everything was under way (history.check looks for it)
+			// A cancel of everything was under way. history.check looks for it.
+			return []state{{status: cancelled, attempts: s.attempts}}
 		}
 		if known && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil

@@ -240,7 +240,8 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 			case result.Code == "job_not_found":
 				e.answer, e.kind = absent, observed
 			case result.Status != nil:
-				if e.status, err = parseStatus(*result.Status); err != nil { // Apply decided this status together with the outcome
+				// Apply decided this status together with the outcome.
+				if e.status, err = parseStatus(*result.Status); err != nil {
 					u.h.problem("complete %s: %v", id, err)
 				}
 			}

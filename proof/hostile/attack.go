@@ -75,7 +75,8 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 		}
 	}()
 	text := r.head + r.body
-	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects { // the head is sent at once, and the body byte by byte
+	// The head is sent at once, and the body byte by byte.
+	if at := strings.Index(text, "\r\n\r\n"); at > 0 && !r.effects {
 		if _, err := io.WriteString(c, text[:at+4]); err != nil {
 			return
 		}

@@ -170,7 +170,8 @@ func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
 			return most, err
 		}
 		l := load{resident: now, descriptors: len(files)}
-		if resp, err := client.Get(s.URL() + "/metrics"); err == nil { // with many silent connections the request may have to wait
+		// With many silent connections the request may have to wait.
+		if resp, err := client.Get(s.URL() + "/metrics"); err == nil {
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if _, rest, found := strings.Cut(string(text), "\ngo_goroutines "); err == nil && found {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var full = flag.Bool("full", false, "fail, where a short run would skip, when FUSE cannot be had")
+var full = flag.Bool("full", false, "fail instead of skipping the tests if FUSE is not available")
 
 // mount mounts a file system for the time of a test.
 func mount(t *testing.T) (*FS, string) {

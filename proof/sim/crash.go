@@ -132,7 +132,8 @@ func (c *powerLoss) survivors(now *tree) *tree {
 		}
 	}
 	old(now.node, "")
-	now.walk(place{}, "", func(t *tree, _ place, path string) { old(t.node, path) }) // for trees whose own name is not durable yet
+	// For trees whose own name is not durable yet:
+	now.walk(place{}, "", func(t *tree, _ place, path string) { old(t.node, path) })
 	delete(paths, now.node)
 	type entry struct {
 		node inode

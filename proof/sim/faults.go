@@ -56,7 +56,8 @@ func (s *server) trouble(n int, call, path string) error {
 	} else if !now.Before(s.troubleUntil) || s.random.IntN(4) == 0 {
 		return nil
 	}
-	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" { // on a full disk, calls that change no size succeed
+	// On a full disk, calls that change no size succeed.
+	if s.troubled == syscall.ENOSPC && call != "write" && call != "create" {
 		return nil
 	}
 	s.faults++

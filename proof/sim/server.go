@@ -85,7 +85,8 @@ func (w *world) plan(calm bool) plan {
 		p.storeCall = 1 + w.random.IntN(pick(w.random, 20, 120))
 	}
 	if w.random.IntN(3) == 0 {
-		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300)) // the first case can hit the start
+		// The first case can hit the start.
+		p.trouble = pick(w.random, 3+w.random.IntN(20), 20+w.random.IntN(300), 20+w.random.IntN(300))
 	}
 	return p
 }

@@ -26,9 +26,9 @@ import (
 
 var (
 	seeds  = flag.Uint64("seeds", 0, "how many seeds to play; 0: 150, or 20 with -short")
-	from   = flag.Uint64("from", 1, "the first of them")
+	from   = flag.Uint64("from", 1, "the first seed")
 	seed   = flag.Uint64("seed", 0, "play this seed alone, and log what happens")
-	worker = flag.String("worker", "", "first,step,last: play these seeds in this process (the test's own)")
+	worker = flag.String("worker", "", "first,step,last: play these seeds in this process; TestSimulation sets it")
 )
 
 // result is what a worker reports about one seed.
