@@ -8,9 +8,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestClaimAnswersAreBounded: what a claim handed out, the same claim repeated under its key, and its document show of
-// each job no more than the newest attempt and the beginning of its error, and read no more than that, however long the
-// histories are.
+// TestClaimAnswersAreBounded: three answers show only the newest attempt of each job and the beginning of its error:
+// what a claim handed out, the same claim repeated with its key, and the claim's document. They read no more than that,
+// however long the histories are.
 func TestClaimAnswersAreBounded(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const jobs, runs = 100, 6
@@ -77,14 +77,14 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoticesAreBounded: a tickle of all that a runner holds names a bounded number of cancelled jobs, and looks at a
-// bounded number of spans for them.
+// TestNoticesAreBounded: a tickle of everything that a runner holds names a bounded number of cancelled jobs, and reads
+// a bounded number of spans to find them.
 func TestNoticesAreBounded(t *testing.T) {
 	const claims, lines = 30, 300
 	for _, test := range []struct {
 		name       string
-		cancelled  int // of each claim's jobs
-		least, top int // of the jobs that are reported
+		cancelled  int // jobs of each claim
+		least, top int // bounds for the reported jobs
 	}{
 		{"many cancelled jobs", lines / 2, maxNotices, maxNotices},
 		{"few cancelled jobs among many spans", 1, noticeSpans / lines, noticeSpans/lines + 1},
@@ -130,8 +130,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSweepsListIsBounded: the list of sweeps has those under way and the newest of the others, however many have
-// ended.
+// TestSweepsListIsBounded: the list of sweeps has all that are under way and the newest of the others, however many
+// have ended.
 func TestSweepsListIsBounded(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	under := &sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: 1, At: startAt}}, queueID: 1}

@@ -14,18 +14,18 @@ import (
 )
 
 // The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit
-// after every few commands; there is neither a journal nor HTTP in them. jobs/s is what they are for.
+// after every few commands. There is no journal and no HTTP. Their main figure is jobs/s.
 
-// bench feeds a store.
+// bench applies commands to a store.
 type bench struct {
 	b   *testing.B
 	s   *Store
 	seq uint64
 	at  int64
-	cpu time.Duration // of the process when the measured part began
+	cpu time.Duration // processor time of the process when the measured part began
 }
 
-// benchCreate is a create of n lines of 100 bytes that hardly compress.
+// benchCreate returns a create of n lines of 100 bytes that hardly compress.
 func benchCreate(client, typ string, n int) *job.Create {
 	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: 100}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -59,7 +59,7 @@ func (n *bench) apply(cmd job.Command) Result {
 	if err != nil {
 		n.b.Fatal(err)
 	}
-	if _, claim := cmd.(job.Claim); !claim && n.s.Pending() >= 1<<20 { // a claim's time is measured without the commit
+	if _, claim := cmd.(job.Claim); !claim && n.s.Pending() >= 1<<20 { // a claim is timed without the commit
 		n.commit()
 	}
 	return result
@@ -81,7 +81,8 @@ func (n *bench) finish(max int) int {
 	return c.Jobs()
 }
 
-// cpuTime is what the process has used so far: beside the time on the clock it shows what a busy machine hides.
+// cpuTime returns the processor time that the process has used. Unlike the elapsed time, it does not grow because other
+// processes run.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -97,10 +98,10 @@ func (n *bench) perSecond(jobs int) {
 	n.b.ReportMetric(0, "ns/op")
 }
 
-// claimTimes are how long Apply took for each claim.
+// claimTimes is how long Apply took for each claim.
 type claimTimes []time.Duration
 
-// one claims max jobs, completes them, and remembers how long the claim took.
+// one claims max jobs, completes them, and records how long the claim took.
 func (times *claimTimes) one(n *bench, max int) {
 	began := time.Now()
 	c := n.apply(plainClaim("r1", max)).(*Claimed)
@@ -144,7 +145,7 @@ func BenchmarkBulkCreate(b *testing.B) {
 	n.perSecond(jobs)
 }
 
-// BenchmarkSingles creates, claims and completes one job after another; in the second form they are gone at once.
+// BenchmarkSingles creates, claims and completes one job at a time. In the second form, a job is deleted when it ends.
 func BenchmarkSingles(b *testing.B) {
 	for _, retention := range []int64{job.DefaultRetentionMs, 0} {
 		b.Run(fmt.Sprintf("retention=%d", retention), func(b *testing.B) {
@@ -161,8 +162,8 @@ func BenchmarkSingles(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain works off a backlog as the applier does when sixteen runners each complete what they hold and claim
-// again: every commit has one command of each.
+// BenchmarkDrain drains a backlog as the applier does for sixteen runners that complete what they hold and claim again:
+// every commit has one command of each runner.
 func BenchmarkDrain(b *testing.B) {
 	const runners = 16
 	for _, max := range []int{1, 100} {
@@ -198,7 +199,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkClaimDepth claims while few or many jobs wait: the time must not depend on their number.
+// BenchmarkClaimDepth claims while few or many jobs are pending. The time must not depend on their number.
 func BenchmarkClaimDepth(b *testing.B) {
 	for _, batches := range []int{1, 10_000} {
 		for _, max := range []int{1, 100} {
@@ -210,7 +211,7 @@ func BenchmarkClaimDepth(b *testing.B) {
 				}
 				n.commit()
 				var times claimTimes
-				for left := 0; b.Loop(); left -= max { // as many come as go
+				for left := 0; b.Loop(); left -= max { // it creates as many as it claims
 					if left < max {
 						n.apply(c)
 						left += 1000
@@ -223,7 +224,7 @@ func BenchmarkClaimDepth(b *testing.B) {
 	}
 }
 
-// BenchmarkQueues claims among a hundred thousand queues, each with one job, and opens their store.
+// BenchmarkQueues claims from a hundred thousand queues with one job each, and opens their store.
 func BenchmarkQueues(b *testing.B) {
 	for _, queues := range []int{10, 100_000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
@@ -271,7 +272,7 @@ func BenchmarkOpenQueues(b *testing.B) {
 	}
 }
 
-// BenchmarkShattered works off batches of which every other job came back: each span is one job.
+// BenchmarkShattered drains batches in which every other job was returned, so each span is one job.
 func BenchmarkShattered(b *testing.B) {
 	n := newBench(b)
 	c := benchCreate("a", "x", 1000)
@@ -294,8 +295,8 @@ func BenchmarkShattered(b *testing.B) {
 	n.perSecond(jobs)
 }
 
-// BenchmarkStrategies claims single jobs, from ten or a hundred thousand queues of one job each or from one queue of as
-// many batches, by each strategy.
+// BenchmarkStrategies claims single jobs by each strategy: from ten or a hundred thousand queues of one job each, and
+// from one queue of as many batches.
 func BenchmarkStrategies(b *testing.B) {
 	const jobs = 100_000
 	for _, queues := range []int{1, 10, jobs} {
@@ -312,7 +313,7 @@ func BenchmarkStrategies(b *testing.B) {
 				claim := plainClaim("r1", 1)
 				claim.Strategy = strategy
 				began := time.Now()
-				n.apply(claim) // makes what the strategy looks for queues by
+				n.apply(claim) // builds the structures that the strategy needs
 				b.ReportMetric(float64(time.Since(began).Nanoseconds()), "first-ns/claim")
 				var times claimTimes
 				for i := 0; b.Loop(); i++ {
@@ -331,13 +332,13 @@ func BenchmarkStrategies(b *testing.B) {
 	}
 }
 
-// BenchmarkSweep cancels, redrives and deletes a million jobs, in batches of a thousand or of one, while claims of
-// another queue go on; p99 and max are of a claim with the tick that it may have had to wait for.
+// BenchmarkSweep cancels, redrives and deletes a million jobs, in batches of a thousand or of one, while jobs of
+// another queue are claimed. p99 and max are the time of a claim and of the tick before it.
 func BenchmarkSweep(b *testing.B) {
 	const jobs = 1_000_000
 	for _, lines := range []int{1000, 1} {
 		for _, move := range []job.Move{
-			{}, // none, to compare with
+			{}, // no sweep, for comparison
 			{Op: job.Cancel, Client: "a", Type: "x"},
 			{Op: job.Redrive, Client: "a", Type: "x", Status: job.Cancelled},
 			{Op: job.Delete, Client: "a", Type: "x"},

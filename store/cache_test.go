@@ -6,7 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestRowsInUseStayCached: however many rows pass through a cache, one that is looked up all the time stays.
+// TestRowsInUseStayCached: a row that is looked up all the time stays in the cache, however many other rows pass
+// through it.
 func TestRowsInUseStayCached(t *testing.T) {
 	b := smallBounds
 	b.cachedBatches, b.cachedSpans, b.cachedClaims = 20, 20, 20
@@ -31,7 +32,7 @@ func TestRowsInUseStayCached(t *testing.T) {
 		for what, n := range map[string]int{
 			"batches": s.machine.batches.Len(), "claims": s.machine.claims.Len(), "spans": s.machine.spans.Len(),
 		} {
-			if n > 25 { // a commit brings a few more
+			if n > 25 { // a commit adds a few more
 				t.Fatalf("%d %s are cached", n, what)
 			}
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// maxCheckMiB is what a check of ten million one-job batches may need, all of the process.
+// maxCheckMiB is how much memory the process may need for a check of ten million one-job batches.
 const maxCheckMiB = 1024
 
-// TestCheckOfManyBatches checks a store of ten million one-job batches, half of which have been claimed and completed.
-// It takes minutes and gigabytes of disk, so it runs only when asked; TestCheckMemoryIsFlat is the small one.
+// TestCheckOfManyBatches checks a store of ten million one-job batches, half of which were claimed and completed. It
+// takes minutes and gigabytes of disk, so it runs only with `make check-scale`. TestCheckMemoryIsFlat is the small
+// test.
 func TestCheckOfManyBatches(t *testing.T) {
 	batches := 10_000_000
 	switch asked := os.Getenv("DAYBOOK_CHECK_BATCHES"); asked {
@@ -38,7 +39,7 @@ func TestCheckOfManyBatches(t *testing.T) {
 		}
 	})
 	before, began := residentMiB(t, "VmRSS"), time.Now()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // forget the peak so far
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets the peak
 		t.Skip(err)
 	}
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
@@ -51,7 +52,7 @@ func TestCheckOfManyBatches(t *testing.T) {
 	}
 }
 
-// residentMiB reads what the system says of the memory of this process.
+// residentMiB reads a memory figure of this process from the kernel.
 func residentMiB(t *testing.T, name string) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// mustOpen opens a store in memory, which is checked at the end of the test unless the test closed it.
+// mustOpen opens a store in memory. At the end of the test it is checked, unless the test has closed it.
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.FS == nil {
@@ -60,7 +60,7 @@ func mustCommit(t testing.TB, s *Store) {
 
 func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at, seq, line) }
 
-// plainGroup is a group of n lines as the API makes it by default.
+// plainGroup returns a group of n lines with the API's defaults.
 func plainGroup(client, typ string, n int) job.Group {
 	return job.Group{
 		Lines: n, Client: client, Type: typ, Attributes: job.Attributes{Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts,
@@ -68,7 +68,7 @@ func plainGroup(client, typ string, n int) job.Group {
 	}
 }
 
-// plainCreate is a create of n lines with payloads of the given size.
+// plainCreate returns a create of n lines with payloads of the given size.
 func plainCreate(client, typ string, n, size int) *job.Create {
 	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: size}
 	payload := []byte(strings.Repeat("x", size))
@@ -82,7 +82,7 @@ func plainClaim(runner string, n int) job.Claim {
 	return job.Claim{Runner: runner, Max: n, MaxBytes: job.MaxClaimBytes}
 }
 
-// richStore has rows of every table and kind.
+// richStore returns a store with rows of every table and kind.
 func richStore(t testing.TB) *Store {
 	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9,
 		rules: &rules{pageBytes: 20, commandRows: 60, claimRows: 400, cellSpans: 3, sweepRows: 60, effectBytes: 200, sessions: job.MaxSessions}}})
@@ -138,7 +138,7 @@ func richStore(t testing.TB) *Store {
 		have[kind] = true
 	}
 	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N") {
-		// Progress and results of purged lines are gone; a result is made below when there is none.
+		// Progress and results of purged lines are deleted. If there is no result, one is made below.
 		if !have[kind] && kind != "D2" {
 			t.Fatalf("the rich store has no row of kind %s", kind)
 		}
@@ -146,7 +146,7 @@ func richStore(t testing.TB) *Store {
 	return s
 }
 
-// set writes a row behind the store's back.
+// set writes a row without the store's knowledge.
 func (row storedRow) set(t testing.TB, s *Store) {
 	t.Helper()
 	if err := s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync); err != nil {
@@ -161,7 +161,7 @@ func (row storedRow) del(t testing.TB, s *Store) {
 	}
 }
 
-// unwatched are the rows that no other row tells of: details, effects, and the timers that drop them.
+// unwatched reports whether no other row refers to a row: details and effects.
 func unwatched(key string) bool {
 	return key[0] == detailTable || key[0] == effectTable
 }
@@ -171,7 +171,7 @@ func TestCheckNoticesEachMissingRow(t *testing.T) {
 	for _, row := range dump(s) {
 		row.del(t, s)
 		if problems := problemsOf(t, s); len(problems) == 0 && !unwatched(row.key) {
-			t.Errorf("missing, and not noticed: %s", describeRow(row.key, row.value))
+			t.Errorf("a missing row is not noticed: %s", describeRow(row.key, row.value))
 		}
 		row.set(t, s)
 	}
@@ -189,14 +189,15 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			key := []byte(row.key)
 			key[at]++
 			more := storedRow{string(key), row.value}
-			lineOfBatch := row.key[0] == detailTable && (at == 12 || at == 21) // another line, or another command, may have had it too
+			// Another line, or another command, may also have had this row.
+			lineOfBatch := row.key[0] == detailTable && (at == 12 || at == 21)
 			if there[more.key] || unwatched(more.key) && row.key[0] != detailTable || row.key[0] == effectTable || lineOfBatch {
 				continue
 			}
 			more.set(t, s)
 			problems := problemsOf(t, s)
 			if len(problems) == 0 {
-				t.Errorf("too many, and not noticed: %s", describeRow(more.key, more.value))
+				t.Errorf("an additional row is not noticed: %s", describeRow(more.key, more.value))
 			}
 			more.del(t, s)
 		}
@@ -207,7 +208,7 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			}
 			odd.set(t, s)
 			if len(problemsOf(t, s)) == 0 {
-				t.Errorf("odd key, and not noticed: %x", odd.key)
+				t.Errorf("a key of a wrong form is not noticed: %x", odd.key)
 			}
 			odd.del(t, s)
 		}
@@ -220,15 +221,15 @@ func TestCheckNoticesEachShortRow(t *testing.T) {
 		for n := range row.value {
 			storedRow{row.key, row.value[:n]}.set(t, s)
 			if problems := problemsOf(t, s); len(problems) == 0 && row.key[0] != effectTable {
-				t.Errorf("cut to %d of %d bytes, and not noticed: %s", n, len(row.value), describeRow(row.key, row.value))
+				t.Errorf("a row cut to %d of %d bytes is not noticed: %s", n, len(row.value), describeRow(row.key, row.value))
 			}
 		}
 		row.set(t, s)
 	}
 }
 
-// TestCheckSurvivesAnyByte changes each byte of each value. Not every change breaks an invariant, but none may end the
-// check.
+// TestCheckSurvivesAnyByte changes each byte of each value. Not every change breaks an invariant, but no change may
+// make the check itself fail.
 func TestCheckSurvivesAnyByte(t *testing.T) {
 	s := richStore(t)
 	noticed, all := 0, 0
@@ -253,7 +254,7 @@ func TestCheckSurvivesAnyByte(t *testing.T) {
 	t.Logf("%d of %d changes broke an invariant", noticed, all)
 }
 
-// TestCheckNames breaks one invariant after another and wants it named.
+// TestCheckNames breaks one invariant after another. The check must name each.
 func TestCheckNames(t *testing.T) {
 	s := richStore(t)
 	find := func(table byte, what string) storedRow {

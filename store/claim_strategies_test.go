@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestRandomIsUniform draws single jobs from queues of very different sizes and shapes: no job may come up much more
-// often than another.
+// TestRandomIsUniform claims single random jobs from queues of very different sizes and shapes. No job may be chosen
+// much more often than another.
 func TestRandomIsUniform(t *testing.T) {
 	s := mustOpen(t, Options{Small: true})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 40, 3))
@@ -21,7 +21,7 @@ func TestRandomIsUniform(t *testing.T) {
 	low.Groups[0].Priority = 0
 	mustApply(t, s, 22, 0, low)
 	seq := uint64(100)
-	// Some have come back, and stand in another lane.
+	// Some were returned, and are in another lane.
 	back := mustApply(t, s, seq, 0, plainClaim("r", 30)).(*Claimed)
 	seq++
 	mustApply(t, s, seq, 0, job.Complete{Claim: back.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
@@ -42,8 +42,8 @@ func TestRandomIsUniform(t *testing.T) {
 		if len(counts) != jobs {
 			t.Fatalf("%v: %d jobs came up, of %d", choice, len(counts), jobs)
 		}
-		// The sum of squared deviations is chi-squared with 59 degrees of freedom: above 111.1 once in 50,000 times,
-		// and the draws are always the same.
+		// The sum of squared deviations is chi-squared with 59 degrees of freedom, so it is above 111.1 once in 50,000
+		// times. The draws are the same in each run.
 		chi := 0.0
 		for _, n := range counts {
 			d := float64(n) - draws/jobs
@@ -56,8 +56,8 @@ func TestRandomIsUniform(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestFairServesClientsInTurn: who has much to do does not keep others waiting, and the next claim goes on where the
-// last one ended.
+// TestFairServesClientsInTurn: a client with many jobs does not delay others, and the next claim continues after the
+// client that was served last.
 func TestFairServesClientsInTurn(t *testing.T) {
 	s := mustOpen(t, Options{})
 	clients := map[uint64]string{1: "a", 2: "b", 3: "c"}
@@ -83,7 +83,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 		{1, nil, "[a:1]"}, {1, nil, "[b:1]"}, {1, nil, "[c:1]"}, {1, nil, "[a:1]"},
 		{2, nil, "[b:1 c:1]"},
 		{2, []string{"x"}, "[a:2]"}, // b has nothing left
-		{3, nil, "[a:2 c:1]"},       // c was next
+		{3, nil, "[a:2 c:1]"},       // it was c's turn
 		{9, nil, "[a:3]"},
 		{1, nil, "[]"},
 	} {
@@ -91,7 +91,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 			t.Errorf("claim %d of %d: %s, want %s", i, test.max, got, test.want)
 		}
 	}
-	// The highest priority goes first, whoever's turn it is.
+	// The highest priority is served first, whoever's turn it is.
 	high := plainCreate("b", "x", 1, 3)
 	high.Groups[0].Priority = 9
 	mustApply(t, s, 50, 0, plainCreate("c", "x", 1, 3))
@@ -104,8 +104,8 @@ func TestFairServesClientsInTurn(t *testing.T) {
 	mustCommit(t, s)
 }
 
-// TestClaimIsBounded: a claim over many small spans ends when it has written what a command may, and the next one goes
-// on.
+// TestClaimIsBounded: a claim over many small spans ends when it has written as much as a command may. The next claim
+// continues.
 func TestClaimIsBounded(t *testing.T) {
 	bounds, fewer := standardBounds, levels[0].rules
 	fewer.claimRows = 1000

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// flushedDir returns a directory with a store that holds one batch in a table.
+// flushedDir returns a directory with a store that has one batch in a table.
 func flushedDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -38,7 +38,7 @@ func TestDamagedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 100 { // in the blocks of data, which lie in front
+	for i := range 100 { // in the data blocks, which are at the beginning
 		data[i] ^= 1
 	}
 	if err := os.WriteFile(tables[0], data, 0o600); err != nil {
@@ -58,12 +58,12 @@ func TestDamagedTable(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
-		t.Errorf("told %d times, and %v", told, err)
+		t.Errorf("reported %d times, and the error is %v", told, err)
 	}
 }
 
-// TestStartOnDamage flips bits all over a table: an open reads the queues, the sweeps and the first timer, and must report
-// damage of any of these blocks as such.
+// TestStartOnDamage flips bits in all parts of a table. An open reads the queues, the sweeps and the first timer. It
+// must report damage of any of these blocks as damage.
 func TestStartOnDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir, Options{Journal: testJournal})
@@ -107,8 +107,8 @@ func TestStartOnDamage(t *testing.T) {
 	}
 }
 
-// TestMissingMark: without the mark Pebble would begin anew and remove the tables of a store that is only a file away
-// from whole.
+// TestMissingMark: without the mark, Pebble would create a new store and delete the tables of one that lacks only that
+// file. So the open must be refused.
 func TestMissingMark(t *testing.T) {
 	dir := flushedDir(t)
 	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
@@ -136,8 +136,8 @@ func TestMissingMark(t *testing.T) {
 	}
 }
 
-// TestRunOfAJobSetAside: it shows no damage any more once somebody lets it run, now or later, and still does after
-// other changes.
+// TestRunOfAJobSetAside: a job shows damage until somebody runs it, now or later. It still shows damage after other
+// changes.
 func TestRunOfAJobSetAside(t *testing.T) {
 	later, higher := int64(startAt+60_000), 9
 	for name, test := range map[string]struct {

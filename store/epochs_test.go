@@ -8,9 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestSeqsBeyondTheBitsOfAnID does with jobs, batches, claims and sweeps what their ids allow, where the seqs of their
-// commands need more bits than an id has, and around the command in which the low bits begin again at 0: within one
-// millisecond and across two.
+// TestSeqsBeyondTheBitsOfAnID uses jobs, batches, claims and sweeps by their ids where the seqs need more bits than an
+// id has, and around the command at which the low bits begin again at 0, within one millisecond and across two.
 func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 	const turn = uint64(1) << 40
 	for _, apart := range []int64{0, 1} {
@@ -57,7 +56,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				}
 				second := create(2)
 				outcome := job.Outcome{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}}
-				for range 2 { // and repeated
+				for range 2 { // and the repeat
 					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*Ended); ended.Results[0].Refusal != job.Granted {
 						t.Fatalf("complete: %v", ended.Results[0].Refusal)
 					}
@@ -92,7 +91,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					t.Fatalf("batch: %+v, %v", doc, err)
 				}
 
-				// Lists go on after each id, whether its batch is still there or not.
+				// Lists continue after each id, whether its batch still exists or not.
 				lists := func() {
 					t.Helper()
 					var all []job.ID
@@ -129,7 +128,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				}
 				lists()
 
-				// A sweep that goes on has an id, too.
+				// A sweep that continues has an id, too.
 				for range 10 {
 					create(1)
 				}
@@ -149,7 +148,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 	}
 }
 
-// TestALookupTriesOneSeqOrTwo: two only where an id has the time at which an epoch began.
+// TestALookupTriesOneSeqOrTwo: a look-up tries two seqs only if the id has the time at which an epoch began.
 func TestALookupTriesOneSeqOrTwo(t *testing.T) {
 	epochs := []epoch{{1, 100}, {2, 200}, {5, 300}}
 	for _, test := range []struct {

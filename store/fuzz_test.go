@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// rowDecoders are the ways in which the value of a row is read.
+// rowDecoders are the functions that read the value of a row.
 var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeMeta(v) },
 	func(v []byte) { decodeSpan(1, v) },
@@ -27,8 +27,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSweep(1, v) },
 }
 
-// FuzzRows: whatever bytes a row has, reading it ends in a value or in the error of damage, which catch hands to the
-// caller; never in a panic that escapes, and never in memory for more things than the bytes can hold.
+// FuzzRows: whatever bytes a row has, reading it returns a value, or the error of damage, which catch passes to the
+// caller. No panic escapes, and memory is bounded by the bytes of the row.
 func FuzzRows(f *testing.F) {
 	s := mustOpen(f, Options{})
 	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
@@ -54,9 +54,9 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// FuzzApply: a command that its decoder accepts (and, of a create, whose payloads are what it announces) is applied
-// without an error, and leaves a store that checks. A command is acknowledged or journaled before it is applied, so
-// there is no other moment to refuse it.
+// FuzzApply: a command that its decoder accepts is applied without an error and leaves a store without problems. (The
+// payloads of a create must be as announced.) A command is acknowledged or journaled before it is applied, so Apply
+// cannot refuse it.
 func FuzzApply(f *testing.F) {
 	priority, attempts, runAt := 9, 7, int64(0)
 	made := plainCreate("a", "x", 3, 5)

@@ -24,8 +24,9 @@ func queueNames(t *testing.T, s *Store) (names []string) {
 	return names
 }
 
-// TestIdleQueuesAreDeleted: queues that have had no jobs for the time that a command names go, a bounded number at a
-// time, those that have been idle for the longest time first; queues with jobs, or that are paused, stay.
+// TestIdleQueuesAreDeleted: a command deletes queues that have had no jobs for the time that it names. It deletes a
+// bounded number, beginning with those that have been idle for the longest time. Queues with jobs and paused queues
+// stay.
 func TestIdleQueuesAreDeleted(t *testing.T) {
 	b, r := smallBounds, *smallBounds.rules
 	r.commandRows = 2
@@ -53,7 +54,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 			t.Fatalf("%d queues deleted, want %d", got.Queues, want)
 		}
 	}
-	for _, typ := range []string{"a", "b", "c", "d", "e"} { // emptied in the opposite order
+	for _, typ := range []string{"a", "b", "c", "d", "e"} { // they become empty in the opposite order
 		apply(0, plainCreate("q", typ, 1, 1))
 		if s.IdleSince() != 0 {
 			t.Fatalf("queue %s is idle since %d", typ, s.IdleSince())
@@ -74,22 +75,21 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	expect("q/a", "q/d")
 	idle(200+idleMs, 0)
 	apply(300+idleMs, job.Pause{Client: "q", Type: "d"})
-	idle(299+2*idleMs, 0) // the time runs from when it was resumed
+	idle(299+2*idleMs, 0) // the time runs from the resume
 	idle(300+2*idleMs, 1)
 	expect("q/a")
 	if s.IdleSince() != 0 {
 		t.Errorf("idle since %d", s.IdleSince())
 	}
-	// A queue that gets a job in time is not idle any more.
+	// A queue that gets a job in time is no longer idle.
 	apply(400+2*idleMs, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
 	apply(399+3*idleMs, plainCreate("q", "a", 1, 1))
 	idle(401+3*idleMs, 0)
 	expect("q/a")
 }
 
-// TestQueueIsDeletedAtOnce deletes an empty queue of which rows are left elsewhere: lines of a batch that it shares
-// with another queue, what was done under idempotency keys, a sweep. They stay right, the name is free, and a start
-// finds the same.
+// TestQueueIsDeletedAtOnce deletes an empty queue that has rows elsewhere: lines of a batch that it shares with another
+// queue, results of idempotency keys, a sweep. These stay right, the name is free, and a start finds the same.
 func TestQueueIsDeletedAtOnce(t *testing.T) {
 	mem := vfs.NewMem()
 	o := Options{FS: mem, Small: true}
@@ -119,7 +119,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	c.Once = job.Once{Scope: "create a", Key: "1"}
 	made := apply(c).(*Made)
 	deleteQueue("a", "x", job.QueueNotEmpty)
-	for i := range 49 { // every second line another state, so that a sweep takes more than a step
+	for i := range 49 { // every second line has another state, so a sweep takes several steps
 		if i%2 == 0 {
 			priority := 9
 			apply(job.Patch{Job: made.Batch.WithLine(i), Priority: &priority})
@@ -176,7 +176,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	s = mustOpen(t, o)
 	look()
 
-	// The name is free, and means another queue.
+	// The name is free, and a new queue gets it.
 	second := apply(plainCreate("a", "x", 1, 5))
 	if second != nil {
 		t.Fatal(second)

@@ -62,7 +62,7 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 	}
 }
 
-// TestKeysSort lists keys in the order in which they must stand.
+// TestKeysSort lists keys in the order in which they must be sorted.
 func TestKeysSort(t *testing.T) {
 	for name, keys := range map[string][]string{
 		"a line's span is the first at or after it": {

@@ -14,9 +14,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-var rewriteLevels = flag.Bool("rewrite-levels", false, "write again what the levels decide: only for a level that no release has")
+var rewriteLevels = flag.Bool("rewrite-levels", false, "rewrite the golden files of the levels: only for a level that no release has")
 
-// TestRulesOfLevels holds the rules of each level, and the constants that all levels share, against what they were when
+// TestRulesOfLevels compares the rules of each level, and the constants that all levels share, with their values when
 // the level was made. A number that must change gets a new level, see rules.
 func TestRulesOfLevels(t *testing.T) {
 	var got strings.Builder
@@ -33,8 +33,8 @@ func TestRulesOfLevels(t *testing.T) {
 	sameText(t, "../testdata/levels/rules.txt", got.String())
 }
 
-// TestLevelsAreKnown: numbers from 0 to the newest level have rules, and a store follows them when a command raises its
-// level.
+// TestLevelsAreKnown: there are rules for each number from 0 to the newest level, and a store follows them when a
+// command raises its level.
 func TestLevelsAreKnown(t *testing.T) {
 	for number := range job.Level + 1 {
 		if rulesAt(number) == (rules{}) {
@@ -53,8 +53,8 @@ func TestLevelsAreKnown(t *testing.T) {
 	}
 }
 
-// TestWhatLevelsDecide plays commands to a store with the standard rules such that each bound is met, and holds what
-// they decide and the rows that they make, byte for byte, against what it was when the level was made.
+// TestWhatLevelsDecide applies commands to a store with the standard rules, so that each bound is reached. It compares
+// the decisions and the rows, byte for byte, with those of the time when the level was made.
 func TestWhatLevelsDecide(t *testing.T) {
 	for _, l := range levels {
 		s := mustOpen(t, Options{Journal: testJournal})
@@ -85,7 +85,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 		}
 		step("a batch of payloads of many lengths", uneven)
 		step("a claim that measures", job.Claim{Runner: "r", Max: 1000, MaxBytes: 100_000, Clients: []string{"c"}})
-		// Every second job gets another priority: as many spans as jobs.
+		// Every second job gets another priority, so there are as many spans as jobs.
 		many := plainCreate("a", "spans", 6000, 1)
 		many.Groups[0].LeaseMs, many.Groups[0].RetentionMs = job.MinLeaseMs, 5000
 		step("a batch", many)
@@ -95,7 +95,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
 		}
 		step("patched", job.Mark{})
-		// A claim ends late jobs as it meets them, and stops at its bound though it has none to hand out.
+		// A claim ends the expired jobs that it finds. It stops at its bound even if it has no job to hand out.
 		late := plainCreate("b", "late", 3000, 1)
 		late.Groups[0].ExpiresAt = startAt + at + 100
 		step("a batch of late jobs", late)
@@ -161,7 +161,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 	}
 }
 
-// summary is a result in short.
+// summary describes a result in one line.
 func summary(result Result) string {
 	switch r := result.(type) {
 	case *Claimed:

@@ -12,8 +12,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestListRandom plays random commands to a store and the model, and compares lists with a plain walk over the model's
-// documents.
+// TestListRandom applies random commands to a store and to the model. It compares lists with a plain walk over the
+// model's documents.
 func TestListRandom(t *testing.T) {
 	seeds := seedsOr(*seedsFlag, 150, 30)
 	first := uint64(1)
@@ -61,7 +61,7 @@ func listSeed(seed uint64) (err error) {
 	return p.check()
 }
 
-// filter makes a filter over the generator's small universe, of times and ids of jobs that are or were there.
+// filter makes a random filter with names, times and ids that jobs have or had.
 func (g *generator) filter(m *model) (f Filter) {
 	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), Everything
 	f.rows, f.bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf[int64](g, 0, 1, 10, 60)
@@ -96,14 +96,14 @@ func (g *generator) filter(m *model) (f Filter) {
 		f.CreatedBefore = anyTime()
 	}
 	if g.some(15) && len(m.batches) > 0 {
-		if f.After = m.batches[g.IntN(len(m.batches))].id.WithLine(g.IntN(6)); g.some(40) { // of no batch, perhaps
+		if f.After = m.batches[g.IntN(len(m.batches))].id.WithLine(g.IntN(6)); g.some(40) { // perhaps of no batch
 			f.After = job.NewID(f.After.At()+g.Int64N(3)-1, uint64(max(1, int(f.After.LowSeq())+g.IntN(5)-2)), f.After.Line())
 		}
 	}
 	return f
 }
 
-// matches is what docs/api.md says of the parameters of a list.
+// matches is the meaning of a list's parameters according to docs/api.md.
 func (f *Filter) matches(doc *job.Job) bool {
 	for key, want := range f.Meta {
 		if value, ok := doc.Meta.Get(key); !ok || value != want {
@@ -115,8 +115,8 @@ func (f *Filter) matches(doc *job.Job) bool {
 		doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && compareIDs(doc.ID, f.After) > 0
 }
 
-// compareIDs compares ids by the order in which their commands were applied. It is that of their bytes, but where the
-// low bits of seq begin again at 0 within a millisecond.
+// compareIDs compares ids by the order in which their commands were applied. That is the order of their bytes, except
+// where the low bits of seq begin again at 0 within a millisecond.
 func compareIDs(a, b job.ID) int {
 	if a.At() == b.At() && a.LowSeq().Late() != b.LowSeq().Late() {
 		return map[bool]int{true: -1, false: 1}[a.LowSeq().Late()]
@@ -147,7 +147,7 @@ func (p *player) compareList(f Filter, r interface{ IntN(int) int }) error {
 		bytes := int64(0)
 		for i := range docs {
 			if len(want) == 0 {
-				return fmt.Errorf("page %d has %v, which the model has not", pages, docs[i].ID)
+				return fmt.Errorf("page %d has %v, which the model does not have", pages, docs[i].ID)
 			}
 			if err := sameJob(docs[i], want[0]); err != nil {
 				return fmt.Errorf("page %d, job %v (%v): %w", pages, docs[i].ID, want[0].ID, err)
@@ -181,7 +181,7 @@ func (p *player) compareClaims() error {
 		doc, jobs, err := p.s.ClaimDocument(c.id, Everything)
 		if p.m.known(c.id) == nil {
 			if !errors.Is(err, job.ClaimNotFound) {
-				return fmt.Errorf("claim %v, which no job names, is there: %v", c.id, err)
+				return fmt.Errorf("claim %v exists, although no job names it: %v", c.id, err)
 			}
 			continue
 		}
@@ -283,7 +283,7 @@ func (p *player) compareWaiting(g *generator) error {
 		types, more := p.s.WaitingTypes(client, after, 1)
 		for _, w := range types {
 			if w.Type <= after || want[w.Type] != w.Waiting {
-				return fmt.Errorf("after %q of client %q waits %+v, the model has %v", after, client, w, want)
+				return fmt.Errorf("after %q the waiting types of client %q are %+v, the model has %v", after, client, w, want)
 			}
 			delete(want, w.Type)
 			after = w.Type
@@ -293,7 +293,7 @@ func (p *player) compareWaiting(g *generator) error {
 		}
 	}
 	if len(want) > 0 {
-		return fmt.Errorf("of client %q waits %v too", client, want)
+		return fmt.Errorf("client %q also has the waiting type %v", client, want)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func mustList(t testing.TB, s *Store, f Filter) (docs []job.Job, next job.ID) {
 	return docs, next
 }
 
-// TestListPlans: what a filter allows is found without walking past what it does not.
+// TestListPlans: a list finds the jobs that a filter allows without reading those that it excludes.
 func TestListPlans(t *testing.T) {
 	s := mustOpen(t, Options{})
 	seq := uint64(1)
@@ -324,7 +324,7 @@ func TestListPlans(t *testing.T) {
 	mustCommit(t, s)
 	for name, c := range map[string]struct {
 		f    Filter
-		rows int // that are enough
+		rows int // how many rows are enough
 		want int
 	}{
 		"client, type and status": {Filter{Client: "b", Type: "y", Status: job.Pending}, 3, 2},
@@ -347,7 +347,7 @@ func TestListPlans(t *testing.T) {
 	}
 }
 
-// TestListPageBounds: a page ends at its limit, at its bytes and at its rows, and says where the next begins.
+// TestListPageBounds: a page ends at its limit, at its bytes and at its rows, and says where the next page begins.
 func TestListPageBounds(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 100))
@@ -393,7 +393,7 @@ func TestListPageBounds(t *testing.T) {
 	}
 }
 
-// TestRunnersOfManyClaims: at most a hundred claims are shown, the newest.
+// TestRunnersOfManyClaims: a runner shows at most its newest hundred claims.
 func TestRunnersOfManyClaims(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 1))
@@ -425,7 +425,7 @@ func TestRunnersOfManyClaims(t *testing.T) {
 	}
 }
 
-// BenchmarkList is a page of a hundred jobs out of a hundred thousand batches.
+// BenchmarkList reads a page of a hundred jobs of a hundred thousand batches.
 func BenchmarkList(b *testing.B) {
 	s := mustOpen(b, Options{})
 	for seq := uint64(1); seq <= 100_000; seq++ {

@@ -16,8 +16,8 @@ import (
 
 var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
 
-// TestLiveRestartRebuild shows that the same commands make the same keys and values, however they are cut into commits,
-// whatever the caches hold, and wherever the power fails on the way.
+// TestLiveRestartRebuild shows that the same commands make the same keys and values, whatever commits they are divided
+// into, whatever the caches hold, and wherever the power fails.
 func TestLiveRestartRebuild(t *testing.T) {
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
 		g := newGenerator(seed)
@@ -84,7 +84,7 @@ func withError(name string, open func() (*Store, error)) (way struct {
 	return way
 }
 
-// otherCaches changes what must not matter, and keeps what decides which rows there are.
+// otherCaches changes options that must not matter, and keeps those that decide which rows exist.
 func otherCaches(o Options, random *rand.Rand) Options {
 	b := *o.bounds
 	b.cachedSpans, b.cachedBatches, b.cachedClaims = random.IntN(5), random.IntN(3), random.IntN(3)
@@ -93,7 +93,7 @@ func otherCaches(o Options, random *rand.Rand) Options {
 	return o
 }
 
-// rebuild makes a new store from a log, with a commit after commits of a hundred commands and after the last.
+// rebuild makes a new store from a log. It commits after commits of a hundred commands, and after the last.
 func rebuild(random *rand.Rand, o Options, log []step, commits int) (s *Store, err error) {
 	o.FS = vfs.NewMem()
 	if s, err = Open("store", o); err != nil {
@@ -102,7 +102,7 @@ func rebuild(random *rand.Rand, o Options, log []step, commits int) (s *Store, e
 	return s, errors.Join(applyLog(random, s, log, commits), s.Commit())
 }
 
-// applyLog applies what s has not applied, through the journaled form of each command.
+// applyLog applies the commands of log that s has not applied, in their journaled form.
 func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
 	for _, st := range log {
 		if st.seq <= s.Applied() {
@@ -125,8 +125,8 @@ func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
 	return nil
 }
 
-// crashing makes a store from a log and has the power fail several times on the way: what was not synced may or may not
-// be there afterwards, and the store goes on from its cursor.
+// crashing makes a store from a log while the power fails several times. What was not synced may or may not exist
+// afterwards, and the store continues from its cursor.
 func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 	fs := vfs.NewCrashableMem()
 	for at := 0; ; {
@@ -140,7 +140,7 @@ func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 			return nil, err
 		}
 		if durable != s.Applied() {
-			return nil, fmt.Errorf("%d is durable after an open, and %d applied", durable, s.Applied())
+			return nil, fmt.Errorf("after an open, seq %d is durable and seq %d is applied", durable, s.Applied())
 		}
 		upto := at + 1 + random.IntN(len(log)/3+1)
 		if upto >= len(log) {
@@ -154,7 +154,7 @@ func crashing(random *rand.Rand, o Options, log []step) (s *Store, err error) {
 			return nil, err
 		}
 		if middle > 0 && durable < log[middle-1].seq {
-			return nil, fmt.Errorf("%d is durable, and %d was flushed", durable, log[middle-1].seq)
+			return nil, fmt.Errorf("seq %d is durable, but seq %d was flushed", durable, log[middle-1].seq)
 		}
 		after := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(3) * 50, RNG: random})
 		if err := s.Close(); err != nil {
@@ -205,7 +205,7 @@ type storedRow struct {
 	value []byte
 }
 
-// dump reads every row there is.
+// dump reads every row.
 func dump(s *Store) (rows []storedRow) {
 	v := s.db.View()
 	defer v.Close()
@@ -216,7 +216,7 @@ func dump(s *Store) (rows []storedRow) {
 	return rows
 }
 
-// describeRow shows a row in words.
+// describeRow describes a row in words.
 func describeRow(key string, value []byte) (text string) {
 	defer func() {
 		if r := recover(); r != nil {

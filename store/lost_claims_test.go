@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestCancelledIsTold: the runner of a job that was cancelled hears of it by whatever it tells next.
+// TestCancelledIsTold: the runner of a cancelled job is notified by the answer to its next request.
 func TestCancelledIsTold(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 3))

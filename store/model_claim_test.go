@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// applyClaim hands out jobs one by one, as the strategy has them.
+// applyClaim hands out jobs one by one, in the order of the strategy.
 func (m *model) applyClaim(cmd job.Claim) Result {
 	before, refusal := m.past(&cmd.Once)
 	switch {
@@ -55,7 +55,7 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 	return &Claimed{Claim: c.id, Seq: c.seq, LeaseMs: c.lease, Runs: runsOf(c.handed)}
 }
 
-// runsOf joins neighbours in the order of jobs.
+// runsOf returns jobs as runs: consecutive jobs that are neighbours are one run.
 func runsOf(jobs []*modelJob) (runs []Run) {
 	for _, j := range jobs {
 		run := Run{j.batch.seq, uint32(j.id.Line()), uint32(j.id.Line())}
@@ -68,7 +68,7 @@ func runsOf(jobs []*modelJob) (runs []Run) {
 	return runs
 }
 
-// leaseOf is the lease that the claim as a whole was tickled with last.
+// leaseOf returns the lease of the last tickle of the whole claim.
 func (m *model) leaseOf(c *modelClaim) int64 { return c.lease }
 
 func first(line []*modelJob) *modelJob {
@@ -78,8 +78,8 @@ func first(line []*modelJob) *modelJob {
 	return line[0]
 }
 
-// newest sorts a line for Newest: by priority, then fresh ones, those that became pending last first, then those that
-// came back.
+// newest sorts a line for Newest: by priority, then fresh jobs, the latest to become pending first, then jobs that were
+// returned.
 func newest(line []*modelJob) []*modelJob {
 	slices.SortFunc(line, func(a, b *modelJob) int {
 		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
@@ -104,8 +104,8 @@ type modelTaking struct {
 	bytes int64
 }
 
-// take hands out a job, or ends it with all that stand with it when it should have been started by now. It reports
-// whether to go on.
+// take hands out a job. If the job should have been started by now, take ends it together with all jobs of its span. It
+// reports whether the claim continues.
 func (t *modelTaking) take(j *modelJob) bool {
 	if j == nil {
 		return false
@@ -135,7 +135,7 @@ func (t *modelTaking) take(j *modelJob) bool {
 	return len(c.handed) < t.cmd.Max
 }
 
-// alike returns the stretch of lines around a waiting job that are like it in everything but their bytes.
+// alike returns the consecutive lines around a pending job that are equal to it in everything but their bytes.
 func (m *model) alike(j *modelJob) []*modelJob {
 	lines := j.batch.lines
 	same := func(k *modelJob) bool {
@@ -153,7 +153,7 @@ func (m *model) alike(j *modelJob) []*modelJob {
 	return slices.Clone(lines[from : to+1])
 }
 
-// highest leaves of a line those of the highest priority.
+// highest returns the jobs of a line that have the highest priority.
 func highest(line []*modelJob) []*modelJob {
 	for i, j := range line {
 		if j.attr.Priority != line[0].attr.Priority {
@@ -163,7 +163,7 @@ func highest(line []*modelJob) []*modelJob {
 	return line
 }
 
-// draw takes a random job and those behind it in its lane, and again.
+// draw takes a random job and the jobs after it in its lane, and repeats this.
 func (t *modelTaking) draw() {
 	m := t.m
 	for draw := uint64(0); ; draw++ {
@@ -173,7 +173,7 @@ func (t *modelTaking) draw() {
 		}
 		var all []*modelJob
 		for _, q := range m.drawn(t.cmd.Clients, t.cmd.Types) {
-			for _, j := range line { // those that came back stand first
+			for _, j := range line { // jobs that were returned come first
 				if j.queue == q {
 					all = append(all, j)
 				}
@@ -200,7 +200,7 @@ func (t *modelTaking) draw() {
 				place = 0
 			}
 			next := rest[place]
-			if x := next.expiry(); x != 0 && x <= m.at { // those around it go as well
+			if x := next.expiry(); x != 0 && x <= m.at { // the jobs around it are ended as well
 				place = slices.Index(rest, m.alike(next)[0])
 			}
 			if !t.take(next) {
@@ -249,7 +249,7 @@ func (m *model) drawn(clients, types []string) (queues []*modelQueue) {
 	return queues
 }
 
-// serve gives clients their turns, whole rounds at once.
+// serve serves clients in turn, several rounds at a time.
 func (t *modelTaking) serve() {
 	m := t.m
 	for left := t.cmd.Max; left > 0; left = t.cmd.Max - len(t.c.handed) {
@@ -263,7 +263,7 @@ func (t *modelTaking) serve() {
 		}
 		slices.Sort(names)
 		names = slices.Compact(names)
-		slices.SortStableFunc(names, func(a, b string) int { // those up to the last one served come last
+		slices.SortStableFunc(names, func(a, b string) int { // clients up to the one that was served last come last
 			return map[bool]int{true: 1}[a <= m.served] - map[bool]int{true: 1}[b <= m.served]
 		})
 		names = names[:min(left, len(names))]

@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// document is what a user sees of a job.
+// document returns what a user sees of a job.
 func (m *model) document(j *modelJob) job.Job {
 	doc := job.Job{
 		ID: j.id, Batch: j.batch.id, Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
@@ -56,7 +56,7 @@ func (m *model) batchDocument(b *modelBatch) Batch {
 	return doc
 }
 
-// queueDocuments returns all queues by client and type.
+// queueDocuments returns the documents of all queues, by client and type.
 func (m *model) queueDocuments() (docs []Queue) {
 	for name, q := range m.queues {
 		doc := Queue{Client: name.client, Type: name.typ, Paused: q.paused, CreatedAt: q.createdAt}
@@ -78,7 +78,7 @@ func (m *model) queueDocuments() (docs []Queue) {
 	return docs
 }
 
-// takeReadied is Store.TakeReadied, by client and type.
+// takeReadied does what Store.TakeReadied does, by client and type.
 func (m *model) takeReadied() (names []Readied) {
 	for _, doc := range m.queueDocuments() {
 		q := m.queues[queueName{doc.Client, doc.Type}]

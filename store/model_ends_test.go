@@ -30,7 +30,7 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	for _, j := range c.handed {
 		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
 	}
-	// One jitter goes to a stretch of neighbours that are alike.
+	// Consecutive jobs that are equal share one jitter.
 	for i := 0; i < len(c.handed); i++ {
 		j := c.handed[i]
 		if c.holds(j) {
@@ -54,7 +54,7 @@ func (m *model) endRuns(cmd job.Complete) *Ended {
 	return result
 }
 
-// neighbours reports whether b, which is active under the same claim as a, follows it in the same span.
+// neighbours reports whether b follows a in the same span. Both are active under the same claim.
 func neighbours(a, b *modelJob) bool {
 	return a.batch == b.batch && a.group == b.group && a.id.Line()+1 == b.id.Line() && a.attempts == b.attempts &&
 		a.attr.Priority == b.attr.Priority && a.attr.MaxAttempts == b.attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
@@ -83,7 +83,7 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 	return JobResult{ID: o.ID, Refusal: refusal}
 }
 
-// shown is the status that an outcome led to: of a job that is not kept, the one it had when it went.
+// shown is the status after an outcome. If the job is not kept, it is the status before the job was deleted.
 func (j *modelJob) shown() job.Status {
 	if j.status == job.Purged {
 		if j.code == job.NoCode {
@@ -153,7 +153,7 @@ func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
 	}
 }
 
-// purge forgets a job, and a batch when all of its jobs are gone.
+// purge deletes a job, and its batch when all of its jobs are deleted.
 func (m *model) purge(j *modelJob) {
 	j.status, j.claim = job.Purged, nil
 	m.dropGone(j.batch)
@@ -168,7 +168,7 @@ func (m *model) dropGone(b *modelBatch) {
 	}
 }
 
-// expiry returns by when a job must have been started; 0: it need not.
+// expiry returns the time by which a job must have been started; 0: there is none.
 func (j *modelJob) expiry() int64 {
 	if j.status.Waits() && j.attempts == 0 && j.redrives == 0 {
 		return j.attr.ExpiresAt
@@ -176,7 +176,7 @@ func (j *modelJob) expiry() int64 {
 	return 0
 }
 
-// due returns when time will do something to j; 0 for never.
+// due returns when time will change j; 0: never.
 func (m *model) due(j *modelJob) int64 {
 	switch {
 	case j.status == job.Deferred && j.expiry() != 0:
@@ -193,7 +193,7 @@ func (m *model) due(j *modelJob) int64 {
 	return 0
 }
 
-// nextDue returns when time will do something to any job; 0 for never.
+// nextDue returns when time will change any job; 0: never.
 func (m *model) nextDue() (next int64) {
 	for _, j := range m.jobs {
 		if due := m.due(j); due != 0 && (next == 0 || due < next) {

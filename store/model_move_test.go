@@ -113,7 +113,7 @@ func (m *model) patch(p job.Patch) Result {
 	switch order := j.order; {
 	case runAt > m.at:
 		j.status, j.runAt, j.movedAt = job.Deferred, runAt, m.at
-	case j.status == job.Pending && j.movedAt == m.at && j.attr == was.attr: // nothing happens
+	case j.status == job.Pending && j.movedAt == m.at && j.attr == was.attr: // nothing changes
 	case j.status == job.Pending: // it keeps its place
 		m.makePending(j)
 		j.order = order
@@ -121,12 +121,12 @@ func (m *model) patch(p job.Patch) Result {
 		m.makePending(j)
 	}
 	if m.overtake([]*modelJob{j}); !j.status.Waits() {
-		return &Moved{Status: job.Cancelled} // and gone, maybe
+		return &Moved{Status: job.Cancelled} // the job may also be deleted
 	}
 	return &Moved{Status: j.status}
 }
 
-// covers reports whether a job was there when the sweep was asked for.
+// covers reports whether a job existed when the sweep was requested.
 func (w *modelSweep) covers(j *modelJob) bool {
 	if w.move.Batch.IsZero() {
 		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.batch.seq < w.seq
@@ -134,24 +134,24 @@ func (w *modelSweep) covers(j *modelJob) bool {
 	return j.batch.id == w.move.Batch
 }
 
-// doomed reports whether a delete of everything is still to take a job.
+// doomed reports whether a job is still to be deleted by a sweep that deletes everything.
 func (m *model) doomed(j *modelJob) bool {
 	return slices.ContainsFunc(m.sweeps, func(w *modelSweep) bool {
 		return !w.ended && w.move.Op == job.Delete && w.thorough() && w.covers(j)
 	})
 }
 
-// outdoes reports whether a redrive is to leave a job to the other sweep.
+// outdoes reports whether a redrive must leave a job to the other sweep.
 func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
 	return redrive.move.Op == job.Redrive && w.thorough() && w.covers(j) && (w.move.Op == job.Delete || w.seq > redrive.seq)
 }
 
-// takes reports whether a sweep is to take a job, as it is.
+// takes reports whether a sweep must take a job in its present state.
 func (m *model) takes(w *modelSweep, j *modelJob) bool {
 	if !w.covers(j) {
 		return false
 	}
-	for _, other := range m.sweeps { // one that has nothing more to take may have ended, or be about to
+	for _, other := range m.sweeps { // a sweep with nothing left to take may have ended, or be about to end
 		if !other.ended && other.outdoes(w, j) && len(m.targets(other)) > 0 {
 			return false
 		}
@@ -168,9 +168,9 @@ func (m *model) takes(w *modelSweep, j *modelJob) bool {
 
 func (w *modelSweep) thorough() bool { return w.move.Status == 0 && w.move.Op != job.Redrive }
 
-// targets returns what a sweep must still take: not what has a unique key, which another job may have held when it was
-// to be redriven, nor what it may have passed before it was redriven, nor what moved in the millisecond of its
-// beginning, before or after.
+// targets returns the jobs that a sweep must still take. It leaves out jobs for which the model cannot know: those with
+// a unique key, which another job may have had at the redrive; those that the sweep may have passed before they were
+// redriven; and those that changed in the millisecond in which the sweep began.
 func (m *model) targets(w *modelSweep) (jobs []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
@@ -222,7 +222,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 		}
 		return &Swept{Moved: w.moved}
 	}
-	// Which of two with one key is redriven is a matter of order.
+	// If two jobs have one key, the order decides which one is redriven.
 	for _, e := range events {
 		if j := m.jobs[e.id]; j != nil && sweepReasons[e.why] == move.Op {
 			if !m.takes(w, j) {
@@ -251,7 +251,7 @@ func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
 	return nil
 }
 
-// overtake has thorough sweeps of queues that are under way take jobs that came back.
+// overtake lets the sweeps of queues take jobs that were returned, if these sweeps are to take everything.
 func (m *model) overtake(jobs []*modelJob) {
 	for _, j := range jobs {
 		for _, w := range m.sweeps {
@@ -267,13 +267,13 @@ func (m *model) overtake(jobs []*modelJob) {
 	}
 }
 
-// sweptLater reports whether a sweep takes a job in what is left of a tick. If none does, those that would have had
-// ended earlier in the tick, which the events do not say.
+// sweptLater reports whether a sweep takes a job later in the same tick. If none does, the sweeps that could have taken
+// it ended earlier in the tick, which the events do not show.
 func (m *model) sweptLater(j *modelJob) bool {
 	return slices.ContainsFunc(m.later, func(e event) bool { return e.id == j.id && sweepReasons[e.why] != 0 })
 }
 
-// tick does, of all that is due, what events say, in their order; nil is all of it.
+// tick does the due work that events name, in their order. With nil it does all due work.
 func (m *model) tick(events []event) {
 	if m.ticking = events != nil; !m.ticking {
 		events = m.allDue()
@@ -283,7 +283,7 @@ func (m *model) tick(events []event) {
 		m.later = events[i+1:]
 		j := m.jobs[e.id]
 		if j == nil && (e.why == reasonPurged || sweepReasons[e.why] != 0) {
-			continue // the last of a batch: gone as it ended
+			continue // the last job of a batch was deleted when it ended
 		}
 		legal := false
 		switch e.why {
@@ -307,7 +307,7 @@ func (m *model) tick(events []event) {
 				m.abandon(j, text)
 			}
 		case reasonPurged:
-			if j.status == job.Purged { // it went as it ended
+			if j.status == job.Purged { // it was deleted when it ended
 				continue
 			}
 			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
@@ -319,7 +319,7 @@ func (m *model) tick(events []event) {
 			}
 		case reasonCancelled, reasonRedriven, reasonDeleted:
 			if j.status == job.Purged || e.why == reasonCancelled && j.status == job.Cancelled || e.why == reasonDeleted && j.status == job.Purged {
-				continue // overtaken, or gone as it ended
+				continue // another sweep took it, or it was deleted when it ended
 			}
 			w := m.sweeping(j, sweepReasons[e.why])
 			if legal = w != nil; legal {
@@ -332,7 +332,7 @@ func (m *model) tick(events []event) {
 	}
 }
 
-// graced reports whether a job's time-out is put off because runners could not tell anything.
+// graced reports whether a job's time-out is postponed, since runners could not report anything.
 func (m *model) graced(j *modelJob) bool {
 	return m.graceAt > j.movedAt && m.graceAt+j.attr.LeaseMs > m.at
 }
@@ -348,7 +348,7 @@ func (m *model) abandon(j *modelJob, text string) {
 	m.overtake([]*modelJob{j})
 }
 
-// allDue are the events of a tick that does everything, one of each job.
+// allDue returns the events of a tick that does all due work, one for each job.
 func (m *model) allDue() (events []event) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {

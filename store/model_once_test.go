@@ -12,7 +12,7 @@ import (
 // modelOnce is what a request with a key or a number did.
 type modelOnce struct {
 	digest job.Digest
-	at     int64 // when the last of it was carried out
+	at     int64 // when its last part was carried out
 	made   *Made
 	claim  *modelClaim
 	ended  []*Ended
@@ -34,7 +34,7 @@ type modelSlot struct {
 
 func (n *modelSession) expiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
-// makeRoomForSession forgets the session that nobody seems to use most of all; see the store's.
+// makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store.
 func (m *model) makeRoomForSession() bool {
 	var all []*modelSession
 	for _, n := range m.sessions {
@@ -85,7 +85,8 @@ func (n *modelSession) document() Session {
 	return doc
 }
 
-// expireSessions forgets the sessions that are due and that the store has forgotten; without a store all that are due.
+// expireSessions deletes the sessions that are due and that the store has deleted. Without a store, it deletes all that
+// are due.
 func (m *model) expireSessions(has func(job.ID) bool) error {
 	for id, n := range m.sessions {
 		due := n.expiresAt() <= m.at
@@ -99,7 +100,7 @@ func (m *model) expireSessions(has func(job.ID) bool) error {
 	return nil
 }
 
-// past returns what the request of a command has done; nil is nothing yet.
+// past returns what the request of a command has done; nil: it was not carried out yet.
 func (m *model) past(o *job.Once) (*modelOnce, job.Refusal) {
 	var done *modelOnce
 	reused := job.KeyReused
@@ -130,7 +131,7 @@ func (m *model) past(o *job.Once) (*modelOnce, job.Refusal) {
 	return done, job.Granted
 }
 
-// keepOnce keeps what a request has done.
+// keepOnce records what a request has done.
 func (m *model) keepOnce(o *job.Once, done modelOnce) {
 	if !o.Given() {
 		return
@@ -145,7 +146,7 @@ func (m *model) keepOnce(o *job.Once, done modelOnce) {
 	m.once[[2]string{o.Scope, o.Key}] = &done
 }
 
-// complete carries out a completion, unless it repeats one.
+// complete carries out a completion, unless it repeats an earlier one.
 func (m *model) complete(cmd job.Complete) Result {
 	before, refusal := m.past(&cmd.Once)
 	if refusal != job.Granted {
@@ -203,7 +204,7 @@ func (g *generator) endSession() job.Command {
 	return job.EndSession{Session: g.sessions[g.IntN(len(g.sessions))]}
 }
 
-// compareSessions compares the sessions' documents, and that there are no others.
+// compareSessions compares the documents of all sessions, and their number.
 func (p *player) compareSessions() error {
 	for id, n := range p.m.sessions {
 		got, err := p.s.SessionDocument(id)

@@ -7,16 +7,16 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// model is what Apply must amount to, written as plainly as it can be: a row per job, no spans, no indexes, no caches.
-// It was written from DESIGN.md and docs/api.md. Every command is a walk over all jobs.
+// model is what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
+// written from DESIGN.md and docs/api.md. Every command walks over all jobs.
 type model struct {
-	// Of the tick that is applied, if what the store did is known: what comes after the present event, and the sweeps
-	// that left alone what came back.
+	// While a tick is applied whose effects in the store are known: the events after the present one, and the sweeps
+	// that did not take jobs that were returned.
 	ticking bool
 	later   []event
 	spared  []job.ID
 
-	seed     uint64 // of the jitter
+	seed     uint64 // for the jitter
 	seq      uint64
 	at       int64
 	graceAt  int64
@@ -25,29 +25,28 @@ type model struct {
 	queues   map[queueName]*modelQueue
 	claims   map[job.ID]*modelClaim
 	runners  map[string]*modelRunner
-	order    []*modelQueue // as they were made
+	order    []*modelQueue // in the order of their creation
 	keys     map[queueName]map[string]*modelJob
 	once     map[[2]string]*modelOnce
 	sessions map[job.ID]*modelSession
-	// mostSessions may be open.
+	// mostSessions is how many sessions may be open.
 	mostSessions uint64
 	sweeps       []*modelSweep
 	served       string
 	stopped      bool
-	most         int // queues that one command deletes
+	most         int // how many queues one command deletes
 }
 
-// modelSweep is a sweep that is under way, or was.
+// modelSweep is a sweep that is under way, or has ended.
 type modelSweep struct {
 	id    job.ID
 	seq   uint64
 	move  job.Move
 	moved int64
-	ended bool // the store has it no longer under way
+	ended bool // it is no longer under way in the store
 }
 
-// event is what a command did to a job beside what it was asked for, or of what it was asked for: a share that is no
-// promise.
+// event is one thing that a command did to a job, where the model cannot predict how much of its work the command does.
 type event struct {
 	id  job.ID
 	why reason
@@ -62,18 +61,18 @@ type modelBatch struct {
 
 type modelQueue struct {
 	name      queueName
-	idleAt    int64 // since when it has had no jobs, or is resumed; meaningless while it has jobs or is paused
+	idleAt    int64 // since when it has had no jobs, or was resumed; without meaning while it has jobs or is paused
 	paused    bool
 	createdAt int64
-	readied   bool // gained pending jobs or was resumed since the model was last asked
+	readied   bool // it got pending jobs or was resumed since the last takeReadied
 }
 
 type modelJob struct {
 	id      job.ID
 	batch   *modelBatch
 	queue   *modelQueue
-	group   int       // number in its batch
-	attr    job.Group // with what patches made of it
+	group   int       // its number in the batch
+	attr    job.Group // including changes by patches
 	payload []byte
 	key     string
 
@@ -85,8 +84,8 @@ type modelJob struct {
 	code     job.Code
 	exitCode int
 	attempts int
-	movedAt  int64       // when it came into this state
-	claim    *modelClaim // that holds it or ended its last run
+	movedAt  int64       // when it got its present status
+	claim    *modelClaim // that holds the job or ended its last run
 	tickle   modelTickle // of an active job
 	history  []job.Attempt
 	redrives int
@@ -101,7 +100,7 @@ type modelJob struct {
 	progressClaim *modelClaim
 }
 
-// modelTickle is the last tickle that reached a job by itself or by its claim, or the claim itself.
+// modelTickle is the last tickle that reached a job, by itself or by its claim, or else the claim.
 type modelTickle struct {
 	seq       uint64
 	at, lease int64
@@ -113,15 +112,16 @@ type modelClaim struct {
 	runner      string
 	lease       int64
 	handed      []*modelJob
-	cancelledAt int64 // when something of it was cancelled; 0: never, or told for long enough
+	cancelledAt int64 // when one of its jobs was cancelled; 0: never, or the runner was notified for long enough
 }
 
-// modelRunner is what a runner told of all that it holds. It is forgotten when it holds nothing.
+// modelRunner is the state of a runner's tickles of everything that it holds. It is deleted when the runner holds
+// nothing.
 type modelRunner struct {
-	at       int64  // of its last tickle of all
-	plainAt  int64  // of the last one without a lease: each job runs its own lease from there
-	until    int64  // the latest end that one with a lease promised
-	untilSeq uint64 // the last one with a lease
+	at       int64  // of its last tickle of everything
+	plainAt  int64  // of the last such tickle without a lease: each job's own lease begins there
+	until    int64  // the latest end that a tickle with a lease promised
+	untilSeq uint64 // seq of the last tickle with a lease
 }
 
 func newModel(seed uint64) *model {
@@ -129,8 +129,8 @@ func newModel(seed uint64) *model {
 		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}, mostSessions: job.MaxSessions}
 }
 
-// apply carries out one command. Where it is no promise how much one command does, events say what it did; nil is
-// everything.
+// apply carries out one command. For a command that may do any share of its work, events say what the store did. With
+// nil it does everything.
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
 	defer m.forgetRunners()
@@ -192,7 +192,7 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.endSession(cmd)
 	case job.Tick:
 		if events == nil {
-			_ = m.expireSessions(nil) // all that are due
+			_ = m.expireSessions(nil) // deletes all that are due
 		}
 		m.tick(events)
 	case job.Grace:
@@ -221,7 +221,7 @@ func (m *model) idle() map[*modelQueue]bool {
 	return idle
 }
 
-// noteIdle notes the time for queues that have become idle since they were last looked at.
+// noteIdle records the time for queues that have become idle since before.
 func (m *model) noteIdle(before map[*modelQueue]bool) {
 	for q := range m.idle() {
 		if !before[q] {
@@ -298,7 +298,7 @@ func (j *modelJob) unfinished() bool {
 	return j != nil && (j.status.Waits() || j.status == job.Active)
 }
 
-// makePending puts a job in line: a fresh one behind all that became pending before.
+// makePending adds a job to its lane: a fresh job after all that became pending earlier.
 func (m *model) makePending(j *modelJob) {
 	j.status, j.movedAt, j.order, j.runAt = job.Pending, m.at, m.seq, 0
 	j.queue.readied = true

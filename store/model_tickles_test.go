@@ -7,7 +7,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// line returns the pending jobs for clients and types in order of service.
+// line returns the pending jobs of clients and types in the order in which claims take them.
 func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
 	for _, b := range m.batches {
 		for _, j := range b.lines {
@@ -17,7 +17,7 @@ func (m *model) line(clients, types []string, paused bool) (line []*modelJob) {
 			}
 		}
 	}
-	slices.SortStableFunc(line, func(a, b *modelJob) int { // they come in order of ids
+	slices.SortStableFunc(line, func(a, b *modelJob) int { // the list is in order of ids
 		if c := cmp.Compare(b.attr.Priority, a.attr.Priority); c != 0 {
 			return c
 		}
@@ -43,7 +43,7 @@ func (c *modelClaim) held() (held []*modelJob) {
 	return held
 }
 
-// known returns a claim as long as a job is held by it or was last ended by it.
+// known returns a claim as long as it holds a job, or ended the last run of one.
 func (m *model) known(id job.ID) *modelClaim {
 	c := m.claims[id]
 	if c != nil && slices.ContainsFunc(c.handed, func(j *modelJob) bool { return j.claim == c }) {
@@ -128,7 +128,7 @@ func (m *model) applyTickle(t job.Tickle) Result {
 	return &Tickled{Held: held, Lost: lost}
 }
 
-// notices tells a runner what of its claims was cancelled lately.
+// notices returns the recently cancelled jobs of a runner's claims.
 func (m *model) notices(runner string) (lost []JobResult) {
 	var claims []*modelClaim
 	for id, c := range m.claims {
@@ -186,7 +186,7 @@ func (m *model) tickleJobs(t job.Tickle) Result {
 	return result
 }
 
-// tickleOne gives a job its lease again, or another.
+// tickleOne gives a job its lease again, or another lease.
 func (m *model) tickleOne(j *modelJob, lease int64) {
 	if lease == 0 {
 		lease = j.tickle.lease

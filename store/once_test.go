@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// TestKeysAreForgotten: a repeat within a day is the first time told again; after that it is a first time, and the rows
-// go.
+// TestKeysAreForgotten: a repeat within a day gets the first answer. After that it is a new request, and the rows of
+// the key are deleted.
 func TestKeysAreForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}
@@ -41,7 +41,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	if n := s.Totals().Keys; n != 2 {
 		t.Errorf("%d keys", n)
 	}
-	for seq := uint64(5); seq < 10; seq++ { // the first generation goes, the second stays
+	for seq := uint64(5); seq < 10; seq++ { // the first generation is deleted, the second one stays
 		mustApply(t, s, seq, 2*job.KeyLifeMs-1, job.Tick{})
 	}
 	mustCommit(t, s)

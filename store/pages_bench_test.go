@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// shortLines is a create with a body as long as the API admits, of lines of up to so many bytes.
+// shortLines returns a create with the largest body that the API accepts, with lines of up to longest bytes.
 func shortLines(longest int) *job.Create {
 	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", 0)}, Frame: job.LineFrame, Longest: longest}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -26,8 +26,8 @@ func shortLines(longest int) *job.Create {
 	return c
 }
 
-// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length, and measures the part of it that
-// the lengths take.
+// BenchmarkCreateOfShortLines applies creates of 8 MiB whose lines differ in length. It measures the share of the time
+// that the lengths take.
 func BenchmarkCreateOfShortLines(b *testing.B) {
 	for _, longest := range []int{2, 3, 20} {
 		b.Run(fmt.Sprintf("longest=%d", longest), func(b *testing.B) {
@@ -55,8 +55,8 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, of a page of 20,000 lines of which one is
-// long, so that the claim must measure what it takes.
+// BenchmarkMeasuredClaim claims a thousand jobs, each a span of its own, from a page of 20,000 lines. One line is long,
+// so the claim must measure what it takes.
 func BenchmarkMeasuredClaim(b *testing.B) {
 	const lines = 20_000
 	c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: 20_000}

@@ -12,7 +12,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// TestSizesOfShortLines: eight bytes at a time they are what a walk from line to line finds.
+// TestSizesOfShortLines: reading eight bytes at a time finds the same lengths as a walk from line to line.
 func TestSizesOfShortLines(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
@@ -22,7 +22,8 @@ func TestSizesOfShortLines(t *testing.T) {
 		for range n {
 			line := make([]byte, 1+random.IntN(longest))
 			for i := range line {
-				for line[i] = '\n'; line[i] == '\n'; { // bytes beside the newline in value, and with the highest bit, most of all
+				// Most bytes are close to the newline in value, or have the highest bit set.
+				for line[i] = '\n'; line[i] == '\n'; {
 					line[i] = []byte{'\n' - 1, '\n' + 1, '\n' | 0x80, 0, 0xff, 0x8b, byte(random.Uint32())}[random.IntN(7)]
 				}
 			}
@@ -44,7 +45,7 @@ func TestSizesOfShortLines(t *testing.T) {
 	}
 }
 
-// TestMeasuredPagesAreDecodedOnce: a claim that takes many spans of a page reads the page's sizes once.
+// TestMeasuredPagesAreDecodedOnce: a claim that takes many spans of a page reads the sizes of the page once.
 func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	const lines = 400
 	s := mustOpen(t, Options{})
@@ -69,9 +70,9 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestClaimsReadNoPages: what a claim takes follows from the journal alone. A page that a disk cannot read must not
-// alter it, nor stop the applier: here the pages are missing, and claims that have to measure payloads take what they
-// would take otherwise.
+// TestClaimsReadNoPages: what a claim takes depends on the journal alone. A page that cannot be read must neither alter
+// it nor stop the applier. Here the pages are missing, and claims that measure payloads take the same jobs as with
+// pages.
 func TestClaimsReadNoPages(t *testing.T) {
 	const lines = 300
 	for _, frame := range []job.Frame{job.LineFrame, job.LenFrame} {
@@ -99,7 +100,8 @@ func TestClaimsReadNoPages(t *testing.T) {
 					if err := s.db.Pebble().Delete([]byte(row.key), pebble.NoSync); err != nil {
 						t.Fatal(err)
 					}
-					defer s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync) // for the check at the end
+					// So that the check at the end finds it:
+					defer s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync)
 				}
 				for seq, left := uint64(2), sizes; len(left) > 0; seq++ {
 					limit := int64(1 + g.IntN(20_000))

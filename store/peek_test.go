@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// listing is the names and contents of a directory's files.
+// listing returns the names and contents of a directory's files.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -26,8 +26,8 @@ func listing(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestPeek: what a store says of itself is read without touching it, above all where its manifest has lost its end and
-// Pebble, once open for writing, removes the tables that the rest does not name.
+// TestPeek: Peek reads what a store says of itself without changing any file. This matters most if the manifest has
+// lost its end: an open for writing would let Pebble delete the tables that the rest of the manifest does not name.
 func TestPeek(t *testing.T) {
 	if p, err := Peek(filepath.Join(t.TempDir(), "none"), Options{}); err != nil || p != (Peeked{}) {
 		t.Errorf("of no store: %+v, %v", p, err)

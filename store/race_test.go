@@ -2,5 +2,6 @@
 
 package store
 
-// underRace: with the race detector, pools drop a part of what is given back, so that the bytes allocated say little.
+// underRace is true with the race detector. Then pools drop a part of what is returned to them, so the number of
+// allocated bytes says little.
 const underRace = true

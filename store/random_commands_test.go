@@ -25,16 +25,16 @@ var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed of TestRandom alone")
 )
 
-// step is a command with its place in the journal, and what happens after it.
+// step is a command with its place in the journal, and what the test does after it.
 type step struct {
 	seq      uint64
 	at       int64
 	cmd      job.Command
 	commit   bool
-	compare  bool // commit, and look at everything
-	restart  bool // close, open and apply again what was not flushed
-	flush    bool // before that
-	backlogs int  // of a tick: more ticks that may follow until nothing is due
+	compare  bool // commit, and compare everything
+	restart  bool // close, open, and apply again what was not flushed
+	flush    bool // before the restart
+	backlogs int  // of a tick: how many more ticks may follow until nothing is due
 }
 
 func (st step) String() string {
@@ -56,12 +56,12 @@ func (st step) String() string {
 
 const (
 	startAt     = 1_700_000_000_000
-	seqStride   = 1 << 10 // room for ticks between two steps
+	seqStride   = 1 << 10 // space for ticks between two steps
 	testJournal = "0197f1c0-1111-7abc-8def-000000000001"
 )
 
-// TestRandom plays random commands to a store and to the model, and compares all that a user can see. A failure names
-// the seed and prints the shortest list of commands found that still fails.
+// TestRandom applies random commands to a store and to the model, and compares everything that a user can see. A
+// failure names the seed and prints the shortest list of commands that still fails.
 func TestRandom(t *testing.T) {
 	if *seedFlag != 0 {
 		playSeed(t, *seedFlag)
@@ -87,7 +87,7 @@ func TestRandom(t *testing.T) {
 	t.Logf("%d seeds in %v", played.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// seedsOr returns the number of seeds to play: what the flag says, or else one of two defaults.
+// seedsOr returns the number of seeds to play: the value of the flag, or one of two defaults.
 func seedsOr(given, full, short int) uint64 {
 	switch {
 	case given > 0:
@@ -115,7 +115,7 @@ func playSeed(t *testing.T, seed uint64) {
 		seed, seed, err, startAt, g.options.bounds, &list, shortest)
 }
 
-// shrink drops steps as long as the rest still fails.
+// shrink removes steps as long as the rest still fails.
 func shrink(o Options, steps []step) []step {
 	deadline := time.Now().Add(20 * time.Second)
 	for size := len(steps) / 2; size > 0; {
@@ -135,14 +135,14 @@ func shrink(o Options, steps []step) []step {
 	return steps
 }
 
-// player has a store and the model do the same.
+// player applies the same commands to a store and to the model.
 type player struct {
 	options Options
 	s       *Store
 	m       *model
 	log     []step   // applied, in order
 	results []Result // of log
-	flushed int      // how many of log are sure to survive a restart
+	flushed int      // how many commands of log certainly survive a restart
 	handed  []handedOut
 }
 
@@ -158,7 +158,7 @@ func play(o Options, steps []step) (err error) {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
 			err = fmt.Errorf("panic: %v\n%s", r, stack[:runtime.Stack(stack, false)])
-			return // a store that panicked within a command may not be closed in order
+			return // after a panic within a command, Close may fail too
 		}
 		err = errors.Join(err, p.s.Close())
 	}()
@@ -180,7 +180,7 @@ func (p *player) step(st step) error {
 		}
 		if due := p.s.NextDue(); due == 0 || due > st.at {
 			if due := p.m.nextDue(); due != 0 && due <= p.m.at {
-				return fmt.Errorf("the store has nothing due at %d, the model has since %d", p.m.at, due)
+				return fmt.Errorf("the store has nothing due at %d, and the model has something due since %d", p.m.at, due)
 			}
 			break
 		}
@@ -204,7 +204,7 @@ func (p *player) step(st step) error {
 	return nil
 }
 
-// apply has both carry out a command in the form in which the journal gives it.
+// apply applies a command to both, in its journaled form.
 func (p *player) apply(st step) error {
 	fields, body := st.cmd.Encode()
 	cmd, err := job.Decode(st.cmd.Verb(), fields, body)
@@ -242,7 +242,7 @@ func (p *player) apply(st step) error {
 	want := p.m.apply(st.seq, st.at, cmd, events)
 	for _, id := range p.m.spared {
 		if slices.ContainsFunc(p.s.running, func(w *sweep) bool { return w.id() == id }) {
-			return fmt.Errorf("sweep %v is under way, and left a job alone that came back in this tick", id)
+			return fmt.Errorf("sweep %v is under way, but did not take a job that was returned in this tick", id)
 		}
 	}
 	p.m.spared = nil
@@ -261,12 +261,12 @@ func (p *player) apply(st step) error {
 	for _, w := range p.m.sweeps {
 		if !w.ended && !slices.ContainsFunc(p.s.running, func(r *sweep) bool { return r.Seq == w.seq }) {
 			if left := p.m.targets(w); len(left) > 0 {
-				return fmt.Errorf("sweep %v %+v has ended, and not taken %v", w.id, w.move, left)
+				return fmt.Errorf("sweep %v %+v has ended without taking %v", w.id, w.move, left)
 			}
 			w.ended = true
 		}
 	}
-	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this very command
+	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this command
 		p.handed[n-1].want = map[job.ID]job.Job{}
 		for _, c := range p.m.claims {
 			if c.id == p.handed[n-1].claimed.Claim {
@@ -298,8 +298,8 @@ func (p *player) apply(st step) error {
 	return nil
 }
 
-// fits says how what a sweep's first step did differs from what the model has: whether the step noticed that it was the
-// last is no promise.
+// fits compares what the first step of a sweep did with the model. The step may or may not notice that it was the last
+// one.
 func (want *Swept) fits(got *Swept, move job.Move) error {
 	switch {
 	case got.Moved != want.Moved, got.Skipped != 0 && move.Op != job.Redrive, got.Refusal != job.Granted, want.Sweep != got.Sweep && !want.Sweep.IsZero():
@@ -308,8 +308,7 @@ func (want *Swept) fits(got *Swept, move job.Move) error {
 	return nil
 }
 
-// inOrderOf has a claim of the model hold its jobs in the order in which the store handed them out, if they are the
-// same jobs.
+// inOrderOf returns a claim of the model with its jobs in the store's order, if they are the same jobs.
 func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 	sorted := func(runs []Run) (joined []Run) {
 		runs = slices.Clone(runs)
@@ -336,7 +335,7 @@ func (m *model) inOrderOf(want, got *Claimed) *Claimed {
 	return want
 }
 
-// events returns what a command did to jobs by its effects, and these.
+// events returns the effects of a command as events, and as they are stored.
 func (p *player) events(seq uint64) (events []event, effects []effect, err error) {
 	if err := p.s.Commit(); err != nil {
 		return nil, nil, err
@@ -354,8 +353,8 @@ func (p *player) events(seq uint64) (events []event, effects []effect, err error
 	return events, effects, nil
 }
 
-// watchTick says what a tick did. A tick does a share of what is due, in order of time, and which share is no promise:
-// so the store is asked.
+// watchTick returns what a tick did. A tick may do any share of the due work, in order of time, so the model has to ask
+// the store.
 func (p *player) watchTick(st step) ([]event, error) {
 	events, entries, err := p.events(st.seq)
 	if err != nil {
@@ -370,7 +369,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 	cost, largest, gone := 0, 0, map[Run]bool{}
 	for _, e := range entries {
 		if gone[e.run] && e.reason == reasonPurged || sweepReasons[e.reason] != 0 {
-			continue // abandoned for good and not to be kept; and a sweep has a bound of its own
+			continue // failed for good and was not kept; and a sweep has a bound of its own
 		}
 		cost += tickSpanRows
 		if e.reason == reasonAbandoned || e.reason == reasonTimedOut || e.reason == reasonExpired {
@@ -384,7 +383,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.machine.rules.commandRows) + tickSpanRows + largest; cost > most {
 		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
-	// What became pending or was purged is first in order of time, but for retries of what was abandoned just now.
+	// Jobs become pending or are purged in order of time, except for retries of jobs that were abandoned in this tick.
 	at := max(st.at, p.m.at)
 	for _, status := range []job.Status{job.Deferred, job.Completed} {
 		latest, earliest := int64(0), int64(0)
@@ -400,7 +399,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			}
 		}
 		if earliest != 0 && earliest < latest {
-			return nil, fmt.Errorf("a tick did what was due at %d before what was due at %d", latest, earliest)
+			return nil, fmt.Errorf("a tick did work that was due at %d before work that was due at %d", latest, earliest)
 		}
 	}
 	return events, nil
@@ -442,7 +441,7 @@ func (p *player) commit() error {
 	return nil
 }
 
-// restart closes the store without a flush, so that it falls back to what was flushed last, and has it apply the rest
+// restart closes the store without a flush, so that it returns to what was flushed last. Then it applies the rest
 // again.
 func (p *player) restart(flush bool) error {
 	if flush {
@@ -462,7 +461,7 @@ func (p *player) restart(flush bool) error {
 		return err
 	}
 	if p.flushed > 0 && p.s.Applied() < p.log[p.flushed-1].seq {
-		return fmt.Errorf("%d is applied after a restart, and %d was flushed", p.s.Applied(), p.log[p.flushed-1].seq)
+		return fmt.Errorf("after a restart seq %d is applied, but seq %d was flushed", p.s.Applied(), p.log[p.flushed-1].seq)
 	}
 	for i, st := range p.log {
 		if st.seq <= p.s.Applied() {

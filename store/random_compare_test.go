@@ -21,7 +21,7 @@ func (p *player) check() error {
 	return errors.Join(append(problems, err)...)
 }
 
-// compare commits and compares everything that a user can see.
+// compare commits, and compares everything that a user can see.
 func (p *player) compare() (err error) {
 	defer lsm.Catch(&err)
 	if err := p.commit(); err != nil {
@@ -63,7 +63,7 @@ func (p *player) compare() (err error) {
 			}
 		}
 		if len(docs) > 0 {
-			return fmt.Errorf("batch %v has documents the model has not: %+v", b.id, docs)
+			return fmt.Errorf("batch %v has documents that the model does not have: %+v", b.id, docs)
 		}
 		doc, err := s.Batch(b.id)
 		if err != nil {
@@ -99,22 +99,23 @@ func (p *player) compare() (err error) {
 	return errors.Join(p.compareQueues(), p.compareSessions())
 }
 
-// handedOut is a claim's result, and the documents that the model had for it then.
+// handedOut is a claim's result, and the documents that the model had for it at that time.
 type handedOut struct {
 	claimed *Claimed
 	want    map[job.ID]job.Job
 }
 
-// told returns the part of a claim's result that everybody sees.
+// told returns the part of a claim's result that every caller sees.
 func told(c *Claimed) *Claimed {
 	t := &Claimed{Claim: c.Claim, Seq: c.Seq, LeaseMs: c.LeaseMs, Runs: c.Runs, Replayed: c.Replayed, Refusal: c.Refusal}
-	if t.Replayed { // its lease may have been tickled to another
+	if t.Replayed { // its lease may have been changed by a tickle
 		t.LeaseMs = 0
 	}
 	return t
 }
 
-// compareHandedOut reads what claims handed out since the last look: as of the claim, less what has been purged since.
+// compareHandedOut reads what claims have handed out since the last comparison. It expects the jobs as of the claim,
+// without those that were purged since.
 func (p *player) compareHandedOut() error {
 	for _, h := range p.handed {
 		docs, err := p.s.HandedOut(h.claimed)
@@ -126,10 +127,10 @@ func (p *player) compareHandedOut() error {
 			if !ok {
 				return fmt.Errorf("%v handed out %v, which it did not", h.claimed.Claim, doc.ID)
 			}
-			if _, err := p.s.Job(doc.ID); errors.Is(err, job.NotFound) { // its key went with it
+			if _, err := p.s.Job(doc.ID); errors.Is(err, job.NotFound) { // its unique key was deleted too
 				want.UniqueKey = doc.UniqueKey
 			}
-			// What was told in the same run since then may show already.
+			// Reports of the same run since the claim may already show.
 			doc.Attempts, want.Attempts, doc.Error, want.Error = nil, nil, "", ""
 			doc.Result, want.Result, doc.Step, want.Step, doc.Progress, want.Progress = job.Result{}, job.Result{}, "", "", 0, 0
 			if err := sameJob(doc, want); err != nil {
@@ -173,7 +174,7 @@ func (p *player) compareHeld(c *modelClaim) error {
 	return nil
 }
 
-// brief leaves of a document what a claim shows of it.
+// brief returns the part of a document that a claim shows.
 func brief(doc job.Job) job.Job {
 	if n := len(doc.Attempts); n > 0 {
 		newest := doc.Attempts[n-1]
@@ -215,7 +216,7 @@ func (p *player) compareQueues() error {
 	return nil
 }
 
-// sameJob compares documents field by field, and says which differ.
+// sameJob compares documents field by field, and returns which fields differ.
 func sameJob(got, want job.Job) error {
 	if !bytes.Equal(got.Payload, want.Payload) || !bytes.Equal(got.Output, want.Output) || len(got.Attempts) != len(want.Attempts) {
 		return fmt.Errorf("payload %q, output %q, attempts %+v; the model has %q, %q, %+v", got.Payload, got.Output, got.Attempts,

@@ -8,8 +8,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// generator makes random steps over a small universe. It plays the model along, so that it names jobs and claims that
-// exist, and times at which something happens.
+// generator makes random steps with a few names. It applies them to the model as well, so that it can name jobs and
+// claims that exist, and times at which something happens.
 type generator struct {
 	*rand.Rand
 	options  Options
@@ -38,7 +38,7 @@ func newGenerator(seed uint64) *generator {
 	if g.some(5) {
 		g.length *= 4
 	}
-	if g.some(20) { // the low bits of the seqs begin again at 0 somewhere on the way
+	if g.some(20) { // the low bits of the seqs begin again at 0 during the steps
 		g.seq = 1<<40 - uint64(g.IntN(2*g.length))*seqStride
 	}
 	return g
@@ -73,8 +73,9 @@ func (g *generator) steps() (steps []step) {
 
 // pass returns how much time passes before the next command.
 func (g *generator) pass() int64 {
-	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) { // what is put aside for good comes back by request only
-		return max(0, due-g.at+g.Int64N(3)-1) // to what happens next, or a little before or after
+	// A job that was set aside for good returns by request only.
+	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) {
+		return max(0, due-g.at+g.Int64N(3)-1) // to the next event, or a little before or after it
 	}
 	switch n := g.IntN(100); {
 	case n < 25:
@@ -130,7 +131,7 @@ func (g *generator) create() job.Command {
 	for range groups {
 		group := g.group()
 		if g.some(40) {
-			group = alike // neighbours that differ in nothing but the group
+			group = alike // neighbours that differ only in their group
 		}
 		group.Lines = oneOf(g, 1, 1, 2, 3, 5, 9)
 		if g.some(3) {
@@ -254,7 +255,7 @@ func (g *generator) claim() job.Command {
 	return c
 }
 
-// anyClaim returns the id of a claim, mostly of a late one, or of none.
+// anyClaim returns the id of a claim, most often of a recent one, or an id of no claim.
 func (g *generator) anyClaim() job.ID {
 	if len(g.claims) == 0 || g.some(5) {
 		return job.NewID(g.at-1, 3, 0)
@@ -268,7 +269,7 @@ func (g *generator) anyClaim() job.ID {
 
 func (g *generator) anyRunner() string { return oneOf(g, "r1", "r2", "r22", "r3") }
 
-// someJobs returns ids of jobs: of a claim if there is one, of any, of none.
+// someJobs returns ids of jobs: of a claim if there is one, of any jobs, and of none.
 func (g *generator) someJobs(claim job.ID, n int) (ids []job.ID) {
 	for range n {
 		switch c := g.m.claims[claim]; {
@@ -346,7 +347,7 @@ func (g *generator) complete() job.Command {
 		o.ID = job.NewID(g.at, 7, 1)
 		c.Outcomes = []job.Outcome{o}
 	}
-	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that completes first has one key for both
+	if g.once(&c.Once, "claim "); c.Once.Given() { // a claim that also completes has one key for both
 		c.Once.Part = oneOf(g, 0, 0, 0, 1, 2)
 	}
 	return c

@@ -13,7 +13,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// rowForms are values of every row, with what decodes them.
+// rowForms are values of every kind of row, with their decoders.
 func rowForms() map[string]struct {
 	value  any
 	bytes  []byte
@@ -105,7 +105,7 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	q.counts[job.Pending] = 3
 	q.jobs = q.counts.Total()
 	q.head = q.lane(laneID{9, job.Returned}).newest
-	q.lane(laneID{0, job.Returned}) // holds nothing: not stored
+	q.lane(laneID{0, job.Returned}) // has no jobs, so it is not stored
 	got := decodeQueue(7, q.encode(), shared)
 	for i, l := range got.lanes {
 		if want := q.lanes[i]; l.spans != want.spans || l.divided != want.divided || l.newest != want.newest {

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// lifecycle claims up to n jobs for a runner and completes them, with a commit after each command, and returns the next
+// lifecycle claims up to n jobs for a runner and completes them, with a commit after each command. It returns the next
 // seq.
 func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n int) uint64 {
 	t.Helper()
@@ -23,7 +23,7 @@ func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n in
 	return seq + 2
 }
 
-// stepsToRead is how many entries Pebble looks at to find a key or its absence.
+// stepsToRead returns how many entries Pebble reads to find a key, or that it does not exist.
 func stepsToRead(t testing.TB, s *Store, key string) int {
 	t.Helper()
 	v := s.db.View()
@@ -33,8 +33,8 @@ func stepsToRead(t testing.TB, s *Store, key string) int {
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]
 }
 
-// TestRunnerRowStaysBetweenClaims: a key that is deleted and set again makes each read of it walk over all those
-// versions, until Pebble flushes.
+// TestRunnerRowStaysBetweenClaims: if the row of a runner were deleted and set again, each read of it would walk over
+// all those versions until Pebble flushes.
 func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const rounds = 2000
@@ -60,11 +60,11 @@ func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 	}
 }
 
-// TestIdleRunnersAreForgotten: the row of a runner that does not come back goes a minute later, that of one that does
-// stays.
+// TestIdleRunnersAreForgotten: the row of a runner that does not return is deleted a minute later. The row of a runner
+// that does return stays.
 func TestIdleRunnersAreForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
-	const runners = 300 // more than a tick looks at
+	const runners = 300 // more than a tick handles
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1000, 5))
 	seq := uint64(2)
 	for i := range runners {

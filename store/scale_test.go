@@ -8,10 +8,10 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// The tests here count what work a command is, in rows read and iterators opened, in stores of very different sizes.
+// The tests here count the work of a command, in rows read and iterators opened, in stores of very different sizes.
 // Times would say less on a busy machine.
 
-// work is what a command or a query cost.
+// work is the cost of a command or a query.
 type work struct{ reads, iterators int }
 
 func (s *Store) workOf(do func()) work {
@@ -33,7 +33,7 @@ func (f *feeder) apply(cmd job.Command) Result {
 	return mustApply(f.t, f.s, f.seq, int64(f.seq), cmd)
 }
 
-// sizes are what the tests of this file compare.
+// sizes returns the sizes that the tests of this file compare.
 func sizes() (few, many int) {
 	if testing.Short() {
 		return 100, 3000
@@ -41,7 +41,7 @@ func sizes() (few, many int) {
 	return 100, 20_000
 }
 
-// inStore makes a store of something, and opens it again, so that nothing is cached.
+// inStore fills a store and opens it again, so that nothing is cached.
 func inStore(t *testing.T, o Options, fill func(f *feeder)) *feeder {
 	t.Helper()
 	o.FS = nil
@@ -71,7 +71,7 @@ func inStore(t *testing.T, o Options, fill func(f *feeder)) *feeder {
 	return f
 }
 
-// TestDrawIsBounded: the first random claim after a start reads no more of a lane of many spans than a later one does.
+// TestDrawIsBounded: the first random claim after a start reads no more of a lane with many spans than a later claim.
 func TestDrawIsBounded(t *testing.T) {
 	_, many := sizes()
 	for _, test := range []struct {
@@ -111,8 +111,8 @@ func TestDrawIsBounded(t *testing.T) {
 	}
 }
 
-// TestLargeRandomClaimIsBounded: a claim of many single jobs finds one after another, and does not look for each from
-// the lane's beginning.
+// TestLargeRandomClaimIsBounded: a claim of many single jobs finds each one after the one before, and does not search
+// for each from the beginning of the lane.
 func TestLargeRandomClaimIsBounded(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) {
 		for range 3000 {
@@ -130,7 +130,7 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy looks into each of many
+// TestQueuesCostNothingUntilTheyAreTouched: neither a start nor the first claim of any strategy reads each of many
 // ready queues.
 func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	few, many := sizes()
@@ -175,7 +175,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	}
 }
 
-// TestWindowsShrinkInTurns: a commit does not look at all queues when their windows take too much memory.
+// TestWindowsShrinkInTurns: a commit does not walk over all queues when their windows use too much memory.
 func TestWindowsShrinkInTurns(t *testing.T) {
 	bounds := standardBounds
 	bounds.minWindow, bounds.windowKeys = 2, 100
@@ -197,7 +197,7 @@ func TestWindowsShrinkInTurns(t *testing.T) {
 	}
 }
 
-// TestCheckMemoryIsFlat: a check of many batches, claims and keys keeps nothing of each.
+// TestCheckMemoryIsFlat: a check of many batches, claims and keys keeps nothing for each of them.
 func TestCheckMemoryIsFlat(t *testing.T) {
 	const few, many = 100, 10_000
 	retained := func(n int) (most uint64) {
@@ -221,7 +221,7 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 			return stats.HeapAlloc
 		}
 		before := heap()
-		// At its last row of each table, a check would have seen all others.
+		// At the last row of each table, the check has read all others.
 		checkRows = func(table byte, row int) {
 			if row%(n/4) == n/4-1 {
 				most = max(most, heap()-min(before, heap()))
@@ -234,7 +234,8 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		return most
 	}
 	small, large := retained(few), retained(many)
-	if per := (float64(large) - float64(small)) / float64(many-few); per > 50 { // what Pebble keeps for its iterators differs by some hundred KiB
+	// Pebble's iterators differ by some hundred KiB.
+	if per := (float64(large) - float64(small)) / float64(many-few); per > 50 {
 		t.Errorf("a check of %d batches keeps %d bytes, of %d %d: %.0f for each", few, small, many, large, per)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// inSession is a command's Once in slot 0 of a session.
+// inSession returns a command's Once in slot 0 of a session.
 func inSession(id job.ID, number uint64) job.Once {
 	return job.Once{Session: id, Number: number, Digest: job.Digest{1}}
 }
@@ -30,8 +30,8 @@ func rowsOf(t testing.TB, s *Store, table byte) (n int) {
 	return n
 }
 
-// TestSessionLeavesNoRowPerRequest: ten thousand claims and completions through one session leave one row of the
-// session, one for each slot that they used, and no key.
+// TestSessionLeavesNoRowPerRequest: ten thousand claims and completions in one session leave one row for the session,
+// one for each slot that they used, and no key.
 func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	s := mustOpen(t, Options{})
 	seq := uint64(1)
@@ -73,8 +73,8 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 }
 
-// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses what came before it, and knows another request
-// by its digest.
+// TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses earlier requests, and recognizes another
+// request by its digest.
 func TestSlotAnswersItsLastRequest(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id := openSession(t, s, 1, 0)
@@ -118,7 +118,7 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 			t.Errorf("%s: a completion got %+v", name, got)
 		}
 	}
-	// Number 8 replaces number 7; other slots are their own.
+	// Number 8 replaces number 7. Other slots are not affected.
 	create.Once.Number = 8
 	if got := mustApply(t, s, next(), 1, create).(*Made); got.Replayed || got.Refusal != job.Granted {
 		t.Errorf("the next number: %+v", got)
@@ -133,7 +133,8 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	}
 }
 
-// TestRepeatedCompletionHasItsFirstResults: whatever has become of the jobs since.
+// TestRepeatedCompletionHasItsFirstResults: a repeated completion gets its first results, whatever has happened to the
+// jobs since.
 func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 	for name, once := range map[string]job.Once{
 		"number": inSession(jobID(0, 1, 0), 1),
@@ -172,11 +173,11 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 			if again := mustApply(t, s, 30, 12, claim).(*Claimed); !again.Replayed || again.Claim != took.Claim {
 				t.Errorf("the claim again: %+v, first %+v", again, took)
 			}
-			second.Once.Part = 3 // there was none before it
+			second.Once.Part = 3 // part 2 is missing
 			if got := mustApply(t, s, 31, 12, second).(*Ended); got.Denied != job.KeyReused {
 				t.Errorf("a part without the one before: %+v", got)
 			}
-			first.Outcomes = first.Outcomes[:1] // with the digest of another request
+			first.Outcomes = first.Outcomes[:1] // as in another request with the same digest
 			if got := mustApply(t, s, 32, 12, first).(*Ended); got.Denied != job.KeyReused {
 				t.Errorf("a part with other outcomes: %+v", got)
 			}
@@ -184,7 +185,7 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 	}
 }
 
-// TestIdleSessionIsForgotten: a day after its last request, whose timer no request moves.
+// TestIdleSessionIsForgotten: a session is deleted a day after its last request. No request moves its timer.
 func TestIdleSessionIsForgotten(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id, idle := openSession(t, s, 1, 0), openSession(t, s, 2, 5)
@@ -223,7 +224,7 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	}
 }
 
-// TestEndedSession: what it remembered is gone, whether it was committed or not.
+// TestEndedSession: everything that an ended session remembered is deleted, whether it was committed or not.
 func TestEndedSession(t *testing.T) {
 	s := mustOpen(t, Options{})
 	id := openSession(t, s, 1, 0)
@@ -255,8 +256,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much take no more memory than
-// what is cached may.
+// TestCachedSlotsAreBoundedByTheirBytes: sessions whose creates and completions remember much use no more memory than
+// the bound of the cache.
 func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	const limit, sessions, slots = 1 << 20, 20, 8
 	b := standardBounds
@@ -298,7 +299,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	if most < limit/2 || most > limit+limit/10 {
 		t.Errorf("%d slots took up to %d bytes, where %d may be cached", sessions*slots, most, limit)
 	}
-	for _, id := range ids { // what was dropped is read again
+	for _, id := range ids { // rows that were dropped are read again
 		again := *first
 		again.Once = job.Once{Session: id, Number: 1}
 		if made := mustApply(t, s, next(), 0, &again).(*Made); !made.Replayed || len(made.Existing) != job.MaxUniqueKeys {
@@ -307,7 +308,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	}
 }
 
-// fewSessions opens a store in which so many sessions may be open.
+// fewSessions opens a store in which at most this number of sessions may be open.
 func fewSessions(t *testing.T, most uint64) *Store {
 	b := standardBounds
 	r := levels[len(levels)-1].rules
@@ -316,7 +317,7 @@ func fewSessions(t *testing.T, most uint64) *Store {
 	return mustOpen(t, Options{bounds: &b})
 }
 
-// TestTooManySessions: one too many is opened in place of one that nobody seems to use, and refused when there is none.
+// TestTooManySessions: at the limit, a new session replaces one that is not in use. If there is none, it is refused.
 func TestTooManySessions(t *testing.T) {
 	const most = 5
 	s := fewSessions(t, most)
@@ -353,8 +354,8 @@ func TestTooManySessions(t *testing.T) {
 	if id, refusal := open(unusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
 		t.Errorf("while all are young: %v", refusal)
 	}
-	// Sessions that carried out no request go first, the oldest first, and sessions that are opened meanwhile have
-	// their time.
+	// Sessions that carried out no request are replaced first, the oldest first. Sessions that are opened meanwhile are
+	// given time.
 	now := int64(unusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
 		if _, refusal := open(now); refusal != job.Granted || has(old) {
@@ -364,10 +365,10 @@ func TestTooManySessions(t *testing.T) {
 	if _, refusal := open(now); refusal != job.TooManySessions {
 		t.Errorf("when no unused one is old: %v", refusal)
 	}
-	// Then the one that was used least recently, once that is an hour ago.
+	// Then the session that was used least recently is replaced, if that was an hour ago.
 	use(ids[0], now, 2)
 	unused := []job.ID{}
-	for now = int64(20 + idleSessionMs); ; { // those of above are unused since long
+	for now = int64(20 + idleSessionMs); ; { // the sessions above have been unused for long
 		id, refusal := open(now)
 		if refusal != job.Granted {
 			t.Fatal(refusal)
@@ -398,8 +399,8 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestSessionsInUseAreLookedAtInParts: a look at sessions that were used since their idle row was written is bounded,
-// and the next goes on.
+// TestSessionsInUseAreLookedAtInParts: a request reads a bounded number of sessions that were used since their idle row
+// was written, and the next request continues.
 func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 	const most = 2*idleLooks + 10
 	s := fewSessions(t, most)
@@ -426,7 +427,7 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 	}
 }
 
-// TestCheckFindsDamageInSessions doctors each thing that Check promises of sessions.
+// TestCheckFindsDamageInSessions breaks each invariant of sessions that Check promises to find.
 func TestCheckFindsDamageInSessions(t *testing.T) {
 	for name, doctor := range map[string]func(s *Store, n *session, l *slot){
 		"a count too high":     func(s *Store, _ *session, _ *slot) { s.meta.sessions++ },

@@ -11,7 +11,7 @@ import (
 )
 
 // stalledStore returns a store with a commit that Pebble holds back until resume, and the last seq that was committed
-// before.
+// before it.
 func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
@@ -33,7 +33,7 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 		}
 		ended <- nil
 	}()
-	for { // there is nothing to wait on: a commit that is held back says nothing
+	for { // nothing signals that a commit is held back
 		before := done.Load()
 		time.Sleep(50 * time.Millisecond)
 		if before > 0 && done.Load() == before {
@@ -60,7 +60,7 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	return s, done.Load(), resume
 }
 
-// mustReturn fails the test when f does not return soon, or too soon to have been held back.
+// mustReturn fails the test if f does not return soon although Pebble holds back a commit.
 func mustReturn(t *testing.T, what string, f func() error) error {
 	t.Helper()
 	returned := make(chan error, 1)
@@ -131,7 +131,7 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	}
 }
 
-// TestQueuesShowWhatIsCommitted: documents have the counters of the last commit, as everything else that queries see.
+// TestQueuesShowWhatIsCommitted: documents of queues have the counters of the last commit, as all other queries do.
 func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))

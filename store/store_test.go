@@ -136,7 +136,7 @@ func TestFlushTells(t *testing.T) {
 	}
 }
 
-// TestApplyAgain gives a store what it has applied already: nothing changes.
+// TestApplyAgain applies commands that a store has already applied: nothing changes.
 func TestApplyAgain(t *testing.T) {
 	s := mustOpen(t, Options{})
 	create := plainCreate("a", "x", 3, 5)
@@ -191,7 +191,7 @@ func TestQueueExists(t *testing.T) {
 	}
 }
 
-// TestEffectsAreBounded: effects rows are kept for their time, and no more of them than all segments may have.
+// TestEffectsAreBounded: effects rows are kept for their time, and only as many as all segments may have.
 func TestEffectsAreBounded(t *testing.T) {
 	b, r := smallBounds, *smallBounds.rules
 	r.effectBytes = 100
@@ -234,8 +234,8 @@ func TestEffectsAreBounded(t *testing.T) {
 	})
 }
 
-// TestFailedReadBreaksTheStore makes the files unreadable: Apply says so, and neither Apply nor Commit goes on
-// afterwards, since half a command may stand in the overlay.
+// TestFailedReadBreaksTheStore makes the files unreadable. Apply returns an error. Afterwards neither Apply nor Commit
+// continues, since the overlay may have half a command.
 func TestFailedReadBreaksTheStore(t *testing.T) {
 	toggle := &errorfs.Toggle{Injector: errorfs.ErrInjected.If(errorfs.Reads)}
 	mem := vfs.NewMem()
@@ -286,8 +286,8 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	}
 }
 
-// TestQueriesBesideApply asks for everything while commands are applied. It is for the race detector, and wants each
-// answer to be whole.
+// TestQueriesBesideApply sends all queries while commands are applied. It is for the race detector, and each answer
+// must be whole.
 func TestQueriesBesideApply(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))
@@ -345,7 +345,7 @@ func TestQueriesBesideApply(t *testing.T) {
 	readers.Wait()
 }
 
-// TestNewerLevelIsRefused: a program that does not know how a level decides must not apply what comes after it.
+// TestNewerLevelIsRefused: a program that does not know the rules of a level must not apply the commands after it.
 func TestNewerLevelIsRefused(t *testing.T) {
 	s := mustOpen(t, Options{})
 	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, ErrNewerFormat) {
@@ -359,7 +359,7 @@ func TestNewerLevelIsRefused(t *testing.T) {
 	}
 }
 
-// TestHandedOutHistoryIsShort: what goes to the next runner has the newest attempt and the beginning of its error.
+// TestHandedOutHistoryIsShort: a claimed job has only the newest attempt of its history and the beginning of its error.
 func TestHandedOutHistoryIsShort(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", Attributes: job.Attributes{MaxAttempts: 9, LeaseMs: 1000, RetentionMs: 1000}}}})

@@ -9,7 +9,7 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// shatteredCreate is a batch of jobs that are each a state by itself, since their priorities differ.
+// shatteredCreate returns a batch whose jobs are each a state of their own, since their priorities differ.
 func shatteredCreate(n int) *job.Create {
 	c := benchCreate("a", "x", n)
 	c.Groups = nil
@@ -21,8 +21,8 @@ func shatteredCreate(n int) *job.Create {
 	return c
 }
 
-// BenchmarkSingleStates cancels, redrives, deletes and purges jobs each of which is a state by itself, as many at a
-// time as a tick takes.
+// BenchmarkSingleStates cancels, redrives, deletes and purges jobs that are each a state of their own, as many at a
+// time as a tick handles.
 func BenchmarkSingleStates(b *testing.B) {
 	const jobs = 30_000
 	for _, size := range []int{1, 1000} {

@@ -11,7 +11,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// stepsOf is how many entries Pebble looks at for what f reads.
+// stepsOf returns how many entries Pebble reads for what f reads.
 func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 	t.Helper()
 	v := s.db.View()
@@ -21,8 +21,8 @@ func stepsOf(t testing.TB, s *Store, f func(v lsm.View)) int {
 	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ReverseStepCount[pebble.InternalIterCall]
 }
 
-// TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. What a read costs must
-// not depend on how many stand beside what it looks for.
+// TestReadsPassFewDeletedNeighbours: deleted keys stay in the tables until Pebble compacts them. The cost of a read
+// must not depend on how many deleted keys are next to the one that it reads.
 func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 	for _, n := range []int{500, 5000} {
 		for _, lines := range []int{1, n} {
@@ -32,13 +32,13 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 				var ids []job.ID
 				for len(ids) < n {
 					seq++
-					mustApply(t, s, seq, int64(seq), plainCreate("a", "x", lines, 1500)) // 43 lines a page, and no more than 128 pages in a batch
+					mustApply(t, s, seq, int64(seq), plainCreate("a", "x", lines, 1500)) // 43 lines a page, and at most 128 pages in a batch
 					for line := range lines {
 						ids = append(ids, jobID(int64(seq), seq, line))
 					}
 				}
 				mustCommit(t, s)
-				for range 50 { // of one runner, which still holds the last
+				for range 50 { // by one runner, which still holds the last
 					seq++
 					c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*Claimed)
 					seq++
@@ -81,10 +81,10 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 	}
 }
 
-// TestFiltersAnswerForAbsentKeys: a look for a key that is absent reads no table whose filter says so.
+// TestFiltersAnswerForAbsentKeys: the search for an absent key does not read tables whose filter excludes the key.
 func TestFiltersAnswerForAbsentKeys(t *testing.T) {
 	s := mustOpen(t, Options{})
-	for i := range 4 { // tables that overlap, so that each look would read them all
+	for i := range 4 { // tables that overlap, so that a search without filters would read them all
 		c := plainCreate("a", "x", 100, 5)
 		for line := range 100 {
 			c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("key-%02d-%d", line, i)})

@@ -8,8 +8,8 @@ import (
 )
 
 // BenchmarkReusedUniqueKey creates a job with the same unique key again and again, claims it and completes it, which
-// deletes it. The time of a cycle must not grow with the number of those before it: µs/first and µs/last are of the
-// first and the last tenth.
+// deletes it. The time of a cycle must not grow with the number of cycles before it. µs/first and µs/last are the times
+// of the first and the last tenth.
 func BenchmarkReusedUniqueKey(b *testing.B) {
 	n := newBench(b)
 	create := plainCreate("a", "x", 1, 5)
@@ -39,8 +39,8 @@ func BenchmarkReusedUniqueKey(b *testing.B) {
 	}
 }
 
-// TestReusedUniqueKeyIsNotReadAgain: the row of a key that is used again and again has very many versions, which a read
-// would pass.
+// TestReusedUniqueKeyIsNotReadAgain: the row of a key that is used again and again has many versions, and a read would
+// walk over them.
 func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
 	s := mustOpen(t, Options{})
 	create := plainCreate("a", "x", 1, 5)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWindowsShareABudget makes many queues with many spans each: what their windows hold is bounded in sum.
+// TestWindowsShareABudget makes many queues with many spans each. The sum of what their windows hold is bounded.
 func TestWindowsShareABudget(t *testing.T) {
 	small := standardBounds
 	small.windowKeys = 200
@@ -21,7 +21,7 @@ func TestWindowsShareABudget(t *testing.T) {
 			t.Fatalf("the windows hold %d keys after %d rounds", s.machine.windows.Keys(), round)
 		}
 	}
-	for want := range 400 { // and forget nothing
+	for want := range 400 { // no window may forget a span
 		seq++
 		c := mustApply(t, s, seq, 0, plainClaim("r", 1)).(*Claimed)
 		if c.Jobs() != 1 || c.Runs[0].Batch != uint64(want+1) {

@@ -36,7 +36,7 @@ func serveSmall(args []string) int {
 		Dir: data, QueueIdle: queueIdle,
 		Journal: journal.Options{SegmentBytes: 24 << 10, VolumeBytes: 150 << 10},
 		Store:   store.Options{MemtableBytes: 128 << 10},
-		Fatal:   func(reason string) { os.Exit(failed(fmt.Errorf("the store cannot go on: %s", reason))) },
+		Fatal:   func(reason string) { os.Exit(failed(fmt.Errorf("the store cannot continue: %s", reason))) },
 	})
 	if err != nil {
 		return failed(err)
