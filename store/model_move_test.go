@@ -226,7 +226,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 	for _, e := range events {
 		if j := m.jobs[e.id]; j != nil && sweepReasons[e.why] == move.Op {
 			if !m.takes(w, j) {
-				panic(fmt.Sprintf("%v was swept, and is not what %v takes", j, move))
+				panic(fmt.Sprintf("a sweep took %v, which %v must not take", j, move))
 			}
 			m.sweepOne(w, j)
 		}

@@ -228,7 +228,7 @@ func (y *tally) table(all []*fixture, took time.Duration) string {
 // falseServer shows something else than the real server.
 type falseServer struct {
 	server
-	tell func(*state) (*state, error)
+	change func(*state) (*state, error)
 }
 
 func (l falseServer) see(f *fixture) (*state, error) {
@@ -236,7 +236,7 @@ func (l falseServer) see(f *fixture) (*state, error) {
 	if err != nil {
 		return s, err
 	}
-	return l.tell(s)
+	return l.change(s)
 }
 
 // TestFixtures: the first fixture has each command of package job in its journal, and an open and an ended session.
@@ -278,13 +278,13 @@ func TestVerdicts(t *testing.T) {
 	}
 	f := all[0]
 	d := &damage{fixture: f, kind: "append", file: "store/LOCK", at: 1} // does no harm
-	lying := func(tell func(*state) (*state, error)) opener {
+	lying := func(change func(*state) (*state, error)) opener {
 		return func(o ingest.Options) (server, error) {
 			s, err := openReal(o)
 			if err != nil {
 				return nil, err
 			}
-			return falseServer{s, tell}, nil
+			return falseServer{s, change}, nil
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -314,7 +314,7 @@ func TestVerdicts(t *testing.T) {
 		}), lost},
 		"an error that does not help": {lying(func(s *state) (*state, error) { return s, vagueError{} }), unclear},
 		"a start that does not help":  {func(ingest.Options) (server, error) { return nil, vagueError{} }, unclear},
-		"a panic":                     {func(ingest.Options) (server, error) { panic("at the disco") }, panicked},
+		"a panic":                     {func(ingest.Options) (server, error) { panic("an injected panic") }, panicked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v, detail := bounded(d, filepath.Join(dir, "verdict"), tt.start); v != tt.want {

@@ -52,7 +52,7 @@ func engineOptions(dir string, retain int64) ingest.Options {
 }
 
 // errUnsettled means that due work was not done in time. So it is unknown what a user would see in the end.
-var errUnsettled = errors.New("undecided, machine too slow: what is due was not done")
+var errUnsettled = errors.New("undecided, machine too slow: due work was not done")
 
 // errPanicked wraps the text of a panic.
 var errPanicked = errors.New("panic")

@@ -47,7 +47,7 @@ func (e *errands) countQueue(jobs int64) step {
 			if jobs == 0 && e.mayBeIdle() {
 				return nil
 			}
-			return impossiblef("queue %s is gone", e.queue)
+			return impossiblef("queue %s no longer exists", e.queue)
 		}
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (e *errands) checkIdleQueue(wait bool) step {
 			idle := time.Duration(e.h.now() - q.since)
 			switch {
 			case errors.Is(err, client.ErrNotFound) && idle < queueIdle-idleSlack:
-				return impossiblef("queue %s is gone %v after it had a job", q.queue, idle)
+				return impossiblef("queue %s no longer exists %v after it had a job", q.queue, idle)
 			case errors.Is(err, client.ErrNotFound):
 				e.idle, e.deleted = e.idle[1:], append(e.deleted, q.queue)
 				e.h.mu.Lock()

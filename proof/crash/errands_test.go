@@ -228,7 +228,7 @@ func TestErrands(t *testing.T) {
 			refuse(w, http.StatusConflict, "queue_not_empty")
 			return true
 		}},
-		"an idle queue that is deleted early": {"is gone", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+		"an idle queue that is deleted early": {"no longer exists", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if !ofQueue(r, http.MethodGet) {
 				return false
 			}

@@ -266,7 +266,7 @@ func (h *history) check() (impossible []string) {
 				if e := &events[i]; e.kind == ended && e.status == cancelled && !slices.ContainsFunc(events, func(c event) bool {
 					return c.kind == cancelledAll && c.call <= e.ret && c.ret >= e.call
 				}) {
-					h.problemLocked("job %s: a complete was answered as cancelled, and nobody cancelled all at that time: %v", p.batch.WithLine(line), e)
+					h.problemLocked("job %s: a complete was answered as cancelled, but no cancel of all jobs was under way at that time: %v", p.batch.WithLine(line), e)
 				}
 			}
 			last := int64(0)

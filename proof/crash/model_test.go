@@ -20,8 +20,8 @@ func at(when int64, k kind, a answer, more ...func(*event)) event {
 	return e
 }
 
-func by(claim int32) func(*event)      { return func(e *event) { e.claim = claim } }
-func told(attempts int32) func(*event) { return func(e *event) { e.attempts = attempts } }
+func by(claim int32) func(*event)           { return func(e *event) { e.claim = claim } }
+func afterRuns(attempts int32) func(*event) { return func(e *event) { e.attempts = attempts } }
 func within(from, to int64) func(*event) {
 	return func(e *event) { e.call, e.ret = from*ms, to*ms }
 }
@@ -33,7 +33,7 @@ func with(code string) func(*event) {
 }
 
 func claimedAt(when int64, claim, attempts int32) event {
-	return at(when, handed, done, by(claim), told(attempts), func(e *event) { e.lease = second })
+	return at(when, handed, done, by(claim), afterRuns(attempts), func(e *event) { e.lease = second })
 }
 
 // TestHistories: the checker accepts possible histories and refuses impossible ones. Otherwise its result for a run
@@ -48,11 +48,11 @@ func TestHistories(t *testing.T) {
 		openClaims []event
 	}{
 		"a plain run": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), at(30, observed, done, is(completed), afterRuns(1)),
 		}},
 		"a retry, and a second run": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry"), is(pending)), claimedAt(30, 2, 2),
-			at(40, endedAll, done, by(2), with("failed")), at(50, observed, done, is(failed), told(2)),
+			at(40, endedAll, done, by(2), with("failed")), at(50, observed, done, is(failed), afterRuns(2)),
 		}},
 		"handed out again after the lease":              {legal: true, events: []event{create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2)}},
 		"handed out twice at once":                      {events: []event{create, claimedAt(10, 1, 1), claimedAt(500, 2, 2)}},
@@ -70,27 +70,27 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, done, by(1), with("ok"), is(completed)),
 		}},
 		"a stale completion refused": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, observed, done, is(active), told(2), by(2)),
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok")), at(1200, observed, done, is(active), afterRuns(2), by(2)),
 		}},
 		"a completion refused although the claim holds": {events: []event{create, claimedAt(10, 1, 1), at(20, ended, stale, by(1), with("ok"))}},
 		"an acknowledged completion undone": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), is(completed)), claimedAt(2000, 2, 2),
 		}},
 		"an acknowledged completion of all undone": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(2000, observed, done, is(pending), told(1)),
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(2000, observed, done, is(pending), afterRuns(1)),
 		}},
 		"a completion without an answer that did not happen": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), claimedAt(2000, 2, 2),
 		}},
 		"a completion without an answer that did happen": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(2000, observed, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(2000, observed, done, is(completed), afterRuns(1)),
 		}},
 		"a completion without an answer that happened and was undone": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(500, observed, done, is(completed), told(1)), claimedAt(2000, 2, 2),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok")), at(500, observed, done, is(completed), afterRuns(1)), claimedAt(2000, 2, 2),
 		}},
 		"a completion without an answer that happens after its server's end": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), until(100)), at(200, observed, done, is(active), told(1), by(1)),
-			at(900, observed, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), until(100)), at(200, observed, done, is(active), afterRuns(1), by(1)),
+			at(900, observed, done, is(completed), afterRuns(1)),
 		}},
 		"an acknowledged create lost":                  {events: []event{create, at(500, observed, absent)}},
 		"an acknowledged create lost after it was run": {events: []event{create, claimedAt(10, 1, 1), at(500, observed, absent)}},
@@ -106,38 +106,38 @@ func TestHistories(t *testing.T) {
 		}},
 		"a document that is read after another claim has completed the retried job": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), claimedAt(92, 2, 2), at(105, endedAll, done, by(2), with("ok")),
-			at(0, ended, done, by(1), with("retry"), is(pending), within(87, 114)), at(0, observed, done, is(completed), told(2), within(87, 114)),
-			at(116, endedAll, done, by(1), with("ok")), at(189, observed, done, is(completed), told(2)),
+			at(0, ended, done, by(1), with("retry"), is(pending), within(87, 114)), at(0, observed, done, is(completed), afterRuns(2), within(87, 114)),
+			at(116, endedAll, done, by(1), with("ok")), at(189, observed, done, is(completed), afterRuns(2)),
 		}},
 		"a document after a retry that shows an end nobody made": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry")), at(20, observed, done, is(completed), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("retry")), at(20, observed, done, is(completed), afterRuns(1)),
 		}},
 		"a document after a completion that shows the job waiting again": {events: []event{
-			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, observed, done, is(pending), told(1)),
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(20, observed, done, is(pending), afterRuns(1)),
 		}},
 		"cancelled, and its runner refused": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, stale, by(1), with("ok")), at(40, observed, done, is(cancelled), told(1)),
+			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, stale, by(1), with("ok")), at(40, observed, done, is(cancelled), afterRuns(1)),
 		}},
 		"handed out after it was cancelled":        {events: []event{create, at(20, cancelledOne, done), claimedAt(30, 1, 1)}},
 		"handed out after its batch was cancelled": {events: []event{create, at(20, cancelledAll, done), claimedAt(30, 1, 1)}},
 		"handed out while its batch is cancelled by a sweep": {legal: true, events: []event{
-			create, at(20, cancelledAll, done, until(100)), claimedAt(30, 1, 1), at(200, observed, done, is(cancelled), told(1)),
+			create, at(20, cancelledAll, done, until(100)), claimedAt(30, 1, 1), at(200, observed, done, is(cancelled), afterRuns(1)),
 		}},
 		"handed out after a cancel without an answer, which did not happen": {legal: true, events: []event{
-			create, at(20, cancelledOne, lost), claimedAt(30, 1, 1), at(40, endedAll, done, by(1), with("ok")), at(50, observed, done, is(completed), told(1)),
+			create, at(20, cancelledOne, lost), claimedAt(30, 1, 1), at(40, endedAll, done, by(1), with("ok")), at(50, observed, done, is(completed), afterRuns(1)),
 		}},
 		"completed after it was cancelled": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, ended, done, by(1), with("ok")),
 		}},
 		"tickled after it was cancelled": {events: []event{create, claimedAt(10, 1, 1), at(20, cancelledOne, done), at(30, tickled, done, by(1))}},
-		"a cancel undone":                {events: []event{create, at(20, cancelledOne, done), at(30, observed, done, is(pending), told(0))}},
+		"a cancel undone":                {events: []event{create, at(20, cancelledOne, done), at(30, observed, done, is(pending), afterRuns(0))}},
 		"a cancel of what had ended accepted": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(30, cancelledOne, done),
 		}},
 		"a cancel of what had not ended refused": {events: []event{create, at(20, cancelledOne, stale)}},
 		"given up for a retry while its batch is cancelled": {legal: true, events: []event{
 			create, at(10, cancelledAll, done, until(100)), claimedAt(20, 1, 1), at(30, ended, done, by(1), with("retry"), is(cancelled)),
-			at(200, observed, done, is(cancelled), told(1)),
+			at(200, observed, done, is(cancelled), afterRuns(1)),
 		}},
 		"redriven, and its attempts begin again": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 1),
@@ -146,7 +146,7 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), at(30, redrivenOne, done), claimedAt(40, 2, 2),
 		}},
 		"redriven, and nothing happened": {events: []event{
-			create, at(20, cancelledOne, done), at(30, redrivenOne, done), at(40, observed, done, is(cancelled), told(0)),
+			create, at(20, cancelledOne, done), at(30, redrivenOne, done), at(40, observed, done, is(cancelled), afterRuns(0)),
 		}},
 		"its batch redriven from another status": {events: []event{
 			create, at(20, cancelledOne, done), at(30, redrivenAll, done, is(failed)), claimedAt(40, 1, 1),
@@ -164,12 +164,12 @@ func TestHistories(t *testing.T) {
 			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), claimedAt(3040, 4, 4),
 		}},
 		"abandoned at its last attempt": {legal: true, events: []event{
-			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), at(4000, observed, done, is(failed), told(3)),
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), claimedAt(2030, 3, 3), at(4000, observed, done, is(failed), afterRuns(3)),
 		}},
-		"given back": {legal: true, events: []event{
+		"returned by unget": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 1),
 		}},
-		"an attempt that was given back and counts": {events: []event{
+		"an attempt that was returned by unget and counts": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 2),
 		}},
 		"handed out before its delay": {events: []event{

@@ -142,7 +142,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 		if p.batch.IsZero() {
 			delete(u.h.posts, p.tag) // no job of it may be seen
 		} else {
-			u.h.problemLocked("post %s was refused and stored all the same", p.tag)
+			u.h.problemLocked("post %s was refused, but it is stored", p.tag)
 		}
 		u.h.mu.Unlock()
 		return r, err

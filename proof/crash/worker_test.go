@@ -230,7 +230,7 @@ func TestRunsAreJudged(t *testing.T) {
 		"completed with what a handler returned": {"completed", "completed", "out", 1, false},
 		"completed, the report had no answer":    {"", "completed", "out", 1, false},
 		"another output":                         {"completed", "completed", "other", 1, true},
-		"a report that is gone":                  {"completed", "failed", "", 3, true},
+		"an acknowledged report that is missing": {"completed", "failed", "", 3, true},
 		"failed by itself":                       {"", "failed", "", 1, true},
 		"abandoned at its last attempt":          {"", "failed", "", 3, false},
 	} {

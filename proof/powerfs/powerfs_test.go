@@ -375,7 +375,7 @@ func TestFailedSync(t *testing.T) {
 		got, err := os.ReadFile(path)
 		must(t, err)
 		if !bytes.Equal(got[:sectorBytes], next[:sectorBytes]) {
-			t.Fatalf("seed %d: what was written again and synced is gone", seed)
+			t.Fatalf("seed %d: data that was written again and synced is lost", seed)
 		}
 		if !bytes.Equal(got, next) {
 			lost++
@@ -416,7 +416,7 @@ func TestCutAt(t *testing.T) {
 		<-cut
 		f.PowerOn()
 		if !exists(path) && !exists(path+"2") && c.moment != Name {
-			t.Errorf("moment %d: what was synced is gone", c.moment)
+			t.Errorf("moment %d: synced data is lost", c.moment)
 		}
 		must(t, os.RemoveAll(path+"2"), os.RemoveAll(filepath.Join(dir, "dir")))
 	}

@@ -32,35 +32,35 @@ func TestAuditOfMoves(t *testing.T) {
 			s.moveAll(job.Delete, "queue")
 		}},
 
-		{"cancel: handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: handed out afterwards", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it, although a redrive came before", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: handed out afterwards, although the redrive came before", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.journal(sweep)
 			s.move(job.Cancel)
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it, although another queue was redriven", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: handed out afterwards, although another queue was redriven", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.grant(job.Move{Op: job.Redrive, Client: "c", Type: "u"})
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it and a redrive that was refused", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: handed out after the command and a redrive that was refused", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.refuse(job.Move{Op: job.Redrive, Job: s.jobs[0].ID})
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: handed out after it and a redrive without an answer", "", nil, func(t *testing.T, s *fixture) {
+		{"cancel: handed out after the command and a redrive without an answer", "", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.journal(sweep)
 			s.handOut(t, 1, 0, 1, redrives(1))
 		}},
-		{"cancel: of the whole queue, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: of the whole queue, and handed out afterwards", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Cancel, "queue")
 			s.claim(t, 1, 1)
 		}},
-		{"cancel: of the whole batch, and handed out after it", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
+		{"cancel: of the whole batch, and handed out afterwards", "answered as cancelled", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Cancel, "batch")
 			s.claim(t, 1, 1)
 		}},
@@ -97,7 +97,7 @@ func TestAuditOfMoves(t *testing.T) {
 			s.a.movedOne(s.journal(m), m, store.Moved{Status: job.Pending})
 		}},
 
-		{"end: handed out after it, and nobody redrove", "answered as completed", nil, func(t *testing.T, s *fixture) {
+		{"end: handed out afterwards, without a redrive", "answered as completed", nil, func(t *testing.T, s *fixture) {
 			s.end(t, 10, s.claim(t, 1, 1), job.OK, completed)
 			s.claim(t, 5000, 2)
 		}},
@@ -105,37 +105,37 @@ func TestAuditOfMoves(t *testing.T) {
 			s.claim(t, 1, 1)
 			s.claim(t, 999, 2)
 		}},
-		{"lease: handed out again after it", "", nil, func(t *testing.T, s *fixture) {
+		{"lease: handed out again after its end", "", nil, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 2)
 		}},
-		{"attempts: one that is not counted", "after attempt 1", nil, func(t *testing.T, s *fixture) {
+		{"attempts: one was not counted", "after attempt 1", nil, func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.claim(t, 1000, 1)
 		}},
 		{"attempts: one too many", "runs 3 times of 2", nil, func(t *testing.T, s *fixture) { s.claim(t, 1, 3) }},
 
-		{"redrive: it shows one that nobody asked for", "and 0 may have reached it", nil, func(t *testing.T, s *fixture) { s.handOut(t, 1, 0, 1, redrives(1)) }},
-		{"redrive: granted, and it shows none", "1 redrives of it were granted", nil, func(t *testing.T, s *fixture) {
+		{"redrive: the document shows one that nobody requested", "and 0 may have reached it", nil, func(t *testing.T, s *fixture) { s.handOut(t, 1, 0, 1, redrives(1)) }},
+		{"redrive: granted, and the document shows none", "1 redrives of it were granted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Cancel)
 			s.move(job.Redrive)
 			s.claim(t, 1, 1)
 		}},
 
-		{"delete: handed out after it", "after it was deleted", nil, func(t *testing.T, s *fixture) {
+		{"delete: handed out afterwards", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
 			s.claim(t, 1, 1)
 		}},
-		{"delete: handed out after it and a redrive of the queue", "after it was deleted", nil, func(t *testing.T, s *fixture) {
+		{"delete: handed out after the command and a redrive of the queue", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
 			s.grant(sweep)
 			s.handOut(t, 1, 0, 1, redrives(1))
 		}},
-		{"delete: of the whole queue, and handed out after it", "after it was deleted", nil, func(t *testing.T, s *fixture) {
+		{"delete: of the whole queue, and handed out afterwards", "after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.moveAll(job.Delete, "queue")
 			s.claim(t, 1, 1)
 		}},
-		{"delete: redriven after it", "is granted after it was deleted", nil, func(t *testing.T, s *fixture) {
+		{"delete: redriven afterwards", "is granted after it was deleted", nil, func(t *testing.T, s *fixture) {
 			s.move(job.Delete)
 			s.move(job.Redrive)
 		}},
@@ -185,12 +185,12 @@ func TestAuditOfMoves(t *testing.T) {
 			must(t, s.a.created(b, made, s.receipt(1), stored))
 		}},
 
-		{"expiry: handed out for the first time after it", "after it expired", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) { s.claim(t, 500, 1) }},
-		{"expiry: handed out before, and again after it", "", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) {
+		{"expiry: handed out for the first time afterwards", "after it expired", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) { s.claim(t, 500, 1) }},
+		{"expiry: handed out before, and again afterwards", "", func(b *batch) { b.groups[0].ExpiresAt = 1500 }, func(t *testing.T, s *fixture) {
 			s.claim(t, 10, 1)
 			s.claim(t, 1000, 2)
 		}},
-		{"time-out: a report after it is granted", "after the job's time-out", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
+		{"time-out: a later report is granted", "after the job's time-out", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.receipt(600)
 			for range latestTicks + 1 {
@@ -198,7 +198,7 @@ func TestAuditOfMoves(t *testing.T) {
 			}
 			s.end(t, 1, c, job.OK, completed)
 		}},
-		{"time-out: a report after it and a grace is granted", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
+		{"time-out: a report after the time-out and a grace is granted", "", func(b *batch) { b.groups[0].TimeoutMs = 500 }, func(t *testing.T, s *fixture) {
 			c := s.claim(t, 1, 1)
 			s.receipt(600)
 			s.journal(job.Grace{})

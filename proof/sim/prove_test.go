@@ -132,11 +132,11 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 		_, err = d.afterPowerLoss(after, rand.New(rand.NewPCG(seed, 1)))
 		must(t, err)
 		if data, err := os.ReadFile(filepath.Join(after, "journal", "synced")); err != nil || string(data) != old {
-			t.Fatalf("seed %d: what was synced is %q, %v", seed, data, err)
+			t.Fatalf("seed %d: the synced file is %q, %v", seed, data, err)
 		}
 		data, err := os.ReadFile(filepath.Join(after, "journal", "grown"))
 		if err != nil || !strings.HasPrefix(string(data), old) {
-			t.Fatalf("seed %d: what was synced of a file that grew is %q, %v", seed, data, err)
+			t.Fatalf("seed %d: the synced part of a file that grew is %q, %v", seed, data, err)
 		}
 		switch string(data) {
 		case old:
