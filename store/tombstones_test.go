@@ -32,7 +32,8 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 				var ids []job.ID
 				for len(ids) < n {
 					seq++
-					mustApply(t, s, seq, int64(seq), plainCreate("a", "x", lines, 1500)) // 43 lines a page, and at most 128 pages in a batch
+					// 43 lines a page, and at most 128 pages in a batch:
+					mustApply(t, s, seq, int64(seq), plainCreate("a", "x", lines, 1500))
 					for line := range lines {
 						ids = append(ids, jobID(int64(seq), seq, line))
 					}

@@ -340,7 +340,8 @@ func TestVerdicts(t *testing.T) {
 		}
 		from := f.places[len(f.places)-missing]
 		if want == window {
-			if before = f.shorter[missing-1]; before.difference(f.want) == "" { // only a mark is missing, and no user sees marks
+			// A user does not see that a mark is missing.
+			if before = f.shorter[missing-1]; before.difference(f.want) == "" {
 				want = intact
 			} else {
 				windows++

@@ -71,7 +71,8 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 				l.must(s, s.launch())
 				cut(80 * time.Millisecond)
 			}
-			if l.rng.IntN(12) == 0 { // a start on a failing disk must say so, and the next start must not trust what this one could not sync
+			// A start on a failing disk must say so, and the next start must not trust what this one could not sync.
+			if l.rng.IntN(12) == 0 {
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
 					if words := s.log.String(); !strings.Contains(words, "input/output error") {

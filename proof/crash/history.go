@@ -32,12 +32,15 @@ type history struct {
 type tally struct {
 	Requests, NoAnswer                    int
 	Jobs, Claimed, Ended, Stale, Returned int // acknowledged jobs; jobs handed out, ended, refused as stale, ungotten
-	Moved, Sweeps                         int // jobs that were cancelled or redriven alone; sweeps that went on after their command
-	Deaths                                int // of the server, for any reason
-	Checked, OpenClaims, Undecided        int // jobs whose histories were checked; claims without an answer; checks that took too long
-	Operations                            int
-	Errands, IdleQueues                   int // jobs that an errand took through their life; queues of errands that --queue-idle deleted
-	Lost, Wrong, Violations               int
+	// Jobs that were cancelled or redriven alone; sweeps that went on after their command.
+	Moved, Sweeps int
+	Deaths        int // of the server, for any reason
+	// Jobs whose histories were checked; claims without an answer; checks that took too long.
+	Checked, OpenClaims, Undecided int
+	Operations                     int
+	// Jobs that an errand took through their life; queues of errands that --queue-idle deleted.
+	Errands, IdleQueues     int
+	Lost, Wrong, Violations int
 }
 
 func (t *tally) add(o tally) {

@@ -13,15 +13,15 @@ import (
 type kind uint8
 
 const (
-	created  kind = iota // by its create
-	handed               // out by a claim
-	tickled              // by its claim
-	ended                // by an outcome for this job
-	endedAll             // by an outcome for all jobs of a claim; the answer does not say which jobs the claim held
-	returned             // by unget
-	observed             // by a GET
+	created  kind = iota // a create made it
+	handed               // a claim handed it out
+	tickled              // its claim was tickled
+	ended                // an outcome for this job
+	endedAll             // an outcome for all jobs of a claim; the answer does not say which jobs the claim held
+	returned             // an unget
+	observed             // a GET showed it
 
-	// By operators (operator.go), for the job alone or for its whole batch:
+	// Requests of operators (operator.go), for the job alone or for its whole batch:
 	cancelledOne
 	redrivenOne
 	cancelledAll
@@ -34,12 +34,14 @@ var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete a
 type answer uint8
 
 const (
-	done     answer = iota // 2xx
-	lost                   // no answer, or one that says "unknown": the request was carried out or not
-	stale                  // 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job; for operators: 409 job_ended, job_not_ended
-	differs                // 409 outcome_differs: the claim ended the job in another way
-	absent                 // 404
-	sweeping               // no answer to a request that may go on as a sweep after the server has died
+	done answer = iota // 2xx
+	lost               // no answer, or one that says "unknown": the request was carried out or not
+	// 409 claim_lost or cancelled, or 400 job_not_active: the claim does not hold the job. For operators: 409 job_ended
+	// or job_not_ended.
+	stale
+	differs  // 409 outcome_differs: the claim ended the job in another way
+	absent   // 404
+	sweeping // no answer to a request that may go on as a sweep after the server has died
 )
 
 var answerNames = [...]string{"done", "no answer", "refused", "outcome differs", "not found", "no answer, perhaps a sweep"}
@@ -86,8 +88,9 @@ type event struct {
 	outcome   outcome
 	kind      kind
 	answer    answer
-	unsure    bool   // of cancelledAll: the job may not have existed when it was requested
-	status    status // of observed: as read; of ended: decided with the outcome; of redrivenAll: what is redriven; nowhere: unknown
+	unsure    bool // of cancelledAll: the job may not have existed when it was requested
+	// Of observed: as read. Of ended: decided with the outcome. Of redrivenAll: what is redriven. nowhere: unknown.
+	status status
 }
 
 const never = math.MaxInt64

@@ -79,7 +79,8 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 		}
 	}
 	if headers["Idempotency-Key"] != "" {
-		req.GetBody = nil // otherwise the transport repeats the request by itself, and ECONNREFUSED would not mean that nothing was sent
+		// Otherwise the transport repeats the request by itself, and ECONNREFUSED would not mean that nothing was sent.
+		req.GetBody = nil
 	}
 	r := &reply{call: u.h.now()}
 	answer, err := u.http.Do(req)

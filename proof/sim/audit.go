@@ -164,7 +164,8 @@ func (u *audit) ended(r ingest.Receipt, claim job.ID, o *job.Outcome, status job
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is ended again, after it was answered as %v", o.ID, l.status)
 	}
-	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) { // otherwise the answer may repeat an earlier one, and more has happened since
+	// Otherwise the answer may repeat an earlier one, and more has happened since.
+	if !claim.IsZero() && !u.mayHaveEndedUnder(o.ID, claim) {
 		want := promised(o.Code, l.attempts, l.max)
 		if status != want && !(want == job.Deferred && status == job.Pending) {
 			return fmt.Errorf("job %v, attempt %d of %d, ended as %v, is %v and not %v", o.ID, l.attempts, l.max, o.Code, status, want)

@@ -116,7 +116,8 @@ type place struct {
 func (c *powerLoss) survivors(now *tree) *tree {
 	current, durable := map[inode]place{}, map[inode]place{}
 	trees := map[inode]*tree{}
-	paths := map[inode]string{} // decisions are made in the order of these, which is the same each time; inodes differ from run to run
+	// Decisions are made in the order of these paths, which is the same each time. Inodes differ from run to run.
+	paths := map[inode]string{}
 	now.walk(place{}, "", func(t *tree, at place, path string) {
 		current[t.node], trees[t.node], paths[t.node] = at, t, path
 	})

@@ -40,7 +40,7 @@ type disk struct {
 	random       *rand.Rand
 	files        map[inode][]byte           // the durable bytes of each file
 	names        map[inode]map[string]inode // the durable names in each directory
-	failedWrites map[inode]map[int][]byte   // sectors that a failed fsync did not write, with their content at that time
+	failedWrites map[inode]map[int][]byte   // sectors that a failed fsync did not write, with their content then
 	logs         map[*wal.Log]string        // the volume of each handle
 	tails        map[*wal.Log]string        // the last segment of each handle at its last write
 }

@@ -4,13 +4,14 @@ package sim
 type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
-	Operations, Sweeps                          int // answered operations of operators; sweeps that went on after their command
-	Queues                                      int // deleted queues
-	SetAside                                    int // jobs that were set aside as damaged
-	Cuts                                        int // times that a cut journal was compared with the store's disk
-	Read, Lost, Violations                      int // documents of acknowledged jobs; jobs without one; broken rules
-	Commands                                    uint64
-	Numbered                                    int // requests in sessions
+	// Answered operations of operators; sweeps that went on after their command.
+	Operations, Sweeps     int
+	Queues                 int // deleted queues
+	SetAside               int // jobs that were set aside as damaged
+	Cuts                   int // times that a cut journal was compared with the store's disk
+	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
+	Commands               uint64
+	Numbered               int // requests in sessions
 }
 
 // Add adds other to f.

@@ -82,7 +82,8 @@ func (u *user) claim(r *runner) {
 		return err
 	})
 	lost := err != nil && !notStored(err)
-	if lost && c.Once.Given() { // it repeats the request; if the repeat is refused, the first one may still have been carried out
+	// It repeats the request. If the repeat is refused, the first one may still have been carried out.
+	if lost && c.Once.Given() {
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.request(func(ctx context.Context) (err error) {
 			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
@@ -140,7 +141,8 @@ func (u *user) tickle(r *runner) {
 		t = job.Tickle{Runner: r.name, Progress: -1}
 	}
 	if u.random.IntN(5) == 0 {
-		t.LeaseMs = 6000 // longer than all other leases, and always the same: so a lost answer cannot leave a shorter lease in force
+		// Longer than all other leases, and always the same: so a lost answer cannot leave a shorter lease in force.
+		t.LeaseMs = 6000
 	}
 	var answer store.Tickled
 	var receipt ingest.Receipt

@@ -68,7 +68,7 @@ type plan struct {
 	call      int           // the life ends at this call of the journal; 0: at no call
 	storeCall int           // the life ends at this call of the store; 0: at no call
 	trouble   int           // one in so many calls begins a period of faults; 0: none
-	slow      bool          // fsyncs of the disk
+	slow      bool          // some fsyncs take seconds
 }
 
 func (w *world) plan(calm bool) plan {
