@@ -28,7 +28,7 @@ type history struct {
 	count      tally
 }
 
-// tally counts what was done.
+// tally counts what was done. It is one flat list, since each field is a column of the report.
 type tally struct {
 	Requests, NoAnswer                    int
 	Jobs, Claimed, Ended, Stale, Returned int // acknowledged jobs; jobs handed out, ended, refused as stale, ungotten

@@ -59,12 +59,7 @@ var errNotSent = errors.New("not sent")
 // send sends a request. The error is errNotSent, or that of ctx. A request without an answer has a reply whose status
 // is 0.
 func (u *user) send(ctx context.Context, method, path, contentType string, body []byte) (*reply, error) {
-	return u.sendOnce(ctx, method, path, contentType, "", body)
-}
-
-// sendOnce is send with an idempotency key.
-func (u *user) sendOnce(ctx context.Context, method, path, contentType, key string, body []byte) (*reply, error) {
-	return u.sendWith(ctx, method, path, map[string]string{"Content-Type": contentType, "Idempotency-Key": key}, body)
+	return u.sendWith(ctx, method, path, map[string]string{"Content-Type": contentType}, body)
 }
 
 // sendWith is send with headers. Headers without a value are left out.
@@ -124,11 +119,12 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	if p.keyed {
 		key = p.tag
 	}
-	r, err := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
+	headers := map[string]string{"Content-Type": contentType, "Idempotency-Key": key}
+	r, err := u.sendWith(ctx, http.MethodPost, path, headers, body)
 	// A create with a key is repeated. It must have been carried out at most once.
 	for err == nil && r.open() && p.keyed && ctx.Err() == nil {
 		pause(ctx, retryPause)
-		again, sent := u.sendOnce(ctx, http.MethodPost, path, contentType, key, body)
+		again, sent := u.sendWith(ctx, http.MethodPost, path, headers, body)
 		if sent == nil && !again.open() && !again.ok() && (again.status == http.StatusServiceUnavailable || again.status == http.StatusTooManyRequests || again.status == http.StatusInsufficientStorage) {
 			continue // the server refuses creates now, and the first one is still open
 		}
