@@ -13,6 +13,9 @@ package daybooktest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/daybookq/daybook/client"
@@ -68,25 +71,42 @@ func (s *Server) start() {
 	s.running = true
 }
 
-// Stop stops the server gracefully. It may be called more than once.
+// stopIn is how long a stop may take before the server counts as hanging.
+const stopIn = time.Minute
+
+// Stop stops the server as SIGTERM does. It may be called more than once.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if !s.running {
 		return
 	}
 	s.running = false
-	if err := s.process.Stop(); err != nil {
-		s.t.Errorf("daybooktest: stop: %v\n%s", err, s.log.Bytes())
+	if err := s.process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Errorf("daybooktest: stop: %v", err)
+	}
+	select {
+	case <-s.process.Done():
+		if err := s.process.Stop(); err != nil { // it has ended already; this returns how
+			s.t.Errorf("daybooktest: stop: %v\n%s", err, s.log.Bytes())
+		}
+	case <-time.After(stopIn):
+		err := s.process.Kill()
+		s.t.Errorf("daybooktest: the server did not stop within %v, and was killed (%v)\n%s", stopIn, err, s.log.Bytes())
 	}
 }
 
-// Kill ends the server as a crash would. No acknowledged job is lost.
+// Kill ends the server as a crash would. Nothing that was acknowledged is lost.
 func (s *Server) Kill() {
 	s.t.Helper()
 	if !s.running {
 		return
 	}
 	s.running = false
+	select {
+	case <-s.process.Done():
+		s.t.Errorf("daybooktest: the server had ended by itself: %v\n%s", s.process.Err(), s.log.Bytes())
+	default:
+	}
 	if err := s.process.Kill(); err != nil {
 		s.t.Errorf("daybooktest: kill: %v", err)
 	}

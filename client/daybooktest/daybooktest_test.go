@@ -3,6 +3,7 @@ package daybooktest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +67,28 @@ func TestBinary(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), way) {
 			t.Errorf("%v does not name %s", err, way)
 		}
+	}
+}
+
+// TestEndedEarly: a server that ends before it is ready is reported as such, and a process that has ended takes no
+// signals.
+func TestEndedEarly(t *testing.T) {
+	binary, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{"--print-config": "exit code 0", "--no-such-flag": "exit status 2"} {
+		p := &Process{Binary: binary, Data: t.TempDir(), Args: []string{arg}}
+		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", arg, err)
+		}
+		if err := p.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) || p.Pid() != 0 {
+			t.Errorf("%s: a signal to process %d: %v", arg, p.Pid(), err)
+		}
+	}
+	none := &Process{Binary: filepath.Join(t.TempDir(), "none"), Data: t.TempDir()}
+	if err := none.Start(t.Context()); !errors.Is(err, os.ErrNotExist) || !errors.Is(none.Err(), os.ErrNotExist) {
+		t.Errorf("no binary: %v, %v", err, none.Err())
 	}
 }
 

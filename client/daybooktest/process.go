@@ -57,17 +57,23 @@ type Process struct {
 	// keeps.
 	Listen string
 
-	cmd   *exec.Cmd
-	bound chan string   // capacity 1; receives the address that the server prints
-	done  chan struct{} // closed when the process has ended
-	err   error         // how it ended; read it after done is closed
+	cmd     *exec.Cmd     // nil when no process runs
+	bound   chan struct{} // closed when the server has printed its address
+	address string        // that address; read it after bound is closed
+	done    chan struct{} // closed when the process has ended
+	err     error         // how it ended; read it after done is closed
 }
 
 // URL returns the URL of the server.
 func (p *Process) URL() string { return "http://" + p.Listen }
 
-// Pid returns the process id of the running server.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+// Pid returns the process id of the running server, or 0.
+func (p *Process) Pid() int {
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
 
 // Start starts the server, and returns when it is ready to serve. It returns an error if that is not the case within
 // ctx.
@@ -96,7 +102,7 @@ func (p *Process) Launch() error {
 	if err != nil {
 		return err
 	}
-	p.cmd, p.bound, p.done = cmd, make(chan string, 1), make(chan struct{})
+	p.cmd, p.bound, p.done = cmd, make(chan struct{}), make(chan struct{})
 	started := make(chan error)
 	go p.attend(out, started)
 	if err := <-started; err != nil {
@@ -111,14 +117,16 @@ func (p *Process) attend(out io.Reader, started chan<- error) {
 	runtime.LockOSThread()
 	cmd, bound, done := p.cmd, p.bound, p.done
 	if err := cmd.Start(); err != nil {
-		p.cmd = nil
+		p.cmd, p.err = nil, err
+		close(done)
 		started <- err
 		return
 	}
 	started <- nil
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if _, address, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
-			bound <- strings.TrimSpace(address)
+			p.address = strings.TrimSpace(address)
+			close(bound)
 			break
 		}
 	}
@@ -131,9 +139,10 @@ func (p *Process) attend(out io.Reader, started chan<- error) {
 // server that replays a long journal listens before it is ready.
 func (p *Process) Ready(ctx context.Context) error {
 	select {
-	case p.Listen = <-p.bound:
+	case <-p.bound:
+		p.Listen = p.address
 	case <-p.done:
-		return fmt.Errorf("the server ended at once: %w", p.err)
+		return p.endedEarly()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -150,12 +159,20 @@ func (p *Process) Ready(ctx context.Context) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("the server ended before it was ready: %w", p.err)
+			return p.endedEarly()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// endedEarly returns the error of a server that has ended before it was ready.
+func (p *Process) endedEarly() error {
+	if p.err == nil {
+		return errors.New("the server ended before it was ready, with exit code 0")
+	}
+	return fmt.Errorf("the server ended before it was ready: %w", p.err)
 }
 
 // Done returns a channel that is closed when the process has ended, for any reason. Err then says how it ended.
@@ -167,13 +184,18 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Signal sends a signal, and does not wait for its effect.
-func (p *Process) Signal(signal syscall.Signal) error { return p.cmd.Process.Signal(signal) }
+// Signal sends a signal, and does not wait for its effect. It returns os.ErrProcessDone if no process runs.
+func (p *Process) Signal(signal syscall.Signal) error {
+	if p.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return p.cmd.Process.Signal(signal)
+}
 
 // Kill ends the server with SIGKILL, and waits for its end.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
-// Stop ends the server with SIGTERM, and waits for its end.
+// Stop ends the server with SIGTERM, and waits for its end, however long that takes.
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
 func (p *Process) end(signal syscall.Signal) error {
