@@ -15,7 +15,7 @@ const (
 	// reportBytes is about how long the body of a report may be: half of what the server accepts. A single outcome may
 	// be longer.
 	reportBytes = 4 << 20
-	// ungetsAtOnce is how many jobs are returned to their queues at the same time.
+	// ungetsAtOnce is how many jobs a Worker returns to their queues at the same time.
 	ungetsAtOnce = 16
 )
 
@@ -169,10 +169,9 @@ func (r *running) standIn(t *task, reason error) {
 
 // giveBack returns jobs to their queues as if they had never been claimed.
 func (r *running) giveBack(tasks []*task) {
-	room := make(chan struct{}, ungetsAtOnce)
 	var ungets sync.WaitGroup
 	for _, t := range tasks {
-		room <- struct{}{}
+		r.ungets <- struct{}{}
 		ungets.Go(func() {
 			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.job.ID, t.claim.id, Unget, nil)
 			cause := errWaited
@@ -184,7 +183,7 @@ func (r *running) giveBack(tasks []*task) {
 				cause = fmt.Errorf("%w; to return it failed: %w", cause, err)
 			}
 			r.OnEvent(Event{Claim: t.claim.id, Job: t.job, Err: cause, Took: t.how.took})
-			<-room
+			<-r.ungets
 		})
 	}
 	ungets.Wait()

@@ -96,7 +96,8 @@ type running struct {
 	stop     context.CancelFunc // ends ctx.stopping
 	underWay underWay
 	problems problems
-	reports  reports // has its own lock, which is never held together with mu
+	reports  reports       // has its own lock, which is never held together with mu
+	ungets   chan struct{} // has as much room as jobs may be returned to their queues at the same time
 
 	// mu guards the fields below, and the fields of task and heldClaim that say so. They share one lock, since one
 	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends
@@ -129,7 +130,7 @@ type underWay struct {
 
 // newRunning returns a worker that is ready to run until ctx ends.
 func (w *Worker) newRunning(ctx context.Context) (*running, error) {
-	r := &running{Worker: *w}
+	r := &running{Worker: *w, ungets: make(chan struct{}, ungetsAtOnce)}
 	if err := r.setDefaults(); err != nil {
 		return nil, err
 	}
