@@ -77,6 +77,8 @@ func checkBase(data, base string) error {
 		reason = "does not exist"
 	case err != nil:
 		return fmt.Errorf("base: %w", err)
+	case strings.HasSuffix(filepath.Clean(base), freshSuffix):
+		reason = "is what a rebuild that did not finish has left"
 	case isStore(base):
 		return nil
 	}
@@ -91,8 +93,8 @@ func checkBase(data, base string) error {
 
 // isStore reports whether a directory has the files of a store, be they intact or not.
 func isStore(dir string) bool {
-	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
-	return err == nil && len(manifests) > 0
+	entries, _ := os.ReadDir(dir) // a directory that cannot be read has none to show
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "MANIFEST-") })
 }
 
 // storesIn returns the store directories in a directory, except for incomplete ones that a rebuild has left.

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// durationFlag is a duration of 0 or more, as Go writes it (300s, 1h30m, 1.5h), or with days and weeks (14d, 1d12h, 2w).
+// durationFlag is a duration of whole milliseconds, 0 or more, as Go writes it (300s, 1h30m, 1.5h), or with days and
+// weeks (14d, 1d12h, 2w).
 type durationFlag time.Duration
 
 func (d *durationFlag) Set(text string) error {
@@ -24,6 +25,9 @@ func (d *durationFlag) Set(text string) error {
 	}
 	if parsed < 0 {
 		return fmt.Errorf("%q is negative; a duration is 0 or longer", text)
+	}
+	if parsed%time.Millisecond != 0 {
+		return fmt.Errorf("%q has a fraction of a millisecond; durations are whole milliseconds", text)
 	}
 	*d = durationFlag(parsed)
 	return nil

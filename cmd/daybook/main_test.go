@@ -282,14 +282,28 @@ func TestServe(t *testing.T) {
 		}
 	})
 	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
+		left := filepath.Join(data, "store.rebuild")
+		if err := os.CopyFS(left, os.DirFS(filepath.Join(data, "store"))); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(left)
 		for base, reason := range map[string]string{
 			filepath.Join(data, "stor"): "does not exist", t.TempDir(): "is not the directory of a store", filepath.Join(data, "journal"): "is not the directory of a store",
+			left: "is what a rebuild that did not finish has left",
 		} {
 			r := execute(t, "", "rebuild", "--data", data, "--base", base)
 			if r.code != exitFile || !strings.Contains(r.errs, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n") {
 				t.Errorf("exit code %d: %s", r.code, r.errs)
 			}
 		}
+	})
+	t.Run("rebuild from a base", func(t *testing.T) {
+		base := filepath.Join(t.TempDir(), "backup [1]*", "store")
+		if err := os.CopyFS(base, os.DirFS(filepath.Join(data, "store"))); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, "rebuild", "--data", data, "--base", base)
+		ok(t, "check", "--data", data)
 	})
 	t.Run("rebuild", func(t *testing.T) {
 		text := ok(t, "rebuild", "--data", data)
@@ -568,7 +582,7 @@ func TestValues(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"300s": 5 * time.Minute, "0": 0, "0s": 0, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "0.25s": 250 * time.Millisecond,
 		"14d": 14 * 24 * time.Hour, "1d12h": 36 * time.Hour, "2w": 14 * 24 * time.Hour, "1y": 365 * 24 * time.Hour,
-		"500us": 500 * time.Microsecond, "1.5ms": 1500 * time.Microsecond, "1ns": 1, "90m1ns": 90*time.Minute + 1,
+		"500ms": 500 * time.Millisecond,
 	} {
 		var d durationFlag
 		if err := d.Set(text); err != nil || time.Duration(d) != want {
@@ -579,7 +593,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s shows as %s", text, d.String())
 		}
 	}
-	for _, text := range []string{"", "5", "h", "-5s", "-1d", "1.5d", "1h1d", "300y", "1h 30m"} {
+	for _, text := range []string{"", "5", "h", "-5s", "-1d", "1.5d", "1h1d", "300y", "1h 30m", "500us", "1.5ms", "1ns", "90m1ns"} {
 		d := durationFlag(time.Second)
 		if err := d.Set(text); err == nil || d != durationFlag(time.Second) {
 			t.Errorf("%q is a duration of %s", text, time.Duration(d))
