@@ -3,7 +3,7 @@
 GO        ?= go
 BIN       := bin
 DATA      ?= daybook-data
-VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION   ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
 COMMIT    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 export GOFLAGS := -buildvcs=false
@@ -37,7 +37,9 @@ check: ## what must hold before a change lands: formatting, vet, static analysis
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) vet work
 	$(GO) run $(STATICCHECK) work
-	$(GO) test -race -short -count=1 -timeout 15m work
+	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 15m ./client/...
+	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list work | grep -v '^$(OURS)/client')
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.
