@@ -45,9 +45,9 @@ type Client struct {
 	o    Options
 	// traced says that the transport is that of net/http, which reports reliably whether it has sent anything.
 	traced bool
-	// stubborn says that requests are also repeated after failures of the server, and for as long as the server cannot
+	// persistent says that requests are also repeated after failures of the server, and for as long as the server cannot
 	// be reached. A Worker uses it for its reports, which must not be lost, and bounds it by a context.
-	stubborn bool
+	persistent bool
 	// own is the number of the next request that can have one, or nil: see Numbered.
 	own *held
 	// session, if not nil, gives numbers to the requests that set inSession.
@@ -167,7 +167,7 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 
 // repeat sends a request, and sends it again while that is safe and may succeed.
 func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
-	rules := retryRules{repeat: r.repeat, stubborn: c.stubborn}
+	rules := retryRules{repeat: r.repeat, persistent: c.persistent}
 	give := time.Now().Add(c.o.RetryFor)
 	lost := false // the answer of the try before was lost: something may be stored
 	for attempt := 0; ; attempt++ {
@@ -182,7 +182,7 @@ func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
 		if ctx.Err() != nil {
 			return a, err
 		}
-		if c.stubborn && down(err) {
+		if c.persistent && down(err) {
 			give = time.Now().Add(c.o.RetryFor)
 		}
 		wait, again := rules.wait(err, attempt)

@@ -16,8 +16,8 @@ const (
 
 // retryRules say after which errors a request is sent again.
 type retryRules struct {
-	repeat   repeating
-	stubborn bool // after failures of the server, too
+	repeat     repeating
+	persistent bool // after failures of the server, too
 }
 
 // wait reports whether a request that failed with err may be sent again, and after how long. attempt counts from 0.
@@ -71,7 +71,7 @@ func (p retryRules) passing(status int) bool {
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return p.repeat == repeatable
 	case http.StatusInternalServerError, http.StatusInsufficientStorage:
-		return p.stubborn
+		return p.persistent
 	}
 	return false
 }

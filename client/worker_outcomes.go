@@ -49,7 +49,7 @@ func (r *running) reporter(tasks []*task) *Client {
 	for _, t := range tasks {
 		p.o.RetryFor = max(p.o.RetryFor, t.claim.lease)
 	}
-	p.stubborn = true
+	p.persistent = true
 	return &p
 }
 
