@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"strconv"
 
@@ -38,7 +39,7 @@ func (s *Server) addToQueue(c echo.Context) error {
 // addLines is the fastest way to create jobs. It reads the body into one buffer, which becomes part of the journal
 // record. The only work per line is the search for the newline.
 func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
-	a.traced(c)
+	a.Traceparent = cmp.Or(a.Traceparent, traceOf(c))
 	g, err := s.group(a, s.engine.Now())
 	if err != nil {
 		return err

@@ -34,21 +34,17 @@ func (s *Server) complete(c echo.Context) error {
 	return s.endOne(c, id, o, &r.fences, body)
 }
 
-// release answers POST /jobs/{id}/release.
-func (s *Server) release(c echo.Context) error {
-	var r struct {
-		How     *string `json:"how"`
-		DelayMs *int64  `json:"delay_ms"`
-		fences
-	}
-	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
-	if err != nil {
-		return err
-	}
-	defer body.release()
-	o := job.Outcome{DelayMs: -1}
+// releaseRequest is the body of POST /jobs/{id}/release.
+type releaseRequest struct {
+	How     *string `json:"how"`
+	DelayMs *int64  `json:"delay_ms"`
+	fences
+}
+
+func (r *releaseRequest) outcome() (o job.Outcome, err error) {
+	o.DelayMs = -1
 	if r.How == nil {
-		return badRequest("how", "how is missing: it must be retry, unget or archive")
+		return o, badRequest("how", "how is missing: it must be retry, unget or archive")
 	}
 	switch *r.How {
 	case "retry":
@@ -58,17 +54,32 @@ func (s *Server) release(c echo.Context) error {
 	case "archive":
 		o.Code = job.OK
 	default:
-		return badRequest("how", fmt.Sprintf("how must be retry, unget or archive, not %q", shortened(*r.How)))
+		return o, badRequest("how", fmt.Sprintf("how must be retry, unget or archive, not %q", shortened(*r.How)))
 	}
 	o.ExitCode = o.Code.DefaultExitCode()
 	if r.DelayMs != nil {
 		if o.Code != job.Retry {
-			return badRequest("delay_ms", "delay_ms requires how to be retry")
+			return o, badRequest("delay_ms", "delay_ms requires how to be retry")
 		}
 		if err := job.CheckRange("delay_ms", *r.DelayMs, 0, job.MaxDelayMs); err != nil {
-			return badField("delay_ms", err)
+			return o, badField("delay_ms", err)
 		}
 		o.DelayMs = *r.DelayMs
+	}
+	return o, nil
+}
+
+// release answers POST /jobs/{id}/release.
+func (s *Server) release(c echo.Context) error {
+	var r releaseRequest
+	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	o, err := r.outcome()
+	if err != nil {
+		return err
 	}
 	return s.endOne(c, id, o, &r.fences, body)
 }

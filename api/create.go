@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -51,18 +52,14 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	if err := decodeObject(body, &r); err != nil {
 		return err
 	}
-	r.traced(c)
-	g, payload, err := s.newJob(&r, s.engine.Now())
+	r.Traceparent = cmp.Or(r.Traceparent, traceOf(c))
+	cmd, payload, err := s.oneJob(&r)
 	if err != nil {
 		return err
 	}
-	g.Lines = 1
-	cmd := &job.Create{Groups: []job.Group{g}, Frame: frameOf(g.Kind, payload), Longest: len(payload)}
-	cmd.Payloads = cmd.Frame.Append(nil, payload)
-	unique := ""
+	g, unique := cmd.Groups[0], ""
 	if r.UniqueKey != nil {
 		unique = *r.UniqueKey
-		cmd.Unique = []job.UniqueKey{{Key: unique}}
 	}
 	if cmd.Once, err = once(c, "create", g.Client, body); err != nil {
 		return err
@@ -93,6 +90,21 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 		}
 		return b, answerStored(c, held, http.StatusCreated, b)
 	})
+}
+
+// oneJob returns the command that creates a single job, and the stored form of its payload.
+func (s *Server) oneJob(r *createRequest) (cmd *job.Create, payload []byte, err error) {
+	g, payload, err := s.newJob(r, s.engine.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	g.Lines = 1
+	cmd = &job.Create{Groups: []job.Group{g}, Frame: frameOf(g.Kind, payload), Longest: len(payload)}
+	cmd.Payloads = cmd.Frame.Append(nil, payload)
+	if r.UniqueKey != nil {
+		cmd.Unique = []job.UniqueKey{{Key: *r.UniqueKey}}
+	}
+	return cmd, payload, nil
 }
 
 // answerExisting answers a create that created no job, because an unfinished job has the unique key. The answer is the

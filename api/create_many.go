@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,7 +69,8 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 
 // bulk collects the jobs for one create command. Consecutive jobs with equal attributes are a group.
 type bulk struct {
-	each      bool // the client prefers a result for each position
+	each      bool    // the client prefers a result for each position
+	trace     *string // traceparent of jobs without one; nil: none
 	cmd       job.Create
 	raw       []byte // all payloads, without separators
 	ends      []int  // the end of each payload in raw
@@ -83,28 +85,8 @@ func (b *bulk) hasResults() bool { return b.each || len(b.cmd.Unique) > 0 }
 // createMany answers POST /jobs/create with several jobs. It creates all of them or none, unless the client prefers a
 // result for each position. Then it creates all jobs that are valid.
 func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
-	now := s.engine.Now()
-	b := bulk{each: prefersEach(c.Request())}
-	err := items(body, func(place string, text []byte) error {
-		err := b.add(c, s, text, now)
-		if b.hasResults() && len(b.positions) >= job.MaxResults {
-			err = tooMany("", fmt.Sprintf("the request has too many jobs; the maximum is %d if each position has a result; split it into several requests", job.MaxResults))
-		}
-		p, ok := errors.AsType[*problem](err)
-		switch {
-		case err == nil:
-			b.positions = append(b.positions, position{})
-		case b.each && ok && !p.whole:
-			b.positions = append(b.positions, position{p})
-		case strings.HasPrefix(place, "line"):
-			at := *problemOf(err)
-			at.detail = place + ": " + at.detail
-			return &at
-		default:
-			return inside(place, err)
-		}
-		return nil
-	})
+	b := bulk{each: prefersEach(c.Request()), trace: traceOf(c)}
+	err := b.addAll(s, body, items)
 	if err != nil {
 		return err
 	}
@@ -126,13 +108,38 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	return answerMany(c, &b, &made)
 }
 
+// addAll adds the jobs of a body.
+func (b *bulk) addAll(s *Server, body []byte, items eachItem) error {
+	now := s.engine.Now()
+	return items(body, func(place string, text []byte) error {
+		err := b.add(s, text, now)
+		if b.hasResults() && len(b.positions) >= job.MaxResults {
+			err = tooMany("", fmt.Sprintf("the request has too many jobs; the maximum is %d if each position has a result; split it into several requests", job.MaxResults))
+		}
+		p, ok := errors.AsType[*problem](err)
+		switch {
+		case err == nil:
+			b.positions = append(b.positions, position{})
+		case b.each && ok && !p.whole:
+			b.positions = append(b.positions, position{p})
+		case strings.HasPrefix(place, "line"):
+			at := *problemOf(err)
+			at.detail = place + ": " + at.detail
+			return &at
+		default:
+			return inside(place, err)
+		}
+		return nil
+	})
+}
+
 // add adds the next job.
-func (b *bulk) add(c echo.Context, s *Server, text []byte, now int64) error {
+func (b *bulk) add(s *Server, text []byte, now int64) error {
 	var r createRequest
 	if err := decodeObject(text, &r); err != nil {
 		return err
 	}
-	r.traced(c)
+	r.Traceparent = cmp.Or(r.Traceparent, b.trace)
 	g, payload, err := s.newJob(&r, now)
 	if err != nil {
 		return err
@@ -227,15 +234,20 @@ type positionResult struct {
 }
 
 func answerMany(c echo.Context, b *bulk, made *store.Made) error {
-	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(b.ends), len(b.ends)-len(made.Existing))}
-	if b.hasResults() {
-		doc.Results = positionResults(b.positions, made)
-	}
-	text, err := encodeDocument(doc)
+	text, err := encodeDocument(b.document(made))
 	if err != nil {
 		return err
 	}
 	return answer(c, http.StatusCreated, mimeBatch, text)
+}
+
+// document returns the answer to a create of these jobs.
+func (b *bulk) document(made *store.Made) createdDocument {
+	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(b.ends), len(b.ends)-len(made.Existing))}
+	if b.hasResults() {
+		doc.Results = positionResults(b.positions, made)
+	}
+	return doc
 }
 
 // position is the place of a job in the body of a bulk create.

@@ -38,11 +38,17 @@ func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error)
 	if err != nil || !o.Given() {
 		return job.Once{}, err
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, isNDJSON(r), prefersEach(r))
-	h.Write(body)
-	copy(o.Digest[:], h.Sum(nil))
+	o.Digest = digestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, isNDJSON(r), prefersEach(r)), body)
 	return o, nil
+}
+
+// digestOf returns the digest of a request. head is everything that influences the answer except the body.
+func digestOf(head string, body []byte) (digest job.Digest) {
+	h := sha256.New()
+	h.Write([]byte(head))
+	h.Write(body)
+	copy(digest[:], h.Sum(nil))
+	return digest
 }
 
 // oneHeader returns the value of a header that must not be repeated.

@@ -61,11 +61,13 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
-// traced copies the traceparent header of the request to a job without a traceparent, if the header is valid.
-func (a *attributes) traced(c echo.Context) {
-	if values := c.Request().Header["Traceparent"]; a.Traceparent == nil && len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
-		a.Traceparent = &values[0]
+// traceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs without a traceparent of
+// their own get it.
+func traceOf(c echo.Context) *string {
+	if values := c.Request().Header["Traceparent"]; len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
+		return &values[0]
 	}
+	return nil
 }
 
 // group returns a group with the attributes of jobs that are created now. It fills in every default, because the

@@ -79,13 +79,65 @@ func (s *Server) tickle(c echo.Context) error {
 	return s.answerChanged(c, receipt, id, job.Active)
 }
 
+// tickleManyRequest is the body of POST /jobs/tickle.
+type tickleManyRequest struct {
+	tickleFields
+	JobIDs *[]job.ID `json:"job_ids"`
+}
+
+func (r *tickleManyRequest) command() (job.Tickle, error) {
+	cmd, err := r.tickleFields.command()
+	if err != nil {
+		return cmd, err
+	}
+	switch {
+	case r.JobIDs != nil:
+		if cmd.IDs, err = namedJobs(*r.JobIDs); err != nil {
+			return cmd, err
+		}
+	case cmd.Claim.IsZero() && cmd.Runner == "":
+		return cmd, badRequest("job_ids", "job_ids, claim_id or runner_id is required")
+	case r.Step != nil:
+		return cmd, badRequest("step", "step requires job_ids")
+	case r.Progress != nil:
+		return cmd, badRequest("progress", "progress requires job_ids")
+	}
+	return cmd, nil
+}
+
+// namedJobs checks the field job_ids.
+func namedJobs(ids []job.ID) ([]job.ID, error) {
+	if err := job.CheckRange("job_ids", int64(len(ids)), 1, job.MaxTickleIDs); err != nil {
+		return nil, badField("job_ids", err)
+	}
+	for i, id := range ids {
+		if id.IsZero() {
+			return nil, badID(item("job_ids", i))
+		}
+	}
+	return ids, nil
+}
+
+// nothingHeld refuses a tickle if none of its jobs is held.
+func nothingHeld(t *store.Tickled) error {
+	if t.Held > 0 {
+		return nil
+	}
+	r := t.Refusal
+	if r == job.Granted {
+		r = job.ClaimLost
+	}
+	p := *refused(r).(*problem)
+	if p.lost = t.Lost; p.lost == nil { // the document has the list even if it is empty
+		p.lost = []store.JobResult{}
+	}
+	return &p
+}
+
 // tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids, it extends the
 // leases of all jobs that the claim holds. Without a claim_id, it extends those of all jobs that the runner holds.
 func (s *Server) tickleMany(c echo.Context) error {
-	var r struct {
-		tickleFields
-		JobIDs *[]job.ID `json:"job_ids"`
-	}
+	var r tickleManyRequest
 	body, err := s.readObject(c, &s.bodies.small, &r)
 	if err != nil {
 		return err
@@ -98,38 +150,12 @@ func (s *Server) tickleMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case r.JobIDs != nil:
-		if err := job.CheckRange("job_ids", int64(len(*r.JobIDs)), 1, job.MaxTickleIDs); err != nil {
-			return badField("job_ids", err)
-		}
-		for i, id := range *r.JobIDs {
-			if id.IsZero() {
-				return badID(item("job_ids", i))
-			}
-		}
-		cmd.IDs = *r.JobIDs
-	case cmd.Claim.IsZero() && cmd.Runner == "":
-		return badRequest("job_ids", "job_ids, claim_id or runner_id is required")
-	case r.Step != nil:
-		return badRequest("step", "step requires job_ids")
-	case r.Progress != nil:
-		return badRequest("progress", "progress requires job_ids")
-	}
 	tickled, receipt, err := s.engine.Tickle(c.Request().Context(), cmd)
 	if err != nil {
 		return err
 	}
-	if tickled.Held == 0 {
-		r := tickled.Refusal
-		if r == job.Granted {
-			r = job.ClaimLost
-		}
-		p := *refused(r).(*problem)
-		if p.lost = tickled.Lost; p.lost == nil { // the document has the list even if it is empty
-			p.lost = []store.JobResult{}
-		}
-		return &p
+	if err := nothingHeld(&tickled); err != nil {
+		return err
 	}
 	setSeq(c, receipt.Seq)
 	return answerDocument(c, http.StatusOK, tickledDocument{tickled.Held, lostJobs(tickled.Lost)})

@@ -17,14 +17,49 @@ import (
 // If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
 // see store.Made.
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
+	return e.StartCreate(ctx, c)()
+}
+
+// StartCreate is Create in two steps, for a caller that sends several creates and lets none wait for another. It begins
+// the create, and the returned function waits for its end. Creates without keys and numbers are stored in the order in
+// which one goroutine has started them. The caller must call the function once.
+func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (store.Made, Receipt, error)) {
+	fail := func(err error) func() (store.Made, Receipt, error) {
+		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
+	}
 	if err := e.accepting(); err != nil {
-		return store.Made{}, Receipt{}, err
+		return fail(err)
 	}
 	// A create is acknowledged before it is applied. If its payloads did not match its description, Apply would fail,
 	// and so would every later start.
 	if err := c.CheckPayloads(); err != nil {
-		return store.Made{}, Receipt{}, fmt.Errorf("%w: create: %w", ErrMalformed, err)
+		return fail(fmt.Errorf("%w: create: %w", ErrMalformed, err))
 	}
+	if c.Once.Given() || len(c.Unique) > 0 {
+		return func() (store.Made, Receipt, error) { return e.createDecided(ctx, c) }
+	}
+	if err := e.mayCreate(c); err != nil {
+		return fail(err)
+	}
+	w := &waiter{synced: make(chan answer, 1)}
+	p, err := newProposal(journal.Bulk, c, w)
+	if err == nil {
+		err = e.propose(ctx, p)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return func() (store.Made, Receipt, error) {
+		a, err := e.await(ctx, w.synced)
+		if err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+	}
+}
+
+// createDecided carries out a create about which Apply decides.
+func (e *Engine) createDecided(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
 	if c.Once.Given() {
 		end, err := e.underWay.begin(ctx, &c.Once)
 		if err != nil {
@@ -44,26 +79,11 @@ func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt
 	if err := e.mayCreate(c); err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	if c.Once.Given() || len(c.Unique) > 0 {
-		result, receipt, err := e.decide(ctx, c)
-		if err != nil {
-			return store.Made{}, Receipt{}, err
-		}
-		return answerMade(result.(*store.Made), receipt, nil)
-	}
-	w := &waiter{synced: make(chan answer, 1)}
-	p, err := newProposal(journal.Bulk, c, w)
-	if err == nil {
-		err = e.propose(ctx, p)
-	}
+	result, receipt, err := e.decide(ctx, c)
 	if err != nil {
 		return store.Made{}, Receipt{}, err
 	}
-	a, err := e.await(ctx, w.synced)
-	if err != nil {
-		return store.Made{}, Receipt{}, err
-	}
-	return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+	return answerMade(result.(*store.Made), receipt, nil)
 }
 
 // mayCreate refuses creates that cannot be carried out now. It does so before they are journaled, because Apply must
