@@ -44,7 +44,7 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 			if e, ok := r.(error); ok && errors.Is(e, http.ErrAbortHandler) {
 				panic(r) // net/http closes the connection then
 			}
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			err = panicked(r)
 		}
 	}()
 	if conn := connectionOf(c.Request()); conn != nil {
@@ -57,6 +57,9 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 	}
 	return next(c)
 }
+
+// panicked returns the error of a panic, with the stack.
+func panicked(r any) error { return fmt.Errorf("panic: %v\n%s", r, debug.Stack()) }
 
 func (m *metrics) of(c echo.Context) *routeMetrics {
 	if r := m.routes[routeKey{c.Request().Method, c.Path()}]; r != nil {

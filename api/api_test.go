@@ -315,6 +315,10 @@ func (f creates) Create(_ context.Context, c *job.Create) (store.Made, ingest.Re
 	return store.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 }
 
+func (f creates) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
+	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
+}
+
 // noJob is a state in which all jobs have been purged.
 type noJob struct{ jobReader }
 

@@ -21,21 +21,61 @@ type claimer interface {
 	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
 }
 
-// claimRequest is the body of POST /jobs/claim.
-type claimRequest struct {
-	RunnerID *string        `json:"runner_id"`
+// claimFields say which jobs a runner accepts, and how many at once.
+type claimFields struct {
 	Max      *int64         `json:"max"`
 	Clients  []string       `json:"clients"`
 	Types    []string       `json:"types"`
 	LeaseMs  *int64         `json:"lease_ms"`
-	WaitMs   *int64         `json:"wait_ms"`
 	MaxBytes *int64         `json:"max_bytes"`
 	Strategy jsontext.Value `json:"strategy"`
+}
+
+// fill sets the fields of a claim that has a runner and default values.
+func (r *claimFields) fill(cmd *job.Claim) (err error) {
+	cmd.Clients, cmd.Types = r.Clients, r.Types
+	if r.Max != nil {
+		if err := job.CheckRange("max", *r.Max, 1, job.MaxClaimJobs); err != nil {
+			return badField("max", err)
+		}
+		cmd.Max = int(*r.Max)
+	}
+	if err := checkNames("clients", r.Clients); err != nil {
+		return err
+	}
+	if err := checkNames("types", r.Types); err != nil {
+		return err
+	}
+	if !absent(r.Strategy) {
+		if cmd.Strategy, err = strategy(r.Strategy); err != nil {
+			return err
+		}
+	}
+	if r.LeaseMs != nil {
+		if err := job.CheckRange("lease_ms", *r.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
+			return badField("lease_ms", err)
+		}
+		cmd.LeaseMs = *r.LeaseMs
+	}
+	if r.MaxBytes != nil {
+		if err := job.CheckRange("max_bytes", *r.MaxBytes, 1, job.MaxClaimBytes); err != nil {
+			return badField("max_bytes", err)
+		}
+		cmd.MaxBytes = *r.MaxBytes
+	}
+	return nil
+}
+
+// claimRequest is the body of POST /jobs/claim.
+type claimRequest struct {
+	RunnerID *string `json:"runner_id"`
+	claimFields
+	WaitMs   *int64         `json:"wait_ms"`
 	Complete jsontext.Value `json:"complete"`
 }
 
 func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) {
-	cmd = job.Claim{Max: 1, Clients: r.Clients, Types: r.Types, MaxBytes: job.DefaultClaimBytes}
+	cmd = job.Claim{Max: 1, MaxBytes: job.DefaultClaimBytes}
 	if r.RunnerID == nil {
 		return cmd, 0, badRequest("runner_id", "runner_id is missing")
 	}
@@ -43,34 +83,8 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 	if err := job.CheckText("runner_id", cmd.Runner, 1, job.MaxRunnerBytes); err != nil {
 		return cmd, 0, badField("runner_id", err)
 	}
-	if r.Max != nil {
-		if err := job.CheckRange("max", *r.Max, 1, job.MaxClaimJobs); err != nil {
-			return cmd, 0, badField("max", err)
-		}
-		cmd.Max = int(*r.Max)
-	}
-	if err := checkNames("clients", r.Clients); err != nil {
+	if err := r.fill(&cmd); err != nil {
 		return cmd, 0, err
-	}
-	if err := checkNames("types", r.Types); err != nil {
-		return cmd, 0, err
-	}
-	if !absent(r.Strategy) {
-		if cmd.Strategy, err = strategy(r.Strategy); err != nil {
-			return cmd, 0, err
-		}
-	}
-	if r.LeaseMs != nil {
-		if err := job.CheckRange("lease_ms", *r.LeaseMs, job.MinLeaseMs, job.MaxLeaseMs); err != nil {
-			return cmd, 0, badField("lease_ms", err)
-		}
-		cmd.LeaseMs = *r.LeaseMs
-	}
-	if r.MaxBytes != nil {
-		if err := job.CheckRange("max_bytes", *r.MaxBytes, 1, job.MaxClaimBytes); err != nil {
-			return cmd, 0, badField("max_bytes", err)
-		}
-		cmd.MaxBytes = *r.MaxBytes
 	}
 	if r.WaitMs != nil {
 		if err := job.CheckRange("wait_ms", *r.WaitMs, 0, job.MaxWaitMs); err != nil {

@@ -33,7 +33,7 @@ const (
 func (d *completion) admit(list string) error {
 	d.count++
 	if d.most > 0 && d.count > d.most {
-		return badRequest(list, fmt.Sprintf("%s has too many outcomes; the maximum in a claim request is %d; send the others with POST /jobs/complete", list, d.most))
+		return badRequest(list, fmt.Sprintf("%s has too many outcomes; the maximum in a claim request and in a stream is %d; send the others in further requests", list, d.most))
 	}
 	if d.count%outcomesPerShare == 0 {
 		return d.reserve(outcomesPerShare * outcomeBytes)

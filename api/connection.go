@@ -32,6 +32,7 @@ type connection struct {
 	peer    netip.Addr // the address for limits per client; not valid for loopback, which has no such limits
 	framing framing
 	place   place
+	closed  func() // of a stream's connection: tells the listener; nil for others, which net/http watches
 
 	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request
@@ -68,6 +69,17 @@ func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.framing.feed(p[:n])
 	return n, err
+}
+
+// upgraded ends the checks of HTTP: from now on the connection carries a stream.
+func (c *connection) upgraded() { c.framing.state = lost }
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	if c.closed != nil {
+		c.closed()
+	}
+	return c.Conn.Close()
 }
 
 // Write writes all of p. It fails if the client reads too slowly.

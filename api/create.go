@@ -17,6 +17,7 @@ import (
 
 type creator interface {
 	Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error)
+	StartCreate(ctx context.Context, c *job.Create) (wait func() (store.Made, ingest.Receipt, error))
 }
 
 // createRequest is a job in the body of POST /jobs/create: the whole body, an item of an array, or a line.

@@ -36,6 +36,10 @@ func (s *picky) take(cmd job.Command) {
 	}
 }
 
+func (s *picky) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
+	return func() (store.Made, ingest.Receipt, error) { return s.Create(ctx, c) }
+}
+
 var fuzzReceipt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
 func (s *picky) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {

@@ -143,11 +143,30 @@ func (l *listener) watch(conn net.Conn, state http.ConnState) {
 		return
 	case http.StateIdle:
 		l.put(c, l.idle)
-	case http.StateClosed, http.StateHijacked:
+	case http.StateHijacked: // a stream, which takes its place until it closes the connection
+		l.put(c, nil)
+		c.closed = func() { l.streamClosed(c) }
+		return
+	case http.StateClosed:
 		l.forget(c)
 	default:
 		return
 	}
+	l.signal()
+}
+
+// streamClosed stops to count the connection of a stream.
+func (l *listener) streamClosed(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.place.gone {
+		l.forget(c)
+		l.signal()
+	}
+}
+
+// signal wakes Accept, because a place may have become free.
+func (l *listener) signal() {
 	select {
 	case l.changed <- struct{}{}:
 	default:

@@ -21,6 +21,7 @@ type metrics struct {
 	page     echo.HandlerFunc
 	routes   map[routeKey]*routeMetrics
 	unrouted *routeMetrics
+	verbs    map[string]*routeMetrics // of requests in streams
 }
 
 type routeKey struct{ method, path string }
@@ -53,6 +54,10 @@ func newMetrics(s *Server, routes []route) *metrics {
 		m.routes[routeKey{r.method, r.path}] = of(r.method, r.path, r.hot)
 	}
 	m.unrouted = of("none", "none", false)
+	m.verbs = map[string]*routeMetrics{}
+	for _, v := range append(streamVerbs, verbUnknown) {
+		m.verbs[v.name] = of("stream", v.name, hot)
+	}
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		requests, durations, &engineCollector{s},
@@ -63,6 +68,11 @@ func newMetrics(s *Server, routes []route) *metrics {
 			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
 		}, func() float64 { _, evicted := s.connections(); return float64(evicted) }),
 	)
+	streams := func(name, help string, value func(open, lingering int) int) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(s.streams.count())) }))
+	}
+	streams("daybook_streams", "Open streams.", func(open, _ int) int { return open })
+	streams("daybook_streams_lingering", "Streams whose connection has ended and whose claims wait for their client.", func(_, lingering int) int { return lingering })
 	inFlight := func(name, help, label, value string, of *budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
 			func() float64 { return float64(of.used()) }))

@@ -52,6 +52,9 @@ type bodyRules struct {
 	outcomeList bodyRule // JSON or NDJSON with outputs
 	small       bodyRule // JSON without payloads and outputs
 	optional    bodyRule // like small, or no body
+
+	messages     bodyRule // messages of streams
+	bulkMessages bodyRule // long messages of streams with creates
 }
 
 func newBodyRules(bulk, control *budget) bodyRules {
@@ -63,6 +66,9 @@ func newBodyRules(bulk, control *budget) bodyRules {
 		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asLines, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
 		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
+
+		messages:     bodyRule{budget: control, limit: maxBodyBytes},
+		bulkMessages: bodyRule{budget: bulk, limit: maxBodyBytes},
 	}
 }
 
@@ -150,7 +156,7 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	if conn != nil {
 		b.share.peer = conn.peer
 	}
-	from := &pacedReader{from: r.Body, control: http.NewResponseController(c.Response().Writer)}
+	from := &pacedReader{from: r.Body, deadline: http.NewResponseController(c.Response().Writer)}
 	b.paced = from
 	switch {
 	case zipped:
@@ -169,7 +175,7 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 		conn.unread = false
 	}
 	// The deadline is only for the body. A claim may wait for a minute after that.
-	if err := from.control.SetReadDeadline(time.Time{}); err != nil {
+	if err := from.deadline.SetReadDeadline(time.Time{}); err != nil {
 		b.release()
 		return nil, fmt.Errorf("clear read deadline: %w", err)
 	}
@@ -178,14 +184,14 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 
 // pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime.
 type pacedReader struct {
-	from    io.Reader
-	control *http.ResponseController
-	left    int // how much of paceBytes must still arrive
+	from     io.Reader
+	deadline interface{ SetReadDeadline(time.Time) error }
+	left     int // how much of paceBytes must still arrive
 }
 
 func (r *pacedReader) Read(p []byte) (int, error) {
 	if r.left == 0 {
-		if err := r.control.SetReadDeadline(time.Now().Add(paceTime)); err != nil {
+		if err := r.deadline.SetReadDeadline(time.Now().Add(paceTime)); err != nil {
 			return 0, fmt.Errorf("set read deadline: %w", err)
 		}
 		r.left = paceBytes

@@ -179,6 +179,9 @@ type idle struct{}
 func (idle) Create(_ context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
 	return store.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
 }
+func (i idle) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
+	return func() (store.Made, ingest.Receipt, error) { return i.Create(ctx, c) }
+}
 func (idle) Now() int64                                { return 1 }
 func (idle) ClockOffset() time.Duration                { return 0 }
 func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }

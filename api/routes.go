@@ -71,6 +71,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/sessions/:id", s.session, !hot, !keyed, ""},
 		{http.MethodDelete, "/sessions/:id", s.endSession, !hot, !keyed, ""},
 
+		{http.MethodGet, "/stream", s.stream, hot, !keyed, ""},
+
 		{http.MethodGet, "/queues", s.queues, !hot, !keyed, "limit after client waiting"},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, !keyed, ""},
 		{http.MethodDelete, "/queues/:client/:type", s.deleteQueue, !hot, !keyed, ""},

@@ -32,6 +32,8 @@ type Options struct {
 	Build       Version
 	// MaxConnections is how many connections can be open at once. 0 means defaultMaxConnections.
 	MaxConnections int
+	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
+	StreamHeartbeat time.Duration
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
 	Quit func()
@@ -53,6 +55,7 @@ type Server struct {
 	metrics  *metrics
 
 	limits
+	streams   streams
 	listening atomic.Pointer[listener] // nil before Run
 
 	draining context.Context // done when the shutdown begins
@@ -102,6 +105,8 @@ func newServer(o Options, engine backend) (*Server, error) {
 		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
+	s.streams.heartbeat = cmp.Or(o.StreamHeartbeat, defaultStreamHeartbeat)
+	s.streams.all, s.streams.lingering = map[string]*stream{}, map[string]*lingerer{}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
@@ -112,7 +117,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.echo.Use(s.around)
 	for _, r := range routes {
 		handle := strictRequest(&r, r.handle)
-		if r.method == http.MethodGet || r.method == http.MethodHead {
+		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" {
 			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)
@@ -175,7 +180,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	if err != nil {
 		return fmt.Errorf("stop serving: %w", err)
 	}
-	return nil
+	return s.streams.wait(limit)
 }
 
 // connections returns how many connections are open, and how many the server has closed to accept others.

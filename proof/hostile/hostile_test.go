@@ -144,7 +144,7 @@ func TestLargeRequestsAreServed(t *testing.T) {
 		case "a claim that waits with a thousand results":
 			continue // the claim waits for a minute
 		case "a claim with a body full of outcomes":
-			if _, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "the maximum in a claim request is 1000") {
+			if _, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "the maximum in a claim request and in a stream is 1000") {
 				t.Errorf("%s: %v", r.what, err)
 			}
 			continue

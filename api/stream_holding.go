@@ -1,0 +1,250 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// holding are the claims that a stream holds, with their jobs that have not ended. It says how much credit is left, and
+// what goes back when the stream ends. It may list a job that the runner has lost: leases are in the store, and other
+// clients may end jobs. checkLeases finds these.
+type holding struct {
+	mu        sync.Mutex
+	claims    map[job.ID]*heldClaim
+	tickledAt time.Time // of the last tickle in this stream
+}
+
+// heldClaim is a claim that a stream holds.
+type heldClaim struct {
+	id    job.ID
+	sub   *subscription // whose credit it counts against; nil: none
+	runs  []heldRun
+	left  int // jobs that have not ended
+	since time.Time
+	lease time.Duration
+}
+
+// heldRun is a range of jobs with consecutive ids.
+type heldRun struct {
+	first job.ID
+	n     int
+	ended []uint64 // a bit for each job; nil: none has ended
+}
+
+// add notes a claim that the stream will send.
+func (h *holding) add(u *subscription, claimed *store.Claimed, jobs []job.Job) {
+	c := &heldClaim{id: claimed.Claim, sub: u, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(claimed.LeaseMs) * time.Millisecond}
+	u.hold(c.left)
+	h.mu.Lock()
+	h.claims[c.id] = c
+	h.mu.Unlock()
+}
+
+// runsOf returns the ranges of jobs with consecutive ids.
+func runsOf(jobs []job.Job) (runs []heldRun) {
+	for i := range jobs {
+		if n := len(runs); n > 0 && runs[n-1].first.WithLine(runs[n-1].first.Line()+runs[n-1].n) == jobs[i].ID {
+			runs[n-1].n++
+			continue
+		}
+		runs = append(runs, heldRun{first: jobs[i].ID, n: 1})
+	}
+	return runs
+}
+
+// end notes that a job has ended, and reports whether that was not known.
+func (c *heldClaim) end(id job.ID) bool {
+	for i := range c.runs {
+		r := &c.runs[i]
+		line := id.Line() - r.first.Line()
+		if line < 0 || line >= r.n || r.first.WithLine(id.Line()) != id {
+			continue
+		}
+		if r.ended == nil {
+			r.ended = make([]uint64, (r.n+63)/64)
+		}
+		bit := uint64(1) << (line % 64)
+		if r.ended[line/64]&bit != 0 {
+			return false
+		}
+		r.ended[line/64] |= bit
+		c.left--
+		return true
+	}
+	return false
+}
+
+// ended notes the results of completions. A job that a claim no longer holds is a job that has ended, too.
+func (h *holding) ended(commands []job.Complete, result *store.Ended) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	results := result.Results
+	for i := range commands {
+		n := min(len(commands[i].Outcomes), len(results))
+		h.end(commands[i].Claim, results[:n])
+		results = results[n:]
+		if commands[i].All != nil {
+			h.drop(commands[i].Claim)
+		}
+	}
+}
+
+// end notes jobs that have ended. The caller holds h.mu.
+func (h *holding) end(claim job.ID, results []store.JobResult) {
+	freed := map[*heldClaim]int{}
+	if c := h.claims[claim]; c != nil {
+		for i := range results {
+			if c.end(results[i].ID) {
+				freed[c]++
+			}
+		}
+	} else if claim.IsZero() { // the request does not name the claim
+		for i := range results {
+			for _, c := range h.claims {
+				if c.end(results[i].ID) {
+					freed[c]++
+					break
+				}
+			}
+		}
+	}
+	for c, n := range freed {
+		if c.left == 0 {
+			delete(h.claims, c.id)
+		}
+		if c.sub != nil {
+			c.sub.hold(-n)
+		}
+	}
+}
+
+// drop forgets a claim. The caller holds h.mu.
+func (h *holding) drop(claim job.ID) {
+	if c := h.claims[claim]; c != nil {
+		delete(h.claims, claim)
+		if c.sub != nil {
+			c.sub.hold(-c.left)
+		}
+	}
+}
+
+// tickled notes the result of a tickle.
+func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tickledAt = time.Now()
+	if len(t.Lost) > 0 {
+		h.end(cmd.Claim, t.Lost)
+	}
+	if t.Held == 0 && len(cmd.IDs) == 0 {
+		h.drop(cmd.Claim)
+	}
+}
+
+// takeAll removes all claims and returns them.
+func (h *holding) takeAll() []*heldClaim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*heldClaim, 0, len(h.claims))
+	for _, c := range h.claims {
+		all = append(all, c)
+	}
+	clear(h.claims)
+	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
+	return all
+}
+
+// countFor counts the claims that count against no credit against that of a subscription.
+func (h *holding) countFor(u *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.claims {
+		if c.sub == nil {
+			c.sub = u
+			u.hold(c.left)
+		}
+	}
+}
+
+const (
+	// leaseSlack is how long after the end of a lease a claim is looked up. The server abandons jobs a little late.
+	leaseSlack = time.Second
+	// maxLookups bounds the claims that one heartbeat looks up.
+	maxLookups = 100
+)
+
+// checkLeases looks up the claims whose leases seem to have ended, and frees the credit of those that hold nothing.
+func (t *stream) checkLeases() {
+	for _, id := range t.holding.overdue() {
+		doc, _, err := t.s.engine.ClaimDocument(id, 0)
+		switch {
+		case errors.Is(err, job.ClaimNotFound), err == nil && doc.Held == 0:
+			t.holding.mu.Lock()
+			t.holding.drop(id)
+			t.holding.mu.Unlock()
+		}
+	}
+}
+
+func (h *holding) overdue() (ids []job.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for _, c := range h.claims {
+		since := c.since
+		if h.tickledAt.After(since) {
+			since = h.tickledAt
+		}
+		if now.Sub(since) > c.lease+leaseSlack && len(ids) < maxLookups {
+			ids = append(ids, c.id)
+		}
+	}
+	return ids
+}
+
+// adopt makes the stream hold claims that its runner has from an earlier connection. Of the stream that it resumes, the
+// claims that the runner does not list go back: it never received them.
+func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err error) {
+	if resume != "" {
+		if before := t.s.streams.takeOver(resume); before != nil {
+			lost := slices.DeleteFunc(before.claims, func(c *heldClaim) bool { return slices.Contains(ids, c.id) })
+			t.s.giveBack(lost)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if err := t.s.engine.CatchUp(context.Background(), 0); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		doc, jobs, err := t.s.engine.ClaimDocument(id, 0)
+		if errors.Is(err, job.ClaimNotFound) || err == nil && (doc.Held == 0 || doc.Runner != t.hello.runner) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		opened = append(opened, openedClaim{id, doc.Held})
+		t.holding.adopt(&heldClaim{id: id, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}, &t.subscriptions)
+	}
+	return opened, nil
+}
+
+func (h *holding) adopt(c *heldClaim, l *subscriptions) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.mu.Lock()
+	c.sub = l.first
+	l.mu.Unlock()
+	h.claims[c.id] = c
+	if c.sub != nil {
+		c.sub.hold(c.left)
+	}
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// message is a message of a client in memory. The stream that reads it and each of its requests hold it, since the
+// decoded requests refer to its bytes.
+type message struct {
+	body
+	t       *stream
+	kind    websocket.MessageType
+	counted int
+	holders atomic.Int32
+}
+
+// hold adds a holder, and release removes one. The last one frees the memory.
+func (m *message) hold() { m.holders.Add(1) }
+
+func (m *message) release() {
+	if m.holders.Add(-1) > 0 {
+		return
+	}
+	m.body.release()
+	m.t.requests.release(m.counted)
+}
+
+// A message is first read into firstMessageBytes, which most fit into.
+const firstMessageBytes = 4 << 10
+
+var messageBuffers = sync.Pool{New: func() any {
+	b := make([]byte, firstMessageBytes)
+	return &b
+}}
+
+// receive waits for the next message, and reads all of it. The memory for it counts against the same budgets as bodies
+// of HTTP requests.
+func (t *stream) receive() (*message, error) {
+	kind, r, err := t.conn.Reader(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	m := &message{t: t, kind: kind}
+	m.rule = &t.s.bodies.messages
+	m.share.budget = m.rule.budget
+	if t.under != nil {
+		m.share.peer = t.under.peer
+		r = &pacedReader{from: r, deadline: t.under}
+	}
+	if err := m.read(r); err != nil {
+		m.body.release()
+		return nil, unreadable(err)
+	}
+	if t.under != nil {
+		if err := t.under.SetReadDeadline(time.Time{}); err != nil {
+			m.body.release()
+			return nil, err
+		}
+	}
+	m.holders.Store(1)
+	m.counted = len(m.bytes)
+	t.requests.hold(m.counted)
+	return m, nil
+}
+
+// unreadable returns the error with which the server ends the stream when a message cannot be read.
+func unreadable(err error) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		status := websocket.StatusMessageTooBig
+		if p.code == codeOverloaded {
+			status = websocket.StatusTryAgainLater
+		}
+		return &protocolError{status, p.code}
+	}
+	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
+		return &protocolError{websocket.StatusPolicyViolation, "a message arrived too slowly"}
+	}
+	return err
+}
+
+// read reads a message to its end.
+func (m *message) read(r io.Reader) error {
+	ctx := context.Background()
+	if err := m.reserve(ctx, firstMessageBytes); err != nil {
+		return err
+	}
+	first := messageBuffers.Get().(*[]byte)
+	n, err := io.ReadFull(r, *first)
+	switch {
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // the whole message
+		m.bytes = append(make([]byte, 0, n), (*first)[:n]...)
+		messageBuffers.Put(first)
+		m.share.shrink(firstMessageBytes - int64(n))
+		return nil
+	case err != nil:
+		messageBuffers.Put(first)
+		return err
+	}
+	if isCreateMessage(*first) { // so that bulk posts do not take the memory for completions
+		m.share.release()
+		m.rule = &m.t.s.bodies.bulkMessages
+		m.share.budget = m.rule.budget
+	}
+	err = m.take(ctx, firstReadBytes)
+	if err == nil {
+		m.bytes = append(m.bytes, *first...)
+		err = m.grow(ctx, r)
+	}
+	messageBuffers.Put(first)
+	return err
+}
+
+// isCreateMessage reports whether a long message looks like a create. A long message usually has one request.
+func isCreateMessage(beginning []byte) bool {
+	return bytes.Contains(beginning[:min(len(beginning), 256)], []byte(`"create"`))
+}
+
+// streamRequest is a request in a text message: a number, one verb with the body of the HTTP request that does the
+// same, and for verbs that change jobs what lets the client repeat the request.
+type streamRequest struct {
+	N           *uint64        `json:"n"`
+	Hello       jsontext.Value `json:"hello"`
+	Subscribe   jsontext.Value `json:"subscribe"`
+	Credit      jsontext.Value `json:"credit"`
+	Unsubscribe jsontext.Value `json:"unsubscribe"`
+	Create      jsontext.Value `json:"create"`
+	Complete    jsontext.Value `json:"complete"`
+	Tickle      jsontext.Value `json:"tickle"`
+	Release     jsontext.Value `json:"release"`
+
+	Key     *string        `json:"idempotency_key"`
+	Session *sessionNumber `json:"session"`
+}
+
+// sessionNumber is the number of a request in a session, as in the headers of HTTP requests.
+type sessionNumber struct {
+	ID     job.ID `json:"id"`
+	Slot   int64  `json:"slot"`
+	Number int64  `json:"number"`
+}
+
+// maxRequestNumber is the largest whole number that all JSON libraries read exactly.
+const maxRequestNumber = 1<<53 - 1
+
+// serve begins the requests of a message: one JSON object a line.
+func (t *stream) serve(m *message) error {
+	if m.kind != websocket.MessageText {
+		return &protocolError{websocket.StatusUnsupportedData, "binary messages are not supported"}
+	}
+	for rest := m.bytes; len(rest) > 0; {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte("\n"))
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var r streamRequest
+		err := decodeObject(line, &r)
+		if unnumbered := numbered(&r, err); unnumbered != nil {
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).detail)}
+		}
+		t.accept(m, &r, err)
+	}
+	return nil
+}
+
+// numbered returns why a request, which was decoded with err, has no number under which it can be answered; nil if it
+// has one.
+func numbered(r *streamRequest, err error) error {
+	if p, ok := errors.AsType[*problem](err); ok && (r.N == nil || p.field == "n") {
+		return p
+	}
+	if r.N == nil || *r.N > maxRequestNumber {
+		return badRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
+	}
+	return nil
+}
+
+// closeReason cuts a text to what fits into a close frame.
+func closeReason(text string) string {
+	const most = 120
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}
+
+// accept begins a request and answers it when it has ended. If err is not nil, it only answers.
+func (t *stream) accept(m *message, r *streamRequest, err error) {
+	began := time.Now()
+	if !t.requests.begin() {
+		t.answers.refuse(*r.N, errShuttingDown, 0)
+		return
+	}
+	v := verbUnknown
+	var finish finisher
+	if err == nil {
+		v, err = verbOf(r)
+	}
+	if err == nil {
+		err = t.guarded(func() error {
+			finish, err = v.begin(t, r)
+			return err
+		})
+	}
+	if err != nil {
+		t.refuse(v, r, began, err)
+		return
+	}
+	m.hold()
+	go func() {
+		defer m.release()
+		var line []byte
+		at := buffer()
+		err := t.guarded(func() (err error) {
+			line, err = finish.answer(t, *at, *r.N)
+			return err
+		})
+		if err != nil {
+			putBuffer(at, nil)
+			t.refuse(v, r, began, err)
+			return
+		}
+		t.s.metrics.verbs[v.name].observe(http.StatusOK, time.Since(began))
+		t.answers.add(line, 1)
+		putBuffer(at, line)
+	}()
+}
+
+// refuse answers a request with a problem.
+func (t *stream) refuse(v *streamVerb, r *streamRequest, began time.Time, err error) {
+	p := problemOf(err)
+	t.s.metrics.verbs[v.name].observe(p.status, time.Since(began))
+	if p.status >= http.StatusInternalServerError {
+		t.s.log.Warn().Str("stream", v.name).Str("code", p.code).AnErr("error", err).Msg("request of a stream failed")
+	}
+	t.answers.refuse(*r.N, err, 1)
+}
+
+// guarded calls f, and turns a panic into an error with the stack: a request must not end the process.
+func (t *stream) guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	return f()
+}

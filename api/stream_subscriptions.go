@@ -1,0 +1,331 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+const (
+	maxSubscriptions = 16     // of one stream
+	maxCredit        = 10_000 // jobs that one subscription can hold
+	// A subscription whose claims fail tries again after firstRetry, and then after twice as long, up to lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// subscription is what a stream accepts jobs of, and how many it can hold. A goroutine claims jobs for it: it waits
+// for credit, then for jobs, and then sends them.
+type subscription struct {
+	t      *stream
+	number uint64 // of the request that made it
+	claim  job.Claim
+
+	ctx  context.Context // ends with the subscription
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	credit int
+	held   int
+	freed  chan struct{} // capacity 1; signals that there may be credit
+	ended  chan struct{} // closed when the subscription sends no more jobs
+}
+
+// subscriptions are those of one stream.
+type subscriptions struct {
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	open  map[uint64]*subscription
+	first *subscription // claims that the stream took over count against its credit
+}
+
+// beginSubscribe begins to send jobs.
+func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
+	var body struct {
+		claimFields
+		Credit *int64 `json:"credit"`
+	}
+	if err := decodeObject(r.Subscribe, &body); err != nil {
+		return nil, err
+	}
+	cmd := job.Claim{Runner: t.hello.runner, Max: job.MaxClaimJobs, MaxBytes: job.DefaultClaimBytes}
+	if cmd.Runner == "" {
+		return nil, badRequest("runner_id", "a stream that gets jobs must have sent hello with a runner_id")
+	}
+	if err := body.fill(&cmd); err != nil {
+		return nil, err
+	}
+	if body.Credit == nil {
+		return nil, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
+	}
+	credit, err := creditOf(*body.Credit)
+	if err != nil {
+		return nil, err
+	}
+	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
+	u.ctx, u.stop = context.WithCancel(t.pushing)
+	if err := t.subscriptions.add(u); err != nil {
+		u.stop()
+		return nil, err
+	}
+	t.holding.countFor(u)
+	return func(b []byte) ([]byte, uint64, error) {
+		t.subscriptions.running.Go(u.run)
+		return nothingToSay(b)
+	}, nil
+}
+
+func creditOf(n int64) (int, error) {
+	if err := job.CheckRange("credit", n, 0, maxCredit); err != nil {
+		return 0, badField("credit", err)
+	}
+	return int(n), nil
+}
+
+func (l *subscriptions) add(u *subscription) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.open[u.number] != nil:
+		return badRequest("n", fmt.Sprintf("request %d is a subscription already; a subscription has the number of its request", u.number))
+	case len(l.open) == maxSubscriptions:
+		return badRequest("subscribe", fmt.Sprintf("the stream has too many subscriptions; the maximum is %d", maxSubscriptions))
+	case l.open == nil:
+		l.open = map[uint64]*subscription{}
+	}
+	l.open[u.number] = u
+	if l.first == nil {
+		l.first = u
+	}
+	return nil
+}
+
+// named returns an open subscription.
+func (l *subscriptions) named(number *uint64) (*subscription, error) {
+	if number == nil {
+		return nil, badRequest("subscription", "subscription is missing: the number of the request that made it")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u := l.open[*number]; u != nil {
+		return u, nil
+	}
+	return nil, badRequest("subscription", fmt.Sprintf("the stream has no subscription %d", *number))
+}
+
+// beginCredit changes how many jobs a subscription can hold. It takes no jobs away.
+func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
+	var body struct {
+		Subscription *uint64 `json:"subscription"`
+		Credit       *int64  `json:"credit"`
+	}
+	if err := decodeObject(r.Credit, &body); err != nil {
+		return nil, err
+	}
+	u, err := t.subscriptions.named(body.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	if body.Credit == nil {
+		return nil, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
+	}
+	credit, err := creditOf(*body.Credit)
+	if err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	u.credit = credit
+	u.mu.Unlock()
+	notify(u.freed)
+	return nothingToSay, nil
+}
+
+// beginUnsubscribe ends a subscription. The answer follows after its last jobs. The stream still holds its jobs.
+func (t *stream) beginUnsubscribe(r *streamRequest) (finisher, error) {
+	var body struct {
+		Subscription *uint64 `json:"subscription"`
+	}
+	if err := decodeObject(r.Unsubscribe, &body); err != nil {
+		return nil, err
+	}
+	u, err := t.subscriptions.named(body.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	u.stop()
+	t.subscriptions.mu.Lock()
+	delete(t.subscriptions.open, u.number)
+	t.subscriptions.mu.Unlock()
+	return func(b []byte) ([]byte, uint64, error) {
+		<-u.ended
+		return nothingToSay(b)
+	}, nil
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// hold adds to the number of jobs that the runner holds; n may be negative.
+func (u *subscription) hold(n int) {
+	u.mu.Lock()
+	u.held += n
+	u.mu.Unlock()
+	if n < 0 {
+		notify(u.freed)
+	}
+}
+
+// room waits for credit, and returns how many jobs the next claim can take; 0 if the subscription has ended.
+func (u *subscription) room() int {
+	for u.ctx.Err() == nil {
+		u.mu.Lock()
+		n := u.credit - u.held
+		u.mu.Unlock()
+		if n > 0 {
+			return min(n, u.claim.Max)
+		}
+		select {
+		case <-u.freed:
+		case <-u.ctx.Done():
+		}
+	}
+	return 0
+}
+
+// run claims jobs and sends them, until the subscription ends. A claim is as large as the credit allows at that time.
+func (u *subscription) run() {
+	defer close(u.ended)
+	var reported string
+	wait := firstRetry
+	for u.ctx.Err() == nil {
+		if !u.t.answers.waitForReader() {
+			return
+		}
+		cmd := u.claim
+		if cmd.Max = u.room(); cmd.Max == 0 {
+			return
+		}
+		err := u.t.guarded(func() error { return u.push(cmd) })
+		if err == nil {
+			reported, wait = "", firstRetry
+			continue
+		}
+		if u.ctx.Err() != nil {
+			return
+		}
+		if p := problemOf(err); p.code != reported {
+			reported = p.code
+			u.t.answers.add(appendProblem(fmt.Appendf(nil, `{"subscription":%d`, u.number), err), 0)
+		}
+		select {
+		case <-time.After(wait):
+		case <-u.ctx.Done():
+		}
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+// push makes a claim, which waits until there are jobs, and sends it.
+func (u *subscription) push(cmd job.Claim) error {
+	t := u.t
+	held := share{budget: t.s.handouts}
+	if t.under != nil {
+		held.peer = t.under.peer
+	}
+	defer held.release()
+	claimed, jobs, _, err := t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
+		return held.resize(u.ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+	})
+	if err != nil || len(jobs) == 0 {
+		return err
+	}
+	if n := statesBytes(jobs); held.held > n {
+		held.shrink(held.held - n)
+	}
+	t.holding.add(u, &claimed, jobs)
+	return u.send(&claimed, jobs, &held)
+}
+
+// send writes the jobs of a claim. If they cannot be written, the connection has ended, and the end of the stream
+// returns them.
+func (u *subscription) send(claimed *store.Claimed, list []job.Job, held *share) error {
+	at := buffer()
+	defer func() { putBuffer(at, *at) }()
+	b := fmt.Appendf(*at, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, claimed.Claim, claimed.LeaseMs)
+	var before jobs
+	var long *longMessage
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = before.append(b, &list[i], inLines); len(b) < pieceBytes {
+			continue
+		}
+		if long == nil {
+			var err error
+			if long, err = u.t.newLongMessage(); err != nil {
+				return errors.Join(errConnectionEnded, err)
+			}
+		}
+		if err := long.write(b, held); err != nil {
+			return errors.Join(errConnectionEnded, err)
+		}
+		b, before = b[:0], jobs{}
+	}
+	b = append(b, "]}\n"...)
+	if *at = b; long == nil {
+		u.t.answers.add(b, 0)
+		return nil
+	}
+	if err := long.end(b, held); err != nil {
+		return errors.Join(errConnectionEnded, err)
+	}
+	return nil
+}
+
+var errConnectionEnded = errors.New("the connection has ended")
+
+// longMessage is a text message that is written in pieces while it is made.
+type longMessage struct {
+	w interface {
+		Write([]byte) (int, error)
+		Close() error
+	}
+}
+
+func (t *stream) newLongMessage() (*longMessage, error) {
+	w, err := t.conn.Writer(context.Background(), websocket.MessageText)
+	return &longMessage{w}, err
+}
+
+// write writes a piece. A piece can be much longer than usual, because JSON can need six bytes for a byte of a payload.
+func (m *longMessage) write(b []byte, held *share) error {
+	if over := int64(max(0, cap(b)-2*maxPooledAnswer)); over > 0 {
+		if err := held.resize(context.Background(), held.held+over); err != nil {
+			return err
+		}
+		defer held.shrink(over)
+	}
+	_, err := m.w.Write(b)
+	return err
+}
+
+func (m *longMessage) end(b []byte, held *share) error {
+	if err := m.write(b, held); err != nil {
+		return err
+	}
+	return m.w.Close()
+}

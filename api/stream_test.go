@@ -1,0 +1,426 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// client is the client's end of a stream. It sends requests with ascending numbers.
+type client struct {
+	*rig
+	conn   *websocket.Conn
+	n      int
+	queued []map[string]any // received and not asked for yet
+}
+
+// open opens a stream.
+func (r *rig) open() *client {
+	r.Helper()
+	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}})
+	if err != nil {
+		r.Fatalf("open stream: %v (%+v)", err, answer)
+	}
+	conn.SetReadLimit(-1)
+	r.Cleanup(func() { _ = conn.CloseNow() })
+	return &client{rig: r, conn: conn}
+}
+
+// send sends a request with one verb and returns its number.
+func (c *client) send(verb, body string, more ...string) int {
+	c.Helper()
+	c.n++
+	c.text(fmt.Sprintf(`{"n":%d,%q:%s%s}`, c.n, verb, body, strings.Join(more, "")))
+	return c.n
+}
+
+func (c *client) text(text string) {
+	c.Helper()
+	if err := c.conn.Write(c.Context(), websocket.MessageText, []byte(text)); err != nil {
+		c.Fatalf("send %.100s: %v", text, err)
+	}
+}
+
+// next returns the first line, received or to come, that match accepts.
+func (c *client) next(match func(map[string]any) bool) map[string]any {
+	c.Helper()
+	for {
+		for i, o := range c.queued {
+			if match(o) {
+				c.queued = append(c.queued[:i:i], c.queued[i+1:]...)
+				return o
+			}
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+		_, text, err := c.conn.Read(ctx)
+		cancel()
+		if err != nil {
+			c.Fatalf("read: %v; received: %v", err, c.queued)
+		}
+		for line := range strings.Lines(string(text)) {
+			var o map[string]any
+			if err := json.Unmarshal([]byte(line), &o); err != nil {
+				c.Fatalf("line %q: %v", line, err)
+			}
+			c.queued = append(c.queued, o)
+		}
+	}
+}
+
+// answer returns the answer to a request.
+func (c *client) answer(n int) map[string]any {
+	c.Helper()
+	return c.next(func(o map[string]any) bool { return o["n"] == float64(n) })
+}
+
+// ok returns the document of the answer to a request, which must be a success.
+func (c *client) ok(n int) map[string]any {
+	c.Helper()
+	o := c.answer(n)
+	doc, ok := o["ok"].(map[string]any)
+	if !ok {
+		c.Fatalf("request %d is refused: %v", n, o)
+	}
+	return doc
+}
+
+// refusal checks that a request is refused with a code.
+func (c *client) refusal(n int, code string) map[string]any {
+	c.Helper()
+	o := c.answer(n)
+	p, _ := o["problem"].(map[string]any)
+	if p["code"] != code {
+		c.Fatalf("request %d: %v, want %s", n, o, code)
+	}
+	return p
+}
+
+// pushed returns the next jobs that a subscription sends.
+func (c *client) pushed(subscription int) (claim string, ids []string) {
+	c.Helper()
+	o := c.next(func(o map[string]any) bool { return o["subscription"] == float64(subscription) && o["jobs"] != nil })
+	for _, j := range o["jobs"].([]any) {
+		ids = append(ids, j.(map[string]any)["job_id"].(string))
+	}
+	return o["claim_id"].(string), ids
+}
+
+// status returns the status of a job as HTTP shows it.
+func (r *rig) status(id string) string {
+	r.Helper()
+	return r.get("/jobs/" + id).object(http.StatusOK)["status"].(string)
+}
+
+// await waits until a job has a status, and returns its document.
+func (r *rig) await(id, status string) map[string]any {
+	r.Helper()
+	for {
+		o := r.get("/jobs/" + id).object(http.StatusOK)
+		if o["status"] == status {
+			return o
+		}
+		select {
+		case <-r.Context().Done():
+			r.Fatal("the test has ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	hello := c.ok(c.send("hello", `{"runner_id":"r1"}`))
+	want(t, hello, "heartbeat_ms", 5000.0, "max_requests", 256.0)
+	sub := c.send("subscribe", `{"types":["resize"],"credit":2}`)
+	c.ok(sub)
+
+	var made []string
+	for i := range 5 {
+		o := c.answer(c.send("create", fmt.Sprintf(`{"type":"resize","payload":"p%d"}`, i)))
+		if o["seq"] == nil {
+			t.Errorf("a create has no seq: %v", o)
+		}
+		made = append(made, o["ok"].(map[string]any)["job_id"].(string))
+	}
+	// Two are handed out, and more only when one of them ends.
+	held := map[string]string{}
+	for len(held) < 2 {
+		claim, ids := c.pushed(sub)
+		for _, id := range ids {
+			held[id] = claim
+		}
+	}
+	if len(held) != 2 || held[made[0]] == "" || held[made[1]] == "" {
+		t.Fatalf("handed out %v of %v", held, made)
+	}
+	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
+	_, ids := c.pushed(sub)
+	if len(ids) != 1 || ids[0] != made[2] {
+		t.Fatalf("then %v", ids)
+	}
+	want(t, r.get("/jobs/"+made[0]).object(200), "status", "completed", "output", "done", "runner_id", "r1")
+	// A repeated completion has the same answer, and frees no credit again.
+	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
+	// The job that the runner returns comes back at once, since it is the oldest.
+	want(t, c.ok(c.send("release", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"how":"unget"}`, made[1], held[made[1]]))), "status", "pending")
+	if claim, ids := c.pushed(sub); len(ids) != 1 || ids[0] != made[1] {
+		t.Fatalf("after the release: %v", ids)
+	} else {
+		held[made[1]] = claim
+	}
+	tickled := c.ok(c.send("tickle", `{"lease_ms":60000}`))
+	want(t, tickled, "held", 2.0)
+	p := c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, made[1], held[made[0]])), "claim_lost")
+	want(t, p, "status", 409.0, "outcome", "not_stored")
+	// The credit is that of two jobs still.
+	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":4}`, sub)))
+	if _, ids := c.pushed(sub); len(ids) != 2 || ids[0] != made[3] || ids[1] != made[4] {
+		t.Fatalf("with more credit: %v", ids)
+	}
+	c.ok(c.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, sub)))
+	last := c.ok(c.send("create", `{"type":"resize"}`))["job_id"].(string)
+	// What the connection holds goes back when it ends, without an attempt.
+	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Error(err)
+	}
+	for _, id := range made[1:] {
+		want(t, r.await(id, "pending"), "run_attempts", 0.0)
+	}
+	if r.status(last) != "pending" {
+		t.Error("a job was handed out after the subscription had ended")
+	}
+}
+
+// TestStreamCreates: many creates in one message are stored in their order, and a list is one batch.
+func TestStreamCreates(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	var text strings.Builder
+	const n = 200
+	for i := range n {
+		fmt.Fprintf(&text, "{\"n\":%d,\"create\":{\"payload\":{\"i\":%d}}}\n", i, i)
+	}
+	c.text(text.String())
+	var ids []string
+	for i := range n {
+		ids = append(ids, c.ok(i)["job_id"].(string))
+	}
+	for i := 1; i < n; i++ {
+		if ids[i-1] >= ids[i] {
+			t.Fatalf("job %d has the id %s, job %d %s", i-1, ids[i-1], i, ids[i])
+		}
+	}
+	want(t, r.get("/jobs/"+ids[n-1]).object(200), "payload", map[string]any{"i": float64(n - 1)})
+	c.n = n
+	batch := c.ok(c.send("create", `[{"payload":"a"},{"payload":"b"}]`))
+	want(t, batch, "count", 2.0)
+	unique := `{"payload":"u","unique_key":"k"}`
+	first := c.ok(c.send("create", unique))
+	second := c.ok(c.send("create", unique))
+	want(t, first, "existing", false)
+	want(t, second, "existing", true, "job_id", first["job_id"])
+	// A create with a key is carried out once, over the stream and over HTTP.
+	keyed := c.ok(c.send("create", `{"payload":"k"}`, `,"idempotency_key":"once"`))
+	again := c.ok(c.send("create", `{"payload":"k"}`, `,"idempotency_key":"once"`))
+	want(t, again, "job_id", keyed["job_id"])
+	want(t, r.post("/jobs/create", `{"payload":"k"}`, "Idempotency-Key", "once").object(201), "job_id", keyed["job_id"])
+	session := r.post("/sessions", `{}`).object(201)["session_id"].(string)
+	in := fmt.Sprintf(`,"session":{"id":%q,"slot":3,"number":7}`, session)
+	numbered := c.ok(c.send("create", `{"payload":"s"}`, in))
+	again = c.ok(c.send("create", `{"payload":"s"}`, in))
+	want(t, again, "job_id", numbered["job_id"])
+}
+
+func TestStreamRefusals(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	for _, x := range []struct{ verb, body, code, field string }{
+		{"create", `{"payloads":1}`, "bad_request", "payloads"},
+		{"create", `[{"type":"a"},{"type":"b c"}]`, "bad_request", "jobs[1].type"},
+		{"create", `7`, "bad_request", ""},
+		{"complete", `{"job_id":"x","code":"ok"}`, "bad_id", "job_id"},
+		{"complete", fmt.Sprintf(`{"job_id":%q,"code":"ok"}`, unknownID), "job_not_found", ""},
+		{"complete", `{"code":"ok"}`, "bad_request", "claim_id"},
+		{"tickle", `{}`, "bad_request", "job_ids"},
+		{"release", `{"how":"unget"}`, "bad_request", "job_id"},
+		{"subscribe", `{"credit":1}`, "bad_request", "runner_id"},
+		{"credit", `{"subscription":1,"credit":1}`, "bad_request", "subscription"},
+		{"unsubscribe", `{}`, "bad_request", "subscription"},
+		{"fly", `{}`, "bad_request", "fly"},
+		{"hello", `{"linger_ms":-1}`, "bad_request", "linger_ms"},
+		{"hello", `{"claims":["` + unknownID + `"]}`, "bad_request", "runner_id"},
+	} {
+		p := c.refusal(c.send(x.verb, x.body), x.code)
+		if field, _ := p["field"].(string); field != x.field {
+			t.Errorf("%s %s: field %q, want %q (%v)", x.verb, x.body, field, x.field, p["detail"])
+		}
+	}
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	c.refusal(c.send("hello", `{"runner_id":"r"}`), "bad_request")
+	c.refusal(c.send("subscribe", `{}`), "bad_request")
+	c.refusal(c.send("subscribe", `{"credit":10001}`), "bad_request")
+	c.refusal(c.send("create", `{}`, `,"tickle":{}`), "bad_request")
+	c.refusal(c.send("tickle", `{}`, `,"idempotency_key":"k"`), "bad_request")
+	for i := range maxSubscriptions {
+		c.ok(c.send("subscribe", fmt.Sprintf(`{"credit":1,"types":["t%d"]}`, i)))
+	}
+	c.refusal(c.send("subscribe", `{"credit":1}`), "bad_request")
+
+	// What cannot be answered by number ends the stream.
+	for _, text := range []string{"{}", "nonsense", `{"n":-1,"hello":{}}`, `{"n":9007199254740992,"hello":{}}`, "[]"} {
+		c := r.open()
+		c.text(text)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		_, _, err := c.conn.Read(ctx)
+		cancel()
+		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, h := range [][]string{
+		{}, {"Connection", "Upgrade"}, {"Connection", "Upgrade", "Upgrade", "h2c"},
+	} {
+		r.get("/stream", h...).refused(http.StatusUpgradeRequired, "upgrade_required")
+	}
+	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "short").wrong("Sec-WebSocket-Key")
+	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==").wrong("Sec-WebSocket-Protocol")
+}
+
+// TestStreamResumes: jobs of a stream that lingers stay with the runner, which says which claims it has received.
+func TestStreamResumes(t *testing.T) {
+	r := start(t)
+	r.post("/jobs/create", `[{},{},{}]`).object(201)
+	c := r.open()
+	hello := c.ok(c.send("hello", `{"runner_id":"r","linger_ms":60000}`))
+	sub := c.send("subscribe", `{"credit":1,"max":1}`)
+	first, one := c.pushed(sub)
+	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":2}`, sub)))
+	_, two := c.pushed(sub)
+	c.conn.CloseNow()
+
+	d := r.open()
+	resumed := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r","resume":%q,"claims":[%q,%q]}`, hello["stream_id"], first, unknownID)))
+	claims := resumed["claims"].([]any)
+	if len(claims) != 1 || claims[0].(map[string]any)["claim_id"] != first || claims[0].(map[string]any)["held"] != 1.0 {
+		t.Fatalf("resumed with %v", claims)
+	}
+	want(t, r.get("/jobs/"+one[0]).object(200), "status", "active")
+	want(t, r.await(two[0], "pending"), "run_attempts", 0.0)
+	// The claim counts against the credit of the first subscription.
+	sub = d.send("subscribe", `{"credit":2}`)
+	if _, got := d.pushed(sub); len(got) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	want(t, d.ok(d.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, first))), "ended", 1.0)
+	if _, got := d.pushed(sub); len(got) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	// Somebody else cannot take claims over without their runner's name.
+	e := r.open()
+	stolen := e.ok(e.send("hello", fmt.Sprintf(`{"runner_id":"x","claims":[%q]}`, first)))
+	if len(stolen["claims"].([]any)) != 0 {
+		t.Errorf("a runner with another name has %v", stolen)
+	}
+}
+
+// TestStreamLingers: after linger_ms the jobs go back.
+func TestStreamLingers(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{}`).object(201)["job_id"].(string)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r","linger_ms":50}`))
+	c.pushed(c.send("subscribe", `{"credit":1}`))
+	c.conn.CloseNow()
+	want(t, r.await(id, "pending"), "run_attempts", 0.0)
+}
+
+// TestStreamHeartbeat: a client that answers no ping loses its connection, and its jobs go back.
+func TestStreamHeartbeat(t *testing.T) {
+	r := start(t, func(o *setup) { o.StreamHeartbeat = 20 * time.Millisecond })
+	id := r.post("/jobs/create", `{}`).object(201)["job_id"].(string)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	c.pushed(c.send("subscribe", `{"credit":1}`))
+	want(t, r.await(id, "pending"), "run_attempts", 0.0) // nothing reads the connection, so no pong is sent
+	d := r.open()
+	d.ok(d.send("hello", `{"runner_id":"r"}`))
+	sub := d.send("subscribe", `{"credit":1}`)
+	d.pushed(sub)
+	reading := d.conn.CloseRead(t.Context()) // answers pings
+	time.Sleep(200 * time.Millisecond)
+	if reading.Err() != nil || r.status(id) != "active" {
+		t.Error("a stream that answers pings was closed")
+	}
+}
+
+// TestStreamShutdown: the server answers what it has received, says that it goes away, and keeps the claims: the runner
+// goes on after the restart.
+func TestStreamShutdown(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{}`).object(201)["job_id"].(string)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	c.pushed(c.send("subscribe", `{"credit":1}`))
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("read: %v", err)
+	}
+	<-stopped
+	parsed, err := job.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, _, err := r.engine.JobWithin(parsed, 1<<20); err != nil || j.Status != job.Active {
+		t.Errorf("the job is %v, %v", j.Status, err)
+	}
+}
+
+// TestLongPush: jobs of many bytes are sent in one message, in order.
+func TestLongPush(t *testing.T) {
+	r := start(t)
+	var made []string
+	for range 3 {
+		made = append(made, r.post("/jobs/create", fmt.Sprintf(`{"payload":%q}`, repeat('x', 2<<20))).object(201)["job_id"].(string))
+	}
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	sub := c.send("subscribe", `{"credit":3}`)
+	var got []string
+	for len(got) < 3 {
+		_, ids := c.pushed(sub)
+		got = append(got, ids...)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(made) {
+		t.Errorf("got %v, want %v", got, made)
+	}
+}
+
+// TestStreamConnectionsAreCounted: a stream takes the place of a connection until it ends.
+func TestStreamConnectionsAreCounted(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	c.ok(c.send("hello", `{}`))
+	open, _ := r.server.connections()
+	c.conn.CloseNow()
+	for {
+		if now, _ := r.server.connections(); now == open-1 {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the connection is still counted")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

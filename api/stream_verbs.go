@@ -1,0 +1,418 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// streamVerb is a kind of request in a stream. The goroutine that reads the stream calls begin, so the creates of a
+// stream are stored in their order. What begin returns waits for the engine and appends the document of the answer.
+type streamVerb struct {
+	name  string
+	keyed bool // supports idempotency keys and session numbers
+	body  func(r *streamRequest) jsontext.Value
+	begin func(t *stream, r *streamRequest) (finisher, error)
+}
+
+// finisher waits for the end of a request, and appends the document of its answer. seq is the position of its command
+// in the journal; 0 if it has none.
+type finisher func(b []byte) (doc []byte, seq uint64, err error)
+
+// streamVerbs are all verbs. verbUnknown stands for a request without one of them, in metrics.
+var (
+	streamVerbs []*streamVerb
+	verbUnknown = &streamVerb{name: "none"}
+)
+
+func init() { // the functions refer to streamVerbs through the stream
+	streamVerbs = []*streamVerb{
+		{"hello", !keyed, func(r *streamRequest) jsontext.Value { return r.Hello }, (*stream).beginHello},
+		{"subscribe", !keyed, func(r *streamRequest) jsontext.Value { return r.Subscribe }, (*stream).beginSubscribe},
+		{"credit", !keyed, func(r *streamRequest) jsontext.Value { return r.Credit }, (*stream).beginCredit},
+		{"unsubscribe", !keyed, func(r *streamRequest) jsontext.Value { return r.Unsubscribe }, (*stream).beginUnsubscribe},
+		{"create", keyed, func(r *streamRequest) jsontext.Value { return r.Create }, (*stream).beginCreate},
+		{"complete", keyed, func(r *streamRequest) jsontext.Value { return r.Complete }, (*stream).beginComplete},
+		{"tickle", !keyed, func(r *streamRequest) jsontext.Value { return r.Tickle }, (*stream).beginTickle},
+		{"release", keyed, func(r *streamRequest) jsontext.Value { return r.Release }, (*stream).beginRelease},
+	}
+}
+
+// verbOf returns the verb of a request, and refuses a request that has none or several.
+func verbOf(r *streamRequest) (*streamVerb, error) {
+	found := verbUnknown
+	for _, v := range streamVerbs {
+		if absent(v.body(r)) {
+			continue
+		}
+		if found != verbUnknown {
+			return verbUnknown, badRequest(v.name, fmt.Sprintf("a request has one verb, not both %s and %s", found.name, v.name))
+		}
+		found = v
+	}
+	if found == verbUnknown {
+		return found, badRequest("", "the request has no verb: one of hello, subscribe, credit, unsubscribe, create, complete, tickle and release is required")
+	}
+	if !found.keyed && (r.Key != nil || r.Session != nil) {
+		return found, badRequest("", found.name+" does not support an idempotency_key or a session; send the request without it")
+	}
+	return found, nil
+}
+
+// answer appends the whole answer to a request.
+func (f finisher) answer(_ *stream, b []byte, n uint64) ([]byte, error) {
+	b = strconv.AppendUint(append(b, `{"n":`...), n, 10)
+	b = append(b, `,"ok":`...)
+	b, seq, err := f(b)
+	if err != nil {
+		return nil, err
+	}
+	if seq > 0 {
+		b = strconv.AppendUint(append(b, `,"seq":`...), seq, 10)
+	}
+	return append(b, "}\n"...), nil
+}
+
+// nothingToSay is the finisher of requests whose answer has no fields.
+func nothingToSay(b []byte) ([]byte, uint64, error) { return append(b, "{}"...), 0, nil }
+
+// once reads the idempotency key or the session number of a request. If path is that of the HTTP request that has the
+// same body, the digest is equal too: a client can repeat over HTTP what it sent in a stream.
+func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, err error) {
+	switch {
+	case r.Key != nil && r.Session != nil:
+		return o, badRequest("session", "a request must not have both an idempotency_key and a session")
+	case r.Key != nil:
+		if err := checkKey(*r.Key); err != nil {
+			return o, err
+		}
+		o.Scope, o.Key = kind+" "+who, *r.Key
+	case r.Session != nil:
+		n := r.Session
+		if n.ID.IsZero() {
+			return o, badRequest("session.id", "session.id is missing")
+		}
+		if err := job.CheckRange("session.number", n.Number, 1, job.MaxNumber); err != nil {
+			return o, badField("session.number", err)
+		}
+		if err := job.CheckRange("session.slot", n.Slot, 0, job.MaxSlots-1); err != nil {
+			return o, badField("session.slot", err)
+		}
+		o.Session, o.Slot, o.Number = n.ID, int(n.Slot), uint64(n.Number)
+	default:
+		return o, nil
+	}
+	o.Digest = digestOf("POST "+path+"?\nfalse false\n", body)
+	return o, nil
+}
+
+// beginCreate is POST /jobs/create. The answer to a single job has its id, not its document.
+func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
+	const path, kind = "/jobs/create", "create"
+	ctx := context.Background() // a create that was sent is carried out, also if the connection ends
+	if r.Create.Kind() == jsontext.KindBeginArray {
+		var b bulk
+		if err := b.addAll(t.s, r.Create, itemArray); err != nil {
+			return nil, err
+		}
+		if len(b.ends) == 0 {
+			return encoded(b.document(&store.Made{}))
+		}
+		cmd := b.command()
+		var err error
+		if cmd.Once, err = r.once(path, kind, cmd.Groups[0].Client, r.Create); err != nil {
+			return nil, err
+		}
+		wait := t.s.engine.StartCreate(ctx, cmd)
+		return func(text []byte) ([]byte, uint64, error) {
+			made, receipt, err := wait()
+			if err != nil {
+				return nil, 0, err
+			}
+			return appendDocument(text, b.document(&made), receipt.Seq)
+		}, nil
+	}
+	var one createRequest
+	if err := decodeObject(r.Create, &one); err != nil {
+		return nil, err
+	}
+	cmd, _, err := t.s.oneJob(&one)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Once, err = r.once(path, kind, cmd.Groups[0].Client, r.Create); err != nil {
+		return nil, err
+	}
+	wait := t.s.engine.StartCreate(ctx, cmd)
+	return func(b []byte) ([]byte, uint64, error) {
+		made, receipt, err := wait()
+		if err != nil {
+			return nil, 0, err
+		}
+		id, existing := made.Batch, len(made.Existing) > 0
+		if existing {
+			id = made.Existing[0].Job
+		}
+		b = appendID(append(b, `{"job_id":`...), id)
+		if one.UniqueKey != nil {
+			b = strconv.AppendBool(append(b, `,"existing":`...), existing)
+		}
+		return append(b, '}'), receipt.Seq, nil
+	}, nil
+}
+
+// encoded returns the finisher of a request that needs no command.
+func encoded(document any) (finisher, error) {
+	return func(b []byte) ([]byte, uint64, error) { return appendDocument(b, document, 0) }, nil
+}
+
+func appendDocument(b []byte, document any, seq uint64) ([]byte, uint64, error) {
+	text, err := encodeDocument(document)
+	if err != nil {
+		return nil, 0, err
+	}
+	return append(b, text[:len(text)-1]...), seq, nil
+}
+
+// streamCompletion is the body of complete: that of POST /jobs/complete, or one outcome with its job_id.
+type streamCompletion struct {
+	JobID job.ID `json:"job_id"`
+	completeRequest
+}
+
+// beginComplete is POST /jobs/complete, and POST /jobs/{id}/complete if the body has a job_id.
+func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
+	var body streamCompletion
+	if err := decodeObject(r.Complete, &body); err != nil {
+		return nil, err
+	}
+	done := completion{most: job.MaxOutcomes, reserve: func(int64) error { return nil }}
+	one := !body.JobID.IsZero()
+	runner, err := body.runner()
+	switch {
+	case err != nil:
+	case one && (!absent(body.Outcomes) || !absent(body.Except)):
+		err = badRequest("job_id", "a request with job_id must not have outcomes or except")
+	case one:
+		var o job.Outcome
+		if o, err = body.outcomeOf(body.JobID); err == nil {
+			done.add(body.ClaimID, runner, o)
+		}
+	default:
+		err = body.completion(&done)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.beginEnd(r, &done, func(o *job.Once) error {
+		*o, err = r.once("/jobs/complete", "complete", runner, r.Complete)
+		return err
+	}, one)
+}
+
+// streamRelease is the body of release: that of POST /jobs/{id}/release, with the job or jobs.
+type streamRelease struct {
+	JobID  job.ID    `json:"job_id"`
+	JobIDs *[]job.ID `json:"job_ids"`
+	releaseRequest
+}
+
+// beginRelease is POST /jobs/{id}/release for one or more jobs.
+func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
+	var body streamRelease
+	if err := decodeObject(r.Release, &body); err != nil {
+		return nil, err
+	}
+	o, err := body.outcome()
+	if err != nil {
+		return nil, err
+	}
+	runner, err := body.runner()
+	if err != nil {
+		return nil, err
+	}
+	one := !body.JobID.IsZero()
+	ids := []job.ID{body.JobID}
+	switch {
+	case one && body.JobIDs != nil:
+		return nil, badRequest("job_ids", "a release must not have both job_id and job_ids")
+	case !one && body.JobIDs == nil:
+		return nil, badRequest("job_id", "job_id or job_ids is required")
+	case !one:
+		if ids, err = namedJobs(*body.JobIDs); err != nil {
+			return nil, err
+		}
+	}
+	var done completion
+	for _, id := range ids {
+		o.ID = id
+		done.add(body.ClaimID, runner, o)
+	}
+	return t.beginEnd(r, &done, func(o *job.Once) error {
+		*o, err = r.once("/release", "release", runner, r.Release)
+		return err
+	}, one)
+}
+
+// beginEnd ends runs. If one is true, the request names a single job, whose refusal is that of the request.
+func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Once) error, one bool) (finisher, error) {
+	var o job.Once
+	err := once(&o)
+	if err == nil {
+		err = done.setOnce(o)
+	}
+	if err == nil {
+		err = t.s.requireClaimIDs(done)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(b []byte) ([]byte, uint64, error) {
+		held := share{budget: t.s.changes}
+		if err := held.resize(context.Background(), resultsBytes(done.count)); err != nil {
+			return nil, 0, err
+		}
+		defer held.release()
+		commands := done.commands
+		ended, seq, err := t.s.end(context.Background(), done)
+		if err != nil {
+			return nil, 0, err
+		}
+		t.holding.ended(commands, &ended)
+		if one {
+			if err := refused(ended.Results[0].Refusal); err != nil {
+				return nil, 0, err
+			}
+			b = append(b, `{"status":"`...)
+			b = append(b, ended.Results[0].Status.String()...)
+			return append(b, `"}`...), seq, nil
+		}
+		if err := refused(ended.Refusal); err != nil {
+			return nil, 0, err
+		}
+		b = append(b, '{')
+		if done.all {
+			b = append(strconv.AppendInt(append(b, `"ended":`...), int64(ended.All), 10), ',')
+		}
+		b = append(b, `"results":`...)
+		return append(appendJobResults(b, ended.Results), '}'), seq, nil
+	}, nil
+}
+
+// beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it is for all jobs of the stream's runner.
+func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
+	var body tickleManyRequest
+	if err := decodeObject(r.Tickle, &body); err != nil {
+		return nil, err
+	}
+	if body.JobIDs == nil && body.ClaimID.IsZero() && body.RunnerID == nil && t.hello.runner != "" {
+		body.RunnerID = &t.hello.runner
+	}
+	cmd, err := body.command()
+	if err == nil {
+		err = t.s.requireClaimID(cmd.Claim)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(b []byte) ([]byte, uint64, error) {
+		tickled, receipt, err := t.s.engine.Tickle(context.Background(), cmd)
+		if err != nil {
+			return nil, 0, err
+		}
+		t.holding.tickled(&cmd, &tickled)
+		if err := nothingHeld(&tickled); err != nil {
+			return nil, 0, err
+		}
+		return appendDocument(b, tickledDocument{tickled.Held, lostJobs(tickled.Lost)}, receipt.Seq)
+	}, nil
+}
+
+// helloFields are the settings of a stream.
+type helloFields struct {
+	runner   string
+	lingerMs int64
+}
+
+// helloDocument is the answer to hello.
+type helloDocument struct {
+	StreamID    string        `json:"stream_id"`
+	HeartbeatMs int64         `json:"heartbeat_ms"`
+	MaxRequests int           `json:"max_requests"`
+	MaxBytes    int           `json:"max_message_bytes"`
+	Claims      []openedClaim `json:"claims"`
+}
+
+// openedClaim is a claim that a stream continues to hold.
+type openedClaim struct {
+	ClaimID job.ID `json:"claim_id"`
+	Held    int    `json:"held"`
+}
+
+// maxHelloClaims bounds the claims that a stream takes over.
+const maxHelloClaims = job.MaxTickleIDs
+
+// beginHello names the runner, and takes over the claims of an earlier stream of it.
+func (t *stream) beginHello(r *streamRequest) (finisher, error) {
+	var body struct {
+		RunnerID *string  `json:"runner_id"`
+		LingerMs *int64   `json:"linger_ms"`
+		Resume   *string  `json:"resume"`
+		Claims   []job.ID `json:"claims"`
+	}
+	if err := decodeObject(bytes.TrimSpace(r.Hello), &body); err != nil {
+		return nil, err
+	}
+	h := helloFields{}
+	if body.RunnerID != nil {
+		h.runner = *body.RunnerID
+		if err := job.CheckText("runner_id", h.runner, 1, job.MaxRunnerBytes); err != nil {
+			return nil, badField("runner_id", err)
+		}
+	}
+	if body.LingerMs != nil {
+		h.lingerMs = *body.LingerMs
+		if err := job.CheckRange("linger_ms", h.lingerMs, 0, maxLinger.Milliseconds()); err != nil {
+			return nil, badField("linger_ms", err)
+		}
+	}
+	if len(body.Claims) > maxHelloClaims {
+		return nil, badRequest("claims", fmt.Sprintf("claims has %d ids; the maximum is %d", len(body.Claims), maxHelloClaims))
+	}
+	for i, id := range body.Claims {
+		if id.IsZero() {
+			return nil, badID(item("claims", i))
+		}
+	}
+	if (body.Resume != nil || len(body.Claims) > 0) && h.runner == "" {
+		return nil, badRequest("runner_id", "runner_id is missing; a stream that takes over claims must name their runner")
+	}
+	if t.greeted {
+		return nil, badRequest("hello", "hello was sent before; a stream has one, as its first request")
+	}
+	t.hello, t.greeted = h, true
+	resume := ""
+	if body.Resume != nil {
+		resume = *body.Resume
+	}
+	return func(b []byte) ([]byte, uint64, error) {
+		doc := helloDocument{
+			StreamID: t.id, HeartbeatMs: int64(t.s.streams.heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: maxBodyBytes,
+		}
+		claims, err := t.adopt(resume, body.Claims)
+		if err != nil {
+			return nil, 0, err
+		}
+		if doc.Claims = claims; claims == nil {
+			doc.Claims = []openedClaim{}
+		}
+		return appendDocument(b, doc, 0)
+	}, nil
+}
