@@ -135,12 +135,12 @@ func TestCreateRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { post(t, c.body).wrong(c.field) })
 	}
 	t.Run("reserved clients", func(t *testing.T) {
-		for _, name := range []string{"add", "jobs", "batches", "claims", "runners", "sweeps", "sessions", "clock", "start", "stop", "quit", "openapi.yaml", "docs", "queues", "ping", "healthz", "readyz", "version", "stats", "metrics"} {
+		for _, name := range []string{"add", "jobs", "batches", "claims", "runners", "sweeps", "sessions", "clock", "start", "stop", "quit", "openapi.yaml", "docs", "queues", "ping", "healthz", "readyz", "version", "stats", "stream", "metrics"} {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			r.add("/"+name+"/job/x/add", "x\n").wrong("client")
 			r.add("/add?client="+name, "x\n").wrong("client")
 		}
-		if len(r.server.reserved) != 20 {
+		if len(r.server.reserved) != 21 {
 			t.Errorf("reserved: %v", r.server.reserved)
 		}
 	})

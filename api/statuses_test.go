@@ -52,6 +52,10 @@ func (f *faulty) Create(ctx context.Context, c *job.Create) (store.Made, ingest.
 	return f.parts.Create(ctx, c)
 }
 
+func (f *faulty) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
+	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
+}
+
 func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
@@ -443,7 +447,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		}
 		path := o.path
 		switch {
-		case o.route.path == "/sweeps/:id":
+		case o.route.path == "/sweeps/:id", o.route.path == "/stream":
 			continue
 		case o.route.path == "/sessions/:id":
 			path = "/sessions/" + session
@@ -469,7 +473,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	r.do(http.MethodDelete, "/queues/empty/empty/jobs?status=all", nil).object(http.StatusOK)
 	do(deleteQueue, "/queues/empty/empty", "").wantStatus(http.StatusNoContent)
 
-	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep"}
+	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
 	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true}
 	for path, item := range describedOf(t).doc.Paths.Map() {

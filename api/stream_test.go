@@ -387,6 +387,14 @@ func TestStreamShutdown(t *testing.T) {
 	}
 }
 
+// TestStreamAtShutdown: a server that shuts down opens no stream.
+func TestStreamAtShutdown(t *testing.T) {
+	r := start(t)
+	r.server.drain()
+	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==",
+		"Sec-WebSocket-Protocol", streamProtocol).refused(http.StatusServiceUnavailable, "shutting_down")
+}
+
 // TestLongPush: jobs of many bytes are sent in one message, in order.
 func TestLongPush(t *testing.T) {
 	r := start(t)

@@ -59,11 +59,16 @@ type requestFlags struct {
 	allowQuit    bool
 	allowGet     bool
 	requireClaim bool
+	heartbeat    durationFlag
 }
 
 const (
 	defaultListen = "127.0.0.1:1717"
 	defaultData   = "./daybook-data"
+
+	// Each stream has its own pings: ten thousand streams with the shortest heartbeat send a hundred thousand a second.
+	minHeartbeatMs = 100
+	maxHeartbeatMs = 10 * 60_000
 )
 
 func newServe() *cobra.Command {
@@ -72,6 +77,7 @@ func newServe() *cobra.Command {
 	f.retention = job.DefaultRetentionMs * durationFlag(time.Millisecond)
 	f.queueIdle = job.DefaultQueueIdleMs * durationFlag(time.Millisecond)
 	f.drain = durationFlag(10 * time.Second)
+	f.heartbeat = durationFlag(5 * time.Second)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -139,6 +145,7 @@ prints all settings and the origin of each.`,
 	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce the server on (default: all that can multicast)")
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof (default: no profiles)")
 	flags.Var(&f.drain, "drain", "how long requests under way may take when the server stops")
+	flags.Var(&f.heartbeat, "stream-heartbeat", "time between two pings of a stream; a stream ends after three pings without an answer")
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -189,7 +196,7 @@ func (f *serveFlags) checkSettings() error {
 func (f *serveFlags) options() (api.Options, error) {
 	o := api.Options{
 		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
-		Build: api.Version{Version: version, Commit: commit},
+		Build: api.Version{Version: version, Commit: commit}, StreamHeartbeat: time.Duration(f.heartbeat),
 		Defaults: api.Defaults{
 			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.ms(), RetentionMs: f.retention.ms(),
 		},
@@ -199,6 +206,7 @@ func (f *serveFlags) options() (api.Options, error) {
 		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs),
 		checkDuration("--retention", f.retention, 0, job.MaxDelayMs),
 		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),
+		checkDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
 		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
