@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -38,8 +39,11 @@ type heldRun struct {
 }
 
 // add notes a claim that the stream will send.
-func (h *holding) add(u *subscription, claimed *store.Claimed, jobs []job.Job) {
-	c := &heldClaim{id: claimed.Claim, sub: u, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(claimed.LeaseMs) * time.Millisecond}
+func (h *holding) add(u *subscription, claimed *store.Claimed, handed []runs.Run) {
+	c := &heldClaim{id: claimed.Claim, sub: u, left: runs.Jobs(handed), since: time.Now(), lease: time.Duration(claimed.LeaseMs) * time.Millisecond}
+	for i := range handed {
+		c.runs = append(c.runs, heldRun{first: handed[i].First.ID, n: handed[i].N})
+	}
 	u.hold(c.left)
 	h.mu.Lock()
 	h.claims[c.id] = c
@@ -47,15 +51,15 @@ func (h *holding) add(u *subscription, claimed *store.Claimed, jobs []job.Job) {
 }
 
 // runsOf returns the ranges of jobs with consecutive ids.
-func runsOf(jobs []job.Job) (runs []heldRun) {
+func runsOf(jobs []job.Job) (list []heldRun) {
 	for i := range jobs {
-		if n := len(runs); n > 0 && runs[n-1].first.WithLine(runs[n-1].first.Line()+runs[n-1].n) == jobs[i].ID {
-			runs[n-1].n++
+		if n := len(list); n > 0 && list[n-1].first.WithLine(list[n-1].first.Line()+list[n-1].n) == jobs[i].ID {
+			list[n-1].n++
 			continue
 		}
-		runs = append(runs, heldRun{first: jobs[i].ID, n: 1})
+		list = append(list, heldRun{first: jobs[i].ID, n: 1})
 	}
-	return runs
+	return list
 }
 
 // end notes that a job has ended, and reports whether that was not known.

@@ -11,7 +11,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 )
 
 const (
@@ -246,44 +245,41 @@ func (u *subscription) push(cmd job.Claim) error {
 		held.peer = t.under.peer
 	}
 	defer held.release()
-	claimed, jobs, _, err := t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
+	claimed, handed, _, err := t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
 		return held.resize(u.ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
-	if err != nil || len(jobs) == 0 {
+	if err != nil || len(handed) == 0 {
 		return err
 	}
-	if n := statesBytes(jobs); held.held > n {
+	call := claimCall{form: claimInLines, claimed: claimed, handed: handed}
+	if n := call.bytes(); held.held > n {
 		held.shrink(held.held - n)
 	}
-	t.holding.add(u, &claimed, jobs)
-	return u.send(&claimed, jobs, &held)
+	t.holding.add(u, &claimed, handed)
+	return u.send(&call, &held)
 }
 
 // send writes the jobs of a claim. If they cannot be written, the connection has ended, and the end of the stream
 // returns them.
-func (u *subscription) send(claimed *store.Claimed, list []job.Job, held *share) error {
+func (u *subscription) send(call *claimCall, held *share) (err error) {
 	at := buffer()
 	defer func() { putBuffer(at, *at) }()
-	b := fmt.Appendf(*at, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, claimed.Claim, claimed.LeaseMs)
-	var before jobs
+	b := fmt.Appendf(*at, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
 	var long *longMessage
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b = before.append(b, &list[i], inLines); len(b) < pieceBytes {
-			continue
-		}
+	flush := func(b []byte) ([]byte, error) {
 		if long == nil {
 			var err error
 			if long, err = u.t.newLongMessage(); err != nil {
-				return errors.Join(errConnectionEnded, err)
+				return b, err
 			}
 		}
-		if err := long.write(b, held); err != nil {
+		return b[:0], long.write(b, held)
+	}
+	text := jobText{selection: &selection{sparse: true}, form: inLines, separator: ","}
+	for i := range call.handed {
+		if b, err = text.run(b, &call.handed[i], flush); err != nil {
 			return errors.Join(errConnectionEnded, err)
 		}
-		b, before = b[:0], jobs{}
 	}
 	b = append(b, "]}\n"...)
 	if *at = b; long == nil {
