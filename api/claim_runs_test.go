@@ -3,43 +3,44 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/daybookq/daybook/client"
+	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// claimedInRuns decodes the answer to a claim in runs.
-func claimedInRuns(t *testing.T, a reply) (c runs.Claim, list []runs.Run) {
-	t.Helper()
-	if a.status != http.StatusOK || a.header.Get("Content-Type") != mimeRuns {
-		t.Fatalf("%d %s %s", a.status, a.header.Get("Content-Type"), a.body)
-	}
-	d := runs.NewDecoder([]byte(a.body))
+// decodeRuns decodes an answer in runs.
+func decodeRuns(text []byte) (c runs.Claim, list []runs.Run, err error) {
+	d := runs.NewDecoder(text)
 	if d.Is("results") {
 		r, err := d.Results()
 		for i := 0; i < r.Runs && err == nil; i++ {
 			_, err = d.Result()
 		}
-		if err != nil {
-			t.Fatalf("%v in %s", err, a.body)
+		if err != nil || !d.Is("claim") {
+			return c, nil, errors.Join(err, d.End())
 		}
 	}
-	c, err := d.Claim()
+	c, err = d.Claim()
 	for i := 0; i < c.Runs && err == nil; i++ {
 		var r runs.Run
 		r, err = d.Run(&c)
 		list = append(list, r)
 	}
-	if err == nil {
-		err = d.End()
-	}
-	if err != nil {
-		t.Fatalf("%v in %s", err, a.body)
+	return c, list, errors.Join(err, d.End())
+}
+
+// claimedInRuns decodes the answer to a claim in runs.
+func claimedInRuns(t *testing.T, a reply) (runs.Claim, []runs.Run) {
+	t.Helper()
+	c, list, err := decodeRuns([]byte(a.body))
+	if a.status != http.StatusOK || a.header.Get("Content-Type") != mimeRuns || err != nil {
+		t.Fatalf("%d %s %s, %v", a.status, a.header.Get("Content-Type"), a.body, err)
 	}
 	return c, list
 }
@@ -216,10 +217,10 @@ func (a accepts) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestGoClientReadsRuns(t *testing.T) {
 	r := start(t)
 	n := mixedJobs(r)
-	var first *client.Claim
+	var first *goclient.Claim
 	for _, accept := range []string{mimeRuns, mimeNDJSON, mimeJSON} {
-		c := client.New(r.url, client.Options{HTTP: &http.Client{Transport: accepts(accept)}})
-		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
+		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
+		claim, err := c.Claim(t.Context(), goclient.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +232,7 @@ func TestGoClientReadsRuns(t *testing.T) {
 		}
 		for i, j := range claim.Jobs {
 			want := *first.Jobs[i]
-			if j.Kind == client.JSON { // NDJSON has no newlines within a value
+			if j.Kind == goclient.JSON { // NDJSON has no newlines within a value
 				want.Payload = bytes.ReplaceAll(want.Payload, []byte("\n"), []byte(" "))
 			}
 			if len(j.Payload)+len(want.Payload) == 0 {

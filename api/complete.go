@@ -120,17 +120,8 @@ func (s *Server) completeMany(c echo.Context) error {
 	defer body.release()
 	ctx := c.Request().Context()
 	done := completion{reserve: func(n int64) error { return body.reserve(ctx, n) }}
-	var r completeRequest
-	lines := isNDJSON(c.Request())
-	if lines {
-		err = done.lines(body.bytes)
-	} else if err = decodeObject(body.bytes, &r); err == nil {
-		err = r.completion(&done)
-	}
-	if err != nil {
-		return err
-	}
-	runner, err := r.runner()
+	form := formOf(c.Request())
+	runner, err := done.decode(form, body.bytes)
 	if err != nil {
 		return err
 	}
@@ -154,7 +145,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	done.commands, r = nil, completeRequest{}
+	done.commands = nil
 	body.release() // the client may be slow to read
 	setReplayed(c, ended.Replayed)
 	if err := refused(ended.Refusal); err != nil {
@@ -164,7 +155,14 @@ func (s *Server) completeMany(c echo.Context) error {
 		setSeq(c, seq)
 	}
 
-	if lines {
+	switch {
+	case prefers(c.Request(), mimeRuns):
+		p := newPieces(c, mimeRuns, held, nil)
+		if err := p.resultRuns(&ended, all); err != nil {
+			return err
+		}
+		return p.end()
+	case form == mimeNDJSON:
 		p := newPieces(c, mimeNDJSON, held, nil)
 		if err := p.results(ended.Results, "", "\n"); err != nil {
 			return err
@@ -177,6 +175,24 @@ func (s *Server) completeMany(c echo.Context) error {
 		p.b = fmt.Appendf(p.b, `"ended":%d,`, ended.All)
 	}
 	return p.endResults(ended.Results)
+}
+
+// decode adds the outcomes of a body, whose media type is given, and returns the runner_id of the whole request.
+func (d *completion) decode(mediaType string, body []byte) (runner string, err error) {
+	switch mediaType {
+	case mimeNDJSON:
+		return "", d.lines(body)
+	case mimeRuns:
+		return d.inRuns(body)
+	}
+	var r completeRequest
+	if err = decodeObject(body, &r); err == nil {
+		err = r.completion(d)
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.runner()
 }
 
 // endResults writes the last field of a JSON object, which is results, and the end of the answer.

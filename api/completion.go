@@ -71,13 +71,13 @@ func (r *completeRequest) completion(done *completion) error {
 	if err != nil {
 		return err
 	}
-	if n := len(all.Output) + len(all.Error); n > job.MaxForAllBytes {
-		return badRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
+	if err := checkAll(&all); err != nil {
+		return err
 	}
 	if !absent(r.Except) {
 		err := decodeEach(done, "except", r.Except, func(e *exceptItem) error {
-			if done.count > job.MaxClaimJobs {
-				return badRequest("except", fmt.Sprintf("except names too many jobs; the maximum is %d, because a claim cannot hold more", job.MaxClaimJobs))
+			if err := checkExceptions("except", done.count); err != nil {
+				return err
 			}
 			o, err := e.outcomeOf(e.JobID)
 			if err != nil {
@@ -90,11 +90,7 @@ func (r *completeRequest) completion(done *completion) error {
 			return err
 		}
 	}
-	if len(done.commands) == 0 {
-		done.commands = []job.Complete{{Claim: r.ClaimID, Runner: runner}}
-	}
-	done.all = true
-	done.commands[len(done.commands)-1].All = &all
+	done.addAll(r.ClaimID, runner, &all)
 	return nil
 }
 
@@ -198,12 +194,35 @@ func (d *completion) lines(text []byte) error {
 			err = d.addItem(&it, job.ID{}, "")
 		}
 		if err != nil {
-			p := *problemOf(err)
-			p.detail = fmt.Sprintf("line %d: %s", number, p.detail)
-			return &p
+			return placed(fmt.Sprintf("line %d", number), err)
 		}
 	}
 	return nil
+}
+
+// checkAll checks what only the outcome for all jobs of a claim must not have.
+func checkAll(o *job.Outcome) error {
+	if n := len(o.Output) + len(o.Error); n > job.MaxForAllBytes {
+		return badRequest("output", fmt.Sprintf("output and error of the outcome for all jobs have %d bytes together; the maximum is %d, because each job keeps a copy; store larger outputs elsewhere and send output_addr", n, job.MaxForAllBytes))
+	}
+	return nil
+}
+
+// checkExceptions bounds the outcomes beside an outcome for all jobs of a claim.
+func checkExceptions(field string, n int) error {
+	if n <= job.MaxClaimJobs {
+		return nil
+	}
+	return badRequest(field, fmt.Sprintf("%s names too many jobs; the maximum is %d, because a claim cannot hold more", field, job.MaxClaimJobs))
+}
+
+// addAll gives an outcome to all jobs of a claim that have no outcome of their own. All outcomes before are of the claim.
+func (d *completion) addAll(claim job.ID, runner string, o *job.Outcome) {
+	if len(d.commands) == 0 {
+		d.commands = append(d.commands, job.Complete{Claim: claim, Runner: runner})
+	}
+	d.all = true
+	d.commands[len(d.commands)-1].All = o
 }
 
 // setOnce numbers the commands as parts of one request with an idempotency key or a session number.

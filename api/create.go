@@ -37,7 +37,7 @@ func (s *Server) create(c echo.Context) error {
 		return err
 	}
 	defer body.release()
-	if isNDJSON(c.Request()) {
+	if formOf(c.Request()) == mimeNDJSON {
 		return s.createMany(c, body.bytes, itemLines)
 	}
 	if first := bytes.TrimLeft(body.bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {

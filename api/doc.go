@@ -30,7 +30,8 @@
 //     one job per line; the attributes of jobs.
 //   - claim.go, claim_answer.go, claim_json.go, claim_runs.go: claims, and their answers in JSON and in runs.
 //   - tickle.go: the tickles that extend leases.
-//   - complete.go, completion.go, outcomes.go: the routes for completions; a completion as commands; one outcome.
+//   - complete.go, completion.go, completion_runs.go, outcomes.go: the routes for completions; a completion as commands,
+//     from JSON and from runs; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - jobs.go, list.go, queues.go, runners.go: the routes that read jobs, batches, queues, runners and claims.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.

@@ -107,7 +107,7 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 		s.t.Errorf("a claim waits %v", wait)
 	}
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
-	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text}, Payload: []byte("p"), Progress: -1}
+	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3}, Payload: []byte("p"), Progress: -1}
 	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
 }
 
@@ -176,7 +176,7 @@ func (*picky) ClockOffset() time.Duration                { return 0 }
 // routes from the table, so it includes new ones. The server must turn each request into a command that can be read
 // back from the journal, or refuse it with a problem that has a code.
 func FuzzRoutes(f *testing.F) {
-	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded"}
+	types := []string{mimeJSON, mimeNDJSON, mimeText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded", mimeRuns}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
 	for n := range (&Server{}).routes() {
 		for i, body := range []string{
@@ -196,6 +196,12 @@ func FuzzRoutes(f *testing.F) {
 	for n := range uint8(20) {
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|255|7", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|0|1", []byte(`{"status":"failed"}`))
+	}
+	for n := range uint8(20) {
+		const answerInRuns, bodyInRuns = 64, 6
+		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "", id, "", "", []byte("#:complete v=1 claim_id="+id+" jobs=2 runs=1\n#:run job_id="+id+" n=2 code=ok kind=text frame=line bytes=4\na\nb\n"))
+		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "", id, "", "k", []byte("#:complete v=1 claim_id="+id+" jobs=0 runs=0 code=retry delay_ms=5\n"))
+		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "fields=payload", id, "", "", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
 	}
 	for n := range uint8(3) { // for the routes of creates: gzip that is complete, doubled, truncated or invalid
 		gz := "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4a\x54\x48\xe2\x02\x04\x00\x00\xff\xff"
@@ -249,13 +255,21 @@ func FuzzRoutes(f *testing.F) {
 				req.Header.Set("Traceparent", key)
 			}
 			req.Body, req.ContentLength = readCloser{bytes.NewReader(sent)}, int64(len(sent))
-			req.Header.Set("Content-Type", types[int(contentType)%len(types)])
+			req.Header.Set("Content-Type", types[int(contentType%64)%len(types)])
+			if contentType&64 != 0 {
+				req.Header.Set("Accept", mimeRuns)
+			}
 			if zipped {
 				req.Header.Set("Content-Encoding", "gzip")
 			}
 		}
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
+		if w.Header().Get("Content-Type") == mimeRuns {
+			if _, _, err := decodeRuns(w.Body.Bytes()); err != nil {
+				t.Errorf("%s %s?%s with %q is answered %q: %v", r.method, path, query, body, w.Body, err)
+			}
+		}
 		switch {
 		case w.Code >= 500:
 			t.Errorf("%s %s?%s with %q: %d %s", r.method, path, query, body, w.Code, w.Body)

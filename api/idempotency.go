@@ -38,7 +38,7 @@ func once(c echo.Context, kind, who string, body []byte) (o job.Once, err error)
 	if err != nil || !o.Given() {
 		return job.Once{}, err
 	}
-	o.Digest = digestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, isNDJSON(r), prefersEach(r)), body)
+	o.Digest = digestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, formOf(r) == mimeNDJSON, prefersEach(r)), body)
 	return o, nil
 }
 

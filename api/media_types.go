@@ -54,9 +54,13 @@ func isGzip(encoding []string) (bool, error) {
 		field: echo.HeaderContentEncoding, detail: "Content-Encoding must be gzip or identity"}
 }
 
-// isNDJSON reports whether a body that checkContentType accepted is NDJSON.
-func isNDJSON(r *http.Request) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.Header.Get(echo.HeaderContentType))), mimeNDJSON)
+// formOf returns the media type of a body that checkContentType accepted: JSON, NDJSON or runs.
+func formOf(r *http.Request) string {
+	name, _, _ := strings.Cut(r.Header.Get(echo.HeaderContentType), ";")
+	if name = strings.ToLower(strings.TrimSpace(name)); name == mimeNDJSON || name == mimeRuns {
+		return name
+	}
+	return mimeJSON
 }
 
 // prefers reports whether the Accept header names kind before it names JSON.

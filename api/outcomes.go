@@ -156,6 +156,10 @@ func (f *outcomeFields) output(o *job.Outcome) (err error) {
 	} else if f.OutputB64 != nil {
 		o.OutputKind, o.Output = job.Bytes, *f.OutputB64
 	}
+	return checkOutputBytes(o)
+}
+
+func checkOutputBytes(o *job.Outcome) error {
 	if len(o.Output) > job.MaxOutputBytes {
 		return badRequest("output", fmt.Sprintf("the output has %d bytes; the maximum is %d; store larger outputs elsewhere and send output_addr", len(o.Output), job.MaxOutputBytes))
 	}
@@ -183,6 +187,13 @@ func inside(place string, err error) error {
 		return &at
 	}
 	return err
+}
+
+// placed adds the place in the body to the detail of a problem.
+func placed(place string, err error) error {
+	p := *problemOf(err)
+	p.detail = place + ": " + p.detail
+	return &p
 }
 
 func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

@@ -49,7 +49,7 @@ type bodyRules struct {
 	lines       bodyRule // lines of a bulk post; the buffer becomes part of a journal record
 	creates     bodyRule // JSON or NDJSON with payloads
 	outcomes    bodyRule // JSON with outputs
-	outcomeList bodyRule // JSON or NDJSON with outputs
+	outcomeList bodyRule // JSON, NDJSON or runs with outputs
 	small       bodyRule // JSON without payloads and outputs
 	optional    bodyRule // like small, or no body
 
@@ -63,7 +63,7 @@ func newBodyRules(bulk, control *budget) bodyRules {
 		lines:       bodyRule{budget: bulk, limit: maxBodyBytes},
 		creates:     bodyRule{budget: bulk, limit: maxBodyBytes, types: asLines, pooled: true},
 		outcomes:    bodyRule{budget: control, limit: maxBodyBytes, types: asJSON, pooled: true},
-		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asLines, pooled: true},
+		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: []string{mimeJSON, mimeNDJSON, mimeRuns}, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
 		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
 

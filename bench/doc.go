@@ -13,6 +13,7 @@
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
 //	readme_test.go  the program and the tour of the README
+//	format_runs_test.go  the program of docs/format-runs.md
 //
 // Folder demo is a program to watch. Folder rig freezes server processes and reads their memory.
 package bench

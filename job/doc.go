@@ -24,8 +24,9 @@
 //     row needs a new format) and in documents (Document, if it is not shown as it is).
 //  2. api/job_attributes.go: its JSON field, its query parameter and its check.
 //  3. api/job_document.go: its field in documents.
-//  4. client/job.go: the field of Attributes and, if documents show it, of Job.
-//  5. api/openapi.yaml, and 6. docs/api.md.
+//  4. runs/claim.go: its field in runs of claimed jobs, if documents show it, and docs/format-runs.md.
+//  5. client/job.go: the field of Attributes and, if documents show it, of Job, and client/claim_runs.go.
+//  6. api/openapi.yaml, and 7. docs/api.md.
 //
 // TestGolden and FuzzDecode here, the model test of package store and the OpenAPI test of package api fail where one of
 // them was forgotten.
@@ -35,6 +36,8 @@
 // Write the type with Verb and Encode, and a decoder that Decode calls. Add it to the golden texts (testdata/v1), to
 // store.Apply, to the model test of package store, and to the simulation. Raise the level if Apply decides something
 // that it did not decide before.
+//
+// Package runs in a folder of this one is the format in which jobs, outcomes and results travel many at a time.
 //
 // The files:
 //

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// inRuns adds the outcomes of a body in runs (package runs), and returns the runner_id of its head line. Nothing is
+// applied if a part of the body is malformed. The outputs share memory with the body.
+func (d *completion) inRuns(text []byte) (runner string, err error) {
+	from := runs.NewDecoder(text)
+	head, err := from.Completion()
+	if err == nil {
+		err = d.admitRuns(&head)
+	}
+	for i := 0; i < head.Runs && err == nil; i++ {
+		var r runs.OutcomeRun
+		if r, err = from.Outcomes(&head); err != nil {
+			break
+		}
+		if err = d.addRun(&head, &r); err != nil {
+			err = placed(fmt.Sprintf("run %d", i+1), err)
+		}
+	}
+	if err == nil {
+		err = from.End()
+	}
+	if malformed, ok := errors.AsType[*runs.Error](err); ok {
+		return "", badRequest("", "the body is not a completion in runs: "+malformed.Error())
+	}
+	if err == nil && head.All != nil {
+		d.addAll(head.Claim, head.Runner, head.All)
+	}
+	return head.Runner, err
+}
+
+// admitRuns checks the head of a body, and reserves memory for all outcomes. The share of the body does not cover them,
+// because a run takes a few bytes for any number of jobs.
+func (d *completion) admitRuns(head *runs.Completion) error {
+	if head.All != nil {
+		err := checkAll(head.All)
+		if err == nil {
+			err = checkOutput(head.All)
+		}
+		if err == nil {
+			err = checkExceptions("jobs", head.Jobs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if d.most > 0 && head.Jobs > d.most {
+		return badRequest("jobs", fmt.Sprintf("the request has %d outcomes; the maximum here is %d; send the others in further requests", head.Jobs, d.most))
+	}
+	d.count = head.Jobs
+	if head.Jobs == 0 {
+		return nil
+	}
+	return d.reserve(int64(head.Jobs) * outcomeBytes)
+}
+
+func (d *completion) addRun(head *runs.Completion, r *runs.OutcomeRun) error {
+	if head.All != nil && (r.Claim != head.Claim || r.Runner != head.Runner) {
+		return badRequest("claim_id", "beside an outcome for all other jobs of a claim, all outcomes must have the claim_id and runner_id of the first line")
+	}
+	return r.Each(func(o job.Outcome) error {
+		if err := checkOutput(&o); err != nil {
+			return placed("job "+o.ID.String(), err)
+		}
+		d.add(r.Claim, r.Runner, o)
+		return nil
+	})
+}
+
+// checkOutput checks an output that was not sent in JSON.
+func checkOutput(o *job.Outcome) error {
+	if err := checkOutputBytes(o); err != nil {
+		return err
+	}
+	switch value := jsontext.Value(o.Output); {
+	case o.OutputKind == job.Text && !utf8.Valid(o.Output):
+		return badRequest("output", "an output with kind=text is not valid UTF-8; send it with kind=bytes")
+	case o.OutputKind != job.JSON:
+	case !value.IsValid():
+		return badRequest("output", fmt.Sprintf("an output with kind=json is not a JSON value: %s", shortened(string(o.Output))))
+	case value.Kind() == jsontext.KindString || absent(value):
+		return badRequest("output", "an output with kind=json must not be a string or null; send a string with kind=text, and leave null out")
+	}
+	return nil
+}
