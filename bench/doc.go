@@ -8,12 +8,13 @@
 //
 //	load.go         a client that uses little processor time, and latencies
 //	bench_test.go   creates, claims and completions, in bulk and one by one
+//	forms_test.go   claims in JSON and in runs, by turns
 //	worker_test.go  the Go client's Worker beside a loop that decodes nothing
 //	scale_test.go   ten million pending jobs
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections
 //	readme_test.go  the program and the tour of the README
-//	format_runs_test.go  the program of docs/format-runs.md
+//	python_test.go  the program of docs/format-runs.md
 //
 // Folder demo is a program to watch. Folder rig freezes server processes and reads their memory.
 package bench

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // Load sends requests to a server. It does as little work as possible, since it shares the processors with the server:
@@ -21,6 +23,7 @@ type Load struct {
 	URL    string
 	HTTP   *http.Client
 	Runner string // the runner id of claims
+	Accept string // the form of the answers to claims; "" means JSON
 }
 
 // NewLoad makes a load that keeps one connection for each caller.
@@ -31,7 +34,18 @@ func NewLoad(url string, callers int) *Load {
 }
 
 // As returns a load for another runner, which uses the same connections.
-func (l *Load) As(runner string) *Load { return &Load{URL: l.URL, HTTP: l.HTTP, Runner: runner} }
+func (l *Load) As(runner string) *Load {
+	as := *l
+	as.Runner = runner
+	return &as
+}
+
+// InRuns returns a load whose claims are answered in runs. It uses the same connections.
+func (l *Load) InRuns() *Load {
+	in := *l
+	in.Accept = runs.MediaType
+	return &in
+}
 
 // Close closes the idle connections.
 func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
@@ -45,6 +59,9 @@ func (l *Load) post(ctx context.Context, path, contentType string, body []byte, 
 		return err
 	}
 	req.Header.Set("Content-Type", contentType)
+	if l.Accept != "" {
+		req.Header.Set("Accept", l.Accept)
+	}
 	answer, err := l.HTTP.Do(req)
 	if err != nil {
 		return err
@@ -101,7 +118,10 @@ const idBytes = 36
 
 // claimID finds the claim_id in an answer without decoding it.
 func claimID(answer []byte) string {
-	const key = `"claim_id":"`
+	key := `"claim_id":"`
+	if bytes.HasPrefix(answer, []byte("#:")) {
+		key = " claim_id="
+	}
 	at := bytes.Index(answer, []byte(key))
 	if at < 0 || at+len(key)+idBytes > len(answer) {
 		return ""

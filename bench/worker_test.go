@@ -65,6 +65,12 @@ func BenchmarkWorker(b *testing.B) {
 func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
+	return drainFilled(b, l, callers, size, jobs)
+}
+
+// drainFilled is drainInLoop of a queue that has the jobs.
+func drainFilled(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
+	b.Helper()
 	var left atomic.Int64
 	left.Store(int64(jobs / size))
 	began := time.Now()

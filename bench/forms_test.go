@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// used is the processor time that both sides have used.
+type used struct{ server, load time.Duration }
+
+// processorTime returns the processor time that the server, and this process, have used so far.
+func processorTime(b *testing.B, l *Load) (u used) {
+	b.Helper()
+	var err error
+	if u.server, err = l.ServerTime(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	u.load = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return u
+}
+
+// BenchmarkClaimForms claims and completes 100 jobs at a time, with claims in JSON and in runs by turns. The load looks
+// only for the claim_id. So the ratio shows what the forms cost the server and the network.
+func BenchmarkClaimForms(b *testing.B) {
+	for _, size := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("max=%d", size), func(b *testing.B) {
+			const callers, batches = 16, 100
+			l := NewLoad(serve(b).URL(), callers)
+			defer l.Close()
+			forms := []struct {
+				name string
+				load *Load
+				took time.Duration
+				used used
+			}{{name: "json", load: l}, {name: "runs", load: l.InRuns()}}
+			for i := range forms {
+				drainInLoop(b, forms[i].load, callers, size, batches*1000)
+			}
+			for b.Loop() {
+				for i := range forms {
+					f := &forms[i]
+					fill(b, l, batches)
+					before := processorTime(b, l)
+					f.took += drainFilled(b, f.load, callers, size, batches*1000)
+					after := processorTime(b, l)
+					f.used.server += after.server - before.server
+					f.used.load += after.load - before.load
+				}
+			}
+			jobs := float64(b.N * batches * 1000)
+			for _, f := range forms {
+				b.ReportMetric(jobs/f.took.Seconds(), f.name+"-jobs/s")
+				b.ReportMetric(f.used.server.Seconds()*1e6/jobs, f.name+"-server-µs/job")
+				b.ReportMetric(f.used.load.Seconds()*1e6/jobs, f.name+"-load-µs/job")
+			}
+			b.ReportMetric(forms[0].took.Seconds()/forms[1].took.Seconds(), "runs-of-json")
+		})
+	}
+}
