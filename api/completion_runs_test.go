@@ -112,7 +112,7 @@ func TestCompletionInRuns(t *testing.T) {
 		{"a long output for all", outcomesInRuns(runs.Completion{Claim: c.ID, All: &long}), "the maximum is 8192"},
 		{"exceptions of another claim", outcomesInRuns(runs.Completion{Claim: c.ID, All: &all}, runs.OutcomeRun{Claim: first, Outcome: outcomeOf(first, job.OK), N: 1}), "must have the claim_id"},
 		{"too many exceptions", outcomesInRuns(runs.Completion{Claim: c.ID, All: &all}, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(first, job.OK), N: job.MaxClaimJobs + 1}), "too many jobs"},
-		{"too many outcomes", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(first, job.OK), N: job.MaxRunOutcomes + 1}), "is not in 0 … 100000"},
+		{"too many outcomes", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(first, job.OK), N: job.MaxRunOutcomes + 1}), "is not in 0 … 10000"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			o := complete(bad.body).refused(http.StatusBadRequest, "bad_request")

@@ -365,7 +365,7 @@ func TestRefused(t *testing.T) {
 		{"outputs without a kind", completion, "kind=json frame=line", "frame=line", "kind, frame and bytes"},
 		{"outputs of kind wasi", completion, "kind=json", "kind=wasi", "not wasi"},
 		{"outcome for all without a claim", completion, "#:complete v=1 claim_id=" + claimID.String(), "#:complete v=1", "requires the field claim_id"},
-		{"too many outcomes", completion, "jobs=1003", "jobs=100001", "jobs=100001 is not in 0 … 100000"},
+		{"too many outcomes", completion, "jobs=1003", "jobs=10001", "jobs=10001 is not in 0 … 10000"},
 		{"no outcome", []byte("#:complete v=1 jobs=0 runs=0\n"), "", "", "no outcome"},
 		{"the claim of the head again", completion, "n=1000 code", "n=1000 claim_id=" + claimID.String() + " code", "claim_id has its default"},
 	} {

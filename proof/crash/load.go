@@ -205,6 +205,7 @@ func (c *crowd) run(i int, drain bool) {
 			w.leaseMs = 1200
 		}
 		w.strategy = []string{"", "", "newest", "random", "fair"}[rng.IntN(5)]
+		w.runs = rng.IntN(2) == 0
 		if drain {
 			w.max = 500
 		}

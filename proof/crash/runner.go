@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // grant is what a claim handed out.
@@ -14,6 +15,7 @@ type grant struct {
 	call int64 // when the claim was sent
 	n    int32 // its number in the history
 	jobs []job.ID
+	runs bool // it was claimed in runs, and is reported in runs
 }
 
 func (g *grant) empty() bool { return g == nil || len(g.jobs) == 0 }
@@ -26,6 +28,7 @@ type claimRequest struct {
 	waitMs  int
 
 	strategy string
+	runs     bool   // the answer is requested in runs
 	ends     *grant // the request first ends all jobs of this grant
 	with     outcome
 }
@@ -48,7 +51,11 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 	if w.ends != nil {
 		fields["complete"] = outcomeFields(map[string]any{"claim_id": w.ends.id}, w.with)
 	}
-	r, err := u.post(ctx, "/jobs/claim", fields)
+	send := u.post
+	if w.runs {
+		send = u.postForRuns
+	}
+	r, err := send(ctx, "/jobs/claim", fields)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,41 +71,27 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 	case !r.ok() || r.status == http.StatusNoContent:
 		return nil, r, nil
 	}
-	var a struct {
-		ClaimID *job.ID    `json:"claim_id"`
-		Jobs    []document `json:"jobs"`
-		Ended   int        `json:"ended"`
-		Refused *struct {
-			Code string `json:"code"`
-		} `json:"complete_refused"`
-	}
-	if w.max == 0 && w.ends == nil {
-		a.Jobs = make([]document, 1)
-		err = json.Unmarshal(r.body, &a.Jobs[0])
-		a.ClaimID = a.Jobs[0].ClaimID
-	} else {
-		err = json.Unmarshal(r.body, &a)
-	}
+	a, err := w.read(r.body)
 	if err != nil {
 		u.h.problem("claim: %.200q: %v", r.body, err)
 		return nil, r, nil
 	}
 	if w.ends != nil {
 		e := event{call: r.call, ret: r.ret, kind: endedAll, attempts: -1, outcome: w.with}
-		if a.Refused != nil {
+		if a.refused {
 			e.answer = stale
 		}
-		if a.Ended > len(w.ends.jobs) {
-			u.h.problem("claim %s held %d jobs and ended %d", w.ends.id, len(w.ends.jobs), a.Ended)
+		if a.ended > len(w.ends.jobs) {
+			u.h.problem("claim %s held %d jobs and ended %d", w.ends.id, len(w.ends.jobs), a.ended)
 		}
 		u.addAll(w.ends, e)
 	}
-	if a.ClaimID == nil {
+	if a.claim.IsZero() {
 		return nil, r, nil
 	}
-	g := &grant{id: *a.ClaimID, call: r.call, n: u.h.claim(*a.ClaimID)}
-	for i := range a.Jobs {
-		d := &a.Jobs[i]
+	g := &grant{id: a.claim, call: r.call, n: u.h.claim(a.claim), runs: w.runs}
+	for i := range a.jobs {
+		d := &a.jobs[i]
 		p := u.noteDocument(d)
 		if p == nil {
 			continue
@@ -114,6 +107,41 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		g.jobs = append(g.jobs, d.JobID)
 	}
 	return g, r, nil
+}
+
+// claimed is what the answer to a claim says.
+type claimed struct {
+	claim   job.ID // zero: there was no job
+	jobs    []document
+	ended   int
+	refused bool // the outcome for all jobs of the ended claim
+}
+
+// read reads the answer to a claim.
+func (w *claimRequest) read(body []byte) (a claimed, err error) {
+	if w.runs {
+		return readRuns(body)
+	}
+	if w.max == 0 && w.ends == nil {
+		a.jobs = make([]document, 1)
+		if err = json.Unmarshal(body, &a.jobs[0]); err == nil && a.jobs[0].ClaimID != nil {
+			a.claim = *a.jobs[0].ClaimID
+		}
+		return a, err
+	}
+	var doc struct {
+		ClaimID *job.ID    `json:"claim_id"`
+		Jobs    []document `json:"jobs"`
+		Ended   int        `json:"ended"`
+		Refused *struct {
+			Code string `json:"code"`
+		} `json:"complete_refused"`
+	}
+	if err = json.Unmarshal(body, &doc); err == nil && doc.ClaimID != nil {
+		a.claim = *doc.ClaimID
+	}
+	a.jobs, a.ended, a.refused = doc.Jobs, doc.Ended, doc.Refused != nil
+	return a, err
 }
 
 func outcomeFields(fields map[string]any, o outcome) map[string]any {
@@ -199,13 +227,40 @@ func (u *user) readAfter(id job.ID, r *reply) {
 	u.h.add(id, e)
 }
 
-// endEach reports an outcome for each job of a grant, in one request.
-func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
+// result is what became of one outcome.
+type result struct {
+	JobID  job.ID  `json:"job_id"`
+	Status *string `json:"status"`
+	Code   string  `json:"code"`
+}
+
+// sendOutcomes sends an outcome for each job of a grant.
+func (u *user) sendOutcomes(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
+	if g.runs {
+		return u.sendWith(ctx, http.MethodPost, "/jobs/complete", map[string]string{"Content-Type": runs.MediaType, "Accept": runs.MediaType}, g.outcomesInRuns(outcomes))
+	}
 	list := make([]map[string]any, len(g.jobs))
 	for i, id := range g.jobs {
 		list[i] = outcomeFields(map[string]any{"job_id": id}, outcomes[i])
 	}
-	r, err := u.post(ctx, "/jobs/complete", map[string]any{"claim_id": g.id, "outcomes": list})
+	return u.post(ctx, "/jobs/complete", map[string]any{"claim_id": g.id, "outcomes": list})
+}
+
+// readResults reads the results of sendOutcomes.
+func (g *grant) readResults(body []byte) ([]result, error) {
+	if g.runs {
+		return resultsInRuns(body)
+	}
+	var doc struct {
+		Results []result `json:"results"`
+	}
+	err := json.Unmarshal(body, &doc)
+	return doc.Results, err
+}
+
+// endEach reports an outcome for each job of a grant, in one request.
+func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
+	r, err := u.sendOutcomes(ctx, g, outcomes)
 	if err != nil {
 		return nil, err
 	}
@@ -213,15 +268,9 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 	if !ok {
 		return r, nil
 	}
-	var results struct {
-		Results []struct {
-			JobID  job.ID  `json:"job_id"`
-			Status *string `json:"status"`
-			Code   string  `json:"code"`
-		} `json:"results"`
-	}
+	var results []result
 	if a == done {
-		if err := json.Unmarshal(r.body, &results); err != nil || len(results.Results) != len(g.jobs) {
+		if results, err = g.readResults(r.body); err != nil || len(results) != len(g.jobs) {
 			u.h.problem("complete %d jobs of claim %s: %.300q: %v", len(g.jobs), g.id, r.body, err)
 			return r, nil
 		}
@@ -229,7 +278,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 	for i, id := range g.jobs {
 		e := event{call: r.call, ret: r.ret, kind: ended, answer: a, claim: g.n, attempts: -1, outcome: outcomes[i]}
 		if a == done {
-			switch result := results.Results[i]; {
+			switch result := results[i]; {
 			case result.JobID != id:
 				u.h.problem("complete %s: the result is of %s", id, result.JobID)
 				continue

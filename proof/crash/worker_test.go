@@ -23,8 +23,8 @@ func TestWorkers(t *testing.T) {
 	l.report(fmt.Sprintf("%d kills under the load of the client's Worker", n))
 }
 
-// runs is what the handlers of a few workers did, and how their reports were answered.
-type runs struct {
+// handled is what the handlers of a few workers did, and how their reports were answered.
+type handled struct {
 	h *history
 
 	mu       sync.Mutex
@@ -36,7 +36,7 @@ type runs struct {
 }
 
 // handle is the handler. It works a little, and fails now and then.
-func (r *runs) handle(ctx context.Context, j *client.Job) (client.Outcome, error) {
+func (r *handled) handle(ctx context.Context, j *client.Job) (client.Outcome, error) {
 	id, err := job.ParseID(j.ID)
 	if err != nil {
 		r.h.problem("a worker was handed the job %q: %v", j.ID, err)
@@ -70,7 +70,7 @@ func (r *runs) handle(ctx context.Context, j *client.Job) (client.Outcome, error
 	return client.TextOutput(output), nil
 }
 
-func (r *runs) note(id job.ID, output string) {
+func (r *handled) note(id job.ID, output string) {
 	if r.outputs[id] == nil {
 		r.outputs[id] = map[string]bool{}
 	}
@@ -78,7 +78,7 @@ func (r *runs) note(id job.ID, output string) {
 }
 
 // event records what happened to the workers.
-func (r *runs) event(e client.Event) {
+func (r *handled) event(e client.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events++
@@ -91,7 +91,7 @@ func (r *runs) event(e client.Event) {
 }
 
 // verdict says what is wrong with the document of a job that has ended; "": nothing.
-func (r *runs) verdict(id job.ID, d *document, output string) string {
+func (r *handled) verdict(id job.ID, d *document, output string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch reported := r.reported[id]; {
@@ -108,7 +108,7 @@ func (r *runs) verdict(id job.ID, d *document, output string) string {
 func (l *lane) workers(kills int) {
 	s := l.newTrial("workers", l.TempDir())
 	l.must(s, s.start())
-	r := &runs{h: s.h, outputs: map[job.ID]map[string]bool{}, fails: map[job.ID]bool{}, begun: map[job.ID]int{}, reported: map[job.ID]string{}}
+	r := &handled{h: s.h, outputs: map[job.ID]map[string]bool{}, fails: map[job.ID]bool{}, begun: map[job.ID]int{}, reported: map[job.ID]string{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	ended := make([]error, 3)
@@ -181,7 +181,7 @@ func (l *lane) workers(kills int) {
 }
 
 // sum returns how many runs were begun. r.mu is held.
-func (r *runs) sum() (n int) {
+func (r *handled) sum() (n int) {
 	for _, begun := range r.begun {
 		n += begun
 	}
@@ -189,7 +189,7 @@ func (r *runs) sum() (n int) {
 }
 
 // outputs compares the end of each job with what the handlers did.
-func (l *lane) outputs(s *trial, r *runs) error {
+func (l *lane) outputs(s *trial, r *handled) error {
 	list := client.New(s.server.URL(), client.Options{})
 	n := 0
 	for j, err := range list.Jobs(context.Background(), client.JobsQuery{}) {
@@ -234,7 +234,7 @@ func TestRunsAreJudged(t *testing.T) {
 		"failed by itself":                       {"", "failed", "", 1, true},
 		"abandoned at its last attempt":          {"", "failed", "", 3, false},
 	} {
-		r := &runs{outputs: map[job.ID]map[string]bool{id: {"out": true}}, fails: map[job.ID]bool{}, reported: map[job.ID]string{}}
+		r := &handled{outputs: map[job.ID]map[string]bool{id: {"out": true}}, fails: map[job.ID]bool{}, reported: map[job.ID]string{}}
 		if tt.reported != "" {
 			r.reported[id] = tt.reported
 		}

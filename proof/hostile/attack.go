@@ -29,6 +29,7 @@ var attacks = []attack{
 type request struct {
 	route      api.Route
 	what       string // what the request is, for a route with several requests
+	kind       string // the media type of the body
 	head, body string
 	effects    bool // a complete request would disturb the honest clients
 }

@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,8 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/bench"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -119,7 +122,9 @@ func largeRequests(huge string) []*request {
 	}
 	const most = 8 << 20
 	full := most / len(outcomes(1))
+	inRuns := fmt.Sprintf("#:complete v=1 claim_id=%s jobs=%d runs=1\n#:run job_id=%s n=%d code=ok\n", huge, job.MaxRunOutcomes, huge, job.MaxRunOutcomes)
 	list := []*request{
+		{what: "outcomes in runs", kind: runs.MediaType, route: api.Route{Method: "POST", Path: "/jobs/complete"}, body: inRuns},
 		{what: "a job of 4 MiB", route: api.Route{Method: "GET", Path: "/jobs/" + huge}},
 		{what: "a change of a job of 4 MiB", route: api.Route{Method: "POST", Path: "/jobs/" + huge + "/run"}, body: "{}"},
 		{what: "a claim of 4 MiB", route: api.Route{Method: "POST", Path: "/jobs/claim"}, body: `{"runner_id":"hostile","clients":["victim"],"types":["huge"],"lease_ms":1000}`},
@@ -128,7 +133,8 @@ func largeRequests(huge string) []*request {
 		{what: "a claim with a body full of outcomes", route: api.Route{Method: "POST", Path: "/jobs/claim"}, body: `{"runner_id":"hostile","clients":["nobody"],"complete":` + outcomes(full-2) + `}`},
 	}
 	for _, r := range list {
-		r.head = fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", r.route.Method, r.route.Path, len(r.body))
+		r.kind = cmp.Or(r.kind, "application/json")
+		r.head = fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", r.route.Method, r.route.Path, r.kind, len(r.body))
 	}
 	return list
 }
@@ -140,7 +146,10 @@ func TestLargeRequestsAreServed(t *testing.T) {
 	}
 	b := begin(t, 0)
 	for _, r := range b.large {
+		least := 4 << 20
 		switch r.what {
+		case "outcomes in runs":
+			least = job.MaxRunOutcomes * len(`{"job_id":""}`)
 		case "a claim that waits with a thousand results":
 			continue // the claim waits for a minute
 		case "a claim with a body full of outcomes":
@@ -159,7 +168,7 @@ func TestLargeRequestsAreServed(t *testing.T) {
 			resp.Body.Close()
 			continue
 		}
-		if text, err := b.honest.post(t.Context(), r.route.Path, "application/json", []byte(r.body)); err != nil || len(text) < 4<<20 {
+		if text, err := b.honest.post(t.Context(), r.route.Path, r.kind, []byte(r.body)); err != nil || len(text) < least {
 			t.Errorf("%s: %d bytes, %v", r.what, len(text), err)
 		}
 	}

@@ -92,6 +92,7 @@
 //	users.go        requests, and answers that are lost
 //	batch.go        a create, as its producer remembers it
 //	producers.go    creates
+//	claims.go       claims, whose jobs go through runs
 //	runners.go      claims, tickles and completions
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims

@@ -58,7 +58,7 @@ func (s *server) finish() error {
 		if turn++; turn%2 == 0 {
 			c.Types = []string{movedType}
 		}
-		claimed, docs, receipt, err := s.engine.Claim(ctx, c, 500*time.Millisecond)
+		claimed, docs, receipt, err := s.claim(ctx, c, 500*time.Millisecond)
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}

@@ -78,7 +78,7 @@ func (u *user) claim(r *runner) {
 	var docs []job.Job
 	var receipt ingest.Receipt
 	err := u.request(func(ctx context.Context) (err error) {
-		claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+		claimed, docs, receipt, err = u.s.claim(ctx, c, wait)
 		return err
 	})
 	lost := err != nil && !notStored(err)
@@ -86,7 +86,7 @@ func (u *user) claim(r *runner) {
 	if lost && c.Once.Given() {
 		u.s.log("%s claims, and asks again: %v", r.name, err)
 		err = u.request(func(ctx context.Context) (err error) {
-			claimed, docs, receipt, err = u.s.engine.Claim(ctx, c, wait)
+			claimed, docs, receipt, err = u.s.claim(ctx, c, wait)
 			return err
 		})
 	}

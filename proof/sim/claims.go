@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
+)
+
+// claim makes a claim as a runner does that reads its jobs in runs: the jobs are written as the server writes them, and
+// read as a client reads them. A runner that reads JSON gets the same jobs.
+func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (claimed store.Claimed, docs []job.Job, receipt ingest.Receipt, err error) {
+	claimed, handed, receipt, err := s.engine.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
+	if err != nil {
+		return claimed, nil, receipt, err
+	}
+	if docs, err = runs.Documents(handed); err != nil {
+		return claimed, nil, receipt, err
+	}
+	read, err := throughRuns(&runs.Claim{ID: claimed.Claim, LeaseMs: claimed.LeaseMs, Jobs: len(docs), Runs: len(handed)}, c.Runner, handed)
+	if err != nil {
+		return claimed, nil, receipt, fmt.Errorf("the claim %v in runs: %w", claimed.Claim, err)
+	}
+	for i := range docs {
+		want := docs[i]
+		want.Backoff, want.RetentionMs = job.Backoff{}, 0 // documents do not show them
+		if len(want.Payload)+len(read[i].Payload) == 0 {
+			want.Payload = read[i].Payload
+		}
+		if !reflect.DeepEqual(read[i], want) {
+			return claimed, nil, receipt, fmt.Errorf("the claim %v in runs has %+v, want %+v", claimed.Claim, read[i], want)
+		}
+	}
+	return claimed, docs, receipt, nil
+}
+
+// throughRuns writes what a claim handed out, and reads it.
+func throughRuns(head *runs.Claim, runner string, handed []runs.Run) (docs []job.Job, err error) {
+	if !head.ID.IsZero() {
+		head.Runner = runner
+	}
+	text := runs.AppendClaim(nil, head)
+	for i := range handed {
+		text = runs.AppendRun(text, head, &handed[i])
+	}
+	d := runs.NewDecoder(text)
+	c, err := d.Claim()
+	for range c.Runs {
+		var r runs.Run
+		if r, err = d.Run(&c); err == nil {
+			docs, err = r.Documents(docs)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err == nil {
+		err = d.End()
+	}
+	if err == nil && len(docs) != head.Jobs {
+		err = fmt.Errorf("%d jobs are read of %d", len(docs), head.Jobs)
+	}
+	return docs, err
+}
