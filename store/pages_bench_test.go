@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // shortLines returns a create with the largest body that the API accepts, with lines of up to longest bytes.
@@ -90,4 +91,45 @@ func BenchmarkMeasuredClaim(b *testing.B) {
 		s.commit()
 	}
 	b.ReportMetric(took.Seconds()*1000/float64(claims), "ms/claim")
+}
+
+// BenchmarkHandedOut reads what claims of 100 jobs handed out, one after another through a batch, in runs and as
+// documents.
+func BenchmarkHandedOut(b *testing.B) {
+	for _, longest := range []int{2, 100} {
+		for _, even := range []bool{true, false} {
+			const lines, jobs = 20_000, 100
+			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: longest}
+			random := rand.New(rand.NewPCG(1, 1))
+			for line := range lines {
+				n := longest
+				if !even && line > 0 {
+					n = random.IntN(longest + 1)
+				}
+				c.Payloads = c.Frame.Append(c.Payloads, bytes.Repeat([]byte("x"), n))
+			}
+			s := newBench(b)
+			s.apply(c)
+			s.commit()
+			var claims []*Claimed
+			for range lines / jobs {
+				claims = append(claims, s.apply(plainClaim("r", jobs)).(*Claimed))
+			}
+			s.commit()
+			b.Run(fmt.Sprintf("longest=%d/even=%v/runs", longest, even), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					if handed, err := s.s.HandedOut(claims[i%len(claims)]); err != nil || runs.Jobs(handed) != jobs {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("longest=%d/even=%v/documents", longest, even), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					if docs, err := documents(s.s.HandedOut(claims[i%len(claims)])); err != nil || len(docs) != jobs {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }
