@@ -118,7 +118,16 @@ func told(c *Claimed) *Claimed {
 // without those that were purged since.
 func (p *player) compareHandedOut() error {
 	for _, h := range p.handed {
-		docs, err := documents(p.s.HandedOut(h.claimed))
+		handed, err := p.s.HandedOut(h.claimed)
+		if err != nil {
+			return fmt.Errorf("handed out by %v: %w", h.claimed.Claim, err)
+		}
+		for i := range handed[:max(len(handed)-1, 0)] {
+			if next := &handed[i+1]; next.Frame == handed[i].Frame && handed[i].Follows(&next.First) {
+				return fmt.Errorf("handed out by %v: the runs of %v and %v are one", h.claimed.Claim, handed[i].First.ID, next.First.ID)
+			}
+		}
+		docs, err := documents(handed, nil)
 		if err != nil {
 			return fmt.Errorf("handed out by %v: %w", h.claimed.Claim, err)
 		}
