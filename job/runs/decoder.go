@@ -187,10 +187,18 @@ func (d *Decoder) next(read func(h *head) (n, size int, frame job.Frame), framed
 	return nil
 }
 
+// maxHeadBytes bounds a head line. The longest has an error of job.MaxErrorBytes, each byte of which takes three.
+const maxHeadBytes = 256 << 10
+
+const _ = uint(maxHeadBytes - 3*job.MaxErrorBytes - 3*job.MaxAddrBytes - 32<<10)
+
 // head cuts the next line, which must have a verb.
 func (d *Decoder) head(verb string) (h head, err error) {
-	end := bytes.IndexByte(d.rest, '\n')
-	if end < 0 {
+	end := bytes.IndexByte(d.rest[:min(len(d.rest), maxHeadBytes+1)], '\n')
+	switch {
+	case end < 0 && len(d.rest) > maxHeadBytes:
+		return h, fmt.Errorf("the line is longer than %d bytes", maxHeadBytes)
+	case end < 0:
 		return h, fmt.Errorf("the text ends where a line #:%s is expected, or within it", verb)
 	}
 	line := string(d.rest[:end])

@@ -384,6 +384,22 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("long line", func(t *testing.T) {
+		o := job.Outcome{ID: claimID, Code: job.Error, ExitCode: 500, DelayMs: -1, Error: strings.Repeat(" ", job.MaxErrorBytes)}
+		c := Completion{Jobs: 1, Runs: 1}
+		longest := AppendOutcomeRun(AppendCompletion(nil, &c), &c, &OutcomeRun{Outcome: o, N: 1})
+		if _, err := read(longest); err != nil {
+			t.Errorf("an error of %d bytes: %v", job.MaxErrorBytes, err)
+		}
+		o.Error += " "
+		if _, err := read(AppendOutcomeRun(AppendCompletion(nil, &c), &c, &OutcomeRun{Outcome: o, N: 1})); err == nil {
+			t.Error("a longer error is accepted")
+		}
+		line := append([]byte("#:claim v=1"), bytes.Repeat([]byte{'x'}, maxHeadBytes-10)...)
+		if _, err := read(line); err == nil || !strings.Contains(err.Error(), "the line is longer than") {
+			t.Error(err)
+		}
+	})
 	t.Run("cut off", func(t *testing.T) {
 		for n := range claim {
 			if _, err := read(claim[:n]); err == nil {

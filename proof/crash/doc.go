@@ -116,6 +116,7 @@
 //	post.go             one create, and its payloads
 //	user.go             sending requests, and recording their answers
 //	runner.go           claims, tickles and outcomes
+//	answers.go          the answers to claims and to outcomes
 //	runs.go             claims, outcomes and results in runs
 //	operator.go         cancels and redrives, and what they do in the model
 //

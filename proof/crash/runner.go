@@ -109,41 +109,6 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 	return g, r, nil
 }
 
-// claimed is what the answer to a claim says.
-type claimed struct {
-	claim   job.ID // zero: there was no job
-	jobs    []document
-	ended   int
-	refused bool // the outcome for all jobs of the ended claim
-}
-
-// read reads the answer to a claim.
-func (w *claimRequest) read(body []byte) (a claimed, err error) {
-	if w.runs {
-		return readRuns(body)
-	}
-	if w.max == 0 && w.ends == nil {
-		a.jobs = make([]document, 1)
-		if err = json.Unmarshal(body, &a.jobs[0]); err == nil && a.jobs[0].ClaimID != nil {
-			a.claim = *a.jobs[0].ClaimID
-		}
-		return a, err
-	}
-	var doc struct {
-		ClaimID *job.ID    `json:"claim_id"`
-		Jobs    []document `json:"jobs"`
-		Ended   int        `json:"ended"`
-		Refused *struct {
-			Code string `json:"code"`
-		} `json:"complete_refused"`
-	}
-	if err = json.Unmarshal(body, &doc); err == nil && doc.ClaimID != nil {
-		a.claim = *doc.ClaimID
-	}
-	a.jobs, a.ended, a.refused = doc.Jobs, doc.Ended, doc.Refused != nil
-	return a, err
-}
-
 func outcomeFields(fields map[string]any, o outcome) map[string]any {
 	fields["code"] = o.code
 	if o.delayMs >= 0 && !o.final() {
@@ -227,13 +192,6 @@ func (u *user) readAfter(id job.ID, r *reply) {
 	u.h.add(id, e)
 }
 
-// result is what became of one outcome.
-type result struct {
-	JobID  job.ID  `json:"job_id"`
-	Status *string `json:"status"`
-	Code   string  `json:"code"`
-}
-
 // sendOutcomes sends an outcome for each job of a grant.
 func (u *user) sendOutcomes(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
 	if g.runs {
@@ -244,18 +202,6 @@ func (u *user) sendOutcomes(ctx context.Context, g *grant, outcomes []outcome) (
 		list[i] = outcomeFields(map[string]any{"job_id": id}, outcomes[i])
 	}
 	return u.post(ctx, "/jobs/complete", map[string]any{"claim_id": g.id, "outcomes": list})
-}
-
-// readResults reads the results of sendOutcomes.
-func (g *grant) readResults(body []byte) ([]result, error) {
-	if g.runs {
-		return resultsInRuns(body)
-	}
-	var doc struct {
-		Results []result `json:"results"`
-	}
-	err := json.Unmarshal(body, &doc)
-	return doc.Results, err
 }
 
 // endEach reports an outcome for each job of a grant, in one request.
