@@ -21,13 +21,16 @@ func goldenRuns(t testing.TB, name string) []byte {
 func TestClaimInRuns(t *testing.T) {
 	text := goldenRuns(t, "claim")
 	claim, err := decodeClaim(answer{mediaType: runs.MediaType, body: text})
-	if err != nil || len(claim.Jobs) != 105 || claim.LeaseMs != 30_000 {
+	if err != nil || len(claim.Jobs) != 107 || claim.LeaseMs != 30_000 {
 		t.Fatalf("%+v, %v", claim, err)
 	}
 	if j := claim.Jobs[2]; string(j.Payload) != "third" || j.Kind != Text || j.ID == claim.Jobs[0].ID || j.ClaimID != claim.ID || j.RunnerID != "runner 1" {
 		t.Errorf("%+v", j)
 	}
 	if j := claim.Jobs[3]; j.Kind != JSON || *j.Progress != 0 || j.Meta["colour"] != "deep red" || j.Attempts[0].Error != "it\nbroke" || j.UniqueKey != "order 7, %" {
+		t.Errorf("%+v", j)
+	}
+	if j := claim.Jobs[106]; j.BatchID != "" || string(j.Payload) != "z" {
 		t.Errorf("%+v", j)
 	}
 	claim.Jobs[0].Payload = append(claim.Jobs[0].Payload, "more"...)

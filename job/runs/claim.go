@@ -94,6 +94,9 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	if r.Frame != job.NoFrame {
 		w.int("bytes", int64(r.Bytes()))
 	}
+	if j.Batch.IsZero() {
+		w.text("batch", noBatch)
+	}
 	w.set("priority", int64(j.Priority), job.DefaultPriority)
 	w.set("max_attempts", int64(j.MaxAttempts), job.DefaultMaxAttempts)
 	w.set("redrives", int64(j.Redrives), 0)
@@ -118,6 +121,9 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	w.end()
 	return w
 }
+
+// noBatch is the value of the field batch of jobs that belong to no batch.
+const noBatch = "none"
 
 // attempt writes the newest attempt of a job that did not succeed. Its error is that of the job, mostly.
 func (w *writer) attempt(a *job.Attempt, jobError string) {
@@ -156,6 +162,12 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	if r.Frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))
 	}
+	j.Batch = j.ID.WithLine(0)
+	if raw, ok := h.raw("batch"); ok {
+		if j.Batch = (job.ID{}); raw != noBatch {
+			h.fail("field batch=%s must be %s", shortened(raw), noBatch)
+		}
+	}
 	j.Priority = int(h.set("priority", 0, job.MaxPriority, job.DefaultPriority))
 	j.MaxAttempts = int(h.set("max_attempts", 1, job.MaxAttempts, job.DefaultMaxAttempts))
 	j.Redrives = int(h.set("redrives", 1, math.MaxInt32, 0))
@@ -175,7 +187,7 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	if r.N > 1 && (j.UniqueKey != "" || len(j.Attempts) > 0) {
 		h.fail("fields unique_key and attempt_at require n=1")
 	}
-	j.Batch, j.CreatedAt, j.Status, j.Claim, j.Runner = j.ID.WithLine(0), j.ID.At(), job.Active, c.ID, c.Runner
+	j.CreatedAt, j.Status, j.Claim, j.Runner = j.ID.At(), job.Active, c.ID, c.Runner
 	return r, size
 }
 

@@ -58,12 +58,15 @@ func claimText() ([]byte, Claim, []Run) {
 	nothing := plain(9, 0)
 	nothing.Kind = job.Nothing
 	abandoned := plain(10, 0)
+	single := plain(11, 3)
+	single.Batch = job.ID{}
 	abandoned.RunAttempts, abandoned.Attempts = 2, []job.Attempt{{At: claimAt - 1, Why: job.Abandoned}}
 	list := []Run{
 		{First: plain(7, 0), N: 3, Frame: job.LineFrame, Parts: lines(job.LineFrame, "first", "", "third")},
 		everything(),
 		{First: nothing, N: 100},
 		{First: abandoned, N: 1, Frame: job.LineFrame, Parts: lines(job.LineFrame, "x")},
+		{First: single, N: 2, Frame: job.LineFrame, Parts: lines(job.LineFrame, "y", "z")},
 	}
 	c := aClaim
 	c.Jobs, c.Runs = Jobs(list), len(list)
@@ -335,7 +338,7 @@ func TestRefused(t *testing.T) {
 		{"another version", claim, "v=1", "v=2", "v=2 is not in 1 … 1"},
 		{"no version", claim, " v=1", "", "field v is missing"},
 		{"unknown field", claim, " jobs=", " x=1 jobs=", "field jobs is missing, or is not in its place"},
-		{"unknown last field", claim, "lease_ms=30000 jobs=105 runs=4", "lease_ms=30000 jobs=105 runs=4 x=1", `field "x=1" is unknown`},
+		{"unknown last field", claim, "lease_ms=30000 jobs=107 runs=5", "lease_ms=30000 jobs=107 runs=5 x=1", `field "x=1" is unknown`},
 		{"field twice", claim, " v=1", " v=1 v=1", "jobs is missing"},
 		{"field without a value", claim, "client=acme", "client=", "client has no value"},
 		{"two spaces", claim, " client", "  client", "client is missing"},
@@ -344,7 +347,7 @@ func TestRefused(t *testing.T) {
 		{"number too high", claim, "n=3", "n=4194305", "is not in 1 … 4194304"},
 		{"more jobs than said", claim, "n=3", "n=4", "payload does not end in a newline"},
 		{"fewer jobs than said", claim, "n=100", "n=99", "do not have as many jobs"},
-		{"jobs without runs", claim, "jobs=105 runs=4", "jobs=105 runs=0", "cannot be in 0 runs"},
+		{"jobs without runs", claim, "jobs=107 runs=5", "jobs=107 runs=0", "cannot be in 0 runs"},
 		{"a default", claim, "frame=line bytes=13", "frame=line bytes=13 priority=4", "priority=4 has its default"},
 		{"a frame that is the default", claim, "frame=line", "frame=none", "frame=none has its default"},
 		{"bytes that are not there", claim, "bytes=13", "bytes=999999", "more than the"},
@@ -354,6 +357,7 @@ func TestRefused(t *testing.T) {
 		{"a raw comma", claim, "unique_key=order%207", "unique_key=order,7", "raw"},
 		{"meta out of order", claim, "colour=deep%20red,size=4", "size=4,colour=deep%20red", "canonical"},
 		{"an error without an attempt", claim, " attempt_at=1789999999900", "", "attempt_at is missing"},
+		{"another batch", claim, "batch=none", "batch=x", "batch=x must be none"},
 		{"a key of several jobs", claim, "bytes=13", "bytes=13 unique_key=k", "require n=1"},
 		{"rest", append(bytes.Clone(claim), 'x'), "", "", "1 bytes follow the last run"},
 		{"result without a status", results, " status=completed", "", "one of the fields status and code"},
