@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -67,24 +69,8 @@ func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	}
 }
 
-// TestClaimInRuns: a claim in runs says all that the documents of its jobs say.
-func TestClaimInRuns(t *testing.T) {
-	r := start(t)
-	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns+", "+mimeNDJSON) }
-	if a := claim(`{"runner_id":"r","max":5}`); a.status != http.StatusNoContent || a.body != "" {
-		t.Errorf("nothing there: %d %s", a.status, a.body)
-	}
-	r.add("/acme/job/resize/add", strings.Repeat("0123456789\n", 100)).object(http.StatusCreated)
-	a := claim(`{"runner_id":"runner 1","max":100}`)
-	if len(a.body) > 100*10+100*2+200+200 {
-		t.Errorf("%d bytes for a run of 100 jobs: %s", len(a.body), a.body)
-	}
-	c, list := claimedInRuns(t, a)
-	if c.Runner != "runner 1" || c.Jobs != 100 || len(list) != 1 {
-		t.Errorf("%+v, %d runs", c, len(list))
-	}
-	sameDocuments(t, r, &c, list)
-
+// mixedJobs creates jobs of all kinds, some of which have run before, and returns how many.
+func mixedJobs(r *rig) (n int) {
 	for _, body := range []string{
 		`{"payload":"one"}`, `{"payload":"two\nlines","priority":0}`, `{"payload":"","max_attempts":9}`, `{}`, `{"payload":{"a":[1, 2]}}`, `{"payload_b64":"AAEC/w=="}`,
 		`{"binary_addr":"s3://a b","input_addr":"c=d,%"}`, `{"binary_addr":"x"}`, `{"payload":"x","unique_key":"order 7"}`, `{"payload":"x","meta":{"colour":"deep red","a":""}}`,
@@ -105,10 +91,32 @@ func TestClaimInRuns(t *testing.T) {
 	deferred := func() int { return len(r.get("/jobs?status=deferred").object(http.StatusOK)["jobs"].([]any)) }
 	for deferred() > 0 {
 	}
+	return len(r.get("/jobs?status=pending&limit=1000").object(http.StatusOK)["jobs"].([]any))
+}
+
+// TestClaimInRuns: a claim in runs says all that the documents of its jobs say.
+func TestClaimInRuns(t *testing.T) {
+	r := start(t)
+	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns+", "+mimeNDJSON) }
+	if a := claim(`{"runner_id":"r","max":5}`); a.status != http.StatusNoContent || a.body != "" {
+		t.Errorf("nothing there: %d %s", a.status, a.body)
+	}
+	r.add("/acme/job/resize/add", strings.Repeat("0123456789\n", 100)).object(http.StatusCreated)
+	a := claim(`{"runner_id":"runner 1","max":100}`)
+	if len(a.body) > 100*10+100*2+200+200 {
+		t.Errorf("%d bytes for a run of 100 jobs: %s", len(a.body), a.body)
+	}
+	c, list := claimedInRuns(t, a)
+	if c.Runner != "runner 1" || c.Jobs != 100 || len(list) != 1 {
+		t.Errorf("%+v, %d runs", c, len(list))
+	}
+	sameDocuments(t, r, &c, list)
+
+	n := mixedJobs(r)
 	const whole = `{"runner_id":"r","max":1000,"lease_ms":5000}`
 	first := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
 	c, list = claimedInRuns(t, first)
-	if c.Jobs != 21 {
+	if c.Jobs != n {
 		t.Errorf("%d jobs", c.Jobs)
 	}
 	sameDocuments(t, r, &c, list)
@@ -119,7 +127,7 @@ func TestClaimInRuns(t *testing.T) {
 		t.Error("the repeat was carried out")
 	}
 	c, list = claimedInRuns(t, repeated)
-	if c.Jobs != 21 {
+	if c.Jobs != n {
 		t.Errorf("%d jobs in the repeat", c.Jobs)
 	}
 	sameDocuments(t, r, &c, list)
@@ -192,5 +200,46 @@ func TestClaimedFields(t *testing.T) {
 	}
 	for _, query := range []string{"?fields=nonsense", "?fields=payload,payload", "?fields=", "?field=payload"} {
 		r.post("/jobs/claim"+query, `{"runner_id":"r"}`).refused(http.StatusBadRequest, "bad_request")
+	}
+}
+
+// accepts sends requests with another Accept header.
+type accepts string
+
+func (a accepts) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept", string(a))
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// TestGoClientReadsRuns: the jobs that the Go client reads in runs are those that it reads in JSON and NDJSON.
+func TestGoClientReadsRuns(t *testing.T) {
+	r := start(t)
+	n := mixedJobs(r)
+	var first *client.Claim
+	for _, accept := range []string{mimeRuns, mimeNDJSON, mimeJSON} {
+		c := client.New(r.url, client.Options{HTTP: &http.Client{Transport: accepts(accept)}})
+		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = claim
+		}
+		if claim.ID != first.ID || claim.LeaseMs != first.LeaseMs || len(claim.Jobs) != n {
+			t.Fatalf("%s: claim %s of %d jobs, want %s of %d", accept, claim.ID, len(claim.Jobs), first.ID, n)
+		}
+		for i, j := range claim.Jobs {
+			want := *first.Jobs[i]
+			if j.Kind == client.JSON { // NDJSON has no newlines within a value
+				want.Payload = bytes.ReplaceAll(want.Payload, []byte("\n"), []byte(" "))
+			}
+			if len(j.Payload)+len(want.Payload) == 0 {
+				j.Payload, want.Payload = nil, nil
+			}
+			if !reflect.DeepEqual(*j, want) {
+				t.Errorf("%s: job %d is\n%+v\nwant\n%+v", accept, i, *j, want)
+			}
+		}
 	}
 }

@@ -172,6 +172,9 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	j.Progress = h.set("progress", 0, 1_000_000, -1)
 	j.Error = h.text("error", job.MaxErrorBytes)
 	h.attempt(j)
+	if r.N > 1 && (j.UniqueKey != "" || len(j.Attempts) > 0) {
+		h.fail("fields unique_key and attempt_at require n=1")
+	}
 	j.Batch, j.CreatedAt, j.Status, j.Claim, j.Runner = j.ID.WithLine(0), j.ID.At(), job.Active, c.ID, c.Runner
 	return r, size
 }

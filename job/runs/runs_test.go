@@ -354,6 +354,7 @@ func TestRefused(t *testing.T) {
 		{"a raw comma", claim, "unique_key=order%207", "unique_key=order,7", "raw"},
 		{"meta out of order", claim, "colour=deep%20red,size=4", "size=4,colour=deep%20red", "canonical"},
 		{"an error without an attempt", claim, " attempt_at=1789999999900", "", "attempt_at is missing"},
+		{"a key of several jobs", claim, "bytes=13", "bytes=13 unique_key=k", "require n=1"},
 		{"rest", append(bytes.Clone(claim), 'x'), "", "", "1 bytes follow the last run"},
 		{"result without a status", results, " status=completed", "", "one of the fields status and code"},
 		{"result with both", results, "status=completed", "status=completed code=x", "one of the fields status and code"},
