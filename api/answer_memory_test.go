@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -46,12 +47,12 @@ func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {
 	return e.doc(0), true, nil
 }
 
-func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	if err := admit(2 * job.MaxPayloadBytes); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	e.handed.Add(1)
-	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, []job.Job{e.doc(0), e.doc(1)}, fuzzReceipt, nil
+	return store.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
 }
 
 // TestAnswersInFlightAreBounded: the answers to clients that do not read take a bounded number of bytes in memory.

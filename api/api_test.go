@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -345,7 +346,7 @@ func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 // waiting is an engine whose claims wait and never get a job.
 type waiting struct{}
 
-func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,13 +11,14 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
 // claimer calls admit with the total size of the payloads before it reads them. If admit returns an error, the claim
-// fails.
+// fails. The payloads must not be changed.
 type claimer interface {
-	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
 // claimFields say which jobs a runner accepts, and how many at once.
@@ -157,27 +157,31 @@ func (r *claimRequest) completion(done *completion) error {
 
 // claim answers POST /jobs/claim.
 func (s *Server) claim(c echo.Context) error {
+	var call claimCall
+	if err := call.chooseForm(c); err != nil {
+		return err
+	}
 	var r claimRequest
 	body, err := s.readObject(c, &s.bodies.outcomes, &r)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	cmd, wait, err := r.command()
+	call.cmd, call.wait, err = r.command()
 	if err == nil {
-		cmd.Once, err = once(c, "claim", cmd.Runner, body.bytes)
+		call.cmd.Once, err = once(c, "claim", call.cmd.Runner, body.bytes)
 	}
 	if err != nil {
 		return err
 	}
 	if !absent(r.Complete) {
-		return s.completeAndClaim(c, body, &r, cmd, wait)
+		return s.completeAndClaim(c, body, &r, &call)
 	}
 	body.release() // before the claim, which may wait for a minute
 	if r.Max == nil {
-		return s.claimOne(c, cmd, wait)
+		return s.claimOne(c, &call)
 	}
-	return s.claimMany(c, cmd, wait)
+	return s.claimMany(c, &call)
 }
 
 // completeAndClaim answers a claim with outcomes. The server applies the outcomes first, and answers with their results
@@ -186,7 +190,7 @@ func (s *Server) claim(c echo.Context) error {
 // The results stay in memory until the answer is written, so completeAndClaim takes a share for them before it applies
 // anything. A claim that waits must not hold a share of the budget that other claims need. So the results of claims
 // that wait have a separate budget. If that budget is used up, the claim does not wait.
-func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, cmd job.Claim, wait time.Duration) error {
+func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, call *claimCall) error {
 	ctx := c.Request().Context()
 	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
 	err := r.completion(&done)
@@ -194,7 +198,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 		err = s.requireClaimIDs(&done)
 	}
 	if err == nil {
-		err = done.setOnce(cmd.Once)
+		err = done.setOnce(call.cmd.Once)
 	}
 	if err != nil {
 		return err
@@ -202,8 +206,8 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	held, parked := s.shareOf(c, s.handouts), s.shareOf(c, s.parked)
 	defer held.release()
 	defer parked.release()
-	if results := resultsBytes(done.count); wait == 0 || !parked.grow(ctx, results, 0) {
-		wait = 0
+	if results := resultsBytes(done.count); call.wait == 0 || !parked.grow(ctx, results, 0) {
+		call.wait = 0
 		if err := held.resize(ctx, results); err != nil {
 			return err
 		}
@@ -215,35 +219,20 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	}
 	done.commands, r.Complete = nil, nil
 	body.release()
-	claimed, jobs, claimSeq, claimErr := s.makeClaim(ctx, cmd, wait, held)
-	if claimErr != nil && ctx.Err() != nil {
-		return claimErr // the client hung up
+	claimSeq, err := s.makeClaim(ctx, call, held)
+	if err != nil && ctx.Err() != nil {
+		return err // the client hung up
 	}
 	if seq = max(seq, claimSeq); seq > 0 {
 		setSeq(c, seq)
 	}
-
-	setReplayed(c, ended.Replayed || claimed.Replayed)
-	b := append(make([]byte, 0, 256+96*len(ended.Results)), `{"results":`...)
-	b = appendJobResults(b, ended.Results)
-	if all {
-		b = append(b, `,"ended":`...)
-		b = strconv.AppendInt(b, int64(ended.All), 10)
-		if ended.Refusal != job.Granted {
-			b = append(b, `,"complete_refused":{`...)
-			b = append(appendRefusal(b, ended.Refusal), '}')
-		}
+	setReplayed(c, ended.Replayed || call.claimed.Replayed)
+	call.ended = &endedJobs{Ended: ended, all: all}
+	if err != nil {
+		call.ended.refused = problemOf(err)
+		s.logFailure(c, call.ended.refused, err)
 	}
-	if claimErr != nil {
-		p := problemOf(claimErr)
-		s.logFailure(c, p, claimErr)
-		b = append(b, `,"claim_refused":{"code":`...)
-		b = appendText(b, p.code)
-		b = append(b, `,"detail":`...)
-		b = append(appendText(b, p.detail), '}')
-	}
-	b = append(b, ',')
-	err = s.answerClaim(c, held, b, &claimed, jobs)
+	err = s.answerClaim(c, held, call)
 	if p, ok := errors.AsType[*problem](err); ok {
 		return after(p)
 	}

@@ -10,41 +10,100 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
+// claimForm is the format of the answer to a claim.
+type claimForm uint8
+
+const (
+	claimInJSON  claimForm = iota // one document
+	claimInLines                  // NDJSON: a line for the claim, and one for each job
+	claimInRuns                   // package runs
+)
+
+// chooseForm sets the format that the client prefers, and which fields the documents of jobs have in it.
+func (call *claimCall) chooseForm(c echo.Context) (err error) {
+	switch preferred(c.Request(), mimeRuns, mimeNDJSON) {
+	case mimeRuns:
+		call.form = claimInRuns
+	case mimeNDJSON:
+		call.form = claimInLines
+	}
+	list := parameters(c)
+	switch {
+	case len(list) == 0:
+	case call.form == claimInRuns:
+		err = badRequest("fields", "fields is for answers in JSON; an answer in runs has all fields of its jobs")
+	default:
+		call.fields, err = selectFields(list[0].value) // the only parameter of the route
+	}
+	return err
+}
+
+// claimCall is a call of POST /jobs/claim: the claim, and its answer.
+type claimCall struct {
+	cmd    job.Claim
+	wait   time.Duration
+	form   claimForm
+	fields selection
+
+	claimed store.Claimed
+	handed  []runs.Run
+	ended   *endedJobs // of a claim with outcomes
+}
+
+// endedJobs is the part of an answer that a claim with outcomes has.
+type endedJobs struct {
+	store.Ended
+	all     bool     // the request had an outcome for all jobs of a claim
+	refused *problem // why the claim was refused after the outcomes were applied
+}
+
 // claimOne answers a claim of one job with the document of that job.
-func (s *Server) claimOne(c echo.Context, cmd job.Claim, wait time.Duration) error {
+func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
-	claimed, jobs, seq, err := s.makeClaim(c.Request().Context(), cmd, wait, held)
+	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
 	}
-	setClaimHeaders(c, seq, &claimed)
-	if len(jobs) == 0 {
+	setClaimHeaders(c, seq, &call.claimed)
+	switch {
+	case len(call.handed) == 0:
 		return c.NoContent(http.StatusNoContent)
+	case call.form == claimInRuns:
+		return s.answerClaim(c, held, call)
 	}
+	docs, err := call.handed[0].Documents(nil)
 	return withBuffer(func(b []byte) ([]byte, error) {
-		b = append(appendJob(b, &jobs[0], inJSON), '\n')
-		return b, s.handOut(c, &claimed, func() error { return answerHeld(c, held, http.StatusOK, mimeJSON, b) })
+		if err == nil {
+			b = append(call.fields.appendJob(b, &docs[0]), '\n')
+		}
+		return b, s.handOut(c, &call.claimed, func() error {
+			if err != nil {
+				return err
+			}
+			return answerHeld(c, held, http.StatusOK, mimeJSON, b)
+		})
 	})
 }
 
 // claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
 // since has a claim_id and no jobs.
-func (s *Server) claimMany(c echo.Context, cmd job.Claim, wait time.Duration) error {
+func (s *Server) claimMany(c echo.Context, call *claimCall) error {
 	held := s.shareOf(c, s.handouts)
 	defer held.release()
-	claimed, jobs, seq, err := s.makeClaim(c.Request().Context(), cmd, wait, held)
+	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
 	}
-	setClaimHeaders(c, seq, &claimed)
-	if len(jobs) == 0 && claimed.Claim.IsZero() {
+	setClaimHeaders(c, seq, &call.claimed)
+	if len(call.handed) == 0 && call.claimed.Claim.IsZero() {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return s.answerClaim(c, held, []byte{'{'}, &claimed, jobs)
+	return s.answerClaim(c, held, call)
 }
 
 func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
@@ -54,10 +113,10 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 	setReplayed(c, claimed.Replayed)
 }
 
-// makeClaim makes the claim, and grows the share by what the claimed jobs take in memory. If the server shuts down, the
+// makeClaim makes the claim, and grows the share by what the answer takes in memory. If the server shuts down, the
 // claim stops waiting.
-func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
-	if wait > 0 {
+func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (seq uint64, err error) {
+	if call.wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		stop := context.AfterFunc(s.draining, func() { cancel(errShuttingDown) })
@@ -66,63 +125,73 @@ func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duratio
 	}
 	before := held.held
 	admit := func(payloadBytes int64) error { // the engine calls it after the claim is stored
-		err := held.resize(ctx, before+payloadBytes+int64(cmd.Max)*jobStateBytes)
-		if err != nil && cmd.Once.Given() {
+		err := held.resize(ctx, before+payloadBytes+int64(call.cmd.Max)*jobStateBytes)
+		if err != nil && call.cmd.Once.Given() {
 			return after(err)
 		}
 		return err
 	}
-	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
-	if n := before + statesBytes(jobs); err == nil && held.held > n {
+	var receipt ingest.Receipt
+	call.claimed, call.handed, receipt, err = s.engine.ClaimAdmitted(ctx, call.cmd, call.wait, admit)
+	if n := before + call.bytes(); err == nil && held.held > n {
 		held.shrink(held.held - n)
 	}
 	if err != nil && context.Cause(ctx) == errShuttingDown {
 		p := *problemOf(errShuttingDown)
-		if cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
+		if call.cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
 			p.fate = unknown // a claim with a key keeps jobs that it got before its wait ended
 		}
 		err = &p
 	}
-	return claimed, jobs, receipt.Seq, err
+	return receipt.Seq, err
 }
 
-// answerClaim writes the claim and its jobs: as one JSON document, or as NDJSON with one job per line if the client
-// prefers that. begun is the beginning of the JSON object.
-func (s *Server) answerClaim(c echo.Context, held *share, begun []byte, claimed *store.Claimed, list []job.Job) error {
-	f, kind := inJSON, mimeClaim
-	if prefers(c.Request(), mimeNDJSON) {
-		f, kind = inLines, mimeNDJSON
+// bytes is about what the jobs of an answer, and the part of its text that is in memory at once, take.
+func (call *claimCall) bytes() int64 {
+	var data int64
+	for i := range call.handed {
+		data += runBytes(&call.handed[i])
+	}
+	return data + min(int64(call.textBytes()), maxPooledAnswer)
+}
+
+func runBytes(r *runs.Run) int64 { return stateBytes(&r.First) + int64(r.Bytes()) }
+
+// textBytes is about how long the text of the jobs of an answer is.
+func (call *claimCall) textBytes() (n int) {
+	for i := range call.handed {
+		r := &call.handed[i]
+		if n += r.Bytes(); call.form == claimInRuns {
+			n += runHeadBytes + len(r.First.Meta) + len(r.First.Error)
+		} else {
+			n += r.N * jobTextBytes
+		}
+	}
+	return n
+}
+
+// answerClaim writes the answer to a claim of several jobs, or with outcomes, or in runs.
+func (s *Server) answerClaim(c echo.Context, held *share, call *claimCall) error {
+	kind := mimeClaim
+	switch call.form {
+	case claimInLines:
+		kind = mimeNDJSON
+	case claimInRuns:
+		kind = mimeRuns
 	}
 	p := newPieces(c, kind, held, nil)
-	b := append(p.b, begun...)
-	size := len(b) + 256
-	for i := range list {
-		size += jobTextBytes + len(list[i].Payload)
+	if size := min(call.textBytes()+256, maxPooledAnswer); cap(p.b) < size {
+		p.b = make([]byte, 0, size)
 	}
-	if size = min(size, maxPooledAnswer); cap(b) < size {
-		b = append(make([]byte, 0, size), b...)
-	}
-	b = append(b, `"claim_id":`...)
-	if claimed.Claim.IsZero() {
-		b = append(b, `null,"lease_ms":null`...)
-	} else {
-		b = appendID(b, claimed.Claim)
-		b = append(b, `,"lease_ms":`...)
-		b = appendNumber(b, claimed.LeaseMs)
-	}
-	separator, end, last := ",", "", "]}\n"
-	if f == inLines {
-		separator, end, last = "", "\n", ""
-		p.b = append(b, "}\n"...)
-	} else {
-		p.b = append(b, `,"jobs":[`...)
-	}
-	return s.handOut(c, claimed, func() error {
-		err := p.jobs(list, separator, end, func(b []byte, before *jobs, j *job.Job) []byte { return before.append(b, j, f) })
+	return s.handOut(c, &call.claimed, func() (err error) {
+		if call.form == claimInRuns {
+			err = call.writeRuns(p)
+		} else {
+			err = call.writeJSON(p)
+		}
 		if err != nil {
 			return err
 		}
-		p.b = append(p.b, last...)
 		return p.end()
 	})
 }

@@ -28,7 +28,8 @@
 //   - idempotency.go: idempotency keys, and the numbers of requests in a session.
 //   - create.go, create_many.go, add.go, job_attributes.go: the creation of one job, of several jobs as JSON, and of
 //     one job per line; the attributes of jobs.
-//   - claim.go, claim_answer.go, tickle.go: claims, the answers to claims, and the tickles that extend leases.
+//   - claim.go, claim_answer.go, claim_json.go, claim_runs.go: claims, and their answers in JSON and in runs.
+//   - tickle.go: the tickles that extend leases.
 //   - complete.go, completion.go, outcomes.go: the routes for completions; a completion as commands; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - jobs.go, list.go, queues.go, runners.go: the routes that read jobs, batches, queues, runners and claims.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -97,7 +98,7 @@ func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
 	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
 }
 
-func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	s.take(c)
 	if err := admit(1); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
@@ -107,7 +108,7 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 	}
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
 	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text}, Payload: []byte("p"), Progress: -1}
-	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, []job.Job{doc}, fuzzReceipt, nil
+	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
 }
 
 func (s *picky) Tickle(_ context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {

@@ -190,6 +190,7 @@ func appendGone(b []byte, id job.ID, status job.Status) []byte {
 type selection struct {
 	some   bool
 	fields []field
+	sparse bool // fields that are null are left out
 }
 
 // selectFields reads the parameter fields, which has names of the table in any order, each at most once.
@@ -228,6 +229,38 @@ func (s *selection) parts() (parts store.Parts) {
 		parts |= s.fields[i].parts
 	}
 	return parts
+}
+
+// split returns the selected fields before, in and after ownFields, which are those that need payloads.
+func (s *selection) split() (before, own, after []field) {
+	if !s.some {
+		return fieldsBefore, ownFields, fieldsAfter
+	}
+	from := 0
+	for from < len(s.fields) && s.fields[from].parts != store.Payloads {
+		from++
+	}
+	to := from
+	for to < len(s.fields) && s.fields[to].parts == store.Payloads {
+		to++
+	}
+	return s.fields[:from], s.fields[from:to], s.fields[to:]
+}
+
+// append appends some of the selected fields.
+func (s *selection) append(b []byte, fields []field, j *job.Job, f form) []byte {
+	if !s.sparse {
+		return appendFields(b, fields, j, f)
+	}
+	for i := range fields {
+		begin := len(b)
+		b = append(b, fields[i].comma...)
+		value := len(b)
+		if b = fields[i].append(b, j, f); string(b[value:]) == "null" {
+			b = b[:begin]
+		}
+	}
+	return b
 }
 
 // write appends a JSON list of documents to an answer.

@@ -60,21 +60,25 @@ func isNDJSON(r *http.Request) bool {
 }
 
 // prefers reports whether the Accept header names kind before it names JSON.
-func prefers(r *http.Request, kind string) bool {
+func prefers(r *http.Request, kind string) bool { return preferred(r, kind) == kind }
+
+// preferred returns which of some media types the Accept header names first; "" if it names none of them before JSON.
+func preferred(r *http.Request, kinds ...string) string {
 	for _, header := range r.Header[echo.HeaderAccept] {
 		for header != "" {
 			var item string
 			item, header, _ = strings.Cut(header, ",")
 			name, _, _ := strings.Cut(item, ";")
-			switch strings.ToLower(strings.TrimSpace(name)) {
-			case kind:
-				return true
-			case mimeJSON, mimeClaim, mimeBatch, mimeTypes:
-				return false
+			name = strings.ToLower(strings.TrimSpace(name))
+			switch {
+			case slices.Contains(kinds, name):
+				return name
+			case name == mimeJSON, name == mimeClaim, name == mimeBatch, name == mimeTypes:
+				return ""
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // prefersEach reports whether the client sent Prefer: results=each (RFC 7240), to get one result per position.

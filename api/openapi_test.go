@@ -36,7 +36,7 @@ var described = sync.OnceValues(func() (d description, err error) {
 	for _, kind := range []string{mimeClaim, mimeBatch, mimeTypes} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(mimeJSON))
 	}
-	for _, kind := range []string{"application/yaml", "text/html", "text/css", "text/javascript", "image/png"} {
+	for _, kind := range []string{"application/yaml", "text/html", "text/css", "text/javascript", "image/png", mimeRuns} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
 	routed, err := loader.LoadFromData(openapiText)

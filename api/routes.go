@@ -46,7 +46,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields"},
 		{http.MethodGet, "/runners", s.runners, !hot, !keyed, "limit after"},
 
-		{http.MethodPost, "/jobs/claim", s.claim, hot, keyed, ""},
+		{http.MethodPost, "/jobs/claim", s.claim, hot, keyed, "fields"},
 		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot, !keyed, ""},
 		{http.MethodPost, "/jobs/:id/tickle", s.tickle, hot, !keyed, ""},
 		{http.MethodPost, "/jobs/complete", s.completeMany, hot, keyed, ""},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -56,7 +57,7 @@ func (f *faulty) StartCreate(ctx context.Context, c *job.Create) func() (store.M
 	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
 }
 
-func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Claimed{}, nil, ingest.Receipt{}, err
 	}

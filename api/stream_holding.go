@@ -38,24 +38,25 @@ type heldRun struct {
 }
 
 // add notes a claim that the stream will send.
-func (h *holding) add(u *subscription, claimed *store.Claimed, jobs []job.Job) {
-	c := &heldClaim{id: claimed.Claim, sub: u, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(claimed.LeaseMs) * time.Millisecond}
+func (h *holding) add(u *subscription, call *claimCall) {
+	c := &heldClaim{id: call.claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.handed)), since: time.Now(), lease: time.Duration(call.claimed.LeaseMs) * time.Millisecond}
+	for i := range call.handed {
+		c.hold(call.handed[i].First.ID, call.handed[i].N)
+	}
 	u.hold(c.left)
 	h.mu.Lock()
 	h.claims[c.id] = c
 	h.mu.Unlock()
 }
 
-// runsOf returns the ranges of jobs with consecutive ids.
-func runsOf(jobs []job.Job) (runs []heldRun) {
-	for i := range jobs {
-		if n := len(runs); n > 0 && runs[n-1].first.WithLine(runs[n-1].first.Line()+runs[n-1].n) == jobs[i].ID {
-			runs[n-1].n++
-			continue
-		}
-		runs = append(runs, heldRun{first: jobs[i].ID, n: 1})
+// hold adds n jobs with consecutive ids.
+func (c *heldClaim) hold(first job.ID, n int) {
+	c.left += n
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last].first.WithLine(c.runs[last].first.Line()+c.runs[last].n) == first {
+		c.runs[last].n += n
+		return
 	}
-	return runs
+	c.runs = append(c.runs, heldRun{first: first, n: n})
 }
 
 // end notes that a job has ended, and reports whether that was not known.
@@ -232,7 +233,11 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			return nil, err
 		}
 		opened = append(opened, openedClaim{id, doc.Held})
-		t.holding.adopt(&heldClaim{id: id, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}, &t.subscriptions)
+		c := &heldClaim{id: id, since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}
+		for i := range jobs {
+			c.hold(jobs[i].ID, 1)
+		}
+		t.holding.adopt(c, &t.subscriptions)
 	}
 	return opened, nil
 }

@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"math"
 	"sync"
 	"time"
@@ -11,7 +11,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 )
 
 const (
@@ -246,86 +245,77 @@ func (u *subscription) push(cmd job.Claim) error {
 		held.peer = t.under.peer
 	}
 	defer held.release()
-	claimed, jobs, _, err := t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
+	call := claimCall{cmd: cmd, form: claimInLines}
+	if t.hello.runs {
+		call.form = claimInRuns
+	}
+	var err error
+	call.claimed, call.handed, _, err = t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
 		return held.resize(u.ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
-	if err != nil || len(jobs) == 0 {
+	if err != nil || len(call.handed) == 0 {
 		return err
 	}
-	if n := statesBytes(jobs); held.held > n {
+	if n := call.bytes(); held.held > n {
 		held.shrink(held.held - n)
 	}
-	t.holding.add(u, &claimed, jobs)
-	return u.send(&claimed, jobs, &held)
-}
-
-// send writes the jobs of a claim. If they cannot be written, the connection has ended, and the end of the stream
-// returns them.
-func (u *subscription) send(claimed *store.Claimed, list []job.Job, held *share) error {
-	at := buffer()
-	defer func() { putBuffer(at, *at) }()
-	b := fmt.Appendf(*at, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, claimed.Claim, claimed.LeaseMs)
-	var before jobs
-	var long *longMessage
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b = before.append(b, &list[i], inLines); len(b) < pieceBytes {
-			continue
-		}
-		if long == nil {
-			var err error
-			if long, err = u.t.newLongMessage(); err != nil {
-				return errors.Join(errConnectionEnded, err)
-			}
-		}
-		if err := long.write(b, held); err != nil {
-			return errors.Join(errConnectionEnded, err)
-		}
-		b, before = b[:0], jobs{}
-	}
-	b = append(b, "]}\n"...)
-	if *at = b; long == nil {
-		u.t.answers.add(b, 0)
-		return nil
-	}
-	if err := long.end(b, held); err != nil {
-		return errors.Join(errConnectionEnded, err)
+	t.holding.add(u, &call)
+	if err := u.send(&call, &held); err != nil {
+		_ = t.conn.CloseNow() // the client may have read a part; the end of the stream returns the jobs
+		return err
 	}
 	return nil
 }
 
-var errConnectionEnded = errors.New("the connection has ended")
-
-// longMessage is a text message that is written in pieces while it is made.
-type longMessage struct {
-	w interface {
-		Write([]byte) (int, error)
-		Close() error
+// send writes the jobs of a claim.
+func (u *subscription) send(call *claimCall, held *share) (err error) {
+	p := piecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
+	if call.form == claimInRuns {
+		p.to = &pushed{t: u.t, kind: websocket.MessageBinary}
+		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
+		err = call.writeRuns(p)
+	} else {
+		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		call.fields.sparse = true
+		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
+		p.b = append(p.b, "]}\n"...)
 	}
-}
-
-func (t *stream) newLongMessage() (*longMessage, error) {
-	w, err := t.conn.Writer(context.Background(), websocket.MessageText)
-	return &longMessage{w}, err
-}
-
-// write writes a piece. A piece can be much longer than usual, because JSON can need six bytes for a byte of a payload.
-func (m *longMessage) write(b []byte, held *share) error {
-	if over := int64(max(0, cap(b)-2*maxPooledAnswer)); over > 0 {
-		if err := held.resize(context.Background(), held.held+over); err != nil {
-			return err
-		}
-		defer held.shrink(over)
+	if err == nil {
+		err = p.end()
 	}
-	_, err := m.w.Write(b)
 	return err
 }
 
-func (m *longMessage) end(b []byte, held *share) error {
-	if err := m.write(b, held); err != nil {
-		return err
-	}
-	return m.w.Close()
+// pushed is a message with jobs. A short one in text is joined with the answers that wait.
+type pushed struct {
+	t    *stream
+	kind websocket.MessageType
+	w    io.WriteCloser // of a long message; nil before its first piece
 }
+
+func (m *pushed) more(piece []byte) (err error) {
+	if m.w == nil {
+		if m.w, err = m.t.conn.Writer(context.Background(), m.kind); err != nil {
+			return err
+		}
+	}
+	_, err = m.w.Write(piece)
+	return err
+}
+
+func (m *pushed) end(piece []byte) error {
+	switch {
+	case m.w != nil:
+		if err := m.more(piece); err != nil {
+			return err
+		}
+		return m.w.Close()
+	case m.kind == websocket.MessageText && len(piece) <= maxJoinedPush:
+		m.t.answers.add(piece, 0)
+		return nil
+	}
+	return m.t.conn.Write(context.Background(), m.kind, piece)
+}
+
+// maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.
+const maxJoinedPush = 16 << 10

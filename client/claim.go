@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // ClaimRequest is a claim of a runner. RunnerID is required.
@@ -63,7 +65,7 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.wait, r.key, r.accept = q.Wait, q.Key, mimeNDJSON
+	r.wait, r.key, r.accept = q.Wait, q.Key, runs.MediaType+", "+mimeNDJSON
 	r.inSession, r.number = q.Key == "", q.number
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil || a.status == http.StatusNoContent {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // claimHead is the part of the answer to a claim that is common to all its jobs.
@@ -20,10 +22,16 @@ type claimHead struct {
 
 var errNoID = errors.New("a job without an id")
 
-// decodeClaim reads the answer to a claim: one JSON document, or a line with the head and one line per job. The
-// payloads may share memory with the answer.
+// decodeClaim reads the answer to a claim: runs, or from a server that knows no runs a line with the head and one line
+// per job, or one JSON document. The payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
 	c := &Claim{received: a.at, replayed: a.replayed}
+	if a.mediaType == runs.MediaType {
+		if err := c.readRuns(a.body); err != nil {
+			return nil, a.unreadable(err)
+		}
+		return c, nil
+	}
 	if a.mediaType != mimeNDJSON {
 		var doc struct {
 			claimHead

@@ -33,7 +33,7 @@ type Options struct {
 
 const (
 	maxConnections  = 512
-	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs has about 80 KiB
+	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs of 100 bytes has 10 KiB
 	defaultRetryFor = 30 * time.Second
 	defaultTimeout  = 30 * time.Second
 )

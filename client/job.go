@@ -98,7 +98,7 @@ func setText(q url.Values, name string, value jsontext.Value) error {
 }
 
 // Job is the document of a job, with the fields of the JSON document in one flat struct, so that users read them by the
-// names that docs/api.md lists. Times are unix milliseconds. 0, "" and nil mean null.
+// names that docs/api.md lists. Times are unix milliseconds. 0, "" and nil mean null, or empty.
 type Job struct {
 	ID       string `json:"job_id"`
 	BatchID  string `json:"batch_id"`
@@ -186,6 +186,12 @@ func (d *jobDocument) job() (*Job, error) {
 	}
 	if j.Output, j.OutputKind, err = content(d.Output, d.OutputB64); err != nil {
 		return nil, err
+	}
+	if len(j.Meta) == 0 {
+		j.Meta = nil
+	}
+	if len(j.Attempts) == 0 {
+		j.Attempts = nil
 	}
 	return &j, nil
 }

@@ -26,7 +26,7 @@ type taskState uint8
 
 const (
 	waiting taskState = iota // for a handler
-	runs
+	started
 	ended
 )
 
@@ -129,7 +129,7 @@ func (r *running) next() *task {
 		r.jobs.queue = nil
 		r.claimMore() // which sends no claim for a few jobs while jobs wait
 	}
-	t.state = runs
+	t.state = started
 	t.ctx, t.cancel = context.WithCancelCause(r.ctx.handlers)
 	if t.lost != nil {
 		t.cancel(t.lost)
@@ -145,7 +145,7 @@ func (r *running) next() *task {
 func (r *running) end(t *task, how ending) {
 	t.how = how
 	r.mu.Lock()
-	if t.state == runs {
+	if t.state == started {
 		t.cancel(nil)
 		if t.timeout != nil {
 			t.timeout.Stop()

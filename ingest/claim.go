@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -20,21 +21,27 @@ import (
 // idempotency key or a number of a session: a repeat of the claim then gets the jobs that it still holds. If a key or
 // number is refused, Claim returns the refusal as an error; see store.Made.
 func (e *Engine) Claim(ctx context.Context, c job.Claim, wait time.Duration) (store.Claimed, []job.Job, Receipt, error) {
-	return e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
+	claimed, handed, receipt, err := e.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
+	if err != nil {
+		return claimed, nil, receipt, err
+	}
+	docs, err := runs.Documents(handed)
+	return claimed, docs, receipt, err
 }
 
-// ClaimAdmitted is Claim for a caller that bounds its memory.
+// ClaimAdmitted is Claim for a caller that bounds its memory. It returns the jobs as runs, whose payloads share memory
+// with the store and must not be changed.
 //
 // When the claim is applied, ClaimAdmitted calls admit with the largest number of bytes that the payloads can have.
-// Then it reads the documents. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the
+// Then it reads the jobs. If admit returns an error, ClaimAdmitted returns that error, and the engine releases the
 // jobs, also those of a claim with a key or number. Only a claim that repeats an earlier one keeps its jobs.
-func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, Receipt, error) {
+func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
 	if err := e.accepting(); err != nil {
 		return store.Claimed{}, nil, Receipt{}, err
 	}
 	r := claimRequest{e: e, cmd: c, admit: admit}
 	a, err := r.answer(ctx, wait)
-	return a.claimed, a.jobs, a.receipt, err
+	return a.claimed, a.handed, a.receipt, err
 }
 
 // claimRequest is a claim for which a caller waits.
@@ -48,7 +55,7 @@ type claimRequest struct {
 // claimAnswer is the answer to a claim. It is zero if there was no job in time.
 type claimAnswer struct {
 	claimed store.Claimed
-	jobs    []job.Job
+	handed  []runs.Run
 	receipt Receipt
 }
 
@@ -123,9 +130,9 @@ func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered boo
 		case len(claimed.Runs) == 0:
 			return claimAnswer{}, false, nil
 		}
-		jobs, err := r.held(ctx, &claimed)
-		if err != nil || len(jobs) > 0 || r.cmd.Once.Given() {
-			return claimAnswer{claimed, jobs, receipt}, true, err
+		handed, err := r.handed(ctx, &claimed)
+		if err != nil || len(handed) > 0 || r.cmd.Once.Given() {
+			return claimAnswer{claimed, handed, receipt}, true, err
 		}
 		// All its jobs were set aside or purged, so there is another attempt.
 	}
@@ -161,28 +168,28 @@ func (r *claimRequest) before(c *store.Claimed) (claimAnswer, error) {
 	if err := r.admit(c.PayloadBytes); err != nil {
 		return claimAnswer{}, err
 	}
-	jobs, err := r.e.store.Held(c)
+	held, err := r.e.store.Held(c)
 	if errors.Is(err, store.ErrDamaged) {
 		if err = r.e.setAside(context.Background(), c, err); err == nil {
-			jobs, err = r.e.store.Held(c)
+			held, err = r.e.store.Held(c)
 		}
 	}
-	return claimAnswer{*c, jobs, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
+	return claimAnswer{*c, held, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
-// held returns the documents of the jobs that were just handed out. If it fails, the engine releases the jobs.
-func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs []job.Job, err error) {
+// handed returns the jobs that were just handed out. If it fails, the engine releases the jobs.
+func (r *claimRequest) handed(ctx context.Context, claimed *store.Claimed) (handed []runs.Run, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
-		// A repeat of the claim waits until held has returned, and must not find the jobs.
+		// A repeat of the claim waits until handed has returned, and must not find the jobs.
 		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, err
 	}
 	if err == nil {
-		jobs, err = e.store.HandedOut(claimed)
+		handed, err = e.store.HandedOut(claimed)
 		if errors.Is(err, store.ErrDamaged) {
 			if err = e.setAside(ctx, claimed, err); err == nil {
-				jobs, err = e.store.HandedOut(claimed)
+				handed, err = e.store.HandedOut(claimed)
 			}
 		}
 		if err == nil {
@@ -193,7 +200,7 @@ func (r *claimRequest) held(ctx context.Context, claimed *store.Claimed) (jobs [
 		e.giveBack(claimed)
 		return nil, err
 	}
-	return jobs, nil
+	return handed, nil
 }
 
 // setAside defers the jobs of a claim whose payload, unique key or history cannot be read, until a user runs them, so

@@ -63,7 +63,7 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 	case "type":
 		g.Type = r.name(key, raw)
 	case "kind":
-		if g.Kind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
+		if g.Kind, err = ParseKind(key, raw); err != nil {
 			r.fail(err)
 		}
 	case "priority":
@@ -95,7 +95,7 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 			r.fail(err)
 		}
 	case "meta":
-		if g.Meta, err = parseMeta(raw); err != nil {
+		if g.Meta, err = ParseMeta(raw); err != nil {
 			r.fail(err)
 		}
 	default:

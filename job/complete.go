@@ -138,7 +138,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 		case "output_addr":
 			o.OutputAddr = r.bounded(key, raw, MaxAddrBytes)
 		case "output_kind":
-			if o.OutputKind, err = parseName[Kind](key, raw, kindNames[:]); err != nil {
+			if o.OutputKind, err = ParseKind(key, raw); err != nil {
 				r.fail(err)
 			}
 		case "output_bytes":

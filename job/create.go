@@ -83,7 +83,7 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 		case "n":
 			n = int(r.int(key, raw, 1, MaxLines))
 		case "frame":
-			frame, err := parseName[Frame](key, raw, frameNames[:])
+			frame, err := ParseFrame(key, raw)
 			if err != nil {
 				r.fail(err)
 			}

@@ -25,7 +25,7 @@ func (f *fields) key(key string) {
 func (f *fields) text(key, value string) {
 	if value != "" {
 		f.key(key)
-		*f = appendEscaped(*f, value)
+		*f = AppendEscaped(*f, value)
 	}
 }
 
@@ -52,7 +52,7 @@ func (f *fields) texts(key string, values []string) {
 		if i > 0 {
 			*f = append(*f, ',')
 		}
-		*f = appendEscaped(*f, v)
+		*f = AppendEscaped(*f, v)
 	}
 }
 
@@ -60,7 +60,8 @@ const upperHex = "0123456789ABCDEF"
 
 func mustEscape(c byte) bool { return c <= ' ' || c == '%' || c == '=' || c == ',' || c == 0x7f }
 
-func appendEscaped(b []byte, value string) []byte {
+// AppendEscaped appends a value as it is in a header.
+func AppendEscaped[T string | []byte](b []byte, value T) []byte {
 	for i := range len(value) {
 		if c := value[i]; mustEscape(c) {
 			b = append(b, '%', upperHex[c>>4], upperHex[c&0xf])
@@ -71,7 +72,8 @@ func appendEscaped(b []byte, value string) []byte {
 	return b
 }
 
-func unescape(value string) (string, error) {
+// Unescape is the inverse of AppendEscaped. It refuses every other spelling of a value.
+func Unescape(value string) (string, error) {
 	if strings.IndexByte(value, '%') < 0 {
 		for i := range len(value) {
 			if mustEscape(value[i]) {
@@ -147,7 +149,7 @@ func (r *fieldReader) fail(err error) {
 func (r *fieldReader) unknown(key string) { r.fail(fmt.Errorf("unknown field %q", key)) }
 
 func (r *fieldReader) text(raw string) string {
-	v, err := unescape(raw)
+	v, err := Unescape(raw)
 	if err != nil {
 		r.fail(err)
 	}

@@ -28,11 +28,11 @@ func TestEscapes(t *testing.T) {
 		every = append(every, byte(b))
 	}
 	for _, text := range []string{"plain", string(every), "%", "%%25", "é", "\xff"} {
-		escaped := string(appendEscaped(nil, text))
+		escaped := string(AppendEscaped(nil, text))
 		if strings.ContainsAny(escaped, " =,\n\r\t\x00\x7f") {
 			t.Errorf("%q is escaped to %q", text, escaped)
 		}
-		if back, err := unescape(escaped); err != nil || back != text {
+		if back, err := Unescape(escaped); err != nil || back != text {
 			t.Errorf("%q comes back as %q, %v", text, back, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestUnescapeRefuses(t *testing.T) {
 		"an escape of what needs none": "%41", "lower case": "%0a", "not hex": "%zz", "a sign": "%+1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := unescape(text); err == nil {
+			if got, err := Unescape(text); err == nil {
 				t.Errorf("%q is %q", text, got)
 			}
 		})

@@ -36,6 +36,9 @@ const (
 	MaxClaimNames = 100
 	// MaxOutcomes bounds the outcomes in one complete command; longer requests become several commands.
 	MaxOutcomes = 1000
+	// MaxRunOutcomes bounds the outcomes of one request that names them as runs, which take a few bytes for thousands of
+	// jobs. A JSON body of MaxBodyBytes has about as many outcomes at most.
+	MaxRunOutcomes = 100_000
 	// MaxResults bounds the positions of a create that is answered with a result for each.
 	MaxResults = 10_000
 	// MaxTickleIDs bounds the jobs of one tickle command.

@@ -33,7 +33,7 @@ func NewMeta(m map[string]string) (Meta, error) {
 			b = append(b, ',')
 		}
 		b = append(append(b, name...), '=')
-		b = appendEscaped(b, m[name])
+		b = AppendEscaped(b, m[name])
 	}
 	return Meta(b), nil
 }
@@ -50,12 +50,12 @@ func checkMeta(name, value string) error {
 	return CheckText("meta."+name, value, 0, MaxMetaValueBytes)
 }
 
-// parseMeta reads the canonical form and no other.
-func parseMeta(text string) (Meta, error) {
+// ParseMeta reads the canonical form and no other.
+func ParseMeta(text string) (Meta, error) {
 	m := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
 		name, raw, ok := strings.Cut(pair, "=")
-		value, err := unescape(raw)
+		value, err := Unescape(raw)
 		if !ok || err != nil {
 			return "", fmt.Errorf("meta %q is not name=value", pair)
 		}
@@ -75,7 +75,7 @@ func (m Meta) All() iter.Seq2[string, string] {
 			var pair string
 			pair, rest, _ = strings.Cut(rest, ",")
 			name, raw, _ := strings.Cut(pair, "=")
-			value, err := unescape(raw)
+			value, err := Unescape(raw)
 			if err != nil {
 				panic(fmt.Sprintf("job: meta %q was not checked: %v", string(m), err))
 			}

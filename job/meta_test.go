@@ -18,7 +18,7 @@ func TestMeta(t *testing.T) {
 	if value, ok := meta.Get("x"); value != "" || ok {
 		t.Errorf("x is %q, %v", value, ok)
 	}
-	if again, err := parseMeta(string(meta)); again != meta || err != nil {
+	if again, err := ParseMeta(string(meta)); again != meta || err != nil {
 		t.Errorf("%q is read as %q, %v", string(meta), string(again), err)
 	}
 	if empty := mustMeta(nil); empty != "" {

@@ -43,6 +43,9 @@ var whyNames = [...]string{"", "reported", "abandoned", "cancelled", "expired"}
 
 func (w Why) String() string { return whyNames[w] }
 
+// ParseWhy parses the name of a reason, which is the value of a field.
+func ParseWhy(field, name string) (Why, error) { return parseName[Why](field, name, whyNames[:]) }
+
 // Attempt is an entry of a job's history: a run that did not succeed.
 type Attempt struct {
 	At       int64 // when it ended, unix ms

@@ -24,6 +24,14 @@ var kindNames = [...]string{"nothing", "text", "json", "bytes", "wasi"}
 
 func (k Kind) String() string { return kindNames[k] }
 
+// ParseKind parses the name of a kind, which is the value of a field.
+func ParseKind(field, name string) (Kind, error) { return parseName[Kind](field, name, kindNames[:]) }
+
+// ParseFrame parses the name of a frame, which is the value of a field.
+func ParseFrame(field, name string) (Frame, error) {
+	return parseName[Frame](field, name, frameNames[:])
+}
+
 func parseName[T ~uint8](field, text string, names []string) (T, error) {
 	for i, name := range names {
 		if name == text && name != "" {
@@ -36,10 +44,10 @@ func parseName[T ~uint8](field, text string, names []string) (T, error) {
 // AppendWASI appends the stored form of a WASI payload: binary_addr, and input_addr after a space where there is one,
 // both escaped as in a record's header. It holds no newline.
 func AppendWASI(b []byte, binaryAddr, inputAddr string) []byte {
-	b = appendEscaped(b, binaryAddr)
+	b = AppendEscaped(b, binaryAddr)
 	if inputAddr != "" {
 		b = append(b, ' ')
-		b = appendEscaped(b, inputAddr)
+		b = AppendEscaped(b, inputAddr)
 	}
 	return b
 }
@@ -47,8 +55,8 @@ func AppendWASI(b []byte, binaryAddr, inputAddr string) []byte {
 // ParseWASI is the inverse of AppendWASI.
 func ParseWASI(payload []byte) (binaryAddr, inputAddr string, err error) {
 	first, second, two := strings.Cut(string(payload), " ")
-	if binaryAddr, err = unescape(first); err == nil && two {
-		inputAddr, err = unescape(second)
+	if binaryAddr, err = Unescape(first); err == nil && two {
+		inputAddr, err = Unescape(second)
 	}
 	if err == nil && (binaryAddr == "" || two && inputAddr == "") {
 		err = fmt.Errorf("payload %q is not the addresses of a binary and an input", payload)

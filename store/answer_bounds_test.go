@@ -42,13 +42,13 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 		name string
 		read func() ([]job.Job, error)
 	}{
-		{"handed out", func() ([]job.Job, error) { return s.HandedOut(claimed) }},
+		{"handed out", func() ([]job.Job, error) { return documents(s.HandedOut(claimed)) }},
 		{"repeated", func() ([]job.Job, error) {
 			again, err := s.ClaimedBefore(&claim.Once, startAt+int64(seq))
 			if err != nil {
 				return nil, err
 			}
-			return s.Held(again)
+			return documents(s.Held(again))
 		}},
 		{"read", func() ([]job.Job, error) {
 			_, docs, err := s.ClaimDocument(claimed.Claim, Everything)

@@ -44,9 +44,9 @@ func TestPagesInUseStayCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	const pageBytes, pages = 1 << 20, 200
 	for i := range pages {
-		s.pages.recent.Set(cachedPage{uint64(i), 0, 1, make([]byte, pageBytes)})
+		s.pages.recent.Set(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
 		s.pages.count(pageBytes)
-		if _, ok := s.pages.find(nil, 0, 0); !ok {
+		if _, ok := s.pages.find(nil, &batch{}, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}
 	}

@@ -140,7 +140,7 @@
 //	job_document_details.go   details in documents of jobs
 //	job_document_parts.go     the parts of documents of jobs, within a bound of memory
 //	job_documents.go          documents of jobs
-//	handed_out.go             documents of the jobs that a claim handed out
+//	handed_out.go             the jobs that a claim handed out, as runs
 //	runners.go                documents of claims and runners
 //	sweep_documents.go        documents of sweeps
 //	session_documents.go      documents of sessions

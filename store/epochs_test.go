@@ -68,7 +68,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				if err != nil || again.Claim != c.Claim || again.Seq != c.Seq {
 					t.Fatalf("the claim repeated: %+v, %v", again, err)
 				}
-				if held, err := s.Held(again); err != nil || len(held) != 2 {
+				if held, err := documents(s.Held(again)); err != nil || len(held) != 2 {
 					t.Fatalf("held: %+v, %v", held, err)
 				}
 				if doc, held, err := s.ClaimDocument(c.Claim, Everything); err != nil || doc.Held != 2 || len(held) != 2 {

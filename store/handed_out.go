@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// HandedOut returns the documents of the jobs that a claim has just handed out, as of the claim. Jobs that have been
-// purged since are left out.
-func (q *Queries) HandedOut(c *Claimed) (docs []job.Job, err error) {
+// HandedOut returns the jobs that a claim has just handed out, as of the claim. Jobs that have been purged since are
+// left out. The payloads share memory with pages and must not be changed. Beside the copies that the caller makes of
+// them, nothing is done for each job, unless it has a unique key or a history.
+func (q *Queries) HandedOut(c *Claimed) (handed []runs.Run, err error) {
 	defer lsm.Catch(&err)
 	var v *lsm.View
 	open := func() lsm.View {
@@ -24,27 +26,67 @@ func (q *Queries) HandedOut(c *Claimed) (docs []job.Job, err error) {
 			v.Discard()
 		}
 	}()
-	docs = make([]job.Job, 0, c.Jobs())
 	for i := range c.handouts {
 		h := &c.handouts[i]
-		start := len(docs)
 		q.failOnDamage(h)
-		q.pages.each(open, h.b, h.sp.first, h.sp.last, func(line uint32, payload []byte) {
-			doc := h.b.document(&h.sp, line)
-			doc.Client, doc.Type = h.name.client, h.name.typ
-			doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
-			doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)
-			doc.Payload = payload
-			docs = append(docs, doc)
-		})
-		if h.b.unique && len(docs) > start {
-			addKeys(open(), h.b, docs[start:])
+		if !h.b.unique && !h.hasHistory() {
+			doc := h.document(c, h.sp.first)
+			handed = q.addRun(handed, h, &doc, h.sp.last, open)
+			continue
 		}
-		if h.hasHistory() && len(docs) > start {
-			addBrief(open(), h.b, docs[start:], make([]uint64, len(docs)-start))
+		docs := h.documents(c, open)
+		for n := 0; n < len(docs); {
+			r := runs.Run{First: docs[n], N: 1}
+			for n++; n < len(docs) && r.Follows(&docs[n]); n++ {
+				r.N++
+			}
+			handed = q.addRun(handed, h, &r.First, uint32(docs[n-1].ID.Line()), open)
 		}
 	}
-	return docs, nil
+	return handed, nil
+}
+
+// addRun adds jobs of a handout to a list of runs: that of the document and those up to a last line, which differ from
+// it in id and payload only.
+func (q *Queries) addRun(list []runs.Run, h *handout, first *job.Job, last uint32, open func() lsm.View) []runs.Run {
+	q.pages.eachPart(open, h.b, uint32(first.ID.Line()), last, func(from, to uint32, part []byte) {
+		first.ID = first.ID.WithLine(int(from))
+		n := len(list)
+		if n == 0 || list[n-1].Frame != h.b.frame || !list[n-1].Follows(first) {
+			list = append(list, runs.Run{First: *first, Frame: h.b.frame})
+			n++
+		}
+		r := &list[n-1]
+		r.N += int(to-from) + 1
+		if part != nil {
+			r.Parts = append(r.Parts, part)
+		}
+	})
+	return list
+}
+
+// document returns the document of a line that a claim handed out, without what is in rows of its own.
+func (h *handout) document(c *Claimed, line uint32) job.Job {
+	doc := h.b.document(&h.sp, line)
+	doc.Client, doc.Type = h.name.client, h.name.typ
+	doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.runner, c.LeaseMs
+	doc.DeadlineAt = h.sp.deadline(c.Claim.At() + c.LeaseMs)
+	return doc
+}
+
+// documents returns the documents of all lines, with their keys and histories.
+func (h *handout) documents(c *Claimed, open func() lsm.View) []job.Job {
+	docs := make([]job.Job, 0, h.sp.last-h.sp.first+1)
+	for line := h.sp.first; line <= h.sp.last; line++ {
+		docs = append(docs, h.document(c, line))
+	}
+	if h.b.unique {
+		addKeys(open(), h.b, docs)
+	}
+	if h.hasHistory() {
+		addBrief(open(), h.b, docs, make([]uint64, len(docs)))
+	}
+	return docs
 }
 
 // failOnDamage fails if something that the documents of a handout need is known to be damaged.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
@@ -37,12 +38,12 @@ func (q *Queries) jobIn(v lsm.View, id job.ID, room int64) (doc job.Job, fits bo
 	return docs[0], true, nil
 }
 
-// Held returns the documents of the jobs that a claim still holds of those that it handed out, as a claim shows them.
-func (q *Queries) Held(c *Claimed) (docs []job.Job, err error) {
+// Held returns the jobs that a claim still holds of those that it handed out, as a claim shows them.
+func (q *Queries) Held(c *Claimed) (held []runs.Run, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	return q.heldDocuments(v, c.Seq, c.Runs, Payloads|Brief|mustRead), nil
+	return runs.Of(q.heldDocuments(v, c.Seq, c.Runs, Payloads|Brief|mustRead)), nil
 }
 
 // heldDocuments returns the documents of the jobs in runs that a claim holds.

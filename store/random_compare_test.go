@@ -118,7 +118,7 @@ func told(c *Claimed) *Claimed {
 // without those that were purged since.
 func (p *player) compareHandedOut() error {
 	for _, h := range p.handed {
-		docs, err := p.s.HandedOut(h.claimed)
+		docs, err := documents(p.s.HandedOut(h.claimed))
 		if err != nil {
 			return fmt.Errorf("handed out by %v: %w", h.claimed.Claim, err)
 		}
@@ -158,7 +158,7 @@ func (p *player) compareHeld(c *modelClaim) error {
 			runs = append(runs, run)
 		}
 	}
-	docs, err := p.s.Held(&Claimed{Claim: c.id, Seq: c.seq, Runs: runs})
+	docs, err := documents(p.s.Held(&Claimed{Claim: c.id, Seq: c.seq, Runs: runs}))
 	if err != nil {
 		return fmt.Errorf("held by %v: %w", c.id, err)
 	}

@@ -375,7 +375,7 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	if err := s.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	docs, err := s.HandedOut(result.(*Claimed))
+	docs, err := documents(s.HandedOut(result.(*Claimed)))
 	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > maxHandedError || !utf8.ValidString(docs[0].Error) {
 		t.Fatalf("handed out %+v, %v", docs, err)
 	}

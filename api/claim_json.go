@@ -1,0 +1,126 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. Fields of jobs that
+// are null are left out.
+func (call *claimCall) writeJSON(p *pieces) error {
+	p.b = append(p.b, '{')
+	if call.ended != nil {
+		p.b = append(call.ended.append(p.b), ',')
+	}
+	p.b = append(p.b, `"claim_id":`...)
+	if call.claimed.Claim.IsZero() {
+		p.b = append(p.b, `null,"lease_ms":null`...)
+	} else {
+		p.b = appendID(p.b, call.claimed.Claim)
+		p.b = append(p.b, `,"lease_ms":`...)
+		p.b = appendNumber(p.b, call.claimed.LeaseMs)
+	}
+	call.fields.sparse = true
+	if call.form == claimInLines {
+		p.b = append(p.b, "}\n"...)
+		return p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, end: "\n"})
+	}
+	p.b = append(p.b, `,"jobs":[`...)
+	if err := p.runs(call.handed, &jobText{selection: &call.fields, form: inJSON, separator: ","}); err != nil {
+		return err
+	}
+	p.b = append(p.b, "]}\n"...)
+	return nil
+}
+
+// append appends what the answer to a claim says of its outcomes.
+func (e *endedJobs) append(b []byte) []byte {
+	b = append(b, `"results":`...)
+	b = appendJobResults(b, e.Results)
+	if e.all {
+		b = append(b, `,"ended":`...)
+		b = strconv.AppendInt(b, int64(e.All), 10)
+		if e.Refusal != job.Granted {
+			b = append(b, `,"complete_refused":{`...)
+			b = append(appendRefusal(b, e.Refusal), '}')
+		}
+	}
+	if e.refused != nil {
+		b = append(b, `,"claim_refused":{"code":`...)
+		b = appendText(b, e.refused.code)
+		b = append(b, `,"detail":`...)
+		b = append(appendText(b, e.refused.detail), '}')
+	}
+	return b
+}
+
+// jobText is how the documents of runs of jobs are written. The text of all fields that the jobs of a run have in
+// common is made once, and copied for each job.
+type jobText struct {
+	*selection
+	form           form
+	separator, end string // between two documents, and after each
+
+	begun         bool // a document was written
+	own           []field
+	plain         bool // own shows a text, and nothing else of it
+	before, after []byte
+}
+
+// begin makes the text that the jobs of a run have in common.
+func (t *jobText) begin(j *job.Job) {
+	before, own, after := t.split()
+	t.before = t.append(t.before[:0], before, j, t.form)
+	t.own, t.plain = own, t.sparse && len(own) > 0 && own[0].name == ownFields[0].name && j.Kind == job.Text
+	t.after = append(t.append(t.after[:0], after, j, t.form), '}')
+}
+
+// job appends the document of a job of the run. j has the payload, and what the jobs have in common.
+func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
+	if t.begun {
+		b = append(b, t.separator...)
+	}
+	t.begun = true
+	b = append(b, `{"job_id":"`...)
+	b = id.AppendText(b)
+	b = append(b, '"')
+	b = append(b, t.before...)
+	if t.plain && isPlain(j.Payload) {
+		b = append(b, t.own[0].comma...)
+		b = append(b, '"')
+		b = append(b, j.Payload...)
+		b = append(b, '"')
+	} else {
+		b = t.append(b, t.own, j, t.form)
+	}
+	b = append(b, t.after...)
+	return append(b, t.end...)
+}
+
+// runs appends the document of each job of a list of runs, and clears the runs that are written.
+func (p *pieces) runs(list []runs.Run, t *jobText) error {
+	for i := range list {
+		r := &list[i]
+		made := runBytes(r)
+		t.begin(&r.First)
+		payloads := r.Payloads()
+		for n := range r.N {
+			var err error
+			if r.First.Payload, err = payloads.Next(); err != nil {
+				return err
+			}
+			if p.b = t.job(p.b, r.ID(n), &r.First); len(p.b) < pieceBytes {
+				continue
+			}
+			if err := p.write(); err != nil {
+				return err
+			}
+		}
+		if *r = (runs.Run{}); p.begun {
+			p.held.shrink(min(made, p.held.held))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
+)
+
+const mimeRuns = runs.MediaType
+
+// runHeadBytes is about how long the head line of a run of jobs is. It is used to size buffers.
+const runHeadBytes = 256
+
+// writeRuns writes the answer to a claim in runs. The payloads are copied as they are stored.
+func (call *claimCall) writeRuns(p *pieces) error {
+	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed)}
+	if !head.ID.IsZero() {
+		head.Runner = call.cmd.Runner
+	}
+	if call.ended != nil {
+		if err := p.resultRuns(&call.ended.Ended, call.ended.all); err != nil {
+			return err
+		}
+		if refused := call.ended.refused; refused != nil {
+			head.Refusal = runs.Refusal{Code: refused.code, Detail: refused.detail}
+		}
+	}
+	p.b = runs.AppendClaim(p.b, &head)
+	for i := range call.handed {
+		r := &call.handed[i]
+		made := runBytes(r)
+		p.b = runs.AppendRunHead(p.b, &head, r)
+		for _, part := range r.Parts {
+			p.b = append(p.b, part...)
+			if len(p.b) < pieceBytes {
+				continue
+			}
+			if err := p.write(); err != nil {
+				return err
+			}
+		}
+		if *r = (runs.Run{}); p.begun {
+			p.held.shrink(min(made, p.held.held))
+		}
+	}
+	return nil
+}
+
+// resultRuns appends a section of results.
+func (p *pieces) resultRuns(ended *store.Ended, all bool) error {
+	head := runs.Results{Ended: -1, Jobs: len(ended.Results)}
+	if all {
+		head.Ended, head.Refusal = ended.All, refusalInRuns(ended.Refusal)
+	}
+	for rest := ended.Results; len(rest) > 0; head.Runs++ {
+		rest = rest[equalResults(rest):]
+	}
+	p.b = runs.AppendResults(p.b, &head)
+	for rest := ended.Results; len(rest) > 0; {
+		n := equalResults(rest)
+		r := runs.ResultRun{First: rest[0].ID, N: n, Refusal: refusalInRuns(rest[0].Refusal)}
+		if r.Code == "" {
+			r.Status = rest[0].Status
+		}
+		if p.b = runs.AppendResultRun(p.b, &r); len(p.b) >= pieceBytes {
+			if err := p.write(); err != nil {
+				return err
+			}
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// equalResults returns how many results from the first on are equal and have ids that count up.
+func equalResults(list []store.JobResult) int {
+	first := &list[0]
+	n := 1
+	for n < len(list) && first.ID.Line()+n < job.MaxLines && list[n].ID == first.ID.WithLine(first.ID.Line()+n) &&
+		list[n].Refusal == first.Refusal && (first.Refusal != job.Granted || list[n].Status == first.Status) {
+		n++
+	}
+	return n
+}
+
+func refusalInRuns(r job.Refusal) runs.Refusal {
+	if r == job.Granted {
+		return runs.Refusal{}
+	}
+	return runs.Refusal{Code: r.Code(), Detail: r.Error()}
+}

@@ -1,0 +1,245 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// claimedInRuns decodes the answer to a claim in runs.
+func claimedInRuns(t *testing.T, a reply) (c runs.Claim, list []runs.Run) {
+	t.Helper()
+	if a.status != http.StatusOK || a.header.Get("Content-Type") != mimeRuns {
+		t.Fatalf("%d %s %s", a.status, a.header.Get("Content-Type"), a.body)
+	}
+	d := runs.NewDecoder([]byte(a.body))
+	if d.Is("results") {
+		r, err := d.Results()
+		for i := 0; i < r.Runs && err == nil; i++ {
+			_, err = d.Result()
+		}
+		if err != nil {
+			t.Fatalf("%v in %s", err, a.body)
+		}
+	}
+	c, err := d.Claim()
+	for i := 0; i < c.Runs && err == nil; i++ {
+		var r runs.Run
+		r, err = d.Run(&c)
+		list = append(list, r)
+	}
+	if err == nil {
+		err = d.End()
+	}
+	if err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return c, list
+}
+
+// sameDocuments compares jobs in runs with those that the server shows of their claim.
+func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
+	t.Helper()
+	docs, err := runs.Documents(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown struct {
+		Jobs []map[string]any `json:"jobs"`
+	}
+	a := r.get("/claims/" + c.ID.String())
+	if err := json.Unmarshal([]byte(a.body), &shown); err != nil || len(shown.Jobs) != len(docs) {
+		t.Fatalf("%d jobs in runs, %d shown, %v", len(docs), len(shown.Jobs), err)
+	}
+	for i := range docs {
+		var got map[string]any
+		if err := json.Unmarshal(appendJob(nil, &docs[i], inJSON), &got); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, shown.Jobs[i]) {
+			t.Errorf("in runs: %v\nshown:   %v", got, shown.Jobs[i])
+		}
+	}
+}
+
+// mixedJobs creates jobs of all kinds, some of which have run before, and returns how many.
+func mixedJobs(r *rig) (n int) {
+	for _, body := range []string{
+		`{"payload":"one"}`, `{"payload":"two\nlines","priority":0}`, `{"payload":"","max_attempts":9}`, `{}`, `{"payload":{"a":[1, 2]}}`, `{"payload_b64":"AAEC/w=="}`,
+		`{"binary_addr":"s3://a b","input_addr":"c=d,%"}`, `{"binary_addr":"x"}`, `{"payload":"x","unique_key":"order 7"}`, `{"payload":"x","meta":{"colour":"deep red","a":""}}`,
+		`{"payload":"x","lease_ms":300000,"timeout_ms":2000,"expires_at":4000000000000}`, `{"payload":"x","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`,
+		`{"payload":"x","run_at":1}`,
+		`[{"payload":"a"},{"payload":"b\nc","unique_key":"k"},{},{"payload":5},{"payload":6,"unique_key":"l"},{"payload":7}]`,
+	} {
+		r.post("/jobs/create", body).object(http.StatusCreated)
+	}
+	r.add("/add", "not \xff UTF-8\nplain\n").object(http.StatusCreated)
+	again := r.post("/jobs/claim", `{"runner_id":"r","max":6}`).object(http.StatusOK)["jobs"].([]any)
+	id := func(i int) string { return again[i].(map[string]any)["job_id"].(string) }
+	r.post("/jobs/"+id(0)+"/complete", `{"code":"error","error":"it\nbroke: käse","delay_ms":0}`).object(http.StatusOK)
+	r.post("/jobs/"+id(1)+"/complete", `{"code":"retry","exit_code":101,"delay_ms":0}`).object(http.StatusOK)
+	for i := 2; i < 6; i++ {
+		r.post("/jobs/"+id(i)+"/release", `{"how":"unget"}`).object(http.StatusOK)
+	}
+	deferred := func() int { return len(r.get("/jobs?status=deferred").object(http.StatusOK)["jobs"].([]any)) }
+	for deferred() > 0 {
+	}
+	return len(r.get("/jobs?status=pending&limit=1000").object(http.StatusOK)["jobs"].([]any))
+}
+
+// TestClaimInRuns: a claim in runs says all that the documents of its jobs say.
+func TestClaimInRuns(t *testing.T) {
+	r := start(t)
+	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns+", "+mimeNDJSON) }
+	if a := claim(`{"runner_id":"r","max":5}`); a.status != http.StatusNoContent || a.body != "" {
+		t.Errorf("nothing there: %d %s", a.status, a.body)
+	}
+	r.add("/acme/job/resize/add", strings.Repeat("0123456789\n", 100)).object(http.StatusCreated)
+	a := claim(`{"runner_id":"runner 1","max":100}`)
+	if len(a.body) > 100*10+100*2+200+200 {
+		t.Errorf("%d bytes for a run of 100 jobs: %s", len(a.body), a.body)
+	}
+	c, list := claimedInRuns(t, a)
+	if c.Runner != "runner 1" || c.Jobs != 100 || len(list) != 1 {
+		t.Errorf("%+v, %d runs", c, len(list))
+	}
+	sameDocuments(t, r, &c, list)
+
+	n := mixedJobs(r)
+	const whole = `{"runner_id":"r","max":1000,"lease_ms":5000}`
+	first := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
+	c, list = claimedInRuns(t, first)
+	if c.Jobs != n {
+		t.Errorf("%d jobs", c.Jobs)
+	}
+	sameDocuments(t, r, &c, list)
+	// A tickle changes what the documents show.
+	r.post("/jobs/"+list[0].First.ID.String()+"/tickle", `{"lease_ms":9000,"step":"half","progress":0.5}`).object(http.StatusOK)
+	repeated := r.post("/jobs/claim", whole, "Accept", mimeRuns, "Idempotency-Key", "k")
+	if repeated.header.Get("Idempotency-Replayed") != "true" {
+		t.Error("the repeat was carried out")
+	}
+	c, list = claimedInRuns(t, repeated)
+	if c.Jobs != n {
+		t.Errorf("%d jobs in the repeat", c.Jobs)
+	}
+	sameDocuments(t, r, &c, list)
+}
+
+// TestClaimFormsInRuns: every form of claim can be answered in runs.
+func TestClaimFormsInRuns(t *testing.T) {
+	r := start(t)
+	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", mimeRuns) }
+	r.add("/add", "a\nb\nc\nd\n").object(http.StatusCreated)
+	one, list := claimedInRuns(t, claim(`{"runner_id":"r"}`))
+	if one.Jobs != 1 || string(list[0].Parts[0]) != "a\n" {
+		t.Errorf("%+v %+v", one, list)
+	}
+	a := claim(`{"runner_id":"r","max":2,"complete":{"claim_id":"` + one.ID.String() + `","status":"completed"}}`)
+	if !strings.HasPrefix(a.body, "#:results v=1 ended=1 jobs=0 runs=0\n#:claim v=1 claim_id=") {
+		t.Error(a.body)
+	}
+	two, list := claimedInRuns(t, a)
+	a = claim(`{"runner_id":"r","max":2,"complete":[{"job_id":"` + list[0].First.ID.String() + `","code":"ok"},{"job_id":"` + list[0].ID(1).String() + `","code":"ok","claim_id":"` + one.ID.String() + `"}]}`)
+	want := fmt.Sprintf("#:results v=1 jobs=2 runs=2\n#:run job_id=%s n=1 status=completed\n#:run job_id=%s n=1 code=claim_lost detail=", list[0].First.ID, list[0].ID(1))
+	if !strings.HasPrefix(a.body, want) {
+		t.Errorf("%s\nwant\n%s", a.body, want)
+	}
+	claimedInRuns(t, a)
+	a = claim(`{"runner_id":"r","max":2,"complete":{"claim_id":"` + unknownID + `","status":"completed"}}`)
+	if !strings.HasPrefix(a.body, "#:results v=1 ended=0 jobs=0 runs=0 code=claim_lost detail=") || !strings.HasSuffix(a.body, "\n#:claim v=1 jobs=0 runs=0\n") {
+		t.Error(a.body)
+	}
+	claimedInRuns(t, a)
+	if two.Jobs != 2 {
+		t.Errorf("%+v", two)
+	}
+	o := r.post("/jobs/claim?fields=payload", `{"runner_id":"r"}`, "Accept", mimeRuns).refused(http.StatusBadRequest, "bad_request")
+	if o["field"] != "fields" {
+		t.Errorf("%v", o)
+	}
+	for accept, kind := range map[string]string{
+		mimeRuns + ";q=1, " + mimeJSON: mimeRuns, mimeJSON + ", " + mimeRuns: mimeClaim, mimeNDJSON + ", " + mimeRuns: mimeNDJSON, "*/*": mimeClaim, "text/html": mimeClaim,
+	} {
+		r.add("/add", "a\n").object(http.StatusCreated)
+		if got := r.post("/jobs/claim", `{"runner_id":"r","max":1}`, "Accept", accept).header.Get("Content-Type"); got != kind {
+			t.Errorf("Accept: %s is answered in %s, want %s", accept, got, kind)
+		}
+	}
+}
+
+// TestClaimedFields: the answer to a claim of several jobs leaves out fields that are null, and has the fields that the
+// request selects.
+func TestClaimedFields(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct{ name, path, body, accept, want string }{
+		{"one", "?fields=payload,output", `{"runner_id":"r"}`, "", `{"job_id":"ID","payload":"a","output":null}` + "\n"},
+		{"many", "?fields=output,payload", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID","payload":"a"}]}` + "\n"},
+		{"no payload", "?fields=run_attempts,error", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID","run_attempts":1}]}` + "\n"},
+		{"only ids", "?fields=job_id", `{"runner_id":"r","max":2}`, "", `"jobs":[{"job_id":"ID"}]}` + "\n"},
+		{"lines", "?fields=client,payload,why,type", `{"runner_id":"r","max":2}`, mimeNDJSON, "}\n" + `{"job_id":"ID","client":"default","type":"default","payload":"a"}` + "\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id := r.add("/add", "a\n").object(http.StatusCreated)["first_id"].(string)
+			a := r.post("/jobs/claim"+c.path, c.body, "Accept", c.accept)
+			if got := strings.ReplaceAll(a.body, id, "ID"); !strings.HasSuffix(got, c.want) {
+				t.Errorf("%s\ndoes not end in\n%s", got, c.want)
+			}
+		})
+	}
+	r.add("/add", "a\n").object(http.StatusCreated)
+	if a := r.post("/jobs/claim", `{"runner_id":"r","max":2}`); strings.Contains(a.body, "null") || !strings.Contains(a.body, `"payload":"a","attempts":[],"runner_id":"r"`) {
+		t.Error(a.body)
+	}
+	for _, query := range []string{"?fields=nonsense", "?fields=payload,payload", "?fields=", "?field=payload"} {
+		r.post("/jobs/claim"+query, `{"runner_id":"r"}`).refused(http.StatusBadRequest, "bad_request")
+	}
+}
+
+// accepts sends requests with another Accept header.
+type accepts string
+
+func (a accepts) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept", string(a))
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// TestGoClientReadsRuns: the jobs that the Go client reads in runs are those that it reads in JSON and NDJSON.
+func TestGoClientReadsRuns(t *testing.T) {
+	r := start(t)
+	n := mixedJobs(r)
+	var first *client.Claim
+	for _, accept := range []string{mimeRuns, mimeNDJSON, mimeJSON} {
+		c := client.New(r.url, client.Options{HTTP: &http.Client{Transport: accepts(accept)}})
+		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = claim
+		}
+		if claim.ID != first.ID || claim.LeaseMs != first.LeaseMs || len(claim.Jobs) != n {
+			t.Fatalf("%s: claim %s of %d jobs, want %s of %d", accept, claim.ID, len(claim.Jobs), first.ID, n)
+		}
+		for i, j := range claim.Jobs {
+			want := *first.Jobs[i]
+			if j.Kind == client.JSON { // NDJSON has no newlines within a value
+				want.Payload = bytes.ReplaceAll(want.Payload, []byte("\n"), []byte(" "))
+			}
+			if len(j.Payload)+len(want.Payload) == 0 {
+				j.Payload, want.Payload = nil, nil
+			}
+			if !reflect.DeepEqual(*j, want) {
+				t.Errorf("%s: job %d is\n%+v\nwant\n%+v", accept, i, *j, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// readRuns reads the answer to a claim in runs. The payloads are parts of the text.
+func (c *Claim) readRuns(text []byte) error {
+	d := runs.NewDecoder(text)
+	head, err := d.Claim()
+	if err != nil {
+		return err
+	}
+	if !head.ID.IsZero() {
+		c.ID, c.LeaseMs = head.ID.String(), head.LeaseMs
+	}
+	jobs := make([]Job, 0, head.Jobs)
+	for range head.Runs {
+		r, err := d.Run(&head)
+		if err != nil {
+			return err
+		}
+		if jobs, err = c.appendRun(jobs, &r); err != nil {
+			return err
+		}
+	}
+	c.Jobs = make([]*Job, len(jobs))
+	for i := range jobs {
+		c.Jobs[i] = &jobs[i]
+	}
+	return d.End()
+}
+
+// appendRun appends the jobs of a run. What they have in common is converted once.
+func (c *Claim) appendRun(jobs []Job, r *runs.Run) ([]Job, error) {
+	first := c.firstOf(r)
+	size := len(first.ID)
+	ids := make([]byte, 0, r.N*size) // one allocation for the ids of all jobs
+	for i := range r.N {
+		ids = r.ID(i).AppendText(ids)
+	}
+	text := string(ids)
+	payloads := r.Payloads()
+	for i := range r.N {
+		payload, err := payloads.Next()
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, first)
+		j := &jobs[len(jobs)-1]
+		j.ID = text[i*size : (i+1)*size]
+		j.setPayload(r.First.Kind, payload)
+		if i > 0 { // jobs must not share memory that a caller may change
+			j.Meta, j.Attempts = maps.Clone(first.Meta), slices.Clone(first.Attempts)
+			if first.Progress != nil {
+				j.Progress = new(*first.Progress)
+			}
+		}
+	}
+	return jobs, nil
+}
+
+// firstOf returns the first job of a run, without its payload.
+func (c *Claim) firstOf(r *runs.Run) Job {
+	f := &r.First
+	j := Job{
+		ID: f.ID.String(), BatchID: f.Batch.String(), Client: f.Client, Type: f.Type, Status: f.Status.String(), Priority: f.Priority,
+		RunnerID: f.Runner, ClaimID: c.ID, LeaseMs: f.LeaseMs, RunAttempts: f.RunAttempts, MaxAttempts: f.MaxAttempts, Redrives: f.Redrives,
+		RunAt: f.RunAt, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, DeadlineAt: f.DeadlineAt, ExpiresAt: f.ExpiresAt, TimeoutMs: f.TimeoutMs,
+		Error: f.Error, Step: f.Step, UniqueKey: f.UniqueKey, Traceparent: f.Traceparent,
+	}
+	if f.Progress >= 0 {
+		j.Progress = new(float64(f.Progress) / 1e6)
+	}
+	for name, value := range f.Meta.All() {
+		if j.Meta == nil {
+			j.Meta = map[string]string{}
+		}
+		j.Meta[name] = value
+	}
+	for i := range f.Attempts {
+		a := &f.Attempts[i]
+		j.Attempts = append(j.Attempts, Attempt{a.At, a.Runner, a.Code.String(), a.ExitCode, a.Error, a.Why.String()})
+	}
+	return j
+}
+
+// setPayload sets a payload as the JSON document of the job shows it.
+func (j *Job) setPayload(kind job.Kind, payload []byte) {
+	switch kind {
+	case job.Nothing:
+		return
+	case job.Text:
+		if j.Kind = Text; !utf8.Valid(payload) {
+			j.Kind = Bytes
+		}
+	case job.JSON:
+		j.Kind = JSON
+	case job.Bytes:
+		j.Kind = Bytes
+	case job.WASI:
+		var err error
+		if j.BinaryAddr, j.InputAddr, err = job.ParseWASI(payload); err == nil {
+			j.Kind = WASI
+			return
+		}
+		j.Kind = Bytes
+	}
+	j.Payload = payload
+}

@@ -1,0 +1,58 @@
+package client
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/daybookq/daybook/job/runs"
+)
+
+func goldenRuns(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/runs/" + name + ".runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestClaimInRuns: an answer in runs is read whole or not at all.
+func TestClaimInRuns(t *testing.T) {
+	text := goldenRuns(t, "claim")
+	claim, err := decodeClaim(answer{mediaType: runs.MediaType, body: text})
+	if err != nil || len(claim.Jobs) != 105 || claim.LeaseMs != 30_000 {
+		t.Fatalf("%+v, %v", claim, err)
+	}
+	if j := claim.Jobs[2]; string(j.Payload) != "third" || j.Kind != Text || j.ID == claim.Jobs[0].ID || j.ClaimID != claim.ID || j.RunnerID != "runner 1" {
+		t.Errorf("%+v", j)
+	}
+	if j := claim.Jobs[3]; j.Kind != JSON || *j.Progress != 0 || j.Meta["colour"] != "deep red" || j.Attempts[0].Error != "it\nbroke" || j.UniqueKey != "order 7, %" {
+		t.Errorf("%+v", j)
+	}
+	claim.Jobs[0].Payload = append(claim.Jobs[0].Payload, "more"...)
+	if string(claim.Jobs[2].Payload) != "third" {
+		t.Error("a payload that grows changes another one")
+	}
+	for n := range text {
+		if _, err := decodeClaim(answer{mediaType: runs.MediaType, body: text[:n]}); !errors.Is(err, ErrUnexpectedAnswer) {
+			t.Fatalf("%d of %d bytes: %v", n, len(text), err)
+		}
+	}
+}
+
+func FuzzClaimInRuns(f *testing.F) {
+	f.Add(goldenRuns(f, "claim"))
+	f.Add(goldenRuns(f, "refused"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		claim, err := decodeClaim(answer{mediaType: runs.MediaType, body: text})
+		if err != nil {
+			return
+		}
+		for _, j := range claim.Jobs {
+			if len(j.ID) != idBytes || j.ClaimID != claim.ID || j.Status != "active" {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}

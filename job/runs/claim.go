@@ -1,0 +1,218 @@
+package runs
+
+import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Claim is the head of a section of jobs.
+type Claim struct {
+	ID      job.ID // zero if the claim got no jobs
+	Runner  string
+	LeaseMs int64
+	Jobs    int // of all runs
+	Runs    int
+	Refusal // of the claim; its outcomes were applied
+}
+
+// Refusal says why something was not carried out. The zero value says that it was.
+type Refusal struct{ Code, Detail string }
+
+// AppendClaim appends the head of a section of jobs. The caller appends c.Runs runs.
+func AppendClaim(b []byte, c *Claim) []byte {
+	w := writer(b)
+	w.verb("claim")
+	w.int("v", version)
+	w.id("claim_id", c.ID, job.ID{})
+	w.text("runner_id", c.Runner)
+	w.set("lease_ms", c.LeaseMs, 0)
+	w.int("jobs", int64(c.Jobs))
+	w.int("runs", int64(c.Runs))
+	w.refusal(&c.Refusal)
+	w.end()
+	return w
+}
+
+func (w *writer) refusal(r *Refusal) {
+	w.text("code", r.Code)
+	w.text("detail", r.Detail)
+}
+
+// maxDetailBytes bounds the detail of a refusal, which is a sentence.
+const maxDetailBytes = 4 << 10
+
+func (h *head) refusal() (r Refusal) {
+	r = Refusal{h.text("code", job.MaxNameBytes), h.text("detail", maxDetailBytes)}
+	if r.Code == "" && r.Detail != "" {
+		h.fail("field detail requires code")
+	}
+	return r
+}
+
+func (h *head) claim() (c Claim) {
+	h.version()
+	c.ID = h.id("claim_id", job.ID{})
+	c.Runner = h.text("runner_id", job.MaxRunnerBytes)
+	c.LeaseMs = h.set("lease_ms", job.MinLeaseMs, job.MaxLeaseMs, 0)
+	c.Jobs = int(h.int("jobs", 0, job.MaxClaimJobs))
+	c.Runs = int(h.int("runs", 0, int64(c.Jobs)))
+	c.Refusal = h.refusal()
+	switch {
+	case (c.Jobs > 0) != (c.Runs > 0):
+		h.fail("%d jobs cannot be in %d runs", c.Jobs, c.Runs)
+	case c.ID.IsZero() && (c.Runner != "" || c.LeaseMs != 0 || c.Jobs > 0):
+		h.fail("field claim_id is missing, or is not in its place")
+	case !c.ID.IsZero() && c.LeaseMs == 0:
+		h.fail("field lease_ms is missing, or is not in its place")
+	case c.Code != "" && !c.ID.IsZero():
+		h.fail("a refused claim has no claim_id")
+	}
+	return c
+}
+
+// AppendRun appends a run of jobs that a claim has handed out, with their payloads.
+func AppendRun(b []byte, c *Claim, r *Run) []byte {
+	b = AppendRunHead(b, c, r)
+	for _, part := range r.Parts {
+		b = append(b, part...)
+	}
+	return b
+}
+
+// AppendRunHead appends the head of a run. The caller appends the payloads: the r.Parts.
+func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
+	j := &r.First
+	w := writer(b)
+	w.verb("run")
+	w.id("job_id", j.ID, job.ID{})
+	w.int("n", int64(r.N))
+	w.text("client", j.Client)
+	w.text("type", j.Type)
+	w.int("run_attempts", int64(j.RunAttempts))
+	w.kind(j.Kind, r.Frame)
+	if r.Frame != job.NoFrame {
+		w.int("bytes", int64(r.Bytes()))
+	}
+	w.set("priority", int64(j.Priority), job.DefaultPriority)
+	w.set("max_attempts", int64(j.MaxAttempts), job.DefaultMaxAttempts)
+	w.set("redrives", int64(j.Redrives), 0)
+	w.set("run_at", j.RunAt, 0)
+	w.set("expires_at", j.ExpiresAt, 0)
+	w.set("timeout_ms", j.TimeoutMs, 0)
+	w.set("lease_ms", j.LeaseMs, c.LeaseMs)
+	w.set("updated_at", j.UpdatedAt, c.ID.At())
+	w.set("deadline_at", j.DeadlineAt, c.ID.At()+c.LeaseMs)
+	w.text("unique_key", j.UniqueKey)
+	w.text("traceparent", j.Traceparent)
+	if j.Meta != "" { // it is in its text form already
+		w.key("meta")
+		w = append(w, j.Meta...)
+	}
+	w.text("step", j.Step)
+	w.set("progress", j.Progress, -1)
+	w.text("error", j.Error)
+	if n := len(j.Attempts); n > 0 {
+		w.attempt(&j.Attempts[n-1], j.Error)
+	}
+	w.end()
+	return w
+}
+
+// attempt writes the newest attempt of a job that did not succeed. Its error is that of the job, mostly.
+func (w *writer) attempt(a *job.Attempt, jobError string) {
+	w.int("attempt_at", a.At)
+	w.text("attempt_runner_id", a.Runner)
+	w.text("attempt_code", a.Code.String())
+	w.set("attempt_exit_code", int64(a.ExitCode), 0)
+	w.text("attempt_why", a.Why.String())
+	if a.Error != jobError {
+		panic("runs: the error of a claimed job is not that of its newest attempt: " + a.Error + ", " + jobError)
+	}
+}
+
+func (w *writer) kind(kind job.Kind, frame job.Frame) {
+	if kind != job.Nothing {
+		w.text("kind", kind.String())
+	}
+	if frame != job.NoFrame {
+		w.text("frame", frame.String())
+	}
+}
+
+func (h *head) kind() (kind job.Kind, frame job.Frame) {
+	kind, frame = named(h, "kind", givenKind), named(h, "frame", givenFrame)
+	return kind, frame
+}
+
+// run reads the head of a run, and the length of its payloads.
+func (h *head) run(c *Claim) (r Run, size int) {
+	j := &r.First
+	j.ID = h.jobID()
+	r.N = h.count(j.ID)
+	j.Client, j.Type = h.name("client"), h.name("type")
+	j.RunAttempts = int(h.int("run_attempts", 0, math.MaxInt32))
+	j.Kind, r.Frame = h.kind()
+	if r.Frame != job.NoFrame {
+		size = int(h.int("bytes", 1, math.MaxInt32))
+	}
+	j.Priority = int(h.set("priority", 0, job.MaxPriority, job.DefaultPriority))
+	j.MaxAttempts = int(h.set("max_attempts", 1, job.MaxAttempts, job.DefaultMaxAttempts))
+	j.Redrives = int(h.set("redrives", 1, math.MaxInt32, 0))
+	j.RunAt = h.set("run_at", 1, job.MaxTimeMs, 0)
+	j.ExpiresAt = h.set("expires_at", 1, job.MaxTimeMs, 0)
+	j.TimeoutMs = h.set("timeout_ms", job.MinTimeoutMs, job.MaxTimeoutMs, 0)
+	j.LeaseMs = h.set("lease_ms", job.MinLeaseMs, job.MaxLeaseMs, c.LeaseMs)
+	j.UpdatedAt = h.set("updated_at", 0, maxShownMs, c.ID.At())
+	j.DeadlineAt = h.set("deadline_at", 0, maxShownMs, c.ID.At()+c.LeaseMs)
+	j.UniqueKey = h.text("unique_key", job.MaxKeyBytes)
+	j.Traceparent = named(h, "traceparent", traceparent)
+	j.Meta = named(h, "meta", func(_, raw string) (job.Meta, error) { return job.ParseMeta(raw) })
+	j.Step = h.text("step", job.MaxStepBytes)
+	j.Progress = h.set("progress", 0, 1_000_000, -1)
+	j.Error = h.text("error", job.MaxErrorBytes)
+	h.attempt(j)
+	if r.N > 1 && (j.UniqueKey != "" || len(j.Attempts) > 0) {
+		h.fail("fields unique_key and attempt_at require n=1")
+	}
+	j.Batch, j.CreatedAt, j.Status, j.Claim, j.Runner = j.ID.WithLine(0), j.ID.At(), job.Active, c.ID, c.Runner
+	return r, size
+}
+
+// maxShownMs bounds the times that documents show: sums of a time and a lease, a time-out, or the time since a start.
+const maxShownMs = job.MaxTimeMs + job.MaxDelayMs
+
+func (h *head) attempt(j *job.Job) {
+	at, ok := h.optional("attempt_at", 0, maxShownMs)
+	if !ok {
+		if j.Error != "" {
+			h.fail("field attempt_at is missing, or is not in its place")
+		}
+		return
+	}
+	a := job.Attempt{At: at, Error: j.Error}
+	a.Runner = h.text("attempt_runner_id", job.MaxRunnerBytes)
+	a.Code = named(h, "attempt_code", func(_, name string) (job.Code, error) { return job.ParseCode(name) })
+	a.ExitCode = int(h.set("attempt_exit_code", 1, 999, 0))
+	a.Why = named(h, "attempt_why", job.ParseWhy)
+	j.Attempts = []job.Attempt{a}
+}
+
+func traceparent(_, raw string) (string, error) { return raw, job.CheckTraceparent(raw) }
+
+// givenKind and givenFrame refuse the names of what a field that is missing means.
+func givenKind(field, name string) (job.Kind, error) {
+	kind, err := job.ParseKind(field, name)
+	if err == nil && kind == job.Nothing {
+		err = defaulted(field, name)
+	}
+	return kind, err
+}
+
+func givenFrame(field, name string) (job.Frame, error) {
+	frame, err := job.ParseFrame(field, name)
+	if err == nil && frame == job.NoFrame {
+		err = defaulted(field, name)
+	}
+	return frame, err
+}

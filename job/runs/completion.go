@@ -1,0 +1,192 @@
+package runs
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Completion is the head of a section of outcomes.
+type Completion struct {
+	Claim  job.ID // of the jobs, unless a run names another one
+	Runner string // likewise
+	// All is the outcome of all other jobs that the claim holds; nil if the section has none.
+	All  *job.Outcome
+	Jobs int // of all runs
+	Runs int
+}
+
+// OutcomeRun is the outcomes of jobs with consecutive ids, which differ in the output only.
+type OutcomeRun struct {
+	Claim   job.ID
+	Runner  string
+	Outcome job.Outcome // of the first job, without its output
+	N       int
+	// Frame says how the outputs are separated; NoFrame: there are none. OutputKind of Outcome is the kind of all.
+	Frame   job.Frame
+	Outputs []byte
+}
+
+// Each calls visit with the outcome of each job, until it returns an error.
+func (r *OutcomeRun) Each(visit func(o job.Outcome) error) error {
+	rest := r.Outputs
+	for i := range r.N {
+		o := r.Outcome
+		o.ID = o.ID.WithLine(o.ID.Line() + i)
+		if r.Frame != job.NoFrame {
+			var err error
+			if o.Output, rest, err = r.Frame.Next(rest); err != nil {
+				return fmt.Errorf("output of job %s: %w", o.ID, err)
+			}
+		}
+		if err := visit(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AppendCompletion appends the head of a section of outcomes, and the output of the outcome for all other jobs. The
+// caller appends c.Runs runs.
+func AppendCompletion(b []byte, c *Completion) []byte {
+	w := writer(b)
+	w.verb("complete")
+	w.int("v", version)
+	w.id("claim_id", c.Claim, job.ID{})
+	w.text("runner_id", c.Runner)
+	w.int("jobs", int64(c.Jobs))
+	w.int("runs", int64(c.Runs))
+	if c.All == nil {
+		w.end()
+		return w
+	}
+	frame := FrameOf(c.All.OutputKind, c.All.Output)
+	output := frame.Append(nil, c.All.Output)
+	w.outcome(c.All, frame, len(output))
+	w.end()
+	return append(w, output...)
+}
+
+// FrameOf returns the frame in which an output of a kind fits.
+func FrameOf(kind job.Kind, output []byte) job.Frame {
+	if kind == job.Nothing {
+		return job.NoFrame
+	}
+	for _, c := range output {
+		if c == '\n' {
+			return job.LenFrame
+		}
+	}
+	return job.LineFrame
+}
+
+// AppendOutcomeRun appends a run of outcomes to a section.
+func AppendOutcomeRun(b []byte, c *Completion, r *OutcomeRun) []byte {
+	w := writer(b)
+	w.verb("run")
+	w.id("job_id", r.Outcome.ID, job.ID{})
+	w.int("n", int64(r.N))
+	w.id("claim_id", r.Claim, c.Claim)
+	if r.Runner != c.Runner {
+		w.text("runner_id", r.Runner)
+	}
+	w.outcome(&r.Outcome, r.Frame, len(r.Outputs))
+	w.end()
+	return append(w, r.Outputs...)
+}
+
+func (w *writer) outcome(o *job.Outcome, frame job.Frame, size int) {
+	w.text("code", o.Code.String())
+	w.set("exit_code", int64(o.ExitCode), int64(o.Code.DefaultExitCode()))
+	if o.ProcessExit != nil {
+		w.int("process_exit", *o.ProcessExit)
+	}
+	w.text("error", o.Error)
+	w.set("delay_ms", o.DelayMs, -1)
+	w.text("output_addr", o.OutputAddr)
+	if frame != job.NoFrame {
+		w.kind(o.OutputKind, frame)
+		w.int("bytes", int64(size))
+	}
+}
+
+func (h *head) completion() (c Completion, frame job.Frame, size int) {
+	h.version()
+	c.Claim = h.id("claim_id", job.ID{})
+	c.Runner = h.text("runner_id", job.MaxRunnerBytes)
+	c.Jobs = int(h.int("jobs", 0, job.MaxRunOutcomes))
+	c.Runs = int(h.int("runs", 0, int64(c.Jobs)))
+	if (c.Jobs > 0) != (c.Runs > 0) {
+		h.fail("%d jobs cannot be in %d runs", c.Jobs, c.Runs)
+	}
+	all, frame, size := h.outcome()
+	switch {
+	case all.Code != job.NoCode:
+		if c.All = &all; c.Claim.IsZero() {
+			h.fail("an outcome for all other jobs of a claim requires the field claim_id")
+		}
+	case h.rest == "" && c.Jobs == 0:
+		h.fail("the section has no outcome")
+	}
+	return c, frame, size
+}
+
+func (h *head) outcomeRun(c *Completion) (r OutcomeRun, size int) {
+	first := h.jobID()
+	r.N = h.count(first)
+	r.Claim = h.id("claim_id", c.Claim)
+	r.Runner = c.Runner
+	if runner := h.text("runner_id", job.MaxRunnerBytes); runner != "" {
+		if runner == c.Runner {
+			h.fail("field runner_id has its default; leave it out")
+		}
+		r.Runner = runner
+	}
+	r.Outcome, r.Frame, size = h.outcome()
+	r.Outcome.ID = first
+	if r.Outcome.Code == job.NoCode {
+		h.must("code", false)
+	}
+	return r, size
+}
+
+// outcome reads an outcome. Its code is NoCode if there is none.
+func (h *head) outcome() (o job.Outcome, frame job.Frame, size int) {
+	o.DelayMs = -1
+	if o.Code = named(h, "code", outcomeCode); o.Code == job.NoCode {
+		return o, frame, 0
+	}
+	o.ExitCode = int(h.set("exit_code", 100, 599, int64(o.Code.DefaultExitCode())))
+	if class := job.ExitCodeClass(o.ExitCode); class != o.Code {
+		h.fail("field exit_code=%d does not belong to code=%s", o.ExitCode, o.Code)
+	}
+	if n, ok := h.optional("process_exit", math.MinInt32, math.MaxUint32); ok {
+		o.ProcessExit = &n
+	}
+	o.Error = h.text("error", job.MaxErrorBytes)
+	if o.DelayMs = h.set("delay_ms", 0, job.MaxDelayMs, -1); o.DelayMs >= 0 && o.Code != job.Retry && o.Code != job.Error {
+		h.fail("field delay_ms requires code=retry or code=error")
+	}
+	o.OutputAddr = h.text("output_addr", job.MaxAddrBytes)
+	o.OutputKind, frame = h.kind()
+	if frame != job.NoFrame {
+		size = int(h.int("bytes", 1, math.MaxInt32))
+	}
+	switch {
+	case (o.OutputKind == job.Nothing) != (frame == job.NoFrame):
+		h.fail("outputs have the fields kind, frame and bytes")
+	case o.OutputKind == job.WASI:
+		h.fail("field kind must be text, json or bytes for outputs, not %s", o.OutputKind)
+	}
+	return o, frame, size
+}
+
+// outcomeCode parses a code that a runner may report.
+func outcomeCode(field, name string) (job.Code, error) {
+	code, err := job.ParseCode(name)
+	if err != nil || code == job.Unget || code == job.Damaged {
+		return job.NoCode, fmt.Errorf("field %s must be ok, failed, retry or error, not %q", field, shortened(name))
+	}
+	return code, nil
+}

@@ -1,0 +1,412 @@
+package runs
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files")
+
+const claimSeq = 900
+
+var (
+	claimAt = int64(1_790_000_000_000)
+	claimID = job.NewID(claimAt, claimSeq, 0)
+	aClaim  = Claim{ID: claimID, Runner: "runner 1", LeaseMs: 30_000}
+)
+
+// plain returns the first job of a run as most are: with defaults.
+func plain(seq uint64, line int) job.Job {
+	id := job.NewID(claimAt-5000, seq, line)
+	return job.Job{
+		ID: id, Batch: id.WithLine(0), Client: "acme", Type: "resize", Status: job.Active, RunAttempts: 1, Claim: claimID, Runner: aClaim.Runner,
+		Attributes: job.Attributes{Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts, LeaseMs: aClaim.LeaseMs},
+		CreatedAt:  id.At(), UpdatedAt: claimAt, DeadlineAt: claimAt + aClaim.LeaseMs, Progress: -1,
+	}
+}
+
+// lines returns n framed payloads.
+func lines(frame job.Frame, payloads ...string) (parts [][]byte) {
+	var b []byte
+	for _, p := range payloads {
+		b = frame.Append(b, []byte(p))
+	}
+	return [][]byte{b}
+}
+
+// everything returns a run of a job that has each field.
+func everything() Run {
+	j := plain(8, 7)
+	j.Kind, j.Priority, j.MaxAttempts, j.RunAt, j.ExpiresAt, j.TimeoutMs, j.LeaseMs = job.JSON, 0, 9, claimAt-1, claimAt+1, 60_000, 45_000
+	j.RunAttempts, j.Redrives, j.UpdatedAt, j.DeadlineAt = 3, 2, claimAt+10, claimAt+60_000
+	j.UniqueKey, j.Traceparent, j.Meta = "order 7, %", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "colour=deep%20red,size=4"
+	j.Step, j.Progress, j.Error = "käse", 0, "it\nbroke"
+	j.Attempts = []job.Attempt{{At: claimAt - 100, Runner: "other", Code: job.Error, ExitCode: 503, Error: j.Error, Why: job.Reported}}
+	return Run{First: j, N: 1, Frame: job.LenFrame, Parts: lines(job.LenFrame, "{\n}")}
+}
+
+func claimText() ([]byte, Claim, []Run) {
+	nothing := plain(9, 0)
+	nothing.Kind = job.Nothing
+	abandoned := plain(10, 0)
+	abandoned.RunAttempts, abandoned.Attempts = 2, []job.Attempt{{At: claimAt - 1, Why: job.Abandoned}}
+	list := []Run{
+		{First: plain(7, 0), N: 3, Frame: job.LineFrame, Parts: lines(job.LineFrame, "first", "", "third")},
+		everything(),
+		{First: nothing, N: 100},
+		{First: abandoned, N: 1, Frame: job.LineFrame, Parts: lines(job.LineFrame, "x")},
+	}
+	c := aClaim
+	c.Jobs, c.Runs = Jobs(list), len(list)
+	b := AppendClaim(nil, &c)
+	for i := range list {
+		b = AppendRun(b, &c, &list[i])
+	}
+	return b, c, list
+}
+
+func resultsText() ([]byte, Results, []ResultRun) {
+	list := []ResultRun{
+		{First: job.NewID(claimAt, 7, 0), N: 100, Status: job.Completed},
+		{First: job.NewID(claimAt, 7, 100), N: 1, Refusal: Refusal{"claim_lost", "the claim does not hold the job"}},
+		{First: job.NewID(claimAt, 8, 0), N: 2, Status: job.Purged},
+	}
+	r := Results{Ended: 4, Jobs: 103, Runs: 3}
+	b := AppendResults(nil, &r)
+	for i := range list {
+		b = AppendResultRun(b, &list[i])
+	}
+	return b, r, list
+}
+
+func completionText() ([]byte, Completion, []OutcomeRun) {
+	exit := int64(-1)
+	all := job.Outcome{Code: job.Retry, ExitCode: 101, DelayMs: 0, Result: job.Result{OutputKind: job.Text, Output: []byte("a\nb")}}
+	c := Completion{Claim: claimID, Runner: "r", All: &all}
+	first := func(seq uint64, code job.Code) job.Outcome {
+		return job.Outcome{ID: job.NewID(claimAt, seq, 5), Code: code, ExitCode: code.DefaultExitCode(), DelayMs: -1}
+	}
+	outputs, rich := first(7, job.OK), first(8, job.Error)
+	outputs.OutputKind = job.JSON
+	rich.ExitCode, rich.ProcessExit, rich.Error, rich.DelayMs, rich.OutputAddr = 502, &exit, "no, not again", 1000, "s3://x/y"
+	list := []OutcomeRun{
+		{Claim: claimID, Runner: "r", Outcome: outputs, N: 2, Frame: job.LineFrame, Outputs: []byte("1\n{\"a\":2}\n")},
+		{Claim: job.NewID(claimAt, 901, 0), Runner: "s", Outcome: rich, N: 1},
+		{Claim: claimID, Runner: "r", Outcome: first(9, job.Fail), N: 1000},
+	}
+	for i := range list {
+		c.Jobs += list[i].N
+	}
+	c.Runs = len(list)
+	b := AppendCompletion(nil, &c)
+	for i := range list {
+		b = AppendOutcomeRun(b, &c, &list[i])
+	}
+	return b, c, list
+}
+
+// TestGolden: the texts in testdata/runs are what is written, and what is read from them is what was to be written.
+func TestGolden(t *testing.T) {
+	claim, claimHead, jobs := claimText()
+	results, resultsHead, resultRuns := resultsText()
+	completion, completionHead, outcomes := completionText()
+	refused := AppendClaim(AppendResults(nil, &Results{Refusal: Refusal{"claim_lost", "gone"}}), &Claim{Refusal: Refusal{"too_many_parked_claims", "later"}})
+	for name, text := range map[string][]byte{
+		"claim": claim, "results": results, "completion": completion, "complete_and_claim": append(bytes.Clone(results), claim...), "refused": refused,
+	} {
+		path := filepath.Join("..", "..", "testdata", "runs", name+".runs")
+		if *rewrite {
+			if err := os.WriteFile(path, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(golden, text) {
+			t.Errorf("%s is\n%s\nwritten is\n%s", path, golden, text)
+		}
+	}
+	same := func(what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v, was %+v", what, got, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := NewDecoder(append(bytes.Clone(results), claim...))
+	r, err := d.Results()
+	must(err)
+	same("results", r, resultsHead)
+	for i := range resultRuns {
+		r, err := d.Result()
+		must(err)
+		same("result", r, resultRuns[i])
+	}
+	c, err := d.Claim()
+	must(err)
+	same("claim", c, claimHead)
+	for i := range jobs {
+		r, err := d.Run(&c)
+		must(err)
+		same("run", r, jobs[i])
+	}
+	must(d.End())
+	d = NewDecoder(completion)
+	o, err := d.Completion()
+	must(err)
+	same("completion", o, completionHead)
+	for i := range outcomes {
+		r, err := d.Outcomes(&o)
+		must(err)
+		same("outcomes", r, outcomes[i])
+	}
+	must(d.End())
+}
+
+// read reads a whole text, and writes what it has read.
+func read(text []byte) (again []byte, err error) {
+	d := NewDecoder(text)
+	if d.Is("complete") {
+		c, err := d.Completion()
+		if err != nil {
+			return nil, err
+		}
+		again = AppendCompletion(again, &c)
+		for range c.Runs {
+			r, err := d.Outcomes(&c)
+			if err != nil {
+				return nil, err
+			}
+			n := 0
+			if err := r.Each(func(job.Outcome) error { n++; return nil }); err != nil || n != r.N {
+				return nil, fmt.Errorf("%d of %d outcomes: %w", n, r.N, err)
+			}
+			again = AppendOutcomeRun(again, &c, &r)
+		}
+		return again, d.End()
+	}
+	if d.Is("results") {
+		c, err := d.Results()
+		if err != nil {
+			return nil, err
+		}
+		again = AppendResults(again, &c)
+		for range c.Runs {
+			r, err := d.Result()
+			if err != nil {
+				return nil, err
+			}
+			again = AppendResultRun(again, &r)
+		}
+		if err := d.End(); err == nil {
+			return again, nil
+		}
+	}
+	c, err := d.Claim()
+	if err != nil {
+		return nil, err
+	}
+	again = AppendClaim(again, &c)
+	for range c.Runs {
+		r, err := d.Run(&c)
+		if err != nil {
+			return nil, err
+		}
+		docs, err := r.Documents(nil)
+		if err != nil || len(docs) != r.N {
+			return nil, fmt.Errorf("%d of %d documents: %w", len(docs), r.N, err)
+		}
+		again = AppendRun(again, &c, &r)
+	}
+	return again, d.End()
+}
+
+func FuzzDecoder(f *testing.F) {
+	claim, _, _ := claimText()
+	results, _, _ := resultsText()
+	completion, _, _ := completionText()
+	for _, text := range [][]byte{claim, results, completion, append(bytes.Clone(results), claim...), nil} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := bytes.Clone(text)
+		again, err := read(text)
+		if !bytes.Equal(text, before) {
+			t.Fatal("the text was changed")
+		}
+		if err == nil && !bytes.Equal(again, text) {
+			t.Fatalf("%q was accepted, and is written as %q", text, again)
+		}
+	})
+}
+
+// FuzzRuns: documents become runs and documents again.
+func FuzzRuns(f *testing.F) {
+	f.Add([]byte("abc"), []byte("first\nsecond"), "key", uint8(2))
+	f.Add([]byte{0, 1, 2, 3, 255}, []byte("\n\n"), "", uint8(0))
+	f.Fuzz(func(t *testing.T, shape, payload []byte, key string, cut uint8) {
+		if len(shape) > job.MaxClaimJobs || job.CheckText("key", key, 1, job.MaxKeyBytes) != nil {
+			return
+		}
+		var docs []job.Job
+		line := 0
+		for i, b := range shape {
+			line += 1 + int(b>>7)
+			j := plain(7, line)
+			j.Payload = payload[min(len(payload), i*int(cut)):]
+			j.Priority = int(b & 1)
+			if b&0x30 == 0x30 {
+				j.UniqueKey = key
+			}
+			if b&0x42 == 0x42 {
+				j.Error, j.Attempts = key, []job.Attempt{{At: int64(b), Runner: key, Code: job.Retry, ExitCode: 100, Error: key, Why: job.Reported}}
+			}
+			docs = append(docs, j)
+		}
+		list := Of(docs)
+		c := aClaim
+		c.Jobs, c.Runs = Jobs(list), len(list)
+		b := AppendClaim(nil, &c)
+		for i := range list {
+			b = AppendRun(b, &c, &list[i])
+		}
+		d := NewDecoder(b)
+		c, err := d.Claim()
+		if err != nil {
+			if strings.Contains(err.Error(), "runner") {
+				return
+			}
+			t.Fatal(err)
+		}
+		var got []job.Job
+		for range c.Runs {
+			r, err := d.Run(&c)
+			if err != nil {
+				t.Fatalf("%v in %q", err, b)
+			}
+			if got, err = r.Documents(got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.End(); err != nil || len(got) != len(docs) {
+			t.Fatalf("%d of %d documents, %v", len(got), len(docs), err)
+		}
+		for i := range docs {
+			if !bytes.Equal(got[i].Payload, docs[i].Payload) {
+				t.Fatalf("payload %d is %q, was %q", i, got[i].Payload, docs[i].Payload)
+			}
+			got[i].Payload, docs[i].Payload = nil, nil
+			if !reflect.DeepEqual(got[i], docs[i]) {
+				t.Fatalf("document %d is %+v, was %+v", i, got[i], docs[i])
+			}
+		}
+	})
+}
+
+// TestRefused: a decoder accepts one spelling of a text, and nothing that a text cannot mean.
+func TestRefused(t *testing.T) {
+	claim, _, _ := claimText()
+	completion, _, _ := completionText()
+	results, _, _ := resultsText()
+	for _, c := range []struct {
+		name     string
+		text     []byte
+		old, new string
+		want     string
+	}{
+		{"empty", nil, "", "", "the text ends where a line #:claim is expected"},
+		{"another section", claim, "#:claim", "#:claims", "is not a line #:claim"},
+		{"another version", claim, "v=1", "v=2", "v=2 is not in 1 … 1"},
+		{"no version", claim, " v=1", "", "field v is missing"},
+		{"unknown field", claim, " jobs=", " x=1 jobs=", "field jobs is missing, or is not in its place"},
+		{"unknown last field", claim, "lease_ms=30000 jobs=105 runs=4", "lease_ms=30000 jobs=105 runs=4 x=1", `field "x=1" is unknown`},
+		{"field twice", claim, " v=1", " v=1 v=1", "jobs is missing"},
+		{"field without a value", claim, "client=acme", "client=", "client has no value"},
+		{"two spaces", claim, " client", "  client", "client is missing"},
+		{"id in capitals", completion, "claim_id=", "claim_id=A", "claim_id"},
+		{"number with zeros", claim, "n=3", "n=03", "not a whole number"},
+		{"number too high", claim, "n=3", "n=4194305", "is not in 1 … 4194304"},
+		{"more jobs than said", claim, "n=3", "n=4", "payload does not end in a newline"},
+		{"fewer jobs than said", claim, "n=100", "n=99", "do not have as many jobs"},
+		{"jobs without runs", claim, "jobs=105 runs=4", "jobs=105 runs=0", "cannot be in 0 runs"},
+		{"a default", claim, "frame=line bytes=13", "frame=line bytes=13 priority=4", "priority=4 has its default"},
+		{"a frame that is the default", claim, "frame=line", "frame=none", "frame=none has its default"},
+		{"bytes that are not there", claim, "bytes=13", "bytes=999999", "more than the"},
+		{"bytes that cut a payload", claim, "bytes=13", "bytes=12", "payload does not end in a newline"},
+		{"bytes that have another payload", claim, "bytes=13", "bytes=19", "is not the length of 3 texts"},
+		{"a name that is none", claim, "client=acme", "client=a/b", "client may hold only"},
+		{"a raw comma", claim, "unique_key=order%207", "unique_key=order,7", "raw"},
+		{"meta out of order", claim, "colour=deep%20red,size=4", "size=4,colour=deep%20red", "canonical"},
+		{"an error without an attempt", claim, " attempt_at=1789999999900", "", "attempt_at is missing"},
+		{"a key of several jobs", claim, "bytes=13", "bytes=13 unique_key=k", "require n=1"},
+		{"rest", append(bytes.Clone(claim), 'x'), "", "", "1 bytes follow the last run"},
+		{"result without a status", results, " status=completed", "", "one of the fields status and code"},
+		{"result with both", results, "status=completed", "status=completed code=x", "one of the fields status and code"},
+		{"outcome without a code", completion, "n=1000 code=failed", "n=1000", "code is missing"},
+		{"unget", completion, "n=1000 code=failed", "n=1000 code=unget", "must be ok, failed, retry or error"},
+		{"exit code of another class", completion, "exit_code=502", "exit_code=402", "does not belong to code=error"},
+		{"delay of a failed job", completion, "n=1000 code=failed", "n=1000 code=failed delay_ms=1", "delay_ms requires"},
+		{"outputs without a kind", completion, "kind=json frame=line", "frame=line", "kind, frame and bytes"},
+		{"outputs of kind wasi", completion, "kind=json", "kind=wasi", "not wasi"},
+		{"outcome for all without a claim", completion, "#:complete v=1 claim_id=" + claimID.String(), "#:complete v=1", "requires the field claim_id"},
+		{"too many outcomes", completion, "jobs=1003", "jobs=100001", "jobs=100001 is not in 0 … 100000"},
+		{"no outcome", []byte("#:complete v=1 jobs=0 runs=0\n"), "", "", "no outcome"},
+		{"the claim of the head again", completion, "n=1000 code", "n=1000 claim_id=" + claimID.String() + " code", "claim_id has its default"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := bytes.Replace(c.text, []byte(c.old), []byte(c.new), 1)
+			if c.old != "" && bytes.Equal(text, c.text) {
+				t.Fatalf("%q is not in the text", c.old)
+			}
+			_, err := read(text)
+			at, placed := errors.AsType[*Error](err)
+			if err == nil || !placed || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if at.Offset < len(text) && !bytes.HasPrefix(text[at.Offset:], []byte("#:")) && c.name != "rest" {
+				t.Errorf("the error names byte %d, which does not begin a head line", at.Offset)
+			}
+		})
+	}
+	t.Run("cut off", func(t *testing.T) {
+		for n := range claim {
+			if _, err := read(claim[:n]); err == nil {
+				t.Fatalf("%d of %d bytes are accepted", n, len(claim))
+			}
+		}
+	})
+}
+
+// TestOverhead: a run has at most 200 bytes, and 2 for each job, beside its payloads.
+func TestOverhead(t *testing.T) {
+	r := Run{First: plain(7, 0), N: 1000, Frame: job.LineFrame}
+	payloads := 0
+	for range r.N {
+		r.Parts = append(r.Parts, []byte("0123456789\n"))
+		payloads += 10
+	}
+	c := aClaim
+	c.Jobs, c.Runs = r.N, 1
+	if n := len(AppendRun(AppendClaim(nil, &c), &c, &r)) - payloads; n > 2*r.N+200+120 {
+		t.Errorf("%d bytes beside the payloads of %d jobs", n, r.N)
+	}
+	if n := len(AppendRun(nil, &c, &r)) - payloads; n > 2*r.N+200 || n < r.N {
+		t.Errorf("a run has %d bytes beside the payloads of %d jobs", n, r.N)
+	}
+}
