@@ -155,6 +155,9 @@ func (t *stream) read() error {
 // unless the stream lingers, or its client continues with another stream, or the server shuts down: leases then bound
 // how long the jobs stay claimed.
 func (t *stream) end(why error) {
+	if websocket.CloseStatus(why) == websocket.StatusNormalClosure { // the client does not intend to come back
+		t.hello.lingerMs = 0
+	}
 	if broken, ok := errors.AsType[*protocolError](why); ok {
 		_ = t.conn.Close(broken.status, broken.reason) // if the client has gone, it need not know
 	}
@@ -166,10 +169,13 @@ func (t *stream) end(why error) {
 	t.s.streams.ended(t)
 }
 
-// goAway ends the stream when the server shuts down: requests that it has received are answered before.
+// goAway ends the stream when the server shuts down. Before that, it answers the requests that it has received, and
+// sends the jobs that it has claimed.
 func (t *stream) goAway() {
 	t.stop()
 	t.requests.drain()
+	t.subscriptions.running.Wait()
+	t.answers.flush()
 	_ = t.conn.Close(websocket.StatusGoingAway, errShuttingDown.Error()) // ends read, also if the client does not answer
 }
 

@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
 )
 
 const (
@@ -20,6 +22,10 @@ const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
+
+type pusher interface {
+	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+}
 
 // subscription is what a stream accepts jobs of, and how many it can hold. A goroutine claims jobs for it: it waits
 // for credit, then for jobs, and then sends them.
@@ -250,8 +256,9 @@ func (u *subscription) push(cmd job.Claim) error {
 		call.form = claimInRuns
 	}
 	var err error
-	call.claimed, call.handed, _, err = t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
-		return held.resize(u.ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
+	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, u.ctx.Done(), func(payloadBytes int64) error {
+		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
 	if err != nil || len(call.handed) == 0 {
 		return err

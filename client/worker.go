@@ -78,6 +78,8 @@ type Worker struct {
 	// work is lost if the server restarts at that time. 0 means 2 minutes. While the worker runs, it repeats a report
 	// for at least as long.
 	ReportTimeout time.Duration
+	// NoStream makes the worker claim, tickle and report in HTTP requests, although the server offers streams.
+	NoStream bool
 	// Logger receives warnings and errors. nil means no logging.
 	Logger *slog.Logger
 	// OnEvent, if not nil, is called for each Event, from many goroutines. Reports wait until it returns.

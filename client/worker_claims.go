@@ -58,6 +58,13 @@ func (r *running) ahead() int {
 
 // claimMore sends claims as far as there is room for jobs. running.mu is held.
 func (r *running) claimMore() {
+	switch {
+	case r.stream.opening:
+		return
+	case r.stream.sub != nil:
+		r.setCredit()
+		return
+	}
 	s := &r.claims
 	for r.ctx.stopping.Err() == nil && s.underWay < s.atOnce {
 		may := r.Concurrency + r.ahead()
