@@ -193,17 +193,34 @@ func (u *subscription) hold(n int) {
 	}
 }
 
+const (
+	// A claim for a few jobs costs as much as one for many, and jobs that were claimed one by one end one by one, too. So
+	// a subscription claims when a usefulCredit-th of its credit is free, or a part of it for creditWait.
+	usefulCredit = 4
+	creditWait   = 2 * time.Millisecond
+)
+
 // room waits for credit, and returns how many jobs the next claim can take; 0 if the subscription has ended.
 func (u *subscription) room() int {
+	var waited <-chan time.Time
+	late := false
 	for u.ctx.Err() == nil {
 		u.mu.Lock()
-		n := u.credit - u.held
+		n, useful := u.credit-u.held, max(u.credit/usefulCredit, 1)
+		idle := u.held == 0
 		u.mu.Unlock()
 		if n > 0 {
-			return min(n, u.claim.Max)
+			if n >= useful || idle || late {
+				return min(n, u.claim.Max)
+			}
+			if waited == nil {
+				waited = time.After(creditWait)
+			}
 		}
 		select {
 		case <-u.freed:
+		case <-waited:
+			late = true
 		case <-u.ctx.Done():
 		}
 	}

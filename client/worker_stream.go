@@ -73,7 +73,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 	credit := r.credit()
 	r.mu.Unlock()
 	sub, err := s.Subscribe(ctx, SubscribeOptions{
-		Clients: r.Clients, Types: r.Types, Strategy: r.Strategy, LeaseMs: r.Lease.Milliseconds(), Max: r.Batch, Credit: credit,
+		Clients: r.Clients, Types: r.Types, Strategy: r.Strategy, LeaseMs: r.Lease.Milliseconds(), Credit: credit,
 		Take: r.takePushed, Failed: func(err error) { r.Logger.Warn("the server cannot claim; it will retry", "error", err) },
 	})
 	if err != nil {
