@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // streamProtocol is the WebSocket subprotocol that docs/stream.md describes.
@@ -120,7 +121,7 @@ func newStream(s *Server, conn *websocket.Conn, under *connection) *stream {
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init()
 	t.answers.init(t)
-	t.holding.claims = map[job.ID]*heldClaim{}
+	t.holding.init(&s.streams, t)
 	return t
 }
 
@@ -218,6 +219,39 @@ type streams struct {
 	mu        sync.Mutex
 	all       map[string]*stream // by id
 	lingering map[string]*lingerer
+	holders   map[job.ID]*stream // of claims, so that other requests can tell a stream that its jobs have ended
+}
+
+// holds notes which stream holds a claim; nil: none.
+func (l *streams) holds(claim job.ID, t *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t != nil {
+		l.holders[claim] = t
+	} else {
+		delete(l.holders, claim)
+	}
+}
+
+// holder returns the stream that holds a claim; nil if there is none.
+func (l *streams) holder(claim job.ID) *stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holders[claim]
+}
+
+// completed tells the stream that holds the claim of a completion what became of its jobs.
+func (l *streams) completed(cmd *job.Complete, result *store.Ended) {
+	if t := l.holder(cmd.Claim); t != nil {
+		t.holding.completed(cmd, result)
+	}
+}
+
+// tickled tells the stream that holds the claim of a tickle which of its jobs are lost.
+func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
+	if t := l.holder(cmd.Claim); t != nil {
+		t.holding.tickled(cmd, result)
+	}
 }
 
 // lingerer is a stream whose connection has ended and whose claims wait for its client.
@@ -322,10 +356,14 @@ func (l *streams) takeOver(id string) *lingerer {
 	return kept
 }
 
-// giveBack returns the jobs of claims to their queues, without costing them an attempt.
+// giveBack returns the jobs of claims to their queues, without costing them an attempt. Claims that another stream has
+// taken over stay.
 func (s *Server) giveBack(claims []*heldClaim) {
 	commands := make([]job.Complete, 0, len(claims))
 	for _, c := range claims {
+		if s.streams.holder(c.id) != nil {
+			continue
+		}
 		commands = append(commands, job.Complete{Claim: c.id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 	}
 	if len(commands) == 0 {

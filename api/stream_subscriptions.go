@@ -193,6 +193,13 @@ func (u *subscription) hold(n int) {
 	}
 }
 
+// exhausted reports whether the runner can hold no more jobs.
+func (u *subscription) exhausted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.held >= u.credit
+}
+
 const (
 	// A claim for a few jobs costs as much as one for many, and jobs that were claimed one by one end one by one, too. So
 	// a subscription claims when a usefulCredit-th of its credit is free, or a part of it for creditWait.

@@ -280,12 +280,10 @@ func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Onc
 			return nil, 0, err
 		}
 		defer held.release()
-		commands := done.commands
 		ended, seq, err := t.s.end(context.Background(), done)
 		if err != nil {
 			return nil, 0, err
 		}
-		t.holding.ended(commands, &ended)
 		if one {
 			if err := refused(ended.Results[0].Refusal); err != nil {
 				return nil, 0, err
@@ -327,7 +325,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		t.holding.tickled(&cmd, &tickled)
+		t.s.streams.tickled(&cmd, &tickled)
 		if err := nothingHeld(&tickled); err != nil {
 			return nil, 0, err
 		}
