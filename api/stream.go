@@ -61,12 +61,12 @@ func (s *Server) stream(c echo.Context) error {
 		return errShuttingDown
 	}
 	s.streams.running.Add(1)
-	defer s.streams.running.Done()
 	conn, err := websocket.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 	})
 	if err != nil {
+		s.streams.running.Done()
 		return err
 	}
 	under := connectionOf(r)
@@ -74,7 +74,11 @@ func (s *Server) stream(c echo.Context) error {
 		under.upgraded()
 	}
 	conn.SetReadLimit(maxBodyBytes)
-	newStream(s, conn, under).run()
+	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
+	go func() {
+		defer s.streams.running.Done()
+		newStream(s, conn, under).run()
+	}()
 	return nil
 }
 
@@ -133,7 +137,10 @@ func (t *stream) run() {
 	goAway := context.AfterFunc(t.s.draining, t.goAway)
 	defer goAway()
 	t.heart = time.AfterFunc(all.heartbeat, t.beat)
-	err := t.read()
+	err := t.guarded(t.read)
+	if errors.Is(err, errPanic) {
+		t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
+	}
 	t.end(err)
 }
 
