@@ -129,7 +129,7 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 	slices.Sort(built)
 	want := []string{
 		"github.com/daybookq/daybook/client", "github.com/daybookq/daybook/job", "github.com/daybookq/daybook/mdns",
-		"github.com/go-json-experiment/json", "github.com/hashicorp/mdns", "github.com/miekg/dns",
+		"github.com/coder/websocket", "github.com/go-json-experiment/json", "github.com/hashicorp/mdns", "github.com/miekg/dns",
 		"github.com/google/go-cmp", "github.com/yuin/goldmark", // golang.org/x/tools names them, which miekg/dns requires
 	}
 	others := slices.DeleteFunc(slices.Clone(built), func(name string) bool { return slices.Contains(want, name) || strings.HasPrefix(name, "golang.org/x/") })

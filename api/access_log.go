@@ -59,7 +59,9 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 }
 
 // panicked returns the error of a panic, with the stack.
-func panicked(r any) error { return fmt.Errorf("panic: %v\n%s", r, debug.Stack()) }
+func panicked(r any) error { return fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack()) }
+
+var errPanic = errors.New("panic")
 
 func (m *metrics) of(c echo.Context) *routeMetrics {
 	if r := m.routes[routeKey{c.Request().Method, c.Path()}]; r != nil {

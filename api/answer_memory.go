@@ -204,10 +204,10 @@ func answerStored(c echo.Context, held *share, status int, text []byte) error {
 const pieceBytes = maxPooledAnswer - 64<<10
 
 // pieces is a successful answer. A long answer is written in pieces while it is made. A short answer is written at
-// once, with its length.
+// once.
 type pieces struct {
-	c    echo.Context
-	kind string
+	ctx  context.Context
+	to   sink
 	b    []byte // text that is not written yet
 	held *share // for b, and for the data of the rest of the answer
 
@@ -216,9 +216,48 @@ type pieces struct {
 	begun bool
 }
 
+// sink is what pieces are written to.
+type sink interface {
+	more(piece []byte) error // writes a piece that is not the last
+	end(piece []byte) error  // writes the last piece, or the whole answer
+}
+
+// newPieces returns the pieces of an answer to an HTTP request.
 func newPieces(c echo.Context, kind string, held *share, t turns) *pieces {
+	return piecesTo(c.Request().Context(), &body200{c: c, kind: kind}, held, t)
+}
+
+func piecesTo(ctx context.Context, to sink, held *share, t turns) *pieces {
 	at := buffer()
-	return &pieces{c: c, kind: kind, held: held, turns: t, at: at, b: *at}
+	return &pieces{ctx: ctx, to: to, held: held, turns: t, at: at, b: *at}
+}
+
+// body200 is the body of an answer with status 200. If it is written at once, it has its length.
+type body200 struct {
+	c     echo.Context
+	kind  string
+	begun bool
+}
+
+func (a *body200) more(piece []byte) error {
+	w := a.c.Response()
+	if !a.begun {
+		a.begun = true
+		h := w.Header()
+		h[echo.HeaderContentType] = []string{a.kind}
+		h["X-Content-Type-Options"] = nosniff
+		h.Set(gzhttp.HeaderNoCompression, "long") // to compress megabytes would occupy a processor for a tenth of a second
+		w.WriteHeader(http.StatusOK)
+	}
+	_, err := w.Write(piece)
+	return err
+}
+
+func (a *body200) end(piece []byte) error {
+	if a.begun {
+		return a.more(piece)
+	}
+	return answer(a.c, http.StatusOK, a.kind, piece)
 }
 
 // jobs appends the document of each job, and clears the jobs of the list that are written. It puts separator between
@@ -227,7 +266,7 @@ func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, 
 	for at := 0; at < len(list); {
 		from, made := at, int64(0)
 		var before jobs
-		err := p.turns.do(p.c.Request().Context(), func() error {
+		err := p.turns.do(p.ctx, func() error {
 			for ; at < len(list) && len(p.b) < pieceBytes; at++ {
 				if at > 0 {
 					p.b = append(p.b, separator...)
@@ -268,37 +307,30 @@ func statesBytes(list []job.Job) (n int64) {
 	return n
 }
 
-// write writes the text in b. The text can be much longer than a piece, because JSON can need six bytes for one byte of
-// a payload.
+// write writes the text in b.
 func (p *pieces) write() error {
-	w := p.c.Response()
-	over := int64(max(0, cap(p.b)-2*maxPooledAnswer))
-	if err := p.held.resize(p.c.Request().Context(), p.held.held+over); err != nil {
-		return err
-	}
-	defer p.held.shrink(over)
-	if !p.begun {
-		p.begun = true
-		h := w.Header()
-		h[echo.HeaderContentType] = []string{p.kind}
-		h["X-Content-Type-Options"] = nosniff
-		h.Set(gzhttp.HeaderNoCompression, "long") // to compress megabytes would occupy a processor for a tenth of a second
-		w.WriteHeader(http.StatusOK)
-	}
-	_, err := w.Write(p.b)
-	if p.b = p.b[:0]; over > 0 {
-		p.b = *p.at
-	}
-	return err
+	p.begun = true
+	return p.flush(p.to.more)
 }
 
 // end writes the rest of the answer.
 func (p *pieces) end() (err error) {
-	if p.begun {
-		err = p.write()
-	} else {
-		err = answer(p.c, http.StatusOK, p.kind, p.b)
-	}
+	err = p.flush(p.to.end)
 	putBuffer(p.at, p.b)
+	return err
+}
+
+// flush writes the text in b, which can be much longer than a piece, because JSON can need six bytes for one byte of a
+// payload.
+func (p *pieces) flush(write func([]byte) error) error {
+	over := int64(max(0, cap(p.b)-2*maxPooledAnswer))
+	if err := p.held.resize(p.ctx, p.held.held+over); err != nil {
+		return err
+	}
+	defer p.held.shrink(over)
+	err := write(p.b)
+	if p.b = p.b[:0]; over > 0 {
+		p.b = *p.at
+	}
 	return err
 }

@@ -38,6 +38,7 @@ type rig struct {
 type parts struct {
 	creator
 	claimer
+	pusher
 	tickler
 	completer
 	operator
@@ -57,7 +58,7 @@ type parts struct {
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.

@@ -99,38 +99,24 @@ func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
 	return append(b, t.end...)
 }
 
-// run appends the documents of the jobs of a run. When b is long, it calls flush, which writes b and returns an empty
-// buffer.
-func (t *jobText) run(b []byte, r *runs.Run, flush func(b []byte) ([]byte, error)) ([]byte, error) {
-	t.begin(&r.First)
-	payloads := r.Payloads()
-	for n := range r.N {
-		var err error
-		if r.First.Payload, err = payloads.Next(); err != nil {
-			return b, err
-		}
-		if b = t.job(b, r.ID(n), &r.First); len(b) < pieceBytes {
-			continue
-		}
-		if b, err = flush(b); err != nil {
-			return b, err
-		}
-	}
-	return b, nil
-}
-
 // runs appends the document of each job of a list of runs, and clears the runs that are written.
-func (p *pieces) runs(list []runs.Run, t *jobText) (err error) {
+func (p *pieces) runs(list []runs.Run, t *jobText) error {
 	for i := range list {
 		r := &list[i]
 		made := runBytes(r)
-		p.b, err = t.run(p.b, r, func(b []byte) ([]byte, error) {
-			p.b = b
-			err := p.write()
-			return p.b, err
-		})
-		if err != nil {
-			return err
+		t.begin(&r.First)
+		payloads := r.Payloads()
+		for n := range r.N {
+			var err error
+			if r.First.Payload, err = payloads.Next(); err != nil {
+				return err
+			}
+			if p.b = t.job(p.b, r.ID(n), &r.First); len(p.b) < pieceBytes {
+				continue
+			}
+			if err := p.write(); err != nil {
+				return err
+			}
 		}
 		if *r = (runs.Run{}); p.begun {
 			p.held.shrink(min(made, p.held.held))

@@ -103,6 +103,7 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, bod
 		return err
 	}
 	body.release() // the client may be slow to read
+	s.streams.completed(&cmd, &ended)
 	setReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
@@ -230,6 +231,7 @@ func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, se
 	n := 0
 	for i := range ended {
 		n += len(ended[i].Results)
+		s.streams.completed(&done.commands[i], &ended[i])
 	}
 	all.Results = make([]store.JobResult, 0, n)
 	for i := range ended {

@@ -38,6 +38,9 @@
 //   - job_document.go, json_text.go: the documents of jobs and the results of outcomes, encoded by hand.
 //   - documents.go: the encoding of all other documents.
 //   - answer_memory.go, compress.go, entity_tag.go: the memory for answers, their compression, and their entity tags.
+//   - stream.go, stream_messages.go, stream_verbs.go: streams; their messages; the requests in them.
+//   - stream_subscriptions.go, stream_holding.go: the jobs that a stream sends, and those that it holds.
+//   - stream_answers.go, stream_window.go: what a stream sends, and how many of its requests are under way.
 //   - problem.go, access_log.go: refusals; the log entry and the metrics of each request.
 //   - engine.go: the interfaces to the engine and to its state.
 //

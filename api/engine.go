@@ -5,6 +5,7 @@ package api
 type Engine interface {
 	creator
 	claimer
+	pusher
 	tickler
 	completer
 	operator

@@ -98,6 +98,10 @@ func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
 	return store.Session{ID: id, Slots: make([]store.SlotState, 2)}, nil
 }
 
+func (s *picky) ClaimUntil(ctx context.Context, c job.Claim, _ <-chan struct{}, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+	return s.ClaimAdmitted(ctx, c, 0, admit)
+}
+
 func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
 	s.take(c)
 	if err := admit(1); err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
@@ -106,7 +108,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		limits: newLimits(o.MaxConnections),
 	}
 	s.streams.heartbeat = cmp.Or(o.StreamHeartbeat, defaultStreamHeartbeat)
-	s.streams.all, s.streams.lingering = map[string]*stream{}, map[string]*lingerer{}
+	s.streams.all, s.streams.lingering, s.streams.holders = map[string]*stream{}, map[string]*lingerer{}, map[job.ID]*stream{}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
 )
 
 // streamProtocol is the WebSocket subprotocol that docs/stream.md describes.
@@ -60,12 +61,12 @@ func (s *Server) stream(c echo.Context) error {
 		return errShuttingDown
 	}
 	s.streams.running.Add(1)
-	defer s.streams.running.Done()
 	conn, err := websocket.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 	})
 	if err != nil {
+		s.streams.running.Done()
 		return err
 	}
 	under := connectionOf(r)
@@ -73,7 +74,11 @@ func (s *Server) stream(c echo.Context) error {
 		under.upgraded()
 	}
 	conn.SetReadLimit(maxBodyBytes)
-	newStream(s, conn, under).run()
+	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
+	go func() {
+		defer s.streams.running.Done()
+		newStream(s, conn, under).run()
+	}()
 	return nil
 }
 
@@ -120,7 +125,7 @@ func newStream(s *Server, conn *websocket.Conn, under *connection) *stream {
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init()
 	t.answers.init(t)
-	t.holding.claims = map[job.ID]*heldClaim{}
+	t.holding.init(&s.streams, t)
 	return t
 }
 
@@ -132,7 +137,10 @@ func (t *stream) run() {
 	goAway := context.AfterFunc(t.s.draining, t.goAway)
 	defer goAway()
 	t.heart = time.AfterFunc(all.heartbeat, t.beat)
-	err := t.read()
+	err := t.guarded(t.read)
+	if errors.Is(err, errPanic) {
+		t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
+	}
 	t.end(err)
 }
 
@@ -155,6 +163,9 @@ func (t *stream) read() error {
 // unless the stream lingers, or its client continues with another stream, or the server shuts down: leases then bound
 // how long the jobs stay claimed.
 func (t *stream) end(why error) {
+	if websocket.CloseStatus(why) == websocket.StatusNormalClosure { // the client does not intend to come back
+		t.hello.lingerMs = 0
+	}
 	if broken, ok := errors.AsType[*protocolError](why); ok {
 		_ = t.conn.Close(broken.status, broken.reason) // if the client has gone, it need not know
 	}
@@ -166,10 +177,13 @@ func (t *stream) end(why error) {
 	t.s.streams.ended(t)
 }
 
-// goAway ends the stream when the server shuts down: requests that it has received are answered before.
+// goAway ends the stream when the server shuts down. Before that, it answers the requests that it has received, and
+// sends the jobs that it has claimed.
 func (t *stream) goAway() {
 	t.stop()
 	t.requests.drain()
+	t.subscriptions.running.Wait()
+	t.answers.flush()
 	_ = t.conn.Close(websocket.StatusGoingAway, errShuttingDown.Error()) // ends read, also if the client does not answer
 }
 
@@ -212,6 +226,39 @@ type streams struct {
 	mu        sync.Mutex
 	all       map[string]*stream // by id
 	lingering map[string]*lingerer
+	holders   map[job.ID]*stream // of claims, so that other requests can tell a stream that its jobs have ended
+}
+
+// holds notes which stream holds a claim; nil: none.
+func (l *streams) holds(claim job.ID, t *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t != nil {
+		l.holders[claim] = t
+	} else {
+		delete(l.holders, claim)
+	}
+}
+
+// holder returns the stream that holds a claim; nil if there is none.
+func (l *streams) holder(claim job.ID) *stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holders[claim]
+}
+
+// completed tells the stream that holds the claim of a completion what became of its jobs.
+func (l *streams) completed(cmd *job.Complete, result *store.Ended) {
+	if t := l.holder(cmd.Claim); t != nil {
+		t.holding.completed(cmd, result)
+	}
+}
+
+// tickled tells the stream that holds the claim of a tickle which of its jobs are lost.
+func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
+	if t := l.holder(cmd.Claim); t != nil {
+		t.holding.tickled(cmd, result)
+	}
 }
 
 // lingerer is a stream whose connection has ended and whose claims wait for its client.
@@ -316,10 +363,14 @@ func (l *streams) takeOver(id string) *lingerer {
 	return kept
 }
 
-// giveBack returns the jobs of claims to their queues, without costing them an attempt.
+// giveBack returns the jobs of claims to their queues, without costing them an attempt. Claims that another stream has
+// taken over stay.
 func (s *Server) giveBack(claims []*heldClaim) {
 	commands := make([]job.Complete, 0, len(claims))
 	for _, c := range claims {
+		if s.streams.holder(c.id) != nil {
+			continue
+		}
 		commands = append(commands, job.Complete{Claim: c.id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 	}
 	if len(commands) == 0 {

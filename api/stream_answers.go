@@ -79,6 +79,15 @@ func appendProblem(b []byte, err error) []byte {
 	return append(b, "}\n"...)
 }
 
+// flush waits until everything is written.
+func (q *answerQueue) flush() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.writing {
+		q.emptied.Wait()
+	}
+}
+
 // waitForReader waits until few bytes wait for the client. It reports false if the connection has ended.
 func (q *answerQueue) waitForReader() bool {
 	q.mu.Lock()

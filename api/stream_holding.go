@@ -8,17 +8,22 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
 // holding are the claims that a stream holds, with their jobs that have not ended. It says how much credit is left, and
-// what goes back when the stream ends. It may list a job that the runner has lost: leases are in the store, and other
-// clients may end jobs. checkLeases finds these.
+// what goes back when the stream ends. It may list a job that the runner has lost, because leases are in the store.
+// checkLeases finds these.
 type holding struct {
-	mu        sync.Mutex
-	claims    map[job.ID]*heldClaim
-	tickledAt time.Time // of the last tickle in this stream
+	all *streams
+	t   *stream
+
+	mu     sync.Mutex
+	claims map[job.ID]*heldClaim
+}
+
+func (h *holding) init(all *streams, t *stream) {
+	h.all, h.t, h.claims = all, t, map[job.ID]*heldClaim{}
 }
 
 // heldClaim is a claim that a stream holds.
@@ -26,8 +31,8 @@ type heldClaim struct {
 	id    job.ID
 	sub   *subscription // whose credit it counts against; nil: none
 	runs  []heldRun
-	left  int // jobs that have not ended
-	since time.Time
+	left  int       // jobs that have not ended
+	since time.Time // when it was made, or the last tickle
 	lease time.Duration
 }
 
@@ -39,27 +44,26 @@ type heldRun struct {
 }
 
 // add notes a claim that the stream will send.
-func (h *holding) add(u *subscription, claimed *store.Claimed, handed []runs.Run) {
-	c := &heldClaim{id: claimed.Claim, sub: u, left: runs.Jobs(handed), since: time.Now(), lease: time.Duration(claimed.LeaseMs) * time.Millisecond}
-	for i := range handed {
-		c.runs = append(c.runs, heldRun{first: handed[i].First.ID, n: handed[i].N})
+func (h *holding) add(u *subscription, call *claimCall) {
+	c := &heldClaim{id: call.claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.handed)), since: time.Now(), lease: time.Duration(call.claimed.LeaseMs) * time.Millisecond}
+	for i := range call.handed {
+		c.hold(call.handed[i].First.ID, call.handed[i].N)
 	}
 	u.hold(c.left)
 	h.mu.Lock()
 	h.claims[c.id] = c
 	h.mu.Unlock()
+	h.all.holds(c.id, h.t)
 }
 
-// runsOf returns the ranges of jobs with consecutive ids.
-func runsOf(jobs []job.Job) (list []heldRun) {
-	for i := range jobs {
-		if n := len(list); n > 0 && list[n-1].first.WithLine(list[n-1].first.Line()+list[n-1].n) == jobs[i].ID {
-			list[n-1].n++
-			continue
-		}
-		list = append(list, heldRun{first: jobs[i].ID, n: 1})
+// hold adds n jobs with consecutive ids.
+func (c *heldClaim) hold(first job.ID, n int) {
+	c.left += n
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last].first.WithLine(c.runs[last].first.Line()+c.runs[last].n) == first {
+		c.runs[last].n += n
+		return
 	}
-	return list
+	c.runs = append(c.runs, heldRun{first: first, n: n})
 }
 
 // end notes that a job has ended, and reports whether that was not known.
@@ -84,70 +88,66 @@ func (c *heldClaim) end(id job.ID) bool {
 	return false
 }
 
-// ended notes the results of completions. A job that a claim no longer holds is a job that has ended, too.
-func (h *holding) ended(commands []job.Complete, result *store.Ended) {
+// completed notes the results of a completion. A job that its claim no longer holds is a job that has ended, too.
+func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	results := result.Results
-	for i := range commands {
-		n := min(len(commands[i].Outcomes), len(results))
-		h.end(commands[i].Claim, results[:n])
-		results = results[n:]
-		if commands[i].All != nil {
-			h.drop(commands[i].Claim)
-		}
+	h.end(cmd.Claim, result.Results)
+	if cmd.All != nil {
+		h.drop(cmd.Claim)
 	}
 }
 
-// end notes jobs that have ended. The caller holds h.mu.
+// end notes jobs of a claim that have ended. The caller holds h.mu.
 func (h *holding) end(claim job.ID, results []store.JobResult) {
-	freed := map[*heldClaim]int{}
-	if c := h.claims[claim]; c != nil {
-		for i := range results {
-			if c.end(results[i].ID) {
-				freed[c]++
-			}
-		}
-	} else if claim.IsZero() { // the request does not name the claim
-		for i := range results {
-			for _, c := range h.claims {
-				if c.end(results[i].ID) {
-					freed[c]++
-					break
-				}
-			}
+	c := h.claims[claim]
+	if c == nil {
+		return
+	}
+	freed := 0
+	for i := range results {
+		if c.end(results[i].ID) {
+			freed++
 		}
 	}
-	for c, n := range freed {
-		if c.left == 0 {
-			delete(h.claims, c.id)
-		}
-		if c.sub != nil {
-			c.sub.hold(-n)
-		}
+	if c.left == 0 {
+		h.forget(c.id)
+	}
+	if c.sub != nil && freed > 0 {
+		c.sub.hold(-freed)
 	}
 }
 
-// drop forgets a claim. The caller holds h.mu.
+// drop notes that a claim holds nothing. The caller holds h.mu.
 func (h *holding) drop(claim job.ID) {
 	if c := h.claims[claim]; c != nil {
-		delete(h.claims, claim)
+		h.forget(claim)
 		if c.sub != nil {
 			c.sub.hold(-c.left)
 		}
 	}
 }
 
-// tickled notes the result of a tickle.
+// forget removes a claim. The caller holds h.mu.
+func (h *holding) forget(claim job.ID) {
+	delete(h.claims, claim)
+	h.all.holds(claim, nil)
+}
+
+// tickled notes the result of a tickle of a claim.
 func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tickledAt = time.Now()
 	if len(t.Lost) > 0 {
 		h.end(cmd.Claim, t.Lost)
 	}
-	if t.Held == 0 && len(cmd.IDs) == 0 {
+	c := h.claims[cmd.Claim]
+	switch {
+	case c == nil:
+	case t.Held == 0 && len(cmd.IDs) == 0:
 		h.drop(cmd.Claim)
+	case len(cmd.IDs) == 0:
+		c.since = time.Now()
 	}
 }
 
@@ -158,8 +158,8 @@ func (h *holding) takeAll() []*heldClaim {
 	all := make([]*heldClaim, 0, len(h.claims))
 	for _, c := range h.claims {
 		all = append(all, c)
+		h.forget(c.id)
 	}
-	clear(h.claims)
 	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
 	return all
 }
@@ -183,7 +183,8 @@ const (
 	maxLookups = 100
 )
 
-// checkLeases looks up the claims whose leases seem to have ended, and frees the credit of those that hold nothing.
+// checkLeases looks up the claims whose leases seem to have ended, and those of subscriptions without credit. It frees
+// the credit of those that hold nothing.
 func (t *stream) checkLeases() {
 	for _, id := range t.holding.overdue() {
 		doc, _, err := t.s.engine.ClaimDocument(id, 0)
@@ -201,11 +202,7 @@ func (h *holding) overdue() (ids []job.ID) {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, c := range h.claims {
-		since := c.since
-		if h.tickledAt.After(since) {
-			since = h.tickledAt
-		}
-		if now.Sub(since) > c.lease+leaseSlack && len(ids) < maxLookups {
+		if age := now.Sub(c.since); (age > c.lease+leaseSlack || age > leaseSlack && c.sub != nil && c.sub.exhausted()) && len(ids) < maxLookups {
 			ids = append(ids, c.id)
 		}
 	}
@@ -236,7 +233,11 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			return nil, err
 		}
 		opened = append(opened, openedClaim{id, doc.Held})
-		t.holding.adopt(&heldClaim{id: id, runs: runsOf(jobs), left: len(jobs), since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}, &t.subscriptions)
+		c := &heldClaim{id: id, since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}
+		for i := range jobs {
+			c.hold(jobs[i].ID, 1)
+		}
+		t.holding.adopt(c, &t.subscriptions)
 	}
 	return opened, nil
 }
@@ -248,6 +249,7 @@ func (h *holding) adopt(c *heldClaim, l *subscriptions) {
 	c.sub = l.first
 	l.mu.Unlock()
 	h.claims[c.id] = c
+	h.all.holds(c.id, h.t)
 	if c.sub != nil {
 		c.sub.hold(c.left)
 	}

@@ -2,15 +2,17 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
 )
 
 const (
@@ -20,6 +22,10 @@ const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
+
+type pusher interface {
+	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+}
 
 // subscription is what a stream accepts jobs of, and how many it can hold. A goroutine claims jobs for it: it waits
 // for credit, then for jobs, and then sends them.
@@ -187,17 +193,41 @@ func (u *subscription) hold(n int) {
 	}
 }
 
+// exhausted reports whether the runner can hold no more jobs.
+func (u *subscription) exhausted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.held >= u.credit
+}
+
+const (
+	// A claim for a few jobs costs as much as one for many, and jobs that were claimed one by one end one by one, too. So
+	// a subscription claims when a usefulCredit-th of its credit is free, or a part of it for creditWait.
+	usefulCredit = 4
+	creditWait   = 2 * time.Millisecond
+)
+
 // room waits for credit, and returns how many jobs the next claim can take; 0 if the subscription has ended.
 func (u *subscription) room() int {
+	var waited <-chan time.Time
+	late := false
 	for u.ctx.Err() == nil {
 		u.mu.Lock()
-		n := u.credit - u.held
+		n, useful := u.credit-u.held, max(u.credit/usefulCredit, 1)
+		idle := u.held == 0
 		u.mu.Unlock()
 		if n > 0 {
-			return min(n, u.claim.Max)
+			if n >= useful || idle || late {
+				return min(n, u.claim.Max)
+			}
+			if waited == nil {
+				waited = time.After(creditWait)
+			}
 		}
 		select {
 		case <-u.freed:
+		case <-waited:
+			late = true
 		case <-u.ctx.Done():
 		}
 	}
@@ -245,83 +275,78 @@ func (u *subscription) push(cmd job.Claim) error {
 		held.peer = t.under.peer
 	}
 	defer held.release()
-	claimed, handed, _, err := t.s.engine.ClaimAdmitted(u.ctx, cmd, math.MaxInt64, func(payloadBytes int64) error {
-		return held.resize(u.ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+	call := claimCall{cmd: cmd, form: claimInLines}
+	if t.hello.runs {
+		call.form = claimInRuns
+	}
+	var err error
+	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
+	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, u.ctx.Done(), func(payloadBytes int64) error {
+		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
-	if err != nil || len(handed) == 0 {
+	if err != nil || len(call.handed) == 0 {
 		return err
 	}
-	call := claimCall{form: claimInLines, claimed: claimed, handed: handed}
 	if n := call.bytes(); held.held > n {
 		held.shrink(held.held - n)
 	}
-	t.holding.add(u, &claimed, handed)
-	return u.send(&call, &held)
-}
-
-// send writes the jobs of a claim. If they cannot be written, the connection has ended, and the end of the stream
-// returns them.
-func (u *subscription) send(call *claimCall, held *share) (err error) {
-	at := buffer()
-	defer func() { putBuffer(at, *at) }()
-	b := fmt.Appendf(*at, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
-	var long *longMessage
-	flush := func(b []byte) ([]byte, error) {
-		if long == nil {
-			var err error
-			if long, err = u.t.newLongMessage(); err != nil {
-				return b, err
-			}
-		}
-		return b[:0], long.write(b, held)
-	}
-	text := jobText{selection: &selection{sparse: true}, form: inLines, separator: ","}
-	for i := range call.handed {
-		if b, err = text.run(b, &call.handed[i], flush); err != nil {
-			return errors.Join(errConnectionEnded, err)
-		}
-	}
-	b = append(b, "]}\n"...)
-	if *at = b; long == nil {
-		u.t.answers.add(b, 0)
-		return nil
-	}
-	if err := long.end(b, held); err != nil {
-		return errors.Join(errConnectionEnded, err)
+	t.holding.add(u, &call)
+	if err := u.send(&call, &held); err != nil {
+		_ = t.conn.CloseNow() // the client may have read a part; the end of the stream returns the jobs
+		return err
 	}
 	return nil
 }
 
-var errConnectionEnded = errors.New("the connection has ended")
-
-// longMessage is a text message that is written in pieces while it is made.
-type longMessage struct {
-	w interface {
-		Write([]byte) (int, error)
-		Close() error
+// send writes the jobs of a claim.
+func (u *subscription) send(call *claimCall, held *share) (err error) {
+	p := piecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
+	if call.form == claimInRuns {
+		p.to = &pushed{t: u.t, kind: websocket.MessageBinary}
+		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
+		err = call.writeRuns(p)
+	} else {
+		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		call.fields.sparse = true
+		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
+		p.b = append(p.b, "]}\n"...)
 	}
-}
-
-func (t *stream) newLongMessage() (*longMessage, error) {
-	w, err := t.conn.Writer(context.Background(), websocket.MessageText)
-	return &longMessage{w}, err
-}
-
-// write writes a piece. A piece can be much longer than usual, because JSON can need six bytes for a byte of a payload.
-func (m *longMessage) write(b []byte, held *share) error {
-	if over := int64(max(0, cap(b)-2*maxPooledAnswer)); over > 0 {
-		if err := held.resize(context.Background(), held.held+over); err != nil {
-			return err
-		}
-		defer held.shrink(over)
+	if err == nil {
+		err = p.end()
 	}
-	_, err := m.w.Write(b)
 	return err
 }
 
-func (m *longMessage) end(b []byte, held *share) error {
-	if err := m.write(b, held); err != nil {
-		return err
-	}
-	return m.w.Close()
+// pushed is a message with jobs. A short one in text is joined with the answers that wait.
+type pushed struct {
+	t    *stream
+	kind websocket.MessageType
+	w    io.WriteCloser // of a long message; nil before its first piece
 }
+
+func (m *pushed) more(piece []byte) (err error) {
+	if m.w == nil {
+		if m.w, err = m.t.conn.Writer(context.Background(), m.kind); err != nil {
+			return err
+		}
+	}
+	_, err = m.w.Write(piece)
+	return err
+}
+
+func (m *pushed) end(piece []byte) error {
+	switch {
+	case m.w != nil:
+		if err := m.more(piece); err != nil {
+			return err
+		}
+		return m.w.Close()
+	case m.kind == websocket.MessageText && len(piece) <= maxJoinedPush:
+		m.t.answers.add(piece, 0)
+		return nil
+	}
+	return m.t.conn.Write(context.Background(), m.kind, piece)
+}
+
+// maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.
+const maxJoinedPush = 16 << 10

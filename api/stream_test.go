@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,10 +13,11 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
-// client is the client's end of a stream. It sends requests with ascending numbers.
-type client struct {
+// streamClient is the client's end of a stream. It sends requests with ascending numbers.
+type streamClient struct {
 	*rig
 	conn   *websocket.Conn
 	n      int
@@ -23,7 +25,7 @@ type client struct {
 }
 
 // open opens a stream.
-func (r *rig) open() *client {
+func (r *rig) open() *streamClient {
 	r.Helper()
 	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}})
 	if err != nil {
@@ -31,18 +33,18 @@ func (r *rig) open() *client {
 	}
 	conn.SetReadLimit(-1)
 	r.Cleanup(func() { _ = conn.CloseNow() })
-	return &client{rig: r, conn: conn}
+	return &streamClient{rig: r, conn: conn}
 }
 
 // send sends a request with one verb and returns its number.
-func (c *client) send(verb, body string, more ...string) int {
+func (c *streamClient) send(verb, body string, more ...string) int {
 	c.Helper()
 	c.n++
 	c.text(fmt.Sprintf(`{"n":%d,%q:%s%s}`, c.n, verb, body, strings.Join(more, "")))
 	return c.n
 }
 
-func (c *client) text(text string) {
+func (c *streamClient) text(text string) {
 	c.Helper()
 	if err := c.conn.Write(c.Context(), websocket.MessageText, []byte(text)); err != nil {
 		c.Fatalf("send %.100s: %v", text, err)
@@ -50,7 +52,7 @@ func (c *client) text(text string) {
 }
 
 // next returns the first line, received or to come, that match accepts.
-func (c *client) next(match func(map[string]any) bool) map[string]any {
+func (c *streamClient) next(match func(map[string]any) bool) map[string]any {
 	c.Helper()
 	for {
 		for i, o := range c.queued {
@@ -76,13 +78,13 @@ func (c *client) next(match func(map[string]any) bool) map[string]any {
 }
 
 // answer returns the answer to a request.
-func (c *client) answer(n int) map[string]any {
+func (c *streamClient) answer(n int) map[string]any {
 	c.Helper()
 	return c.next(func(o map[string]any) bool { return o["n"] == float64(n) })
 }
 
 // ok returns the document of the answer to a request, which must be a success.
-func (c *client) ok(n int) map[string]any {
+func (c *streamClient) ok(n int) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	doc, ok := o["ok"].(map[string]any)
@@ -93,7 +95,7 @@ func (c *client) ok(n int) map[string]any {
 }
 
 // refusal checks that a request is refused with a code.
-func (c *client) refusal(n int, code string) map[string]any {
+func (c *streamClient) refusal(n int, code string) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	p, _ := o["problem"].(map[string]any)
@@ -104,7 +106,7 @@ func (c *client) refusal(n int, code string) map[string]any {
 }
 
 // pushed returns the next jobs that a subscription sends.
-func (c *client) pushed(subscription int) (claim string, ids []string) {
+func (c *streamClient) pushed(subscription int) (claim string, ids []string) {
 	c.Helper()
 	o := c.next(func(o map[string]any) bool { return o["subscription"] == float64(subscription) && o["jobs"] != nil })
 	for _, j := range o["jobs"].([]any) {
@@ -430,5 +432,45 @@ func TestStreamConnectionsAreCounted(t *testing.T) {
 			t.Fatal("the connection is still counted")
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestPushInRuns: jobs in runs are a binary message, and completions of such jobs free their credit.
+func TestPushInRuns(t *testing.T) {
+	r := start(t)
+	r.add("/add", strings.Repeat("line\n", 300))
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r","jobs":"runs"}`))
+	c.refusal(c.send("subscribe", `{"credit":"many"}`), "bad_request")
+	sub := c.send("subscribe", `{"credit":100}`)
+	got := 0
+	for got < 300 {
+		kind, text, err := c.conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == websocket.MessageText {
+			continue // answers
+		}
+		rest, ok := bytes.CutPrefix(text, fmt.Appendf(nil, "#:push subscription=%d\n", sub))
+		if !ok {
+			t.Fatalf("a binary message begins %.80q", text)
+		}
+		d := runs.NewDecoder(rest)
+		head, err := d.Claim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range head.Runs {
+			run, err := d.Run(&head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += run.N
+		}
+		if err := d.End(); err != nil {
+			t.Fatal(err)
+		}
+		c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, head.ID))
 	}
 }

@@ -280,12 +280,10 @@ func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Onc
 			return nil, 0, err
 		}
 		defer held.release()
-		commands := done.commands
 		ended, seq, err := t.s.end(context.Background(), done)
 		if err != nil {
 			return nil, 0, err
 		}
-		t.holding.ended(commands, &ended)
 		if one {
 			if err := refused(ended.Results[0].Refusal); err != nil {
 				return nil, 0, err
@@ -327,7 +325,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		t.holding.tickled(&cmd, &tickled)
+		t.s.streams.tickled(&cmd, &tickled)
 		if err := nothingHeld(&tickled); err != nil {
 			return nil, 0, err
 		}
@@ -339,6 +337,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 type helloFields struct {
 	runner   string
 	lingerMs int64
+	runs     bool // jobs are sent in runs
 }
 
 // helloDocument is the answer to hello.
@@ -357,13 +356,14 @@ type openedClaim struct {
 }
 
 // maxHelloClaims bounds the claims that a stream takes over.
-const maxHelloClaims = job.MaxTickleIDs
+const maxHelloClaims = maxCredit
 
 // beginHello names the runner, and takes over the claims of an earlier stream of it.
 func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	var body struct {
 		RunnerID *string  `json:"runner_id"`
 		LingerMs *int64   `json:"linger_ms"`
+		Jobs     *string  `json:"jobs"`
 		Resume   *string  `json:"resume"`
 		Claims   []job.ID `json:"claims"`
 	}
@@ -381,6 +381,11 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 		h.lingerMs = *body.LingerMs
 		if err := job.CheckRange("linger_ms", h.lingerMs, 0, maxLinger.Milliseconds()); err != nil {
 			return nil, badField("linger_ms", err)
+		}
+	}
+	if body.Jobs != nil {
+		if h.runs = *body.Jobs == "runs"; !h.runs && *body.Jobs != "json" {
+			return nil, badRequest("jobs", fmt.Sprintf("jobs must be json or runs, not %q", shortened(*body.Jobs)))
 		}
 	}
 	if len(body.Claims) > maxHelloClaims {

@@ -154,6 +154,7 @@ func (s *Server) tickleMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.streams.tickled(&cmd, &tickled)
 	if err := nothingHeld(&tickled); err != nil {
 		return err
 	}

@@ -221,11 +221,15 @@ func (l *Latencies) Time(f func() error) error {
 	if err := f(); err != nil {
 		return err
 	}
-	d := time.Since(start)
-	l.mu.Lock()
-	l.all = append(l.all, d)
-	l.mu.Unlock()
+	l.Add(time.Since(start))
 	return nil
+}
+
+// Add records a duration.
+func (l *Latencies) Add(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, d)
 }
 
 // Len returns how many durations were collected.

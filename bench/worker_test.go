@@ -22,8 +22,13 @@ func BenchmarkWorker(b *testing.B) {
 	}{
 		{"16Handlers/Batch100", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100}},
 		{"16Handlers/Batch1000", 16, 1000, 80, client.Worker{Concurrency: 16, Batch: 1000}},
+		{"16Handlers/Batch100/HTTP", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100, NoStream: true}},
 		{"64Handlers/Batch1", 64, 1, 4, client.Worker{Concurrency: 64, Batch: 1}},
+		{"64Handlers/Batch1/HTTP", 64, 1, 4, client.Worker{Concurrency: 64, Batch: 1, NoStream: true}},
+		{"64Handlers", 64, 64, 8, client.Worker{Concurrency: 64}},
+		{"64Handlers/HTTP", 64, 64, 8, client.Worker{Concurrency: 64, NoStream: true}},
 		{"Defaults", 1, 1, 1, client.Worker{}},
+		{"Defaults/HTTP", 1, 1, 1, client.Worker{NoStream: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := serve(b)

@@ -159,6 +159,7 @@ func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err e
 	if err != nil {
 		return held, err
 	}
+	r.verb = "tickle"
 	a, err := c.do(ctx, r)
 	if err != nil {
 		return held, err

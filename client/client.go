@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,6 +53,8 @@ type Client struct {
 	own *held
 	// session, if not nil, gives numbers to the requests that set inSession.
 	session *workerSession
+	// stream, if not nil, points to the stream that carries the requests with a verb; nil while there is none.
+	stream *atomic.Pointer[Stream]
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect.
@@ -110,6 +113,7 @@ func (c *Client) in(s *workerSession) *Client {
 // request is one request to the server.
 type request struct {
 	method, path string
+	verb         string // of the same request in a stream; "" if streams do not carry it
 	query        url.Values
 	body         []byte
 	contentType  string

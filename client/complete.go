@@ -125,7 +125,7 @@ func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (end
 	if err != nil {
 		return 0, nil, err
 	}
-	r.inSession = repeat == repeatable
+	r.verb, r.inSession = "complete", repeat == repeatable
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return 0, nil, err

@@ -31,8 +31,10 @@
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs, runners and types; queues and batches.
 //   - server.go, discover.go: the server's stats, version, switches and time; servers on the local network.
 //   - session.go: sessions, and the numbers of their requests.
+//   - stream.go: streams, which carry many requests at once.
 //   - worker.go, worker_run.go: the Worker and its options; how it runs and stops.
 //   - worker_claims.go: when the Worker claims, and how many jobs.
+//   - worker_stream.go: how the Worker gets its jobs in a stream.
 //   - worker_jobs.go: the jobs that it holds.
 //   - worker_handlers.go, handler_errors.go: how it runs handlers; the errors of handlers.
 //   - worker_leases.go: tickles and lost leases.

@@ -227,6 +227,8 @@ func runner(t *testing.T, routes map[string]func(call) reply) *fake {
 			return answer(c)
 		}
 		switch c.route {
+		case "/stream": // it offers none
+			return reply{status: 404}
 		case "/sessions":
 			return opened(0)
 		case "/sessions/{id}":

@@ -9,6 +9,7 @@ require (
 )
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/hashicorp/mdns v1.0.7 // indirect
 	github.com/miekg/dns v1.1.72 // indirect
 	golang.org/x/mod v0.41.0 // indirect

@@ -54,6 +54,13 @@ type answer struct {
 // If the request must not be repeated, such as a create, every failure that does not prove that nothing was stored is
 // ErrUnknown as well: for example the 502 of a proxy, a truncated answer, or a 2xx that cannot be read.
 func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
+	if r.verb != "" && r.contentType == mimeJSON && len(r.body) <= maxStreamedBody && c.stream != nil {
+		if s := c.stream.Load(); s != nil {
+			if a, err := s.once(ctx, c, r); !errors.Is(err, errNotSent) {
+				return a, err
+			}
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := c.o.Timeout + r.wait + time.Duration(len(r.body))*time.Second/slowestPace

@@ -48,7 +48,7 @@ type Worker struct {
 	// Concurrency is how many handlers run at once. 0 means 1.
 	Concurrency int
 	// Batch is how many jobs one claim requests at most, up to 1000. 0 means Concurrency. With quick handlers a larger
-	// batch is faster.
+	// batch is faster. In a stream, the server decides how many jobs a claim has.
 	Batch int
 	// Prefetch is how many jobs the worker holds in advance, beyond those that run. A job that is held in advance waits
 	// in the worker while another runner might be free for it.
@@ -78,6 +78,8 @@ type Worker struct {
 	// work is lost if the server restarts at that time. 0 means 2 minutes. While the worker runs, it repeats a report
 	// for at least as long.
 	ReportTimeout time.Duration
+	// NoStream makes the worker claim, tickle and report in HTTP requests, although the server offers streams.
+	NoStream bool
 	// Logger receives warnings and errors. nil means no logging.
 	Logger *slog.Logger
 	// OnEvent, if not nil, is called for each Event, from many goroutines. Reports wait until it returns.

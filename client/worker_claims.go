@@ -32,6 +32,8 @@ const (
 	maxClaims = 64
 	// maxAheadBatches bounds what is claimed in advance without Prefetch.
 	maxAheadBatches = 8
+	// maxAheadStreamed is the same for each handler of a worker with a stream, whose claims cost it nothing.
+	maxAheadStreamed = 32
 	// firstRoundTrip is assumed until a round trip has been measured. minRoundTrip and maxRoundTrip bound what is
 	// measured.
 	firstRoundTrip, minRoundTrip, maxRoundTrip = 5 * time.Millisecond, 2 * time.Millisecond, 250 * time.Millisecond
@@ -53,11 +55,22 @@ func (r *running) ahead() int {
 	}
 	// What the handlers begin within two round trips is claimed now, so that it arrives in time.
 	soon := float64(r.Concurrency) * float64(2*r.claims.roundTrip) / float64(max(r.jobs.meanTook, 1))
-	return max(r.Prefetch, int(min(soon, float64(maxAheadBatches*r.Batch))))
+	most := maxAheadBatches * r.Batch
+	if r.stream.sub != nil { // the size of the batches is up to the server
+		most = max(most, maxAheadStreamed*r.Concurrency)
+	}
+	return max(r.Prefetch, int(min(soon, float64(most))))
 }
 
 // claimMore sends claims as far as there is room for jobs. running.mu is held.
 func (r *running) claimMore() {
+	switch {
+	case r.stream.opening:
+		return
+	case r.stream.sub != nil:
+		r.setCredit()
+		return
+	}
 	s := &r.claims
 	for r.ctx.stopping.Err() == nil && s.underWay < s.atOnce {
 		may := r.Concurrency + r.ahead()

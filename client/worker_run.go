@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -51,14 +52,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	for range r.Concurrency {
 		r.underWay.handlers.Go(r.handle)
 	}
-	r.mu.Lock()
-	r.claimMore()
-	r.mu.Unlock()
+	if r.NoStream {
+		r.noStream()
+	} else {
+		r.underWay.claims.Go(r.keepStream)
+	}
 	<-r.ctx.stopping.Done()
 
 	r.drain()
 	if err := r.session.end(r.ctx.requests); err != nil {
 		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
+	}
+	if s := r.Client.stream.Load(); s != nil {
+		s.Close()
 	}
 	r.ctx.endRequests() // those of the tickles that are under way
 	close(done)
@@ -107,6 +113,7 @@ type running struct {
 	jobs   heldJobs
 	claims claimState
 	leases leases
+	stream streamState
 }
 
 // contexts are the three periods in the life of a worker.
@@ -136,6 +143,8 @@ func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 	}
 	r.session = newWorkerSession(r.RunnerID)
 	r.Client = w.Client.in(r.session)
+	r.Client.stream = new(atomic.Pointer[Stream])
+	r.stream.opening, r.stream.changed = true, make(chan struct{}, 1)
 	r.ready.L = &r.mu
 	r.jobs.meanTook = -1
 	r.claims.atOnce, r.claims.most, r.claims.roundTrip = 1, r.Batch, firstRoundTrip

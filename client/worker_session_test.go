@@ -193,7 +193,7 @@ func TestWorkersSession(t *testing.T) {
 		var left atomic.Int32
 		left.Store(jobs)
 		var during sync.Once
-		w := &client.Worker{Client: s.Client, Concurrency: 8, Batch: 3, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+		w := &client.Worker{Client: s.Client, NoStream: true, Concurrency: 8, Batch: 3, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 			during.Do(func() {
 				if stats := totals(t, s); stats.Sessions != 1 || stats.Keys != 0 {
 					t.Errorf("while it works: %+v", stats)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -44,12 +45,24 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	return a.claimed, a.handed, a.receipt, err
 }
 
+// ClaimUntil is ClaimAdmitted for a caller that waits for jobs until it closes stop. A claim that has found jobs by then
+// returns them; ctx would give them up.
+func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
+	if err := e.accepting(); err != nil {
+		return store.Claimed{}, nil, Receipt{}, err
+	}
+	r := claimRequest{e: e, cmd: c, admit: admit, stop: stop}
+	a, err := r.answer(ctx, math.MaxInt64)
+	return a.claimed, a.handed, a.receipt, err
+}
+
 // claimRequest is a claim for which a caller waits.
 type claimRequest struct {
 	e        *Engine
 	cmd      job.Claim
 	admit    func(payloadBytes int64) error
-	lookedUp bool // an earlier claim was looked for, or the claim has neither key nor number
+	stop     <-chan struct{} // closed when the claim must wait no longer; nil: never
+	lookedUp bool            // an earlier claim was looked for, or the claim has neither key nor number
 }
 
 // claimAnswer is the answer to a claim. It is zero if there was no job in time.
@@ -104,7 +117,7 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 			timeout = timer.C
 		}
 		r.e.passOn(wake)
-		if wake, err = r.e.wait(ctx, &r.cmd, timeout); err != nil || !wake.again {
+		if wake, err = r.wait(ctx, timeout); err != nil || !wake.again {
 			return claimAnswer{}, err
 		}
 	}
@@ -251,7 +264,8 @@ func (e *Engine) passOn(w wakeup) {
 }
 
 // wait parks a claim until there may be a job, its time is over, or its caller has gone.
-func (e *Engine) wait(ctx context.Context, c *job.Claim, timeout <-chan time.Time) (w wakeup, err error) {
+func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (w wakeup, err error) {
+	e, c := r.e, &r.cmd
 	p := e.parked.park(c.Clients, c.Types, c.Max)
 	if p == nil {
 		if err := e.accepting(); err != nil {
@@ -274,6 +288,8 @@ func (e *Engine) wait(ctx context.Context, c *job.Claim, timeout <-chan time.Tim
 		}
 		return wakeup{again: true, woken: true, queue: at}, nil
 	case <-timeout:
+		return w, nil
+	case <-r.stop:
 		return w, nil
 	case <-ctx.Done():
 		return w, errors.Join(ErrNotStored, ctx.Err())

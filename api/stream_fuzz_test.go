@@ -1,0 +1,78 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// FuzzStreamRequest carries out any line of a text message. The server must turn it into commands that can be read back
+// from the journal, or refuse it with a problem that has a code, and answer one line of JSON with its number.
+func FuzzStreamRequest(f *testing.F) {
+	const id = "018c2b6e-7f00-7000-8000-000000400001"
+	for _, line := range []string{
+		`{"n":1,"hello":{"runner_id":"r","linger_ms":1000,"jobs":"runs","claims":["` + id + `"]}}`,
+		`{"n":2,"subscribe":{"types":["a"],"credit":10,"strategy":{"name":"fair"},"lease_ms":2000,"max":5,"max_bytes":100}}`,
+		`{"n":3,"credit":{"subscription":2,"credit":0}}`,
+		`{"n":4,"unsubscribe":{"subscription":2}}`,
+		`{"n":5,"create":{"type":"resize","payload":{"a":[1,2]},"unique_key":"k","meta":{"a":"b"},"delay_ms":5}}`,
+		`{"n":6,"create":[{"payload":"a\nb"},{"payload_b64":"AAA="},{"binary_addr":"x"}],"idempotency_key":"k"}`,
+		`{"n":7,"complete":{"job_id":"` + id + `","claim_id":"` + id + `","code":"retry","delay_ms":4,"error":"why"},"session":{"id":"` + id + `","slot":2,"number":9}}`,
+		`{"n":8,"complete":{"claim_id":"` + id + `","code":"ok","except":[{"job_id":"` + id + `","code":"failed","output":{"x":1}}]}}`,
+		`{"n":9,"complete":{"outcomes":[{"job_id":"` + id + `","exit_code":503}]}}`,
+		`{"n":10,"tickle":{"claim_id":"` + id + `","lease_ms":5000}}`,
+		`{"n":11,"release":{"job_ids":["` + id + `"],"how":"retry","delay_ms":3}}`,
+		`{"n":12}`, `{"n":-1,"hello":{}}`, `[]`, `{"n":1,"n":2}`,
+	} {
+		f.Add([]byte(line), false)
+		f.Add([]byte(line), true)
+	}
+	f.Fuzz(func(t *testing.T, line []byte, greeted bool) {
+		engine := &picky{t: t}
+		s, err := New(Options{Engine: engine, Queries: engine, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newStream(s, nil, nil)
+		if c.greeted = greeted; greeted {
+			c.hello.runner = "r"
+		}
+		var r streamRequest
+		err = decodeObject(line, &r)
+		if numbered(&r, err) != nil {
+			return
+		}
+		var text []byte
+		if err == nil {
+			text, err = answerOf(c, &r)
+		}
+		if err != nil {
+			p := problemOf(err)
+			if p.code == "" || p.status < 400 || p.code == "internal" {
+				t.Errorf("%s is refused with %d %q: %v", line, p.status, p.code, err)
+			}
+			text = appendProblem([]byte(`{"n":1`), err)
+		}
+		if !json.Valid(text) || bytes.IndexByte(text, '\n') != len(text)-1 {
+			t.Errorf("%s is answered %q", line, text)
+		}
+	})
+}
+
+// answerOf carries out a request, except that a subscription sends no jobs.
+func answerOf(c *stream, r *streamRequest) ([]byte, error) {
+	v, err := verbOf(r)
+	if err != nil {
+		return nil, err
+	}
+	finish, err := v.begin(c, r)
+	if err != nil {
+		return nil, err
+	}
+	if v.name == "subscribe" {
+		finish = nothingToSay
+	}
+	return finish.answer(c, nil, *r.N)
+}

@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/bench/rig"
+)
+
+const (
+	waitingStreams = 10_000
+	wokenStreams   = 300
+	// maxWaitingMemory is half as much again as what the server takes, since the garbage of opening the streams varies.
+	maxWaitingMemory = 600 << 20
+)
+
+// TestWaitingStreams: ten thousand runners wait in streams. A new job wakes exactly one of them, soon, and the server
+// needs little memory for the others.
+func TestWaitingStreams(t *testing.T) {
+	if url := os.Getenv("DAYBOOK_STREAMS_URL"); url != "" {
+		holdStreams(t, url)
+		return
+	}
+	if testing.Short() {
+		t.Skip("short: ten thousand streams take some seconds")
+	}
+	s := serve(t)
+	holder := exec.Command(os.Args[0], "-test.run", "^TestWaitingStreams$", "-test.v")
+	holder.Env = append(os.Environ(), "DAYBOOK_STREAMS_URL="+s.URL())
+	holder.Stderr = os.Stderr
+	release, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	next := func(prefix string) string {
+		for lines.Scan() {
+			if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+				return rest
+			}
+		}
+		t.Fatalf("the holder has ended before %q", prefix)
+		return ""
+	}
+	next("held")
+	l := NewLoad(s.URL(), 1)
+	defer l.Close()
+	var times Latencies
+	for range wokenStreams {
+		began := time.Now()
+		if err := l.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if jobs := next("got "); jobs != "1" {
+			t.Fatalf("one job was sent as %s", jobs)
+		}
+		times.Add(time.Since(began))
+	}
+	memory, _, err := rig.Resident(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if memory > maxWaitingMemory {
+		t.Errorf("the server has %d MiB resident; the bound is %d", memory>>20, maxWaitingMemory>>20)
+	}
+	t.Logf("%d streams: %d MiB resident; from a create to its job p50 %v, p99 %v", waitingStreams, memory>>20, times.Quantile(0.5), times.Quantile(0.99))
+	if err := release.Close(); err != nil {
+		t.Error(err)
+	}
+	if pushed := next("pushed "); pushed != strconv.Itoa(wokenStreams) {
+		t.Errorf("%s pushes of %d jobs", pushed, wokenStreams)
+	}
+	go io.Copy(io.Discard, out)
+	if err := holder.Wait(); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+}
+
+// holdStreams runs in the other process of TestWaitingStreams. It opens streams with a credit of one, and prints a line
+// when all are open, and one for each push, until its input ends.
+func holdStreams(t *testing.T, url string) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var reading, opening sync.WaitGroup
+	var mu sync.Mutex
+	pushes := 0
+	places := make(chan struct{}, 64)
+	for i := range waitingStreams {
+		places <- struct{}{}
+		opening.Go(func() {
+			defer func() { <-places }()
+			conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
+			if err == nil {
+				err = conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"n":1,"hello":{"runner_id":"r%d"}}`+"\n"+`{"n":2,"subscribe":{"credit":1}}`, i))
+			}
+			for answers := 0; err == nil && answers < 2; {
+				var text []byte
+				_, text, err = conn.Read(ctx)
+				answers += bytes.Count(text, []byte(`"ok"`))
+			}
+			if err != nil {
+				t.Errorf("stream %d: %v", i, err)
+				return
+			}
+			reading.Go(func() {
+				for n := 3; ; n++ {
+					_, text, err := conn.Read(ctx)
+					if err != nil {
+						_ = conn.CloseNow()
+						return
+					}
+					_, jobs, pushed := bytes.Cut(text, jobsKey)
+					if !pushed {
+						continue
+					}
+					mu.Lock()
+					pushes++
+					fmt.Println("got", bytes.Count(jobs, jobIDKey))
+					mu.Unlock()
+					if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"n":%d,"complete":{"claim_id":%q,"code":"ok"}}`, n, claimID(text))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+	opening.Wait()
+	fmt.Println("held")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	fmt.Println("pushed", pushes)
+	mu.Unlock()
+	stop()
+	reading.Wait()
+}

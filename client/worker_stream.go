@@ -1,0 +1,167 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// streamState is what the worker knows about its stream. running.mu guards it.
+//
+// While the server offers a stream, the worker gets its jobs, tickles and reports in it. Otherwise, and while the
+// stream is interrupted, it does so in HTTP requests. If the server offers none, the worker asks again every minute.
+type streamState struct {
+	opening bool          // the first stream is being opened; until then no claims are sent
+	sub     *Subscription // nil: the worker has no stream
+	credit  int           // that the server should know
+	changed chan struct{} // capacity 1; signals that credit has changed; needs no lock
+}
+
+const (
+	// streamLinger is how long the server keeps the worker's jobs when their connection breaks. It is long enough to
+	// connect again. The jobs of a worker that was killed wait as long.
+	streamLinger = 3 * time.Second
+	// withoutStreams is how long the worker sends HTTP requests until it asks again for a stream.
+	withoutStreams = time.Minute
+	// maxCredit is the server's bound.
+	maxCredit = 10_000
+)
+
+// keepStream keeps a stream open until the worker stops.
+func (r *running) keepStream() {
+	resume := ""
+	for attempt := 0; r.ctx.stopping.Err() == nil; attempt++ {
+		s, err := r.openStream(resume)
+		if err == nil {
+			attempt, resume = 0, s.ID
+			r.serveStream(s)
+			continue
+		}
+		r.noStream()
+		wait := backoff(attempt)
+		if errors.Is(err, errNoStreams) {
+			wait = withoutStreams
+		}
+		r.Logger.Debug("the worker has no stream and sends requests", "for", wait, "error", err)
+		sleep(r.ctx.stopping, wait)
+	}
+}
+
+// openStream opens a stream that continues an earlier one, and subscribes to the worker's jobs.
+func (r *running) openStream(resume string) (*Stream, error) {
+	// When the worker stops meanwhile, the answers are on the way, unless the server is down. Jobs may follow them, which
+	// the worker must return to their queues.
+	ctx, cancel := context.WithCancel(r.ctx.requests)
+	defer cancel()
+	defer context.AfterFunc(r.ctx.stopping, func() {
+		sleep(ctx, lastAnswer)
+		cancel()
+	})()
+	s, err := r.Client.OpenStream(ctx, StreamOptions{RunnerID: r.RunnerID, Linger: streamLinger, Resume: resume, Claims: r.openClaims()})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	now := time.Now()
+	for c := range r.leases.claims {
+		if s.Held[c.id] == 0 { // the server may have given its jobs to others; a tickle finds out
+			c.tickleAt = now
+			r.lookAt(now)
+		}
+	}
+	credit := r.credit()
+	r.mu.Unlock()
+	sub, err := s.Subscribe(ctx, SubscribeOptions{
+		Clients: r.Clients, Types: r.Types, Strategy: r.Strategy, LeaseMs: r.Lease.Milliseconds(), Credit: credit,
+		Take: r.takePushed, Failed: func(err error) { r.Logger.Warn("the server cannot claim; it will retry", "error", err) },
+	})
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	r.mu.Lock()
+	r.stream.opening, r.stream.sub, r.stream.credit = false, sub, credit
+	r.mu.Unlock()
+	r.Client.stream.Store(s)
+	return s, nil
+}
+
+// openClaims returns the claims with jobs that are not reported.
+func (r *running) openClaims() (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.leases.claims {
+		if len(ids) < maxCredit {
+			ids = append(ids, c.id)
+		}
+	}
+	return ids
+}
+
+// serveStream tells the server how many jobs the worker can hold, until the stream ends or the worker stops. Then the
+// stream stays open for reports.
+func (r *running) serveStream(s *Stream) {
+	defer func() {
+		r.mu.Lock()
+		sub := r.stream.sub
+		r.stream.sub, r.stream.opening = nil, true // until the next attempt has failed
+		r.mu.Unlock()
+		if r.ctx.stopping.Err() == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.ctx.requests, lastAnswer)
+		defer cancel()
+		if err := sub.End(ctx); err != nil {
+			s.Close() // so that no jobs arrive
+		}
+	}()
+	for {
+		select {
+		case <-s.Done():
+			r.Client.stream.CompareAndSwap(s, nil)
+			r.Logger.Debug("the worker's stream has ended", "error", s.Err())
+			return
+		case <-r.ctx.stopping.Done():
+			return
+		case <-r.stream.changed:
+		}
+		r.mu.Lock()
+		sub, credit := r.stream.sub, r.stream.credit
+		r.mu.Unlock()
+		sub.SetCredit(credit)
+	}
+}
+
+// noStream makes the worker claim by HTTP requests.
+func (r *running) noStream() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stream.opening = false
+	r.claimMore()
+}
+
+// takePushed adds jobs that the stream has sent.
+func (r *running) takePushed(got *Claim) {
+	r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs)})
+	// The server has stamped the claim at some time before. So its lease is counted from its arrival, less a tenth.
+	unknown := got.received.Add(-time.Duration(got.LeaseMs) * time.Millisecond)
+	r.giveBackAll(r.take(got, unknown))
+}
+
+// credit returns how many jobs the server may count as held by the worker: those that run, those that are held in
+// advance, and as many whose reports are under way. running.mu is held.
+func (r *running) credit() int {
+	return min(r.Concurrency+2*r.ahead(), maxCredit)
+}
+
+// setCredit sets the credit again if it has changed by a notable amount. running.mu is held.
+func (r *running) setCredit() {
+	s := &r.stream
+	want := r.credit()
+	if d := want - s.credit; want == s.credit || max(d, -d) < s.credit/8 && want > r.Concurrency {
+		return
+	}
+	s.credit = want
+	signal(s.changed)
+}
