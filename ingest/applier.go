@@ -14,8 +14,12 @@ import (
 const maxCommitBytes = 4 << 20
 
 // applyRecord applies one record of the log. A running server, a start and a rebuild all apply commands by this
-// function. It decodes them from their journaled text.
+// function. The command is always one that was decoded from the journaled text. A running server has done so when the
+// command was proposed, to check the text.
 func applyRecord(s *store.Store, r *journal.Record) (store.Result, error) {
+	if w, ok := r.Tag.(*waiter); ok && w.cmd != nil {
+		return s.Apply(r.Seq, r.At, w.cmd)
+	}
 	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", r.Seq, err)

@@ -19,6 +19,8 @@ type Receipt struct {
 
 // waiter is a request that waits for its command. It is the Tag of the command's record. One of its channels is nil.
 type waiter struct {
+	// cmd is the command as decoded from the text of its record; nil if the applier must decode the text itself.
+	cmd job.Command
 	// synced is for creates that are answered when they are stored. The log's Done fills it. Capacity 1.
 	synced chan answer
 	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
@@ -27,6 +29,10 @@ type waiter struct {
 	// them releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
 }
+
+// maxDecodedBytes bounds the text of commands that wait for the applier in decoded form. The bounds of bytes in flight
+// count the text alone, and a large command takes several times as much memory when it is decoded.
+const maxDecodedBytes = 4 << 10
 
 type answer struct {
 	receipt Receipt
@@ -38,8 +44,12 @@ type answer struct {
 func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
 	fields, body := cmd.Encode()
 	// If the decoder refused the record of a stored command, the applier would stop, and so would every later start.
-	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
+	decoded, err := job.Decode(cmd.Verb(), fields, body)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if len(fields)+len(body) <= maxDecodedBytes {
+		w.cmd = decoded
 	}
 	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
 	p.Done = func(seq uint64, at int64, err error) {

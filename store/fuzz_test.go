@@ -13,8 +13,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSpan(1, v) },
 	func(v []byte) { decodeBatch(1, v) },
 	func(v []byte) { decodeBatchCounts(v) },
-	func(v []byte) { decodeClaim(1, v) },
-	func(v []byte) { decodeClaimState(v) },
+	func(v []byte) { decodeClaim(1, v, nil) },
+	func(v []byte) { decodeClaimState((*lsm.Decoder)(&v)) },
 	func(v []byte) { decodeJobLease(v) },
 	func(v []byte) { decodeRunner("r", v) },
 	func(v []byte) { decodeAttempt(v) },
@@ -25,6 +25,7 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSession(1, v) },
 	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
+	func(v []byte) { eachEffects(1, v, func(job.Now, []effect) {}) },
 }
 
 // FuzzRows: whatever bytes a row has, reading it returns a value, or the error of damage, which catch passes to the

@@ -7,8 +7,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// pageCache holds pages of payloads that claims have read lately: the next claim usually takes the lines that follow.
-// Pages never change, so what it holds is never wrong.
+// pageCache holds pages of payloads that claims have read lately, because the next claim usually takes the lines that
+// follow. It also holds the pages of small batches that were created lately: without it, each claim of a job that was
+// created a moment ago would read one page from Pebble. Pages never change, so what it holds is never wrong.
 type pageCache struct {
 	mu     sync.Mutex
 	recent lsm.RecentOrdered[cachedPage]
@@ -49,21 +50,50 @@ func (p *pageCache) find(open func() lsm.View, seq uint64, line uint32) (page ca
 	if ok {
 		return page, true
 	}
-	open().Scan(pageKey(seq, line, 0), lsm.After(seqKey(pageTable, seq)), func(key string, value []byte) bool {
-		last, first := splitPageKey(key)
-		if ok = first <= line; ok {
-			page = cachedPage{seq, first, last, append([]byte{}, value...)}
-		}
-		return false
-	})
-	// A page with a single line is not needed again soon.
-	if ok && page.first < page.last {
-		p.mu.Lock()
+	pages := readPages(open(), seq, line)
+	p.add(pages...)
+	if len(pages) == 0 {
+		return page, false
+	}
+	return pages[0], true
+}
+
+// add adds pages.
+func (p *pageCache) add(pages ...cachedPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, page := range pages {
 		p.recent.Set(page)
 		p.count(len(page.framed))
-		p.mu.Unlock()
 	}
-	return page, ok
+}
+
+const (
+	// newPageBytes bounds the bodies of creates whose pages the cache gets at once. A claim that has to read a larger
+	// page reads it for many jobs.
+	newPageBytes = 16 << 10
+	// aheadPages and aheadBytes bound the pages of following batches that are read with a page of one line, and
+	// aheadSeqs the commands between them, so that few deleted pages are passed.
+	aheadPages, aheadBytes, aheadSeqs = 64, 64 << 10, 256
+)
+
+// readPages returns the page that holds a line, or nothing. Claims of single jobs take the batches of one job mostly in
+// order. So if the page has one line, readPages also returns such pages of the batches after it.
+func readPages(v lsm.View, seq uint64, line uint32) (pages []cachedPage) {
+	bytes := 0
+	v.Scan(pageKey(seq, line, 0), seqKey(pageTable, seq+aheadSeqs), func(key string, value []byte) bool {
+		last, first := splitPageKey(key)
+		if len(pages) == 0 && (seqOfKey(key) != seq || first > line) {
+			return false
+		}
+		if len(pages) > 0 && first != last {
+			return false
+		}
+		pages = append(pages, cachedPage{seqOfKey(key), first, last, append([]byte{}, value...)})
+		bytes += len(value)
+		return first == last && len(pages) < aheadPages && bytes < aheadBytes
+	})
+	return pages
 }
 
 // each calls visit with the payloads of lines first … last, in order, as far as they are there. The payloads share

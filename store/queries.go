@@ -11,8 +11,7 @@ import (
 type Queries struct {
 	*live
 	db      *lsm.DB
-	pages   pageCache // for what claims hand out
-	damaged sync.Map  // of damagedRow to the *Error of reading it
+	damaged sync.Map // of damagedRow to the *Error of reading it
 }
 
 // Journal returns the UUID of the journal that the store is made from; "" when it is new.
