@@ -47,6 +47,7 @@ func newBenchEngine(b *testing.B) *benchEngine {
 // single returns a create of one job of 100 bytes.
 func single() *job.Create {
 	c := lines(1)
+	c.Joined = true
 	c.Longest, c.Payloads = 100, make([]byte, 100, 101)
 	for i := range c.Payloads {
 		c.Payloads[i] = byte('a' + i%26)

@@ -62,6 +62,7 @@ type Engine struct {
 	parked   *parkedClaims
 	underWay *underWay
 	strays   *strayClaims
+	joined   joinedCreates
 	time     *timekeeper
 	disk     *disk
 	history  history
@@ -98,7 +99,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, logger: o.Logger, handover: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), strays: newStrayClaims(),
-		disk: newDisk(o.Dir, o.Statfs),
+		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)},
 	}
 	e.commits.wait = o.CommitWait
 	e.time = newTimekeeper(e)

@@ -71,7 +71,7 @@ func (p *pageCache) add(pages ...cachedPage) {
 const (
 	// newPageBytes bounds the bodies of creates whose pages the cache gets at once. A claim that has to read a larger
 	// page reads it for many jobs.
-	newPageBytes = 16 << 10
+	newPageBytes = 64 << 10
 	// aheadPages and aheadBytes bound the pages of following batches that are read with a page of one line, and
 	// aheadSeqs the commands between them, so that few deleted pages are passed.
 	aheadPages, aheadBytes, aheadSeqs = 64, 64 << 10, 256

@@ -158,6 +158,9 @@ func (g *generator) create() job.Command {
 			c.Payloads = c.Frame.Append(c.Payloads, payload)
 		}
 	}
+	if c.Joined = g.some(20); c.Joined {
+		return c
+	}
 	if g.some(25) {
 		for line := range c.Lines() {
 			if g.some(60) {

@@ -28,7 +28,7 @@ func rowForms() map[string]struct {
 		{first: 0, last: 4, queueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
 		{first: 5, last: 8, queueID: math.MaxUint32},
-	}, unique: true}
+	}, unique: true, joined: true}
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
 	l := claimState{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5, held: 1000, refs: 1001, jobLeases: 3, cancelledAt: startAt}
 	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, claimState: l}
