@@ -57,6 +57,16 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 // makeClaim makes the claim, and grows the share by what the claimed jobs take in memory. If the server shuts down, the
 // claim stops waiting.
 func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duration, held *share) (store.Claimed, []job.Job, uint64, error) {
+	return s.finishClaim(ctx, &cmd, wait, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (store.Claimed, []job.Job, ingest.Receipt, error) {
+		return s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
+	})
+}
+
+// claimFunc carries out a claim; see claimer.
+type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []job.Job, ingest.Receipt, error)
+
+// finishClaim carries out a claim within the budget of memory.
+func (s *Server) finishClaim(ctx context.Context, cmd *job.Claim, wait time.Duration, held *share, claim claimFunc) (store.Claimed, []job.Job, uint64, error) {
 	if wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -72,7 +82,7 @@ func (s *Server) makeClaim(ctx context.Context, cmd job.Claim, wait time.Duratio
 		}
 		return err
 	}
-	claimed, jobs, receipt, err := s.engine.ClaimAdmitted(ctx, cmd, wait, admit)
+	claimed, jobs, receipt, err := claim(ctx, wait, admit)
 	if n := before + statesBytes(jobs); err == nil && held.held > n {
 		held.shrink(held.held - n)
 	}

@@ -63,6 +63,13 @@ func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	return f.parts.ClaimAdmitted(ctx, c, wait, admit)
 }
 
+func (f *faulty) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.parts.Exchange(ctx, commands, c)
+}
+
 func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Tickled{}, ingest.Receipt{}, err

@@ -167,14 +167,19 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
-		if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
-			if a := <-w.applied; a.err == nil {
-				e.giveBack(a.result)
-			}
-		}
+		e.leave(w)
 		return nil, Receipt{}, err
 	}
 	return a.result, a.receipt, a.err
+}
+
+// leave gives up a command that was proposed by proposeDecided, and whose answer its caller has not received.
+func (e *Engine) leave(w *waiter) {
+	if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
+		if a := <-w.applied; a.err == nil {
+			e.giveBack(a.result)
+		}
+	}
 }
 
 // decideAs is decide for a command whose result has type *T. It refuses the command while the engine takes no requests.
