@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -159,4 +160,70 @@ func BenchmarkSingleDrain(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkClaimsBesideOutputs claims and completes single jobs while 60 callers complete jobs with 8 MiB of outputs a
+// request. The time of the claims must not depend on how many such callers there are.
+func BenchmarkClaimsBesideOutputs(b *testing.B) {
+	const callers, outputs, bytes = 60, 1000, 8 << 10
+	n := newBenchEngine(b)
+	ctx, end := context.WithCancel(b.Context())
+	defer end()
+	var others sync.WaitGroup
+	var sent atomic.Int64
+	for caller := range callers {
+		others.Go(func() {
+			output := make([]byte, bytes)
+			for i := range output {
+				output[i] = byte('a' + (i*i+caller)%26)
+			}
+			for ctx.Err() == nil {
+				large := lines(outputs)
+				large.Groups[0].Client = "large"
+				if _, _, err := n.Create(ctx, large); err != nil {
+					continue
+				}
+				claim := claimOf(outputs)
+				claim.Runner, claim.Clients = runnerName(caller), []string{"large"}
+				_, jobs, _, err := n.Claim(ctx, claim, time.Minute)
+				if err != nil {
+					continue
+				}
+				done := job.Complete{}
+				for _, j := range jobs {
+					done.Outcomes = append(done.Outcomes, job.Outcome{ID: j.ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: output}})
+				}
+				if _, _, err := n.Complete(ctx, done); err == nil {
+					sent.Add(int64(len(jobs) * bytes))
+				}
+			}
+		})
+	}
+	time.Sleep(time.Second) // until the others send as fast as they can
+	var times []time.Duration
+	for b.Loop() {
+		if _, _, err := n.Create(ctx, single()); err != nil {
+			b.Fatal(err)
+		}
+		claim := claimOf(1)
+		claim.Clients = []string{"default"}
+		began := time.Now()
+		claimed, _, _, err := n.Claim(ctx, claim, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+		if _, _, err := n.Complete(ctx, completeOf(claimed.Claim)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	end()
+	others.Wait()
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2])/1e6, "p50-ms/claim")
+	b.ReportMetric(float64(times[len(times)*99/100])/1e6, "p99-ms/claim")
+	b.ReportMetric(float64(times[len(times)-1])/1e6, "max-ms/claim")
+	b.ReportMetric(float64(sent.Load())/(1<<20)/b.Elapsed().Seconds(), "outputs-MiB/s")
+	b.ReportMetric(0, "ns/op")
 }

@@ -25,6 +25,8 @@ type waiter struct {
 	synced chan answer
 	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
 	applied chan answer
+	// release, if not nil, is called when the command is applied, or is known to have failed.
+	release func()
 	// left is set by the caller when it gives up, and by the applier when it has answered. If both set it, the second of
 	// them releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
@@ -57,7 +59,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 		case w.synced != nil:
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
-			w.applied <- answer{err: err}
+			w.answer(answer{err: err})
 		}
 	}
 	return p, nil
@@ -81,8 +83,16 @@ func answerApplied(r *journal.Record, result store.Result, err error) (abandoned
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrApply, err)
 	}
-	w.applied <- answer{Receipt{r.Seq, r.At}, result, err}
+	w.answer(answer{Receipt{r.Seq, r.At}, result, err})
 	return w.left.Swap(true)
+}
+
+// answer answers a command that waits for applied.
+func (w *waiter) answer(a answer) {
+	if w.release != nil {
+		w.release()
+	}
+	w.applied <- a
 }
 
 // await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or a commit of the
