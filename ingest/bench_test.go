@@ -227,3 +227,41 @@ func BenchmarkClaimsBesideOutputs(b *testing.B) {
 	b.ReportMetric(float64(sent.Load())/(1<<20)/b.Elapsed().Seconds(), "outputs-MiB/s")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkSingleExchanges completes one job and claims the next in one request, from a backlog of batches of 1000.
+func BenchmarkSingleExchanges(b *testing.B) {
+	for _, form := range []string{"exchange", "in turn"} {
+		b.Run(form, func(b *testing.B) {
+			n := newBenchEngine(b)
+			for left := b.N + 2*benchCallers; left > 0; left -= 1000 {
+				if _, _, err := n.Create(b.Context(), lines(1000)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var held [benchCallers]job.ID
+			n.run(2, func(ctx context.Context, caller int) error {
+				claim := claimOf(1)
+				claim.Runner = runnerName(caller)
+				if held[caller].IsZero() {
+					claimed, _, _, err := n.Claim(ctx, claim, time.Minute)
+					held[caller] = claimed.Claim
+					return err
+				}
+				done := []job.Complete{completeOf(held[caller])}
+				x := InTurn(n.Engine, done, claim)
+				if form == "exchange" {
+					var err error
+					if x, err = n.Exchange(ctx, done, claim); err != nil {
+						return err
+					}
+				}
+				if _, _, err := x.Ended(ctx); err != nil {
+					return err
+				}
+				claimed, _, _, err := x.Claimed(ctx, time.Minute, admitAll)
+				held[caller] = claimed.Claim
+				return err
+			})
+		})
+	}
+}

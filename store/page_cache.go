@@ -110,10 +110,10 @@ func (p *pageCache) each(open func() lsm.View, b *batch, first, last uint32, vis
 			line++
 			continue
 		}
-		rest, err := b.frame.Skip(page.framed, int(line-page.first))
-		framed(err)
+		rest := b.skip(page.framed, int(line-page.first))
 		for ; line <= min(page.last, last); line++ {
 			var payload []byte
+			var err error
 			payload, rest, err = b.frame.Next(rest)
 			framed(err)
 			visit(line, payload)
