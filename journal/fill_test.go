@@ -22,7 +22,10 @@ func TestFill(t *testing.T) {
 		filled := make(chan answer, 1)
 		err = r.Propose(t.Context(), &Proposal{
 			Lane: Bulk, Verb: "filled", Reserve: 100,
-			Fill: func() (fields, body []byte, err error) { calls.Add(1); return []byte("n=1"), []byte(*content.Load()), nil },
+			Fill: func() (fields, body []byte, err error) {
+				calls.Add(1)
+				return []byte("n=1"), []byte(*content.Load()), nil
+			},
 			Done: func(seq uint64, at int64, err error) { filled <- answer{seq, at, err} },
 		})
 		if err != nil || calls.Load() != 0 {

@@ -200,7 +200,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		})
 		measure("tidwall", func(b *testing.B) func() error {
-			log, err := wal.Open(b.TempDir(), &wal.Options{NoSync: true, SegmentSize: defaultSegmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, NoCopy: true, DirPerms: 0o750, FilePerms: 0o640})
+			log, err := wal.Open(b.TempDir(), &wal.Options{NoSync: true, SegmentSize: defaultSegmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, DirPerms: 0o750, FilePerms: 0o640})
 			if err != nil {
 				b.Fatal(err)
 			}
