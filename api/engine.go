@@ -7,6 +7,7 @@ type Engine interface {
 	claimer
 	tickler
 	completer
+	exchanger
 	operator
 	queueOperator
 	sessionOperator
