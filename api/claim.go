@@ -21,6 +21,11 @@ type claimer interface {
 	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
 }
 
+// exchanger carries out the outcomes of a claim and the claim.
+type exchanger interface {
+	Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error)
+}
+
 // claimFields say which jobs a runner accepts, and how many at once.
 type claimFields struct {
 	Max      *int64         `json:"max"`
@@ -213,13 +218,17 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 		}
 	}
 	all := done.all
-	ended, seq, err := s.end(ctx, &done)
+	exchange, err := s.engine.Exchange(ctx, done.commands, call.cmd)
+	if err != nil {
+		return err
+	}
+	ended, seq, err := joinEnded(exchange.Ended(ctx))
 	if err != nil {
 		return err
 	}
 	done.commands, r.Complete = nil, nil
 	body.release()
-	claimSeq, err := s.makeClaim(ctx, call, held)
+	claimSeq, err := s.finishClaim(ctx, call, held, exchange.Claimed)
 	if err != nil && ctx.Err() != nil {
 		return err // the client hung up
 	}

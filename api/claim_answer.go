@@ -116,6 +116,16 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *store.Claimed) {
 // makeClaim makes the claim, and grows the share by what the answer takes in memory. If the server shuts down, the
 // claim stops waiting.
 func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (seq uint64, err error) {
+	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+		return s.engine.ClaimAdmitted(ctx, call.cmd, wait, admit)
+	})
+}
+
+// claimFunc carries out a claim; see claimer.
+type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error)
+
+// finishClaim carries out a claim within the budget of memory.
+func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, claim claimFunc) (seq uint64, err error) {
 	if call.wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -132,7 +142,7 @@ func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *share) (s
 		return err
 	}
 	var receipt ingest.Receipt
-	call.claimed, call.handed, receipt, err = s.engine.ClaimAdmitted(ctx, call.cmd, call.wait, admit)
+	call.claimed, call.handed, receipt, err = claim(ctx, call.wait, admit)
 	if n := before + call.bytes(); err == nil && held.held > n {
 		held.shrink(held.held - n)
 	}

@@ -227,7 +227,11 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 // last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
 // repeat the request to find out.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
-	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
+	return joinEnded(s.engine.CompleteInOrder(ctx, done.commands))
+}
+
+// joinEnded returns the results of the commands of one request as those of one command.
+func joinEnded(ended []store.Ended, receipt ingest.Receipt, err error) (all store.Ended, seq uint64, _ error) {
 	n := 0
 	for i := range ended {
 		n += len(ended[i].Results)

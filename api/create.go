@@ -65,6 +65,7 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	if cmd.Once, err = once(c, "create", g.Client, body); err != nil {
 		return err
 	}
+	cmd.Joined = len(cmd.Unique) == 0 && !cmd.Once.Given()
 	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
 	if err != nil {
 		return err
@@ -75,10 +76,10 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 		return s.answerExisting(c, receipt, made.Existing[0].Job)
 	}
 	g = made.Group // if the request is a repeat: the group that the first request created
-	id := made.Batch
+	id := made.Job(0)
 	first := job.Admit(&g.Attributes, job.Now{Seq: receipt.Seq, At: receipt.At})
 	j := g.Document(&first)
-	j.ID, j.Batch, j.Client, j.Type, j.CreatedAt = id, id, g.Client, g.Type, receipt.At
+	j.ID, j.Batch, j.Client, j.Type, j.CreatedAt = id, made.Batch, g.Client, g.Type, receipt.At
 	j.Payload, j.UniqueKey = payload, unique
 	c.Response().Header().Set(echo.HeaderLocation, "/jobs/"+id.String())
 	held := s.shareOf(c, s.changes)

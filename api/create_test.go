@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/daybookq/daybook/job"
@@ -259,4 +260,43 @@ func TestFlagsAreDefaults(t *testing.T) {
 			t.Errorf("%+v is taken", d)
 		}
 	}
+}
+
+// TestJobsOfNoBatch: a job that was created alone, without a key, belongs to no batch, whether or not its record has
+// other jobs. The answer to the same request does not depend on the load.
+func TestJobsOfNoBatch(t *testing.T) {
+	r := start(t)
+	const callers = 8
+	ids := make([]string, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			o := r.post("/jobs/create", fmt.Sprintf(`{"payload":"%d","client":"acme"}`, i)).object(http.StatusCreated)
+			ids[i] = o["job_id"].(string)
+			if batch, given := o["batch_id"]; batch != nil || !given {
+				t.Errorf("job %d has the batch %v", i, batch)
+			}
+		})
+	}
+	wg.Wait()
+	for i, id := range ids {
+		want(t, r.get("/jobs/"+id).object(http.StatusOK), "payload", fmt.Sprint(i), "batch_id", nil)
+		batch, err := job.ParseID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/batches/" + batch.WithLine(0).String()
+		r.get(path).refused(http.StatusNotFound, "batch_not_found")
+		r.post(path+"/cancel", "").refused(http.StatusNotFound, "batch_not_found")
+	}
+	for _, j := range r.get("/jobs?client=acme").object(http.StatusOK)["jobs"].([]any) {
+		want(t, j.(map[string]any), "batch_id", nil, "status", "pending")
+	}
+	for _, j := range r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, callers)).object(http.StatusOK)["jobs"].([]any) {
+		if batch, given := j.(map[string]any)["batch_id"]; given { // fields that are null are left out
+			t.Errorf("batch_id is %v", batch)
+		}
+	}
+	keyed := r.post("/jobs/create", `{"payload":"x","unique_key":"k"}`).object(http.StatusCreated)
+	want(t, keyed, "batch_id", keyed["job_id"])
 }

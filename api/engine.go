@@ -8,6 +8,7 @@ type Engine interface {
 	pusher
 	tickler
 	completer
+	exchanger
 	operator
 	queueOperator
 	sessionOperator

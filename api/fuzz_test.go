@@ -115,6 +115,10 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 	return store.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
 }
 
+func (s *picky) Exchange(_ context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	return ingest.InTurn(s, commands, c), nil
+}
+
 func (s *picky) Tickle(_ context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
 	s.take(t)
 	return store.Tickled{Held: len(t.IDs)}, fuzzReceipt, nil

@@ -165,7 +165,7 @@ func alike(a, b *job.Job) bool {
 // appendGone appends the document of a job that was purged before the answer was made. All fields that are no longer
 // known are null. A status of 0 means unknown.
 func appendGone(b []byte, id job.ID, status job.Status) []byte {
-	known := job.Job{ID: id, Batch: id.WithLine(0), Status: status}
+	known := job.Job{ID: id, Status: status}
 	b = append(b, '{')
 	for i := range jobFields {
 		if comma := jobFields[i].comma; i == 0 {

@@ -64,6 +64,13 @@ func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	return f.parts.ClaimAdmitted(ctx, c, wait, admit)
 }
 
+func (f *faulty) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.parts.Exchange(ctx, commands, c)
+}
+
 func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.Tickled{}, ingest.Receipt{}, err
@@ -244,7 +251,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
 		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/jobs/:id": `{"priority":1}`,
 	}
-	id := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+	id := r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string) // a job that has a batch
 	var operations []operation
 	byName := map[string]*operation{}
 	for _, route := range append(r.server.routes(), r.server.getSwitches()...) {
@@ -456,7 +463,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			r.add("/add?jobtype=claimed", "x\n")
 			path = "/claims/" + r.post("/jobs/claim", `{"runner_id":"r","types":["claimed"]}`).object(http.StatusOK)["claim_id"].(string)
 		case strings.Contains(o.route.path, ":id"): // what an operation before this one has not deleted
-			fresh := r.post("/jobs/create", `{"client":"a","type":"b"}`).object(http.StatusCreated)["job_id"].(string)
+			fresh := r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 			path = strings.ReplaceAll(path, id, fresh)
 		}
 		a := do(o, path, o.body)

@@ -150,13 +150,14 @@ func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
 	if cmd.Once, err = r.once(path, kind, cmd.Groups[0].Client, r.Create); err != nil {
 		return nil, err
 	}
+	cmd.Joined = len(cmd.Unique) == 0 && !cmd.Once.Given()
 	wait := t.s.engine.StartCreate(ctx, cmd)
 	return func(b []byte) ([]byte, uint64, error) {
 		made, receipt, err := wait()
 		if err != nil {
 			return nil, 0, err
 		}
-		id, existing := made.Batch, len(made.Existing) > 0
+		id, existing := made.Job(0), len(made.Existing) > 0
 		if existing {
 			id = made.Existing[0].Job
 		}

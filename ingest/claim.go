@@ -133,22 +133,38 @@ func (r *claimRequest) attempt(ctx context.Context) (a claimAnswer, answered boo
 		if !available {
 			return r.repeat(ctx)
 		}
-		claimed, receipt, err := decideAs[store.Claimed](ctx, r.e, r.cmd)
-		switch {
-		case err != nil:
+		if err := r.e.accepting(); err != nil {
 			return claimAnswer{}, false, err
-		case claimed.Replayed || claimed.Refusal != job.Granted:
-			a, err = r.before(&claimed)
-			return a, true, err
-		case len(claimed.Runs) == 0:
-			return claimAnswer{}, false, nil
 		}
-		handed, err := r.handed(ctx, &claimed)
-		if err != nil || len(handed) > 0 || r.cmd.Once.Given() {
-			return claimAnswer{claimed, handed, receipt}, true, err
+		w, err := r.e.proposeDecided(ctx, laneOf(r.cmd), r.cmd)
+		if err != nil {
+			return claimAnswer{}, false, err
+		}
+		a, answered, err = r.decided(ctx, w)
+		if answered || err != nil || len(a.claimed.Runs) == 0 {
+			return a, answered, err
 		}
 		// All its jobs were set aside or purged, so there is another attempt.
 	}
+}
+
+// decided waits for the decision about the claim, and reads what it handed out. answered is false if the claim has got no
+// jobs, or none that could be read.
+func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, answered bool, err error) {
+	result, receipt, err := r.e.decision(ctx, w)
+	if err != nil {
+		return claimAnswer{}, false, err
+	}
+	claimed := *result.(*store.Claimed)
+	switch {
+	case claimed.Replayed || claimed.Refusal != job.Granted:
+		a, err = r.before(&claimed)
+		return a, true, err
+	case len(claimed.Runs) == 0:
+		return claimAnswer{}, false, nil
+	}
+	handed, err := r.handed(ctx, &claimed)
+	return claimAnswer{claimed, handed, receipt}, err != nil || len(handed) > 0 || r.cmd.Once.Given(), err
 }
 
 // repeat answers the claim if it repeats an earlier one. It looks for the earlier one once.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -12,6 +13,34 @@ import (
 // maxOutcomesAhead bounds the outcomes of one request that are proposed and not applied yet. The applier applies
 // commands in the order of the log, so without a bound other claims would wait for all outcomes of a long request.
 const maxOutcomesAhead = 1000
+
+const (
+	// largeCompletion is the number of bytes above which a completion takes a share of largeInFlight.
+	largeCompletion = 64 << 10
+	// largeInFlight bounds the bytes of large completions, of all requests together, from before they are proposed
+	// until they are applied. The log and the applier carry out commands in their order, so all other requests wait
+	// for at most this many bytes of outputs, and not for those of all clients that send outputs. A request has at most
+	// this many. With twice as many, claims beside sixty such clients took ten times as long in the median
+	// (BenchmarkClaimsBesideOutputs).
+	largeInFlight = 8 << 20
+)
+
+// textBytes returns about how many bytes the text of a completion has.
+func textBytes(c *job.Complete) int64 {
+	const perOutcome = 128 // its id and code
+	n := perOutcome + resultBytes(c.All)
+	for i := range c.Outcomes {
+		n += perOutcome + resultBytes(&c.Outcomes[i])
+	}
+	return int64(n)
+}
+
+func resultBytes(o *job.Outcome) int {
+	if o == nil {
+		return 0
+	}
+	return len(o.Output) + len(o.Error)
+}
 
 // Complete ends runs of jobs; see job.Complete.
 func (e *Engine) Complete(ctx context.Context, c job.Complete) (store.Ended, Receipt, error) {
@@ -104,7 +133,7 @@ func (q *completions) propose(c *job.Complete) error {
 	}
 	err := error(ErrDiskFull)
 	if !q.e.disk.low.Load() || !bulky(c) {
-		p.w, err = q.e.proposeDecided(q.ctx, q.lane, *c)
+		p.w, err = q.e.proposeCompletion(q.ctx, q.lane, c)
 	}
 	if err != nil {
 		for len(q.proposed) > 0 {
@@ -116,6 +145,28 @@ func (q *completions) propose(c *job.Complete) error {
 	}
 	q.proposed, q.ahead = append(q.proposed, p), q.ahead+p.outcomes
 	return nil
+}
+
+// proposeCompletion is proposeDecided for a completion. If the completion is large, it first waits for a share of
+// largeInFlight.
+func (e *Engine) proposeCompletion(ctx context.Context, lane journal.Lane, c *job.Complete) (*waiter, error) {
+	n := textBytes(c)
+	if n <= largeCompletion {
+		return e.proposeDecided(ctx, lane, *c)
+	}
+	n = min(n, largeInFlight)
+	if err := e.large.Acquire(ctx, n); err != nil {
+		return nil, fmt.Errorf("propose complete: %w", err)
+	}
+	w := &waiter{applied: make(chan answer, 1), release: func() { e.large.Release(n) }}
+	p, err := newProposal(lane, *c, w)
+	if err == nil {
+		err = e.propose(ctx, p)
+	}
+	if err != nil {
+		w.release()
+	}
+	return w, err
 }
 
 // next waits for the result of the oldest proposed command.

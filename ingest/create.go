@@ -14,6 +14,9 @@ import (
 // unique keys, with an idempotency key or with a number of a session returns when it is applied, because Apply decides
 // about these. The command and its payloads belong to the engine from the call on.
 //
+// A create with Joined has one job, which belongs to no batch, and no keys. It may share a record of the log with other
+// such creates that wait at the same time.
+//
 // If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
 // see store.Made.
 func (e *Engine) Create(ctx context.Context, c *job.Create) (store.Made, Receipt, error) {
@@ -32,7 +35,11 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	}
 	// A create is acknowledged before it is applied. If its payloads did not match its description, Apply would fail,
 	// and so would every later start.
-	if err := c.CheckPayloads(); err != nil {
+	err := c.CheckPayloads()
+	if err == nil && c.Joined && (c.Lines() != 1 || c.Once.Given() || len(c.Unique) > 0) {
+		err = fmt.Errorf("joined with %d jobs and %d unique keys", c.Lines(), len(c.Unique))
+	}
+	if err != nil {
 		return fail(fmt.Errorf("%w: create: %w", ErrMalformed, err))
 	}
 	if c.Once.Given() || len(c.Unique) > 0 {
@@ -41,10 +48,13 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	if err := e.mayCreate(c); err != nil {
 		return fail(err)
 	}
+	if joins(c) {
+		return e.startJoined(ctx, c)
+	}
 	w := &waiter{synced: make(chan answer, 1)}
 	p, err := newProposal(journal.Bulk, c, w)
 	if err == nil {
-		err = e.propose(ctx, p)
+		err = e.proposeAlone(ctx, p)
 	}
 	if err != nil {
 		return fail(err)
@@ -54,7 +64,11 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 		if err != nil {
 			return store.Made{}, Receipt{}, err
 		}
-		return store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, a.err
+		made := store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}
+		if c.Joined {
+			made.Batch, made.Single = job.ID{}, made.Batch
+		}
+		return made, a.receipt, a.err
 	}
 }
 

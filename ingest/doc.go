@@ -18,6 +18,8 @@
 //   - engine.go, lifecycle.go, directory.go: the engine's parts and options; start, readiness and stop; the data
 //     directory and its lock.
 //   - log.go, local_log.go: the interface of a log; the journal as a log.
+//   - joined_creates.go: creates that share a record.
+//   - exchange.go: completions and a claim in one request.
 //   - create.go, claim.go, completion.go, operations.go, session.go, idle_queues.go: the requests.
 //   - idempotency.go: requests with a key or a number of a session.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.

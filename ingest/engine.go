@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -62,6 +64,8 @@ type Engine struct {
 	parked   *parkedClaims
 	underWay *underWay
 	strays   *strayClaims
+	joined   joinedCreates
+	large    *semaphore.Weighted // of largeInFlight
 	time     *timekeeper
 	disk     *disk
 	history  history
@@ -98,7 +102,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.maxKeys, o.maxQueues = cmp.Or(o.maxKeys, job.MaxKeys), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, logger: o.Logger, handover: newHandover(), parked: newParkedClaims(), underWay: newUnderWay(), strays: newStrayClaims(),
-		disk: newDisk(o.Dir, o.Statfs),
+		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait
 	e.time = newTimekeeper(e)

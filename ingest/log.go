@@ -61,6 +61,9 @@ type Log interface {
 	//   - Done(0, 0, err), and err is ErrNotStored: the command is not in the log and never will be.
 	//   - Done(0, 0, err), and err is ErrUnknown: the command may be in the log. If the log delivers its record later, the
 	//     record has no Tag.
+	//
+	// If the proposal has a Fill, the log calls it once, as late as it can, before it stores the command. If Fill
+	// returns an error, the log does not store the command, and calls Done with ErrNotStored.
 	Propose(ctx context.Context, p *journal.Proposal) error
 
 	// Barrier returns a seq. A state that includes all records up to that seq includes every command that any process

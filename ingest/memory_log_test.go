@@ -90,6 +90,12 @@ func (l *memoryLog) Propose(ctx context.Context, p *journal.Proposal) error {
 	l.proposed = append(l.proposed, p.Verb)
 	unsure := l.unsure
 	l.mu.Unlock()
+	if p.Fill != nil {
+		var err error
+		if p.Fields, p.Body, err = p.Fill(); err != nil {
+			return err
+		}
+	}
 	r := journal.Record{Verb: p.Verb, Fields: p.Fields, Body: p.Body, Tag: p.Tag}
 	done := func(seq uint64, at int64) { p.Done(seq, at, nil) }
 	if unsure {

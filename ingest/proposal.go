@@ -19,14 +19,22 @@ type Receipt struct {
 
 // waiter is a request that waits for its command. It is the Tag of the command's record. One of its channels is nil.
 type waiter struct {
+	// cmd is the command as decoded from the text of its record; nil if the applier must decode the text itself.
+	cmd job.Command
 	// synced is for creates that are answered when they are stored. The log's Done fills it. Capacity 1.
 	synced chan answer
 	// applied is for all other commands. The applier fills it, or the log's Done in case of an error. Capacity 1.
 	applied chan answer
+	// release, if not nil, is called when the command is applied, or is known to have failed.
+	release func()
 	// left is set by the caller when it gives up, and by the applier when it has answered. If both set it, the second of
 	// them releases the jobs of the claim, because no caller has received them.
 	left atomic.Bool
 }
+
+// maxDecodedBytes bounds the text of commands that wait for the applier in decoded form. The bounds of bytes in flight
+// count the text alone, and a large command takes several times as much memory when it is decoded.
+const maxDecodedBytes = 4 << 10
 
 type answer struct {
 	receipt Receipt
@@ -38,8 +46,12 @@ type answer struct {
 func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
 	fields, body := cmd.Encode()
 	// If the decoder refused the record of a stored command, the applier would stop, and so would every later start.
-	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
+	decoded, err := job.Decode(cmd.Verb(), fields, body)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if len(fields)+len(body) <= maxDecodedBytes {
+		w.cmd = decoded
 	}
 	p := &journal.Proposal{Lane: lane, Verb: cmd.Verb(), Fields: fields, Body: body, Tag: w}
 	p.Done = func(seq uint64, at int64, err error) {
@@ -47,7 +59,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 		case w.synced != nil:
 			w.synced <- answer{receipt: Receipt{seq, at}, err: err}
 		case err != nil:
-			w.applied <- answer{err: err}
+			w.answer(answer{err: err})
 		}
 	}
 	return p, nil
@@ -71,8 +83,16 @@ func answerApplied(r *journal.Record, result store.Result, err error) (abandoned
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrApply, err)
 	}
-	w.applied <- answer{Receipt{r.Seq, r.At}, result, err}
+	w.answer(answer{Receipt{r.Seq, r.At}, result, err})
 	return w.left.Swap(true)
+}
+
+// answer answers a command that waits for applied.
+func (w *waiter) answer(a answer) {
+	if w.release != nil {
+		w.release()
+	}
+	w.applied <- a
 }
 
 // await returns the answer to a command that was proposed. It gives up with ErrUnknown when ctx ends or a commit of the
@@ -157,14 +177,19 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 func (e *Engine) decision(ctx context.Context, w *waiter) (store.Result, Receipt, error) {
 	a, err := e.await(ctx, w.applied)
 	if err != nil {
-		if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
-			if a := <-w.applied; a.err == nil {
-				e.giveBack(a.result)
-			}
-		}
+		e.leave(w)
 		return nil, Receipt{}, err
 	}
 	return a.result, a.receipt, a.err
+}
+
+// leave gives up a command that was proposed by proposeDecided, and whose answer its caller has not received.
+func (e *Engine) leave(w *waiter) {
+	if w.left.Swap(true) { // the applier has answered already, so it has not released the jobs of the claim
+		if a := <-w.applied; a.err == nil {
+			e.giveBack(a.result)
+		}
+	}
 }
 
 // decideAs is decide for a command whose result has type *T. It refuses the command while the engine takes no requests.

@@ -33,6 +33,7 @@ func commands() map[string]Command {
 		"create-len":     &Create{Groups: []Group{second}, Frame: LenFrame, Longest: 9, Payloads: []byte("9\n{\"a\":\n1}\n\n")},
 		"create-none":    &Create{Groups: []Group{deferred}, Frame: NoFrame},
 		"create-groups":  &Create{Groups: []Group{usual, second}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n{}\n")},
+		"create-joined":  &Create{Groups: []Group{usual, second}, Joined: true, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n{}\n")},
 		"create-wasi":    &Create{Groups: []Group{wasi}, Frame: LineFrame, Longest: 24, Payloads: []byte("sha256:1f s3://in%20put\n")},
 		"claim":          Claim{Runner: "r1", Max: 1, MaxBytes: 8 << 20},
 		"claim-filter":   Claim{Runner: "host 7, pid=3", Max: 100, Clients: []string{"acme", "b:c"}, Types: []string{"resize"}, LeaseMs: 30_000, MaxBytes: 65536},
@@ -226,6 +227,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"one group as several":          {"create", "n=1 frame=none groups=1", "n=1 " + group + "\n", "not in 2"},
 		"a group too few":               {"create", "n=2 frame=none groups=2", "n=2 " + group + "\n", "group 1 is missing"},
 		"an unknown field in a group":   {"create", "n=2 frame=none groups=2", strings.Repeat("n=1 x=1 "+group+"\n", 2), `group 0: unknown field "x"`},
+		"joined with a key":             {"create", "n=1 unique=1 joined=true frame=none " + group, "line=0 key=a\n", "has keys"},
+		"joined or not":                 {"create", "n=1 joined=false frame=none " + group, "", "can only be true"},
 		"groups of fewer lines":         {"create", "n=3 frame=none groups=2", strings.Repeat("n=1 "+group+"\n", 2), "the groups have 2 lines"},
 	} {
 		t.Run(name, func(t *testing.T) {

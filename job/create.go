@@ -19,12 +19,16 @@ type UniqueKey struct {
 //
 //	n=2 frame=line longest=13 client=acme type=resize kind=text priority=4 max_attempts=3 backoff=1000:2000:3600000 lease_ms=300000 retention_ms=1209600000
 //
+// With `joined=true`, the jobs were created by several requests for one job each, or by one such request. They belong to
+// no batch that a user can see. Such a create has no keys.
+//
 // With more, the header says `groups=k` instead, and the body begins with k such lines (`n=… client=…`). With
 // `unique=k`, k lines follow (`line=… key=…`), in order.
 type Create struct {
 	Groups []Group
 	Unique []UniqueKey // in the order of the lines, MaxUniqueKeys at most
 	Once   Once
+	Joined bool
 	Frame  Frame
 	// Longest is the length of the longest payload, so that a claim knows without looking that many fit.
 	Longest  int
@@ -49,6 +53,9 @@ func (c *Create) Encode() (fieldText, body []byte) {
 	f.int("longest", int64(c.Longest))
 	f.int("unique", int64(len(c.Unique)))
 	f.once(&c.Once)
+	if c.Joined {
+		f.text("joined", "true")
+	}
 	if len(c.Groups) == 1 {
 		f.group(&c.Groups[0])
 	} else {
@@ -80,6 +87,10 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 	n, groups, unique := 0, 0, 0
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
+		case "joined":
+			if c.Joined = raw == "true"; !c.Joined {
+				r.fail(fmt.Errorf("joined is %q, and can only be true", raw))
+			}
 		case "n":
 			n = int(r.int(key, raw, 1, MaxLines))
 		case "frame":
@@ -102,6 +113,9 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 	}
 	r.whole(&c.Once)
 	r.withoutPart(&c.Once)
+	if c.Joined && (c.Once.Given() || unique > 0) {
+		return nil, fmt.Errorf("a joined create has keys")
+	}
 	first.Lines = n
 	if groups > 0 {
 		if *first != (Group{Lines: n}) {

@@ -21,7 +21,7 @@ const (
 	QueueNotFound
 	// TooManyQueues: the create would make a queue past MaxQueues.
 	TooManyQueues
-	// BatchNotFound: no such batch, or all of it is purged.
+	// BatchNotFound: no such batch, or all of it is purged, or its jobs belong to no batch.
 	BatchNotFound
 	// SweepNotFound: no such sweep, or it ended long ago.
 	SweepNotFound

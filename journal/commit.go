@@ -57,10 +57,27 @@ func (j *Journal) commitWaiting() bool {
 	}
 	runtime.Gosched() // see Run
 	group := j.proposals.takeGroup(j.c.group[:0])
-	j.commit(group)
+	if filled := j.fill(group); len(filled) > 0 {
+		j.commit(filled)
+	}
 	clear(group)
 	j.c.group = group[:0]
 	return true
+}
+
+// fill fills the commands of a group that have a Fill. It answers those that cannot be filled, and returns the others.
+func (j *Journal) fill(group []*Proposal) []*Proposal {
+	filled := group[:0]
+	for _, p := range group {
+		if p.Fill != nil {
+			if err := p.fill(); err != nil {
+				j.answer([]*Proposal{p}, err)
+				continue
+			}
+		}
+		filled = append(filled, p)
+	}
+	return filled
 }
 
 // due returns the time after which the committer has to act although nobody proposes: it tries a repair again, or

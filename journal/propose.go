@@ -28,6 +28,12 @@ type Proposal struct {
 	Fields []byte
 	Body   []byte
 	Tag    any
+	// Fill, if it is not nil, gives the command its Fields and Body, which together have at most Reserve bytes. The
+	// committer calls it once, just before it writes the command. Until then the proposer may add to the command. So
+	// small commands that wait for the same group can share one record. If Fill returns an error, the command is not
+	// written, and Done is called with ErrNotStored.
+	Fill    func() (fields, body []byte, err error)
+	Reserve int
 	// Done is called exactly once, by the committer's goroutine. If the command is durable, err is nil, and Synced()
 	// has reached seq. Otherwise seq and at are 0, and err is ErrNotStored or ErrUnknown. Done must not block, because
 	// all other answers wait for it.
@@ -38,7 +44,28 @@ type Proposal struct {
 // record and of its closure.
 const proposalOverhead = 256
 
-func (p *Proposal) cost() int64 { return int64(proposalOverhead + len(p.Fields) + len(p.Body)) }
+func (p *Proposal) cost() int64 {
+	if p.Fill != nil {
+		return int64(proposalOverhead + p.Reserve)
+	}
+	return int64(proposalOverhead + len(p.Fields) + len(p.Body))
+}
+
+// fill gives a command that has a Fill its Fields and Body.
+func (p *Proposal) fill() error {
+	fields, body, err := p.Fill()
+	if err == nil {
+		err = validate(p.Verb, fields, body)
+	}
+	if n := len(fields) + len(body); err == nil && n > p.Reserve {
+		err = fmt.Errorf("%w: it has %d bytes, and %d were reserved", ErrInvalid, n, p.Reserve)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: fill %s: %w", ErrNotStored, p.Verb, err)
+	}
+	p.Fields, p.Body = fields, body
+	return nil
+}
 
 // proposals are the commands that Propose has taken and that are not in a group yet, and the calls of Propose that wait
 // for room.
@@ -107,6 +134,9 @@ func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
 	}
 	if err := validate(p.Verb, p.Fields, p.Body); err != nil {
 		return err
+	}
+	if p.Fill != nil && (len(p.Fields)+len(p.Body) > 0 || p.Reserve < 0 || envelopeBytes+p.Reserve > MaxRecordBytes) {
+		return fmt.Errorf("%w: a command with Fill has %d bytes and reserves %d", ErrInvalid, len(p.Fields)+len(p.Body), p.Reserve)
 	}
 	if err := ctx.Err(); err != nil {
 		return err

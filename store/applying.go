@@ -22,6 +22,14 @@ func (a *applying) queueMoved(q *queue) {
 	}
 }
 
+// touchClaim notes that the state of a claim has changed.
+func (a *applying) touchClaim(c *claim) {
+	if c.seq != a.now.Seq {
+		c.changed = true
+	}
+	a.touch(&c.dirty, c)
+}
+
 // gained notes that a queue has more to hand out.
 func (m *machine) gained(q *queue) {
 	if !q.readied {

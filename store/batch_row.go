@@ -14,6 +14,7 @@ type batch struct {
 	longest int
 	groups  []group
 	unique  bool // whether lines have unique keys
+	joined  bool // whether its jobs were created by several requests, so that no user sees it as a batch
 	uneven  bool // whether payloads differ in length, so that each page has a row of their sizes
 	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without
 	// reading any: whether a page can be read depends on the disk, and what Apply decides must not.
@@ -44,6 +45,7 @@ func (b *batch) encode() []byte {
 	e.Uint(uint64(b.longest))
 	e.Bool(b.unique)
 	e.Bool(b.uneven)
+	e.Bool(b.joined)
 	e.Uint(uint64(len(b.groups)))
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -96,10 +98,18 @@ func (b *batch) group(line uint32) *group {
 
 func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
 
+// shownID is the id of the batch as users see it: zero if its jobs belong to no batch.
+func (b *batch) shownID() job.ID {
+	if b.joined {
+		return job.ID{}
+	}
+	return b.id()
+}
+
 // decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := lsm.Decoder(value)
-	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
+	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool(), joined: d.Bool()}
 	b.groups = make([]group, d.Count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {

@@ -387,3 +387,51 @@ func BenchmarkSweep(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCompletionsTogether completes single jobs of 64 claims of as many runners: each by a command of its own, or
+// all by one command, which shows how much joined completions could save at most.
+func BenchmarkCompletionsTogether(b *testing.B) {
+	const runners = 64
+	for _, together := range []bool{false, true} {
+		b.Run(fmt.Sprintf("together=%v", together), func(b *testing.B) {
+			n := newBench(b)
+			c := benchCreate("a", "x", 1000)
+			var spent time.Duration
+			jobs := 0
+			for left := 0; b.Loop(); left -= runners {
+				if left < runners {
+					n.apply(c)
+					left += 1000
+				}
+				var own []job.Command
+				all := job.Complete{}
+				for r := range runners {
+					got := n.apply(plainClaim(fmt.Sprintf("runner-%d", r), 1)).(*Claimed)
+					outcome := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
+					own = append(own, job.Complete{Claim: got.Claim, All: &outcome})
+					named := outcome
+					named.ID = job.NewID(got.handouts[0].b.at, got.Runs[0].Batch, int(got.Runs[0].First))
+					all.Outcomes = append(all.Outcomes, named)
+				}
+				n.commit()
+				if together {
+					own = []job.Command{all}
+				}
+				before := cpuTime(b)
+				for _, cmd := range own {
+					fields, body := cmd.Encode()
+					decoded, err := job.Decode(cmd.Verb(), fields, body)
+					if err != nil {
+						b.Fatal(err)
+					}
+					n.apply(decoded)
+				}
+				n.commit()
+				spent += cpuTime(b) - before
+				jobs += runners
+			}
+			b.ReportMetric(float64(spent.Nanoseconds())/float64(jobs), "cpu-ns/completion")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

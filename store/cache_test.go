@@ -1,9 +1,13 @@
 package store
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
 )
 
 // TestRowsInUseStayCached: a row that is looked up all the time stays in the cache, however many other rows pass
@@ -46,11 +50,63 @@ func TestPagesInUseStayCached(t *testing.T) {
 	for i := range pages {
 		s.pages.recent.Set(cachedPage{seq: uint64(i), last: 1, framed: make([]byte, pageBytes)})
 		s.pages.count(pageBytes)
-		if _, ok := s.pages.find(nil, &batch{}, 0); !ok {
+		if _, ok := s.pages.find(nil, 0, 0); !ok {
 			t.Fatal("a page in use was dropped")
 		}
 	}
 	if n := s.pages.recent.Len(); n > pageCacheBytes/pageBytes+2 {
 		t.Errorf("%d pages are cached", n)
+	}
+}
+
+// TestNewPagesAreCached: the payload of a job that was created a moment ago is not read from the database.
+func TestNewPagesAreCached(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
+	mustApply(t, s, 2, 0, plainCreate("a", "y", 3, newPageBytes))
+	mustCommit(t, s)
+	none := func() lsm.View { t.Fatal("a page of a small batch was read"); return lsm.View{} }
+	if page, ok := s.pages.find(none, 1, 2); !ok || page.first != 0 || page.last != 2 || len(page.framed) != 3*6 {
+		t.Errorf("page %+v, %v", page, ok)
+	}
+	if s.pages.recent.Len() != 1 {
+		t.Error("the pages of a large batch were cached before a claim needed them")
+	}
+}
+
+// TestClaimsReadAhead: claims of single jobs from batches of one job, after a restart, read the rows and pages of many
+// batches at once.
+func TestClaimsReadAhead(t *testing.T) {
+	const jobs = 4 * aheadSpans
+	fs := vfs.NewMem()
+	s := mustOpenIn(t, fs)
+	for seq := range uint64(jobs) {
+		mustApply(t, s, seq+1, 0, plainCreate("a", "x", 1, 100))
+	}
+	mustCommit(t, s)
+	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, Options{FS: fs, bounds: &standardBounds})
+	_, before := s.machine.o.Reads()
+	views := 0
+	for seq := range uint64(jobs) {
+		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*Claimed)
+		for _, h := range c.handouts {
+			s.pages.eachPart(func() lsm.View {
+				views++
+				v := s.db.View()
+				t.Cleanup(v.Discard)
+				return v
+			}, h.b, h.sp.first, h.sp.last, func(_, _ uint32, part []byte) {
+				if len(part) != 101 || h.b.seq != seq+1 {
+					t.Errorf("claim %d got %d bytes of batch %d", seq, len(part), h.b.seq)
+				}
+			})
+		}
+	}
+	mustCommit(t, s)
+	if _, after := s.machine.o.Reads(); after-before > jobs/4 || views > jobs/4 {
+		t.Errorf("%d claims opened %d iterators and %d views", jobs, after-before, views)
 	}
 }

@@ -18,9 +18,7 @@ func (c *checker) leases() {
 	c.table(claimTable, func(key string, value []byte) {
 		seq := seqOfKey(key)
 		c.guard(func() {
-			cl := decodeClaim(seq, value)
-			cl.claimState = decodeClaimState(c.v.Get(seqKey(claimStateTable, seq)))
-			c.claimed(cl)
+			c.claimed(decodeClaim(seq, value, c.v.Get(seqKey(claimStateTable, seq))))
 		}, "claim %d", seq)
 	})
 	if c.named != c.found {
@@ -39,7 +37,7 @@ func (c *checker) strays() {
 			c.problem("claim %d is named by lines %d-%d of batch %d and has no row", claim, first, last, seq)
 			return true
 		}
-		return slices.ContainsFunc(decodeClaim(claim, value).runs, func(r Run) bool {
+		return slices.ContainsFunc(decodeClaim(claim, value, nil).runs, func(r Run) bool {
 			return r.Batch == seq && r.First <= first && last <= r.Last
 		})
 	}
@@ -58,44 +56,31 @@ func (c *checker) strays() {
 	}
 }
 
-// runners checks what each runner holds: the claims of a runner follow each other in the table of holds.
+// runners checks what each runner holds. claimed has found that each claim belongs to a runner.
 func (c *checker) runners() {
-	held := runner{}
-	end := func() {
-		if held.claims == 0 {
-			return
-		}
-		if c.v.Get(runnerKey(runnerTable, held.name)) == nil {
-			c.problem("runner %q holds jobs and has no row", held.name)
-		}
-		held = runner{}
-	}
-	c.table(holdTable, func(key string, _ []byte) {
-		if name := runnerOfKey(key); name != held.name {
-			end()
-			held.name = name
-		}
-		held.claims++
-	})
-	end()
 	c.table(runnerTable, func(key string, value []byte) {
 		r := decodeRunner(runnerOfKey(key), value)
 		claims, jobs := 0, 0
+		count := func(claim uint64) {
+			claims++
+			if cl := readClaim(c.v, claim); cl != nil {
+				jobs += cl.held
+			}
+		}
+		for _, claim := range r.open {
+			count(claim)
+		}
 		prefix := runnerKey(holdTable, r.name)
 		c.v.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
 			if wellFormed(key) {
-				claims++
-				if value := c.v.Get(seqKey(claimStateTable, claimOfHold(key))); value != nil {
-					l := decodeClaimState(value)
-					jobs += l.held
-				}
+				count(claimOfHold(key))
 			}
 			return true
 		})
 		if claims != r.claims || jobs != r.held {
 			c.problem("runner %q counts %d claims and %d jobs, and holds %d and %d", r.name, r.claims, r.held, claims, jobs)
 		}
-		if idle := (runner{name: r.name, idleSince: r.idleSince, timerAt: r.timerAt}); r.claims == 0 && *r != idle {
+		if r.claims == 0 && (r.held != 0 || len(r.open) > 0 || r.tickledAt != 0 || r.promise != job.Promise{}) {
 			c.problem("runner %q holds nothing, and its row remembers %+v", r.name, *r)
 		}
 		if r.claims == 0 && (r.timerAt == 0 || r.timerAt > r.idleSince+runnerIdleMs) || r.claims > 0 && r.idleSince != 0 {
@@ -162,6 +147,10 @@ func (c *checker) claimed(cl *claim) {
 		}
 	}
 	if cl.held > 0 {
-		c.must(holdKey(holdTable, cl.runner, cl.seq))
+		if value := c.v.Get(runnerKey(runnerTable, cl.runner)); value == nil {
+			c.problem("runner %q holds jobs and has no row", cl.runner)
+		} else if !slices.Contains(decodeRunner(cl.runner, value).open, cl.seq) {
+			c.must(holdKey(holdTable, cl.runner, cl.seq))
+		}
 	}
 }

@@ -134,6 +134,13 @@ func (c *checker) effects() {
 			return
 		}
 		bytes[at] += int64(len(key) + len(value))
+		last := uint64(0)
+		eachEffects(seqOfKey(key), value, func(now job.Now, effects []effect) {
+			if now.Seq <= last || now.Seq > c.meta.cursor || now.At > c.meta.at || len(effects) == 0 {
+				c.problem("the row of effects %d has %d effects of command %d at %d, after those of command %d", seqOfKey(key), len(effects), now.Seq, now.At, last)
+			}
+			last = now.Seq
+		})
 	})
 	for i, s := range segments {
 		if bytes[i] != s.bytes {

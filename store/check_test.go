@@ -85,7 +85,7 @@ func plainClaim(runner string, n int) job.Claim {
 // richStore returns a store with rows of every table and kind.
 func richStore(t testing.TB) *Store {
 	s := mustOpen(t, Options{bounds: &bounds{cachedSpans: 100, cachedBatches: 100, cachedClaims: 100, minWindow: 2, maxWindow: 9,
-		rules: &rules{pageBytes: 20, commandRows: 60, claimRows: 400, cellSpans: 3, sweepRows: 60, effectBytes: 200, sessions: job.MaxSessions}}})
+		rules: &rules{pageBytes: 20, commandRows: 60, claimRows: 400, cellSpans: 3, sweepRows: 60, effectBytes: 200, effectRowBytes: 50, sessions: job.MaxSessions}}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)
@@ -334,15 +334,16 @@ func TestCheckNames(t *testing.T) {
 		{"detail of no batch", "belongs to no batch", storedRow{detailKey(99, 0, progressDetail), encodeProgress(3, "", 0)}, false},
 		{"span of no batch", "belongs to no batch", storedRow{lineKey(spanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{lineKey(spanTable, 1, 20), changeSpan(active, func(sp *span) { sp.first = 20 }).value}, false},
-		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&claimState{}).encode()}, false},
+		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&claimState{}).row()}, false},
 		{"claim row gone", "of batch 1 and has no row", claimRow, true},
-		{"claim without a lease", "claim 5: a row is shorter", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
+		{"claim of no line", "claim 5 is named by no line", storedRow{seqKey(claimTable, 5), claimRow.value}, false},
 		{"lease of no claim", "belongs to no claim", storedRow{seqKey(claimStateTable, 5), leaseRow.value}, false},
 		{"claim ranges", "which did not hand them out", storedRow{claimRow.key, (&claim{at: startAt + 20, runner: "r1"}).encode()}, false},
 		{"claim timer late", "after its deadline", storedRow{leaseRow.key, func() []byte {
-			l := decodeClaimState(leaseRow.value)
+			value := leaseRow.value
+			l := decodeClaimState((*lsm.Decoder)(&value))
 			l.timerAt += 1 << 40
-			return l.encode()
+			return l.row()
 		}()}, false},
 		{"lease of a line not held", "which it does not hold", storedRow{jobLeaseKey(3, 1, 4), find(jobLeaseTable, "").value}, false},
 		{"runner counts", "counts 9 claims and 0 jobs, and holds 1 and 2", storedRow{runnerKey(runnerTable, "r1"), (&runner{claims: 9}).encode()}, false},

@@ -5,13 +5,16 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// claim is a claim. What changes of it is in claimState, which has a row of its own.
+// claim is a claim. What changes of it is in claimState. Its row has the state with which it was opened. As soon as a
+// later command changes the state, a row of its own has it: a claim may have handed out many runs, and a tickle should
+// not write them again.
 type claim struct {
 	seq    uint64
 	at     int64
 	runner string
 	runs   []Run // that it handed out
 	claimState
+	changed         bool // a command after the one that opened it has changed claimState
 	closed          bool // it holds nothing any more, and has neither a timer nor a row by its runner
 	dirty, settling bool // on the machine's list of unwritten rows; on the command's list of that name
 }
@@ -67,12 +70,20 @@ func (c *claim) encode() []byte {
 	e.Int(c.at)
 	e.Text(c.runner)
 	encodeRuns(&e, c.runs)
+	c.claimState.encode(&e)
 	return e
 }
 
-func decodeClaim(seq uint64, value []byte) *claim {
+// decodeClaim decodes the row of a claim, and the row of its state, which is nil if the state is that of the opening.
+func decodeClaim(seq uint64, value, state []byte) *claim {
 	d := lsm.Decoder(value)
-	return &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d)}
+	c := &claim{seq: seq, at: d.Int(), runner: d.Text(), runs: decodeRuns(&d), claimState: decodeClaimState(&d)}
+	if state != nil {
+		c.claimState = decodeClaimState((*lsm.Decoder)(&state))
+		c.changed = true
+	}
+	c.closed = c.held == 0
+	return c
 }
 
 func encodeLease(e *lsm.Encoder, l job.Lease) {
@@ -83,20 +94,24 @@ func encodeLease(e *lsm.Encoder, l job.Lease) {
 
 func decodeLease(d *lsm.Decoder) job.Lease { return job.Lease{Seq: d.Uint(), At: d.Int(), Ms: d.Int()} }
 
-func (c *claimState) encode() []byte {
-	e := make(lsm.Encoder, 0, 32)
-	encodeLease(&e, c.lease)
+func (c *claimState) encode(e *lsm.Encoder) {
+	encodeLease(e, c.lease)
 	e.Int(c.timerAt)
 	e.Uint(uint64(c.held))
 	e.Uint(uint64(c.refs))
 	e.Uint(uint64(c.jobLeases))
 	e.Int(c.cancelledAt)
+}
+
+// row is the value of the state's own row.
+func (c *claimState) row() []byte {
+	e := make(lsm.Encoder, 0, 32)
+	c.encode(&e)
 	return e
 }
 
-func decodeClaimState(value []byte) (c claimState) {
-	d := lsm.Decoder(value)
-	c.lease = decodeLease(&d)
+func decodeClaimState(d *lsm.Decoder) (c claimState) {
+	c.lease = decodeLease(d)
 	c.timerAt = d.Int()
 	c.held = int(d.Uint())
 	c.refs = int(d.Uint())
@@ -123,8 +138,5 @@ func readClaim(r lsm.Rows, seq uint64) *claim {
 	if value == nil {
 		return nil
 	}
-	c := decodeClaim(seq, value)
-	c.claimState = decodeClaimState(r.Get(seqKey(claimStateTable, seq)))
-	c.closed = c.held == 0
-	return c
+	return decodeClaim(seq, value, r.Get(seqKey(claimStateTable, seq)))
 }

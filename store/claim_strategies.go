@@ -1,11 +1,46 @@
 package store
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // takeHead takes up to n jobs from the head of a queue, and reports whether the claim may continue. Nil is an empty
 // choice.
 func (t *claiming) takeHead(q *queue, n int) bool {
-	return q != nil && t.takeFirst(q, t.spanOf(q.head), n)
+	if q == nil {
+		return false
+	}
+	t.readAhead(q)
+	return t.takeFirst(q, t.spanOf(q.head), n)
+}
+
+// aheadSpans is how many spans are read together from the head of a queue.
+const aheadSpans = 64
+
+// readAhead reads the spans at the head of a queue and their batches into the caches, if those of the first one are not
+// there. The claims that follow usually take the next ones.
+func (m *machine) readAhead(q *queue) {
+	_, _, head := splitReadyKey(q.head)
+	if m.batches.Get(head.seq) != nil {
+		return
+	}
+	for _, l := range q.lanes {
+		keys := l.window.Known()
+		if len(keys) == 0 {
+			continue
+		}
+		var ends []position
+		for _, key := range keys[:min(len(keys), aheadSpans)] {
+			_, _, end := splitReadyKey(key)
+			ends = append(ends, end)
+		}
+		if len(ends) > 1 {
+			slices.SortFunc(ends, comparePositions)
+			m.prefetch(ends)
+		}
+		return
+	}
 }
 
 // takeTail takes jobs from the end of a queue.

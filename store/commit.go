@@ -51,8 +51,8 @@ func (b *batch) flush(o *lsm.Overlay) {
 
 func (c *claim) flush(o *lsm.Overlay) {
 	c.dirty = false
-	if c.refs > 0 {
-		o.Set(seqKey(claimStateTable, c.seq), c.claimState.encode())
+	if c.refs > 0 && c.changed {
+		o.Set(seqKey(claimStateTable, c.seq), c.claimState.row())
 	}
 }
 
@@ -67,6 +67,7 @@ func (m *machine) flushDirty() {
 	clear(m.unwritten.rows)
 	m.unwritten.rows = m.unwritten.rows[:0]
 	m.flushCells()
+	m.flushEffects()
 	m.o.Set(metaKey, m.meta.encode())
 }
 

@@ -9,7 +9,7 @@ func (a *applying) create(c *job.Create) *Made {
 			return made
 		}
 	}
-	b := &batch{seq: a.now.Seq, at: a.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest}
+	b := &batch{seq: a.now.Seq, at: a.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest, joined: c.Joined}
 	first := uint32(0)
 	for i := range c.Groups {
 		g := &c.Groups[i]

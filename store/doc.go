@@ -38,14 +38,15 @@
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
 //	                                                   8 sweep: seq:8; 9 keys: generation:8;
 //	                                                   10 runner: len:1 runner; 11 session: seq:8
-//	C claim:8                                          a claim: time, runner, the runs it handed out
-//	c claim:8                                          its lease, and how many lines it holds and how many name it
+//	C claim:8                                          a claim: time, runner, the runs it handed out; its state when it was opened
+//	c claim:8                                          its state since that changed: its lease, and how many lines it holds
+//	                                                   and how many name it
 //	O claim:8 seq:8 line:4                             the lease of one job that was tickled by itself
 //	W len:1 runner                                     a runner that holds something, or did a minute ago: counts, its last
-//	                                                   tickle of all
-//	w len:1 runner claim:8                             a claim that holds something, by runner
+//	                                                   tickle of all, some open claims
+//	w len:1 runner claim:8                             a claim that holds something, by runner, and that W does not list
 //	x len:1 runner claim:8                             a claim of which something was cancelled lately, by runner
-//	E seq:8                                            effects: what a command moved, from which status to which, and why
+//	E seq:8                                            effects: what commands from seq on moved, from which status to which, and why
 //	U queue:4 key                                      the job that took a unique key last; it has it while it is unfinished
 //	K seq:8 line:4                                     the unique key of a line
 //	I generation:4 len:2 scope key                     what a command with an idempotency key did
@@ -83,7 +84,7 @@
 //	runner_row.go             runners
 //	claim_row.go              claims, and leases of single jobs
 //	run_rows.go               histories, results and progress of single jobs
-//	effect_row.go             what a command moved
+//	effect_row.go             what commands moved
 //	handout.go                lines as a claim handed them out
 //	result.go                 what Apply returns for each command
 //	done_row.go               what a request with a key or number did
@@ -101,6 +102,7 @@
 //	queue_load.go             all queues at a start
 //	epochs.go                 the seqs that an id may mean
 //	caches.go                 rows that Apply has used lately
+//	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	live.go                   what both Apply and queries use in memory, and its lock
 //	machine.go                the state machine, and how it looks up rows
 //
@@ -133,7 +135,6 @@
 //
 // Queries:
 //
-//	page_cache.go             pages that claims have read lately
 //	queries.go                Queries: what any goroutine may ask
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues

@@ -32,16 +32,55 @@ const (
 	reasonGraced // its time-out was put off
 )
 
-func encodeEffects(at int64, effects []effect) []byte {
-	e := make(lsm.Encoder, 0, 32)
-	e.Int(at)
+// effectsRow is a row of effects. It has the effects of several commands, since most commands move few lines. Its key is
+// the seq of the first of them.
+type effectsRow struct {
+	seq   uint64
+	at    int64 // of the first command
+	value lsm.Encoder
+	dirty bool // it has changed since it was written
+}
+
+// begin begins the row, with the effects of a command to come.
+func (r *effectsRow) begin(now job.Now) {
+	r.seq, r.at = now.Seq, now.At
+	r.value = make(lsm.Encoder, 0, 256)
+	r.value.Int(now.At)
+}
+
+// add adds the effects of a command.
+func (r *effectsRow) add(now job.Now, effects []effect) {
+	e := &r.value
+	e.Uint(now.Seq - r.seq)
+	e.Uint(uint64(now.At - r.at))
+	e.Uint(uint64(len(effects)))
 	for _, x := range effects {
-		e.Uint(x.run.Batch)
+		e.Uint(now.Seq - x.run.Batch)
 		e.Uint(uint64(x.run.First))
-		e.Uint(uint64(x.run.Last))
+		e.Uint(uint64(x.run.Last - x.run.First))
 		e.Uint(uint64(x.from))
 		e.Uint(uint64(x.to))
 		e.Uint(uint64(x.reason))
 	}
-	return e
+}
+
+// flush writes the row. Later commands add to the value after the part that the overlay has, which the overlay copies
+// when it is committed.
+func (r *effectsRow) flush(o *lsm.Overlay) {
+	r.dirty = false
+	o.Set(seqKey(effectTable, r.seq), r.value)
+}
+
+// eachEffects calls visit with the effects of each command of a row.
+func eachEffects(seq uint64, value []byte, visit func(now job.Now, effects []effect)) {
+	d := lsm.Decoder(value)
+	for at := d.Int(); len(d) > 0; {
+		now := job.Now{Seq: seq + d.Uint(), At: at + int64(d.Uint())}
+		effects := make([]effect, d.Count(6))
+		for i := range effects {
+			batch, first, length := now.Seq-d.Uint(), uint32(d.Uint()), uint32(d.Uint())
+			effects[i] = effect{Run{batch, first, first + length}, job.Status(d.Uint()), job.Status(d.Uint()), reason(d.Uint())}
+		}
+		visit(now, effects)
+	}
 }

@@ -1,6 +1,12 @@
 package store
 
-// A row of effects says what a command moved. For claims, ticks and sweeps, which pick their jobs, it is the only
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// A row of effects says what some commands moved. For claims, ticks and sweeps, which pick their jobs, it is the only
 // record. The rows are kept in segments, for effectRetentionMs and while they have no more bytes than all segments may
 // have. When a new segment begins, one range deletion deletes the oldest one if that is too old or too much.
 // docs/004-effects.md says what they cost.
@@ -27,22 +33,51 @@ func (a *applying) addEffect(e effect) {
 	a.effects = append(a.effects, e)
 }
 
-// writeEffects writes a row of what the command moved, for readers of history.
+// writeEffects adds what the command moved to the newest row of effects, or begins a row, for readers of history.
 func (a *applying) writeEffects() {
 	if len(a.effects) == 0 {
 		return
 	}
-	value := encodeEffects(a.now.At, a.effects)
-	a.effects = a.effects[:0]
-	size := int64(len(value)) + effectKeyBytes
-	n := len(a.meta.effects)
-	if n == 0 || a.meta.effects[n-1].bytes+size > a.rules.effectBytes || a.meta.effects[n-1].at+effectSegmentMs <= a.now.At {
+	row, n := &a.history, len(a.meta.effects)
+	before := len(row.value)
+	row.add(a.now, a.effects)
+	size := int64(len(row.value) - before)
+	newSegment := n == 0 || a.meta.effects[n-1].bytes+effectKeyBytes+size > a.rules.effectBytes || a.meta.effects[n-1].at+effectSegmentMs <= a.now.At
+	if newSegment || before >= a.rules.effectRowBytes {
+		row.value = row.value[:before]
+		a.flushEffects() // before its segment may be deleted
+		row.begin(a.now)
+		row.add(a.now, a.effects)
+		size = int64(len(row.value)) + effectKeyBytes
+	}
+	if newSegment {
 		a.meta.effects = append(a.meta.effects, effectSegment{first: a.now.Seq, at: a.now.At})
 		a.deleteOldEffects()
-		n = len(a.meta.effects)
 	}
-	a.meta.effects[n-1].bytes += size
-	a.o.Set(seqKey(effectTable, a.now.Seq), value)
+	a.effects = a.effects[:0]
+	a.meta.effects[len(a.meta.effects)-1].bytes += size
+	row.dirty = true
+}
+
+// flushEffects writes the newest row of effects, if it has changed.
+func (m *machine) flushEffects() {
+	if m.history.dirty {
+		m.history.flush(&m.o)
+	}
+}
+
+// loadEffects reads the newest row of effects, to which the next commands add.
+func (m *machine) loadEffects() {
+	n := len(m.meta.effects)
+	if n == 0 {
+		return
+	}
+	m.o.ScanDown(seqKey(effectTable, m.meta.effects[n-1].first), string(effectTable+1), func(key string, value []byte) bool {
+		at := (*lsm.Decoder)(&value)
+		m.history = effectsRow{seq: seqOfKey(key), value: slices.Clone(value)}
+		m.history.at = at.Int()
+		return false
+	})
 }
 
 // effectKeyBytes is the length of the key of an effects row.

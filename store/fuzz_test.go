@@ -13,8 +13,8 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSpan(1, v) },
 	func(v []byte) { decodeBatch(1, v) },
 	func(v []byte) { decodeBatchCounts(v) },
-	func(v []byte) { decodeClaim(1, v) },
-	func(v []byte) { decodeClaimState(v) },
+	func(v []byte) { decodeClaim(1, v, nil) },
+	func(v []byte) { decodeClaimState((*lsm.Decoder)(&v)) },
 	func(v []byte) { decodeJobLease(v) },
 	func(v []byte) { decodeRunner("r", v) },
 	func(v []byte) { decodeAttempt(v) },
@@ -25,6 +25,7 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { decodeSession(1, v) },
 	func(v []byte) { decodeSlot(v) },
 	func(v []byte) { decodeSweep(1, v) },
+	func(v []byte) { eachEffects(1, v, func(job.Now, []effect) {}) },
 }
 
 // FuzzRows: whatever bytes a row has, reading it returns a value, or the error of damage, which catch passes to the
@@ -61,8 +62,10 @@ func FuzzApply(f *testing.F) {
 	priority, attempts, runAt := 9, 7, int64(0)
 	made := plainCreate("a", "x", 3, 5)
 	made.Unique = []job.UniqueKey{{Line: 1, Key: "k"}}
+	joined := plainCreate("a", "x", 2, 5)
+	joined.Joined = true
 	for _, cmd := range []job.Command{
-		plainCreate("a", "y", 2, 0), made, plainClaim("r", 2), job.Claim{Runner: "q", Max: 9, MaxBytes: 1, Strategy: job.Random},
+		plainCreate("a", "y", 2, 0), made, joined, plainClaim("r", 2), job.Claim{Runner: "q", Max: 9, MaxBytes: 1, Strategy: job.Random},
 		job.Tickle{Claim: jobID(2, 3, 0), Progress: -1}, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Step: "s", Progress: 5},
 		job.Tickle{Runner: "r", LeaseMs: job.MaxLeaseMs, Progress: -1},
 		job.Complete{Claim: jobID(2, 3, 0), All: &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1}},

@@ -10,7 +10,7 @@ import (
 // document returns the part of a document that follows from the span and the group.
 func (b *batch) document(sp *span, line uint32) job.Job {
 	doc := b.group(line).Document(&sp.State)
-	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.id(), b.at
+	doc.ID, doc.Batch, doc.CreatedAt = job.NewID(b.at, b.seq, int(line)), b.shownID(), b.at
 	return doc
 }
 

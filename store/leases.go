@@ -1,13 +1,15 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
 // settle has end look at a claim.
 func (a *applying) settle(c *claim) {
-	a.touch(&c.dirty, c)
+	a.touchClaim(c)
 	if !c.settling {
 		c.settling = true
 		a.settling = append(a.settling, c)
@@ -21,7 +23,7 @@ func (a *applying) settleClaims() {
 		if c.held == 0 && !c.closed {
 			c.closed = true
 			a.retime(c, 0)
-			a.o.Delete(holdKey(holdTable, c.runner, c.seq))
+			a.forgetOpen(c)
 			if r := a.hold(c.runner, -1, 0); r.claims == 0 {
 				a.startResting(r)
 			}
@@ -29,7 +31,9 @@ func (a *applying) settleClaims() {
 		if c.refs == 0 {
 			a.deleteNotice(c)
 			a.o.Delete(seqKey(claimTable, c.seq))
-			a.o.Delete(seqKey(claimStateTable, c.seq))
+			if c.changed {
+				a.o.Delete(seqKey(claimStateTable, c.seq))
+			}
 			a.claims.Delete(c.seq)
 		}
 	}
@@ -37,14 +41,26 @@ func (a *applying) settleClaims() {
 	a.settling = a.settling[:0]
 }
 
-// openClaim writes the rows of a new claim.
+// openClaim writes the rows of a new claim, whose lines are active already.
 func (a *applying) openClaim(c *claim) {
 	a.claims.Set(c.seq, c)
-	a.hold(c.runner, 1, 0)
-	a.o.Set(seqKey(claimTable, c.seq), c.encode())
-	a.o.Set(holdKey(holdTable, c.runner, c.seq), nil)
+	if r := a.hold(c.runner, 1, 0); len(r.open) < a.rules.listedClaims {
+		r.open = append(r.open, c.seq)
+	} else {
+		a.o.Set(holdKey(holdTable, c.runner, c.seq), nil)
+	}
 	a.retime(c, c.lease.At+c.lease.Ms)
-	a.touch(&c.dirty, c)
+	a.o.Set(seqKey(claimTable, c.seq), c.encode())
+}
+
+// forgetOpen takes a claim that holds nothing any more out of what its runner holds.
+func (a *applying) forgetOpen(c *claim) {
+	r := a.runner(c.runner)
+	if at := slices.Index(r.open, c.seq); at >= 0 {
+		r.open = slices.Delete(r.open, at, at+1)
+	} else {
+		a.o.Delete(holdKey(holdTable, c.runner, c.seq))
+	}
 }
 
 // retime moves the claim's timer row; at 0 deletes it.
@@ -58,7 +74,7 @@ func (a *applying) retime(c *claim, at int64) {
 	if c.timerAt = at; at != 0 {
 		a.setTimer(timerKey(at, claimTimer, c.seq, 0, 0))
 	}
-	a.touch(&c.dirty, c)
+	a.touchClaim(c)
 }
 
 // deadline returns when what a claim holds under a lease counts as abandoned.
@@ -83,7 +99,7 @@ func (a *applying) renew(c *claim, leaseMs int64) {
 	if due := c.lease.At + c.lease.Ms; c.timerAt == 0 || due < c.timerAt {
 		a.retime(c, due)
 	}
-	a.touch(&c.dirty, c)
+	a.touchClaim(c)
 }
 
 // renewJob gives one of several jobs that the claim holds a lease of its own.
@@ -94,7 +110,7 @@ func (a *applying) renewJob(c *claim, at position, leaseMs int64) {
 		o = decodeJobLease(value)
 	} else {
 		c.jobLeases++
-		a.touch(&c.dirty, c)
+		a.touchClaim(c)
 	}
 	if leaseMs > 0 {
 		o.lease.Ms = leaseMs

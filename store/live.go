@@ -18,6 +18,8 @@ type live struct {
 	queues  queues
 	running []*sweep // that have not ended, by seq
 
+	pages pageCache // for what claims hand out; has a lock of its own
+
 	// Of the last commit, published without a lock.
 	applied   atomic.Uint64
 	nextDue   atomic.Int64

@@ -259,10 +259,10 @@ func describeRow(key string, value []byte) (text string) {
 		t := splitTimer(key)
 		return fmt.Sprintf("timer at %d kind %d of %d, %d, line %d", t.at, t.kind, t.a, t.b, t.line)
 	case claimTable:
-		c := decodeClaim(seqOfKey(key), value)
-		return fmt.Sprintf("claim %d at %d of %q runs %v", c.seq, c.at, c.runner, c.runs)
+		c := decodeClaim(seqOfKey(key), value, nil)
+		return fmt.Sprintf("claim %d at %d of %q runs %v %+v", c.seq, c.at, c.runner, c.runs, c.claimState)
 	case claimStateTable:
-		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeClaimState(value))
+		return fmt.Sprintf("lease of claim %d %+v", seqOfKey(key), decodeClaimState((*lsm.Decoder)(&value)))
 	case jobLeaseTable:
 		claim, seq, line := splitJobLeaseKey(key)
 		return fmt.Sprintf("lease of line %d of batch %d under claim %d %+v", line, seq, claim, decodeJobLease(value))

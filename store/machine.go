@@ -23,6 +23,7 @@ type machine struct {
 	timers  lsm.Window // of timer rows
 	idle    idleSessions
 	counts  job.Counts // over all queues
+	history effectsRow // the newest row of effects
 	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
 	// count as such.
 	readied    []*queue
@@ -233,13 +234,10 @@ func (m *machine) prefetchClaims(ends []position) {
 	for _, seq := range slices.Compact(seqs) {
 		claims, states = append(claims, seqKey(claimTable, seq)), append(states, seqKey(claimStateTable, seq))
 	}
-	found := map[uint64]*claim{}
-	m.o.GetAll(claims, func(key string, value []byte) { found[seqOfKey(key)] = decodeClaim(seqOfKey(key), value) })
-	m.o.GetAll(states, func(key string, value []byte) {
-		if c := found[seqOfKey(key)]; c != nil {
-			c.claimState = decodeClaimState(value)
-			c.closed = c.held == 0
-			m.claims.Set(c.seq, c)
-		}
+	state := map[uint64][]byte{}
+	m.o.GetAll(states, func(key string, value []byte) { state[seqOfKey(key)] = slices.Clone(value) })
+	m.o.GetAll(claims, func(key string, value []byte) {
+		seq := seqOfKey(key)
+		m.claims.Set(seq, decodeClaim(seq, value, state[seq]))
 	})
 }

@@ -11,7 +11,7 @@ import (
 // document returns what a user sees of a job.
 func (m *model) document(j *modelJob) job.Job {
 	doc := job.Job{
-		ID: j.id, Batch: j.batch.id, Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
+		ID: j.id, Batch: j.batch.shown(), Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
 		Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
 		RunAttempts: j.attempts, CreatedAt: j.batch.at, UpdatedAt: j.movedAt, Redrives: j.redrives, UniqueKey: j.key,
 	}

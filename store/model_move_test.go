@@ -213,7 +213,7 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 		if m.queues[queueName{move.Client, move.Type}] == nil {
 			return &Swept{Refusal: job.QueueNotFound}
 		}
-	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.id == move.Batch }) {
+	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.shown() == move.Batch }) {
 		return &Swept{Refusal: job.BatchNotFound}
 	}
 	if events == nil {

@@ -57,6 +57,16 @@ type modelBatch struct {
 	seq   uint64
 	at    int64
 	lines []*modelJob
+	// joined: its jobs belong to no batch that users see.
+	joined bool
+}
+
+// shown is the id of the batch as users see it.
+func (b *modelBatch) shown() job.ID {
+	if b.joined {
+		return job.ID{}
+	}
+	return b.id
 }
 
 type modelQueue struct {
@@ -252,7 +262,7 @@ func (m *model) create(c *job.Create) *Made {
 	for _, u := range c.Unique {
 		unique[u.Line] = u.Key
 	}
-	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at}
+	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, joined: c.Joined}
 	m.batches = append(m.batches, b)
 	body := c.Payloads
 	for i, g := range c.Groups {

@@ -24,7 +24,7 @@ func (a *applying) addNotice(c *claim) {
 		a.o.Set(holdKey(noticeTable, c.runner, c.seq), nil)
 	}
 	c.cancelledAt = a.now.At
-	a.touch(&c.dirty, c)
+	a.touchClaim(c)
 }
 
 // deleteNotice deletes the notice of a claim.
@@ -32,7 +32,7 @@ func (a *applying) deleteNotice(c *claim) {
 	if c.cancelledAt != 0 {
 		a.o.Delete(holdKey(noticeTable, c.runner, c.seq))
 		c.cancelledAt = 0
-		a.touch(&c.dirty, c)
+		a.touchClaim(c)
 	}
 }
 

@@ -18,10 +18,10 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{queues: newQueues()}
+	l := &live{queues: newQueues(), pages: newPageCache()}
 	m := &machine{live: l, caches: newCaches(), o: db.Overlay(string([]byte{uniqueTable, onceTable})), bounds: cmp.Or(o.bounds, standard)}
 	m.windows = &sharedWindows{Windows: lsm.Windows{Min: m.bounds.minWindow, Max: m.bounds.maxWindow, Limit: m.bounds.windowKeys}}
-	s := &Store{Queries: &Queries{live: l, db: db, pages: newPageCache()}, machine: m}
+	s := &Store{Queries: &Queries{live: l, db: db}, machine: m}
 	if err := m.load(o.Journal); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -48,6 +48,7 @@ func (m *machine) load(journal string) (err error) {
 	m.followLevel()
 	m.publishEpochs()
 	m.loadQueues()
+	m.loadEffects()
 	m.o.Scan(string(sweepTable), string(sweepTable+1), func(key string, value []byte) bool {
 		if w := decodeSweep(seqOfKey(key), value); w.finishedAt == 0 {
 			m.running = append(m.running, w)

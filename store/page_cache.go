@@ -7,8 +7,9 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// pageCache holds pages of payloads that claims have read lately: the next claim usually takes the lines that follow.
-// Pages never change, so what it holds is never wrong.
+// pageCache holds pages of payloads that claims have read lately, because the next claim usually takes the lines that
+// follow. It also holds the pages of small batches that were created lately: without it, each claim of a job that was
+// created a moment ago would read one page from Pebble. Pages never change, so what it holds is never wrong.
 type pageCache struct {
 	mu     sync.Mutex
 	recent lsm.RecentOrdered[cachedPage]
@@ -20,7 +21,7 @@ type cachedPage struct {
 	first, last uint32
 	framed      []byte
 	// marks are where each lineStep-th line of an uneven batch begins, so that the lines of a claim are found without a
-	// walk over all lines before them. A page that is not in the cache has none.
+	// walk over all lines before them. The first claim that reads the page makes them.
 	marks []uint32
 }
 
@@ -73,8 +74,7 @@ func (p *pageCache) count(bytes int) {
 }
 
 // find returns the page that holds a line, from the cache or through a view.
-func (p *pageCache) find(open func() lsm.View, b *batch, line uint32) (page cachedPage, ok bool) {
-	seq := b.seq
+func (p *pageCache) find(open func() lsm.View, seq uint64, line uint32) (page cachedPage, ok bool) {
 	p.mu.Lock()
 	page, ok, moved := p.recent.Find(cachedPage{seq: seq, last: line}, func(c *cachedPage) bool {
 		return c.seq == seq && c.first <= line && line <= c.last
@@ -86,24 +86,50 @@ func (p *pageCache) find(open func() lsm.View, b *batch, line uint32) (page cach
 	if ok {
 		return page, true
 	}
-	open().Scan(pageKey(seq, line, 0), lsm.After(seqKey(pageTable, seq)), func(key string, value []byte) bool {
-		last, first := splitPageKey(key)
-		if ok = first <= line; ok {
-			page = cachedPage{seq: seq, first: first, last: last, framed: append([]byte{}, value...)}
-		}
-		return false
-	})
-	// A page with a single line is not needed again soon.
-	if ok && page.first < page.last {
-		if b.uneven {
-			page.mark(b)
-		}
-		p.mu.Lock()
+	pages := readPages(open(), seq, line)
+	p.add(pages...)
+	if len(pages) == 0 {
+		return page, false
+	}
+	return pages[0], true
+}
+
+// add adds pages.
+func (p *pageCache) add(pages ...cachedPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, page := range pages {
 		p.recent.Set(page)
 		p.count(len(page.framed))
-		p.mu.Unlock()
 	}
-	return page, ok
+}
+
+const (
+	// newPageBytes bounds the bodies of creates whose pages the cache gets at once. A claim that has to read a larger
+	// page reads it for many jobs.
+	newPageBytes = 64 << 10
+	// aheadPages and aheadBytes bound the pages of following batches that are read with a page of one line, and
+	// aheadSeqs the commands between them, so that few deleted pages are passed.
+	aheadPages, aheadBytes, aheadSeqs = 64, 64 << 10, 256
+)
+
+// readPages returns the page that holds a line, or nothing. Claims of single jobs take the batches of one job mostly in
+// order. So if the page has one line, readPages also returns such pages of the batches after it.
+func readPages(v lsm.View, seq uint64, line uint32) (pages []cachedPage) {
+	bytes := 0
+	v.Scan(pageKey(seq, line, 0), seqKey(pageTable, seq+aheadSeqs), func(key string, value []byte) bool {
+		last, first := splitPageKey(key)
+		if len(pages) == 0 && (seqOfKey(key) != seq || first > line) {
+			return false
+		}
+		if len(pages) > 0 && first != last {
+			return false
+		}
+		pages = append(pages, cachedPage{seq: seqOfKey(key), first: first, last: last, framed: append([]byte{}, value...)})
+		bytes += len(value)
+		return first == last && len(pages) < aheadPages && bytes < aheadBytes
+	})
+	return pages
 }
 
 // eachPart calls visit with the framed payloads of lines first … last of each page, in order, as far as they are there.
@@ -114,11 +140,17 @@ func (p *pageCache) eachPart(open func() lsm.View, b *batch, first, last uint32,
 		return
 	}
 	for line := first; line <= last; {
-		page, ok := p.find(open, b, line)
+		page, ok := p.find(open, b.seq, line)
 		if !ok { // purged
 			_, line = b.pageOf(line)
 			line++
 			continue
+		}
+		if b.uneven && page.marks == nil && page.last-page.first >= lineStep {
+			page.mark(b)
+			p.mu.Lock()
+			p.recent.Set(page) // in place of the one without marks
+			p.mu.Unlock()
 		}
 		end := min(page.last, last)
 		part := page.framed[page.offset(b, line):page.offset(b, end+1)]

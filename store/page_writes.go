@@ -1,10 +1,17 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"bytes"
+
+	"github.com/daybookq/daybook/job"
+)
 
 // writePages cuts a framed body into pages, and has b know where they end. The rows share the body's memory.
 func (a *applying) writePages(b *batch, body []byte) {
 	b.uneven = !evenBody(b, body)
+	if len(body) <= newPageBytes {
+		a.pages.add(cachedPage{seq: b.seq, last: b.lines - 1, framed: bytes.Clone(body)}) // the body may be part of a large buffer
+	}
 	for line := uint32(0); line < b.lines; {
 		if line > 0 {
 			b.pageEnds = append(b.pageEnds, line-1)

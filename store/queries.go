@@ -11,8 +11,7 @@ import (
 type Queries struct {
 	*live
 	db      *lsm.DB
-	pages   pageCache // for what claims hand out
-	damaged sync.Map  // of damagedRow to the *Error of reading it
+	damaged sync.Map // of damagedRow to the *Error of reading it
 }
 
 // Journal returns the UUID of the journal that the store is made from; "" when it is new.
@@ -66,13 +65,14 @@ func (q *Queries) QueueExists(client, typ string) (exists bool, queues int, ever
 	return q.queues.byName[queueName{client, typ}] != nil, len(q.queues.byID), q.meta.nextQueue - 1
 }
 
-// Batch returns the document of a batch; job.NotFound when there is none, or when all of it is purged.
+// Batch returns the document of a batch; job.NotFound when there is none, when all of it is purged, or when
+// its jobs belong to no batch.
 func (q *Queries) Batch(id job.ID) (_ Batch, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
 	b := q.readBatchOf(v, id)
-	if b == nil || b.id() != id {
+	if b == nil || b.shownID() != id {
 		return Batch{}, job.NotFound
 	}
 	return Batch{ID: id, CreatedAt: b.at, Lines: int(b.lines), Counts: b.counts}, nil

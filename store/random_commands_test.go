@@ -414,19 +414,19 @@ func (m *model) batchOf(seq uint64) *modelBatch {
 	return nil
 }
 
-// effects reads the effects row of a command.
+// effects reads the effects of a command.
 func (p *player) effects(seq uint64) (effects []effect, err error) {
 	defer lsm.Catch(&err)
 	v := p.s.db.View()
 	defer v.Close()
-	d := lsm.Decoder(v.Get(seqKey(effectTable, seq)))
-	if len(d) == 0 {
-		return nil, nil
-	}
-	d.Int()
-	for len(d) > 0 {
-		effects = append(effects, effect{Run{d.Uint(), uint32(d.Uint()), uint32(d.Uint())}, job.Status(d.Uint()), job.Status(d.Uint()), reason(d.Uint())})
-	}
+	v.ScanDown(string(effectTable), seqKey(effectTable, seq+1), func(key string, value []byte) bool {
+		eachEffects(seqOfKey(key), value, func(now job.Now, of []effect) {
+			if now.Seq == seq {
+				effects = of
+			}
+		})
+		return false
+	})
 	return effects, nil
 }
 

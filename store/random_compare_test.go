@@ -66,6 +66,12 @@ func (p *player) compare() (err error) {
 			return fmt.Errorf("batch %v has documents that the model does not have: %+v", b.id, docs)
 		}
 		doc, err := s.Batch(b.id)
+		if b.joined {
+			if !errors.Is(err, job.NotFound) {
+				return fmt.Errorf("joined batch %v is shown: %+v, %w", b.id, doc, err)
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("read batch %v: %w", b.id, err)
 		}

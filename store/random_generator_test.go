@@ -30,6 +30,7 @@ func newGenerator(seed uint64) *generator {
 		rules: &rules{
 			pageBytes: oneOf(g, 1, 20, 60, 1<<16), commandRows: oneOf(g, 1, 9, 30, 1000), claimRows: 1 << 30,
 			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
 			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
 		},
 	}
@@ -156,6 +157,9 @@ func (g *generator) create() job.Command {
 			c.Longest = max(c.Longest, len(payload))
 			c.Payloads = c.Frame.Append(c.Payloads, payload)
 		}
+	}
+	if c.Joined = g.some(20); c.Joined {
+		return c
 	}
 	if g.some(25) {
 		for line := range c.Lines() {

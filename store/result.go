@@ -8,13 +8,22 @@ type Result any
 // Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
 // not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
 type Made struct {
-	Batch    job.ID
+	Batch    job.ID // zero if the job belongs to no batch; see job.Create.Joined
+	Single   job.ID // the job, if it belongs to no batch; otherwise zero
 	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
 	Replayed bool       // it had been carried out before with its key or number: all of this is the first result
 	Group    job.Group  // of the first line
 	Refusal  job.Refusal
+}
+
+// Job returns the id of a line.
+func (m *Made) Job(line int) job.ID {
+	if m.Batch.IsZero() {
+		return m.Single
+	}
+	return m.Batch.WithLine(line)
 }
 
 // Existing is a line that made no job, because an unfinished one has its unique key.

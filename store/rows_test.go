@@ -28,12 +28,12 @@ func rowForms() map[string]struct {
 		{first: 0, last: 4, queueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
 		{first: 5, last: 8, queueID: math.MaxUint32},
-	}, unique: true}
+	}, unique: true, joined: true}
 	counts := batchCounts{counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 1 << 22}, details: true}
-	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}}
 	l := claimState{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5, held: 1000, refs: 1001, jobLeases: 3, cancelledAt: startAt}
+	c := &claim{seq: 7, at: startAt, runner: "r1", runs: []Run{{1, 2, 3}, {math.MaxUint64, 0, math.MaxUint32}}, claimState: l}
 	o := jobLease{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5}
-	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}}
+	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
@@ -64,8 +64,8 @@ func rowForms() map[string]struct {
 		"span":      {sp, sp.encode(), func(b []byte) any { return decodeSpan(sp.last, b) }},
 		"batch":     {b, b.encode(), func(v []byte) any { return decodeBatch(812, v) }},
 		"counts":    {counts, counts.encode(), func(b []byte) any { return decodeBatchCounts(b) }},
-		"claim":     {c, c.encode(), func(b []byte) any { return decodeClaim(7, b) }},
-		"lease":     {l, l.encode(), func(b []byte) any { return decodeClaimState(b) }},
+		"claim":     {c, c.encode(), func(b []byte) any { return decodeClaim(7, b, nil) }},
+		"lease":     {l, l.row(), func(b []byte) any { return decodeClaimState((*lsm.Decoder)(&b)) }},
 		"job lease": {o, o.encode(), func(b []byte) any { return decodeJobLease(b) }},
 		"done":      {made, encoded(made), decoded},
 		"taken":     {took, encoded(took), decoded},
@@ -182,7 +182,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, effectBytes: 200, sessions: job.MaxSessions}}})
+			s := mustOpen(t, Options{bounds: &bounds{minWindow: 1, maxWindow: 9, rules: &rules{pageBytes: 20, commandRows: 99, claimRows: 99, cellSpans: 3, sweepRows: 60, effectBytes: 200, effectRowBytes: 50, sessions: job.MaxSessions}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

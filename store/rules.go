@@ -28,6 +28,11 @@ type rules struct {
 	sweepRows int
 	// effectBytes is the size of a segment of effects rows.
 	effectBytes int64
+	// effectRowBytes is the size at which a row of effects is full. It is small, because a commit writes the whole row.
+	effectRowBytes int
+	// listedClaims is how many open claims the row of a runner lists. The row is written with each claim anyway, and
+	// most runners hold few claims at a time, so that they need no row for each.
+	listedClaims int
 	// sessions is how many may be open.
 	sessions uint64
 }
@@ -43,7 +48,7 @@ type level struct {
 // first that raises the level: a server appends that before all others, and level 0 is the level of a journal without
 // one.
 var levels = []level{
-	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, sessions: job.MaxSessions}},
+	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10, listedClaims: 8, sessions: job.MaxSessions}},
 }
 
 // The newest level is the one that a server raises its journal to.

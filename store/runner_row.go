@@ -10,7 +10,8 @@ type runner struct {
 	name      string
 	claims    int
 	held      int
-	tickledAt int64 // of the last tickle of all it holds
+	open      []uint64 // open claims, in the order of their seqs, up to rules.listedClaims; the others have rows
+	tickledAt int64    // of the last tickle of all it holds
 	promise   job.Promise
 	// idleSince is when it last came to hold nothing; 0 while it holds something. A runner that holds nothing is as one
 	// that was never seen, but for its row: it stays for a while, since most runners claim again at once, and a key
@@ -22,7 +23,7 @@ type runner struct {
 }
 
 func (r *runner) encode() []byte {
-	e := make(lsm.Encoder, 0, 24)
+	e := make(lsm.Encoder, 0, 40)
 	e.Uint(uint64(r.claims))
 	e.Uint(uint64(r.held))
 	e.Int(r.tickledAt)
@@ -31,13 +32,24 @@ func (r *runner) encode() []byte {
 	e.Uint(r.promise.Seq)
 	e.Int(r.idleSince)
 	e.Int(r.timerAt)
+	e.Uint(uint64(len(r.open)))
+	for _, seq := range r.open {
+		e.Uint(seq)
+	}
 	return e
 }
 
 func decodeRunner(name string, value []byte) *runner {
 	d := lsm.Decoder(value)
-	return &runner{name: name, claims: int(d.Uint()), held: int(d.Uint()), tickledAt: d.Int(),
+	r := &runner{name: name, claims: int(d.Uint()), held: int(d.Uint()), tickledAt: d.Int(),
 		promise: job.Promise{From: d.Int(), Until: d.Int(), Seq: d.Uint()}, idleSince: d.Int(), timerAt: d.Int()}
+	if n := d.Count(1); n > 0 {
+		r.open = make([]uint64, n)
+	}
+	for i := range r.open {
+		r.open[i] = d.Uint()
+	}
+	return r
 }
 
 // readRunner returns what is stored of a runner; nothing of one that has no row.

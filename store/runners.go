@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -96,18 +98,19 @@ func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool
 	return list, false, nil
 }
 
-// openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them. It
-// ends at the last one that the runner has, because the rows of claims that held something before are deleted, and may
-// be very many.
+// openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them: those
+// that its row lists, and those that have rows. It ends at the last row that the runner has, because the rows of claims
+// that held something before are deleted, and may be very many.
 func openClaims(v lsm.View, r *runner, most int) (seqs []uint64) {
-	most = min(most, r.claims)
-	if most == 0 {
-		return nil
+	if rows := min(most, r.claims-len(r.open)); rows > 0 {
+		prefix := runnerKey(holdTable, r.name)
+		v.ScanDown(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
+			seqs = append(seqs, claimOfHold(key))
+			return len(seqs) < rows
+		})
 	}
-	prefix := runnerKey(holdTable, r.name)
-	v.ScanDown(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
-		seqs = append(seqs, claimOfHold(key))
-		return len(seqs) < most
-	})
-	return seqs
+	seqs = append(seqs, r.open...)
+	slices.Sort(seqs)
+	slices.Reverse(seqs)
+	return seqs[:min(most, len(seqs))]
 }

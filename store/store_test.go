@@ -202,7 +202,7 @@ func TestEffectsAreBounded(t *testing.T) {
 		bytes := int64(0)
 		for _, row := range dump(s) {
 			if row.key[0] == effectTable {
-				seqs = append(seqs, seqOfKey(row.key))
+				eachEffects(seqOfKey(row.key), row.value, func(now job.Now, _ []effect) { seqs = append(seqs, now.Seq) })
 				bytes += int64(len(row.key) + len(row.value))
 			}
 		}

@@ -11,7 +11,7 @@ func (a *applying) startSweep(m job.Move) *Swept {
 	w := &sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.now}}
 	if !m.Batch.IsZero() {
 		b := a.batchOf(m.Batch)
-		if b == nil || b.id() != m.Batch {
+		if b == nil || b.shownID() != m.Batch {
 			return &Swept{Refusal: job.BatchNotFound}
 		}
 		w.batch, w.batchSeq = m.Batch, b.seq

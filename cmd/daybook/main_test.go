@@ -189,7 +189,13 @@ func TestServe(t *testing.T) {
 		if err := json.Unmarshal([]byte(ok(t, "get", "--json", "--server", s.url, j.ID)), &o); err != nil || o["job_id"] != j.ID {
 			t.Errorf("%v, %v", o, err)
 		}
-		if text := ok(t, "get", "--batch", "--server", s.url, j.ID); !strings.Contains(text, "count       1") {
+		var batch struct {
+			ID string `json:"batch_id"`
+		}
+		if err := json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch); err != nil {
+			t.Fatal(err)
+		}
+		if text := ok(t, "get", "--batch", "--server", s.url, batch.ID); !strings.Contains(text, "count       1") {
 			t.Error(text)
 		}
 		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != exitUsage {
@@ -202,7 +208,7 @@ func TestServe(t *testing.T) {
 	t.Run("queues", func(t *testing.T) {
 		s.post(t, "/queues/default/default/pause", "")
 		lines := strings.Split(ok(t, "queues", "--server", s.url), "\n")
-		if f := strings.Fields(lines[1]); len(f) != 10 || fmt.Sprint(f[:4]) != "[default default 0 1]" || f[9] != "paused" {
+		if f := strings.Fields(lines[1]); len(f) != 10 || fmt.Sprint(f[:4]) != "[default default 0 2]" || f[9] != "paused" {
 			t.Errorf("%q", lines)
 		}
 		var q struct{ Client string }
@@ -217,7 +223,7 @@ func TestServe(t *testing.T) {
 		}
 	})
 	t.Run("stats", func(t *testing.T) {
-		if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "state          ready") || !strings.Contains(text, "pending        1") {
+		if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "state          ready") || !strings.Contains(text, "pending        2") {
 			t.Error(text)
 		}
 		var o ingest.Stats

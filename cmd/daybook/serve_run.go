@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
@@ -104,6 +105,9 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	}
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
+	}
+	if err := limitMemory(memlimit.FromCgroup, s.log); err != nil {
+		s.log.Warn().Err(err).Msg("the memory of this process has no soft limit; set GOMEMLIMIT if it runs in a container")
 	}
 	s.options.Log, s.options.MaxConnections = s.log, s.files.connections
 	return s, nil

@@ -18,7 +18,7 @@ type history struct {
 
 	mu         sync.Mutex
 	posts      map[string]*post // by tag
-	jobs       map[job.ID]*post // by batch id
+	jobs       map[job.ID]*post // by the id of their first job; see postOf
 	claims     map[job.ID]int32 // a number for each claim id, from 1
 	openClaims []event          // claims without an answer
 	wholeQueue []event          // cancels and redrives of all jobs of the queue
@@ -139,46 +139,61 @@ func (h *history) known(id job.ID) int32 {
 	return h.claims[id]
 }
 
-// bind records the batch of a post. A post can have one batch only.
-func (h *history) bind(p *post, batch job.ID) {
+// bind records the first job of a post. A post can be stored once only.
+func (h *history) bind(p *post, first job.ID) {
 	switch {
-	case p.batch == batch:
-	case !p.batch.IsZero():
-		h.problemLocked("the post %s was stored twice, as batches %s and %s", p.tag, p.batch, batch)
-	case h.jobs[batch] != nil:
-		h.problemLocked("batch %s holds the posts %s and %s", batch, h.jobs[batch].tag, p.tag)
+	case p.first == first:
+	case !p.first.IsZero():
+		h.problemLocked("the post %s was stored twice, from job %s and from job %s on", p.tag, p.first, first)
+	case h.jobs[first] != nil:
+		h.problemLocked("job %s is the first one of the posts %s and %s", first, h.jobs[first].tag, p.tag)
 	default:
-		p.batch = batch
-		h.jobs[batch] = p
+		p.first = first
+		h.jobs[first] = p
 	}
 }
 
-// receipt records a create that was answered with batch, or that got no answer (zero).
-func (h *history) receipt(p *post, call, ret int64, batch job.ID) {
+// postOf returns the post of a job, or nil.
+func (h *history) postOf(id job.ID) *post {
+	if p := h.jobs[id]; p != nil && p.alone() {
+		return p
+	}
+	if p := h.jobs[id.WithLine(0)]; p != nil && !p.alone() {
+		return p
+	}
+	return nil
+}
+
+// receipt records a create that was answered with the id of its first job, or that got no answer (zero).
+func (h *history) receipt(p *post, call, ret int64, first job.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.call, p.ret = call, ret
-	if batch.IsZero() {
+	if first.IsZero() {
 		return
 	}
 	p.acknowledged = true
 	h.count.Jobs += p.lines
-	h.bind(p, batch)
+	h.bind(p, first)
 }
 
 // seen finds the post of a job that the server showed, and compares the payload with what was posted.
 func (h *history) seen(id job.ID, payload []byte) *post {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.jobs[id.WithLine(0)]
+	p := h.postOf(id)
 	if p == nil {
 		if p = h.posts[tagOf(payload)]; p == nil {
 			h.problemLocked("job %s with payload %.80q was never posted", id, payload)
 			return nil
 		}
-		h.bind(p, id.WithLine(0))
+		if p.alone() {
+			h.bind(p, id)
+		} else {
+			h.bind(p, id.WithLine(0))
+		}
 	}
-	if id.Line() >= p.lines || !bytes.Equal(payload, p.payload(id.Line())) {
+	if line := id.Line() - p.first.Line(); line < 0 || line >= p.lines || !bytes.Equal(payload, p.payload(line)) {
 		h.problemLocked("job %s of post %s, %d lines, has payload %.80q", id, p.tag, p.lines, payload)
 		return nil
 	}
@@ -189,14 +204,18 @@ func (h *history) seen(id job.ID, payload []byte) *post {
 func (h *history) add(id job.ID, e event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.jobs[id.WithLine(0)]
-	if p == nil || id.Line() >= p.lines {
+	p := h.postOf(id)
+	if p == nil {
+		return
+	}
+	line := id.Line() - p.first.Line()
+	if line >= p.lines {
 		return
 	}
 	if p.events == nil {
 		p.events = make([][]event, p.lines)
 	}
-	p.events[id.Line()] = append(p.events[id.Line()], e)
+	p.events[line] = append(p.events[line], e)
 	if e.answer == stale {
 		h.count.Stale++
 	}
@@ -249,7 +268,7 @@ func (h *history) check() (impossible []string) {
 	defer h.mu.Unlock()
 	openClaims := h.settle(h.openClaims)
 	for _, p := range h.posts {
-		if p.batch.IsZero() {
+		if p.first.IsZero() {
 			continue
 		}
 		model := jobModel{max: p.maxAttempts, lives: h.lives}
@@ -269,7 +288,7 @@ func (h *history) check() (impossible []string) {
 				if e := &events[i]; e.kind == ended && e.status == cancelled && !slices.ContainsFunc(events, func(c event) bool {
 					return c.kind == cancelledAll && c.call <= e.ret && c.ret >= e.call
 				}) {
-					h.problemLocked("job %s: a complete was answered as cancelled, but no cancel of all jobs was under way at that time: %v", p.batch.WithLine(line), e)
+					h.problemLocked("job %s: a complete was answered as cancelled, but no cancel of all jobs was under way at that time: %v", p.id(line), e)
 				}
 			}
 			last := int64(0)
@@ -304,7 +323,7 @@ const ms = int64(time.Millisecond)
 
 func describe(p *post, line int, events, openClaims []event, lives []life) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "job %s (post %s, max_attempts %d, lease %d ms):\n", p.batch.WithLine(line), p.tag, p.maxAttempts, p.leaseMs)
+	fmt.Fprintf(&b, "job %s (post %s, max_attempts %d, lease %d ms):\n", p.id(line), p.tag, p.maxAttempts, p.leaseMs)
 	for i := range events {
 		fmt.Fprintln(&b, "  ", &events[i])
 	}

@@ -137,8 +137,8 @@ func (c *crowd) produce(i int) {
 		case r.ok():
 			c.unfinished.Add(int64(p.lines))
 			c.acked.Add(1)
-			if !p.batch.IsZero() && rng.IntN(3) == 0 {
-				c.remember(p.batch.WithLine(rng.IntN(p.lines)))
+			if !p.first.IsZero() && rng.IntN(3) == 0 {
+				c.remember(p.id(rng.IntN(p.lines)))
 			}
 		case r.problem.Code == "disk_full":
 			c.refused.Add(1)

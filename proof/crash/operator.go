@@ -42,7 +42,7 @@ func (u *user) move(ctx context.Context, k kind, id job.ID) (*reply, error) {
 func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*reply, error) {
 	path := "/queues/default/" + u.queue
 	if p != nil {
-		path = "/batches/" + p.batch.String()
+		path = "/batches/" + p.first.WithLine(0).String()
 	}
 	if k == redrivenAll {
 		path += "/redrive?status=" + statusNames[from]
@@ -52,6 +52,12 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 	r, err := u.send(ctx, http.MethodPost, path, "", nil)
 	if err != nil {
 		return nil, err
+	}
+	if p != nil && p.alone() {
+		if r.ok() || r.status == http.StatusAccepted {
+			u.h.problem("%s: %d %.200q: the job of post %s belongs to no batch", path, r.status, r.body, p.tag)
+		}
+		return r, nil
 	}
 	e := event{call: r.call, ret: r.ret, kind: k, attempts: -1, status: from}
 	switch {
@@ -76,7 +82,7 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 		return r, nil
 	}
 	for line := range p.lines {
-		u.h.add(p.batch.WithLine(line), e)
+		u.h.add(p.id(line), e)
 	}
 	return r, nil
 }
@@ -134,12 +140,12 @@ func (c *crowd) operate(i int) {
 		if p == nil {
 			continue
 		}
-		ask := func() (*reply, error) { return c.u.move(c.ctx, cancelledOne, p.batch.WithLine(rng.IntN(p.lines))) }
+		ask := func() (*reply, error) { return c.u.move(c.ctx, cancelledOne, p.id(rng.IntN(p.lines))) }
 		from := []status{cancelled, failed}[rng.IntN(2)]
 		switch n := rng.IntN(200); {
 		case n < 90:
 		case n < 165:
-			ask = func() (*reply, error) { return c.u.move(c.ctx, redrivenOne, p.batch.WithLine(rng.IntN(p.lines))) }
+			ask = func() (*reply, error) { return c.u.move(c.ctx, redrivenOne, p.id(rng.IntN(p.lines))) }
 		case n < 178:
 			ask = func() (*reply, error) { return c.u.moveAll(c.ctx, cancelledAll, p, nowhere) }
 		case n < 196:
@@ -169,7 +175,7 @@ func (c *crowd) anyPost(rng *rand.Rand) *post {
 	}
 	c.u.h.mu.Lock()
 	defer c.u.h.mu.Unlock()
-	return c.u.h.jobs[id.WithLine(0)]
+	return c.u.h.postOf(id)
 }
 
 // afterMove returns the states that a job in state s may have after a cancel or redrive.

@@ -39,8 +39,23 @@ type post struct {
 	// The lock of the history guards these.
 	call, ret    int64
 	acknowledged bool
-	batch        job.ID // zero: it is not known to be stored
+	first        job.ID // of its jobs; zero: it is not known to be stored
 	events       [][]event
+}
+
+// alone reports whether its job belongs to no batch, because it was created alone and without a key. Its id may have any
+// line, since the server writes such jobs of several requests together.
+func (p *post) alone() bool { return !p.keyed && p.form != asLines && p.form != asArray }
+
+// id returns the id of the job of a line of the post.
+func (p *post) id(line int) job.ID { return p.first.WithLine(p.first.Line() + line) }
+
+// batch returns the batch_id that documents of its jobs must show, zero for null.
+func (p *post) batch() job.ID {
+	if p.alone() {
+		return job.ID{}
+	}
+	return p.first
 }
 
 // payload returns the payload of a line as the server stores it: text as its bytes, a JSON value as it was sent.

@@ -162,7 +162,7 @@ func (s *trial) readBack() error {
 	unknown := int64(0)
 	s.h.mu.Lock()
 	for _, p := range s.h.posts {
-		if p.batch.IsZero() {
+		if p.first.IsZero() {
 			unknown += int64(p.lines)
 		} else {
 			known = append(known, p)
@@ -191,7 +191,7 @@ func (s *trial) readBack() error {
 	}
 	for _, p := range known {
 		for line := range p.lines {
-			ids <- p.batch.WithLine(line)
+			ids <- p.id(line)
 		}
 	}
 	close(ids)

@@ -136,7 +136,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	switch {
 	case err != nil || !r.open() && !r.ok():
 		u.h.mu.Lock()
-		if p.batch.IsZero() {
+		if p.first.IsZero() {
 			delete(u.h.posts, p.tag) // no job of it may be seen
 		} else {
 			u.h.problemLocked("post %s was refused, but it is stored", p.tag)
@@ -161,7 +161,14 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 	if (p.form == asLines || p.form == asArray) && (receipt.Count != p.lines || receipt.FirstID != receipt.BatchID || receipt.LastID != receipt.BatchID.WithLine(p.lines-1)) {
 		u.h.problem("post %s of %d lines was acknowledged as %.200q", p.tag, p.lines, r.body)
 	}
-	u.h.receipt(p, r.call, r.ret, receipt.BatchID)
+	first := receipt.BatchID
+	if p.form != asLines && p.form != asArray {
+		first = receipt.JobID
+	}
+	if receipt.BatchID != (&post{form: p.form, keyed: p.keyed, first: first}).batch() {
+		u.h.problem("post %s was acknowledged with the batch %s: %.200q", p.tag, receipt.BatchID, r.body)
+	}
+	u.h.receipt(p, r.call, r.ret, first)
 	return r, nil
 }
 
@@ -204,8 +211,8 @@ func (u *user) noteDocument(d *document) *post {
 	if p == nil {
 		return nil
 	}
-	if d.MaxAttempts != p.maxAttempts || d.RunAttempts > d.MaxAttempts || d.BatchID != d.JobID.WithLine(0) {
-		u.h.problem("job %s of post %s: attempts %d of %d, which was to be %d", d.JobID, p.tag, d.RunAttempts, d.MaxAttempts, p.maxAttempts)
+	if d.MaxAttempts != p.maxAttempts || d.RunAttempts > d.MaxAttempts || d.BatchID != p.batch() {
+		u.h.problem("job %s of post %s: batch %s, attempts %d of %d, which was to be %d", d.JobID, p.tag, d.BatchID, d.RunAttempts, d.MaxAttempts, p.maxAttempts)
 	}
 	return p
 }

@@ -209,7 +209,7 @@ func (l *lane) outputs(s *trial, r *handled) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	for id, code := range r.reported {
-		if s.h.jobs[id.WithLine(0)] == nil {
+		if s.h.postOf(id) == nil {
 			return fmt.Errorf("job %s, which was reported as %s, was never posted", id, code)
 		}
 	}

@@ -20,7 +20,7 @@ type account struct {
 	batches   map[string]*batch // by tag
 	events    []event
 	uncertain map[job.ID]*uncertainty // requests without an answer that may have changed a job
-	ids       map[job.ID]*batch       // by batch id, as answered or as the journal has it
+	ids       map[job.ID]*batch       // by the id of the first job, as answered or as the journal has it; see batchOf
 	toRepeat  []*batch                // creates with a key or number whose answer was lost
 	keyed     map[job.Once]job.ID     // claims that were answered under an idempotency key
 	endedJobs []job.ID                // jobs that were answered as ended
@@ -71,6 +71,17 @@ func (a *account) note(r ingest.Receipt, text string, hold func(*audit) error) {
 	a.events = append(a.events, event{seq: r.Seq, at: r.At, text: text, check: hold})
 }
 
+// batchOf returns the create of a job, as far as it is known, or nil.
+func (a *account) batchOf(id job.ID) *batch {
+	if b := a.ids[id]; b != nil && b.create.Joined {
+		return b
+	}
+	if b := a.ids[id.WithLine(0)]; b != nil && !b.create.Joined {
+		return b
+	}
+	return nil
+}
+
 // tagOf returns the tag that a payload begins with.
 func tagOf(payload []byte) string {
 	tag, _, _ := strings.Cut(string(payload), "/")
@@ -99,7 +110,15 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 		for _, x := range made.Existing {
 			b.omitted[x.Line] = true
 		}
-		b.id = job.NewID(r.At, r.Seq, 0)
+		if b.id = job.NewID(r.At, r.Seq, 0); b.create.Joined {
+			b.id = made.Single
+		}
+		if b.id.WithLine(0) != job.NewID(r.At, r.Seq, 0) || b.create.Joined == made.Single.IsZero() {
+			return fmt.Errorf("create %q was answered with %+v at %+v", b.tag, made, r)
+		}
+		if other := a.ids[b.id]; other != nil && other != b {
+			return fmt.Errorf("creates %q and %q were both answered with %v", b.tag, other.tag, b.id)
+		}
 		a.ids[b.id] = b
 		a.figures.Creates++
 		a.figures.Jobs += len(b.payloads)
@@ -172,11 +191,11 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 	if b == nil {
 		return nil, fmt.Errorf("job %v has a payload that nobody posted: %q", doc.ID, doc.Payload)
 	}
-	line := doc.ID.Line()
+	line := b.line(doc.ID)
 	if b.result == rejected {
 		return nil, fmt.Errorf("job %v belongs to a create that was answered as not stored", doc.ID)
 	}
-	if b.result == stored && doc.ID != b.id.WithLine(line) || line >= len(b.payloads) || doc.Batch != doc.ID.WithLine(0) {
+	if b.result == stored && doc.ID != b.job(line) || line >= len(b.payloads) || doc.Batch != b.shown(doc.ID) {
 		return nil, fmt.Errorf("job %v has the payload %[4]q, which belongs to batch %[2]v with %[3]d lines", doc.ID, b.id, len(b.payloads), doc.Payload)
 	}
 	if string(doc.Payload) != b.payloads[line] {

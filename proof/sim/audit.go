@@ -104,9 +104,9 @@ func (u *audit) handOut(r ingest.Receipt, doc *job.Job) error {
 	if err := u.mayHandOut(doc); err != nil {
 		return err
 	}
-	switch b := u.a.ids[doc.Batch]; {
-	case b != nil && r.At < b.groups[doc.ID.Line()].RunAt:
-		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[doc.ID.Line()].RunAt-r.At)
+	switch b := u.a.batchOf(doc.ID); {
+	case b != nil && r.At < b.groups[b.line(doc.ID)].RunAt:
+		return fmt.Errorf("job %v is handed out %d ms before its run_at", doc.ID, b.groups[b.line(doc.ID)].RunAt-r.At)
 	case l.status.Terminal():
 		return fmt.Errorf("job %v is handed out after it was answered as %v", doc.ID, l.status)
 	case l.setAside:
@@ -299,14 +299,14 @@ func (u *audit) mayBePurged(b *batch, line int, now int64) bool {
 		return true
 	}
 	if b.moved { // when it ended is not always known
-		return u.mayBeDeleted(b.id.WithLine(line), g) || now >= b.id.At()+g.RetentionMs
+		return u.mayBeDeleted(b.job(line), g) || now >= b.id.At()+g.RetentionMs
 	}
-	l := u.of(b.id.WithLine(line))
-	if l.status.Terminal() && !u.mayHaveEnded(b.id.WithLine(line)) {
+	l := u.of(b.job(line))
+	if l.status.Terminal() && !u.mayHaveEnded(b.job(line)) {
 		return now >= l.at+g.RetentionMs
 	}
 	// The job may have ended by a request without an answer whose repeat was answered, or at the end of the lease of
 	// its last attempt.
-	ended := l.status.Terminal() || u.mayHaveEnded(b.id.WithLine(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
+	ended := l.status.Terminal() || u.mayHaveEnded(b.job(line)) || g.MaxAttempts <= l.attempts+u.a.lostClaims
 	return ended && now >= b.id.At()+g.RetentionMs
 }

@@ -18,10 +18,29 @@ type batch struct {
 	payloads   []string
 	groups     []*job.Group // by line
 	result     createResult
-	id         job.ID       // if it was stored
+	id         job.ID       // of its first job, if it was stored
 	journalSeq uint64       // its seq in the journal; 0: not seen there
 	moved      bool         // operators may move it
 	numbering  *numbering   // which numbered the create; nil: it has no number
 	lost       bool         // an answer was lost, so the create may be stored even if a repeat is refused
 	omitted    map[int]bool // lines that made no job, since another job has their unique key
+}
+
+// job returns the id of the job of a line.
+func (b *batch) job(line int) job.ID { return b.id.WithLine(b.id.Line() + line) }
+
+// line is the inverse of job. The one job of a joined create may have any line of its record.
+func (b *batch) line(id job.ID) int {
+	if b.create.Joined {
+		return 0
+	}
+	return id.Line()
+}
+
+// shown returns the batch that the document of a job must show.
+func (b *batch) shown(id job.ID) job.ID {
+	if b.create.Joined {
+		return job.ID{}
+	}
+	return id.WithLine(0)
 }

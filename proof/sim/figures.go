@@ -12,6 +12,7 @@ type Figures struct {
 	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
 	Commands               uint64
 	Numbered               int // requests in sessions
+	Joined                 int // jobs that were created alone and share a record of the journal with others
 }
 
 // Add adds other to f.
@@ -37,4 +38,5 @@ func (f *Figures) Add(other Figures) {
 	f.Violations += other.Violations
 	f.Commands += other.Commands
 	f.Numbered += other.Numbered
+	f.Joined += other.Joined
 }

@@ -29,8 +29,8 @@ func (u *audit) movedOf(id job.ID) *movedJob {
 	s := u.moved[id]
 	if s == nil {
 		s = &movedJob{lastClaim: lastClaim{ended: map[job.ID]bool{}}}
-		if b := u.a.ids[id.WithLine(0)]; b != nil && id.Line() < len(b.groups) {
-			s.notBefore = b.groups[id.Line()].RunAt
+		if b := u.a.batchOf(id); b != nil && b.line(id) < len(b.groups) {
+			s.notBefore = b.groups[b.line(id)].RunAt
 		}
 		u.moved[id] = s
 	}
@@ -39,7 +39,7 @@ func (u *audit) movedOf(id job.ID) *movedJob {
 
 // isMoved reports whether operators may move a job.
 func (a *account) isMoved(id job.ID) bool {
-	b := a.ids[id.WithLine(0)]
+	b := a.batchOf(id)
 	return b != nil && b.moved
 }
 
@@ -147,7 +147,7 @@ func (u *audit) noteUnended(doc *job.Job, seq uint64) error {
 		}
 	}
 	s.unended.last = seq
-	b := u.a.ids[doc.Batch]
+	b := u.a.batchOf(doc.ID)
 	if b == nil {
 		return nil
 	}
@@ -185,11 +185,11 @@ func (u *audit) checkExisting(r ingest.Receipt, b *batch, made store.Made) error
 
 // checkAttributes compares the attributes that patches change with those that were posted and patched.
 func (u *audit) checkAttributes(doc *job.Job) error {
-	b, s := u.a.ids[doc.Batch], u.movedOf(doc.ID)
+	b, s := u.a.batchOf(doc.ID), u.movedOf(doc.ID)
 	if b == nil {
 		return nil
 	}
-	g := b.groups[doc.ID.Line()]
+	g := b.groups[b.line(doc.ID)]
 	if !allowed(s.priority, g.Priority, doc.Priority) || !allowed(s.attempts, g.MaxAttempts, doc.MaxAttempts) {
 		return fmt.Errorf("job %v has priority %d and max_attempts %d; posted were %d and %d, patched %v and %v", doc.ID, doc.Priority, doc.MaxAttempts,
 			g.Priority, g.MaxAttempts, s.priority, s.attempts)
@@ -253,11 +253,11 @@ func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error
 	if claim.IsZero() || s.claim != claim {
 		return nil
 	}
-	b := u.a.ids[id.WithLine(0)]
+	b := u.a.batchOf(id)
 	if b == nil {
 		return nil
 	}
-	g := b.groups[id.Line()]
+	g := b.groups[b.line(id)]
 	doc := job.Job{ID: id, Batch: id.WithLine(0), Client: g.Client, Type: g.Type}
 	if seq := u.deletedBy(&doc, r.Seq); seq != 0 {
 		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted at %d", what, id, claim, seq)

@@ -55,7 +55,7 @@ func (u *user) move() {
 		return
 	}
 	b := batches[u.random.IntN(len(batches))]
-	id := b.id.WithLine(u.random.IntN(len(b.payloads)))
+	id := b.job(u.random.IntN(len(b.payloads)))
 	if u.random.IntN(5) == 0 {
 		u.patch(id)
 		return

@@ -101,6 +101,9 @@ func (s *server) serve() error {
 		users.Go(func() { s.run(10+i, r) })
 	}
 	users.Go(func() { s.operate(20) })
+	for i := range loners {
+		users.Go(func() { s.produceAlone(30 + i) })
+	}
 
 	first := time.Duration(s.w.random.Int64N(int64(s.plan.after)))
 	s.pass(first)
@@ -229,10 +232,10 @@ func (s *server) reread(all bool) error {
 			return fmt.Errorf("create %s was acknowledged as batch %v and is not in the journal", tag, b.id)
 		}
 		for line := range b.payloads {
-			doc, err := listed[b.id.WithLine(line)], error(nil)
+			doc, err := listed[b.job(line)], error(nil)
 			switch some := s.w.random.IntN(4) == 0; {
 			case some, all && doc.ID.IsZero():
-				doc, err = st.Job(b.id.WithLine(line))
+				doc, err = st.Job(b.job(line))
 			case !all:
 				continue
 			}
@@ -243,10 +246,10 @@ func (s *server) reread(all bool) error {
 				a.figures.Lost++
 			}
 			if err != nil {
-				return fmt.Errorf("job %v of create %s was acknowledged: %w; the answers say of it: %+v", b.id.WithLine(line), tag, err, *u.of(b.id.WithLine(line)))
+				return fmt.Errorf("job %v of create %s was acknowledged: %w; the answers say of it: %+v", b.job(line), tag, err, *u.of(b.job(line)))
 			}
-			if doc.ID != b.id.WithLine(line) {
-				return fmt.Errorf("the document of job %[2]v has the id %[1]v", doc.ID, b.id.WithLine(line))
+			if doc.ID != b.job(line) {
+				return fmt.Errorf("the document of job %[2]v has the id %[1]v", doc.ID, b.job(line))
 			}
 			if err := u.checkDocument(&doc); err != nil {
 				return err

@@ -18,34 +18,60 @@ func (s *server) produce(id int) {
 		b := u.unansweredCreate()
 		if b == nil {
 			b = u.batch(s.w.producers[id])
-			s.w.account.mu.Lock()
-			s.w.account.batches[b.tag] = b
-			s.w.account.mu.Unlock()
 		}
-		var made store.Made
-		var receipt ingest.Receipt
-		create := b.create // the engine keeps the command
-		create.Payloads = append([]byte(nil), b.create.Payloads...)
-		create.Groups = append([]job.Group(nil), b.create.Groups...)
-		err := u.request(func(ctx context.Context) (err error) {
-			made, receipt, err = s.engine.Create(ctx, &create)
-			return err
-		})
-		fate := unknown
-		if err == nil {
-			fate = stored
-		} else if notStored(err) {
-			fate = rejected
-		}
-		u.unexpected("create", err)
-		if b.numbering != nil && (fate == stored || fate == rejected && !b.lost) {
-			b.numbering.answered(&b.create.Once)
-		}
-		if err := s.w.account.created(b, made, receipt, fate); err != nil {
-			s.w.violation(err)
-		}
-		s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
+		u.post(b)
 	}
+}
+
+const (
+	// loners is the number of users that create single jobs without a key.
+	loners = 3
+	// meeting is the period in which they do so, within meetingTime of each other. A fsync takes about as long, so most
+	// of these creates share a record of the journal.
+	meeting, meetingTime = 150 * time.Millisecond, 100 * time.Microsecond
+)
+
+// produceAlone posts single jobs, at about the same time as other users, until the life ends.
+func (s *server) produceAlone(id int) {
+	u := s.user(id)
+	for {
+		time.Sleep(meeting - time.Duration(time.Now().UnixNano())%meeting)
+		if !u.rest(meetingTime) {
+			return
+		}
+		u.post(u.alone())
+	}
+}
+
+// post posts a batch and records the answer.
+func (u *user) post(b *batch) {
+	a := u.w.account
+	a.mu.Lock()
+	a.batches[b.tag] = b
+	a.mu.Unlock()
+	var made store.Made
+	var receipt ingest.Receipt
+	create := b.create // the engine keeps the command
+	create.Payloads = append([]byte(nil), b.create.Payloads...)
+	create.Groups = append([]job.Group(nil), b.create.Groups...)
+	err := u.request(func(ctx context.Context) (err error) {
+		made, receipt, err = u.s.engine.Create(ctx, &create)
+		return err
+	})
+	fate := unknown
+	if err == nil {
+		fate = stored
+	} else if notStored(err) {
+		fate = rejected
+	}
+	u.unexpected("create", err)
+	if b.numbering != nil && (fate == stored || fate == rejected && !b.lost) {
+		b.numbering.answered(&b.create.Once)
+	}
+	if err := a.created(b, made, receipt, fate); err != nil {
+		u.w.violation(err)
+	}
+	u.s.log("create %s, %d jobs: %v %v", b.tag, len(b.payloads), receipt, err)
 }
 
 // unansweredCreate returns a create whose answer was lost, so that it can be repeated with its key or number, or nil.
@@ -63,6 +89,37 @@ func (u *user) unansweredCreate() *batch {
 
 // batch makes a random create.
 func (u *user) batch(numbers *numbering) *batch {
+	b := u.unkeyed()
+	switch u.random.IntN(20) {
+	case 0, 1, 2, 3, 4:
+		u.makeMovable(b)
+	case 5: // queues that are empty now and then, so that they can be deleted
+		for i := range b.create.Groups {
+			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
+			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
+		}
+	}
+	if u.random.IntN(3) == 0 {
+		b.create.Once = job.Once{Scope: "create", Key: b.tag}
+	} else if u.random.IntN(2) == 0 {
+		b.numbering = numbers
+		u.number(numbers, &b.create.Once)
+	}
+	u.addPayloads(b)
+	return b
+}
+
+// alone makes a create of one job that may share a record.
+func (u *user) alone() *batch {
+	b := u.unkeyed()
+	b.create.Groups = b.create.Groups[:1]
+	b.create.Groups[0].Lines, b.create.Joined = 1, true
+	u.addPayloads(b)
+	return b
+}
+
+// unkeyed makes a random create without keys and payloads.
+func (u *user) unkeyed() *batch {
 	u.w.account.mu.Lock()
 	u.w.posted++
 	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted)}
@@ -80,21 +137,10 @@ func (u *user) batch(numbers *numbering) *batch {
 		}
 		b.create.Groups = append(b.create.Groups, g)
 	}
-	switch u.random.IntN(20) {
-	case 0, 1, 2, 3, 4:
-		u.makeMovable(b)
-	case 5: // queues that are empty now and then, so that they can be deleted
-		for i := range b.create.Groups {
-			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
-			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
-		}
-	}
-	if u.random.IntN(3) == 0 {
-		b.create.Once = job.Once{Scope: "create", Key: b.tag}
-	} else if u.random.IntN(2) == 0 {
-		b.numbering = numbers
-		u.number(numbers, &b.create.Once)
-	}
+	return b
+}
+
+func (u *user) addPayloads(b *batch) {
 	for i := range b.create.Groups {
 		for range b.create.Groups[i].Lines {
 			payload := fmt.Sprintf("%s/%d/%s", b.tag, len(b.payloads), u.text())
@@ -107,7 +153,6 @@ func (u *user) batch(numbers *numbering) *batch {
 			b.create.Longest = max(b.create.Longest, len(payload))
 		}
 	}
-	return b
 }
 
 // text makes the rest of a payload. Some payloads look like a part of a journal.

@@ -101,14 +101,39 @@ func (a *account) journaledCreate(r *journal.Record) error {
 		return err
 	}
 	c := cmd.(*job.Create)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !c.Joined {
+		return a.journaledBatch(r, c, job.NewID(r.At, r.Seq, 0))
+	}
+	if c.Lines() > 1 {
+		a.figures.Joined += c.Lines()
+	}
+	rest := c.Payloads // of creates with one job each
+	for line := range c.Lines() {
+		var payload []byte
+		if payload, rest, err = c.Frame.Next(rest); err != nil {
+			return err
+		}
+		b := a.batches[tagOf(payload)]
+		if b == nil || !b.create.Joined {
+			return fmt.Errorf("record %d has a create that nobody posted: %q", r.Seq, payload)
+		}
+		part := &job.Create{Frame: b.create.Frame, Payloads: b.create.Frame.Append(nil, payload)}
+		if err := a.journaledBatch(r, part, job.NewID(r.At, r.Seq, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journaledBatch compares one create in the journal, whose first job has the given id, with what was posted.
+func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) error {
 	first, _, err := c.Frame.Next(c.Payloads)
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	b := a.batches[tagOf(first)]
-	id := job.NewID(r.At, r.Seq, 0)
 	switch {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)

@@ -254,7 +254,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 	}{
 		{"seeds", f.Seeds}, {"power losses", f.PowerLosses}, {"kills", f.Kills}, {"clean stops", f.Stops},
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
-		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
+		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"jobs that were created alone and share a record", f.Joined}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
 		{"queues deleted", f.Queues}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/rs/zerolog"
+)
+
+// memoryShare is the part of the memory limit of a container that the Go runtime may use. The rest is for the kernel's
+// buffers of connections and for the files that the server is reading and writing.
+const memoryShare = 0.85
+
+// limitMemory makes the garbage collector work harder when the memory of the process comes close to the limit of its
+// cgroup, so that the kernel does not kill the process for memory that could have been collected. GOMEMLIMIT has
+// precedence. Without a limit of the cgroup nothing changes.
+func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
+	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyRatio(provider, memoryShare)), memlimit.WithRatio(1))
+	if err != nil {
+		return fmt.Errorf("read the memory limit of the container: %w", err)
+	}
+	log.Debug().Int64("bytes", limit).Msg("soft limit of memory")
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"runtime/debug"
+	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/rs/zerolog"
+)
+
+// TestLimitMemory: the runtime gets a share of the container's limit, unless GOMEMLIMIT is set or there is no limit.
+func TestLimitMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	of := func(n uint64, err error) memlimit.Provider { return func() (uint64, error) { return n, err } }
+	for _, test := range []struct {
+		name, env string
+		provider  memlimit.Provider
+		want      int64
+		fails     bool
+	}{
+		{"a container of 4 GiB", "", of(4<<30, nil), 4 << 30 * 85 / 100, false},
+		{"no limit", "", of(0, memlimit.ErrNoLimit), math.MaxInt64, false},
+		{"GOMEMLIMIT has precedence", "1GiB", of(4<<30, nil), 1 << 30, false},
+		{"unreadable", "", of(0, errors.New("broken")), 1 << 30, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			debug.SetMemoryLimit(1 << 30)
+			if test.env != "" {
+				t.Setenv("GOMEMLIMIT", test.env)
+			}
+			err := limitMemory(test.provider, zerolog.Nop())
+			if got := debug.SetMemoryLimit(-1); got != test.want || (err != nil) != test.fails {
+				t.Errorf("limit %d, %v; want %d", got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Exchange is one request that completes jobs and then claims jobs. The engine proposes the claim together with the
+// completions, so that one group of the log can have both. The log keeps their order, and Apply decides about the claim
+// after the completions.
+//
+// The caller calls Ended, and then Claimed, unless Ended has returned an error.
+type Exchange struct {
+	inTurn *exchangeInTurn // if not nil, the claim follows the answer to the completions; the fields below are not used
+
+	claim    claimRequest
+	end      func() // of underWay
+	ends     completions
+	failed   error   // why not all completions were proposed
+	claiming *waiter // of the claim, if it was proposed with the completions
+	refused  error   // why it could not be proposed
+}
+
+// exchangeInTurn is an exchange whose claim is proposed after the answer to the completions.
+type exchangeInTurn struct {
+	Exchanger
+	commands []job.Complete
+	claim    job.Claim
+}
+
+// Exchanger completes jobs and claims jobs. *Engine is one.
+type Exchanger interface {
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, Receipt, error)
+	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error)
+}
+
+// InTurn returns an exchange whose claim is proposed after the answer to the completions.
+func InTurn(e Exchanger, commands []job.Complete, c job.Claim) *Exchange {
+	return &Exchange{inTurn: &exchangeInTurn{e, commands, c}}
+}
+
+// Exchange proposes completions, as CompleteInOrder, and then a claim, as ClaimAdmitted. If they have a key or number, it
+// is the same.
+func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*Exchange, error) {
+	if err := e.accepting(); err != nil {
+		return nil, err
+	}
+	// An earlier request with the same key must be looked for before anything is proposed. Commands of different lanes
+	// keep no order.
+	if len(commands) == 0 || c.Once.Given() && !c.Once.Numbered() || laneOfAll(commands) == journal.Bulk {
+		return InTurn(e, commands, c), nil
+	}
+	x := &Exchange{claim: claimRequest{e: e, cmd: c, lookedUp: !c.Once.Given()}, end: func() {}}
+	if c.Once.Given() {
+		end, err := e.underWay.begin(ctx, &c.Once)
+		if err != nil {
+			return nil, err
+		}
+		x.end = end
+	}
+	x.ends = completions{e: e, ctx: ctx, lane: journal.Control}
+	// If nothing can be claimed now, the completions may change that. The proposal is made first, so that the log does
+	// not write the completions while it is made.
+	var p *journal.Proposal
+	var w *waiter
+	if e.store.Available(c.Clients, c.Types) {
+		w = &waiter{applied: make(chan answer, 1)}
+		p, x.refused = newProposal(journal.Control, c, w)
+	}
+	for i := range commands {
+		if x.failed = x.ends.propose(&commands[i]); x.failed != nil {
+			return x, nil
+		}
+	}
+	if p != nil {
+		if x.refused = e.propose(ctx, p); x.refused == nil {
+			x.claiming = w
+		}
+	}
+	return x, nil
+}
+
+// Ended returns the results of the completions; see CompleteInOrder. After an error, the jobs that the claim got are
+// released, unless a repeat of the request may get them.
+func (x *Exchange) Ended(ctx context.Context) (ended []store.Ended, last Receipt, err error) {
+	if t := x.inTurn; t != nil {
+		return t.CompleteInOrder(ctx, t.commands)
+	}
+	err = x.failed
+	for err == nil && len(x.ends.proposed) > 0 {
+		err = x.ends.next()
+	}
+	if err != nil {
+		if x.claiming != nil {
+			x.ends.e.leave(x.claiming)
+		}
+		x.end()
+	}
+	return x.ends.ended, x.ends.last, err
+}
+
+// Claimed returns the answer to the claim; see ClaimAdmitted.
+func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (store.Claimed, []runs.Run, Receipt, error) {
+	if t := x.inTurn; t != nil {
+		return t.ClaimAdmitted(ctx, t.claim, wait, admit)
+	}
+	defer x.end()
+	x.claim.admit = admit
+	a, answered, err := claimAnswer{}, false, x.refused
+	if x.claiming != nil && err == nil {
+		a, answered, err = x.claim.decided(ctx, x.claiming)
+	}
+	if !answered && err == nil {
+		a, err = x.claim.take(ctx, wait)
+	}
+	return a.claimed, a.handed, a.receipt, err
+}

@@ -1,0 +1,183 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+func admitAll(int64) error { return nil }
+
+// claimOne claims one job of the engine's default queue.
+func claimOne(t *testing.T, e *Engine) job.ID {
+	t.Helper()
+	claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
+	if err != nil || len(claimed.Runs) == 0 {
+		t.Fatalf("claimed %+v, %v", claimed, err)
+	}
+	return claimed.Claim
+}
+
+// TestExchangeSharesAGroup: one group of the log has the completions and the claim of a request, in this order.
+func TestExchangeSharesAGroup(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(100)); err != nil {
+		t.Fatal(err)
+	}
+	groups := func() uint64 { s := e.log.Status(); return s.Groups - s.Marks }
+	const rounds = 20
+	held, before := claimOne(t, e), groups()
+	for range rounds {
+		x, err := e.Exchange(ctx, []job.Complete{completeOf(held)}, claimOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, last, err := x.Ended(ctx)
+		if err != nil || len(ended) != 1 || ended[0].All != 1 {
+			t.Fatalf("ended %+v, %v", ended, err)
+		}
+		claimed, jobs, receipt, err := x.Claimed(ctx, 0, admitAll)
+		if err != nil || len(jobs) != 1 || receipt.Seq <= last.Seq {
+			t.Fatalf("claimed %+v, %d jobs, %+v after %+v, %v", claimed, len(jobs), receipt, last, err)
+		}
+		held = claimed.Claim
+	}
+	// The log may begin to write between the two proposals, but seldom does.
+	if n := groups() - before; n > rounds*3/2 {
+		t.Errorf("%d requests took %d groups", rounds, n)
+	}
+}
+
+// TestExchangeClaimsWhatItReturned: the completions of a request may make the only job pending again, and the claim of
+// the request gets it.
+func TestExchangeClaimsWhatItReturned(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
+		t.Fatal(err)
+	}
+	held := claimOne(t, e)
+	unget := job.Complete{Claim: held, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+	x, err := e.Exchange(ctx, []job.Complete{unget}, claimOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.Ended(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if claimed, jobs, _, err := x.Claimed(ctx, 0, admitAll); err != nil || len(jobs) != 1 || claimed.Claim == held {
+		t.Errorf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
+	}
+}
+
+// TestExchangeWaits: a claim that finds nothing waits for a job after the completions were answered.
+func TestExchangeWaits(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
+		t.Fatal(err)
+	}
+	x, err := e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, _, err := x.Ended(ctx); err != nil || ended[0].All != 1 {
+		t.Fatalf("ended %+v, %v", ended, err)
+	}
+	got := make(chan int, 1)
+	go func() {
+		_, jobs, _, err := x.Claimed(ctx, time.Minute, admitAll)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- len(jobs)
+	}()
+	for e.parked.n.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != 1 {
+		t.Errorf("the claim got %d jobs", n)
+	}
+}
+
+// TestExchangeIsAbandoned: if the caller gives up before the completions are answered, the jobs of the claim are
+// released, and the outcomes are carried out.
+func TestExchangeIsAbandoned(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(2)); err != nil {
+		t.Fatal(err)
+	}
+	gone, leave := context.WithCancel(ctx)
+	x, err := e.Exchange(gone, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if _, _, err := x.Ended(gone); err == nil {
+		// The answer was there already; then the claim is answered or released too.
+		if _, _, _, err := x.Claimed(gone, 0, admitAll); err == nil {
+			t.Skip("the answers arrived before the caller gave up")
+		}
+	} else if !errors.Is(err, ErrUnknown) {
+		t.Fatal(err)
+	}
+	for {
+		q := current(t, e)
+		if c := q.Totals().Counts; c[job.Pending] == 1 && c[job.Completed] == 1 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestExchangeRefusals: a refused outcome does not prevent the claim, and a request with a key is answered as before.
+func TestExchangeRefusals(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	if _, _, err := e.Create(ctx, lines(5)); err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(done job.Complete, c job.Claim) (store.Ended, store.Claimed, error) {
+		t.Helper()
+		x, err := e.Exchange(ctx, []job.Complete{done}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, _, err := x.Ended(ctx)
+		if err != nil {
+			return store.Ended{}, store.Claimed{}, err
+		}
+		claimed, _, _, err := x.Claimed(ctx, 0, admitAll)
+		return ended[0], claimed, err
+	}
+	lost := completeOf(job.NewID(1, 1<<30, 0))
+	if ended, claimed, err := exchange(lost, claimOf(1)); err != nil || ended.Refusal != job.ClaimLost || len(claimed.Runs) != 1 {
+		t.Errorf("a lost claim: %+v, %+v, %v", ended, claimed, err)
+	}
+	once := job.Once{Scope: "claim r1", Key: "k", Digest: job.Digest{1}}
+	c, done := claimOf(1), completeOf(claimOne(t, e))
+	c.Once, done.Once = once, once
+	first, got, err := exchange(done, c)
+	if err != nil || first.All != 1 || len(got.Runs) != 1 {
+		t.Fatalf("with a key: %+v, %+v, %v", first, got, err)
+	}
+	if again, repeated, err := exchange(done, c); err != nil || again.All != 1 || !again.Replayed || repeated.Claim != got.Claim || !repeated.Replayed {
+		t.Errorf("repeated: %+v, %+v, %v", again, repeated, err)
+	}
+	large := completeOf(claimOne(t, e))
+	large.All = nil
+	large.Outcomes = []job.Outcome{{ID: got.Claim, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeOutput))}}}
+	if ended, claimed, err := exchange(large, claimOf(1)); err != nil || len(ended.Results) != 1 || len(claimed.Runs) != 1 {
+		t.Errorf("with a large output: %+v, %+v, %v", ended, claimed, err)
+	}
+}

@@ -1,0 +1,265 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// Small creates of one job each that wait for the same group of the log share one record. The first of them proposes
+// the record at once, and others add their jobs until the log writes it. So no create waits for others, and each is
+// answered when the record is on disk. docs/010-joined-commands.md has the reasons.
+
+const (
+	// maxJoinedBytes bounds the fields and the body of a joined record. A larger one would save little, since a record
+	// of this size has hundreds of jobs already. Its payloads fit into one page of the store.
+	maxJoinedBytes = 64 << 10
+	// maxJoinedCreate bounds the group and the payload of a create that joins a record.
+	maxJoinedCreate = 4 << 10
+	// joinedOverhead is the most that a record has in addition to its groups and payloads. joinedLine is the most that
+	// a job has in addition to them: the framing of its payload, and the number of lines in its group.
+	joinedOverhead, joinedLine = 256, 32
+)
+
+// joinedCreates are the creates that wait until their record is written.
+type joinedCreates struct {
+	proposing chan struct{} // capacity 1; has a value while a create without keys is being proposed
+
+	mu   sync.Mutex    // guards the fields below, and all records
+	open *joinedRecord // takes creates; nil: there is none
+	// checked is the group that was checked last, and checkedBytes its length in a record. Most creates have the same
+	// attributes as the one before.
+	checked      job.Group
+	checkedBytes int
+}
+
+// joinedRecord is a record that is proposed and takes creates until it is written.
+type joinedRecord struct {
+	tag     waiter // of the record: no caller waits for it to be applied
+	creates []*joinedCreate
+	groups  int // neighbours with equal attributes share a group
+	bytes   int // that fields and body have at most
+	closed  bool
+}
+
+// joinedCreate is a create that shares a record.
+type joinedCreate struct {
+	c          *job.Create
+	groupBytes int
+	stored     chan answer // capacity 1
+}
+
+// joins reports whether a create may share a record with others.
+func joins(c *job.Create) bool {
+	return c.Joined && len(c.Groups) == 1 && c.Groups[0].Lines == 1 && len(c.Payloads) <= maxJoinedCreate && len(c.Groups[0].Meta) <= maxJoinedCreate
+}
+
+// startJoined begins a create that shares a record with others; see StartCreate.
+func (e *Engine) startJoined(ctx context.Context, c *job.Create) (wait func() (store.Made, Receipt, error)) {
+	own := joinedCreate{c: c, stored: make(chan answer, 1)}
+	line, err := e.join(ctx, &own)
+	if err != nil {
+		return func() (store.Made, Receipt, error) { return store.Made{}, Receipt{}, err }
+	}
+	return func() (store.Made, Receipt, error) {
+		a, err := e.await(ctx, own.stored)
+		if err == nil {
+			err = a.err
+		}
+		if err != nil {
+			return store.Made{}, Receipt{}, err
+		}
+		return store.Made{Single: job.NewID(a.receipt.At, a.receipt.Seq, line), Seq: a.receipt.Seq, Lines: 1, Group: c.Groups[0]}, a.receipt, nil
+	}
+}
+
+// join adds a create to the open record, or to a new one that it proposes. line is its line in the record.
+func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err error) {
+	j := &e.joined
+	if own.groupBytes, err = j.check(own.c); err != nil {
+		return 0, err
+	}
+	if line, ok := j.add(own); ok {
+		return line, nil
+	}
+	if err := j.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer j.leave()
+	if line, ok := j.add(own); ok { // another create has proposed a record in the meantime
+		return line, nil
+	}
+	r := &joinedRecord{bytes: joinedOverhead}
+	r.add(own)
+	if err := e.propose(ctx, j.proposal(r)); err != nil {
+		return 0, err
+	}
+	j.offer(r)
+	return 0, nil
+}
+
+// proposeAlone proposes a create with a record of its own. Creates that are started after it are not added to a record
+// that was proposed before it, so that the creates of one goroutine are stored in their order.
+func (e *Engine) proposeAlone(ctx context.Context, p *journal.Proposal) error {
+	if err := e.joined.enter(ctx); err != nil {
+		return err
+	}
+	defer e.joined.leave()
+	if err := e.propose(ctx, p); err != nil {
+		return err
+	}
+	e.joined.offer(nil)
+	return nil
+}
+
+// enter waits until no other create without keys is being proposed, so that the open record is always the last one
+// that was proposed.
+func (j *joinedCreates) enter(ctx context.Context) error {
+	select {
+	case j.proposing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("propose create: %w", ctx.Err())
+	}
+}
+
+func (j *joinedCreates) leave() { <-j.proposing }
+
+// check refuses a create that the decoder would refuse. It returns the length of its group in a record.
+func (j *joinedCreates) check(c *job.Create) (groupBytes int, err error) {
+	g := &c.Groups[0]
+	j.mu.Lock()
+	known, groupBytes := j.checked == *g, j.checkedBytes
+	j.mu.Unlock()
+	if known {
+		return groupBytes, nil
+	}
+	fields, body := c.Encode()
+	if _, err := job.Decode(c.Verb(), fields, body); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.checked, j.checkedBytes = *g, len(fields)
+	return len(fields), nil
+}
+
+// add adds a create to the open record, if there is one with room for it. line is its line in the record.
+func (j *joinedCreates) add(own *joinedCreate) (line int, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r := j.open; r != nil && r.fits(own) {
+		r.add(own)
+		return len(r.creates) - 1, true
+	}
+	return 0, false
+}
+
+// offer lets other creates join a record that was proposed, unless it was written in the meantime. Nil: no record takes
+// creates.
+func (j *joinedCreates) offer(r *joinedRecord) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.open = r; r != nil && r.closed {
+		j.open = nil
+	}
+}
+
+// close ends a record: no create joins it any more.
+func (j *joinedCreates) close(r *joinedRecord) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.closed = true
+	if j.open == r {
+		j.open = nil
+	}
+}
+
+// cost returns the number of bytes and groups that a create adds to the record at most.
+func (r *joinedRecord) cost(own *joinedCreate) (bytes, groups int) {
+	bytes = joinedLine + len(own.c.Payloads)
+	if n := len(r.creates); n == 0 || r.creates[n-1].c.Groups[0] != own.c.Groups[0] {
+		return bytes + own.groupBytes, 1
+	}
+	return bytes, 0
+}
+
+func (r *joinedRecord) fits(own *joinedCreate) bool {
+	bytes, groups := r.cost(own)
+	return r.bytes+bytes <= maxJoinedBytes && r.groups+groups <= job.MaxGroups
+}
+
+func (r *joinedRecord) add(own *joinedCreate) {
+	bytes, groups := r.cost(own)
+	r.bytes += bytes
+	r.groups += groups
+	r.creates = append(r.creates, own)
+}
+
+// proposal returns the proposal of a record.
+func (j *joinedCreates) proposal(r *joinedRecord) *journal.Proposal {
+	return &journal.Proposal{
+		Lane: journal.Bulk, Verb: (&job.Create{}).Verb(), Tag: &r.tag, Reserve: maxJoinedBytes,
+		Fill: func() (fields, body []byte, err error) {
+			j.close(r)
+			fields, body = r.command().Encode()
+			decoded, err := job.Decode((&job.Create{}).Verb(), fields, body)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+			}
+			if len(fields)+len(body) <= maxDecodedBytes {
+				r.tag.cmd = decoded
+			}
+			return fields, body, nil
+		},
+		Done: func(seq uint64, at int64, err error) {
+			j.close(r)
+			for _, own := range r.creates {
+				own.stored <- answer{receipt: Receipt{seq, at}, err: err}
+			}
+		},
+	}
+}
+
+// command returns the one create of a closed record.
+func (r *joinedRecord) command() *job.Create {
+	c := &job.Create{Joined: true, Frame: r.creates[0].c.Frame, Groups: make([]job.Group, 0, r.groups), Payloads: make([]byte, 0, r.bytes)}
+	for _, own := range r.creates {
+		if own.c.Frame != c.Frame {
+			c.Frame = job.LenFrame // it holds any payload, also none
+		}
+	}
+	for _, own := range r.creates {
+		g := own.c.Groups[0]
+		if n := len(c.Groups); n > 0 {
+			if last := c.Groups[n-1]; sameAttributes(last, g) {
+				c.Groups[n-1].Lines++
+				g.Lines = 0
+			}
+		}
+		if g.Lines > 0 {
+			c.Groups = append(c.Groups, g)
+		}
+		c.Longest = max(c.Longest, own.c.Longest)
+		if own.c.Frame == c.Frame {
+			c.Payloads = append(c.Payloads, own.c.Payloads...)
+			continue
+		}
+		payload, _, err := own.c.Frame.Next(own.c.Payloads)
+		if err != nil {
+			panic(fmt.Sprintf("ingest: a payload that was checked: %v", err))
+		}
+		c.Payloads = c.Frame.Append(c.Payloads, payload)
+	}
+	return c
+}
+
+// sameAttributes reports whether two groups differ in the number of their lines at most.
+func sameAttributes(a, b job.Group) bool {
+	a.Lines, b.Lines = 0, 0
+	return a == b
+}

@@ -1,0 +1,284 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// joinable returns the create of one job that may share a record.
+func joinable(typ string, frame job.Frame, payload string) *job.Create {
+	c := lines(1)
+	c.Joined, c.Frame, c.Longest = true, frame, len(payload)
+	c.Groups[0].Type = typ
+	if frame == job.NoFrame {
+		c.Groups[0].Kind = job.Nothing
+	}
+	c.Payloads = frame.Append(nil, []byte(payload))
+	return c
+}
+
+// TestJoinedCreates holds the fsync of a first create. Creates that arrive meanwhile share one record, and each caller
+// gets its own job.
+func TestJoinedCreates(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	var held sync.Mutex
+	entered := make(chan struct{}, 1000)
+	e, stop := startWith(t, Options{Dir: dir, Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
+		entered <- struct{}{}
+		held.Lock()
+		defer held.Unlock()
+		return l.Sync()
+	}}}})
+	creates := []*job.Create{
+		joinable("a", job.LineFrame, "one"), joinable("a", job.LineFrame, "two"), joinable("b", job.LineFrame, "three"),
+		joinable("a", job.LenFrame, "four\nlines"), joinable("c", job.NoFrame, ""), joinable("a", job.LineFrame, "six"),
+	}
+	for len(entered) > 0 {
+		<-entered
+	}
+	held.Lock()
+	_, err := mustPropose(e, joinable("first", job.LineFrame, "first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered // the creates below wait for the next group
+	made := make([]store.Made, len(creates))
+	var callers sync.WaitGroup
+	for i, c := range creates {
+		callers.Go(func() {
+			got, receipt, err := e.Create(ctx, c)
+			if err != nil || receipt.Seq != got.Seq {
+				t.Errorf("create %d: %+v, %+v, %v", i, got, receipt, err)
+			}
+			made[i] = got
+		})
+		for joinedNow(e) <= i { // so that they join in this order
+			time.Sleep(time.Millisecond)
+		}
+	}
+	held.Unlock()
+	callers.Wait()
+	verify := func(q *store.Queries) {
+		t.Helper()
+		for i, m := range made {
+			if !m.Batch.IsZero() || m.Job(0) != m.Single || m.Lines != 1 || m.Seq != made[0].Seq || m.Single.Line() != i {
+				t.Errorf("create %d made %+v", i, m)
+			}
+			doc, err := q.Job(m.Single)
+			want := creates[i]
+			if err != nil || !doc.Batch.IsZero() || doc.Type != want.Groups[0].Type || doc.Kind != want.Groups[0].Kind ||
+				string(want.Frame.Append(nil, doc.Payload)) != string(want.Payloads) {
+				t.Errorf("job %d: %+v, %v", i, doc, err)
+			}
+		}
+		if b, err := q.Batch(made[0].Single.WithLine(0)); !errors.Is(err, job.NotFound) {
+			t.Errorf("the jobs have a batch: %+v, %v", b, err)
+		}
+	}
+	verify(current(t, e))
+	moved, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: made[1].Single})
+	if err != nil || moved.Refusal != job.Granted {
+		t.Errorf("cancel one: %+v, %v", moved, err)
+	}
+	swept, _, err := e.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: made[0].Single.WithLine(0)})
+	if err != nil || swept.Refusal != job.BatchNotFound {
+		t.Errorf("cancel as a batch: %+v, %v", swept, err)
+	}
+	if doc, err := current(t, e).Job(made[0].Single); err != nil || doc.Status != job.Pending {
+		t.Errorf("the job of another caller: %+v, %v", doc, err)
+	}
+	stop()
+	e, _ = start(t, dir)
+	verify(current(t, e))
+}
+
+// mustPropose proposes a create and returns the channel for its answer.
+func mustPropose(e *Engine, c *job.Create) (chan answer, error) {
+	w := &waiter{synced: make(chan answer, 1)}
+	p, err := newProposal(journal.Bulk, c, w)
+	if err != nil {
+		return nil, err
+	}
+	return w.synced, e.propose(context.Background(), p)
+}
+
+// joinedNow returns the number of creates in the open record.
+func joinedNow(e *Engine) int {
+	e.joined.mu.Lock()
+	defer e.joined.mu.Unlock()
+	if e.joined.open == nil {
+		return 0
+	}
+	return len(e.joined.open.creates)
+}
+
+func TestJoinedCreatesOfManyCallers(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	e, stop := start(t, dir)
+	const callers, each = 32, 50
+	var mu sync.Mutex
+	made := map[job.ID]string{}
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range each {
+				payload := fmt.Sprintf("job %d of %d%s", i, caller, strings.Repeat("x", i*100%5000))
+				m, _, err := e.Create(ctx, joinable(fmt.Sprint("t", i%3), job.LineFrame, payload))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if made[m.Job(0)] != "" {
+					t.Errorf("%v was answered twice", m.Job(0))
+				}
+				made[m.Job(0)] = payload
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	q := current(t, e)
+	for id, payload := range made {
+		if doc, err := q.Job(id); err != nil || string(doc.Payload) != payload {
+			t.Errorf("job %v: %q, %v; want %q", id, doc.Payload, err, payload)
+		}
+	}
+	totals := q.Totals()
+	if n := totals.Counts.Total(); n != callers*each || len(made) != callers*each {
+		t.Errorf("%d jobs, %d answers", n, len(made))
+	}
+	stop()
+}
+
+// TestJoinedRecordLimits: a record takes creates up to each of its limits, and no further.
+func TestJoinedRecordLimits(t *testing.T) {
+	e, _ := start(t, t.TempDir())
+	fill := func(next func(n int) *job.Create) *joinedRecord {
+		r := &joinedRecord{bytes: joinedOverhead}
+		for n := 0; ; n++ {
+			c := next(n)
+			groupBytes, err := e.joined.check(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := &joinedCreate{c: c, groupBytes: groupBytes}
+			if !r.fits(own) {
+				return r
+			}
+			r.add(own)
+		}
+	}
+	for name, test := range map[string]struct {
+		next        func(n int) *job.Create
+		jobs, bytes int // at least
+	}{
+		"empty jobs":     {func(int) *job.Create { return joinable("a", job.NoFrame, "") }, 1500, 0},
+		"large payloads": {func(int) *job.Create { return joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate-1)) }, 15, 60_000},
+		"other groups":   {func(n int) *job.Create { return joinable(fmt.Sprint("t", n), job.LineFrame, "x") }, 200, 20_000},
+		"other frames": {func(n int) *job.Create {
+			return joinable("a", []job.Frame{job.LineFrame, job.LenFrame}[n%2], strings.Repeat("x", 100))
+		}, 400, 40_000},
+	} {
+		r := fill(test.next)
+		fields, body := r.command().Encode()
+		if len(fields)+len(body) > maxJoinedBytes || len(fields)+len(body) < test.bytes || len(r.creates) < test.jobs {
+			t.Errorf("%s: %d jobs take %d bytes", name, len(r.creates), len(fields)+len(body))
+		}
+		cmd, err := job.Decode("create", fields, body)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if c := cmd.(*job.Create); c.CheckPayloads() != nil || !c.Joined || len(c.Groups) != r.groups || c.Lines() != len(r.creates) {
+			t.Errorf("%s: %d lines in %d groups, %v", name, c.Lines(), len(c.Groups), c.CheckPayloads())
+		}
+	}
+	full := &joinedRecord{groups: job.MaxGroups, creates: []*joinedCreate{{c: joinable("a", job.LineFrame, "x")}}}
+	if !full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) || full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}) {
+		t.Error("the bound of groups")
+	}
+	for _, c := range []*job.Create{lines(1), lines(2), joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate))} {
+		if joins(c) {
+			t.Errorf("a create of %d lines and %d bytes, joined %v, shares a record", c.Lines(), len(c.Payloads), c.Joined)
+		}
+	}
+	large := joinable("a", job.LineFrame, strings.Repeat("x", 100_000))
+	if m, _, err := e.Create(t.Context(), large); err != nil || !m.Batch.IsZero() || m.Job(0).IsZero() {
+		t.Errorf("a large job: %+v, %v", m, err)
+	}
+	two := lines(2)
+	two.Joined = true
+	keyed := joinable("a", job.LineFrame, "x")
+	keyed.Unique = []job.UniqueKey{{Key: "k"}}
+	for _, c := range []*job.Create{two, keyed} {
+		if _, _, err := e.Create(t.Context(), c); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a joined create of %d lines and %d keys: %v", c.Lines(), len(c.Unique), err)
+		}
+	}
+}
+
+// TestJoinedCreatesShareAFailure: if the record is not stored, every caller learns it, and later creates use another
+// record.
+func TestJoinedCreatesShareAFailure(t *testing.T) {
+	var j joinedCreates
+	r := &joinedRecord{}
+	for range 3 {
+		r.add(&joinedCreate{c: joinable("a", job.LineFrame, "x"), stored: make(chan answer, 1)})
+	}
+	j.offer(r)
+	j.proposal(r).Done(0, 0, ErrNotStored)
+	for i, own := range r.creates {
+		if a := <-own.stored; !errors.Is(a.err, ErrNotStored) {
+			t.Errorf("create %d: %+v", i, a)
+		}
+	}
+	j.offer(r)
+	if _, ok := j.add(&joinedCreate{c: joinable("a", job.LineFrame, "x")}); ok {
+		t.Error("a create joined a record that had been answered")
+	}
+}
+
+// TestCreatesOfOneGoroutineKeepTheirOrder: creates that one goroutine starts are stored in that order, whether or not
+// they share records, while other goroutines create jobs too.
+func TestCreatesOfOneGoroutineKeepTheirOrder(t *testing.T) {
+	ctx := t.Context()
+	e, _ := start(t, t.TempDir())
+	var callers sync.WaitGroup
+	for caller := range 6 {
+		callers.Go(func() {
+			var waits []func() (store.Made, Receipt, error)
+			for i := range 300 {
+				c := joinable("a", job.LineFrame, strings.Repeat("x", 1+i*caller%3000))
+				if (i+caller)%7 == 0 {
+					c = lines(1 + i%3)
+				}
+				waits = append(waits, e.StartCreate(ctx, c))
+			}
+			var last job.ID
+			for i, wait := range waits {
+				made, _, err := wait()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if id := made.Job(0); id.String() <= last.String() {
+					t.Errorf("create %d of %d is job %v, after %v", i, caller, id, last)
+				} else {
+					last = made.Job(made.Lines - 1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}

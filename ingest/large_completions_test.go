@@ -1,0 +1,81 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// TestLargeCompletionsAreBounded: completions with many bytes of outputs wait before they are proposed, so that the log
+// has few of them at a time, and small requests pass them.
+func TestLargeCompletionsAreBounded(t *testing.T) {
+	ctx := t.Context()
+	var held sync.Mutex
+	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
+		held.Lock()
+		defer held.Unlock()
+		return l.Sync()
+	}}}})
+	const callers = 12
+	if _, _, err := e.Create(ctx, lines(callers+2)); err != nil {
+		t.Fatal(err)
+	}
+	large := func() job.Complete {
+		done := completeOf(claimOne(t, e))
+		_, jobs, err := e.Queries().ClaimDocument(done.Claim, 0)
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		done.All = nil
+		done.Outcomes = []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeInFlight/4))}}}
+		return done
+	}
+	var commands []job.Complete
+	for range callers {
+		commands = append(commands, large())
+	}
+	last, small := large(), completeOf(claimOne(t, e))
+	held.Lock()
+	var others sync.WaitGroup
+	for _, c := range commands {
+		others.Go(func() {
+			if ended, _, err := e.Complete(ctx, c); err != nil || ended.Results[0].Status != job.Completed {
+				t.Errorf("%+v, %v", ended, err)
+			}
+		})
+	}
+	for e.large.TryAcquire(largeInFlight / 4) { // until they have taken all of it
+		e.large.Release(largeInFlight / 4)
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // the others have the time to exceed the bound, if nothing holds them
+	if n := e.log.Status().InFlightBytes; n > largeInFlight+largeInFlight/4 {
+		t.Errorf("the log has %d bytes", n)
+	}
+	gone, leave := context.WithTimeout(ctx, time.Millisecond)
+	defer leave()
+	if _, _, err := e.Complete(gone, last); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a caller that gives up before its completion is proposed: %v", err)
+	}
+	passed := make(chan error, 1)
+	go func() {
+		_, _, err := e.Complete(ctx, small)
+		passed <- err
+	}()
+	held.Unlock()
+	if err := <-passed; err != nil {
+		t.Error(err)
+	}
+	others.Wait()
+	if !e.large.TryAcquire(largeInFlight) {
+		t.Error("a share was not returned")
+	}
+}

@@ -1,0 +1,118 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+)
+
+// TestFill: a command with Fill gets its content when the committer takes it into a group, once.
+func TestFill(t *testing.T) {
+	t.Run("as late as possible", func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
+		first, err := r.propose(Bulk, "first", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-g.entered // the commands below wait for the next group
+		var content atomic.Pointer[string]
+		var calls atomic.Int64
+		filled := make(chan answer, 1)
+		err = r.Propose(t.Context(), &Proposal{
+			Lane: Bulk, Verb: "filled", Reserve: 100,
+			Fill: func() (fields, body []byte, err error) {
+				calls.Add(1)
+				return []byte("n=1"), []byte(*content.Load()), nil
+			},
+			Done: func(seq uint64, at int64, err error) { filled <- answer{seq, at, err} },
+		})
+		if err != nil || calls.Load() != 0 {
+			t.Fatal(err, calls.Load())
+		}
+		if used, _ := r.proposals.inFlight(); used < 100 {
+			t.Errorf("%d bytes are in flight, and 100 are reserved", used)
+		}
+		late := "added after it was proposed"
+		content.Store(&late)
+		close(g.open)
+		if a := <-filled; a.err != nil || a.seq != 2 {
+			t.Fatalf("%+v", a)
+		}
+		<-first
+		r.stop()
+		if got := r.got[1]; string(got.Body) != late || string(got.Fields) != "n=1" || calls.Load() != 1 {
+			t.Errorf("%+v after %d calls", got, calls.Load())
+		}
+		if used, _ := r.proposals.inFlight(); used != 0 {
+			t.Errorf("%d bytes are still in flight", used)
+		}
+	})
+	t.Run("refused content is not stored, and the rest of the group is", func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
+		if _, err := r.propose(Bulk, "first", ""); err != nil {
+			t.Fatal(err)
+		}
+		<-g.entered
+		refused := errors.New("refused")
+		contents := map[string]func() (fields, body []byte, err error){
+			"error":          func() (fields, body []byte, err error) { return nil, nil, refused },
+			"line break":     func() (fields, body []byte, err error) { return []byte("a\nb"), nil, nil },
+			"over its bound": func() (fields, body []byte, err error) { return nil, make([]byte, 11), nil },
+		}
+		answers := map[string]chan answer{}
+		for name, fill := range contents {
+			ch := make(chan answer, 1)
+			answers[name] = ch
+			done := func(seq uint64, at int64, err error) { ch <- answer{seq, at, err} }
+			if err := r.Propose(t.Context(), &Proposal{Lane: Bulk, Verb: "filled", Reserve: 10, Fill: fill, Done: done}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last, err := r.propose(Bulk, "last", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(g.open)
+		for name, ch := range answers {
+			if a := <-ch; !errors.Is(a.err, ErrNotStored) || a.seq != 0 || name == "error" && !errors.Is(a.err, refused) {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+		if a := <-last; a.err != nil || a.seq != 2 {
+			t.Errorf("the last command: %+v", a)
+		}
+		r.stop()
+		if used, _ := r.proposals.inFlight(); used != 0 {
+			t.Errorf("%d bytes are still in flight", used)
+		}
+	})
+	t.Run("not called for a command that is not written", func(t *testing.T) {
+		j := mustOpen(t, Options{})
+		answered := make(chan error, 1)
+		if err := j.Propose(t.Context(), &Proposal{
+			Lane: Bulk, Verb: "filled", Fill: func() (fields, body []byte, err error) { panic("called") },
+			Done: func(_ uint64, _ int64, err error) { answered <- err },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; !errors.Is(err, ErrNotStored) {
+			t.Error(err)
+		}
+	})
+	t.Run("proposals that contradict themselves", func(t *testing.T) {
+		j := mustOpen(t, Options{})
+		fill := func() (fields, body []byte, err error) { return nil, nil, nil }
+		for _, p := range []Proposal{{Fields: []byte("a=1")}, {Body: []byte("x")}, {Reserve: -1}, {Reserve: MaxRecordBytes}} {
+			p.Verb, p.Fill, p.Done = "filled", fill, func(uint64, int64, error) {}
+			if err := j.Propose(t.Context(), &p); !errors.Is(err, ErrInvalid) {
+				t.Error(fmt.Sprintf("%+v", p.Reserve), err)
+			}
+		}
+	})
+}
