@@ -222,7 +222,9 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 	if err != nil {
 		return err
 	}
-	ended, seq, err := joinEnded(exchange.Ended(ctx))
+	each, receipt, err := exchange.Ended(ctx)
+	s.streams.completedAll(done.commands, each)
+	ended, seq, err := joinEnded(each, receipt, err)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,9 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 // last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
 // repeat the request to find out.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
-	return joinEnded(s.engine.CompleteInOrder(ctx, done.commands))
+	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
+	s.streams.completedAll(done.commands, ended)
+	return joinEnded(ended, receipt, err)
 }
 
 // joinEnded returns the results of the commands of one request as those of one command.
@@ -235,7 +237,6 @@ func joinEnded(ended []store.Ended, receipt ingest.Receipt, err error) (all stor
 	n := 0
 	for i := range ended {
 		n += len(ended[i].Results)
-		s.streams.completed(&done.commands[i], &ended[i])
 	}
 	all.Results = make([]store.JobResult, 0, n)
 	for i := range ended {

@@ -254,6 +254,13 @@ func (l *streams) completed(cmd *job.Complete, result *store.Ended) {
 	}
 }
 
+// completedAll is completed for the commands of a request, of which the first have results.
+func (l *streams) completedAll(commands []job.Complete, results []store.Ended) {
+	for i := range results {
+		l.completed(&commands[i], &results[i])
+	}
+}
+
 // tickled tells the stream that holds the claim of a tickle which of its jobs are lost.
 func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
 	if t := l.holder(cmd.Claim); t != nil {
