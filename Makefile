@@ -32,11 +32,15 @@ test: ## all tests, in a few minutes on two cores; they hold on a machine with a
 busy: ## keep the machine busy for BUSY (10m), with a load of about 10, to run tests beside it
 	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
 
+# The packages of bench/peers that need none of its libraries.
+PEERS_OWN := ./measure ./process ./report ./daybook
+
 check: ## what must hold before a change lands: formatting, vet, static analysis, races
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) vet work
 	$(GO) run $(STATICCHECK) work
+	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
 	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 15m ./client/...
 	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list work | grep -v '^$(OURS)/client')
@@ -57,6 +61,7 @@ tidy: ## go mod tidy in each module; with TIDY=-diff it only says what would cha
 	  for other in client job mdns; do $(GO) mod edit -dropreplace $(OURS)/$$other $$copy; done; \
 	  cp $$copy $$m/go.mod; test ! -e $(BIN)/tidy.sum || cp $(BIN)/tidy.sum $$m/go.sum; \
 	done
+	test -n "$(TIDY)" || { cd bench/peers && GOWORK=off $(GO) mod tidy; }
 
 vuln: ## look the dependencies up in the vulnerability database (wants the network)
 	$(GO) run $(GOVULNCHECK) work
@@ -66,6 +71,24 @@ demo: build ## a million real lines, four runner processes, three kills, and the
 
 bench: build ## the workloads behind docs/performance.md, over HTTP, against the real binary
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -run '^$$' -bench . -benchtime 5s -timeout 60m ./bench
+
+PEERS := $(CURDIR)/$(BIN)/peers
+
+peers: ## install the queues that bench-peers compares with, on Debian as root; building queued takes a quarter of an hour, once
+	apt-get update -q && apt-get install -q -y --no-upgrade redis-server beanstalkd postgresql strace libclang-dev cmake g++
+	cd bench/peers && GOWORK=off $(GO) build -o $(PEERS)/nats-server github.com/nats-io/nats-server/v2
+	@if ! test -x $(PEERS)/queued; then \
+	  cargo install queued --version 0.9.0 --locked --root $(PEERS)/cargo && mv $(PEERS)/cargo/bin/queued $(PEERS) || \
+	  echo "queued could not be built; bench-peers reports it as missing" >&2; \
+	fi
+
+bench-peers: build ## Daybook beside Redis Streams, beanstalkd, River, NATS JetStream, asynq, queued; 20 minutes; ARGS="-short" for 3, ARGS="-help" for the flags
+	cd bench/peers && GOWORK=off $(GO) build -o $(CURDIR)/$(BIN)/bench-peers .
+	BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(BIN)/bench-peers $(ARGS)
+
+check-peers: build ## all checks and tests of bench-peers; they need its libraries, and skip the queues that are not installed
+	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
+	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
 bench-parts: ## benchmarks of the journal, the store and the engine alone
 	$(GO) test -run '^$$' -bench . -timeout 60m ./journal ./store ./ingest
@@ -103,4 +126,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools test busy check tidy vuln demo bench bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
+.PHONY: help build run tools test busy check tidy vuln demo bench peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean

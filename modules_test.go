@@ -2,6 +2,7 @@ package daybook_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,12 @@ import (
 	modzip "golang.org/x/mod/zip"
 )
 
-// modules are the folders of this tree's modules.
+// modules are the folders of the modules that go.work joins. A release publishes them.
 var modules = []string{".", "client", "job", "mdns"}
+
+// separate are the folders of the modules that go.work leaves out, so that what they require never reaches another one.
+// They are not published, so their go.mod files replace the modules of this tree by folders.
+var separate = []string{"bench/peers"}
 
 // unreleased is the version in which the modules of this tree require each other.
 const unreleased = "v0.0.0"
@@ -142,8 +147,8 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 	goIn("install", "-n", "github.com/daybookq/daybook/cmd/daybook@"+unreleased)
 }
 
-// TestModules: go.work uses all modules of the tree, they agree on the versions of what they require, and the module of
-// the server has no file of another.
+// TestModules: go.work uses all modules of the tree but the separate ones, they agree on the versions of what they
+// require, and none of them requires a separate one.
 func TestModules(t *testing.T) {
 	text, err := os.ReadFile("go.work")
 	if err != nil {
@@ -160,11 +165,39 @@ func TestModules(t *testing.T) {
 	if slices.Sort(used); !slices.Equal(used, modules) {
 		t.Errorf("go.work uses %v, the modules are %v", used, modules)
 	}
+	var all []string
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if d.Name() == "go.mod" {
+			all = append(all, filepath.ToSlash(filepath.Dir(path)))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := slices.Concat(modules, separate)
+	slices.Sort(known)
+	if slices.Sort(all); !slices.Equal(all, known) {
+		t.Errorf("the tree has go.mod files in %v, the modules are %v", all, known)
+	}
+	var apart []string
+	for _, dir := range separate {
+		apart = append(apart, readMod(t, dir).Module.Mod.Path)
+	}
 	versions := map[string]string{}
 	for _, dir := range modules {
 		for _, r := range readMod(t, dir).Require {
 			if other := versions[r.Mod.Path]; other != "" && other != r.Mod.Version {
 				t.Errorf("%s/go.mod requires %s, another one %s", dir, r.Mod, other)
+			}
+			if slices.Contains(apart, r.Mod.Path) {
+				t.Errorf("%s/go.mod requires %s, whose libraries must not reach other modules", dir, r.Mod)
 			}
 			versions[r.Mod.Path] = r.Mod.Version
 		}

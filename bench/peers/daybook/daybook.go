@@ -1,0 +1,155 @@
+package daybook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/bench/peers/process"
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// driver starts a server; its dialer says how it is driven.
+type driver struct {
+	name, client, usage string
+	does                func(measure.Work) bool
+	open                func(*server) measure.Session
+}
+
+// Drivers returns a driver for each client.
+func Drivers() []measure.Driver {
+	onConnections := func(w measure.Work) bool { return w.Kind != measure.Worker && w.Callers <= measure.Connections }
+	return []measure.Driver{
+		driver{
+			name: "daybook-http", client: "net/http of " + runtime.Version(), does: onConnections, open: openHTTP,
+			usage: "POST …/add with lines, POST /jobs/create, POST /jobs/claim and /jobs/complete in JSON; it finds the claim id and " +
+				"the payloads in the answer to a claim, and decodes nothing else",
+		},
+		driver{
+			name: "daybook-runs", client: "net/http of " + runtime.Version(), open: openRuns,
+			does: func(w measure.Work) bool {
+				return onConnections(w) && (w.Kind == measure.Drain || w.Kind == measure.Exchange || w.Kind == measure.Both)
+			},
+			usage: "the same requests as daybook-http; claims are answered in " + mimeRuns,
+		},
+		driver{
+			name: "daybook-go", client: "package client of the same commit", open: openGo,
+			does:  func(w measure.Work) bool { return w.Kind != measure.Exchange },
+			usage: "AddLines, Create, Claim, CompleteClaim; Worker with default settings, except Concurrency and Batch",
+		},
+		driver{
+			name: "daybook-stream", client: "github.com/coder/websocket", does: streamDoes, open: openStreams,
+			usage: "GET /stream in JSON: create, a subscription whose credit is the number of jobs under way, complete",
+		},
+		driver{
+			name: "daybook-python", client: "http.client of Python, one thread a connection", open: openPython,
+			does:  func(w measure.Work) bool { return onConnections(w) && w.Kind != measure.Exchange },
+			usage: "the same requests as daybook-http; json.loads for the answers to claims",
+		},
+	}
+}
+
+func (d driver) Name() string             { return d.name }
+func (d driver) Does(w measure.Work) bool { return d.does(w) }
+
+func (d driver) Describe(ctx context.Context) (measure.Description, error) {
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		return measure.Description{}, errors.Join(measure.ErrMissing, err)
+	}
+	version, err := process.Version(ctx, binary, "version")
+	if err != nil {
+		return measure.Description{}, err
+	}
+	return measure.Description{
+		Driver: d.name, System: version, Client: d.client, Usage: d.usage,
+		Durable: "fsync before each answer; there is no other mode",
+	}, nil
+}
+
+// server is a running Daybook.
+type server struct {
+	process *daybooktest.Process
+	client  *client.Client // for Fill
+}
+
+func (d driver) Start(ctx context.Context, dir string) (measure.Session, error) {
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{process: &daybooktest.Process{Binary: binary, Data: dir, Args: []string{"--log-level", "warn"}, Log: os.Stderr}}
+	if err := s.process.Start(ctx); err != nil {
+		return nil, err
+	}
+	s.client = client.New(s.process.URL(), client.Options{})
+	return d.open(s), nil
+}
+
+func (s *server) Pid() int { return s.process.Pid() }
+
+func (s *server) Close() error { return s.process.Stop() }
+
+// Fill posts the jobs by 8 callers, and waits until all of them can be claimed.
+func (s *server) Fill(ctx context.Context, jobs int) error {
+	body := lines(1000)
+	var left atomic.Int64
+	left.Store(int64(jobs))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for {
+				n := left.Add(-1000) + 1000
+				if n <= 0 {
+					return
+				}
+				if _, err := s.client.AddLines(ctx, body[:min(n, 1000)*lineBytes], client.AddOptions{}); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	for ctx.Err() == nil {
+		stats, err := s.client.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		if stats.Applied >= stats.Synced {
+			break
+		}
+	}
+	return context.Cause(ctx)
+}
+
+const lineBytes = measure.PayloadBytes + 1
+
+// lines returns n payloads that do not compress well, each with a newline after it.
+func lines(n int) []byte {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	var text strings.Builder
+	x := uint64(88172645463325252)
+	for range n {
+		for range measure.PayloadBytes {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			text.WriteByte(alphabet[x>>58])
+		}
+		text.WriteByte('\n')
+	}
+	return []byte(text.String())
+}
+
+// runnerID returns the runner id of a caller.
+func runnerID(caller int) string { return fmt.Sprintf("runner-%d", caller) }

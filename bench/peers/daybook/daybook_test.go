@@ -1,0 +1,52 @@
+package daybook
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// TestDrivers: every client does each of its works on the real server.
+func TestDrivers(t *testing.T) {
+	if _, err := daybooktest.Binary(); err != nil {
+		t.Skip(err)
+	}
+	var works []measure.Work
+	for _, b := range measure.Blocks() {
+		works = append(works, b.Works...)
+	}
+	// Works that only create come last, since the others end with as many jobs as they began with.
+	slices.SortStableFunc(works, func(x, y measure.Work) int {
+		if (x.Kind == measure.Create) == (y.Kind == measure.Create) {
+			return 0
+		}
+		if x.Kind == measure.Create {
+			return 1
+		}
+		return -1
+	})
+	for _, d := range Drivers() {
+		t.Run(d.Name(), func(t *testing.T) {
+			if _, err := d.Describe(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s, err := d.Start(t.Context(), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, w := range slices.DeleteFunc(slices.Clone(works), func(w measure.Work) bool { return !d.Does(w) }) {
+				result, err := measure.Do(t.Context(), s, w, 300)
+				if err != nil || result.Jobs != 300 || result.Seconds <= 0 {
+					t.Errorf("%s: %+v, %v", w.Name, result, err)
+				}
+			}
+		})
+	}
+}

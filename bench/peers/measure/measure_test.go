@@ -1,0 +1,350 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/bench/peers/process"
+)
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		figures []float64
+		want    Spread
+	}{
+		{nil, Spread{}},
+		{[]float64{3}, Spread{3, 3, 3}},
+		{[]float64{9, 1, 2}, Spread{2, 1, 9}},
+		{[]float64{4, 1, 2, 10}, Spread{3, 1, 10}},
+	} {
+		if got := spreadOf(c.figures); got != c.want {
+			t.Errorf("the spread of %v is %+v, expected %+v", c.figures, got, c.want)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var sorted []time.Duration
+	for i := range 100 {
+		sorted = append(sorted, time.Duration(i+1))
+	}
+	if p50, p99, p100 := quantile(sorted, 0.5), quantile(sorted, 0.99), quantile(sorted, 1); p50 != 51 || p99 != 100 || p100 != 100 {
+		t.Errorf("p50, p99, p100 of 1…100 are %d, %d, %d", p50, p99, p100)
+	}
+	if quantile(nil, 0.5) != 0 {
+		t.Error("no durations have a quantile")
+	}
+}
+
+func resultOf(driver, work string, rates ...float64) *Result {
+	r := &Result{Block: "b", Driver: driver, Work: work}
+	for round, rate := range rates {
+		if rate > 0 {
+			r.Turns = append(r.Turns, TurnResult{Round: round, Jobs: int(rate), Seconds: 1, P99: 10 * float64(round+1)})
+		}
+	}
+	return r
+}
+
+// TestRatio: turns of the same round are compared, and a round that one of the two misses does not count.
+func TestRatio(t *testing.T) {
+	got, ok := Ratio(resultOf("a", "w", 100, 300, 200), resultOf("b", "w", 50, 0, 400))
+	if want := (Spread{1.25, 0.5, 2}); !ok || got != want {
+		t.Errorf("the ratio is %+v, %v; expected %+v", got, ok, want)
+	}
+	if _, ok := Ratio(resultOf("a", "w", 100), resultOf("b", "w", 0, 100)); ok {
+		t.Error("turns of different rounds have a ratio")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	r := &Report{Results: []*Result{resultOf("ours", "w", 100, 110, 120), resultOf("theirs", "w", 50, 50, 50)}}
+	outcomes := r.Judge([]Target{
+		{Title: "reached", Block: "b", Ours: Of{"ours", "w"}, Theirs: Of{"theirs", "w"}, Least: 2},
+		{Title: "missed", Block: "b", Ours: Of{"ours", "w"}, Theirs: Of{"theirs", "w"}, Least: 3},
+		{Title: "too late", Block: "b", Ours: Of{"ours", "w"}, Theirs: Of{"theirs", "w"}, Least: 2, P99: 15},
+		{Title: "of another block", Block: "c", Ours: Of{"ours", "w"}, Theirs: Of{"theirs", "w"}, Least: 2},
+	})
+	for i, want := range []struct{ measured, met bool }{{true, true}, {true, false}, {true, false}, {false, false}} {
+		if o := outcomes[i]; o.Measured != want.measured || o.Met != want.met {
+			t.Errorf("%s: measured %v, met %v; expected %v", o.Title, o.Measured, o.Met, want)
+		}
+	}
+}
+
+// TestTargets: every target names works that its block has.
+func TestTargets(t *testing.T) {
+	has := map[string]bool{}
+	for _, b := range Blocks() {
+		for _, w := range b.Works {
+			has[b.Name+" "+w.Name] = true
+		}
+		for driver, works := range b.Also {
+			for _, w := range works {
+				has[b.Name+" "+driver+" "+w.Name] = true
+			}
+		}
+	}
+	for _, target := range Targets() {
+		for _, of := range []Of{target.Ours, target.Theirs} {
+			if !has[target.Block+" "+of.Work] && !has[target.Block+" "+of.Driver+" "+of.Work] {
+				t.Errorf("%s: block %s does not measure %s of %s", target.Title, target.Block, of.Work, of.Driver)
+			}
+		}
+	}
+}
+
+// fake is a driver of a queue in memory. Its server is a process that does nothing.
+type fake struct {
+	name    string
+	t       *testing.T
+	most    int                   // jobs of one call; 0 means any number
+	failAt  int64                 // the create that fails; 0 means none
+	stuck   bool                  // creates wait for the end of their context
+	began   chan struct{}         // closed by the first create
+	servers chan *process.Process // all that were started
+	works   func(Work) bool
+}
+
+func newFake(t *testing.T) *fake {
+	return &fake{name: "fake", t: t, began: make(chan struct{}), servers: make(chan *process.Process, 100), works: func(Work) bool { return true }}
+}
+
+func (f *fake) Name() string     { return f.name }
+func (f *fake) Does(w Work) bool { return f.works(w) }
+func (f *fake) Describe(context.Context) (Description, error) {
+	return Description{Driver: "fake"}, nil
+}
+
+func (f *fake) Start(_ context.Context, dir string) (Session, error) {
+	p, err := process.Start(process.Command{Path: "/bin/sleep", Args: []string{"600"}, Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	f.servers <- p
+	return &fakeSession{fake: f, server: p, most: f.most}, nil
+}
+
+type fakeSession struct {
+	*fake
+	server        *process.Process
+	most          int
+	creates       atomic.Int64
+	waiting, done atomic.Int64
+}
+
+func (s *fakeSession) Pid() int     { return s.server.Pid() }
+func (s *fakeSession) Close() error { return s.server.Close() }
+
+func (s *fakeSession) Fill(_ context.Context, jobs int) error {
+	s.waiting.Add(int64(jobs))
+	return nil
+}
+
+func (s *fakeSession) Dial(context.Context, int) (Conn, error) { return &fakeConn{s: s}, nil }
+
+func (s *fakeSession) MostJobs() int {
+	if s.most == 0 {
+		return 1 << 20
+	}
+	return s.most
+}
+
+type fakeConn struct {
+	s    *fakeSession
+	held int
+}
+
+var errFake = errors.New("the disk is full")
+
+func (c *fakeConn) Create(ctx context.Context, jobs int) error {
+	n := c.s.creates.Add(1)
+	if n == 1 && c.s.stuck {
+		close(c.s.began)
+	}
+	if c.s.stuck {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if n == c.s.failAt {
+		return errFake
+	}
+	if c.s.most > 0 && jobs > c.s.most {
+		return errors.New("too many jobs in a call")
+	}
+	c.s.waiting.Add(int64(jobs))
+	return nil
+}
+
+func (c *fakeConn) Claim(_ context.Context, most int) (int, error) {
+	for {
+		waiting := c.s.waiting.Load()
+		got := min(waiting, int64(most))
+		if c.s.waiting.CompareAndSwap(waiting, waiting-got) {
+			c.held = int(got)
+			return c.held, nil
+		}
+	}
+}
+
+func (c *fakeConn) Complete(context.Context) error {
+	c.s.done.Add(int64(c.held))
+	c.held = 0
+	return nil
+}
+
+func (c *fakeConn) Exchange(ctx context.Context, most int) (int, error) {
+	if err := c.Complete(ctx); err != nil {
+		return 0, err
+	}
+	return c.Claim(ctx, most)
+}
+
+func (c *fakeConn) Close() error { return nil }
+
+// TestLoops: each kind of work does exactly the jobs of its turn, also if a call takes one job only.
+func TestLoops(t *testing.T) {
+	for _, w := range []Work{CreateBulk, CreateOne, DrainBulk, ExchangeBulk, ExchangeOne, BothBulk, LifecycleOne} {
+		for _, most := range []int{0, 1} {
+			f := newFake(t)
+			f.most = most
+			started, err := f.Start(t.Context(), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := started.(*fakeSession)
+			turn := &Turn{Work: w, Jobs: 5003}
+			if err := measureOn(t.Context(), s, turn); err != nil {
+				t.Errorf("%s: %v", w.Name, err)
+			}
+			done := s.done.Load()
+			if w.Kind == Create {
+				done = s.waiting.Load()
+			} else if s.waiting.Load() != 0 {
+				t.Errorf("%s: %d jobs were left", w.Name, s.waiting.Load())
+			}
+			if done != 5003 {
+				t.Errorf("%s: %d jobs were done, expected 5003", w.Name, done)
+			}
+			measured, err := turn.result(0)
+			if err != nil || measured.Seconds <= 0 || measured.Calls == 0 || measured.P99 < measured.P50 {
+				t.Errorf("%s: the result is %+v, %v", w.Name, measured, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// ended checks that all servers of a fake are gone, and their directories too.
+func (f *fake) ended(dir string) (started int) {
+	f.t.Helper()
+	close(f.servers)
+	for p := range f.servers {
+		started++
+		select {
+		case <-p.Done():
+		default:
+			f.t.Errorf("server %d still runs", p.Pid())
+		}
+		if err := syscall.Kill(p.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
+			f.t.Errorf("server %d is still there: %v", p.Pid(), err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		f.t.Errorf("the directory has %v left, %v", left, err)
+	}
+	return started
+}
+
+func runOf(f *fake, dir string) *Run {
+	return &Run{Drivers: []Driver{f}, Rounds: 3, Turn: 2 * time.Millisecond, Dir: dir, Progress: func(string) {}}
+}
+
+func TestRounds(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	results, err := runOf(f, dir).Block(t.Context(), Block{Name: "b", Works: []Work{LifecycleOne}, Also: map[string][]Work{"fake": {DrainBulk}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 2 || len(results[0].Turns) != 3 || len(results[1].Turns) != 3 || results[1].Work != DrainBulk.Name {
+		t.Errorf("the results are %+v", results)
+	}
+	if started := f.ended(dir); started != 8 { // each of the two is calibrated, and has three turns
+		t.Errorf("%d servers were started, expected 8", started)
+	}
+}
+
+// TestOrder: the turns of a driver are next to each other, and the results are in the order of the works.
+func TestOrder(t *testing.T) {
+	one, other, dir := newFake(t), newFake(t), t.TempDir()
+	other.name = "other"
+	r := runOf(one, dir)
+	r.Drivers, r.Rounds = []Driver{one, other}, 1
+	b := Block{Name: "b", Works: []Work{CreateOne, LifecycleOne}, Also: map[string][]Work{"fake": {DrainBulk}}}
+	var order []string
+	for _, c := range r.cells(b) {
+		order = append(order, c.driver.Name()+" "+c.work.Name)
+	}
+	if want := []string{"fake create-one", "fake lifecycle-one", "fake drain-bulk", "other create-one", "other lifecycle-one"}; !slices.Equal(order, want) {
+		t.Errorf("the order is %v, expected %v", order, want)
+	}
+	results, err := r.Block(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order = nil
+	for _, result := range results {
+		order = append(order, result.Driver+" "+result.Work)
+	}
+	if want := []string{"fake create-one", "other create-one", "fake lifecycle-one", "other lifecycle-one", "fake drain-bulk"}; !slices.Equal(order, want) {
+		t.Errorf("the results are %v, expected %v", order, want)
+	}
+	one.ended(dir)
+	other.ended(dir)
+}
+
+// TestFailure: a driver that fails is reported, the others go on, and its server is ended.
+func TestFailure(t *testing.T) {
+	f, other, dir := newFake(t), newFake(t), t.TempDir()
+	f.failAt = 100
+	r := runOf(f, dir)
+	r.Drivers = append(r.Drivers, other)
+	results, err := r.Block(t.Context(), Block{Name: "b", Works: []Work{CreateOne}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results[0].Turns) != 0 || !strings.Contains(results[0].Error, errFake.Error()) {
+		t.Errorf("the result of the driver that fails is %+v", results[0])
+	}
+	if len(results[1].Turns) != 3 || results[1].Error != "" {
+		t.Errorf("the result of the other driver is %+v", results[1])
+	}
+	f.ended(dir)
+	other.ended(dir)
+}
+
+// TestInterrupt: the end of the context ends the run, and the server.
+func TestInterrupt(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	f.stuck = true
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	go func() {
+		<-f.began
+		cancel(interrupted)
+	}()
+	if _, err := runOf(f, dir).Block(ctx, Block{Name: "b", Works: []Work{CreateOne}}); !errors.Is(err, interrupted) {
+		t.Errorf("the run ended with %v", err)
+	}
+	f.ended(dir)
+}

@@ -1,0 +1,23 @@
+// Package peer drives the systems that Daybook is compared with, each through the fastest usage that its documentation
+// describes, and with settings that make it write to disk before it answers, as far as it has such settings.
+//
+// A peer whose server is not installed is reported as missing, with the reason.
+//
+// # Files
+//
+//	peer.go           the list of drivers; filling a queue
+//	redis_server.go   a Redis server, for redis.go, rueidis.go and asynq.go
+//	resp.go           Redis's protocol
+//	redis.go          Redis Streams, pipelined
+//	rueidis.go        Redis Streams through a client library
+//	beanstalkd.go     beanstalkd
+//	postgres.go       a PostgreSQL server
+//	river.go          River on PostgreSQL
+//	nats.go           NATS JetStream
+//	asynq.go          asynq on Redis
+//	queued.go         queued
+//	faktory.go        Faktory, which is missing
+//	echo.go           an HTTP handler that does nothing
+//	count.go          the jobs that a worker has done
+//	versions.go       the versions of client libraries
+package peer

@@ -1,0 +1,116 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/bench/peers/process"
+)
+
+// echo is no queue: an HTTP server that reads a request and answers it. It is the limit of one job a request over HTTP.
+type echo struct{}
+
+// EchoVar is the environment variable whose value is a port. With it this program is the server of echo: see ServeEcho.
+const EchoVar = "BENCH_PEERS_ECHO"
+
+func (echo) Name() string { return "echo" }
+
+func (echo) Describe(context.Context) (measure.Description, error) {
+	return measure.Description{
+		Driver: "echo", System: "a net/http handler that does nothing, in a process of its own", Client: "net/http",
+		Durable: "stores nothing: it is no queue, but shows the most that one HTTP request a job allows",
+		Usage:   "POST with a payload, and with a completion and claim; the answer is the payload",
+	}, nil
+}
+
+func (echo) Does(w measure.Work) bool {
+	return w.Name == measure.CreateOne.Name || w.Name == measure.ExchangeOne.Name
+}
+
+func (echo) Start(ctx context.Context, dir string) (measure.Session, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	started, err := process.Start(process.Command{Path: self, Dir: dir, Env: []string{EchoVar + "=" + strconv.Itoa(port)}})
+	if err != nil {
+		return nil, err
+	}
+	if err := started.Until(ctx, process.Answers(port)); err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	}
+	return &echoSession{started, fmt.Sprintf("http://127.0.0.1:%d/", port)}, nil
+}
+
+// ServeEcho serves until the process ends.
+func ServeEcho(port string) error {
+	return http.ListenAndServe("127.0.0.1:"+port, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that went away is no error
+	}))
+}
+
+type echoSession struct {
+	process *process.Process
+	url     string
+}
+
+func (s *echoSession) Pid() int { return s.process.Pid() }
+
+func (s *echoSession) Close() error { return s.process.Close() }
+
+func (s *echoSession) Fill(context.Context, int) error { return nil }
+
+func (s *echoSession) Dial(context.Context, int) (measure.Conn, error) {
+	return &echoConn{s.url, &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}}}, nil
+}
+
+type echoConn struct {
+	url  string
+	http *http.Client
+}
+
+var echoBody = []byte(`{"payload":"` + payload + `"}`)
+
+func (c *echoConn) post(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(echoBody))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+func (c *echoConn) Create(ctx context.Context, _ int) error { return c.post(ctx) }
+
+func (c *echoConn) Claim(ctx context.Context, _ int) (int, error) { return 1, c.post(ctx) }
+
+func (c *echoConn) Complete(ctx context.Context) error { return c.post(ctx) }
+
+func (c *echoConn) Exchange(ctx context.Context, _ int) (int, error) { return 1, c.post(ctx) }
+
+func (c *echoConn) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+)
+
+func TestMain(m *testing.M) {
+	if port := os.Getenv(EchoVar); port != "" { // the server of echo
+		panic(ServeEcho(port))
+	}
+	os.Exit(m.Run())
+}
+
+// TestDrivers: every peer that is installed does each of its works.
+func TestDrivers(t *testing.T) {
+	var works []measure.Work
+	for _, b := range measure.Blocks() {
+		works = append(works, b.Works...)
+	}
+	// Works that only create come last, since the others end with as many jobs as they began with.
+	slices.SortStableFunc(works, func(x, y measure.Work) int {
+		if (x.Kind == measure.Create) == (y.Kind == measure.Create) {
+			return 0
+		}
+		if x.Kind == measure.Create {
+			return 1
+		}
+		return -1
+	})
+	work := reachable(t)
+	for _, d := range Drivers(work) {
+		t.Run(d.Name(), func(t *testing.T) {
+			described, err := d.Describe(t.Context())
+			if errors.Is(err, measure.ErrMissing) {
+				t.Skip(err)
+			}
+			if err != nil || described.Driver != d.Name() || described.System == "" || described.Durable == "" || described.Usage == "" {
+				t.Errorf("the description is %+v, %v", described, err)
+			}
+			s, err := d.Start(t.Context(), reachable(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, w := range works {
+				if !d.Does(w) {
+					continue
+				}
+				result, err := measure.Do(t.Context(), s, w, 200)
+				if err != nil || result.Jobs != 200 || result.Seconds <= 0 {
+					t.Errorf("%s: %+v, %v", w.Name, result, err)
+				}
+			}
+		})
+	}
+}
+
+// reachable returns a temporary directory that a server of another user can reach, which those of t.TempDir are not.
+func reachable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "peer-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,58 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/bench/peers/process"
+)
+
+// redisServer is a Redis that syncs its append-only file before it answers any command. It is used by three drivers.
+type redisServer struct {
+	process *process.Process
+	port    int
+}
+
+const redisProgram = "redis-server"
+
+const redisDurable = "appendonly yes, appendfsync always; no snapshots, and no rewrites of the file, which would only make it slower"
+
+func describeRedis(ctx context.Context, driver string) (measure.Description, error) {
+	path, err := find(redisProgram)
+	if err != nil {
+		return measure.Description{}, err
+	}
+	version, err := process.Version(ctx, path, "--version")
+	return measure.Description{Driver: driver, System: version, Durable: redisDurable}, err
+}
+
+func startRedis(ctx context.Context, dir string) (*redisServer, error) {
+	path, err := find(redisProgram)
+	if err != nil {
+		return nil, err
+	}
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	started, err := process.Start(process.Command{Path: path, Dir: dir, Args: []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	s := &redisServer{started, port}
+	if err := started.Until(ctx, process.Answers(port)); err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	}
+	return s, nil
+}
+
+func (s *redisServer) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+func (s *redisServer) Pid() int { return s.process.Pid() }
+
+func (s *redisServer) Close() error { return s.process.Close() }

@@ -1,0 +1,47 @@
+package plot
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybookq/daybook/bench/peers/measure"
+)
+
+func TestWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers.svg")
+	r := &measure.Report{Blocks: measure.Blocks()}
+	if err := Write(path, r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a report without results has a plot: %v", err)
+	}
+	for _, b := range r.Blocks {
+		for _, w := range b.Works {
+			for i, driver := range []string{"daybook-http", "redis", "failed"} {
+				result := &measure.Result{Block: b.Name, Work: w.Name, Driver: driver}
+				for round := range 3 * min(1, 2-i) {
+					result.Turns = append(result.Turns, measure.TurnResult{Round: round, Jobs: 1000 * (round + 1), Seconds: 1})
+				}
+				r.Results = append(r.Results, result)
+			}
+		}
+	}
+	if err := Write(path, r); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range r.Blocks {
+		if !bytes.Contains(drawn, []byte(b.Title)) {
+			t.Errorf("the plot has no panel %q", b.Title)
+		}
+	}
+	if !bytes.Contains(drawn, []byte("daybook-http")) || bytes.Contains(drawn, []byte("failed")) {
+		t.Error("the plot does not have exactly the drivers with results")
+	}
+}

@@ -1,0 +1,182 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Command is a server to start.
+type Command struct {
+	Path string
+	Args []string
+	Dir  string   // its working directory
+	Env  []string // beside those of this process
+	// User is the user that the server runs as if this process is root's, for servers that refuse to be root's. Empty
+	// means the same user.
+	User string
+	Stop syscall.Signal // ends the server in an orderly way; 0 means SIGTERM
+}
+
+// Process is a running server.
+type Process struct {
+	cmd  *exec.Cmd
+	stop syscall.Signal
+	said tail
+	done chan struct{} // closed when the process has ended
+	err  error         // how it ended; read it after done is closed
+}
+
+// stopIn is how long a server may take to end in an orderly way before it is killed.
+const stopIn = 20 * time.Second
+
+// Start starts a server.
+func Start(c Command) (*Process, error) {
+	p := &Process{cmd: exec.Command(c.Path, c.Args...), stop: c.Stop, done: make(chan struct{})}
+	if p.stop == 0 {
+		p.stop = syscall.SIGTERM
+	}
+	p.cmd.Dir, p.cmd.Env = c.Dir, append(os.Environ(), c.Env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
+	// A process group of its own keeps an interrupt at the terminal away from the server: this process ends it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(p.cmd.SysProcAttr)
+	if c.User != "" && os.Getuid() == 0 {
+		id, err := credential(c.User)
+		if err != nil {
+			return nil, err
+		}
+		p.cmd.SysProcAttr.Credential = id
+	}
+	started := make(chan error)
+	go p.attend(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	return p, nil
+}
+
+// attend starts the process, and waits for its end. It locks its thread: Linux ends the process when the thread that
+// started it ends.
+func (p *Process) attend(started chan<- error) {
+	runtime.LockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	p.err = p.cmd.Wait()
+	close(p.done)
+}
+
+// credential returns what a process of a user has.
+func credential(name string) (*syscall.Credential, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(found.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(found.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// Own gives a directory to the user of a command, if this process may do that.
+func (c Command) Own(dir string) error {
+	if c.User == "" || os.Getuid() != 0 {
+		return nil
+	}
+	id, err := credential(c.User)
+	if err != nil {
+		return err
+	}
+	return os.Chown(dir, int(id.Uid), int(id.Gid))
+}
+
+// Pid returns the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Until calls ready until it returns nil. It returns an error if the process ends before, or if ctx does.
+func (p *Process) Until(ctx context.Context, ready func(context.Context) error) error {
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("the server ended before it answered: %w: %s", p.Err(), p.said.String())
+		case <-ctx.Done():
+			return fmt.Errorf("the server did not answer: %w; %w: %s", err, context.Cause(ctx), p.said.String())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Done returns a channel that is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns how the process ended. It waits for the end.
+func (p *Process) Err() error {
+	<-p.done
+	if p.err == nil {
+		return errors.New("exit code 0")
+	}
+	return p.err
+}
+
+// Close ends the process, by SIGKILL if it does not end soon, and waits for the end. How it ends does not matter: its
+// data are deleted.
+func (p *Process) Close() error {
+	if err := p.cmd.Process.Signal(p.stop); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopIn):
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// tail keeps the end of what a server prints, for errors.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailBytes = 2000
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if more := len(t.text) - tailBytes; more > 0 {
+		t.text = append(t.text[:0], t.text[more:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.text))
+}

@@ -1,0 +1,91 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of times in /proc, which is the same on all systems that Go runs on.
+const tick = 10 * time.Millisecond
+
+// stat is a part of /proc/PID/stat.
+type stat struct {
+	parent int
+	used   time.Duration // its own processor time, and that of its children that have ended
+}
+
+func readStat(pid string) (stat, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return stat{}, err
+	}
+	// The second field is the program's name in parentheses, which may have any character in it.
+	end := strings.LastIndexByte(string(text), ')')
+	fields := strings.Fields(string(text[end+1:]))
+	if end < 0 || len(fields) < 15 {
+		return stat{}, fmt.Errorf("/proc/%s/stat cannot be read: %q", pid, text)
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return stat{}, err
+	}
+	s := stat{parent: parent}
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return stat{}, err
+		}
+		s.used += time.Duration(ticks) * tick
+	}
+	return s, nil
+}
+
+// Time returns the processor time that a process and its descendants have used. It counts in steps of 10 ms.
+func Time(pid int) (total time.Duration, err error) {
+	all, err := descendants(pid)
+	for _, used := range all {
+		total += used
+	}
+	return total, err
+}
+
+// descendants returns the processor time of a process and of all that descend from it.
+func descendants(pid int) (map[int]time.Duration, error) {
+	own, err := readStat(strconv.Itoa(pid))
+	if err != nil {
+		return nil, err
+	}
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	children, used := map[int][]int{}, map[int]time.Duration{}
+	for _, entry := range entries {
+		id, err := strconv.Atoi(filepath.Base(entry))
+		if err != nil {
+			continue
+		}
+		s, err := readStat(filepath.Base(entry))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		children[s.parent] = append(children[s.parent], id)
+		used[id] = s.used
+	}
+	all := map[int]time.Duration{pid: own.used}
+	for open := children[pid]; len(open) > 0; {
+		id := open[0]
+		all[id] = used[id]
+		open = append(open[1:], children[id]...)
+	}
+	return all, nil
+}
