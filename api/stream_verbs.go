@@ -165,6 +165,10 @@ func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
 		if one.UniqueKey != nil {
 			b = strconv.AppendBool(append(b, `,"existing":`...), existing)
 		}
+		g := &made.Group
+		if first := job.Admit(&g.Attributes, job.Now{Seq: receipt.Seq, At: receipt.At}); first.Status == job.Deferred && !existing {
+			b = strconv.AppendInt(append(b, `,"run_at":`...), g.RunAt, 10)
+		}
 		return append(b, '}'), receipt.Seq, nil
 	}, nil
 }
@@ -343,11 +347,19 @@ type helloFields struct {
 
 // helloDocument is the answer to hello.
 type helloDocument struct {
-	StreamID    string        `json:"stream_id"`
-	HeartbeatMs int64         `json:"heartbeat_ms"`
-	MaxRequests int           `json:"max_requests"`
-	MaxBytes    int           `json:"max_message_bytes"`
-	Claims      []openedClaim `json:"claims"`
+	StreamID    string         `json:"stream_id"`
+	HeartbeatMs int64          `json:"heartbeat_ms"`
+	MaxRequests int            `json:"max_requests"`
+	MaxBytes    int            `json:"max_message_bytes"`
+	Defaults    streamDefaults `json:"defaults"`
+	Claims      []openedClaim  `json:"claims"`
+}
+
+// streamDefaults are the attributes of jobs that are created without them, as far as documents show them.
+type streamDefaults struct {
+	Priority    int   `json:"priority"`
+	MaxAttempts int   `json:"max_attempts"`
+	LeaseMs     int64 `json:"lease_ms"`
 }
 
 // openedClaim is a claim that a stream continues to hold.
@@ -411,6 +423,7 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	return func(b []byte) ([]byte, uint64, error) {
 		doc := helloDocument{
 			StreamID: t.id, HeartbeatMs: int64(t.s.streams.heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: maxBodyBytes,
+			Defaults: streamDefaults{job.DefaultPriority, t.s.defaults.MaxAttempts, t.s.defaults.LeaseMs},
 		}
 		claims, err := t.adopt(resume, body.Claims)
 		if err != nil {

@@ -28,6 +28,9 @@ type Options struct {
 	// time that the request's body takes at the slowest pace that the server accepts, are added to it. 0 means 30 s. A
 	// try that times out counts as a lost answer.
 	Timeout time.Duration
+	// NoJoin makes each Create a request of its own. Otherwise creates that are made at the same time share a stream, and
+	// the server stores them together.
+	NoJoin bool
 	// Logger receives a debug message for each request that is repeated. nil means no logging.
 	Logger *slog.Logger
 }
@@ -53,6 +56,8 @@ type Client struct {
 	own *held
 	// session, if not nil, gives numbers to the requests that set inSession.
 	session *workerSession
+	// joined, if not nil, is the stream that concurrent creates share.
+	joined *joinedCreates
 	// stream, if not nil, points to the stream that carries the requests with a verb; nil while there is none.
 	stream *atomic.Pointer[Stream]
 }
@@ -72,6 +77,9 @@ func New(url string, o Options) *Client {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{url: strings.TrimRight(url, "/"), o: o}
+	if !o.NoJoin {
+		c.joined = new(joinedCreates)
+	}
 	// A Daybook server sends no redirects. To follow one would send the request to an unknown server, and a POST as a
 	// GET.
 	h := *o.HTTP

@@ -60,6 +60,9 @@ type createBody struct {
 // Create creates one job and returns its document. If an unfinished job has the same UniqueKey, it returns that job
 // with Existing set. The server answers when the job is on disk.
 //
+// Creates that are made at the same time share a stream, if they have neither Key nor UniqueKey nor number; see
+// Options.NoJoin.
+//
 // Without a Key or number (see Numbered), Create is repeated only if it is proven that nothing was stored. If the
 // answer does not prove that, the error is ErrUnknown: the answer was lost, was truncated, came from a proxy, or cannot
 // be read. To call Create again may then create the job twice.
@@ -73,9 +76,19 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 		return nil, err
 	}
 	r.key = j.Key
+	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
+		defer c.joined.end()
+		if s := c.joined.begin(c); s != nil {
+			r.verb = "create"
+			c = c.over(s)
+		}
+	}
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return nil, err
+	}
+	if a.stream != nil {
+		return j.created(a)
 	}
 	return decodeJob(a)
 }

@@ -38,6 +38,7 @@ type Stream struct {
 
 	c         *Client
 	conn      *websocket.Conn
+	defaults  jobDefaults
 	heartbeat time.Duration
 	heard     atomic.Int64 // when something arrived last, in unix ns
 	done      chan struct{}
@@ -122,8 +123,9 @@ func streamRefusal(res *http.Response) error {
 
 func (s *Stream) hello(ctx context.Context, o StreamOptions) error {
 	var doc struct {
-		StreamID    string `json:"stream_id"`
-		HeartbeatMs int64  `json:"heartbeat_ms"`
+		StreamID    string      `json:"stream_id"`
+		HeartbeatMs int64       `json:"heartbeat_ms"`
+		Defaults    jobDefaults `json:"defaults"`
 		Claims      []struct {
 			ClaimID string `json:"claim_id"`
 			Held    int    `json:"held"`
@@ -139,6 +141,7 @@ func (s *Stream) hello(ctx context.Context, o StreamOptions) error {
 	if err != nil {
 		return err
 	}
+	s.defaults = doc.Defaults
 	s.ID, s.heartbeat, s.Held = doc.StreamID, time.Duration(doc.HeartbeatMs)*time.Millisecond, map[string]int{}
 	for _, c := range doc.Claims {
 		s.Held[c.ClaimID] = c.Held
@@ -202,7 +205,7 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 		number = &r.number.Number
 	}
 	got, err := s.do(ctx, r.verb, r.body, number)
-	a := answer{status: http.StatusOK, mediaType: mimeJSON, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
+	a := answer{status: http.StatusOK, mediaType: mimeJSON, stream: s, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
 	if err != nil {
 		return a, fmt.Errorf("%s in a stream: %w", r.verb, err)
 	}

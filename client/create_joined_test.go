@@ -1,0 +1,99 @@
+package client_test
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// TestJoinedCreates: creates that are made at the same time share a stream. Each returns the document that the server
+// has of its job.
+func TestJoinedCreates(t *testing.T) {
+	s := daybooktest.Start(t)
+	number := func(n int64) *int64 { return &n }
+	seven := 7
+	late := time.Now().Add(time.Hour).UnixMilli()
+	kinds := []client.NewJob{
+		client.TextJob("text", "a\nb \"c\" é"),
+		client.JSONJob("json", []byte(`{"a": [1, 2.50], "b":"\u00e9"}`)),
+		{Type: "bytes", Payload: []byte{0, 255, 10}},
+		{Type: "nothing"},
+		{BinaryAddr: "bin", InputAddr: "in", Client: "acme"},
+		{Type: "all", Payload: []byte("x"), Attributes: client.Attributes{
+			RunAt: late, Priority: &seven, MaxAttempts: 9, LeaseMs: 7000, RetentionMs: number(5000), ExpiresAt: late + 5, TimeoutMs: 8000,
+			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: map[string]string{"k": "v"},
+		}},
+		{Type: "later", Attributes: client.Attributes{DelayMs: 3_600_000}},
+		{Type: "zero", Attributes: client.Attributes{DelayMs: 0, Priority: new(int)}},
+	}
+	const callers, each = 16, 40
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	made := map[string]*client.Job{}
+	for i := range callers {
+		group.Go(func() {
+			for n := range each {
+				j, err := s.Client.Create(t.Context(), kinds[(i+n)%len(kinds)])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				made[j.ID] = j
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if len(made) != callers*each {
+		t.Errorf("%d jobs", len(made))
+	}
+	for id, j := range made {
+		if got, err := s.Client.Job(t.Context(), id); err != nil || !reflect.DeepEqual(got, j) {
+			t.Fatalf("%v\n%+v, but the server has\n%+v", err, j, got)
+		}
+	}
+	// A create with a key is a request of its own, and a refusal is that of its create.
+	keyed := client.TextJob("keyed", "x")
+	keyed.Key, keyed.UniqueKey = client.NewKey(), "u"
+	if j, err := s.Client.Create(t.Context(), keyed); err != nil || j.UniqueKey != "u" {
+		t.Errorf("%+v, %v", j, err)
+	}
+}
+
+// TestCreatesWithoutStreams: if the server offers no streams, creates are HTTP requests, and the client asks for a
+// stream seldom. With NoJoin it never does.
+func TestCreatesWithoutStreams(t *testing.T) {
+	for _, o := range []client.Options{{}, {NoJoin: true}} {
+		var asked, created atomic.Int32
+		f := &fake{answer: func(c call) reply {
+			if c.route == "/stream" {
+				asked.Add(1)
+				return reply{status: 404}
+			}
+			created.Add(1)
+			return reply{status: 201, body: fmt.Sprintf(`{"job_id":%q}`, testID(int(created.Load()))), after: time.Millisecond}
+		}}
+		c := f.client(o)
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for range 10 {
+					if _, err := c.Create(t.Context(), client.TextJob("t", "x")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if n := asked.Load(); n > 1 || o.NoJoin && n > 0 || created.Load() != 80 {
+			t.Errorf("%+v: asked %d times, %d creates", o, n, created.Load())
+		}
+	}
+}
