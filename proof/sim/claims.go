@@ -15,16 +15,23 @@ import (
 // claim makes a claim as a runner does that reads its jobs in runs: the jobs are written as the server writes them, and
 // read as a client reads them. A runner that reads JSON gets the same jobs.
 func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (claimed store.Claimed, docs []job.Job, receipt ingest.Receipt, err error) {
-	claimed, handed, receipt, err := s.engine.ClaimAdmitted(ctx, c, wait, func(int64) error { return nil })
-	if err != nil {
-		return claimed, nil, receipt, err
+	claimed, handed, receipt, err := s.engine.ClaimAdmitted(ctx, c, wait, admitAll)
+	if err == nil {
+		docs, err = documents(c.Runner, &claimed, handed)
 	}
+	return claimed, docs, receipt, err
+}
+
+func admitAll(int64) error { return nil }
+
+// documents reads what a claim handed out, from runs and directly, and compares the two.
+func documents(runner string, claimed *store.Claimed, handed []runs.Run) (docs []job.Job, err error) {
 	if docs, err = runs.Documents(handed); err != nil {
-		return claimed, nil, receipt, err
+		return nil, err
 	}
-	read, err := throughRuns(&runs.Claim{ID: claimed.Claim, LeaseMs: claimed.LeaseMs, Jobs: len(docs), Runs: len(handed)}, c.Runner, handed)
+	read, err := throughRuns(&runs.Claim{ID: claimed.Claim, LeaseMs: claimed.LeaseMs, Jobs: len(docs), Runs: len(handed)}, runner, handed)
 	if err != nil {
-		return claimed, nil, receipt, fmt.Errorf("the claim %v in runs: %w", claimed.Claim, err)
+		return nil, fmt.Errorf("the claim %v in runs: %w", claimed.Claim, err)
 	}
 	for i := range docs {
 		want := docs[i]
@@ -33,10 +40,10 @@ func (s *server) claim(ctx context.Context, c job.Claim, wait time.Duration) (cl
 			want.Payload = read[i].Payload
 		}
 		if !reflect.DeepEqual(read[i], want) {
-			return claimed, nil, receipt, fmt.Errorf("the claim %v in runs has %+v, want %+v", claimed.Claim, read[i], want)
+			return nil, fmt.Errorf("the claim %v in runs has %+v, want %+v", claimed.Claim, read[i], want)
 		}
 	}
-	return claimed, docs, receipt, nil
+	return docs, nil
 }
 
 // throughRuns writes what a claim handed out, and reads it.

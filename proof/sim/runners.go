@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -45,8 +46,9 @@ func (s *server) run(id int, r *runner) {
 	}
 }
 
-func (u *user) claim(r *runner) {
-	c := job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
+// wish is a claim of the runner without a key or number, and how long it waits.
+func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
+	c = job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
 	switch u.random.IntN(6) {
 	case 0, 1:
 		c.Types = []string{pick(u.random, "resize", "mail", briefType)}
@@ -56,6 +58,20 @@ func (u *user) claim(r *runner) {
 		c.Types = []string{"resize", "mail", briefType}
 	}
 	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	if u.random.IntN(5) == 0 {
+		c.Clients = []string{pick(u.random, "acme", "default")}
+	}
+	if u.random.IntN(3) == 0 {
+		c.LeaseMs = int64(1000 + u.random.IntN(3000))
+	}
+	if u.random.IntN(2) == 0 {
+		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
+	}
+	return c, wait
+}
+
+func (u *user) claim(r *runner) {
+	c, wait := u.wish(r)
 	switch u.random.IntN(3) {
 	case 0:
 		r.claims++
@@ -64,16 +80,6 @@ func (u *user) claim(r *runner) {
 		u.number(r.numbers, &c.Once)
 	}
 	defer r.numbers.answered(&c.Once) // or the runner gives up
-	if u.random.IntN(5) == 0 {
-		c.Clients = []string{pick(u.random, "acme", "default")}
-	}
-	if u.random.IntN(3) == 0 {
-		c.LeaseMs = int64(1000 + u.random.IntN(3000))
-	}
-	wait := time.Duration(0)
-	if u.random.IntN(2) == 0 {
-		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
-	}
 	var claimed store.Claimed
 	var docs []job.Job
 	var receipt ingest.Receipt
@@ -94,12 +100,22 @@ func (u *user) claim(r *runner) {
 	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
 		if lost || !notStored(err) {
-			u.w.account.mu.Lock()
-			u.w.account.lostClaims++
-			u.w.account.mu.Unlock()
+			u.lostClaim()
 		}
 		return
 	}
+	u.got(r, c, receipt, claimed, docs)
+}
+
+// lostClaim notes that the runner does not know what a claim got.
+func (u *user) lostClaim() {
+	u.w.account.mu.Lock()
+	defer u.w.account.mu.Unlock()
+	u.w.account.lostClaims++
+}
+
+// got notes what a claim got.
+func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed store.Claimed, docs []job.Job) {
 	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
 		u.w.violation(err)
 	}
@@ -218,11 +234,23 @@ func (u *user) complete(r *runner) {
 	}
 	var answer store.Ended
 	var receipt ingest.Receipt
+	var next *exchange
+	if !repeat && !c.Once.Given() && u.random.IntN(3) == 0 {
+		next = &exchange{}
+		next.claim, next.wait = u.wish(r)
+	}
 	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.Complete(ctx, c)
+		if next != nil {
+			answer, receipt, err = next.make(ctx, u.s, c)
+		} else {
+			answer, receipt, err = u.s.engine.Complete(ctx, c)
+		}
 		return err
 	})
 	u.unexpected("complete", err)
+	if next != nil {
+		defer func() { u.exchanged(r, next, err) }()
+	}
 	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
 	switch {
 	case err == nil:
@@ -240,6 +268,50 @@ func (u *user) complete(r *runner) {
 	case !repeat:
 		r.numbers.answered(&c.Once)
 	}
+}
+
+// exchange is a claim in the same request as a completion, and its answer.
+type exchange struct {
+	claim job.Claim
+	wait  time.Duration
+
+	claimed store.Claimed
+	docs    []job.Job
+	receipt ingest.Receipt
+	err     error
+}
+
+// make completes and claims in one request. The error is that of the completion.
+func (x *exchange) make(ctx context.Context, s *server, c job.Complete) (answer store.Ended, receipt ingest.Receipt, err error) {
+	x.err = errLost // until the claim is answered
+	made, err := s.engine.Exchange(ctx, []job.Complete{c}, x.claim)
+	if err != nil {
+		return answer, receipt, err
+	}
+	ended, receipt, err := made.Ended(ctx)
+	if err != nil {
+		return answer, receipt, err
+	}
+	var handed []runs.Run
+	x.claimed, handed, x.receipt, x.err = made.Claimed(ctx, x.wait, admitAll)
+	if x.err == nil {
+		x.docs, x.err = documents(x.claim.Runner, &x.claimed, handed)
+	}
+	return ended[0], receipt, nil
+}
+
+// exchanged notes the answer to the claim of an exchange. err is the error of the request.
+func (u *user) exchanged(r *runner, x *exchange, err error) {
+	if err == nil {
+		err = x.err
+	}
+	u.unexpected("claim after a completion", err)
+	u.s.log("%s claims after a completion: %v, %d jobs, %v", r.name, x.receipt, len(x.docs), err)
+	if err != nil {
+		u.lostClaim()
+		return
+	}
+	u.got(r, x.claim, x.receipt, x.claimed, x.docs)
 }
 
 // setAside ends some jobs as the engine does when it cannot read their payloads.
