@@ -65,6 +65,11 @@ func newPageCache() pageCache {
 // pageCacheBytes is enough for the heads of some hundred queues.
 const pageCacheBytes = 32 << 20
 
+// size is about what a page takes in the cache. A page of one small job takes more beside its payload than for it.
+func (c *cachedPage) size() int { return pageOverhead + len(c.framed) }
+
+const pageOverhead = 256
+
 // count adds to what the younger generation holds, and ends it when that is half of what the cache may hold.
 func (p *pageCache) count(bytes int) {
 	if p.bytes += bytes; p.bytes > pageCacheBytes/2 {
@@ -80,7 +85,7 @@ func (p *pageCache) find(open func() lsm.View, seq uint64, line uint32) (page ca
 		return c.seq == seq && c.first <= line && line <= c.last
 	})
 	if moved {
-		p.count(len(page.framed))
+		p.count(page.size())
 	}
 	p.mu.Unlock()
 	if ok {
@@ -100,7 +105,7 @@ func (p *pageCache) add(pages ...cachedPage) {
 	defer p.mu.Unlock()
 	for _, page := range pages {
 		p.recent.Set(page)
-		p.count(len(page.framed))
+		p.count(page.size())
 	}
 }
 
