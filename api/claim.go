@@ -223,7 +223,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, c
 		return err
 	}
 	each, receipt, err := exchange.Ended(ctx)
-	s.streams.completedAll(done.commands, each)
+	s.streams.completed(done.commands, each)
 	ended, seq, err := joinEnded(each, receipt, err)
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, bod
 		return err
 	}
 	body.release() // the client may be slow to read
-	s.streams.completed(&cmd, &ended)
+	s.streams.completed([]job.Complete{cmd}, []store.Ended{ended})
 	setReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refused(result.Refusal); err != nil {
@@ -228,7 +228,7 @@ func (p *pieces) results(list []store.JobResult, separator, end string) error {
 // repeat the request to find out.
 func (s *Server) end(ctx context.Context, done *completion) (all store.Ended, seq uint64, err error) {
 	ended, receipt, err := s.engine.CompleteInOrder(ctx, done.commands)
-	s.streams.completedAll(done.commands, ended)
+	s.streams.completed(done.commands, ended)
 	return joinEnded(ended, receipt, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -32,7 +33,8 @@ type connection struct {
 	peer    netip.Addr // the address for limits per client; not valid for loopback, which has no such limits
 	framing framing
 	place   place
-	closed  func() // of a stream's connection: tells the listener; nil for others, which net/http watches
+	heard   atomic.Int64 // when something was read last, in unix ns; of a stream's connection
+	closed  func()       // of a stream's connection: tells the listener; nil for others, which net/http watches
 
 	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request
@@ -67,9 +69,16 @@ func peerOf(remote net.Addr) netip.Addr {
 
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.framing.feed(p[:n])
+	if c.framing.state == lost {
+		c.heard.Store(time.Now().UnixNano())
+	} else {
+		c.framing.feed(p[:n])
+	}
 	return n, err
 }
+
+// heardSince reports whether anything was read from a stream's connection after t.
+func (c *connection) heardSince(t time.Time) bool { return c.heard.Load() > t.UnixNano() }
 
 // upgraded ends the checks of HTTP: from now on the connection carries a stream.
 func (c *connection) upgraded() { c.framing.state = lost }

@@ -14,8 +14,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
-
-	"github.com/daybookq/daybook/job"
 )
 
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
@@ -107,8 +105,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
-	s.streams.heartbeat = cmp.Or(o.StreamHeartbeat, defaultStreamHeartbeat)
-	s.streams.all, s.streams.lingering, s.streams.holders = map[string]*stream{}, map[string]*lingerer{}, map[job.ID]*stream{}
+	s.streams.init(o.StreamHeartbeat)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {

@@ -1,14 +1,17 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -39,16 +42,17 @@ type stream struct {
 	requests requestWindow
 	holding  holding
 	hello    helloFields // zero before hello; only the goroutine that reads writes it
-	greeted  bool
+	greeted  atomic.Bool
 
 	pushing       context.Context // ends when the stream gets no more jobs
 	stop          context.CancelFunc
 	subscriptions subscriptions
 
 	heart     *time.Timer
+	reading   atomic.Bool   // whether the server reads from the connection
 	missed    int           // pings without an answer; only beat uses it
 	done      chan struct{} // closed when nothing of the stream runs any more
-	successor bool          // another stream takes the claims of this one; guarded by streams.mu
+	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
 }
 
 // stream answers GET /stream.
@@ -147,10 +151,12 @@ func (t *stream) run() {
 // read serves the messages of the stream until the connection ends. The error says why the server ends it, if it does.
 func (t *stream) read() error {
 	for {
+		t.reading.Store(true)
 		m, err := t.receive()
 		if err != nil {
 			return err
 		}
+		t.reading.Store(false)
 		err = t.serve(m)
 		m.release()
 		if err != nil {
@@ -187,14 +193,15 @@ func (t *stream) goAway() {
 	_ = t.conn.Close(websocket.StatusGoingAway, errShuttingDown.Error()) // ends read, also if the client does not answer
 }
 
-// beat sends a ping and waits for the pong. A stream whose messages the server does not read at the moment, because
-// too many of its requests are under way, misses no heartbeat: its pong waits behind these messages.
+// beat sends a ping and waits for the pong. A stream from which the server does not read at the moment misses no
+// heartbeat, and neither does one that sends anything: its pong may wait behind a long message.
 func (t *stream) beat() {
 	began := time.Now()
 	period := t.s.streams.heartbeat
 	ctx, cancel := context.WithTimeout(context.Background(), period)
 	defer cancel()
-	if err := t.conn.Ping(ctx); err == nil || t.requests.full() {
+	reading := t.reading.Load()
+	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.under != nil && t.under.heardSince(began) {
 		t.missed = 0
 	} else if t.missed++; t.missed >= missedHeartbeats {
 		_ = t.conn.CloseNow() // the client does not answer, so a closing handshake would only wait
@@ -224,68 +231,49 @@ type streams struct {
 	running   sync.WaitGroup // handlers of streams
 
 	mu        sync.Mutex
-	all       map[string]*stream // by id
-	lingering map[string]*lingerer
-	holders   map[job.ID]*stream // of claims, so that other requests can tell a stream that its jobs have ended
+	all       map[string]*stream   // by id
+	lingering map[string]*lingerer // by the id of the stream
+	holders   map[job.ID]holder    // of claims
 }
 
-// holds notes which stream holds a claim; nil: none.
-func (l *streams) holds(claim job.ID, t *stream) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t != nil {
-		l.holders[claim] = t
-	} else {
-		delete(l.holders, claim)
-	}
+// holder is what becomes of a claim: a stream holds it, it lingers, or, with neither, it is going back to its queue. A
+// claim that is not in streams.holders is bound by its lease alone.
+type holder struct {
+	stream   *stream
+	lingerer *lingerer
 }
 
-// holder returns the stream that holds a claim; nil if there is none.
-func (l *streams) holder(claim job.ID) *stream {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.holders[claim]
-}
-
-// completed tells the stream that holds the claim of a completion what became of its jobs.
-func (l *streams) completed(cmd *job.Complete, result *store.Ended) {
-	if t := l.holder(cmd.Claim); t != nil {
-		t.holding.completed(cmd, result)
-	}
-}
-
-// completedAll is completed for the commands of a request, of which the first have results.
-func (l *streams) completedAll(commands []job.Complete, results []store.Ended) {
-	for i := range results {
-		l.completed(&commands[i], &results[i])
-	}
-}
-
-// tickled tells the stream that holds the claim of a tickle which of its jobs are lost.
-func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
-	if t := l.holder(cmd.Claim); t != nil {
-		t.holding.tickled(cmd, result)
-	}
-}
-
-// lingerer is a stream whose connection has ended and whose claims wait for its client.
+// lingerer is a stream whose connection has ended and whose claims wait for its runner.
 type lingerer struct {
-	timer  *time.Timer
-	claims []*heldClaim
+	id     string
 	runner string
+	timer  *time.Timer
+	claims map[job.ID]*heldClaim // guarded by streams.mu
 }
 
 const (
-	// maxLinger bounds linger_ms: longer leases would be of use to nobody.
+	// maxLinger bounds linger_ms: a runner that has not connected for so long has ended.
 	maxLinger = 10 * time.Minute
-	// maxLingering bounds the streams that linger. The claims of more go back at once.
-	maxLingering = 1 << 14
+	// maxLingering bounds the streams that linger, to as many as may be open. The claims of more go back at once.
+	maxLingering = defaultMaxConnections
 )
+
+func (l *streams) init(heartbeat time.Duration) {
+	l.heartbeat = cmp.Or(heartbeat, defaultStreamHeartbeat)
+	l.all, l.lingering, l.holders = map[string]*stream{}, map[string]*lingerer{}, map[job.ID]holder{}
+}
 
 func (l *streams) add(t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all[t.id] = t
+}
+
+// greet notes the settings of a stream.
+func (l *streams) greet(t *stream, h helloFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.hello = h
 }
 
 // count returns how many streams are open, and how many linger.
@@ -295,7 +283,71 @@ func (l *streams) count() (open, lingering int) {
 	return len(l.all), len(l.lingering)
 }
 
-// wait waits until no stream is open, at most until ctx is done.
+// hold notes that a stream holds a new claim.
+func (l *streams) hold(claim job.ID, t *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holders[claim] = holder{stream: t}
+}
+
+// forget notes that a stream holds a claim no longer, unless another one has taken it over.
+func (l *streams) forget(claim job.ID, t *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holders[claim].stream == t {
+		delete(l.holders, claim)
+	}
+}
+
+// adopt makes a stream hold a claim that its runner has from before, and returns the stream that held it. It reports
+// false if the claim is going back to its queue, or the stream holds it already.
+func (l *streams) adopt(claim job.ID, t *stream) (before *stream, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, there := l.holders[claim]
+	if there && (h == (holder{}) || h.stream == t) {
+		return nil, false
+	}
+	if h.lingerer != nil {
+		delete(h.lingerer.claims, claim)
+	}
+	l.holders[claim] = holder{stream: t}
+	return h.stream, true
+}
+
+// holding returns the holding with a claim; nil if no stream holds it. A claim that lingers lingers no longer: its
+// runner uses it in other requests, and its lease bounds it.
+func (l *streams) holding(claim job.ID) *holding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.holders[claim]
+	if h.lingerer != nil {
+		delete(h.lingerer.claims, claim)
+		delete(l.holders, claim)
+	}
+	if h.stream == nil {
+		return nil
+	}
+	return &h.stream.holding
+}
+
+// completed reports the results of completions to the streams that hold their claims. The first commands have results.
+func (l *streams) completed(commands []job.Complete, results []store.Ended) {
+	for i := range results {
+		if h := l.holding(commands[i].Claim); h != nil {
+			h.completed(&commands[i], &results[i])
+		}
+	}
+}
+
+// tickled reports the result of a tickle to the stream that holds its claim.
+func (l *streams) tickled(cmd *job.Tickle, result *store.Tickled) {
+	if h := l.holding(cmd.Claim); h != nil {
+		h.tickled(cmd, result)
+	}
+}
+
+// wait waits until no stream is open. When ctx is done, it closes the connections of those that are.
 func (l *streams) wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -306,6 +358,19 @@ func (l *streams) wait(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	open := slices.Collect(maps.Values(l.all))
+	l.mu.Unlock()
+	for _, t := range open {
+		_ = t.conn.CloseNow() // the drain time is over
+	}
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
 		return errors.New("stop serving: streams did not end in time")
 	}
 }
@@ -315,44 +380,59 @@ func (l *streams) ended(t *stream) {
 	claims := t.holding.takeAll()
 	l.mu.Lock()
 	delete(l.all, t.id)
+	kept := &lingerer{id: t.id, runner: t.hello.runner, claims: map[job.ID]*heldClaim{}}
+	keep := t.s.draining.Err() != nil // leases bound the claims
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
-	kept := &lingerer{claims: claims, runner: t.hello.runner}
-	switch {
-	case len(claims) == 0, t.s.draining.Err() != nil:
-		l.mu.Unlock()
-		return
-	case t.successor: // takes them
+	lingers := !keep && (t.successor || linger > 0 && len(l.lingering) < maxLingering)
+	var back []job.ID
+	for _, c := range claims {
+		switch {
+		case l.holders[c.id].stream != t: // another stream has taken it over
+		case keep:
+			delete(l.holders, c.id)
+		case lingers:
+			kept.claims[c.id] = c
+			l.holders[c.id] = holder{lingerer: kept}
+		default:
+			l.holders[c.id] = holder{}
+			back = append(back, c.id)
+		}
+	}
+	if len(kept.claims) > 0 {
 		l.lingering[t.id] = kept
-		l.mu.Unlock()
-		return
-	case linger > 0 && len(l.lingering) < maxLingering:
-		kept.timer = time.AfterFunc(linger, func() {
-			l.mu.Lock()
-			_, there := l.lingering[t.id]
-			delete(l.lingering, t.id)
-			l.mu.Unlock()
-			if there {
-				t.s.giveBack(kept.claims)
-			}
-		})
-		l.lingering[t.id] = kept
-		l.mu.Unlock()
-		return
+		if !t.successor {
+			kept.timer = time.AfterFunc(linger, func() { t.s.giveBack(l.expire(kept)) })
+		}
 	}
 	l.mu.Unlock()
-	t.s.giveBack(claims)
+	t.s.giveBack(back)
 }
 
-// takeOver ends the stream with an id, if it is still open, and returns the claims that it held; nil if there is none
-// with this id.
-func (l *streams) takeOver(id string) *lingerer {
+// expire ends the time of a lingerer, and returns the claims that go back.
+func (l *streams) expire(kept *lingerer) (back []job.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lingering[kept.id] != kept {
+		return nil
+	}
+	delete(l.lingering, kept.id)
+	for id := range kept.claims {
+		l.holders[id] = holder{}
+		back = append(back, id)
+	}
+	return back
+}
+
+// takeOver ends the stream with an id, if it is open and belongs to the runner, and returns what lingers of it; nil if
+// there is nothing.
+func (l *streams) takeOver(id, runner string) *lingerer {
 	l.mu.Lock()
 	old := l.all[id]
+	if old != nil && (old.successor || old.hello.runner != runner) {
+		l.mu.Unlock()
+		return nil
+	}
 	if old != nil {
-		if old.successor { // another stream is taking over
-			l.mu.Unlock()
-			return nil
-		}
 		old.successor = true
 	}
 	l.mu.Unlock()
@@ -363,27 +443,31 @@ func (l *streams) takeOver(id string) *lingerer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := l.lingering[id]
-	if kept == nil || kept.timer != nil && !kept.timer.Stop() {
+	if kept == nil || kept.runner != runner {
 		return nil
 	}
-	delete(l.lingering, id)
+	if kept.timer != nil {
+		kept.timer.Stop() // expire does nothing if it runs already: kept is not the lingerer any more
+	}
 	return kept
 }
 
-// giveBack returns the jobs of claims to their queues, without costing them an attempt. Claims that another stream has
-// taken over stay.
-func (s *Server) giveBack(claims []*heldClaim) {
-	commands := make([]job.Complete, 0, len(claims))
-	for _, c := range claims {
-		if s.streams.holder(c.id) != nil {
-			continue
-		}
-		commands = append(commands, job.Complete{Claim: c.id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
-	}
-	if len(commands) == 0 {
+// giveBack returns the jobs of claims, which must be marked as going back, to their queues without costing them an
+// attempt.
+func (s *Server) giveBack(claims []job.ID) {
+	if len(claims) == 0 {
 		return
+	}
+	commands := make([]job.Complete, len(claims))
+	for i, id := range claims {
+		commands[i] = job.Complete{Claim: id, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
 	}
 	if _, _, err := s.engine.CompleteInOrder(context.Background(), commands); err != nil {
 		s.log.Error().Err(err).Int("claims", len(claims)).Msg("cannot release the jobs of a stream that ended; they stay claimed until their leases end")
+	}
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	for _, id := range claims {
+		delete(s.streams.holders, id)
 	}
 }

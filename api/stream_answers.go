@@ -12,6 +12,10 @@ import (
 // jobs. Answers to its requests are bounded by maxStreamRequests.
 const maxQueuedAnswers = 256 << 10
 
+// smallAnswerBytes is how long an answer may be without a share of the budget for answers. A stream has at most
+// maxStreamRequests of them.
+const smallAnswerBytes = 1 << 10
+
 // answerQueue joins what is sent to the client: what arrives while a message is written becomes the next message, with
 // a line for each answer. Whoever adds to an idle queue writes the message.
 type answerQueue struct {
@@ -20,8 +24,9 @@ type answerQueue struct {
 	mu      sync.Mutex
 	emptied sync.Cond
 	text    []byte
-	spare   []byte // empty; for the next text
-	slots   int    // how many requests end when text is written
+	spare   []byte   // empty; for the next text
+	slots   int      // how many requests end when text is written
+	held    []*share // of the long answers in text
 	writing bool
 	failed  bool // the connection has ended
 }
@@ -29,21 +34,31 @@ type answerQueue struct {
 func (q *answerQueue) init(t *stream) { q.t, q.emptied.L = t, &q.mu }
 
 // add appends a line, which must end in a newline. When it is written, or cannot be written, that many requests end.
-func (q *answerQueue) add(line []byte, requests int) {
+func (q *answerQueue) add(line []byte, requests int) { q.addHeld(line, requests, nil) }
+
+// addHeld is add for an answer that holds a share of a budget until it is written.
+func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 	q.mu.Lock()
 	q.text = append(q.text, line...)
 	q.slots += requests
+	if held != nil && held.held > 0 {
+		q.held = append(q.held, held)
+	}
 	if q.writing {
 		q.mu.Unlock()
 		return
 	}
 	q.writing = true
 	for len(q.text) > 0 {
-		text, slots, failed := q.text, q.slots, q.failed
-		q.text, q.slots, q.spare = q.spare, 0, nil
+		text, slots, held, failed := q.text, q.slots, q.held, q.failed
+		q.text, q.slots, q.held, q.spare = q.spare, 0, nil, nil
 		q.mu.Unlock()
-		if !failed {
-			failed = q.t.conn.Write(context.Background(), websocket.MessageText, text) != nil // read reports the reason
+		if !failed && q.t.conn.Write(context.Background(), websocket.MessageText, text) != nil {
+			failed = true
+			_ = q.t.conn.CloseNow() // the library leaves it open if the client only reads too slowly
+		}
+		for _, h := range held {
+			h.release()
 		}
 		if slots > 0 {
 			q.t.requests.end(slots)
@@ -77,6 +92,13 @@ func appendProblem(b []byte, err error) []byte {
 	}
 	b = append(b, text[:len(text)-1]...)
 	return append(b, "}\n"...)
+}
+
+// crowded reports whether many bytes wait for the client.
+func (q *answerQueue) crowded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.text) > maxQueuedAnswers
 }
 
 // flush waits until everything is written.

@@ -36,7 +36,7 @@ func FuzzStreamRequest(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := newStream(s, nil, nil)
-		if c.greeted = greeted; greeted {
+		if c.greeted.Store(greeted); greeted {
 			c.hello.runner = "r"
 		}
 		var r streamRequest

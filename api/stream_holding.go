@@ -53,7 +53,7 @@ func (h *holding) add(u *subscription, call *claimCall) {
 	h.mu.Lock()
 	h.claims[c.id] = c
 	h.mu.Unlock()
-	h.all.holds(c.id, h.t)
+	h.all.hold(c.id, h.t)
 }
 
 // hold adds n jobs with consecutive ids.
@@ -92,62 +92,89 @@ func (c *heldClaim) end(id job.ID) bool {
 func (h *holding) completed(cmd *job.Complete, result *store.Ended) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.end(cmd.Claim, result.Results)
-	if cmd.All != nil {
+	h.end(h.claims[cmd.Claim], result.Results)
+	if cmd.All != nil && (result.Refusal == job.Granted || result.Refusal == job.ClaimLost) {
 		h.drop(cmd.Claim)
 	}
 }
 
+// endAny notes results of a request of this stream that does not name the claims.
+func (h *holding) endAny(results []store.JobResult) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.claims {
+		h.end(c, results)
+	}
+}
+
 // end notes jobs of a claim that have ended. The caller holds h.mu.
-func (h *holding) end(claim job.ID, results []store.JobResult) {
-	c := h.claims[claim]
+func (h *holding) end(c *heldClaim, results []store.JobResult) {
 	if c == nil {
 		return
 	}
 	freed := 0
 	for i := range results {
-		if c.end(results[i].ID) {
+		// A job that the request must not touch is held still.
+		if results[i].Refusal != job.RunnerDiffers && c.end(results[i].ID) {
 			freed++
 		}
 	}
+	h.free(c, freed)
+}
+
+// free frees the credit of jobs of a claim that have ended. The caller holds h.mu.
+func (h *holding) free(c *heldClaim, n int) {
 	if c.left == 0 {
 		h.forget(c.id)
 	}
-	if c.sub != nil && freed > 0 {
-		c.sub.hold(-freed)
+	if c.sub != nil && n > 0 {
+		c.sub.hold(-n)
 	}
 }
 
 // drop notes that a claim holds nothing. The caller holds h.mu.
 func (h *holding) drop(claim job.ID) {
 	if c := h.claims[claim]; c != nil {
-		h.forget(claim)
-		if c.sub != nil {
-			c.sub.hold(-c.left)
-		}
+		n := c.left
+		c.left = 0
+		h.free(c, n)
 	}
 }
 
 // forget removes a claim. The caller holds h.mu.
 func (h *holding) forget(claim job.ID) {
 	delete(h.claims, claim)
-	h.all.holds(claim, nil)
+	h.all.forget(claim, h.t)
 }
 
-// tickled notes the result of a tickle of a claim.
+// lose removes a claim that another stream has taken over.
+func (h *holding) lose(claim job.ID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(claim)
+}
+
+// tickled notes the result of a tickle. A tickle of this stream's runner does not name a claim.
 func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(t.Lost) > 0 {
-		h.end(cmd.Claim, t.Lost)
+	now := time.Now()
+	if cmd.Claim.IsZero() {
+		for _, c := range h.claims {
+			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 {
+				c.since = now
+			}
+		}
+		return
 	}
 	c := h.claims[cmd.Claim]
+	h.end(c, t.Lost)
 	switch {
-	case c == nil:
-	case t.Held == 0 && len(cmd.IDs) == 0:
+	case c == nil || len(cmd.IDs) > 0:
+	case t.Held > 0:
+		c.since = now
+	case t.Refusal == job.Granted || t.Refusal == job.ClaimLost:
 		h.drop(cmd.Claim)
-	case len(cmd.IDs) == 0:
-		c.since = time.Now()
 	}
 }
 
@@ -158,8 +185,8 @@ func (h *holding) takeAll() []*heldClaim {
 	all := make([]*heldClaim, 0, len(h.claims))
 	for _, c := range h.claims {
 		all = append(all, c)
-		h.forget(c.id)
 	}
+	clear(h.claims) // the caller decides who holds them next
 	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
 	return all
 }
@@ -184,17 +211,37 @@ const (
 )
 
 // checkLeases looks up the claims whose leases seem to have ended, and those of subscriptions without credit. It frees
-// the credit of those that hold nothing.
+// the credit of the jobs that they hold no longer.
 func (t *stream) checkLeases() {
 	for _, id := range t.holding.overdue() {
-		doc, _, err := t.s.engine.ClaimDocument(id, 0)
-		switch {
-		case errors.Is(err, job.ClaimNotFound), err == nil && doc.Held == 0:
-			t.holding.mu.Lock()
-			t.holding.drop(id)
-			t.holding.mu.Unlock()
+		_, jobs, err := t.s.engine.ClaimDocument(id, 0)
+		if err == nil || errors.Is(err, job.ClaimNotFound) {
+			t.holding.reconcile(id, jobs)
 		}
 	}
+}
+
+// reconcile notes that a claim holds only these jobs.
+func (h *holding) reconcile(claim job.ID, jobs []job.Job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.claims[claim]
+	if c == nil {
+		return
+	}
+	still := make(map[job.ID]bool, len(jobs))
+	for i := range jobs {
+		still[jobs[i].ID] = true
+	}
+	freed := 0
+	for _, r := range c.runs {
+		for i := range r.n {
+			if id := r.first.WithLine(r.first.Line() + i); !still[id] && c.end(id) {
+				freed++
+			}
+		}
+	}
+	h.free(c, freed)
 }
 
 func (h *holding) overdue() (ids []job.ID) {
@@ -212,25 +259,34 @@ func (h *holding) overdue() (ids []job.ID) {
 // adopt makes the stream hold claims that its runner has from an earlier connection. Of the stream that it resumes, the
 // claims that the runner does not list go back: it never received them.
 func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err error) {
-	if resume != "" {
-		if before := t.s.streams.takeOver(resume); before != nil {
-			lost := slices.DeleteFunc(before.claims, func(c *heldClaim) bool { return slices.Contains(ids, c.id) })
-			t.s.giveBack(lost)
+	all := &t.s.streams
+	if len(ids) > 0 {
+		if err := t.s.engine.CatchUp(context.Background(), 0); err != nil {
+			return nil, err
 		}
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	if err := t.s.engine.CatchUp(context.Background(), 0); err != nil {
-		return nil, err
+	var before *lingerer
+	if resume != "" {
+		before = all.takeOver(resume, t.hello.runner)
 	}
 	for _, id := range ids {
-		doc, jobs, err := t.s.engine.ClaimDocument(id, 0)
-		if errors.Is(err, job.ClaimNotFound) || err == nil && (doc.Held == 0 || doc.Runner != t.hello.runner) {
+		if doc, _, err := t.s.engine.ClaimDocument(id, 0); err != nil || doc.Runner != t.hello.runner {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		old, ok := all.adopt(id, t)
+		if !ok {
+			continue
+		}
+		if old != nil {
+			old.holding.lose(id)
+		}
+		doc, jobs, err := t.s.engine.ClaimDocument(id, 0) // now that no other stream gives it back
+		if err != nil || doc.Held == 0 {
+			all.forget(id, t)
+			if err != nil && !errors.Is(err, job.ClaimNotFound) {
+				t.s.log.Warn().AnErr("error", err).Stringer("claim_id", id).Msg("cannot read a claim that a stream takes over; its lease bounds it")
+			}
+			continue
 		}
 		opened = append(opened, openedClaim{id, doc.Held})
 		c := &heldClaim{id: id, since: time.Now(), lease: time.Duration(doc.LeaseMs) * time.Millisecond}
@@ -238,6 +294,9 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			c.hold(jobs[i].ID, 1)
 		}
 		t.holding.adopt(c, &t.subscriptions)
+	}
+	if before != nil {
+		t.s.giveBack(all.expire(before)) // those that were not adopted
 	}
 	return opened, nil
 }
@@ -249,7 +308,6 @@ func (h *holding) adopt(c *heldClaim, l *subscriptions) {
 	c.sub = l.first
 	l.mu.Unlock()
 	h.claims[c.id] = c
-	h.all.holds(c.id, h.t)
 	if c.sub != nil {
 		c.sub.hold(c.left)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/job"
@@ -60,7 +61,8 @@ func (t *stream) receive() (*message, error) {
 	m.share.budget = m.rule.budget
 	if t.under != nil {
 		m.share.peer = t.under.peer
-		r = &pacedReader{from: r, deadline: t.under}
+		m.paced = &pacedReader{from: r, deadline: t.under}
+		r = m.paced
 	}
 	if err := m.read(r); err != nil {
 		m.body.release()
@@ -133,7 +135,7 @@ func isCreateMessage(beginning []byte) bool {
 // streamRequest is a request in a text message: a number, one verb with the body of the HTTP request that does the
 // same, and for verbs that change jobs what lets the client repeat the request.
 type streamRequest struct {
-	N           *uint64        `json:"n"`
+	onlyNumber
 	Hello       jsontext.Value `json:"hello"`
 	Subscribe   jsontext.Value `json:"subscribe"`
 	Credit      jsontext.Value `json:"credit"`
@@ -145,6 +147,11 @@ type streamRequest struct {
 
 	Key     *string        `json:"idempotency_key"`
 	Session *sessionNumber `json:"session"`
+}
+
+// onlyNumber is the number of a request.
+type onlyNumber struct {
+	N *uint64 `json:"n"`
 }
 
 // sessionNumber is the number of a request in a session, as in the headers of HTTP requests.
@@ -170,6 +177,9 @@ func (t *stream) serve(m *message) error {
 		}
 		var r streamRequest
 		err := decodeObject(line, &r)
+		if err != nil && r.N == nil { // the mistake may be before the number
+			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
+		}
 		if unnumbered := numbered(&r, err); unnumbered != nil {
 			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).detail)}
 		}
@@ -203,7 +213,9 @@ func closeReason(text string) string {
 func (t *stream) accept(m *message, r *streamRequest, err error) {
 	began := time.Now()
 	if !t.requests.begin() {
-		t.answers.refuse(*r.N, errShuttingDown, 0)
+		if !t.answers.crowded() { // the client sends on although the server goes away
+			t.answers.refuse(*r.N, errShuttingDown, 0)
+		}
 		return
 	}
 	v := verbUnknown
@@ -235,8 +247,18 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 			t.refuse(v, r, began, err)
 			return
 		}
+		held := share{budget: t.s.changes}
+		if t.under != nil {
+			held.peer = t.under.peer
+		}
+		if len(line) > smallAnswerBytes {
+			if err := held.resize(context.Background(), int64(cap(line))); err != nil {
+				t.refuse(v, r, began, after(err))
+				return
+			}
+		}
 		t.s.metrics.verbs[v.name].observe(http.StatusOK, time.Since(began))
-		t.answers.add(line, 1)
+		t.answers.addHeld(line, 1, &held)
 		putBuffer(at, line)
 	}()
 }

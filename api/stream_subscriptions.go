@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -40,8 +41,11 @@ type subscription struct {
 	mu     sync.Mutex
 	credit int
 	held   int
-	freed  chan struct{} // capacity 1; signals that there may be credit
-	ended  chan struct{} // closed when the subscription sends no more jobs
+	asked  int                // of the claim under way; 0: none
+	cancel context.CancelFunc // ends its wait for jobs
+	waited chan struct{}      // closed when it has ended
+	freed  chan struct{}      // capacity 1; signals that there may be credit
+	ended  chan struct{}      // closed when the subscription sends no more jobs
 }
 
 // subscriptions are those of one stream.
@@ -149,9 +153,19 @@ func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
 	}
 	u.mu.Lock()
 	u.credit = credit
+	var waited chan struct{}
+	if u.asked > credit-u.held { // it may get more jobs than there is credit for
+		u.cancel()
+		waited = u.waited
+	}
 	u.mu.Unlock()
 	notify(u.freed)
-	return nothingToSay, nil
+	return func(b []byte) ([]byte, uint64, error) {
+		if waited != nil {
+			<-waited
+		}
+		return nothingToSay(b)
+	}, nil
 }
 
 // beginUnsubscribe ends a subscription. The answer follows after its last jobs. The stream still holds its jobs.
@@ -248,6 +262,11 @@ func (u *subscription) run() {
 			return
 		}
 		err := u.t.guarded(func() error { return u.push(cmd) })
+		if errors.Is(err, errPanic) {
+			u.t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
+			_ = u.t.conn.CloseNow()
+			return
+		}
 		if err == nil {
 			reported, wait = "", firstRetry
 			continue
@@ -280,8 +299,12 @@ func (u *subscription) push(cmd job.Claim) error {
 		call.form = claimInRuns
 	}
 	var err error
+	waiting, cancel := context.WithCancel(u.ctx)
+	defer cancel()
+	u.began(cmd.Max, cancel)
+	defer u.claimEnded()
 	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
-	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, u.ctx.Done(), func(payloadBytes int64) error {
+	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
 		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
 	if err != nil || len(call.handed) == 0 {
@@ -296,6 +319,23 @@ func (u *subscription) push(cmd job.Claim) error {
 		return err
 	}
 	return nil
+}
+
+// began notes the claim under way, and claimEnded its end, when its jobs count as held and are on their way.
+func (u *subscription) began(asked int, cancel context.CancelFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked, u.cancel, u.waited = asked, cancel, make(chan struct{})
+	if u.credit-u.held < asked { // the credit has changed meanwhile
+		cancel()
+	}
+}
+
+func (u *subscription) claimEnded() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked = 0
+	close(u.waited)
 }
 
 // send writes the jobs of a claim.

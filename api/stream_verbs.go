@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -289,6 +290,9 @@ func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Onc
 		if err != nil {
 			return nil, 0, err
 		}
+		if slices.ContainsFunc(done.commands, func(c job.Complete) bool { return c.Claim.IsZero() }) {
+			t.holding.endAny(ended.Results)
+		}
 		if one {
 			if err := refused(ended.Results[0].Refusal); err != nil {
 				return nil, 0, err
@@ -330,7 +334,11 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		t.s.streams.tickled(&cmd, &tickled)
+		if cmd.Claim.IsZero() {
+			t.holding.tickled(&cmd, &tickled)
+		} else {
+			t.s.streams.tickled(&cmd, &tickled)
+		}
 		if err := nothingHeld(&tickled); err != nil {
 			return nil, 0, err
 		}
@@ -412,10 +420,11 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	if (body.Resume != nil || len(body.Claims) > 0) && h.runner == "" {
 		return nil, badRequest("runner_id", "runner_id is missing; a stream that takes over claims must name their runner")
 	}
-	if t.greeted {
+	if t.greeted.Load() {
 		return nil, badRequest("hello", "hello was sent before; a stream has one, as its first request")
 	}
-	t.hello, t.greeted = h, true
+	t.s.streams.greet(t, h)
+	t.greeted.Store(true)
 	resume := ""
 	if body.Resume != nil {
 		resume = *body.Resume
@@ -427,6 +436,7 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 		}
 		claims, err := t.adopt(resume, body.Claims)
 		if err != nil {
+			t.greeted.Store(false)
 			return nil, 0, err
 		}
 		if doc.Claims = claims; claims == nil {

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// holdOne opens a stream whose runner holds one job.
+func (r *rig) holdOne(hello string) (c *streamClient, stream, claim, id string) {
+	r.Helper()
+	r.post("/jobs/create", `{}`).object(http.StatusCreated)
+	c = r.open()
+	stream = c.ok(c.send("hello", hello))["stream_id"].(string)
+	claim, ids := c.pushed(c.send("subscribe", `{"credit":1}`))
+	return c, stream, claim, ids[0]
+}
+
+// gone waits until the server has no stream.
+func (r *rig) gone() {
+	r.Helper()
+	for {
+		if open, _ := r.server.streams.count(); open == 0 {
+			return
+		}
+		if r.Context().Err() != nil {
+			r.Fatal("a stream is still open")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestStreamTakesClaimsOver: a claim belongs to the stream that has named it last, also without resume.
+func TestStreamTakesClaimsOver(t *testing.T) {
+	r := start(t)
+	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
+	d := r.open()
+	hello := fmt.Sprintf(`{"runner_id":"r","claims":[%q,%q]}`, claim, claim)
+	if claims := d.ok(d.send("hello", hello))["claims"].([]any); len(claims) != 1 {
+		t.Fatalf("took over %v", claims)
+	}
+	c.conn.CloseNow()
+	for {
+		if open, _ := r.server.streams.count(); open == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.status(id); got != "active" {
+		t.Errorf("the job is %s after its first stream has ended", got)
+	}
+	d.conn.CloseNow()
+	r.await(id, "pending")
+}
+
+// TestStreamOfAnotherRunner: a runner with another name can neither end a stream nor take its claims.
+func TestStreamOfAnotherRunner(t *testing.T) {
+	r := start(t)
+	c, stream, claim, id := r.holdOne(`{"runner_id":"r"}`)
+	d := r.open()
+	hello := fmt.Sprintf(`{"runner_id":"x","resume":%q,"claims":[%q]}`, stream, claim)
+	if claims := d.ok(d.send("hello", hello))["claims"].([]any); len(claims) != 0 {
+		t.Errorf("took over %v", claims)
+	}
+	d.conn.CloseNow()
+	c.ok(c.send("tickle", `{}`))
+	if got := r.status(id); got != "active" {
+		t.Errorf("the job is %s", got)
+	}
+}
+
+// TestStreamCreditAfterRefusals: a request of another runner frees no credit, and takes nothing out of the stream.
+func TestStreamCreditAfterRefusals(t *testing.T) {
+	r := start(t)
+	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
+	r.post("/jobs/create", `{}`).object(http.StatusCreated)
+	c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"runner_id":"x","code":"ok"}`, id, claim)), "runner_differs")
+	c.refusal(c.send("complete", fmt.Sprintf(`{"claim_id":%q,"runner_id":"x","code":"ok"}`, claim)), "runner_differs")
+	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q,"runner_id":"x"}`, claim)).refused(http.StatusConflict, "runner_differs")
+	c.ok(c.send("tickle", `{}`))
+	for _, o := range c.queued {
+		if o["jobs"] != nil {
+			t.Errorf("a job beyond the credit: %v", o)
+		}
+	}
+	c.conn.CloseNow()
+	want(t, r.await(id, "pending"), "run_attempts", 0.0)
+}
+
+// TestStreamCreditIsLowered: credit reaches a claim that waits for jobs.
+func TestStreamCreditIsLowered(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	sub := c.send("subscribe", `{"credit":5}`)
+	c.ok(sub)
+	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":0}`, sub)))
+	r.add("/add", "a\nb\nc\n")
+	c.ok(c.send("create", `{}`))
+	for _, o := range c.queued {
+		if o["jobs"] != nil {
+			t.Errorf("jobs without credit: %v", o)
+		}
+	}
+	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":1}`, sub)))
+	if _, ids := c.pushed(sub); len(ids) != 1 {
+		t.Errorf("with a credit of one: %v", ids)
+	}
+}
+
+// TestStreamWithoutClaimIDs: a completion that does not name the claim frees credit.
+func TestStreamWithoutClaimIDs(t *testing.T) {
+	r := start(t)
+	r.post("/jobs/create", `[{},{}]`).object(http.StatusCreated)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	sub := c.send("subscribe", `{"credit":1}`)
+	_, ids := c.pushed(sub)
+	c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"code":"ok"}`, ids[0])))
+	_, ids = c.pushed(sub)
+	// So does one over HTTP that names it.
+	r.post("/jobs/create", `{}`).object(http.StatusCreated)
+	r.post("/jobs/"+ids[0]+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, r.get("/jobs/" + ids[0]).object(http.StatusOK)["claim_id"])).object(http.StatusOK)
+	c.pushed(sub)
+}
+
+// TestLingeringClaimIsTickled: a runner that lost its stream and tickles over HTTP keeps its claim.
+func TestLingeringClaimIsTickled(t *testing.T) {
+	r := start(t)
+	c, _, claim, id := r.holdOne(`{"runner_id":"r","linger_ms":60000}`)
+	c.conn.CloseNow()
+	r.gone()
+	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
+	r.server.streams.mu.Lock()
+	var kept *lingerer
+	for _, kept = range r.server.streams.lingering {
+	}
+	r.server.streams.mu.Unlock()
+	r.server.giveBack(r.server.streams.expire(kept)) // its time is over
+	if got := r.status(id); got != "active" {
+		t.Errorf("the job is %s", got)
+	}
+}
+
+// TestNumberAnywhere: a request is answered by its number, wherever the number and the mistake are.
+func TestNumberAnywhere(t *testing.T) {
+	r := start(t)
+	c := r.open()
+	c.text(`{"fly":{},"n":71}`)
+	c.refusal(71, "bad_request")
+	c.text(`{"idempotency_key":7,"create":{},"n":72}`)
+	c.refusal(72, "bad_request")
+}
