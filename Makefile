@@ -40,8 +40,8 @@ check: ## what must hold before a change lands: formatting, vet, static analysis
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) vet work
 	$(GO) run $(STATICCHECK) work
-	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
 	$(GO) build -race -o $(BIN)/daybook-race ./cmd/daybook
+	cd bench/peers && export GOWORK=off && $(GO) vet $(PEERS_OWN) && DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -count=1 $(PEERS_OWN)
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook-race $(GO) test -race -short -count=1 -timeout 15m ./client/...
 	$(GO) test -race -short -count=1 -timeout 15m $$($(GO) list work | grep -v '^$(OURS)/client')
 

@@ -57,13 +57,6 @@ func (w *requestWindow) end(n int) {
 	w.changed.Broadcast()
 }
 
-// full reports whether begin would wait.
-func (w *requestWindow) full() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.isFull()
-}
-
 // isFull lets a single message of any length through.
 func (w *requestWindow) isFull() bool {
 	return w.count >= maxStreamRequests || w.count > 0 && w.bytes >= maxStreamBytes

@@ -19,9 +19,12 @@ type streamState struct {
 }
 
 const (
-	// streamLinger is how long the server keeps the worker's jobs when their connection breaks. It is long enough to
-	// connect again. The jobs of a worker that was killed wait as long.
-	streamLinger = 3 * time.Second
+	// streamLinger is how long the server keeps the worker's jobs when their connection breaks, unless the worker uses
+	// them before. It is long enough for a restart of the server. The jobs of a worker that was killed wait as long, or
+	// until their leases end.
+	streamLinger = 30 * time.Second
+	// shortStream is how long a stream must have been open for the next one to be opened at once.
+	shortStream = time.Second
 	// withoutStreams is how long the worker sends HTTP requests until it asks again for a stream.
 	withoutStreams = time.Minute
 	// maxCredit is the server's bound.
@@ -34,9 +37,16 @@ func (r *running) keepStream() {
 	for attempt := 0; r.ctx.stopping.Err() == nil; attempt++ {
 		s, err := r.openStream(resume)
 		if err == nil {
-			attempt, resume = 0, s.ID
+			began := time.Now()
+			resume = s.ID
 			r.serveStream(s)
-			continue
+			if time.Since(began) >= shortStream {
+				attempt = 0
+				continue
+			}
+			if err = s.Err(); attempt == 0 || r.ctx.stopping.Err() != nil {
+				continue
+			}
 		}
 		r.noStream()
 		wait := backoff(attempt)
@@ -63,13 +73,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	now := time.Now()
-	for c := range r.leases.claims {
-		if s.Held[c.id] == 0 { // the server may have given its jobs to others; a tickle finds out
-			c.tickleAt = now
-			r.lookAt(now)
-		}
-	}
+	r.tickleAll() // those that the stream has not taken over may be lost, and the lease of the others is to go on
 	credit := r.credit()
 	r.mu.Unlock()
 	sub, err := s.Subscribe(ctx, SubscribeOptions{
@@ -120,6 +124,7 @@ func (r *running) serveStream(s *Stream) {
 		select {
 		case <-s.Done():
 			r.Client.stream.CompareAndSwap(s, nil)
+			r.streamLost(s)
 			r.Logger.Debug("the worker's stream has ended", "error", s.Err())
 			return
 		case <-r.ctx.stopping.Done():
@@ -133,6 +138,30 @@ func (r *running) serveStream(s *Stream) {
 	}
 }
 
+// streamLost bounds the leases of the worker's claims: the server returns their jobs when they have lingered, unless it
+// gets a tickle before. So the worker tickles at once. The server counts from when it notices that the connection has
+// ended, which is after it has sent what the worker received last.
+func (r *running) streamLost(s *Stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := time.Unix(0, s.heard.Load()).Add(streamLinger)
+	for c := range r.leases.claims {
+		if last.Before(c.endsAt) {
+			c.endsAt = last
+		}
+	}
+	r.tickleAll()
+}
+
+// tickleAll makes all claims be tickled now. running.mu is held.
+func (r *running) tickleAll() {
+	now := time.Now()
+	for c := range r.leases.claims {
+		c.tickleAt = now
+		r.lookAt(now)
+	}
+}
+
 // noStream makes the worker claim by HTTP requests.
 func (r *running) noStream() {
 	r.mu.Lock()
@@ -143,16 +172,18 @@ func (r *running) noStream() {
 
 // takePushed adds jobs that the stream has sent.
 func (r *running) takePushed(got *Claim) {
-	r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs)})
+	// What the user does with the event must not hold up the stream.
+	r.underWay.claims.Go(func() { r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs)}) })
 	// The server has stamped the claim at some time before. So its lease is counted from its arrival, less a tenth.
 	unknown := got.received.Add(-time.Duration(got.LeaseMs) * time.Millisecond)
 	r.giveBackAll(r.take(got, unknown))
 }
 
 // credit returns how many jobs the server may count as held by the worker: those that run, those that are held in
-// advance, and as many whose reports are under way. running.mu is held.
+// advance, and those whose reports are under way, without those that HTTP claims may still bring. running.mu is held.
 func (r *running) credit() int {
-	return min(r.Concurrency+2*r.ahead(), maxCredit)
+	may := r.Concurrency + r.ahead()
+	return max(0, min(may+min(r.jobs.unreported, may)-r.claims.asked, maxCredit))
 }
 
 // setCredit sets the credit again if it has changed by a notable amount. running.mu is held.

@@ -155,16 +155,6 @@ func eachPayload(r lsm.Rows, b *batch, first, last uint32, visit func(line uint3
 	})
 }
 
-// skip returns what follows the first n payloads of a page.
-func (b *batch) skip(page []byte, n int) []byte {
-	if at := n * b.frame.Size(b.longest); !b.uneven && at <= len(page) {
-		return page[at:]
-	}
-	rest, err := b.frame.Skip(page, n)
-	framed(err)
-	return rest
-}
-
 // framed fails when a page does not hold the payloads that its key promises.
 func framed(err error) {
 	if err != nil {
