@@ -70,7 +70,8 @@ type Worker struct {
 	//   - for as long as the answer to the claim took to arrive, less a tenth of the lease;
 	//   - for a third of the lease, if that answer was lost, and the network fails again after the repeat was answered.
 	Lease time.Duration
-	// Wait is how long a claim waits for a job at the server, at most a minute. 0 means 20 s.
+	// Wait is how long a claim waits for a job at the server, at most a minute. 0 means 20 s. In a stream, jobs arrive as
+	// soon as there are any.
 	Wait time.Duration
 	// DrainTimeout is how long handlers may still run after the context of Run has ended. 0 means 30 s.
 	DrainTimeout time.Duration
@@ -78,7 +79,8 @@ type Worker struct {
 	// work is lost if the server restarts at that time. 0 means 2 minutes. While the worker runs, it repeats a report
 	// for at least as long.
 	ReportTimeout time.Duration
-	// NoStream makes the worker claim, tickle and report in HTTP requests, although the server offers streams.
+	// NoStream: while the worker has a stream, the server returns its jobs to their queues when the connection has been
+	// broken for 30 s, even if their leases are longer. NoStream makes the worker claim, tickle and report in HTTP requests, although the server offers streams.
 	NoStream bool
 	// Logger receives warnings and errors. nil means no logging.
 	Logger *slog.Logger
