@@ -109,6 +109,25 @@ func TestStreamCreditIsLowered(t *testing.T) {
 	}
 }
 
+// TestStreamCreditBelowHeld: a credit of less than the runner holds takes nothing away, and jobs arrive again when it has
+// room.
+func TestStreamCreditBelowHeld(t *testing.T) {
+	r := start(t)
+	r.post("/jobs/create", `[{},{},{},{}]`).object(http.StatusCreated)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	sub := c.send("subscribe", `{"credit":3}`)
+	claim, ids := c.pushed(sub)
+	if len(ids) != 3 {
+		t.Fatalf("got %v", ids)
+	}
+	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":1}`, sub)))
+	c.ok(c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)))
+	if _, ids := c.pushed(sub); len(ids) != 1 {
+		t.Errorf("got %v", ids)
+	}
+}
+
 // TestStreamWithoutClaimIDs: a completion that does not name the claim frees credit.
 func TestStreamWithoutClaimIDs(t *testing.T) {
 	r := start(t)

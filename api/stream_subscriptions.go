@@ -151,15 +151,7 @@ func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.mu.Lock()
-	u.credit = credit
-	var waited chan struct{}
-	if u.asked > credit-u.held { // it may get more jobs than there is credit for
-		u.cancel()
-		waited = u.waited
-	}
-	u.mu.Unlock()
-	notify(u.freed)
+	waited := u.setCredit(credit)
 	return func(b []byte) ([]byte, uint64, error) {
 		if waited != nil {
 			<-waited
@@ -188,6 +180,20 @@ func (t *stream) beginUnsubscribe(r *streamRequest) (finisher, error) {
 		<-u.ended
 		return nothingToSay(b)
 	}, nil
+}
+
+// setCredit changes the credit. If the claim under way may get more jobs than that, setCredit ends its wait for jobs,
+// and returns a channel that is closed when it has ended.
+func (u *subscription) setCredit(credit int) (waited chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.credit = credit
+	notify(u.freed)
+	if u.asked == 0 || u.asked <= credit-u.held {
+		return nil
+	}
+	u.cancel()
+	return u.waited
 }
 
 func notify(c chan struct{}) {
