@@ -22,16 +22,7 @@ func (s *Server) complete(c echo.Context) error {
 		outcomeFields
 		fences
 	}
-	id, body, err := s.readJobRequest(c, &s.bodies.outcomes, &r)
-	if err != nil {
-		return err
-	}
-	defer body.release()
-	o, err := r.outcome()
-	if err != nil {
-		return err
-	}
-	return s.endOne(c, id, o, &r.fences, body)
+	return s.endOne(c, &s.bodies.outcomes, &r, &r.fences)
 }
 
 // releaseRequest is the body of POST /jobs/{id}/release.
@@ -72,7 +63,13 @@ func (r *releaseRequest) outcome() (o job.Outcome, err error) {
 // release answers POST /jobs/{id}/release.
 func (s *Server) release(c echo.Context) error {
 	var r releaseRequest
-	id, body, err := s.readJobRequest(c, &s.bodies.small, &r)
+	return s.endOne(c, &s.bodies.small, &r, &r.fences)
+}
+
+// endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f are the
+// fences of the request.
+func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences) error {
+	id, body, err := s.readJobRequest(c, rule, r)
 	if err != nil {
 		return err
 	}
@@ -81,11 +78,6 @@ func (s *Server) release(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.endOne(c, id, o, &r.fences, body)
-}
-
-// endOne ends the run of one job with an outcome, and answers with the document of the job.
-func (s *Server) endOne(c echo.Context, id job.ID, o job.Outcome, f *fences, body *body) error {
 	runner, err := f.runner()
 	if err == nil {
 		err = s.requireClaimID(f.ClaimID)

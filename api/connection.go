@@ -34,7 +34,7 @@ type connection struct {
 	framing framing
 	place   place
 	heard   atomic.Int64 // when something was read last, in unix ns; of a stream's connection
-	closed  func()       // of a stream's connection: tells the listener; nil for others, which net/http watches
+	closed  func()       // the listener's hook for a stream's connection; nil for others, which net/http watches
 
 	// The request that is served now, if it has a body. Only the goroutine of its handler uses these fields.
 	request  *http.Request

@@ -33,10 +33,10 @@ const (
 // stream is one connection that carries many requests, and jobs as soon as there are any. Its goroutines are: the one
 // that reads messages, one for each request that waits for the engine, and one for each subscription.
 type stream struct {
-	s     *Server
-	conn  *websocket.Conn
-	under *connection // nil in tests that do not use Run
-	id    string
+	s        *Server
+	conn     *websocket.Conn
+	accepted *connection // below conn; nil in tests that do not use Run
+	id       string
 
 	answers  answerQueue
 	requests requestWindow
@@ -48,9 +48,9 @@ type stream struct {
 	stop          context.CancelFunc
 	subscriptions subscriptions
 
-	heart     *time.Timer
+	pings     *time.Timer
 	reading   atomic.Bool   // whether the server reads from the connection
-	missed    int           // pings without an answer; only beat uses it
+	missed    int           // pings without an answer; only ping uses it
 	done      chan struct{} // closed when nothing of the stream runs any more
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
 }
@@ -73,15 +73,15 @@ func (s *Server) stream(c echo.Context) error {
 		s.streams.running.Done()
 		return err
 	}
-	under := connectionOf(r)
-	if under != nil {
-		under.upgraded()
+	accepted := connectionOf(r)
+	if accepted != nil {
+		accepted.upgraded()
 	}
 	conn.SetReadLimit(maxBodyBytes)
 	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
 	go func() {
 		defer s.streams.running.Done()
-		newStream(s, conn, under).run()
+		newStream(s, conn, accepted).run()
 	}()
 	return nil
 }
@@ -124,13 +124,22 @@ func headerHas(r *http.Request, name, token string) bool {
 	})
 }
 
-func newStream(s *Server, conn *websocket.Conn, under *connection) *stream {
-	t := &stream{s: s, conn: conn, under: under, id: rand.Text(), done: make(chan struct{})}
+func newStream(s *Server, conn *websocket.Conn, accepted *connection) *stream {
+	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init()
 	t.answers.init(t)
 	t.holding.init(&s.streams, t)
 	return t
+}
+
+// share returns an empty share of a budget for this stream.
+func (t *stream) share(from *budget) share {
+	s := share{budget: from}
+	if t.accepted != nil {
+		s.peer = t.accepted.peer
+	}
+	return s
 }
 
 // run serves the stream until its connection ends.
@@ -140,7 +149,7 @@ func (t *stream) run() {
 	defer close(t.done)
 	goAway := context.AfterFunc(t.s.draining, t.goAway)
 	defer goAway()
-	t.heart = time.AfterFunc(all.heartbeat, t.beat)
+	t.pings = time.AfterFunc(all.heartbeat, t.ping)
 	err := t.guarded(t.read)
 	if errors.Is(err, errPanic) {
 		t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
@@ -177,7 +186,7 @@ func (t *stream) end(why error) {
 	}
 	_ = t.conn.CloseNow() // no error that matters: nothing is written any more
 	t.stop()
-	t.heart.Stop()
+	t.pings.Stop()
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.s.streams.ended(t)
@@ -193,15 +202,15 @@ func (t *stream) goAway() {
 	_ = t.conn.Close(websocket.StatusGoingAway, errShuttingDown.Error()) // ends read, also if the client does not answer
 }
 
-// beat sends a ping and waits for the pong. A stream from which the server does not read at the moment misses no
+// ping sends a ping and waits for the pong. A stream from which the server does not read at the moment misses no
 // heartbeat, and neither does one that sends anything: its pong may wait behind a long message.
-func (t *stream) beat() {
+func (t *stream) ping() {
 	began := time.Now()
 	period := t.s.streams.heartbeat
 	ctx, cancel := context.WithTimeout(context.Background(), period)
 	defer cancel()
 	reading := t.reading.Load()
-	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.under != nil && t.under.heardSince(began) {
+	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.accepted != nil && t.accepted.heardSince(began) {
 		t.missed = 0
 	} else if t.missed++; t.missed >= missedHeartbeats {
 		_ = t.conn.CloseNow() // the client does not answer, so a closing handshake would only wait
@@ -213,7 +222,7 @@ func (t *stream) beat() {
 	default:
 	}
 	t.checkLeases()
-	t.heart.Reset(max(0, period-time.Since(began)))
+	t.pings.Reset(max(0, period-time.Since(began)))
 }
 
 // protocolError ends a stream because its client breaks the protocol, or sends something that cannot be answered by

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 )
 
 // holdOne opens a stream whose runner holds one job.
@@ -17,18 +16,10 @@ func (r *rig) holdOne(hello string) (c *streamClient, stream, claim, id string) 
 	return c, stream, claim, ids[0]
 }
 
-// gone waits until the server has no stream.
-func (r *rig) gone() {
+// streamsAre waits until the server has as many streams.
+func (r *rig) streamsAre(n int) {
 	r.Helper()
-	for {
-		if open, _ := r.server.streams.count(); open == 0 {
-			return
-		}
-		if r.Context().Err() != nil {
-			r.Fatal("a stream is still open")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	r.until(fmt.Sprint(n, " streams"), func() bool { open, _ := r.server.streams.count(); return open == n })
 }
 
 // TestStreamTakesClaimsOver: a claim belongs to the stream that has named it last, also without resume.
@@ -41,12 +32,7 @@ func TestStreamTakesClaimsOver(t *testing.T) {
 		t.Fatalf("took over %v", claims)
 	}
 	c.conn.CloseNow()
-	for {
-		if open, _ := r.server.streams.count(); open == 1 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	r.streamsAre(1)
 	if got := r.status(id); got != "active" {
 		t.Errorf("the job is %s after its first stream has ended", got)
 	}
@@ -149,7 +135,7 @@ func TestLingeringClaimIsTickled(t *testing.T) {
 	r := start(t)
 	c, _, claim, id := r.holdOne(`{"runner_id":"r","linger_ms":60000}`)
 	c.conn.CloseNow()
-	r.gone()
+	r.streamsAre(0)
 	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
 	r.server.streams.mu.Lock()
 	var kept *lingerer

@@ -58,18 +58,17 @@ func (t *stream) receive() (*message, error) {
 	}
 	m := &message{t: t, kind: kind}
 	m.rule = &t.s.bodies.messages
-	m.share.budget = m.rule.budget
-	if t.under != nil {
-		m.share.peer = t.under.peer
-		m.paced = &pacedReader{from: r, deadline: t.under}
+	m.share = t.share(m.rule.budget)
+	if t.accepted != nil {
+		m.paced = &pacedReader{from: r, deadline: t.accepted}
 		r = m.paced
 	}
 	if err := m.read(r); err != nil {
 		m.body.release()
 		return nil, unreadable(err)
 	}
-	if t.under != nil {
-		if err := t.under.SetReadDeadline(time.Time{}); err != nil {
+	if t.accepted != nil {
+		if err := t.accepted.SetReadDeadline(time.Time{}); err != nil {
 			m.body.release()
 			return nil, err
 		}
@@ -247,10 +246,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 			t.refuse(v, r, began, err)
 			return
 		}
-		held := share{budget: t.s.changes}
-		if t.under != nil {
-			held.peer = t.under.peer
-		}
+		held := t.share(t.s.changes)
 		if len(line) > smallAnswerBytes {
 			if err := held.resize(context.Background(), int64(cap(line))); err != nil {
 				t.refuse(v, r, began, after(err))

@@ -73,10 +73,7 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	if err := body.fill(&cmd); err != nil {
 		return nil, err
 	}
-	if body.Credit == nil {
-		return nil, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
-	}
-	credit, err := creditOf(*body.Credit)
+	credit, err := creditOf(body.Credit)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +90,12 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	}, nil
 }
 
-func creditOf(n int64) (int, error) {
-	if err := job.CheckRange("credit", n, 0, maxCredit); err != nil {
-		return 0, badField("credit", err)
+// creditOf checks the field credit.
+func creditOf(n *int64) (int, error) {
+	if n == nil {
+		return 0, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
 	}
-	return int(n), nil
+	return int(*n), badField("credit", job.CheckRange("credit", *n, 0, maxCredit))
 }
 
 func (l *subscriptions) add(u *subscription) error {
@@ -144,10 +142,7 @@ func (t *stream) beginCredit(r *streamRequest) (finisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body.Credit == nil {
-		return nil, badRequest("credit", "credit is missing: the number of jobs that the runner can hold")
-	}
-	credit, err := creditOf(*body.Credit)
+	credit, err := creditOf(body.Credit)
 	if err != nil {
 		return nil, err
 	}
@@ -295,10 +290,7 @@ func (u *subscription) run() {
 // push makes a claim, which waits until there are jobs, and sends it.
 func (u *subscription) push(cmd job.Claim) error {
 	t := u.t
-	held := share{budget: t.s.handouts}
-	if t.under != nil {
-		held.peer = t.under.peer
-	}
+	held := t.share(t.s.handouts)
 	defer held.release()
 	call := claimCall{cmd: cmd, form: claimInLines}
 	if t.hello.runs {

@@ -25,9 +25,13 @@ type streamClient struct {
 }
 
 // open opens a stream.
-func (r *rig) open() *streamClient {
+func (r *rig) open(change ...func(*websocket.DialOptions)) *streamClient {
 	r.Helper()
-	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}})
+	o := websocket.DialOptions{Subprotocols: []string{streamProtocol}}
+	for _, f := range change {
+		f(&o)
+	}
+	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &o)
 	if err != nil {
 		r.Fatalf("open stream: %v (%+v)", err, answer)
 	}
@@ -121,20 +125,24 @@ func (r *rig) status(id string) string {
 	return r.get("/jobs/" + id).object(http.StatusOK)["status"].(string)
 }
 
-// await waits until a job has a status, and returns its document.
-func (r *rig) await(id, status string) map[string]any {
+// until waits until a condition of the server holds.
+func (r *rig) until(what string, holds func() bool) {
 	r.Helper()
-	for {
-		o := r.get("/jobs/" + id).object(http.StatusOK)
-		if o["status"] == status {
-			return o
-		}
-		select {
-		case <-r.Context().Done():
-			r.Fatal("the test has ended")
-		case <-time.After(5 * time.Millisecond):
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.Fatalf("after a minute still not: %s", what)
 		}
 	}
+}
+
+// await waits until a job has a status, and returns its document.
+func (r *rig) await(id, status string) (doc map[string]any) {
+	r.Helper()
+	r.until("job "+id+" is "+status, func() bool {
+		doc = r.get("/jobs/" + id).object(http.StatusOK)
+		return doc["status"] == status
+	})
+	return doc
 }
 
 func TestStream(t *testing.T) {
@@ -353,14 +361,22 @@ func TestStreamHeartbeat(t *testing.T) {
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	c.pushed(c.send("subscribe", `{"credit":1}`))
 	want(t, r.await(id, "pending"), "run_attempts", 0.0) // nothing reads the connection, so no pong is sent
-	d := r.open()
-	d.ok(d.send("hello", `{"runner_id":"r"}`))
-	sub := d.send("subscribe", `{"credit":1}`)
-	d.pushed(sub)
-	reading := d.conn.CloseRead(t.Context()) // answers pings
-	time.Sleep(200 * time.Millisecond)
-	if reading.Err() != nil || r.status(id) != "active" {
-		t.Error("a stream that answers pings was closed")
+	pings := make(chan struct{})
+	d := r.open(func(o *websocket.DialOptions) {
+		o.OnPingReceived = func(ctx context.Context, _ []byte) bool {
+			select {
+			case pings <- struct{}{}:
+			case <-ctx.Done():
+			}
+			return true
+		}
+	})
+	go d.conn.CloseRead(t.Context()) // answers pings
+	for range 3 * missedHeartbeats {
+		<-pings
+	}
+	if open, _ := r.server.streams.count(); open != 1 {
+		t.Errorf("%d streams are open, beside one that answers pings", open)
 	}
 }
 
@@ -424,15 +440,7 @@ func TestStreamConnectionsAreCounted(t *testing.T) {
 	c.ok(c.send("hello", `{}`))
 	open, _ := r.server.connections()
 	c.conn.CloseNow()
-	for {
-		if now, _ := r.server.connections(); now == open-1 {
-			return
-		}
-		if t.Context().Err() != nil {
-			t.Fatal("the connection is still counted")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	r.until("the connection is no longer counted", func() bool { now, _ := r.server.connections(); return now == open-1 })
 }
 
 // TestPushInRuns: jobs in runs are a binary message, and completions of such jobs free their credit.

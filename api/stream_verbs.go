@@ -281,7 +281,7 @@ func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Onc
 		return nil, err
 	}
 	return func(b []byte) ([]byte, uint64, error) {
-		held := share{budget: t.s.changes}
+		held := t.share(t.s.changes)
 		if err := held.resize(context.Background(), resultsBytes(done.count)); err != nil {
 			return nil, 0, err
 		}

@@ -248,8 +248,8 @@ func (s *Stream) do(ctx context.Context, verb string, body []byte, number *Numbe
 	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// tell sends a request without waiting for its answer.
-func (s *Stream) tell(verb string, body []byte) {
+// send sends a request without waiting for its answer.
+func (s *Stream) send(verb string, body []byte) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -479,7 +479,7 @@ func (s *Stream) forget(u *Subscription) {
 
 // SetCredit changes how many jobs the runner can hold. It does not wait for the server.
 func (u *Subscription) SetCredit(n int) {
-	u.s.tell("credit", fmt.Appendf(nil, `{"subscription":%d,"credit":%d}`, u.n, n))
+	u.s.send("credit", fmt.Appendf(nil, `{"subscription":%d,"credit":%d}`, u.n, n))
 }
 
 // End ends the subscription. When it returns without an error, no more jobs arrive. The runner still holds those that

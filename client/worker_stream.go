@@ -103,7 +103,7 @@ func (r *running) openClaims() (ids []string) {
 	return ids
 }
 
-// serveStream tells the server how many jobs the worker can hold, until the stream ends or the worker stops. Then the
+// serveStream keeps the credit of the stream at how many jobs the worker can hold, until the stream ends or the worker stops. Then the
 // stream stays open for reports.
 func (r *running) serveStream(s *Stream) {
 	defer func() {
