@@ -1,12 +1,10 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 )
@@ -15,7 +13,7 @@ const idleConnections = 9000
 
 // TestIdleConnections: nine thousand open connections that send nothing do not disturb the server's work.
 func TestIdleConnections(t *testing.T) {
-	if url := os.Getenv("DAYBOOK_IDLE_URL"); url != "" {
+	if url := os.Getenv(holderURL); url != "" {
 		holdIdle(t, url)
 		return
 	}
@@ -23,23 +21,8 @@ func TestIdleConnections(t *testing.T) {
 		t.Skip("short: nine thousand connections take some seconds")
 	}
 	s := serve(t)
-	holder := exec.Command(os.Args[0], "-test.run", "^TestIdleConnections$", "-test.v")
-	holder.Env = append(os.Environ(), "DAYBOOK_IDLE_URL="+s.URL())
-	holder.Stderr = os.Stderr
-	release, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitLine(out, "held"); err != nil {
-		t.Fatal(err)
-	}
+	h := startHolder(t, s.URL())
+	h.next("held")
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
 	if err := l.Add(t.Context(), Lines(1000, 100)); err != nil {
@@ -48,12 +31,8 @@ func TestIdleConnections(t *testing.T) {
 	if claim, _, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
 		t.Errorf("claim %q: %v", claim, err)
 	}
-	if err := release.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := holder.Wait(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	h.release()
+	h.end()
 }
 
 // holdIdle runs in the other process of TestIdleConnections. It opens connections, prints a line, and keeps them open
@@ -77,15 +56,4 @@ func holdIdle(t *testing.T, url string) {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		t.Error(err)
 	}
-}
-
-// awaitLine reads until a line that contains text.
-func awaitLine(r io.Reader, text string) error {
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), text) {
-			return nil
-		}
-	}
-	return fmt.Errorf("no line %q", text)
 }

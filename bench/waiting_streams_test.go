@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +27,7 @@ const (
 // TestWaitingStreams: ten thousand runners wait in streams. A new job wakes exactly one of them, soon, and the server
 // needs little memory for the others.
 func TestWaitingStreams(t *testing.T) {
-	if url := os.Getenv("DAYBOOK_STREAMS_URL"); url != "" {
+	if url := os.Getenv(holderURL); url != "" {
 		holdStreams(t, url)
 		return
 	}
@@ -37,31 +35,8 @@ func TestWaitingStreams(t *testing.T) {
 		t.Skip("short: ten thousand streams take some seconds")
 	}
 	s := serve(t)
-	holder := exec.Command(os.Args[0], "-test.run", "^TestWaitingStreams$", "-test.v")
-	holder.Env = append(os.Environ(), "DAYBOOK_STREAMS_URL="+s.URL())
-	holder.Stderr = os.Stderr
-	release, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	next := func(prefix string) string {
-		for lines.Scan() {
-			if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
-				return rest
-			}
-		}
-		t.Fatalf("the holder has ended before %q", prefix)
-		return ""
-	}
-	next("held")
+	h := startHolder(t, s.URL())
+	h.next("held")
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
 	var times Latencies
@@ -70,7 +45,7 @@ func TestWaitingStreams(t *testing.T) {
 		if err := l.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if jobs := next("got "); jobs != "1" {
+		if jobs := h.next("got "); jobs != "1" {
 			t.Fatalf("one job was sent as %s", jobs)
 		}
 		times.Add(time.Since(began))
@@ -83,16 +58,11 @@ func TestWaitingStreams(t *testing.T) {
 		t.Errorf("the server has %d MiB resident; the bound is %d", memory>>20, maxWaitingMemory>>20)
 	}
 	t.Logf("%d streams: %d MiB resident; from a create to its job p50 %v, p99 %v", waitingStreams, memory>>20, times.Quantile(0.5), times.Quantile(0.99))
-	if err := release.Close(); err != nil {
-		t.Error(err)
-	}
-	if pushed := next("pushed "); pushed != strconv.Itoa(wokenStreams) {
+	h.release()
+	if pushed := h.next("pushed "); pushed != strconv.Itoa(wokenStreams) {
 		t.Errorf("%s pushes of %d jobs", pushed, wokenStreams)
 	}
-	go io.Copy(io.Discard, out)
-	if err := holder.Wait(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	h.end()
 }
 
 // holdStreams runs in the other process of TestWaitingStreams. It opens streams with a credit of one, and prints a line

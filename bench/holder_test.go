@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// holderURL is the variable by which a test is the other process of itself: that which holds connections to a server.
+// One process does not have the descriptors for both ends.
+const holderURL = "DAYBOOK_HOLDER_URL"
+
+// holder is the other process of a test.
+type holder struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   io.Reader
+	lines *bufio.Scanner
+}
+
+// startHolder runs the test again in another process, with holderURL set to the address of a server.
+func startHolder(t *testing.T, url string) *holder {
+	t.Helper()
+	h := &holder{t: t, cmd: exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")}
+	h.cmd.Env = append(os.Environ(), holderURL+"="+url)
+	h.cmd.Stderr = os.Stderr
+	var err error
+	if h.stdin, err = h.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if h.out, err = h.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.lines = bufio.NewScanner(h.out)
+	return h
+}
+
+// next waits for a line with this beginning, and returns the rest of it.
+func (h *holder) next(beginning string) string {
+	h.t.Helper()
+	for h.lines.Scan() {
+		if rest, ok := strings.CutPrefix(h.lines.Text(), beginning); ok {
+			return rest
+		}
+	}
+	h.t.Fatalf("the holder has ended before %q", beginning)
+	return ""
+}
+
+// release ends the input of the holder, so that it closes its connections.
+func (h *holder) release() {
+	h.t.Helper()
+	if err := h.stdin.Close(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// end waits until the holder has ended.
+func (h *holder) end() {
+	h.t.Helper()
+	for h.lines.Scan() { // until it closes its output
+	}
+	if err := h.cmd.Wait(); err != nil {
+		h.t.Errorf("the holder: %v", err)
+	}
+}
