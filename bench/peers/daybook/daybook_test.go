@@ -13,20 +13,7 @@ func TestDrivers(t *testing.T) {
 	if _, err := daybooktest.Binary(); err != nil {
 		t.Skip(err)
 	}
-	var works []measure.Work
-	for _, b := range measure.Blocks() {
-		works = append(works, b.Works...)
-	}
-	// Works that only create come last, since the others end with as many jobs as they began with.
-	slices.SortStableFunc(works, func(x, y measure.Work) int {
-		if (x.Kind == measure.Create) == (y.Kind == measure.Create) {
-			return 0
-		}
-		if x.Kind == measure.Create {
-			return 1
-		}
-		return -1
-	})
+	works := measure.Works()
 	for _, d := range Drivers() {
 		t.Run(d.Name(), func(t *testing.T) {
 			if _, err := d.Describe(t.Context()); err != nil {

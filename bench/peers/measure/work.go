@@ -1,5 +1,7 @@
 package measure
 
+import "slices"
+
 import "fmt"
 
 // PayloadBytes is the length of every payload.
@@ -77,6 +79,22 @@ type Block struct {
 	Works []Work `json:"works"`
 	// Also are works that only the drivers named by its keys do, as references for the others.
 	Also map[string][]Work `json:"also,omitempty"`
+}
+
+// Works returns the works of all blocks. Those that only create come last, since the others end with as many jobs as
+// they began with.
+func Works() (works []Work) {
+	for _, b := range Blocks() {
+		works = append(works, b.Works...)
+	}
+	creates := func(w Work) int {
+		if w.Kind == Create {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(works, func(x, y Work) int { return creates(x) - creates(y) })
+	return works
 }
 
 // Blocks returns all blocks, in the order in which they run.

@@ -39,22 +39,14 @@ func (beanstalkd) Does(w measure.Work) bool {
 }
 
 func (beanstalkd) Start(ctx context.Context, dir string) (measure.Session, error) {
-	path, err := find(beanstalkdProgram)
+	started, port, err := startServer(beanstalkdProgram, dir, func(port int) []string {
+		return []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-b", dir, "-f0"}
+	})
 	if err != nil {
 		return nil, err
 	}
-	port, err := process.FreePort()
-	if err != nil {
+	if err := untilReady(ctx, started, process.Answers(port)); err != nil {
 		return nil, err
-	}
-	started, err := process.Start(process.Command{Path: path, Dir: dir, Args: []string{
-		"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-b", dir, "-f0",
-	}})
-	if err != nil {
-		return nil, err
-	}
-	if err := started.Until(ctx, process.Answers(port)); err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, started.Close())
 	}
 	return &beanstalkdSession{started, fmt.Sprintf("127.0.0.1:%d", port)}, nil
 }

@@ -46,8 +46,8 @@ func (echo) Start(ctx context.Context, dir string) (measure.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := started.Until(ctx, process.Answers(port)); err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	if err := untilReady(ctx, started, process.Answers(port)); err != nil {
+		return nil, err
 	}
 	return &echoSession{started, fmt.Sprintf("http://127.0.0.1:%d/", port)}, nil
 }

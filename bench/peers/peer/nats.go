@@ -63,8 +63,8 @@ func (nats) Start(ctx context.Context, dir string) (measure.Session, error) {
 		return nil, err
 	}
 	s := &natsSession{process: started, url: fmt.Sprintf("nats://127.0.0.1:%d", port)}
-	if err := started.Until(ctx, s.createStream); err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	if err := untilReady(ctx, started, s.createStream); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -28,6 +28,28 @@ func find(program string, places ...string) (string, error) {
 	return path, nil
 }
 
+// startServer starts a program that listens on a free port of loopback, and returns the port. args are its arguments.
+func startServer(program, dir string, args func(port int) []string) (*process.Process, int, error) {
+	path, err := find(program)
+	if err != nil {
+		return nil, 0, err
+	}
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, 0, err
+	}
+	started, err := process.Start(process.Command{Path: path, Dir: dir, Args: args(port)})
+	return started, port, err
+}
+
+// untilReady waits until a server is ready, and stops it if it is not ready in time.
+func untilReady(ctx context.Context, p *process.Process, ready func(context.Context) error) error {
+	if err := p.Until(ctx, ready); err != nil {
+		return fmt.Errorf("%w (%w)", err, p.Close())
+	}
+	return nil
+}
+
 const (
 	queueName = "jobs"
 	// fillers is how many callers fill a queue at once.

@@ -3,7 +3,6 @@ package peer
 import (
 	"errors"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
@@ -18,20 +17,7 @@ func TestMain(m *testing.M) {
 
 // TestDrivers: every peer that is installed does each of its works.
 func TestDrivers(t *testing.T) {
-	var works []measure.Work
-	for _, b := range measure.Blocks() {
-		works = append(works, b.Works...)
-	}
-	// Works that only create come last, since the others end with as many jobs as they began with.
-	slices.SortStableFunc(works, func(x, y measure.Work) int {
-		if (x.Kind == measure.Create) == (y.Kind == measure.Create) {
-			return 0
-		}
-		if x.Kind == measure.Create {
-			return 1
-		}
-		return -1
-	})
+	works := measure.Works()
 	work := reachable(t)
 	for _, d := range Drivers(work) {
 		t.Run(d.Name(), func(t *testing.T) {

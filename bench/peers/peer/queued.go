@@ -43,24 +43,18 @@ func (queued) Does(w measure.Work) bool {
 }
 
 func (queued) Start(ctx context.Context, dir string) (measure.Session, error) {
-	path, err := find(queuedProgram)
-	if err != nil {
-		return nil, err
-	}
-	port, err := process.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	started, err := process.Start(process.Command{Path: path, Dir: dir, Args: []string{
-		"--data-dir", dir, "--interface", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--batch-sync-delay-us", strconv.FormatInt(queuedDelay.Microseconds(), 10),
-	}})
+	started, port, err := startServer(queuedProgram, dir, func(port int) []string {
+		return []string{
+			"--data-dir", dir, "--interface", "127.0.0.1", "--port", strconv.Itoa(port),
+			"--batch-sync-delay-us", strconv.FormatInt(queuedDelay.Microseconds(), 10),
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
 	s := &queuedSession{started, fmt.Sprintf("http://127.0.0.1:%d/queue/%s", port, queueName)}
-	if err := started.Until(ctx, s.createQueue); err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	if err := untilReady(ctx, started, s.createQueue); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -29,24 +29,18 @@ func describeRedis(ctx context.Context, driver string) (measure.Description, err
 }
 
 func startRedis(ctx context.Context, dir string) (*redisServer, error) {
-	path, err := find(redisProgram)
-	if err != nil {
-		return nil, err
-	}
-	port, err := process.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	started, err := process.Start(process.Command{Path: path, Dir: dir, Args: []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0",
-	}})
+	started, port, err := startServer(redisProgram, dir, func(port int) []string {
+		return []string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0",
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
 	s := &redisServer{started, port}
-	if err := started.Until(ctx, process.Answers(port)); err != nil {
-		return nil, fmt.Errorf("%w (%w)", err, started.Close())
+	if err := untilReady(ctx, started, process.Answers(port)); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
