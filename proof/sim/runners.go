@@ -8,7 +8,6 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -241,15 +240,15 @@ func (u *user) complete(r *runner) {
 	}
 	err := u.request(func(ctx context.Context) (err error) {
 		if next != nil {
-			answer, receipt, err = next.make(ctx, u.s, c)
+			answer, receipt, err = next.complete(ctx, u.s, c)
 		} else {
 			answer, receipt, err = u.s.engine.Complete(ctx, c)
 		}
 		return err
 	})
 	u.unexpected("complete", err)
-	if next != nil {
-		defer func() { u.exchanged(r, next, err) }()
+	if next != nil { // after the answer to the completion was noted: the claim may wait for jobs
+		defer func() { u.claimNext(r, next, err) }()
 	}
 	u.s.log("%s completes %v, %d and all %v: %v, %v, %v", r.name, c.Claim, len(c.Outcomes), c.All != nil, receipt, answer, err)
 	switch {
@@ -270,20 +269,15 @@ func (u *user) complete(r *runner) {
 	}
 }
 
-// exchange is a claim in the same request as a completion, and its answer.
+// exchange is a claim in the same request as a completion.
 type exchange struct {
 	claim job.Claim
 	wait  time.Duration
-
-	claimed store.Claimed
-	docs    []job.Job
-	receipt ingest.Receipt
-	err     error
+	made  *ingest.Exchange // nil if the completion has failed
 }
 
-// make completes and claims in one request. The error is that of the completion.
-func (x *exchange) make(ctx context.Context, s *server, c job.Complete) (answer store.Ended, receipt ingest.Receipt, err error) {
-	x.err = errLost // until the claim is answered
+// complete makes the request, and returns the answer to the completion.
+func (x *exchange) complete(ctx context.Context, s *server, c job.Complete) (answer store.Ended, receipt ingest.Receipt, err error) {
 	made, err := s.engine.Exchange(ctx, []job.Complete{c}, x.claim)
 	if err != nil {
 		return answer, receipt, err
@@ -292,26 +286,35 @@ func (x *exchange) make(ctx context.Context, s *server, c job.Complete) (answer 
 	if err != nil {
 		return answer, receipt, err
 	}
-	var handed []runs.Run
-	x.claimed, handed, x.receipt, x.err = made.Claimed(ctx, x.wait, admitAll)
-	if x.err == nil {
-		x.docs, x.err = documents(x.claim.Runner, &x.claimed, handed)
-	}
+	x.made = made
 	return ended[0], receipt, nil
 }
 
-// exchanged notes the answer to the claim of an exchange. err is the error of the request.
-func (u *user) exchanged(r *runner, x *exchange, err error) {
-	if err == nil {
-		err = x.err
+// claimNext waits for the claim of an exchange. lost is why the answer to the completion is not known, or nil.
+func (u *user) claimNext(r *runner, x *exchange, lost error) {
+	var claimed store.Claimed
+	var docs []job.Job
+	var receipt ingest.Receipt
+	err := lost
+	if x.made != nil {
+		failed := u.request(func(ctx context.Context) error {
+			answer, handed, at, err := x.made.Claimed(ctx, x.wait, admitAll)
+			if claimed, receipt = answer, at; err == nil {
+				docs, err = documents(x.claim.Runner, &claimed, handed)
+			}
+			return err
+		})
+		if err == nil {
+			err = failed
+		}
 	}
 	u.unexpected("claim after a completion", err)
-	u.s.log("%s claims after a completion: %v, %d jobs, %v", r.name, x.receipt, len(x.docs), err)
+	u.s.log("%s claims after a completion: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
 		u.lostClaim()
 		return
 	}
-	u.got(r, x.claim, x.receipt, x.claimed, x.docs)
+	u.got(r, x.claim, receipt, claimed, docs)
 }
 
 // setAside ends some jobs as the engine does when it cannot read their payloads.
