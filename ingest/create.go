@@ -14,8 +14,8 @@ import (
 // unique keys, with an idempotency key or with a number of a session returns when it is applied, because Apply decides
 // about these. The command and its payloads belong to the engine from the call on.
 //
-// A create with Joined has one job, which belongs to no batch, and no keys. It may share a record of the log with other
-// such creates that wait at the same time.
+// The jobs of a create with Joined belong to no batch, and have no keys. It may share a record of the log with other such
+// creates that wait at the same time. Its jobs have ids that count up.
 //
 // If ctx ends first, the error is an ErrUnknown. If a key or number is refused, Create returns the refusal as an error;
 // see store.Made.
@@ -36,8 +36,8 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	// A create is acknowledged before it is applied. If its payloads did not match its description, Apply would fail,
 	// and so would every later start.
 	err := c.CheckPayloads()
-	if err == nil && c.Joined && (c.Lines() != 1 || c.Once.Given() || len(c.Unique) > 0) {
-		err = fmt.Errorf("joined with %d jobs and %d unique keys", c.Lines(), len(c.Unique))
+	if err == nil && c.Joined && (c.Once.Given() || len(c.Unique) > 0) {
+		err = fmt.Errorf("joined with a key")
 	}
 	if err != nil {
 		return fail(fmt.Errorf("%w: create: %w", ErrMalformed, err))
@@ -66,7 +66,7 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 		}
 		made := store.Made{Batch: job.NewID(a.receipt.At, a.receipt.Seq, 0), Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}
 		if c.Joined {
-			made.Batch, made.Single = job.ID{}, made.Batch
+			made.Batch, made.First = job.ID{}, made.Batch
 		}
 		return made, a.receipt, a.err
 	}

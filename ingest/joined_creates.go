@@ -10,7 +10,7 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// Small creates of one job each that wait for the same group of the log share one record. The first of them proposes
+// Small creates without keys and batches that wait for the same group of the log share one record. The first of them proposes
 // the record at once, and others add their jobs until the log writes it. So no create waits for others, and each is
 // answered when the record is on disk. docs/010-joined-commands.md has the reasons.
 
@@ -18,8 +18,9 @@ const (
 	// maxJoinedBytes bounds the fields and the body of a joined record. A larger one would save little, since a record
 	// of this size has hundreds of jobs already. Its payloads fit into one page of the store.
 	maxJoinedBytes = 64 << 10
-	// maxJoinedCreate bounds the group and the payload of a create that joins a record.
-	maxJoinedCreate = 4 << 10
+	// A create that joins a record has at most maxJoinedCreate bytes of payloads, and of meta, in so many lines and
+	// groups. So it has less than maxJoinedBytes: a group takes at most 1 KiB without its meta.
+	maxJoinedCreate, maxJoinedLines, maxJoinedGroups = 16 << 10, 256, 16
 	// joinedOverhead is the most that a record has in addition to its groups and payloads. joinedLine is the most that
 	// a job has in addition to them: the framing of its payload, and the number of lines in its group.
 	joinedOverhead, joinedLine = 256, 32
@@ -31,8 +32,8 @@ type joinedCreates struct {
 
 	mu   sync.Mutex    // guards the fields below, and all records
 	open *joinedRecord // takes creates; nil: there is none
-	// checked is the group that was checked last, and checkedBytes its length in a record. Most creates have the same
-	// attributes as the one before.
+	// checked is the group that was checked last, without lines, and checkedBytes its length in a record. Most creates
+	// have the same attributes as the one before.
 	checked      job.Group
 	checkedBytes int
 }
@@ -41,6 +42,7 @@ type joinedCreates struct {
 type joinedRecord struct {
 	tag     waiter // of the record: no caller waits for it to be applied
 	creates []*joinedCreate
+	lines   int
 	groups  int // neighbours with equal attributes share a group
 	bytes   int // that fields and body have at most
 	closed  bool
@@ -49,13 +51,20 @@ type joinedRecord struct {
 // joinedCreate is a create that shares a record.
 type joinedCreate struct {
 	c          *job.Create
-	groupBytes int
+	groupBytes int         // of its groups in a record, at most
 	stored     chan answer // capacity 1
 }
 
 // joins reports whether a create may share a record with others.
 func joins(c *job.Create) bool {
-	return c.Joined && len(c.Groups) == 1 && c.Groups[0].Lines == 1 && len(c.Payloads) <= maxJoinedCreate && len(c.Groups[0].Meta) <= maxJoinedCreate
+	if !c.Joined || len(c.Groups) > maxJoinedGroups || len(c.Payloads) > maxJoinedCreate || c.Lines() > maxJoinedLines {
+		return false
+	}
+	meta := 0
+	for i := range c.Groups {
+		meta += len(c.Groups[i].Meta)
+	}
+	return meta <= maxJoinedCreate
 }
 
 // startJoined begins a create that shares a record with others; see StartCreate.
@@ -73,11 +82,12 @@ func (e *Engine) startJoined(ctx context.Context, c *job.Create) (wait func() (s
 		if err != nil {
 			return store.Made{}, Receipt{}, err
 		}
-		return store.Made{Single: job.NewID(a.receipt.At, a.receipt.Seq, line), Seq: a.receipt.Seq, Lines: 1, Group: c.Groups[0]}, a.receipt, nil
+		first := job.NewID(a.receipt.At, a.receipt.Seq, line)
+		return store.Made{First: first, Seq: a.receipt.Seq, Lines: c.Lines(), Group: c.Groups[0]}, a.receipt, nil
 	}
 }
 
-// join adds a create to the open record, or to a new one that it proposes. line is its line in the record.
+// join adds a create to the open record, or to a new one that it proposes. line is its first line in the record.
 func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err error) {
 	j := &e.joined
 	if own.groupBytes, err = j.check(own.c); err != nil {
@@ -129,11 +139,10 @@ func (j *joinedCreates) enter(ctx context.Context) error {
 
 func (j *joinedCreates) leave() { <-j.proposing }
 
-// check refuses a create that the decoder would refuse. It returns the length of its group in a record.
+// check refuses a create that the decoder would refuse. It returns the length of its groups in a record.
 func (j *joinedCreates) check(c *job.Create) (groupBytes int, err error) {
-	g := &c.Groups[0]
 	j.mu.Lock()
-	known, groupBytes := j.checked == *g, j.checkedBytes
+	known, groupBytes := len(c.Groups) == 1 && sameAttributes(j.checked, c.Groups[0]), j.checkedBytes
 	j.mu.Unlock()
 	if known {
 		return groupBytes, nil
@@ -142,19 +151,23 @@ func (j *joinedCreates) check(c *job.Create) (groupBytes int, err error) {
 	if _, err := job.Decode(c.Verb(), fields, body); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.checked, j.checkedBytes = *g, len(fields)
-	return len(fields), nil
+	groupBytes = len(fields) + len(body) - len(c.Payloads)
+	if len(c.Groups) == 1 {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.checked, j.checkedBytes = c.Groups[0], groupBytes
+	}
+	return groupBytes, nil
 }
 
-// add adds a create to the open record, if there is one with room for it. line is its line in the record.
+// add adds a create to the open record, if there is one with room for it. line is its first line in the record.
 func (j *joinedCreates) add(own *joinedCreate) (line int, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if r := j.open; r != nil && r.fits(own) {
+		line = r.lines
 		r.add(own)
-		return len(r.creates) - 1, true
+		return line, true
 	}
 	return 0, false
 }
@@ -181,11 +194,16 @@ func (j *joinedCreates) close(r *joinedRecord) {
 
 // cost returns the number of bytes and groups that a create adds to the record at most.
 func (r *joinedRecord) cost(own *joinedCreate) (bytes, groups int) {
-	bytes = joinedLine + len(own.c.Payloads)
-	if n := len(r.creates); n == 0 || r.creates[n-1].c.Groups[0] != own.c.Groups[0] {
-		return bytes + own.groupBytes, 1
+	bytes = len(own.c.Payloads) + own.c.Lines()*joinedLine
+	if n := len(own.c.Groups); n > 1 || len(r.creates) == 0 || !sameAttributes(r.lastGroup(), own.c.Groups[0]) {
+		return bytes + own.groupBytes, n
 	}
 	return bytes, 0
+}
+
+func (r *joinedRecord) lastGroup() job.Group {
+	groups := r.creates[len(r.creates)-1].c.Groups
+	return groups[len(groups)-1]
 }
 
 func (r *joinedRecord) fits(own *joinedCreate) bool {
@@ -197,6 +215,7 @@ func (r *joinedRecord) add(own *joinedCreate) {
 	bytes, groups := r.cost(own)
 	r.bytes += bytes
 	r.groups += groups
+	r.lines += own.c.Lines()
 	r.creates = append(r.creates, own)
 }
 
@@ -234,28 +253,33 @@ func (r *joinedRecord) command() *job.Create {
 		}
 	}
 	for _, own := range r.creates {
-		g := own.c.Groups[0]
-		if n := len(c.Groups); n > 0 {
-			if last := c.Groups[n-1]; sameAttributes(last, g) {
-				c.Groups[n-1].Lines++
-				g.Lines = 0
+		for _, g := range own.c.Groups {
+			if n := len(c.Groups); n > 0 && sameAttributes(c.Groups[n-1], g) {
+				c.Groups[n-1].Lines += g.Lines
+			} else {
+				c.Groups = append(c.Groups, g)
 			}
 		}
-		if g.Lines > 0 {
-			c.Groups = append(c.Groups, g)
-		}
 		c.Longest = max(c.Longest, own.c.Longest)
-		if own.c.Frame == c.Frame {
-			c.Payloads = append(c.Payloads, own.c.Payloads...)
-			continue
-		}
-		payload, _, err := own.c.Frame.Next(own.c.Payloads)
+		c.Payloads = own.appendPayloads(c.Payloads, c.Frame)
+	}
+	return c
+}
+
+// appendPayloads appends the payloads of a create in a framing that holds them.
+func (own *joinedCreate) appendPayloads(b []byte, frame job.Frame) []byte {
+	body := own.c.Payloads
+	if own.c.Frame == frame {
+		return append(b, body...)
+	}
+	for range own.c.Lines() {
+		payload, rest, err := own.c.Frame.Next(body)
 		if err != nil {
 			panic(fmt.Sprintf("ingest: a payload that was checked: %v", err))
 		}
-		c.Payloads = c.Frame.Append(c.Payloads, payload)
+		b, body = frame.Append(b, payload), rest
 	}
-	return c
+	return b
 }
 
 // sameAttributes reports whether two groups differ in the number of their lines at most.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,22 @@ func joinable(typ string, frame job.Frame, payload string) *job.Create {
 	return c
 }
 
+// joinableList returns the create of several jobs that may share a record. Each payload is the type of its job.
+func joinableList(frame job.Frame, types ...string) *job.Create {
+	c := joinable(types[0], frame, types[0])
+	for _, typ := range types[1:] {
+		if last := &c.Groups[len(c.Groups)-1]; last.Type == typ {
+			last.Lines++
+		} else {
+			g := c.Groups[0]
+			g.Type, g.Lines = typ, 1
+			c.Groups = append(c.Groups, g)
+		}
+		c.Longest, c.Payloads = max(c.Longest, len(typ)), frame.Append(c.Payloads, []byte(typ))
+	}
+	return c
+}
+
 // TestJoinedCreates holds the fsync of a first create. Creates that arrive meanwhile share one record, and each caller
 // gets its own job.
 func TestJoinedCreates(t *testing.T) {
@@ -43,6 +60,7 @@ func TestJoinedCreates(t *testing.T) {
 	creates := []*job.Create{
 		joinable("a", job.LineFrame, "one"), joinable("a", job.LineFrame, "two"), joinable("b", job.LineFrame, "three"),
 		joinable("a", job.LenFrame, "four\nlines"), joinable("c", job.NoFrame, ""), joinable("a", job.LineFrame, "six"),
+		joinableList(job.LineFrame, "a", "a", "b"), joinableList(job.LenFrame, "b", "c", "b", "b"), joinable("b", job.LineFrame, "nine"),
 	}
 	for len(entered) > 0 {
 		<-entered
@@ -71,31 +89,39 @@ func TestJoinedCreates(t *testing.T) {
 	callers.Wait()
 	verify := func(q *store.Queries) {
 		t.Helper()
+		first := 0
 		for i, m := range made {
-			if !m.Batch.IsZero() || m.Job(0) != m.Single || m.Lines != 1 || m.Seq != made[0].Seq || m.Single.Line() != i {
+			want := creates[i]
+			if !m.Batch.IsZero() || m.Job(0) != m.First || m.Lines != want.Lines() || m.Seq != made[0].Seq || m.First.Line() != first {
 				t.Errorf("create %d made %+v", i, m)
 			}
-			doc, err := q.Job(m.Single)
-			want := creates[i]
-			if err != nil || !doc.Batch.IsZero() || doc.Type != want.Groups[0].Type || doc.Kind != want.Groups[0].Kind ||
-				string(want.Frame.Append(nil, doc.Payload)) != string(want.Payloads) {
-				t.Errorf("job %d: %+v, %v", i, doc, err)
+			first += m.Lines
+			line, payloads := 0, want.Payloads
+			for _, g := range want.Groups {
+				for range g.Lines {
+					doc, err := q.Job(m.Job(line))
+					var payload []byte
+					if payload, payloads, _ = want.Frame.Next(payloads); err != nil || !doc.Batch.IsZero() || doc.Type != g.Type || doc.Kind != g.Kind || string(doc.Payload) != string(payload) {
+						t.Errorf("create %d, job %d: %+v, %v", i, line, doc, err)
+					}
+					line++
+				}
 			}
 		}
-		if b, err := q.Batch(made[0].Single.WithLine(0)); !errors.Is(err, job.NotFound) {
+		if b, err := q.Batch(made[0].First.WithLine(0)); !errors.Is(err, job.NotFound) {
 			t.Errorf("the jobs have a batch: %+v, %v", b, err)
 		}
 	}
 	verify(current(t, e))
-	moved, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: made[1].Single})
+	moved, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: made[1].First})
 	if err != nil || moved.Refusal != job.Granted {
 		t.Errorf("cancel one: %+v, %v", moved, err)
 	}
-	swept, _, err := e.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: made[0].Single.WithLine(0)})
+	swept, _, err := e.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: made[0].First.WithLine(0)})
 	if err != nil || swept.Refusal != job.BatchNotFound {
 		t.Errorf("cancel as a batch: %+v, %v", swept, err)
 	}
-	if doc, err := current(t, e).Job(made[0].Single); err != nil || doc.Status != job.Pending {
+	if doc, err := current(t, e).Job(made[0].First); err != nil || doc.Status != job.Pending {
 		t.Errorf("the job of another caller: %+v, %v", doc, err)
 	}
 	stop()
@@ -185,11 +211,14 @@ func TestJoinedRecordLimits(t *testing.T) {
 		jobs, bytes int // at least
 	}{
 		"empty jobs":     {func(int) *job.Create { return joinable("a", job.NoFrame, "") }, 1500, 0},
-		"large payloads": {func(int) *job.Create { return joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate-1)) }, 15, 60_000},
+		"large payloads": {func(int) *job.Create { return joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate-1)) }, 3, 45_000},
 		"other groups":   {func(n int) *job.Create { return joinable(fmt.Sprint("t", n), job.LineFrame, "x") }, 200, 20_000},
 		"other frames": {func(n int) *job.Create {
 			return joinable("a", []job.Frame{job.LineFrame, job.LenFrame}[n%2], strings.Repeat("x", 100))
 		}, 400, 40_000},
+		"lists": {func(n int) *job.Create {
+			return joinableList(job.LineFrame, strings.Split(strings.Repeat("a,b,", 8)+"b", ",")...)
+		}, 20, 45_000},
 	} {
 		r := fill(test.next)
 		fields, body := r.command().Encode()
@@ -200,7 +229,7 @@ func TestJoinedRecordLimits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if c := cmd.(*job.Create); c.CheckPayloads() != nil || !c.Joined || len(c.Groups) != r.groups || c.Lines() != len(r.creates) {
+		if c := cmd.(*job.Create); c.CheckPayloads() != nil || !c.Joined || len(c.Groups) != r.groups || c.Lines() != r.lines {
 			t.Errorf("%s: %d lines in %d groups, %v", name, c.Lines(), len(c.Groups), c.CheckPayloads())
 		}
 	}
@@ -208,23 +237,39 @@ func TestJoinedRecordLimits(t *testing.T) {
 	if !full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) || full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}) {
 		t.Error("the bound of groups")
 	}
-	for _, c := range []*job.Create{lines(1), lines(2), joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate))} {
+	largest := joinableList(job.LenFrame, slices.Repeat([]string{"a"}, maxJoinedLines-maxJoinedGroups)...)
+	for i := range maxJoinedGroups {
+		g := largest.Groups[0]
+		g.Lines, g.Client, g.Type, g.Traceparent = 1, strings.Repeat("%", job.MaxNameBytes), strings.Repeat("%", job.MaxNameBytes), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		g.Priority, g.Meta = 1+i%2, job.Meta("k:"+strings.Repeat("v", maxJoinedCreate/maxJoinedGroups-2))
+		if i > 0 {
+			largest.Groups, largest.Payloads = append(largest.Groups, g), job.LenFrame.Append(largest.Payloads, []byte("a"))
+		}
+	}
+	spare := maxJoinedCreate - len(largest.Payloads) - 10
+	largest.Payloads, largest.Longest = job.LenFrame.Append(largest.Payloads, make([]byte, spare)), spare
+	largest.Groups[len(largest.Groups)-1].Lines++
+	fields, body := largest.Encode()
+	if !joins(largest) || len(fields)+len(body)+joinedOverhead+largest.Lines()*joinedLine > maxJoinedBytes {
+		t.Errorf("the largest create takes %d bytes; joins: %v", len(fields)+len(body), joins(largest))
+	}
+	long := joinableList(job.LineFrame, slices.Repeat([]string{"a"}, maxJoinedLines+1)...)
+	groups := joinableList(job.LineFrame, strings.Split(strings.Repeat("a,b,", maxJoinedGroups/2)+"a", ",")...)
+	for _, c := range []*job.Create{lines(1), lines(2), joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate)), long, groups} {
 		if joins(c) {
 			t.Errorf("a create of %d lines and %d bytes, joined %v, shares a record", c.Lines(), len(c.Payloads), c.Joined)
 		}
 	}
 	large := joinable("a", job.LineFrame, strings.Repeat("x", 100_000))
-	if m, _, err := e.Create(t.Context(), large); err != nil || !m.Batch.IsZero() || m.Job(0).IsZero() {
-		t.Errorf("a large job: %+v, %v", m, err)
+	for _, c := range []*job.Create{large, long} {
+		if m, _, err := e.Create(t.Context(), c); err != nil || !m.Batch.IsZero() || m.Job(0).IsZero() || m.Lines != c.Lines() || m.Job(m.Lines-1).Line() != m.Lines-1 {
+			t.Errorf("a create with a record of its own: %+v, %v", m, err)
+		}
 	}
-	two := lines(2)
-	two.Joined = true
 	keyed := joinable("a", job.LineFrame, "x")
 	keyed.Unique = []job.UniqueKey{{Key: "k"}}
-	for _, c := range []*job.Create{two, keyed} {
-		if _, _, err := e.Create(t.Context(), c); !errors.Is(err, ErrMalformed) {
-			t.Errorf("a joined create of %d lines and %d keys: %v", c.Lines(), len(c.Unique), err)
-		}
+	if _, _, err := e.Create(t.Context(), keyed); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a joined create with a key: %v", err)
 	}
 }
 

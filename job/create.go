@@ -19,8 +19,8 @@ type UniqueKey struct {
 //
 //	n=2 frame=line longest=13 client=acme type=resize kind=text priority=4 max_attempts=3 backoff=1000:2000:3600000 lease_ms=300000 retention_ms=1209600000
 //
-// With `joined=true`, the jobs were created by several requests for one job each, or by one such request. They belong to
-// no batch that a user can see. Such a create has no keys.
+// With `joined=true`, the jobs belong to no batch that a user can see. They may be those of several requests. Such a
+// create has no keys.
 //
 // With more, the header says `groups=k` instead, and the body begins with k such lines (`n=… client=…`). With
 // `unique=k`, k lines follow (`line=… key=…`), in order.

@@ -8,8 +8,8 @@ type Result any
 // Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
 // not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
 type Made struct {
-	Batch    job.ID // zero if the job belongs to no batch; see job.Create.Joined
-	Single   job.ID // the job, if it belongs to no batch; otherwise zero
+	Batch    job.ID // zero if the jobs belong to no batch; see job.Create.Joined
+	First    job.ID // the first job, if they belong to no batch; otherwise zero
 	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
@@ -21,7 +21,7 @@ type Made struct {
 // Job returns the id of a line.
 func (m *Made) Job(line int) job.ID {
 	if m.Batch.IsZero() {
-		return m.Single
+		return m.First.WithLine(m.First.Line() + line)
 	}
 	return m.Batch.WithLine(line)
 }

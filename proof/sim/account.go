@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -82,10 +83,31 @@ func (a *account) batchOf(id job.ID) *batch {
 	return nil
 }
 
+// know notes the ids of a create, whose first job has the given id.
+func (a *account) know(b *batch, first job.ID) {
+	a.ids[first], b.first = b, first
+	if b.create.Joined {
+		for line := range b.payloads {
+			a.ids[first.WithLine(first.Line()+line)] = b
+		}
+	}
+}
+
 // tagOf returns the tag that a payload begins with.
 func tagOf(payload []byte) string {
 	tag, _, _ := strings.Cut(string(payload), "/")
 	return tag
+}
+
+// lineOf returns the line of a job in its create, from its payload.
+func lineOf(payload []byte) int {
+	_, rest, _ := strings.Cut(string(payload), "/")
+	digits, _, _ := strings.Cut(rest, "/")
+	line, err := strconv.Atoi(digits)
+	if err != nil {
+		return math.MaxInt
+	}
+	return line
 }
 
 // created records the answer to a create.
@@ -111,15 +133,15 @@ func (a *account) created(b *batch, made store.Made, r ingest.Receipt, f createR
 			b.omitted[x.Line] = true
 		}
 		if b.id = job.NewID(r.At, r.Seq, 0); b.create.Joined {
-			b.id = made.Single
+			b.id = made.First
 		}
-		if b.id.WithLine(0) != job.NewID(r.At, r.Seq, 0) || b.create.Joined == made.Single.IsZero() {
+		if b.id.WithLine(0) != job.NewID(r.At, r.Seq, 0) || b.create.Joined == made.First.IsZero() {
 			return fmt.Errorf("create %q was answered with %+v at %+v", b.tag, made, r)
 		}
 		if other := a.ids[b.id]; other != nil && other != b {
 			return fmt.Errorf("creates %q and %q were both answered with %v", b.tag, other.tag, b.id)
 		}
-		a.ids[b.id] = b
+		a.know(b, b.id)
 		a.figures.Creates++
 		a.figures.Jobs += len(b.payloads)
 		if len(made.Existing) > 0 {
@@ -154,7 +176,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 			return err
 		}
 		if b.moved && b.result != stored { // the answer of its create was lost
-			a.ids[doc.Batch] = b
+			a.know(b, doc.Batch)
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
 			return fmt.Errorf("claim %v of %s hands out %+v", answer.Claim, c.Runner, *doc)
@@ -191,11 +213,11 @@ func (a *account) match(doc *job.Job) (*batch, error) {
 	if b == nil {
 		return nil, fmt.Errorf("job %v has a payload that nobody posted: %q", doc.ID, doc.Payload)
 	}
-	line := b.line(doc.ID)
+	line := lineOf(doc.Payload)
 	if b.result == rejected {
 		return nil, fmt.Errorf("job %v belongs to a create that was answered as not stored", doc.ID)
 	}
-	if b.result == stored && doc.ID != b.job(line) || line >= len(b.payloads) || doc.Batch != b.shown(doc.ID) {
+	if b.result == stored && doc.ID != b.job(line) || line >= len(b.payloads) || !b.create.Joined && line != doc.ID.Line() || doc.Batch != b.shown(doc.ID) {
 		return nil, fmt.Errorf("job %v has the payload %[4]q, which belongs to batch %[2]v with %[3]d lines", doc.ID, b.id, len(b.payloads), doc.Payload)
 	}
 	if string(doc.Payload) != b.payloads[line] {

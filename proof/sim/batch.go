@@ -19,6 +19,7 @@ type batch struct {
 	groups     []*job.Group // by line
 	result     createResult
 	id         job.ID       // of its first job, if it was stored
+	first      job.ID       // id, or what the journal or a claim has shown if the answer was lost
 	journalSeq uint64       // its seq in the journal; 0: not seen there
 	moved      bool         // operators may move it
 	numbering  *numbering   // which numbered the create; nil: it has no number
@@ -29,13 +30,8 @@ type batch struct {
 // job returns the id of the job of a line.
 func (b *batch) job(line int) job.ID { return b.id.WithLine(b.id.Line() + line) }
 
-// line is the inverse of job. The one job of a joined create may have any line of its record.
-func (b *batch) line(id job.ID) int {
-	if b.create.Joined {
-		return 0
-	}
-	return id.Line()
-}
+// line is the inverse of job. The first job of a joined create may have any line of its record.
+func (b *batch) line(id job.ID) int { return id.Line() - b.first.Line() }
 
 // shown returns the batch that the document of a job must show.
 func (b *batch) shown(id job.ID) job.ID {

@@ -109,11 +109,13 @@ func (u *user) batch(numbers *numbering) *batch {
 	return b
 }
 
-// alone makes a create of one job that may share a record.
+// alone makes a create of one job, or of a few, without a batch, which may share a record.
 func (u *user) alone() *batch {
 	b := u.unkeyed()
-	b.create.Groups = b.create.Groups[:1]
-	b.create.Groups[0].Lines, b.create.Joined = 1, true
+	if b.create.Joined = true; u.random.IntN(4) > 0 {
+		b.create.Groups = b.create.Groups[:1]
+		b.create.Groups[0].Lines = 1
+	}
 	u.addPayloads(b)
 	return b
 }

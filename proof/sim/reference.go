@@ -109,20 +109,28 @@ func (a *account) journaledCreate(r *journal.Record) error {
 	if c.Lines() > 1 {
 		a.figures.Joined += c.Lines()
 	}
-	rest := c.Payloads // of creates with one job each
-	for line := range c.Lines() {
-		var payload []byte
-		if payload, rest, err = c.Frame.Next(rest); err != nil {
+	rest := c.Payloads // of one create after the other
+	for line := 0; line < c.Lines(); {
+		first, _, err := c.Frame.Next(rest)
+		if err != nil {
 			return err
 		}
-		b := a.batches[tagOf(payload)]
+		b := a.batches[tagOf(first)]
 		if b == nil || !b.create.Joined {
-			return fmt.Errorf("record %d has a create that nobody posted: %q", r.Seq, payload)
+			return fmt.Errorf("record %d has a create that nobody posted: %q", r.Seq, first)
 		}
-		part := &job.Create{Frame: b.create.Frame, Payloads: b.create.Frame.Append(nil, payload)}
+		part := &job.Create{Frame: b.create.Frame}
+		for range b.payloads {
+			var payload []byte
+			if payload, rest, err = c.Frame.Next(rest); err != nil {
+				return err
+			}
+			part.Payloads = part.Frame.Append(part.Payloads, payload)
+		}
 		if err := a.journaledBatch(r, part, job.NewID(r.At, r.Seq, line)); err != nil {
 			return err
 		}
+		line += len(b.payloads)
 	}
 	return nil
 }
@@ -149,7 +157,7 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 		return fmt.Errorf("create %q has other bytes in the journal than the producer posted", b.tag)
 	}
 	b.journalSeq = r.Seq
-	a.ids[id] = b
+	a.know(b, id)
 	for i := range b.create.Groups {
 		if name := [2]string{b.create.Groups[i].Client, b.create.Groups[i].Type}; a.queues[name] == 0 {
 			a.queues[name] = r.Seq
