@@ -3,9 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -32,7 +29,7 @@ func (d *completion) inRuns(text []byte) (runner string, err error) {
 		err = from.End()
 	}
 	if malformed, ok := errors.AsType[*runs.Error](err); ok {
-		return "", badRequest("", "the body is not a completion in runs: "+malformed.Error())
+		return "", badRequest("", "the text is not a completion in runs: "+malformed.Error())
 	}
 	if err == nil && head.All != nil {
 		d.addAll(head.Claim, head.Runner, head.All)
@@ -83,14 +80,5 @@ func checkOutput(o *job.Outcome) error {
 	if err := checkOutputBytes(o); err != nil {
 		return err
 	}
-	switch value := jsontext.Value(o.Output); {
-	case o.OutputKind == job.Text && !utf8.Valid(o.Output):
-		return badRequest("output", "an output with kind=text is not valid UTF-8; send it with kind=bytes")
-	case o.OutputKind != job.JSON:
-	case !value.IsValid():
-		return badRequest("output", fmt.Sprintf("an output with kind=json is not a JSON value: %s", shortened(string(o.Output))))
-	case value.Kind() == jsontext.KindString || absent(value):
-		return badRequest("output", "an output with kind=json must not be a string or null; send a string with kind=text, and leave null out")
-	}
-	return nil
+	return checkContent("output", o.OutputKind, o.Output)
 }

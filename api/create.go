@@ -30,15 +30,18 @@ type createRequest struct {
 	UniqueKey  *string        `json:"unique_key"`
 }
 
-// create answers POST /jobs/create. A JSON object is one job. An array or lines are several jobs.
+// create answers POST /jobs/create. A JSON object is one job. An array, lines or runs are several jobs.
 func (s *Server) create(c echo.Context) error {
 	body, err := readBody(c, &s.bodies.creates)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	if formOf(c.Request()) == mimeNDJSON {
+	switch formOf(c.Request()) {
+	case mimeNDJSON:
 		return s.createMany(c, body.bytes, itemLines)
+	case mimeRuns:
+		return s.createRuns(c, body.bytes)
 	}
 	if first := bytes.TrimLeft(body.bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {
 		return s.createMany(c, body.bytes, itemArray)

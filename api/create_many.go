@@ -154,7 +154,7 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	if n := len(b.cmd.Groups); n > 0 && b.cmd.Groups[n-1] == withLines(g, b.cmd.Groups[n-1].Lines) {
 		b.cmd.Groups[n-1].Lines++
 	} else if n == job.MaxGroups {
-		return tooMany("", fmt.Sprintf("the request has too many groups of consecutive jobs with equal attributes and kind of payload; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", job.MaxGroups))
+		return tooManyGroups()
 	} else {
 		b.cmd.Groups = append(b.cmd.Groups, withLines(g, 1))
 	}
@@ -171,6 +171,10 @@ func tooMany(field, detail string) *problem {
 	p := badRequest(field, detail)
 	p.whole = true
 	return p
+}
+
+func tooManyGroups() *problem {
+	return tooMany("", fmt.Sprintf("the request has too many groups of consecutive jobs with equal attributes and kind of payload; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", job.MaxGroups))
 }
 
 func withLines(g job.Group, lines int) job.Group {
@@ -199,7 +203,7 @@ func (b *bulk) command() *job.Create {
 	return &cmd
 }
 
-// batchHead is the answer to a create of several jobs, without its list.
+// batchHead is the answer to a create of several jobs, without its list. BatchID is null if they belong to no batch.
 type batchHead struct {
 	BatchID *job.ID `json:"batch_id"`
 	Count   int     `json:"count"`
@@ -215,6 +219,12 @@ func headOfBatch(batch job.ID, lines, jobs int) batchHead {
 	}
 	last := batch.WithLine(lines - 1)
 	return batchHead{&batch, jobs, &batch, &last}
+}
+
+// withoutBatch returns the head for jobs that belong to no batch.
+func withoutBatch(made *store.Made) batchHead {
+	first, last := made.Job(0), made.Job(made.Lines-1)
+	return batchHead{nil, made.Lines, &first, &last}
 }
 
 // createdDocument is the answer to a create of several jobs. It has a result for each position if the client prefers

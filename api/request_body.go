@@ -47,7 +47,7 @@ type bodyRule struct {
 // bodyRules are the rules of all routes that accept a body.
 type bodyRules struct {
 	lines       bodyRule // lines of a bulk post; the buffer becomes part of a journal record
-	creates     bodyRule // JSON or NDJSON with payloads
+	creates     bodyRule // JSON, NDJSON or runs with payloads
 	outcomes    bodyRule // JSON with outputs
 	outcomeList bodyRule // JSON, NDJSON or runs with outputs
 	small       bodyRule // JSON without payloads and outputs
@@ -58,12 +58,12 @@ type bodyRules struct {
 }
 
 func newBodyRules(bulk, control *budget) bodyRules {
-	asJSON, asLines := []string{mimeJSON}, []string{mimeJSON, mimeNDJSON}
+	asJSON, asList := []string{mimeJSON}, []string{mimeJSON, mimeNDJSON, mimeRuns}
 	return bodyRules{
 		lines:       bodyRule{budget: bulk, limit: maxBodyBytes},
-		creates:     bodyRule{budget: bulk, limit: maxBodyBytes, types: asLines, pooled: true},
+		creates:     bodyRule{budget: bulk, limit: maxBodyBytes, types: asList, pooled: true},
 		outcomes:    bodyRule{budget: control, limit: maxBodyBytes, types: asJSON, pooled: true},
-		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: []string{mimeJSON, mimeNDJSON, mimeRuns}, pooled: true},
+		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asList, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
 		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
 

@@ -128,11 +128,12 @@ func (m *message) read(r io.Reader) error {
 
 // isCreateMessage reports whether a long message looks like a create. A long message usually has one request.
 func isCreateMessage(beginning []byte) bool {
-	return bytes.Contains(beginning[:min(len(beginning), 256)], []byte(`"create"`))
+	beginning = beginning[:min(len(beginning), 512)]
+	return bytes.Contains(beginning, []byte(`"create"`)) || bytes.Contains(beginning, []byte("\n#:create "))
 }
 
-// streamRequest is a request in a text message: a number, one verb with the body of the HTTP request that does the
-// same, and for verbs that change jobs what lets the client repeat the request.
+// streamRequest is a request: a number, one verb with the body of the HTTP request that does the same, and for verbs that
+// change jobs what lets the client repeat the request.
 type streamRequest struct {
 	onlyNumber
 	Hello       jsontext.Value `json:"hello"`
@@ -144,8 +145,11 @@ type streamRequest struct {
 	Tickle      jsontext.Value `json:"tickle"`
 	Release     jsontext.Value `json:"release"`
 
+	Batch   *bool          `json:"batch"` // of create
 	Key     *string        `json:"idempotency_key"`
 	Session *sessionNumber `json:"session"`
+
+	runs bool // a binary message: the body is in runs
 }
 
 // onlyNumber is the number of a request.
@@ -163,10 +167,15 @@ type sessionNumber struct {
 // maxRequestNumber is the largest whole number that all JSON libraries read exactly.
 const maxRequestNumber = 1<<53 - 1
 
-// serve begins the requests of a message: one JSON object a line.
+// serve begins the requests of a message: in a text message one JSON object a line, in a binary message a single one.
 func (t *stream) serve(m *message) error {
-	if m.kind != websocket.MessageText {
-		return &protocolError{websocket.StatusUnsupportedData, "binary messages are not supported"}
+	if m.kind == websocket.MessageBinary {
+		r, err := binaryRequest(m.bytes)
+		if r.N == nil {
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
+		}
+		t.accept(m, r, err)
+		return nil
 	}
 	for rest := m.bytes; len(rest) > 0; {
 		var line []byte

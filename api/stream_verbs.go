@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 )
 
 // streamVerb is a kind of request in a stream. The goroutine that reads the stream calls begin, so the creates of a
@@ -64,6 +63,9 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 	if !found.keyed && (r.Key != nil || r.Session != nil) {
 		return found, badRequest("", found.name+" does not support an idempotency_key or a session; send the request without it")
 	}
+	if found.name != "create" && r.Batch != nil {
+		return found, badRequest("batch", found.name+" does not have the field batch")
+	}
 	return found, nil
 }
 
@@ -114,66 +116,6 @@ func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, e
 	return o, nil
 }
 
-// beginCreate is POST /jobs/create. The answer to a single job has its id, not its document.
-func (t *stream) beginCreate(r *streamRequest) (finisher, error) {
-	const path, kind = "/jobs/create", "create"
-	ctx := context.Background() // a create that was sent is carried out, also if the connection ends
-	if r.Create.Kind() == jsontext.KindBeginArray {
-		var b bulk
-		if err := b.addAll(t.s, r.Create, itemArray); err != nil {
-			return nil, err
-		}
-		if len(b.ends) == 0 {
-			return encoded(b.document(&store.Made{}))
-		}
-		cmd := b.command()
-		var err error
-		if cmd.Once, err = r.once(path, kind, cmd.Groups[0].Client, r.Create); err != nil {
-			return nil, err
-		}
-		wait := t.s.engine.StartCreate(ctx, cmd)
-		return func(text []byte) ([]byte, uint64, error) {
-			made, receipt, err := wait()
-			if err != nil {
-				return nil, 0, err
-			}
-			return appendDocument(text, b.document(&made), receipt.Seq)
-		}, nil
-	}
-	var one createRequest
-	if err := decodeObject(r.Create, &one); err != nil {
-		return nil, err
-	}
-	cmd, _, err := t.s.oneJob(&one)
-	if err != nil {
-		return nil, err
-	}
-	if cmd.Once, err = r.once(path, kind, cmd.Groups[0].Client, r.Create); err != nil {
-		return nil, err
-	}
-	cmd.Joined = len(cmd.Unique) == 0 && !cmd.Once.Given()
-	wait := t.s.engine.StartCreate(ctx, cmd)
-	return func(b []byte) ([]byte, uint64, error) {
-		made, receipt, err := wait()
-		if err != nil {
-			return nil, 0, err
-		}
-		id, existing := made.Job(0), len(made.Existing) > 0
-		if existing {
-			id = made.Existing[0].Job
-		}
-		b = appendID(append(b, `{"job_id":`...), id)
-		if one.UniqueKey != nil {
-			b = strconv.AppendBool(append(b, `,"existing":`...), existing)
-		}
-		g := &made.Group
-		if first := job.Admit(&g.Attributes, job.Now{Seq: receipt.Seq, At: receipt.At}); first.Status == job.Deferred && !existing {
-			b = strconv.AppendInt(append(b, `,"run_at":`...), g.RunAt, 10)
-		}
-		return append(b, '}'), receipt.Seq, nil
-	}, nil
-}
-
 // encoded returns the finisher of a request that needs no command.
 func encoded(document any) (finisher, error) {
 	return func(b []byte) ([]byte, uint64, error) { return appendDocument(b, document, 0) }, nil
@@ -195,11 +137,18 @@ type streamCompletion struct {
 
 // beginComplete is POST /jobs/complete, and POST /jobs/{id}/complete if the body has a job_id.
 func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
+	done := completion{most: job.MaxOutcomes, reserve: func(int64) error { return nil }}
+	if r.runs {
+		runner, err := done.inRuns(r.Complete)
+		if err != nil {
+			return nil, err
+		}
+		return t.beginCompletion(r, &done, runner, false)
+	}
 	var body streamCompletion
 	if err := decodeObject(r.Complete, &body); err != nil {
 		return nil, err
 	}
-	done := completion{most: job.MaxOutcomes, reserve: func(int64) error { return nil }}
 	one := !body.JobID.IsZero()
 	runner, err := body.runner()
 	switch {
@@ -217,10 +166,11 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.beginEnd(r, &done, func(o *job.Once) error {
-		*o, err = r.once("/jobs/complete", "complete", runner, r.Complete)
-		return err
-	}, one)
+	return t.beginCompletion(r, &done, runner, one)
+}
+
+func (t *stream) beginCompletion(r *streamRequest, done *completion, runner string, one bool) (finisher, error) {
+	return t.beginEnd(done, one, func() (job.Once, error) { return r.once("/jobs/complete", "complete", runner, r.Complete) })
 }
 
 // streamRelease is the body of release: that of POST /jobs/{id}/release, with the job or jobs.
@@ -261,16 +211,12 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 		o.ID = id
 		done.add(body.ClaimID, runner, o)
 	}
-	return t.beginEnd(r, &done, func(o *job.Once) error {
-		*o, err = r.once("/release", "release", runner, r.Release)
-		return err
-	}, one)
+	return t.beginEnd(&done, one, func() (job.Once, error) { return r.once("/release", "release", runner, r.Release) })
 }
 
 // beginEnd ends runs. If one is true, the request names a single job, whose refusal is that of the request.
-func (t *stream) beginEnd(r *streamRequest, done *completion, once func(*job.Once) error, one bool) (finisher, error) {
-	var o job.Once
-	err := once(&o)
+func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, error)) (finisher, error) {
+	o, err := once()
 	if err == nil {
 		err = done.setOnce(o)
 	}

@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -60,8 +62,8 @@ type createBody struct {
 // Create creates one job and returns its document. If an unfinished job has the same UniqueKey, it returns that job
 // with Existing set. The server answers when the job is on disk.
 //
-// Creates that are made at the same time share a stream, if they have neither Key nor UniqueKey nor number; see
-// Options.NoJoin.
+// Creates that are made at the same time share requests in a stream, if they have neither Key nor UniqueKey nor number;
+// see Options.NoJoin.
 //
 // Without a Key or number (see Numbered), Create is repeated only if it is proven that nothing was stored. If the
 // answer does not prove that, the error is ErrUnknown: the answer was lost, was truncated, came from a proxy, or cannot
@@ -78,17 +80,19 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	r.key = j.Key
 	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
 		defer c.joined.end()
-		if s := c.joined.begin(c); s != nil {
-			r.verb = "create"
-			c = c.over(s)
+		if c.joined.begin(c) {
+			a := c.joined.create(ctx, c, r.body)
+			if a.err == nil {
+				return j.created(a), nil
+			}
+			if !errors.Is(a.err, errNotJoined) {
+				return nil, a.err
+			}
 		}
 	}
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return nil, err
-	}
-	if a.stream != nil {
-		return j.created(a)
 	}
 	return decodeJob(a)
 }
@@ -101,14 +105,35 @@ func (j *NewJob) body() (b createBody, err error) {
 	return b, err
 }
 
-// wireContent is the inverse of content. Data without a kind gets one, so that nothing is lost.
-func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
-	if kind == None && len(data) > 0 {
-		if kind = Bytes; utf8.Valid(data) {
-			kind = Text
+// kindOf returns the kind as which data is sent. Data without a kind gets one, so that nothing is lost.
+func kindOf(kind Kind, data []byte) Kind {
+	switch {
+	case kind != None || len(data) == 0:
+		return kind
+	case utf8.Valid(data):
+		return Text
+	}
+	return Bytes
+}
+
+// shownContent returns data that was sent with wireContent, as content returns it.
+func shownContent(kind Kind, data []byte) ([]byte, Kind) {
+	switch kind = kindOf(kind, data); kind {
+	case Text, Bytes:
+		return append([]byte{}, data...), kind
+	case JSON:
+		if value, err := json.Marshal(jsontext.Value(data)); err == nil { // as the request was encoded
+			if shown, kind, err := content(value, nil); err == nil {
+				return shown, kind
+			}
 		}
 	}
-	switch kind {
+	return nil, None
+}
+
+// wireContent is the inverse of content.
+func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
+	switch kind = kindOf(kind, data); kind {
 	case Text:
 		if value, err = jsontext.AppendQuote(nil, data); err != nil {
 			return nil, nil, fmt.Errorf("%w: a payload or output of kind text: %w", ErrBadRequest, err)

@@ -1,22 +1,25 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/job"
 )
 
-// joinedCreates is the stream that creates share which a program makes at the same time. It is opened when two are under
-// way, and closed when there was none for a while. A create that finds no stream is an HTTP request. None waits for
-// another, and the server answers each when it is on disk.
+// joinedCreates are the creates that a program makes at the same time. They share a stream, which is opened when two are
+// under way, and closed when there was none for a while. A create that finds no stream is an HTTP request.
+//
+// A create is sent at once if no request is under way. Otherwise it waits for the answer to that request, but not longer
+// than createDelay, and not until there are many. What waits is sent as the list of one request. The server answers it
+// when all are on disk. A request whose creates the server refuses, or that was not sent, stores nothing. Each of its
+// creates is then made by an HTTP request of its own, so that none fails because of another.
 type joinedCreates struct {
 	mu       sync.Mutex // guards the fields below
 	underWay int
@@ -24,13 +27,45 @@ type joinedCreates struct {
 	opening  bool
 	retryAt  time.Time   // when another stream may be opened
 	idle     *time.Timer // closes the stream
+	waiting  []*joinedCreate
+	requests int         // that are under way
+	sentAt   time.Time   // when the last one was sent
+	late     *time.Timer // sends what has waited for createDelay; nil: it does not run
 }
 
-// idleStream is how long a stream without creates stays open. net/http keeps its idle connections as long.
-const idleStream = 90 * time.Second
+// joinedCreate is a create that shares a request.
+type joinedCreate struct {
+	body    []byte
+	answer  chan joinedAnswer // capacity 1
+	request *sync.WaitGroup   // of the callers of the request that it was sent with; nil: it was not sent
+}
 
-// begin counts a create, and returns the stream for it; nil if there is none.
-func (j *joinedCreates) begin(c *Client) *Stream {
+// joinedAnswer is the answer to a create, as far as the request does not say it.
+type joinedAnswer struct {
+	id       job.ID
+	runAt    int64 // 0: pending at once
+	defaults *jobDefaults
+	err      error
+}
+
+const (
+	// idleStream is how long a stream without creates stays open. net/http keeps its idle connections as long.
+	idleStream = 90 * time.Second
+	// createDelay is how long creates wait for the answer to the request before. A server with a fast disk that is near
+	// answers sooner.
+	createDelay = 10 * time.Millisecond
+	// maxCreateRequests is how many requests with creates may be under way.
+	maxCreateRequests = 8
+	// maxJoinedCreates and maxJoinedBytes bound the creates of one request, as far as they share a record of the server's
+	// journal with those of other requests.
+	maxJoinedCreates, maxJoinedBytes = 256, 16 << 10
+)
+
+// errNotJoined says that a create was not stored, and must be sent as a request of its own.
+var errNotJoined = errors.New("the create must be a request of its own")
+
+// begin counts a create, and reports whether there is a stream for it.
+func (j *joinedCreates) begin(c *Client) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.underWay++
@@ -41,7 +76,150 @@ func (j *joinedCreates) begin(c *Client) *Stream {
 		j.opening = true
 		go j.open(c)
 	}
-	return j.stream
+	return j.stream != nil
+}
+
+// create sends a create with others. If the error wraps errNotJoined, nothing was stored.
+func (j *joinedCreates) create(ctx context.Context, c *Client, body []byte) joinedAnswer {
+	if len(body) > maxJoinedBytes {
+		return joinedAnswer{err: errNotJoined}
+	}
+	own := &joinedCreate{body: body, answer: make(chan joinedAnswer, 1)}
+	j.mu.Lock()
+	j.waiting = append(j.waiting, own)
+	j.sendDue(c)
+	j.mu.Unlock()
+	select {
+	case a := <-own.answer:
+		own.request.Done()
+		return a
+	case <-ctx.Done():
+	}
+	if j.withdraw(own) {
+		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnavailable, context.Cause(ctx))}
+	}
+	defer own.request.Done()
+	select {
+	case a := <-own.answer: // it arrived meanwhile
+		return a
+	default:
+		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnknown, context.Cause(ctx))}
+	}
+}
+
+// withdraw reports whether a create was not sent, and then will not be.
+func (j *joinedCreates) withdraw(own *joinedCreate) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := slices.Index(j.waiting, own)
+	if at >= 0 {
+		j.waiting = slices.Delete(j.waiting, at, at+1)
+	}
+	return at >= 0
+}
+
+// sendDue sends what waits, if it is time for that. j.mu is held.
+func (j *joinedCreates) sendDue(c *Client) {
+	wait := createDelay - time.Since(j.sentAt)
+	switch {
+	case len(j.waiting) == 0 || j.requests == maxCreateRequests:
+	case j.requests == 0 || wait <= 0 || len(j.waiting) >= maxJoinedCreates:
+		creates, callers := j.take()
+		j.requests++
+		j.sentAt = time.Now()
+		go j.send(c, j.stream, creates, callers)
+	case j.late == nil:
+		j.late = time.AfterFunc(wait, func() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.late = nil
+			j.sendDue(c)
+		})
+	}
+}
+
+// take takes the creates of the next request. j.mu is held.
+func (j *joinedCreates) take() (creates []*joinedCreate, callers *sync.WaitGroup) {
+	n, bytes := 0, 0
+	for n < min(len(j.waiting), maxJoinedCreates) && bytes <= maxJoinedBytes {
+		bytes += len(j.waiting[n].body)
+		n++
+	}
+	creates, callers = slices.Clone(j.waiting[:n]), new(sync.WaitGroup)
+	callers.Add(n)
+	for _, own := range creates {
+		own.request = callers
+	}
+	j.waiting = slices.Delete(j.waiting, 0, n)
+	return creates, callers
+}
+
+// send sends creates as one request, and then what waits meanwhile.
+func (j *joinedCreates) send(c *Client, s *Stream, creates []*joinedCreate, callers *sync.WaitGroup) {
+	made, err := s.createAll(c, creates)
+	for i, own := range creates {
+		a := joinedAnswer{err: err}
+		if err == nil {
+			a = joinedAnswer{id: made.first.WithLine(made.first.Line() + i), runAt: made.runAt(i), defaults: &s.defaults}
+		}
+		own.answer <- a
+	}
+	callers.Wait() // those that create one job after the other add the next ones before another request is sent
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.requests--
+	j.sendDue(c)
+}
+
+// madeCreates is the answer to several creates. The ids of their jobs count up.
+type madeCreates struct {
+	first  job.ID
+	runAts []int64
+}
+
+func (m *madeCreates) runAt(i int) int64 {
+	if m.runAts == nil {
+		return 0
+	}
+	return m.runAts[i]
+}
+
+// createAll sends creates as one request. If the error wraps errNotJoined, nothing was stored.
+func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates, err error) {
+	bytes := len("[]")
+	for _, own := range creates {
+		bytes += len(own.body) + len(",")
+	}
+	list := append(make([]byte, 0, bytes), '[')
+	for i, own := range creates {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, own.body...)
+	}
+	list = append(list, ']')
+	if s == nil { // it has ended since the creates were added
+		return made, errNotJoined
+	}
+	a, err := s.once(context.Background(), c, request{method: http.MethodPost, path: "/jobs/create", verb: "create", contentType: mimeJSON, body: list, noBatch: true, repeat: sentOnce})
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return made, err
+	case err != nil:
+		return made, errors.Join(errNotJoined, err)
+	}
+	var doc struct {
+		Count   int     `json:"count"`
+		FirstID job.ID  `json:"first_id"`
+		RunAt   []int64 `json:"run_at"`
+	}
+	if err := decode(a, &doc); err != nil {
+		return made, err
+	}
+	if doc.Count != len(creates) || doc.RunAt != nil && len(doc.RunAt) != len(creates) {
+		return made, a.unreadable(fmt.Errorf("%d creates were answered with %d jobs and %d times", len(creates), doc.Count, len(doc.RunAt)))
+	}
+	return madeCreates{doc.FirstID, doc.RunAt}, nil
 }
 
 // end stops to count a create.
@@ -86,14 +264,6 @@ func (j *joinedCreates) closeIdle() {
 	s.Close()
 }
 
-// over returns a client whose requests with a verb travel in a stream.
-func (c *Client) over(s *Stream) *Client {
-	p := *c
-	p.stream = new(atomic.Pointer[Stream])
-	p.stream.Store(s)
-	return &p
-}
-
 // jobDefaults are the attributes of jobs that are created without them.
 type jobDefaults struct {
 	Priority    int   `json:"priority"`
@@ -101,24 +271,12 @@ type jobDefaults struct {
 	LeaseMs     int64 `json:"lease_ms"`
 }
 
-// created returns the document of a job that was created in a stream, whose answer has what the request and the
-// server's defaults do not say.
-func (n *NewJob) created(a answer) (*Job, error) {
-	var doc struct {
-		JobID string `json:"job_id"`
-		RunAt int64  `json:"run_at"`
-	}
-	if err := decode(a, &doc); err != nil {
-		return nil, err
-	}
-	id, err := job.ParseID(doc.JobID)
-	if err != nil {
-		return nil, a.unreadable(err)
-	}
-	d := &a.stream.defaults
+// created returns the document of a job that was created in a stream.
+func (n *NewJob) created(a joinedAnswer) *Job {
+	id, d := a.id, a.defaults
 	j := &Job{
-		ID: doc.JobID, Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
-		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: doc.RunAt, CreatedAt: id.At(), UpdatedAt: id.At(), ExpiresAt: n.ExpiresAt,
+		ID: id.String(), Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
+		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: a.runAt, CreatedAt: id.At(), UpdatedAt: id.At(), ExpiresAt: n.ExpiresAt,
 		TimeoutMs: n.TimeoutMs, Traceparent: n.Traceparent, Meta: maps.Clone(n.Meta),
 	}
 	if j.Client == "" {
@@ -127,7 +285,7 @@ func (n *NewJob) created(a answer) (*Job, error) {
 	if j.Type == "" {
 		j.Type = job.DefaultName
 	}
-	if doc.RunAt > 0 {
+	if a.runAt > 0 {
 		j.Status = "deferred"
 	}
 	if n.Priority != nil {
@@ -142,18 +300,8 @@ func (n *NewJob) created(a answer) (*Job, error) {
 	if len(n.Meta) == 0 {
 		j.Meta = nil
 	}
-	value, b64, err := wireContent(n.Kind, n.Payload)
-	if err == nil && value != nil {
-		value, err = json.Marshal(value) // as the request was encoded
-	}
-	if err == nil {
-		j.Payload, j.Kind, err = content(value, bytes.Clone(b64))
-	}
-	if err != nil {
-		return nil, a.unreadable(err)
-	}
-	if j.BinaryAddr != "" {
+	if j.Payload, j.Kind = shownContent(n.Kind, n.Payload); j.BinaryAddr != "" {
 		j.Kind = WASI
 	}
-	return j, nil
+	return j
 }

@@ -24,6 +24,12 @@ func TestJoinedCreates(t *testing.T) {
 		client.JSONJob("json", []byte(`{"a": [1, 2.50], "b":"\u00e9"}`)),
 		{Type: "bytes", Payload: []byte{0, 255, 10}},
 		{Type: "nothing"},
+		{Type: "guessed", Payload: []byte("é")},
+		{Type: "guessed", Payload: []byte{0xff}},
+		{Type: "empty-text", Kind: client.Text},
+		{Type: "empty-bytes", Kind: client.Bytes},
+		client.JSONJob("string", []byte(`"a\nb"`)),
+		client.JSONJob("null", []byte(` null `)),
 		{BinaryAddr: "bin", InputAddr: "in", Client: "acme"},
 		{Type: "all", Payload: []byte("x"), Attributes: client.Attributes{
 			RunAt: late, Priority: &seven, MaxAttempts: 9, LeaseMs: 7000, RetentionMs: number(5000), ExpiresAt: late + 5, TimeoutMs: 8000,

@@ -200,11 +200,13 @@ func (s *Stream) ask(ctx context.Context, verb string, body, doc any) error {
 func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+r.wait, errSilent)
 	defer cancel()
-	var number *Number
-	if r.number != nil && r.number.Session != "" {
-		number = &r.number.Number
+	var more []byte
+	if r.noBatch {
+		more = []byte(`,"batch":false`)
+	} else if n := r.number; n != nil && n.Session != "" {
+		more = fmt.Appendf(nil, `,"session":{"id":%q,"slot":%d,"number":%d}`, n.Session, n.Slot, n.Number.Number)
 	}
-	got, err := s.do(ctx, r.verb, r.body, number)
+	got, err := s.do(ctx, r.verb, r.body, more)
 	a := answer{status: http.StatusOK, mediaType: mimeJSON, stream: s, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
 	if err != nil {
 		return a, fmt.Errorf("%s in a stream: %w", r.verb, err)
@@ -216,15 +218,16 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 	return a, nil
 }
 
-// do sends a request and waits for its answer. The error is errNotSent if nothing was sent, and otherwise ErrUnknown.
-func (s *Stream) do(ctx context.Context, verb string, body []byte, number *Number) (streamAnswer, error) {
+// do sends a request and waits for its answer. more are its other fields, each after a comma. The error is errNotSent if
+// nothing was sent, and otherwise ErrUnknown.
+func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
 	answers := make(chan streamAnswer, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
 		return streamAnswer{}, errNotSent
 	}
-	n := s.add(verb, body, number)
+	n := s.add(verb, body, more)
 	s.waiting[n] = answers
 	s.write()
 	select {
@@ -260,7 +263,7 @@ func (s *Stream) send(verb string, body []byte) {
 }
 
 // add appends a request to the text that is written next, and returns its number. s.mu is held.
-func (s *Stream) add(verb string, body []byte, number *Number) uint64 {
+func (s *Stream) add(verb string, body, more []byte) uint64 {
 	s.last++
 	if n := len(s.texts); n == 0 || len(s.texts[n-1])+len(body) > maxJoinedText {
 		s.texts = append(s.texts, s.spare)
@@ -269,10 +272,7 @@ func (s *Stream) add(verb string, body []byte, number *Number) uint64 {
 	text := &s.texts[len(s.texts)-1]
 	b := strconv.AppendUint(append(*text, `{"n":`...), s.last, 10)
 	b = append(append(append(b, `,"`...), verb...), `":`...)
-	b = append(b, body...)
-	if number != nil {
-		b = fmt.Appendf(b, `,"session":{"id":%q,"slot":%d,"number":%d}`, number.Session, number.Slot, number.Number)
-	}
+	b = append(append(b, body...), more...)
 	*text = append(b, "}\n"...)
 	return s.last
 }

@@ -125,6 +125,15 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 // noBatch is the value of the field batch of jobs that belong to no batch.
 const noBatch = "none"
 
+// noBatch reads the field batch, whose only value says that jobs belong to no batch.
+func (h *head) noBatch() bool {
+	raw, ok := h.raw("batch")
+	if ok && raw != noBatch {
+		h.fail("field batch=%s must be %s", shortened(raw), noBatch)
+	}
+	return ok
+}
+
 // attempt writes the newest attempt of a job that did not succeed. Its error is that of the job, mostly.
 func (w *writer) attempt(a *job.Attempt, jobError string) {
 	w.int("attempt_at", a.At)
@@ -162,11 +171,8 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	if r.Frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))
 	}
-	j.Batch = j.ID.WithLine(0)
-	if raw, ok := h.raw("batch"); ok {
-		if j.Batch = (job.ID{}); raw != noBatch {
-			h.fail("field batch=%s must be %s", shortened(raw), noBatch)
-		}
+	if j.Batch = j.ID.WithLine(0); h.noBatch() {
+		j.Batch = job.ID{}
 	}
 	j.Priority = int(h.set("priority", 0, job.MaxPriority, job.DefaultPriority))
 	j.MaxAttempts = int(h.set("max_attempts", 1, job.MaxAttempts, job.DefaultMaxAttempts))

@@ -4,6 +4,7 @@
 //
 // A text in this format has sections. The head line of a section says how many runs follow:
 //
+//	#:create     new jobs
 //	#:claim      jobs that a claim has handed out
 //	#:complete   outcomes of jobs
 //	#:results    what became of outcomes
@@ -21,6 +22,7 @@
 // The files:
 //
 //	run.go          Run: jobs, and their payloads
+//	creation.go     sections of new jobs
 //	claim.go        sections of jobs
 //	completion.go   sections of outcomes
 //	results.go      sections of results

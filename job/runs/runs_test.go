@@ -117,14 +117,37 @@ func completionText() ([]byte, Completion, []OutcomeRun) {
 	return b, c, list
 }
 
+func creationText() ([]byte, Creation, []NewRun) {
+	full := NewRun{
+		N: 2, Client: "acme", Type: "resize", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: "colour=deep%20red,size=4",
+		Kind: job.JSON, Frame: job.LenFrame, Payloads: job.LenFrame.Append(job.LenFrame.Append(nil, []byte("{\n}")), []byte("7")),
+	}
+	for i, key := range NumberKeys {
+		full.Numbers = append(full.Numbers, Number{key, int64(i) * 1000})
+	}
+	list := []NewRun{
+		{N: 3, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte("first\n\nthird\n")},
+		full,
+		{N: 100, Type: "empty"},
+		{N: 1, Type: "bytes", Numbers: []Number{{"priority", 0}}, Kind: job.Bytes, Frame: job.LineFrame, Payloads: []byte{0, 255, '\n'}},
+	}
+	c := Creation{Jobs: 106, Runs: len(list)}
+	b := AppendCreation(nil, &c)
+	for i := range list {
+		b = AppendNewRun(b, &list[i])
+	}
+	return b, c, list
+}
+
 // TestGolden: the texts in testdata/runs are what is written, and what is read from them is what was to be written.
 func TestGolden(t *testing.T) {
 	claim, claimHead, jobs := claimText()
 	results, resultsHead, resultRuns := resultsText()
 	completion, completionHead, outcomes := completionText()
+	creation, creationHead, newRuns := creationText()
 	refused := AppendClaim(AppendResults(nil, &Results{Refusal: Refusal{"claim_lost", "gone"}}), &Claim{Refusal: Refusal{"too_many_parked_claims", "later"}})
 	for name, text := range map[string][]byte{
-		"claim": claim, "results": results, "completion": completion, "complete_and_claim": append(bytes.Clone(results), claim...), "refused": refused,
+		"creation": creation, "claim": claim, "results": results, "completion": completion, "complete_and_claim": append(bytes.Clone(results), claim...), "refused": refused,
 	} {
 		path := filepath.Join("..", "..", "testdata", "runs", name+".runs")
 		if *rewrite {
@@ -180,6 +203,16 @@ func TestGolden(t *testing.T) {
 		same("outcomes", r, outcomes[i])
 	}
 	must(d.End())
+	d = NewDecoder(creation)
+	n, err := d.Creation()
+	must(err)
+	same("creation", n, creationHead)
+	for i := range newRuns {
+		r, err := d.NewRun()
+		must(err)
+		same("new run", r, newRuns[i])
+	}
+	must(d.End())
 }
 
 // read reads a whole text, and writes what it has read.
@@ -201,6 +234,21 @@ func read(text []byte) (again []byte, err error) {
 				return nil, fmt.Errorf("%d of %d outcomes: %w", n, r.N, err)
 			}
 			again = AppendOutcomeRun(again, &c, &r)
+		}
+		return again, d.End()
+	}
+	if d.Is("create") {
+		c, err := d.Creation()
+		if err != nil {
+			return nil, err
+		}
+		again = AppendCreation(again, &c)
+		for range c.Runs {
+			r, err := d.NewRun()
+			if err != nil {
+				return nil, err
+			}
+			again = AppendNewRun(again, &r)
 		}
 		return again, d.End()
 	}
@@ -244,7 +292,9 @@ func FuzzDecoder(f *testing.F) {
 	claim, _, _ := claimText()
 	results, _, _ := resultsText()
 	completion, _, _ := completionText()
-	for _, text := range [][]byte{claim, results, completion, append(bytes.Clone(results), claim...), nil} {
+	creation, _, _ := creationText()
+	one := Creation{NoBatch: true, Jobs: 1, Runs: 1}
+	for _, text := range [][]byte{claim, results, completion, creation, AppendNewRun(AppendCreation(nil, &one), &NewRun{N: 1}), append(bytes.Clone(results), claim...), nil} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -327,6 +377,7 @@ func TestRefused(t *testing.T) {
 	claim, _, _ := claimText()
 	completion, _, _ := completionText()
 	results, _, _ := resultsText()
+	creation, _, _ := creationText()
 	for _, c := range []struct {
 		name     string
 		text     []byte
@@ -371,6 +422,15 @@ func TestRefused(t *testing.T) {
 		{"outcome for all without a claim", completion, "#:complete v=1 claim_id=" + claimID.String(), "#:complete v=1", "requires the field claim_id"},
 		{"too many outcomes", completion, "jobs=1003", "jobs=10001", "jobs=10001 is not in 0 … 10000"},
 		{"no outcome", []byte("#:complete v=1 jobs=0 runs=0\n"), "", "", "no outcome"},
+		{"batch that is not none", creation, "#:create v=1", "#:create v=1 batch=x", "batch=x must be none"},
+		{"no new jobs", creation, "jobs=106", "jobs=0", "jobs=0 is not in 1 …"},
+		{"new jobs without a run", creation, "runs=4", "runs=0", "runs=0 is not in 1 …"},
+		{"fewer new jobs than said", creation, "jobs=106", "jobs=107", "do not have as many jobs"},
+		{"a job id of a new job", creation, "#:run n=3", "#:run job_id=" + claimID.String() + " n=3", "n is missing"},
+		{"numbers out of order", creation, "run_at=0 delay_ms=1000", "delay_ms=1000 run_at=0", `field "run_at=0"`},
+		{"a negative number", creation, "delay_ms=1000", "delay_ms=-1000", "is not in 0"},
+		{"payloads without a kind", creation, "kind=json frame=len", "frame=len", "kind, frame and bytes"},
+		{"payloads of kind wasi", creation, "kind=json", "kind=wasi", "not wasi"},
 		{"the claim of the head again", completion, "n=1000 code", "n=1000 claim_id=" + claimID.String() + " code", "claim_id has its default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
+)
+
+// createRuns answers POST /jobs/create with a body in runs. It creates all jobs or none.
+func (s *Server) createRuns(c echo.Context, body []byte) error {
+	cmd, err := s.creationInRuns(body, traceOf(c))
+	if err != nil {
+		return err
+	}
+	if cmd.Once, err = once(c, createKind, cmd.Groups[0].Client, body); err == nil {
+		err = checkJoined(cmd)
+	}
+	if err != nil {
+		return err
+	}
+	groups := cmd.Groups
+	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	setReplayed(c, made.Replayed)
+	text, err := encodeDocument(documentOfJobs(&made, groups, receipt))
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusCreated, mimeBatch, text)
+}
+
+// checkJoined refuses keys and numbers for jobs that belong to no batch.
+func checkJoined(cmd *job.Create) error {
+	if cmd.Joined && (cmd.Once.Given() || len(cmd.Unique) > 0) {
+		return badRequest("batch", "jobs without a batch must not have an idempotency key, a number of a session or unique keys; send each as a request, or create a batch")
+	}
+	return nil
+}
+
+// documentOfJobs returns the answer to a create of several jobs without unique keys.
+func documentOfJobs(made *store.Made, groups []job.Group, r ingest.Receipt) any {
+	if made.Batch.IsZero() {
+		return joinedDocument{withoutBatch(made), runAts(groups, r)}
+	}
+	return headOfBatch(made.Batch, made.Lines, made.Lines)
+}
+
+// creationInRuns returns the command that creates the jobs of a body in runs (package runs). It copies the payloads.
+// Jobs without a traceparent get trace, if it is not nil.
+func (s *Server) creationInRuns(text []byte, trace *string) (*job.Create, error) {
+	from, now := runs.NewDecoder(text), s.engine.Now()
+	head, err := from.Creation()
+	cmd := &job.Create{Joined: head.NoBatch}
+	var parts []runs.NewRun
+	for i := 0; i < head.Runs && err == nil; i++ {
+		var r runs.NewRun
+		if r, err = from.NewRun(); err != nil {
+			break
+		}
+		parts = append(parts, r)
+		if err = s.addNewRun(cmd, &r, trace, now); err != nil {
+			err = placed(fmt.Sprintf("run %d", i+1), err)
+		}
+	}
+	if err == nil {
+		err = from.End()
+	}
+	if malformed, ok := errors.AsType[*runs.Error](err); ok {
+		return nil, badRequest("", "the text is not a creation in runs: "+malformed.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmd, setPayloads(cmd, parts)
+}
+
+// addNewRun adds the group of a run to a command.
+func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, now int64) error {
+	var a attributes
+	if r.Client != "" {
+		a.Client = &r.Client
+	}
+	if r.Type != "" {
+		a.Type = &r.Type
+	}
+	for i := range r.Numbers {
+		*a.number(r.Numbers[i].Key) = &r.Numbers[i].Value
+	}
+	if r.Traceparent != "" {
+		a.Traceparent = &r.Traceparent
+	}
+	a.Traceparent = cmp.Or(a.Traceparent, trace)
+	g, err := s.group(&a, now)
+	if err != nil {
+		return err
+	}
+	g.Meta, g.Kind, g.Lines = r.Meta, r.Kind, r.N
+	if n := len(cmd.Groups); n > 0 && cmd.Groups[n-1] == withLines(g, cmd.Groups[n-1].Lines) {
+		cmd.Groups[n-1].Lines += r.N
+		return nil
+	}
+	if len(cmd.Groups) == job.MaxGroups {
+		return tooManyGroups()
+	}
+	cmd.Groups = append(cmd.Groups, g)
+	return nil
+}
+
+// setPayloads sets the payloads of a command to those of runs, in one framing.
+func setPayloads(cmd *job.Create, list []runs.NewRun) error {
+	bytes := 0
+	for i := range list {
+		r := &list[i]
+		if r.Frame != job.NoFrame && cmd.Frame != job.LenFrame {
+			cmd.Frame = r.Frame
+		}
+		bytes += len(r.Payloads) + len("0\n")*r.N
+	}
+	if cmd.Frame == job.NoFrame {
+		return nil
+	}
+	cmd.Payloads = make([]byte, 0, bytes)
+	for i := range list {
+		r := &list[i]
+		rest := r.Payloads
+		for line := range r.N {
+			var payload []byte
+			var err error
+			if payload, rest, err = r.Frame.Next(rest); err == nil {
+				err = checkPayload(r.Kind, payload)
+			}
+			if err != nil {
+				return placed(fmt.Sprintf("job %d of run %d", line+1, i+1), err)
+			}
+			cmd.Longest = max(cmd.Longest, len(payload))
+			if r.Frame != cmd.Frame {
+				cmd.Payloads = cmd.Frame.Append(cmd.Payloads, payload)
+			}
+		}
+		if r.Frame == cmd.Frame {
+			cmd.Payloads = append(cmd.Payloads, r.Payloads...)
+		}
+	}
+	return nil
+}
+
+// checkPayload checks a payload that was not sent in JSON.
+func checkPayload(kind job.Kind, payload []byte) error {
+	if len(payload) > job.MaxPayloadBytes {
+		return payloadTooLarge(len(payload))
+	}
+	return checkContent("payload", kind, payload)
+}
+
+// checkContent checks a payload or output that was not sent in JSON.
+func checkContent(field string, kind job.Kind, content []byte) error {
+	switch value := jsontext.Value(content); {
+	case kind == job.Text && !utf8.Valid(content):
+		return badRequest(field, field+" with kind=text is not valid UTF-8; send it with kind=bytes")
+	case kind != job.JSON:
+	case !value.IsValid():
+		return badRequest(field, fmt.Sprintf("%s with kind=json is not a JSON value: %s", field, shortened(string(content))))
+	case value.Kind() == jsontext.KindString || absent(value):
+		return badRequest(field, field+" with kind=json must not be a string or null; send a string with kind=text, and leave null out")
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package runs
+
+import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Creation is the head of a section of new jobs.
+type Creation struct {
+	// NoBatch says that the jobs belong to no batch, as jobs that are created one by one.
+	NoBatch bool
+	Jobs    int // of all runs
+	Runs    int
+}
+
+// NewRun is new jobs that differ in their payloads only. The server has a default for what is not given. It decides
+// which values are valid.
+type NewRun struct {
+	N            int
+	Client, Type string   // "": not given
+	Numbers      []Number // in the order of NumberKeys
+	Traceparent  string
+	Meta         job.Meta
+	Kind         job.Kind
+	// Frame says how the payloads are separated; NoFrame: there are none.
+	Frame    job.Frame
+	Payloads []byte
+}
+
+// Number is an attribute that is a number.
+type Number struct {
+	Key   string
+	Value int64
+}
+
+// NumberKeys are the keys of attributes that are numbers, in the order of their fields. They have the names of the
+// query parameters of a bulk post.
+var NumberKeys = [...]string{
+	"run_at", "delay_ms", "priority", "max_attempts", "backoff_initial_ms", "backoff_factor_milli", "backoff_max_ms", "lease_ms", "retention_ms",
+	"expires_at", "timeout_ms",
+}
+
+// AppendCreation appends the head of a section of new jobs. The caller appends c.Runs runs.
+func AppendCreation(b []byte, c *Creation) []byte {
+	w := writer(b)
+	w.verb("create")
+	w.int("v", version)
+	if c.NoBatch {
+		w.text("batch", noBatch)
+	}
+	w.int("jobs", int64(c.Jobs))
+	w.int("runs", int64(c.Runs))
+	w.end()
+	return w
+}
+
+// AppendNewRun appends a run of new jobs, with their payloads.
+func AppendNewRun(b []byte, r *NewRun) []byte {
+	w := writer(b)
+	w.verb("run")
+	w.int("n", int64(r.N))
+	w.text("client", r.Client)
+	w.text("type", r.Type)
+	for _, n := range r.Numbers {
+		w.int(n.Key, n.Value)
+	}
+	w.text("traceparent", r.Traceparent)
+	if r.Meta != "" { // it is in its text form already
+		w.key("meta")
+		w = append(w, r.Meta...)
+	}
+	if r.Frame != job.NoFrame {
+		w.kind(r.Kind, r.Frame)
+		w.int("bytes", int64(len(r.Payloads)))
+	}
+	w.end()
+	return append(w, r.Payloads...)
+}
+
+func (h *head) creation() (c Creation) {
+	h.version()
+	c.NoBatch = h.noBatch()
+	c.Jobs = int(h.int("jobs", 1, job.MaxLines))
+	c.Runs = int(h.int("runs", 1, int64(c.Jobs)))
+	return c
+}
+
+func (h *head) newRun() (r NewRun, size int) {
+	r.N = int(h.int("n", 1, job.MaxLines))
+	r.Client = h.text("client", job.MaxNameBytes)
+	r.Type = h.text("type", job.MaxNameBytes)
+	for _, key := range NumberKeys {
+		if n, ok := h.optional(key, 0, math.MaxInt64); ok {
+			r.Numbers = append(r.Numbers, Number{key, n})
+		}
+	}
+	r.Traceparent = named(h, "traceparent", traceparent)
+	r.Meta = named(h, "meta", func(_, raw string) (job.Meta, error) { return job.ParseMeta(raw) })
+	r.Kind, r.Frame = h.kind()
+	if r.Frame != job.NoFrame {
+		size = int(h.int("bytes", 1, math.MaxInt32))
+	}
+	switch {
+	case (r.Kind == job.Nothing) != (r.Frame == job.NoFrame):
+		h.fail("payloads have the fields kind, frame and bytes")
+	case r.Kind == job.WASI:
+		h.fail("field kind must be text, json or bytes for payloads, not %s", r.Kind)
+	}
+	return r, size
+}
+
+// Creation reads the head of a section of new jobs.
+func (d *Decoder) Creation() (c Creation, err error) {
+	err = d.section("create", func(h *head) (runs, jobs int) {
+		c = h.creation()
+		return c.Runs, c.Jobs
+	})
+	return c, err
+}
+
+// NewRun reads a run of new jobs.
+func (d *Decoder) NewRun() (r NewRun, err error) {
+	err = d.next(func(h *head) (n, size int, frame job.Frame) {
+		r, size = h.newRun()
+		return r.N, size, r.Frame
+	}, &r.Payloads)
+	return r, err
+}
