@@ -47,6 +47,7 @@ type stream struct {
 	missed    int           // pings without an answer; only ping uses it
 	done      chan struct{} // closed when nothing of the stream runs any more
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
+	evicted   bool          // its place is free already; streamRoom.mu guards it
 }
 
 // stream answers GET /stream.
@@ -58,12 +59,16 @@ func (s *Server) stream(c echo.Context) error {
 	if s.draining.Err() != nil {
 		return errShuttingDown
 	}
+	if err := s.streams.admit(); err != nil {
+		return err
+	}
 	s.streams.running.Add(1)
 	conn, err := websocket.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 	})
 	if err != nil {
+		s.streams.room.leave()
 		s.streams.running.Done()
 		return err
 	}
@@ -121,7 +126,7 @@ func headerHas(r *http.Request, name, token string) bool {
 func newStream(s *Server, conn *websocket.Conn, accepted *connection) *stream {
 	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
 	t.pushing, t.stop = context.WithCancel(context.Background())
-	t.requests.init()
+	t.requests.init(t.pushing, t.share(s.streams.room.requests))
 	t.answers.init(t)
 	t.holding.init(&s.streams, t)
 	return t
@@ -141,7 +146,7 @@ func (t *stream) run() {
 	all := &t.s.streams
 	all.add(t)
 	defer close(t.done)
-	goAway := context.AfterFunc(t.s.draining, t.goAway)
+	goAway := context.AfterFunc(t.s.draining, func() { t.goAway(errShuttingDown.Error()) })
 	defer goAway()
 	t.pings = time.AfterFunc(all.heartbeat, t.ping)
 	err := t.guarded(t.read)
@@ -184,16 +189,6 @@ func (t *stream) end(why error) {
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.s.streams.ended(t)
-}
-
-// goAway ends the stream when the server shuts down. Before that, it answers the requests that it has received, and
-// sends the jobs that it has claimed.
-func (t *stream) goAway() {
-	t.stop()
-	t.requests.drain()
-	t.subscriptions.running.Wait()
-	t.answers.flush()
-	_ = t.conn.Close(websocket.StatusGoingAway, errShuttingDown.Error()) // ends read, also if the client does not answer
 }
 
 // ping sends a ping and waits for the pong. A stream from which the server does not read at the moment misses no

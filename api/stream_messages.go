@@ -146,6 +146,16 @@ type streamRequest struct {
 
 	Key     *string        `json:"idempotency_key"`
 	Session *sessionNumber `json:"session"`
+
+	in *message // nil in tests of requests alone
+}
+
+// reserve takes more memory for the request, which the end of its message frees.
+func (r *streamRequest) reserve(bytes int64) error {
+	if r.in == nil {
+		return nil
+	}
+	return r.in.reserve(context.Background(), bytes)
 }
 
 // onlyNumber is the number of a request.
@@ -174,7 +184,7 @@ func (t *stream) serve(m *message) error {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var r streamRequest
+		r := streamRequest{in: m}
 		err := decodeObject(line, &r)
 		if err != nil && r.N == nil { // the mistake may be before the number
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported

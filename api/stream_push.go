@@ -13,6 +13,9 @@ import (
 // push makes a claim, which waits until there are jobs, and sends it.
 func (u *subscription) push(cmd job.Claim) error {
 	t := u.t
+	if err := t.s.streams.room.full(); err != nil {
+		return err
+	}
 	held := t.share(t.s.handouts)
 	defer held.release()
 	call := claimCall{cmd: cmd, form: claimInLines}
@@ -26,6 +29,9 @@ func (u *subscription) push(cmd job.Claim) error {
 	defer u.claimEnded()
 	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
 	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
+		if err := t.s.streams.room.full(); err != nil { // other claims may have waited at the same time
+			return err
+		}
 		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
 	})
 	if err != nil || len(call.handed) == 0 {

@@ -32,8 +32,9 @@ type subscription struct {
 	number uint64 // of the request that made it
 	claim  job.Claim
 
-	ctx  context.Context // ends with the subscription
-	stop context.CancelFunc
+	ctx    context.Context // ends with the subscription
+	stop   context.CancelFunc
+	memory share
 
 	mu     sync.Mutex
 	credit int
@@ -76,8 +77,14 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	}
 	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
 	u.ctx, u.stop = context.WithCancel(t.pushing)
+	u.memory = t.share(t.s.streams.room.jobs)
+	if !u.memory.grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
+		u.stop()
+		return nil, noRoom()
+	}
 	if err := t.subscriptions.add(u); err != nil {
 		u.stop()
+		u.memory.release()
 		return nil, err
 	}
 	t.holding.countFor(u)
@@ -249,6 +256,7 @@ func (u *subscription) room() int {
 // run claims jobs and sends them, until the subscription ends. A claim is as large as the credit allows at that time.
 func (u *subscription) run() {
 	defer close(u.ended)
+	defer u.memory.release()
 	var reported string
 	wait := firstRetry
 	for u.ctx.Err() == nil {

@@ -197,7 +197,7 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 	if err := decodeObject(r.Complete, &body); err != nil {
 		return nil, err
 	}
-	done := completion{most: job.MaxOutcomes, reserve: func(int64) error { return nil }}
+	done := completion{most: job.MaxOutcomes, reserve: r.reserve}
 	one := !body.JobID.IsZero()
 	runner, err := body.runner()
 	switch {

@@ -17,6 +17,7 @@ import (
 type streams struct {
 	heartbeat time.Duration
 	running   sync.WaitGroup // handlers of streams
+	room      streamRoom
 
 	mu        sync.Mutex
 	all       map[string]*stream   // by id
@@ -37,6 +38,7 @@ type lingerer struct {
 	runner string
 	timer  *time.Timer
 	claims map[job.ID]*heldClaim // guarded by streams.mu
+	held   *share                // of the memory for them
 }
 
 const (
@@ -46,8 +48,8 @@ const (
 	maxLingering = defaultMaxConnections
 )
 
-func (l *streams) init(heartbeat time.Duration) {
-	l.heartbeat = cmp.Or(heartbeat, defaultStreamHeartbeat)
+func (l *streams) init(heartbeat time.Duration, connections int) {
+	l.heartbeat, l.room = cmp.Or(heartbeat, defaultStreamHeartbeat), newStreamRoom(connections)
 	l.all, l.lingering, l.holders = map[string]*stream{}, map[string]*lingerer{}, map[job.ID]holder{}
 }
 
@@ -62,6 +64,13 @@ func (l *streams) greet(t *stream, h helloFields) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.hello = h
+}
+
+// snapshot returns the streams that are open.
+func (l *streams) snapshot() []*stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.all))
 }
 
 // count returns how many streams are open, and how many linger.
@@ -147,10 +156,7 @@ func (l *streams) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	open := slices.Collect(maps.Values(l.all))
-	l.mu.Unlock()
-	for _, t := range open {
+	for _, t := range l.snapshot() {
 		_ = t.conn.CloseNow() // the drain time is over
 	}
 	timer := time.NewTimer(time.Second)
@@ -165,10 +171,11 @@ func (l *streams) wait(ctx context.Context) error {
 
 // ended removes a stream, and decides what becomes of its claims.
 func (l *streams) ended(t *stream) {
-	claims := t.holding.takeAll()
+	claims, held := t.holding.takeAll()
+	l.room.left(t)
 	l.mu.Lock()
 	delete(l.all, t.id)
-	kept := &lingerer{id: t.id, runner: t.hello.runner, claims: map[job.ID]*heldClaim{}}
+	kept := &lingerer{id: t.id, runner: t.hello.runner, claims: map[job.ID]*heldClaim{}, held: held}
 	keep := t.s.draining.Err() != nil // leases bound the claims
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
 	lingers := !keep && (t.successor || linger > 0 && len(l.lingering) < maxLingering)
@@ -191,6 +198,8 @@ func (l *streams) ended(t *stream) {
 		if !t.successor {
 			kept.timer = time.AfterFunc(linger, func() { t.s.giveBack(l.expire(kept)) })
 		}
+	} else {
+		held.release()
 	}
 	l.mu.Unlock()
 	t.s.giveBack(back)
@@ -204,6 +213,7 @@ func (l *streams) expire(kept *lingerer) (back []job.ID) {
 		return nil
 	}
 	delete(l.lingering, kept.id)
+	kept.held.release()
 	for id := range kept.claims {
 		l.holders[id] = holder{}
 		back = append(back, id)
