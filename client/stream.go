@@ -103,7 +103,7 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 	alive(ctx, nil)
 	go s.read()
 	if err := s.hello(ctx, o); err != nil {
-		s.Close()
+		go s.Close() // the server may not answer
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	go s.watch()
@@ -219,7 +219,7 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 func (s *Stream) do(ctx context.Context, verb string, body []byte, number *Number) (streamAnswer, error) {
 	answers := make(chan streamAnswer, 1)
 	s.mu.Lock()
-	if s.err != nil {
+	if s.err != nil || len(s.texts) >= maxQueuedTexts {
 		s.mu.Unlock()
 		return streamAnswer{}, errNotSent
 	}
@@ -241,8 +241,11 @@ func (s *Stream) do(ctx context.Context, verb string, body []byte, number *Numbe
 		return a, nil
 	default:
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		err = context.Cause(ctx)
+	case websocket.CloseStatus(err) == websocket.StatusGoingAway: // the server has answered what it has received
+		return streamAnswer{}, errNotSent
 	}
 	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
@@ -276,14 +279,21 @@ func (s *Stream) add(verb string, body []byte, number *Number) uint64 {
 	return s.last
 }
 
-// write writes what was added, unless another goroutine does so already. It joins what is added meanwhile. s.mu is
-// held, and released.
+// write begins to write what was added, unless a goroutine does so already. The caller does not write itself: it must
+// not wait for the connection longer than its context allows. s.mu is held, and released.
 func (s *Stream) write() {
-	defer s.mu.Unlock()
-	if s.writing {
-		return
+	if !s.writing {
+		s.writing = true
+		go s.writeAll()
 	}
-	s.writing = true
+	s.mu.Unlock()
+}
+
+// writeAll writes what was added, and joins what is added meanwhile. If the connection does not take it, watch closes
+// the connection.
+func (s *Stream) writeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for len(s.texts) > 0 && s.err == nil {
 		text := s.texts[0]
 		s.texts[0], s.texts = nil, s.texts[1:]
@@ -306,6 +316,9 @@ const (
 	maxStreamedBody = 256 << 10
 	// maxJoinedText is how long a message of joined requests may be. The server's bound is 8 MiB.
 	maxJoinedText = 1 << 20
+	// maxQueuedTexts is how many messages of joined requests may wait for a connection that takes none. Further requests
+	// are sent over HTTP.
+	maxQueuedTexts = 8
 	// maxSpareText is how large a buffer for requests may be to be used again.
 	maxSpareText = 64 << 10
 )

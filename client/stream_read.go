@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,12 +25,10 @@ func (s *Stream) read() {
 
 func (s *Stream) readAll() error {
 	for {
-		kind, text, err := s.conn.Read(context.Background())
+		kind, text, at, err := s.message()
 		if err != nil {
 			return err
 		}
-		at := time.Now()
-		s.heard.Store(at.UnixNano())
 		if kind == websocket.MessageBinary {
 			err = s.pushed(text, at)
 		} else {
@@ -36,6 +36,33 @@ func (s *Stream) readAll() error {
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+		}
+	}
+}
+
+// readStep is how much of a message is read at once. A message may be long and arrive slowly, so each step counts as a
+// sign of the server.
+const readStep = 64 << 10
+
+// message reads a message. at is when it had arrived.
+func (s *Stream) message() (kind websocket.MessageType, text []byte, at time.Time, err error) {
+	kind, r, err := s.conn.Reader(context.Background())
+	if err != nil {
+		return kind, nil, at, err
+	}
+	text = make([]byte, 0, 512)
+	for {
+		if len(text) == cap(text) {
+			text = slices.Grow(text, min(cap(text), readStep)) // by a quarter when it is long
+		}
+		n, err := r.Read(text[len(text):min(cap(text), len(text)+readStep)])
+		text, at = text[:len(text)+n], time.Now()
+		s.heard.Store(at.UnixNano())
+		if err == io.EOF {
+			return kind, text, at, nil
+		}
+		if err != nil {
+			return kind, nil, at, err
 		}
 	}
 }
