@@ -202,7 +202,7 @@ func (t *stream) ping() {
 	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.accepted != nil && t.accepted.heardSince(began) {
 		t.missed = 0
 	} else if t.missed++; t.missed >= missedHeartbeats {
-		_ = t.conn.CloseNow() // the client does not answer, so a closing handshake would only wait
+		t.cut() // the client does not answer, so a closing handshake would only wait
 		return
 	}
 	select {
@@ -212,6 +212,15 @@ func (t *stream) ping() {
 	}
 	t.checkLeases()
 	t.pings.Reset(max(0, period-time.Since(began)))
+}
+
+// cut ends the connection at once, also while a closing handshake waits for the client, for which CloseNow would wait.
+func (t *stream) cut() {
+	if t.accepted == nil {
+		_ = t.conn.CloseNow() // nothing is left to do
+		return
+	}
+	_ = t.accepted.Close() // read ends, and then the stream
 }
 
 // protocolError ends a stream because its client breaks the protocol, or sends something that cannot be answered by

@@ -97,8 +97,7 @@ func (m *pushed) more(piece []byte) (err error) {
 			return err
 		}
 	}
-	_, err = m.w.Write(piece)
-	return err
+	return writeFrames(m.w, piece)
 }
 
 func (m *pushed) end(piece []byte) error {
@@ -112,7 +111,7 @@ func (m *pushed) end(piece []byte) error {
 		m.t.answers.add(piece, 0)
 		return nil
 	}
-	return m.t.conn.Write(context.Background(), m.kind, piece)
+	return m.t.write(m.kind, piece)
 }
 
 // maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.

@@ -159,7 +159,7 @@ func (t *stream) leaveUnused() bool {
 	}
 	t.evicted = true
 	go func() {
-		late := time.AfterFunc(idleGrace, func() { _ = t.conn.CloseNow() }) // the client need not answer
+		late := time.AfterFunc(idleGrace, t.cut) // the client need not answer
 		defer late.Stop()
 		t.goAway("the server needs the place of a stream that is not in use")
 	}()

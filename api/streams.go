@@ -157,7 +157,7 @@ func (l *streams) wait(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, t := range l.snapshot() {
-		_ = t.conn.CloseNow() // the drain time is over
+		t.cut() // the drain time is over
 	}
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -235,7 +235,7 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 	}
 	l.mu.Unlock()
 	if old != nil {
-		_ = old.conn.CloseNow() // the client has another connection now
+		old.cut() // the client has another connection now
 		<-old.done
 	}
 	l.mu.Lock()
