@@ -66,8 +66,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if wait == 0 {
 			return c, nil
 		}
-		if wait == untilChanged && l.evict != nil && l.evict() {
-			wait = idleGrace // the stream ends sooner
+		if wait == untilChanged && l.evict != nil {
+			l.evict()
+			wait = idleGrace // then the stream has ended, or another one may not be in use any more
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -248,7 +248,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 		var line []byte
 		at := buffer()
 		err := t.guarded(func() (err error) {
-			line, err = finish.answer(t, *at, *r.N)
+			line, err = finish.answer(*at, *r.N)
 			return err
 		})
 		if err != nil {

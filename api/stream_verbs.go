@@ -66,7 +66,7 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 }
 
 // answer appends the whole answer to a request.
-func (f finisher) answer(_ *stream, b []byte, n uint64) ([]byte, error) {
+func (f finisher) answer(b []byte, n uint64) ([]byte, error) {
 	b = strconv.AppendUint(append(b, `{"n":`...), n, 10)
 	b = append(b, `,"ok":`...)
 	b, seq, err := f(b)
