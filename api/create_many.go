@@ -27,9 +27,9 @@ func itemArray(body []byte, take func(place string, text []byte) error) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	unreadable := func(err error) error {
 		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			return badRequest("", fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+			return badRequest("", fmt.Sprintf("the JSON is not valid: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
 		}
-		return badRequest("", "the body is not valid JSON: "+shortened(err.Error()))
+		return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return unreadable(err)

@@ -39,7 +39,9 @@
 //   - documents.go: the encoding of all other documents.
 //   - answer_memory.go, compress.go, entity_tag.go: the memory for answers, their compression, and their entity tags.
 //   - stream.go, stream_messages.go, stream_verbs.go: streams; their messages; the requests in them.
-//   - stream_subscriptions.go, stream_holding.go: the jobs that a stream sends, and those that it holds.
+//   - streams.go, stream_room.go: all streams, and who holds their claims; how many there may be, and their memory.
+//   - stream_hello.go, stream_subscriptions.go, stream_push.go, stream_holding.go: the name and the settings of a stream;
+//     its subscriptions; the jobs that it sends, and those that it holds.
 //   - stream_answers.go, stream_window.go: what a stream sends, and how many of its requests are under way.
 //   - problem.go, access_log.go: refusals; the log entry and the metrics of each request.
 //   - engine.go: the interfaces to the engine and to its state.

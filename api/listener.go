@@ -34,6 +34,7 @@ type listener struct {
 	silent  *list.List // of *connection that have not sent a request yet, the oldest first
 	idle    *list.List // of *connection between two requests, the longest idle first
 	evicted int64
+	evict   func() bool   // closes a stream that is not in use; nil: there are none
 	changed chan struct{} // capacity 1; signals that a connection was closed or became idle
 }
 
@@ -65,6 +66,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		if wait == 0 {
 			return c, nil
 		}
+		if wait == untilChanged && l.evict != nil {
+			l.evict()
+			wait = idleGrace // then the stream has ended, or another one may not be in use any more
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-l.changed:
@@ -78,6 +83,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
+// untilChanged is how long a new connection waits if all others have requests, unless one of them changes before.
+const untilChanged = time.Minute
+
 // admit counts a new connection and returns 0 if there is a free place, or if it can close another connection.
 // Otherwise it returns how long the caller must wait before the next try, unless a connection changes before.
 func (l *listener) admit(c *connection) (wait time.Duration) {
@@ -85,7 +93,7 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 	defer l.mu.Unlock()
 	select {
 	case <-l.closed: // closeSilent has run, so nothing would close this connection
-		return time.Minute
+		return untilChanged
 	default:
 	}
 	if l.open >= l.most {
@@ -94,7 +102,7 @@ func (l *listener) admit(c *connection) (wait time.Duration) {
 			front = l.idle.Front()
 		}
 		if front == nil {
-			return time.Minute // or until one of them changes
+			return untilChanged
 		}
 		oldest := front.Value.(*connection)
 		if left := idleGrace - time.Since(oldest.place.since); left > 0 {

@@ -68,16 +68,7 @@ func newBudget(bytes int64) *budget {
 func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	b := s.budget
 	b.mu.Lock()
-	if s.number == 0 {
-		b.arrivals++
-		s.number = b.arrivals
-		if s.older = b.newest; s.older != nil {
-			s.older.newer = s
-		} else {
-			b.oldest = s
-		}
-		b.newest = s
-	}
+	b.enter(s)
 	small := b.isSmall(s, n)
 	if len(b.waiting[small]) == 0 && b.fits(s, n) {
 		b.give(s, n)
@@ -111,6 +102,15 @@ func (s *share) grow(ctx context.Context, n int64, wait time.Duration) bool {
 	b.leave(s)
 	b.serve()
 	return false
+}
+
+// force takes n bytes, also if they are not free.
+func (s *share) force(n int64) {
+	b := s.budget
+	b.mu.Lock()
+	b.enter(s)
+	b.give(s, n)
+	b.mu.Unlock()
 }
 
 // shrink returns n bytes to the budget.
@@ -170,6 +170,21 @@ func (b *budget) take(s *share, n int64) {
 			delete(b.peers, s.peer)
 		}
 	}
+}
+
+// enter adds a share to the list, unless it is there already.
+func (b *budget) enter(s *share) {
+	if s.number != 0 {
+		return
+	}
+	b.arrivals++
+	s.number = b.arrivals
+	if s.older = b.newest; s.older != nil {
+		s.older.newer = s
+	} else {
+		b.oldest = s
+	}
+	b.newest = s
 }
 
 // leave removes a share from the list if it holds nothing.

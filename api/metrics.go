@@ -73,6 +73,13 @@ func newMetrics(s *Server, routes []route) *metrics {
 	}
 	streams("daybook_streams", "Open streams.", func(open, _ int) int { return open })
 	streams("daybook_streams_lingering", "Streams whose connection has ended and whose claims wait for their client.", func(_, lingering int) int { return lingering })
+	room := &s.streams.room
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "daybook_streams_limit", Help: "How many streams can be open at once."}, func() float64 { return float64(room.most) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "daybook_streams_evicted_total", Help: "Streams without a request, a subscription and jobs that the server closed to make room for other streams and connections.",
+		}, func() float64 { return float64(room.evictions()) }),
+	)
 	inFlight := func(name, help, label, value string, of *budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
 			func() float64 { return float64(of.used()) }))
@@ -84,6 +91,9 @@ func newMetrics(s *Server, routes []route) *metrics {
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "parked", s.parked)
+	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
+	inFlight("daybook_stream_bytes", held, "kind", "requests", room.requests)
+	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m
 }

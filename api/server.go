@@ -105,7 +105,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
-	s.streams.init(o.StreamHeartbeat)
+	s.streams.init(o.StreamHeartbeat, s.maxConnections)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
@@ -145,6 +145,7 @@ const (
 // forced close, no handler runs, and the caller can stop the engine.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
 	conns := newListener(l, s.maxConnections)
+	conns.evict = s.streams.evict
 	s.listening.Store(conns)
 	server := &http.Server{
 		Handler:                      s.echo,

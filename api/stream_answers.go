@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -53,7 +55,7 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 		text, slots, held, failed := q.text, q.slots, q.held, q.failed
 		q.text, q.slots, q.held, q.spare = q.spare, 0, nil, nil
 		q.mu.Unlock()
-		if !failed && q.t.conn.Write(context.Background(), websocket.MessageText, text) != nil {
+		if !failed && q.t.write(websocket.MessageText, text) != nil {
 			failed = true
 			_ = q.t.conn.CloseNow() // the library leaves it open if the client only reads too slowly
 		}
@@ -75,6 +77,36 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *share) {
 	q.writing = false
 	q.emptied.Broadcast()
 	q.mu.Unlock()
+}
+
+// maxFrameBytes bounds the frames of long messages. Between two frames the server can answer a ping, for which the
+// library waits 5 s and then closes the connection. A client that reads as slowly as it may reads a frame in 1.3 s.
+const maxFrameBytes = 64 << 10
+
+// write writes a message. If it fails, the connection must be closed.
+func (t *stream) write(kind websocket.MessageType, text []byte) error {
+	ctx := context.Background()
+	if len(text) <= maxFrameBytes {
+		return t.conn.Write(ctx, kind, text)
+	}
+	w, err := t.conn.Writer(ctx, kind)
+	if err == nil {
+		err = writeFrames(w, text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return err
+}
+
+// writeFrames writes a part of a message.
+func writeFrames(w io.Writer, text []byte) error {
+	for frame := range slices.Chunk(text, maxFrameBytes) {
+		if _, err := w.Write(frame); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse answers a request with a problem.

@@ -74,5 +74,5 @@ func answerOf(c *stream, r *streamRequest) ([]byte, error) {
 	if v.name == "subscribe" {
 		finish = nothingToSay
 	}
-	return finish.answer(c, nil, *r.N)
+	return finish.answer(nil, *r.N)
 }

@@ -20,10 +20,37 @@ type holding struct {
 
 	mu     sync.Mutex
 	claims map[job.ID]*heldClaim
+	bytes  int64  // that the claims take in memory
+	held   *share // for them, as far as it is worth to change it
 }
 
 func (h *holding) init(all *streams, t *stream) {
 	h.all, h.t, h.claims = all, t, map[job.ID]*heldClaim{}
+	held := t.share(all.room.jobs)
+	h.held = &held
+}
+
+// put adds a claim, and remove removes one. The caller holds h.mu.
+func (h *holding) put(c *heldClaim) {
+	h.claims[c.id] = c
+	h.count(c.bytes())
+}
+
+func (h *holding) remove(c *heldClaim) {
+	delete(h.claims, c.id)
+	h.count(-c.bytes())
+}
+
+// count notes that the claims take more or less memory. The jobs are handed out already, so it takes memory that is not
+// free, too. Then the streams claim no more.
+func (h *holding) count(bytes int64) {
+	h.bytes += bytes
+	switch over := h.bytes - h.held.held; {
+	case over > heldStep:
+		h.held.force(over)
+	case over < -heldStep || len(h.claims) == 0:
+		h.held.shrink(-over)
+	}
 }
 
 // heldClaim is a claim that a stream holds.
@@ -34,6 +61,11 @@ type heldClaim struct {
 	left  int       // jobs that have not ended
 	since time.Time // when it was made, or the last tickle
 	lease time.Duration
+}
+
+// bytes is about what the claim takes in memory.
+func (c *heldClaim) bytes() int64 {
+	return heldClaimBytes + int64(cap(c.runs))*heldRunBytes
 }
 
 // heldRun is a range of jobs with consecutive ids.
@@ -51,7 +83,7 @@ func (h *holding) add(u *subscription, call *claimCall) {
 	}
 	u.hold(c.left)
 	h.mu.Lock()
-	h.claims[c.id] = c
+	h.put(c)
 	h.mu.Unlock()
 	h.all.hold(c.id, h.t)
 }
@@ -125,7 +157,7 @@ func (h *holding) end(c *heldClaim, results []store.JobResult) {
 // free frees the credit of jobs of a claim that have ended. The caller holds h.mu.
 func (h *holding) free(c *heldClaim, n int) {
 	if c.left == 0 {
-		h.forget(c.id)
+		h.forget(c)
 	}
 	if c.sub != nil && n > 0 {
 		c.sub.hold(-n)
@@ -142,9 +174,9 @@ func (h *holding) drop(claim job.ID) {
 }
 
 // forget removes a claim. The caller holds h.mu.
-func (h *holding) forget(claim job.ID) {
-	delete(h.claims, claim)
-	h.all.forget(claim, h.t)
+func (h *holding) forget(c *heldClaim) {
+	h.remove(c)
+	h.all.forget(c.id, h.t)
 }
 
 // lose removes a claim that another stream has taken over.
@@ -178,8 +210,8 @@ func (h *holding) tickled(cmd *job.Tickle, t *store.Tickled) {
 	}
 }
 
-// takeAll removes all claims and returns them.
-func (h *holding) takeAll() []*heldClaim {
+// takeAll removes all claims and returns them, with the share of their memory.
+func (h *holding) takeAll() ([]*heldClaim, *share) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*heldClaim, 0, len(h.claims))
@@ -187,8 +219,11 @@ func (h *holding) takeAll() []*heldClaim {
 		all = append(all, c)
 	}
 	clear(h.claims) // the caller decides who holds them next
+	held := h.held
+	none := h.t.share(held.budget)
+	h.bytes, h.held = 0, &none
 	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
-	return all
+	return all, held
 }
 
 // countFor counts the claims that count against no credit against that of a subscription.
@@ -214,11 +249,21 @@ const (
 // the credit of the jobs that they hold no longer.
 func (t *stream) checkLeases() {
 	for _, id := range t.holding.overdue() {
-		_, jobs, err := t.s.engine.ClaimDocument(id, 0)
+		_, jobs, err := t.claimDocument(id)
 		if err == nil || errors.Is(err, job.ClaimNotFound) {
 			t.holding.reconcile(id, jobs)
 		}
 	}
+}
+
+// claimDocument reads a claim with its jobs, without their payloads. A stream may ask for thousands, so it waits for a
+// turn, as pages of lists do.
+func (t *stream) claimDocument(id job.ID) (doc store.Claim, jobs []job.Job, err error) {
+	err = t.s.pages.do(context.Background(), func() error {
+		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
+		return err
+	})
+	return doc, jobs, err
 }
 
 // reconcile notes that a claim holds only these jobs.
@@ -261,6 +306,9 @@ func (h *holding) overdue() (ids []job.ID) {
 func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err error) {
 	all := &t.s.streams
 	if len(ids) > 0 {
+		if err := all.room.full(); err != nil {
+			return nil, err
+		}
 		if err := t.s.engine.CatchUp(context.Background(), 0); err != nil {
 			return nil, err
 		}
@@ -270,7 +318,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		before = all.takeOver(resume, t.hello.runner)
 	}
 	for _, id := range ids {
-		if doc, _, err := t.s.engine.ClaimDocument(id, 0); err != nil || doc.Runner != t.hello.runner {
+		if doc, _, err := t.claimDocument(id); err != nil || doc.Runner != t.hello.runner {
 			continue
 		}
 		old, ok := all.adopt(id, t)
@@ -280,7 +328,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if old != nil {
 			old.holding.lose(id)
 		}
-		doc, jobs, err := t.s.engine.ClaimDocument(id, 0) // now that no other stream gives it back
+		doc, jobs, err := t.claimDocument(id) // now that no other stream gives it back
 		if err != nil || doc.Held == 0 {
 			all.forget(id, t)
 			if err != nil && !errors.Is(err, job.ClaimNotFound) {
@@ -307,7 +355,7 @@ func (h *holding) adopt(c *heldClaim, l *subscriptions) {
 	l.mu.Lock()
 	c.sub = l.first
 	l.mu.Unlock()
-	h.claims[c.id] = c
+	h.put(c)
 	if c.sub != nil {
 		c.sub.hold(c.left)
 	}

@@ -149,7 +149,16 @@ type streamRequest struct {
 	Key     *string        `json:"idempotency_key"`
 	Session *sessionNumber `json:"session"`
 
-	runs bool // a binary message: the body is in runs
+	runs bool     // a binary message: the body is in runs
+	in   *message // nil in tests of requests alone
+}
+
+// reserve takes more memory for the request, which the end of its message frees.
+func (r *streamRequest) reserve(bytes int64) error {
+	if r.in == nil {
+		return nil
+	}
+	return r.in.reserve(context.Background(), bytes)
 }
 
 // onlyNumber is the number of a request.
@@ -171,6 +180,7 @@ const maxRequestNumber = 1<<53 - 1
 func (t *stream) serve(m *message) error {
 	if m.kind == websocket.MessageBinary {
 		r, err := binaryRequest(m.bytes)
+		r.in = m
 		if r.N == nil {
 			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
 		}
@@ -183,7 +193,7 @@ func (t *stream) serve(m *message) error {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var r streamRequest
+		r := streamRequest{in: m}
 		err := decodeObject(line, &r)
 		if err != nil && r.N == nil { // the mistake may be before the number
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
@@ -247,7 +257,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 		var line []byte
 		at := buffer()
 		err := t.guarded(func() (err error) {
-			line, err = finish.answer(t, *at, *r.N)
+			line, err = finish.answer(*at, *r.N)
 			return err
 		})
 		if err != nil {

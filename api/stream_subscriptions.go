@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -35,8 +32,9 @@ type subscription struct {
 	number uint64 // of the request that made it
 	claim  job.Claim
 
-	ctx  context.Context // ends with the subscription
-	stop context.CancelFunc
+	ctx    context.Context // ends with the subscription
+	stop   context.CancelFunc
+	memory share
 
 	mu     sync.Mutex
 	credit int
@@ -79,8 +77,14 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	}
 	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
 	u.ctx, u.stop = context.WithCancel(t.pushing)
+	u.memory = t.share(t.s.streams.room.jobs)
+	if !u.memory.grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
+		u.stop()
+		return nil, noRoom()
+	}
 	if err := t.subscriptions.add(u); err != nil {
 		u.stop()
+		u.memory.release()
 		return nil, err
 	}
 	t.holding.countFor(u)
@@ -252,6 +256,7 @@ func (u *subscription) room() int {
 // run claims jobs and sends them, until the subscription ends. A claim is as large as the credit allows at that time.
 func (u *subscription) run() {
 	defer close(u.ended)
+	defer u.memory.release()
 	var reported string
 	wait := firstRetry
 	for u.ctx.Err() == nil {
@@ -286,105 +291,3 @@ func (u *subscription) run() {
 		wait = min(2*wait, lastRetry)
 	}
 }
-
-// push makes a claim, which waits until there are jobs, and sends it.
-func (u *subscription) push(cmd job.Claim) error {
-	t := u.t
-	held := t.share(t.s.handouts)
-	defer held.release()
-	call := claimCall{cmd: cmd, form: claimInLines}
-	if t.hello.runs {
-		call.form = claimInRuns
-	}
-	var err error
-	waiting, cancel := context.WithCancel(u.ctx)
-	defer cancel()
-	u.began(cmd.Max, cancel)
-	defer u.claimEnded()
-	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
-	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
-		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
-	})
-	if err != nil || len(call.handed) == 0 {
-		return err
-	}
-	if n := call.bytes(); held.held > n {
-		held.shrink(held.held - n)
-	}
-	t.holding.add(u, &call)
-	if err := u.send(&call, &held); err != nil {
-		_ = t.conn.CloseNow() // the client may have read a part; the end of the stream returns the jobs
-		return err
-	}
-	return nil
-}
-
-// began notes the claim under way, and claimEnded its end, when its jobs count as held and are on their way.
-func (u *subscription) began(asked int, cancel context.CancelFunc) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.asked, u.cancel, u.waited = asked, cancel, make(chan struct{})
-	if u.credit-u.held < asked { // the credit has changed meanwhile
-		cancel()
-	}
-}
-
-func (u *subscription) claimEnded() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.asked = 0
-	close(u.waited)
-}
-
-// send writes the jobs of a claim.
-func (u *subscription) send(call *claimCall, held *share) (err error) {
-	p := piecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
-	if call.form == claimInRuns {
-		p.to = &pushed{t: u.t, kind: websocket.MessageBinary}
-		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
-		err = call.writeRuns(p)
-	} else {
-		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
-		call.fields.sparse = true
-		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
-		p.b = append(p.b, "]}\n"...)
-	}
-	if err == nil {
-		err = p.end()
-	}
-	return err
-}
-
-// pushed is a message with jobs. A short one in text is joined with the answers that wait.
-type pushed struct {
-	t    *stream
-	kind websocket.MessageType
-	w    io.WriteCloser // of a long message; nil before its first piece
-}
-
-func (m *pushed) more(piece []byte) (err error) {
-	if m.w == nil {
-		if m.w, err = m.t.conn.Writer(context.Background(), m.kind); err != nil {
-			return err
-		}
-	}
-	_, err = m.w.Write(piece)
-	return err
-}
-
-func (m *pushed) end(piece []byte) error {
-	switch {
-	case m.w != nil:
-		if err := m.more(piece); err != nil {
-			return err
-		}
-		return m.w.Close()
-	case m.kind == websocket.MessageText && len(piece) <= maxJoinedPush:
-		m.t.answers.add(piece, 0)
-		return nil
-	}
-	return m.t.conn.Write(context.Background(), m.kind, piece)
-}
-
-// maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.
-const maxJoinedPush = 16 << 10

@@ -1,6 +1,10 @@
 package api
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 const (
 	// maxStreamRequests bounds the requests of one stream that are under way or whose answers are not written yet.
@@ -17,21 +21,78 @@ type requestWindow struct {
 	count   int
 	bytes   int
 	closing bool
+	idle    time.Time // since when there has been no request; only while count is 0
+
+	// Only the goroutine that reads the stream takes memory for more requests. ctx ends its wait.
+	ctx    context.Context
+	share  share
+	paid   int // requests for which share has memory
+	paying bool
 }
 
-func (w *requestWindow) init() { w.changed.L = &w.mu }
+func (w *requestWindow) init(ctx context.Context, of share) {
+	w.changed.L = &w.mu
+	w.idle, w.ctx, w.share = time.Now(), ctx, of
+}
 
 // begin waits for room for a request. It reports false if the stream accepts no more requests.
 func (w *requestWindow) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.isFull() && !w.closing {
-		w.changed.Wait()
+	for !w.closing && (w.isFull() || w.count >= freeRequests+w.paid) {
+		if w.isFull() {
+			w.changed.Wait()
+		} else {
+			w.pay()
+		}
 	}
 	if w.closing {
+		w.repay()
 		return false
 	}
 	w.count++
+	return true
+}
+
+// pay waits for memory for more requests, or until a request has ended. The caller holds w.mu.
+func (w *requestWindow) pay() {
+	w.paying = true
+	w.mu.Unlock()
+	given := w.share.grow(w.ctx, requestBlock*requestBytes, maxBudgetWait)
+	w.mu.Lock()
+	w.paying = false
+	switch {
+	case given:
+		w.paid += requestBlock
+	case w.ctx.Err() != nil: // the stream ends
+		w.closing = true
+	}
+}
+
+// repay frees the memory for more requests if none is under way. The caller holds w.mu.
+func (w *requestWindow) repay() {
+	if w.count == 0 && w.paid > 0 && !w.paying {
+		w.share.shrink(int64(w.paid) * requestBytes)
+		w.paid = 0
+	}
+}
+
+// idleSince returns since when there has been no request, and reports whether there is none.
+func (w *requestWindow) idleSince() (time.Time, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.idle, w.count == 0 && !w.closing
+}
+
+// closeIdle refuses requests from now on, if there has been none since a time that idleSince has returned.
+func (w *requestWindow) closeIdle(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count > 0 || w.closing || !w.idle.Equal(since) {
+		return false
+	}
+	w.closing = true
+	w.changed.Broadcast()
 	return true
 }
 
@@ -53,7 +114,10 @@ func (w *requestWindow) release(bytes int) {
 func (w *requestWindow) end(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.count -= n
+	if w.count -= n; w.count == 0 {
+		w.idle = time.Now()
+		w.repay()
+	}
 	w.changed.Broadcast()
 }
 

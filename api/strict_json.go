@@ -20,9 +20,9 @@ var strict = json.RejectUnknownMembers(true)
 // name the field.
 func decodeObject(text []byte, into any) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
-		return badRequest("", "the body is empty; a JSON object is required")
+		return badRequest("", "a JSON object is required, and nothing was sent")
 	} else if first[0] != '{' {
-		return badRequest("", "the body is not a JSON object")
+		return badRequest("", "a JSON object is required, which begins with {")
 	}
 	return decodeValue("", text, into)
 }
@@ -52,9 +52,9 @@ func decodeValue(prefix string, text []byte, into any) error {
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) {
 			return badRequest(field, fmt.Sprintf("field %s is given twice", field))
 		}
-		return badRequest(field, fmt.Sprintf("the body is not valid JSON: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
+		return badRequest(field, fmt.Sprintf("the JSON is not valid: %s at byte %d", shortened(e.Err.Error()), e.ByteOffset))
 	}
-	return badRequest("", "the body is not valid JSON: "+shortened(err.Error()))
+	return badRequest("", "the JSON is not valid: "+shortened(err.Error()))
 }
 
 // fieldName returns the readable form of a JSON pointer, such as outcomes[3].job_id.
@@ -77,7 +77,7 @@ func fieldName(prefix string, p jsontext.Pointer) string {
 
 func named(field string) string {
 	if field == "" {
-		return "the body"
+		return "the JSON value"
 	}
 	return field
 }

@@ -32,7 +32,8 @@
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs, runners and types; queues and batches.
 //   - server.go, discover.go: the server's stats, version, switches and time; servers on the local network.
 //   - session.go: sessions, and the numbers of their requests.
-//   - stream.go: streams, which carry many requests at once.
+//   - stream.go, stream_read.go, subscription.go: streams, which carry many requests at once; what arrives in them; the
+//     jobs that they get.
 //   - worker.go, worker_run.go: the Worker and its options; how it runs and stops.
 //   - worker_claims.go: when the Worker claims, and how many jobs.
 //   - worker_stream.go: how the Worker gets its jobs in a stream.

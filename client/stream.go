@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +103,7 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 	alive(ctx, nil)
 	go s.read()
 	if err := s.hello(ctx, o); err != nil {
-		s.Close()
+		go s.Close() // the server may not answer
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	go s.watch()
@@ -223,7 +222,7 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
 	answers := make(chan streamAnswer, 1)
 	s.mu.Lock()
-	if s.err != nil {
+	if s.err != nil || len(s.texts) >= maxQueuedTexts {
 		s.mu.Unlock()
 		return streamAnswer{}, errNotSent
 	}
@@ -245,8 +244,11 @@ func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (stream
 		return a, nil
 	default:
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		err = context.Cause(ctx)
+	case websocket.CloseStatus(err) == websocket.StatusGoingAway: // the server has answered what it has received
+		return streamAnswer{}, errNotSent
 	}
 	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
@@ -277,14 +279,21 @@ func (s *Stream) add(verb string, body, more []byte) uint64 {
 	return s.last
 }
 
-// write writes what was added, unless another goroutine does so already. It joins what is added meanwhile. s.mu is
-// held, and released.
+// write begins to write what was added, unless a goroutine does so already. The caller does not write itself: it must
+// not wait for the connection longer than its context allows. s.mu is held, and released.
 func (s *Stream) write() {
-	defer s.mu.Unlock()
-	if s.writing {
-		return
+	if !s.writing {
+		s.writing = true
+		go s.writeAll()
 	}
-	s.writing = true
+	s.mu.Unlock()
+}
+
+// writeAll writes what was added, and joins what is added meanwhile. If the connection does not take it, watch closes
+// the connection.
+func (s *Stream) writeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for len(s.texts) > 0 && s.err == nil {
 		text := s.texts[0]
 		s.texts[0], s.texts = nil, s.texts[1:]
@@ -307,189 +316,9 @@ const (
 	maxStreamedBody = 256 << 10
 	// maxJoinedText is how long a message of joined requests may be. The server's bound is 8 MiB.
 	maxJoinedText = 1 << 20
+	// maxQueuedTexts is how many messages of joined requests may wait for a connection that takes none. Further requests
+	// are sent over HTTP.
+	maxQueuedTexts = 8
 	// maxSpareText is how large a buffer for requests may be to be used again.
 	maxSpareText = 64 << 10
 )
-
-// read passes on what arrives, until the connection ends.
-func (s *Stream) read() {
-	err := s.readAll()
-	_ = s.conn.CloseNow() // it has ended
-	s.mu.Lock()
-	s.err = fmt.Errorf("the stream has ended: %w", err)
-	s.mu.Unlock()
-	close(s.done)
-}
-
-func (s *Stream) readAll() error {
-	for {
-		kind, text, err := s.conn.Read(context.Background())
-		if err != nil {
-			return err
-		}
-		at := time.Now()
-		s.heard.Store(at.UnixNano())
-		if kind == websocket.MessageBinary {
-			err = s.pushed(text, at)
-		} else {
-			err = s.lines(text, at)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
-		}
-	}
-}
-
-// lines passes on the answers in a text message.
-func (s *Stream) lines(text []byte, at time.Time) error {
-	for line := range bytes.Lines(text) {
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		var l streamLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		if l.N == nil {
-			sub := s.takers[l.Subscription]
-			s.mu.Unlock()
-			if sub != nil && l.Problem != nil && sub.o.Failed != nil {
-				sub.o.Failed(l.Problem)
-			}
-			continue
-		}
-		waits := s.waiting[*l.N]
-		delete(s.waiting, *l.N)
-		s.mu.Unlock()
-		if waits != nil {
-			waits <- streamAnswer{ok: l.OK, problem: l.Problem, seq: l.Seq, at: at}
-		}
-	}
-	return nil
-}
-
-const pushHead = "#:push subscription="
-
-// pushed passes on the jobs in a binary message.
-func (s *Stream) pushed(text []byte, at time.Time) error {
-	head, rest, _ := bytes.Cut(text, []byte("\n"))
-	number, ok := bytes.CutPrefix(head, []byte(pushHead))
-	n, err := strconv.ParseUint(string(number), 10, 64)
-	if !ok || err != nil {
-		return fmt.Errorf("a binary message begins with %.80q", head)
-	}
-	c := &Claim{received: at}
-	if err := c.readRuns(rest); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	sub := s.takers[n]
-	s.mu.Unlock()
-	if sub == nil {
-		return fmt.Errorf("jobs for subscription %d, which does not exist", n)
-	}
-	sub.o.Take(c)
-	return nil
-}
-
-// watch ends the connection when nothing, not even a ping, has arrived for some heartbeats.
-func (s *Stream) watch() {
-	ticker := time.NewTicker(max(s.heartbeat, 10*time.Millisecond))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.done:
-			return
-		case now := <-ticker.C:
-			if silent := now.Sub(time.Unix(0, s.heard.Load())); silent > silentHeartbeats*s.heartbeat {
-				_ = s.conn.CloseNow() // nobody answers a closing handshake
-				return
-			}
-		}
-	}
-}
-
-// SubscribeOptions say which jobs a stream gets. Credit and Take are required.
-type SubscribeOptions struct {
-	Clients, Types []string // empty means all
-	Strategy       string   // "" means oldest
-	LeaseMs        int64    // 0 means that of the jobs
-	Max            int      // how many jobs one claim has at most; 0 means 1000
-	// Credit is how many jobs the runner can hold at once, up to 10,000. A job counts until an answer in the stream says
-	// that it has ended or is lost.
-	Credit int
-	// Take gets the jobs. The stream reads nothing until it returns, so it must not wait for the stream.
-	Take func(*Claim)
-	// Failed, if not nil, is called when the server cannot claim. The server tries again on its own.
-	Failed func(error)
-}
-
-// Subscription is what a stream gets jobs of.
-type Subscription struct {
-	s *Stream
-	n uint64
-	o SubscribeOptions
-}
-
-// Subscribe begins to get jobs.
-func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
-	body, err := json.Marshal(struct {
-		Clients  []string `json:"clients,omitempty"`
-		Types    []string `json:"types,omitempty"`
-		Strategy string   `json:"strategy,omitzero"`
-		LeaseMs  int64    `json:"lease_ms,omitzero"`
-		Max      int      `json:"max,omitzero"`
-		MaxBytes int64    `json:"max_bytes"`
-		Credit   int      `json:"credit"`
-	}{o.Clients, o.Types, o.Strategy, o.LeaseMs, o.Max, maxClaimBytes, o.Credit})
-	if err != nil {
-		return nil, fmt.Errorf("%w: encode the request: %w", ErrBadRequest, err)
-	}
-	answers := make(chan streamAnswer, 1)
-	u := &Subscription{s: s, o: o}
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return nil, errNotSent
-	}
-	u.n = s.add("subscribe", body, nil)
-	s.waiting[u.n], s.takers[u.n] = answers, u
-	s.write()
-	select {
-	case a := <-answers:
-		if a.problem != nil {
-			s.forget(u)
-			return nil, a.problem
-		}
-		return u, nil
-	case <-s.done:
-		return nil, errNotSent
-	case <-ctx.Done():
-		s.Close() // jobs may be on their way
-		return nil, context.Cause(ctx)
-	}
-}
-
-func (s *Stream) forget(u *Subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.takers, u.n)
-}
-
-// SetCredit changes how many jobs the runner can hold. It does not wait for the server.
-func (u *Subscription) SetCredit(n int) {
-	u.s.send("credit", fmt.Appendf(nil, `{"subscription":%d,"credit":%d}`, u.n, n))
-}
-
-// End ends the subscription. When it returns without an error, no more jobs arrive. The runner still holds those that
-// have arrived.
-func (u *Subscription) End(ctx context.Context) error {
-	err := u.s.ask(ctx, "unsubscribe", struct {
-		Subscription uint64 `json:"subscription"`
-	}{u.n}, nil)
-	if err == nil {
-		u.s.forget(u)
-	}
-	return err
-}

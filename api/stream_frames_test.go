@@ -1,0 +1,115 @@
+package api
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// frames is a connection to a stream whose frames the test writes and reads itself.
+type frames struct {
+	*testing.T
+	io.Writer
+	*bufio.Reader
+}
+
+// frames opens a stream.
+func (r *rig) frames() *frames {
+	r.Helper()
+	conn := r.dial()
+	r.Cleanup(func() { _ = conn.Close() })
+	fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", streamProtocol)
+	f := &frames{r.T, conn, bufio.NewReader(conn)}
+	if answer, err := http.ReadResponse(f.Reader, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		r.Fatalf("open stream: %+v, %v", answer, err)
+	}
+	return f
+}
+
+// send writes a frame, masked with zeroes.
+func (f *frames) send(first byte, text string) {
+	f.Helper()
+	head := []byte{first, 0x80 | byte(min(len(text), 126))}
+	if len(text) >= 126 {
+		head = binary.BigEndian.AppendUint16(head, uint16(len(text)))
+	}
+	if _, err := f.Write(append(append(head, 0, 0, 0, 0), text...)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// next reads a frame.
+func (f *frames) next() (first byte, length int) {
+	f.Helper()
+	head := make([]byte, 2, 10)
+	more := func(n int) {
+		head = head[:2+n]
+		if _, err := io.ReadFull(f.Reader, head[2:]); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if _, err := io.ReadFull(f.Reader, head); err != nil {
+		f.Fatal(err)
+	}
+	switch length = int(head[1]); length {
+	case 126:
+		more(2)
+		length = int(binary.BigEndian.Uint16(head[2:]))
+	case 127:
+		more(8)
+		length = int(binary.BigEndian.Uint64(head[2:]))
+	}
+	if _, err := f.Discard(length); err != nil {
+		f.Fatal(err)
+	}
+	return head[0], length
+}
+
+// TestStreamFrames: a ping is answered while a long message is on its way.
+func TestStreamFrames(t *testing.T) {
+	const long = 3 << 20
+	r := start(t)
+	r.add("/add", strings.Repeat("x", long)+"\n")
+	for _, form := range []string{"json", "runs"} {
+		f := r.frames()
+		f.send(0x81, `{"n":1,"hello":{"runner_id":"r","jobs":"`+form+`"}}`)
+		if first, _ := f.next(); first != 0x81 {
+			t.Fatalf("hello is answered with %x", first)
+		}
+		f.send(0x81, `{"n":2,"subscribe":{"credit":1}}`)
+		f.send(0x89, "ping")
+		length, pong, pinged := 0, false, false
+		for length < long {
+			switch first, n := f.next(); {
+			case first == 0x8a:
+				pong = pong || pinged
+			case n > maxFrameBytes:
+				t.Fatalf("%s: a frame has %d bytes", form, n)
+			case n > 200: // not the answer to subscribe
+				if length += n; !pinged {
+					pinged = true
+					f.send(0x89, "ping")
+				}
+				if !pong {
+					time.Sleep(10 * time.Millisecond) // as a client on a slow line
+				}
+			}
+		}
+		if !pong {
+			t.Errorf("%s: no pong before the end of the message", form)
+		}
+		f.send(0x88, "\x03\xe8") // the job goes back
+		if first, _ := f.next(); first == 0x80 {
+			first, _ = f.next()
+			if first != 0x88 {
+				t.Errorf("%s: %x instead of a close frame", form, first)
+			}
+		}
+		r.streamsAre(0)
+	}
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// push makes a claim, which waits until there are jobs, and sends it.
+func (u *subscription) push(cmd job.Claim) error {
+	t := u.t
+	if err := t.s.streams.room.full(); err != nil {
+		return err
+	}
+	held := t.share(t.s.handouts)
+	defer held.release()
+	call := claimCall{cmd: cmd, form: claimInLines}
+	if t.hello.runs {
+		call.form = claimInRuns
+	}
+	var err error
+	waiting, cancel := context.WithCancel(u.ctx)
+	defer cancel()
+	u.began(cmd.Max, cancel)
+	defer u.claimEnded()
+	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
+	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
+		if err := t.s.streams.room.full(); err != nil { // other claims may have waited at the same time
+			return err
+		}
+		return held.resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+	})
+	if err != nil || len(call.handed) == 0 {
+		return err
+	}
+	if n := call.bytes(); held.held > n {
+		held.shrink(held.held - n)
+	}
+	t.holding.add(u, &call)
+	if err := u.send(&call, &held); err != nil {
+		_ = t.conn.CloseNow() // the client may have read a part; the end of the stream returns the jobs
+		return err
+	}
+	return nil
+}
+
+// began notes the claim under way, and claimEnded its end, when its jobs count as held and are on their way.
+func (u *subscription) began(asked int, cancel context.CancelFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked, u.cancel, u.waited = asked, cancel, make(chan struct{})
+	if u.credit-u.held < asked { // the credit has changed meanwhile
+		cancel()
+	}
+}
+
+func (u *subscription) claimEnded() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked = 0
+	close(u.waited)
+}
+
+// send writes the jobs of a claim.
+func (u *subscription) send(call *claimCall, held *share) (err error) {
+	p := piecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
+	if call.form == claimInRuns {
+		p.to = &pushed{t: u.t, kind: websocket.MessageBinary}
+		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
+		err = call.writeRuns(p)
+	} else {
+		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		call.fields.sparse = true
+		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
+		p.b = append(p.b, "]}\n"...)
+	}
+	if err == nil {
+		err = p.end()
+	}
+	return err
+}
+
+// pushed is a message with jobs. A short one in text is joined with the answers that wait.
+type pushed struct {
+	t    *stream
+	kind websocket.MessageType
+	w    io.WriteCloser // of a long message; nil before its first piece
+}
+
+func (m *pushed) more(piece []byte) (err error) {
+	if m.w == nil {
+		if m.w, err = m.t.conn.Writer(context.Background(), m.kind); err != nil {
+			return err
+		}
+	}
+	return writeFrames(m.w, piece)
+}
+
+func (m *pushed) end(piece []byte) error {
+	switch {
+	case m.w != nil:
+		if err := m.more(piece); err != nil {
+			return err
+		}
+		return m.w.Close()
+	case m.kind == websocket.MessageText && len(piece) <= maxJoinedPush:
+		m.t.answers.add(piece, 0)
+		return nil
+	}
+	return m.t.write(m.kind, piece)
+}
+
+// maxJoinedPush is how long jobs in text may be to be copied into the message with the answers that wait.
+const maxJoinedPush = 16 << 10

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	// requestsBudgetBytes bounds the memory for requests in streams, and jobsBudgetBytes that for the subscriptions of
+	// streams and for the claims that streams hold.
+	requestsBudgetBytes = 64 << 20
+	jobsBudgetBytes     = 128 << 20
+	// A request that is under way, or whose answer is not read, takes about requestBytes beside its message and a long
+	// answer. A stream may have freeRequests without a share, which the bound on streams covers. It takes shares for
+	// requestBlock more at a time.
+	requestBytes = 4 << 10
+	freeRequests = 4
+	requestBlock = 4
+	// A subscription has a goroutine and a claim, whose names take some times as much as in the request.
+	subscriptionBytes = 8 << 10
+	namesTimes        = 3
+	// A claim that a stream holds takes heldClaimBytes and heldRunBytes for each stretch of consecutive jobs. A stream
+	// changes its share for them in steps of heldStep.
+	heldClaimBytes = 256
+	heldRunBytes   = 64
+	heldStep       = 8 << 10
+
+	// unusedPause is the least time between two searches for streams that are not used.
+	unusedPause = 100 * time.Millisecond
+)
+
+// mostStreams returns how many streams can be open at once. The other connections are left to HTTP requests, so that
+// streams that only wait cannot take all.
+func mostStreams(connections int) int { return max(1, connections/4*3) }
+
+// streamRoom bounds how many streams are open, and what they take in memory. When all places are taken, it closes the
+// stream that has not been used for the longest time. A stream is used while it has a request under way, a subscription
+// or jobs.
+type streamRoom struct {
+	most     int
+	requests *budget
+	jobs     *budget
+
+	mu       sync.Mutex
+	taken    int
+	evicted  int64
+	unused   []*stream // that the last search has found, the longest unused first
+	searched time.Time
+}
+
+func newStreamRoom(connections int) streamRoom {
+	return streamRoom{most: mostStreams(connections), requests: newBudget(requestsBudgetBytes), jobs: newBudget(jobsBudgetBytes)}
+}
+
+// admit takes a place for a stream that is to be opened. If there is none, it returns a problem.
+func (l *streams) admit() error {
+	for !l.room.take() {
+		if !l.evict() {
+			return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: fmt.Sprintf("all %d places for streams are taken by streams that are in use; send HTTP requests, or try again later", l.room.most)}
+		}
+	}
+	return nil
+}
+
+func (r *streamRoom) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken >= r.most {
+		return false
+	}
+	r.taken++
+	return true
+}
+
+// leave frees a place.
+func (r *streamRoom) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken--
+}
+
+// left frees the place of a stream that has ended.
+func (r *streamRoom) left(t *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !t.evicted {
+		r.taken--
+	}
+	r.unused = slices.DeleteFunc(r.unused, func(u *stream) bool { return u == t }) // so that its memory is free
+}
+
+// evictions returns how many streams were closed to make room.
+func (r *streamRoom) evictions() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.evicted
+}
+
+// evict ends the stream that has not been used for the longest time, and frees its place. It reports false if there is
+// none.
+func (l *streams) evict() bool {
+	r := &l.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range 2 {
+		for len(r.unused) > 0 {
+			t := r.unused[0]
+			r.unused[0], r.unused = nil, r.unused[1:]
+			if t.leaveUnused() {
+				r.taken--
+				r.evicted++
+				return true
+			}
+		}
+		if time.Since(r.searched) < unusedPause {
+			return false
+		}
+		r.unused, r.searched = l.findUnused(), time.Now()
+	}
+	return false
+}
+
+// findUnused returns the streams that have not been used for idleGrace.
+func (l *streams) findUnused() []*stream {
+	type candidate struct {
+		t     *stream
+		since time.Time
+	}
+	var found []candidate
+	for _, t := range l.snapshot() {
+		if since, unused := t.unusedSince(); unused && time.Since(since) >= idleGrace {
+			found = append(found, candidate{t, since})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int { return a.since.Compare(b.since) })
+	list := make([]*stream, len(found))
+	for i := range found {
+		list[i] = found[i].t
+	}
+	return list
+}
+
+// unusedSince returns since when the stream has had no request, if it has neither a subscription nor jobs.
+func (t *stream) unusedSince() (since time.Time, unused bool) {
+	since, unused = t.requests.idleSince()
+	return since, unused && t.subscriptions.count() == 0 && t.holding.size() == 0
+}
+
+// leaveUnused ends the stream if it is still not used. It does not wait for the end.
+func (t *stream) leaveUnused() bool {
+	since, unused := t.unusedSince()
+	if !unused || !t.requests.closeIdle(since) {
+		return false
+	}
+	t.evicted = true
+	go func() {
+		late := time.AfterFunc(idleGrace, t.cut) // the client need not answer
+		defer late.Stop()
+		t.goAway("the server needs the place of a stream that is not in use")
+	}()
+	return true
+}
+
+// count returns how many subscriptions are open.
+func (l *subscriptions) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}
+
+// size returns how many claims the stream holds.
+func (h *holding) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.claims)
+}
+
+// goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
+// received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
+func (t *stream) goAway(reason string) {
+	t.stop()
+	t.requests.drain()
+	t.subscriptions.running.Wait()
+	t.answers.flush()
+	_ = t.conn.Close(websocket.StatusGoingAway, reason) // ends read, also if the client does not answer
+}
+
+// full returns a problem if the claims and subscriptions of streams take all memory for them.
+func (r *streamRoom) full() error {
+	if r.jobs.used() < r.jobs.total {
+		return nil
+	}
+	return noRoom()
+}
+
+func noRoom() error {
+	return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: "the subscriptions and claims of streams take all memory for them; complete jobs, end subscriptions, or claim over HTTP"}
+}

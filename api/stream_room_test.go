@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// tryOpen tries to open a stream, and returns the status of the answer.
+func (r *rig) tryOpen() (*streamClient, *http.Response) {
+	r.Helper()
+	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}})
+	if err != nil {
+		if answer == nil {
+			r.Fatal(err)
+		}
+		return nil, answer
+	}
+	r.Cleanup(func() { _ = conn.CloseNow() })
+	return &streamClient{rig: r, conn: conn}, answer
+}
+
+// closed returns the status with which the server closes a stream.
+func (c *streamClient) closed() websocket.StatusCode {
+	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		if _, _, err := c.conn.Read(ctx); err != nil {
+			return websocket.CloseStatus(err)
+		}
+	}
+}
+
+// TestStreamsAreBounded: streams take at most three quarters of the connections. One that is not in use makes room for
+// another one.
+func TestStreamsAreBounded(t *testing.T) {
+	r := start(t, func(o *setup) { o.MaxConnections = 8 })
+	var used []*streamClient
+	var subs []int
+	for i := range 6 {
+		c := r.open()
+		c.ok(c.send("hello", fmt.Sprintf(`{"runner_id":"r%d"}`, i)))
+		sub := c.send("subscribe", `{"credit":1}`)
+		c.ok(sub)
+		used, subs = append(used, c), append(subs, sub)
+	}
+	time.Sleep(idleGrace) // nothing happens in it
+	if _, answer := r.tryOpen(); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("one stream too many: %+v", answer)
+	}
+	first := used[0]
+	first.ok(first.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, subs[0])))
+	var c *streamClient
+	r.until("there is room", func() bool { c, _ = r.tryOpen(); return c != nil })
+	if status := first.closed(); status != websocket.StatusGoingAway {
+		t.Errorf("the stream that was not in use ended with %v", status)
+	}
+	c.ok(c.send("create", `{}`))
+	for _, c := range used[1:] {
+		c.ok(c.send("create", `{}`))
+	}
+	if n := r.server.streams.room.evictions(); n != 1 {
+		t.Errorf("%d evictions", n)
+	}
+}
+
+// TestStreamsMakeRoomForRequests: if all other connections have a request, a stream that is not in use ends.
+func TestStreamsMakeRoomForRequests(t *testing.T) {
+	r := start(t, func(o *setup) { o.MaxConnections = 4 })
+	a, b := r.open(), r.open()
+	a.ok(a.send("create", `{}`))
+	for range 2 {
+		conn := r.dial()
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
+	}
+	r.until("the claims wait", func() bool { return r.server.engine.Stats().Parked == 2 })
+	conn := r.dial()
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
+	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 3 })
+	if status := b.closed(); status != websocket.StatusGoingAway {
+		t.Errorf("the stream without a request ended with %v", status)
+	}
+}
+
+// TestSubscriptionsAreBounded: the memory for subscriptions and for claims that streams hold is bounded. Work goes on
+// when there is some again.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	r := start(t)
+	budget := r.server.streams.room.jobs
+	others := share{budget: budget}
+	others.force(budget.total - 2*subscriptionBytes - 4<<10)
+	c := r.open()
+	c.ok(c.send("hello", `{"runner_id":"r"}`))
+	first := c.send("subscribe", `{"credit":1000,"max":1,"types":["a"]}`)
+	c.ok(first)
+	c.ok(c.send("subscribe", `{"credit":1,"types":["b"]}`))
+	p := c.refusal(c.send("subscribe", `{"credit":1,"types":["c"]}`), codeOverloaded)
+	want(t, p, "status", 503.0, "outcome", "not_stored")
+
+	// Claims take the rest. Jobs that are completed make room for more.
+	const jobs = 200
+	r.add("/add?jobtype=a", strings.Repeat("x\n", jobs))
+	ended, refused := 0, false
+	var held []string
+	for ended < jobs {
+		o := c.next(func(o map[string]any) bool { return o["subscription"] == float64(first) })
+		if o["jobs"] != nil {
+			held = append(held, o["claim_id"].(string))
+		}
+		if refused = refused || o["problem"] != nil; refused {
+			for _, claim := range held {
+				want(t, c.ok(c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim))), "ended", 1.0)
+			}
+			ended, held = ended+len(held), nil
+		}
+	}
+	if !refused {
+		t.Error("the subscription took as much as it liked")
+	}
+	c.conn.CloseNow()
+	r.streamsAre(0)
+	r.until("the memory is free", func() bool { return budget.used() == others.held })
+}
+
+// TestRequestsInStreamsAreBounded: a stream with many requests waits while others take the memory for requests.
+func TestRequestsInStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := newBudget(4 * requestBlock * requestBytes)
+		windows := make([]requestWindow, 3)
+		begun := make([]int, len(windows))
+		for i := range windows {
+			w := &windows[i]
+			w.init(t.Context(), share{budget: of})
+			go func() {
+				for w.begin() {
+					begun[i]++
+				}
+			}()
+		}
+		synctest.Wait()
+		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
+		if sum := begun[0] + begun[1] + begun[2]; sum > most+maxStreamRequests {
+			t.Errorf("%v requests are under way", begun)
+		}
+		for i := range begun {
+			if begun[i] < freeRequests {
+				t.Errorf("stream %d has %d requests", i, begun[i])
+			}
+		}
+		for i := range windows {
+			w := &windows[i]
+			go w.drain()
+			synctest.Wait()
+			w.end(begun[i])
+		}
+		time.Sleep(2 * maxBudgetWait)
+		synctest.Wait()
+		if n := of.used(); n != 0 {
+			t.Errorf("%d bytes are taken after the end", n)
+		}
+	})
+}

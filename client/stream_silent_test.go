@@ -1,0 +1,198 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// silentServer accepts streams and answers hello. Then it calls then. HTTP requests are refused.
+func silentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Conn)) *client.Client {
+	t.Helper()
+	ended := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/stream" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"daybook.v1"}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		conn.SetReadLimit(-1)
+		if _, _, err := conn.Read(context.Background()); err != nil {
+			t.Error(err)
+		}
+		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
+		if err := conn.Write(context.Background(), websocket.MessageText, []byte(hello)); err != nil {
+			t.Error(err)
+		}
+		then(conn)
+		<-ended
+	}))
+	t.Cleanup(func() { close(ended); s.CloseClientConnections(); s.Close() })
+	return client.New(s.URL, client.Options{})
+}
+
+// fill sends requests until the connection takes no more, and then some. Each must end soon after its context.
+func fill(t *testing.T, over *client.Client, allowed time.Duration) {
+	t.Helper()
+	output := client.TextOutput(strings.Repeat("x", 200<<10))
+	outcomes := []client.JobOutcome{{JobID: "018c2b6e-7f00-7000-8000-000000400001", Outcome: output}}
+	for unavailable := 0; unavailable < 3; {
+		ctx, cancel := context.WithTimeout(t.Context(), allowed)
+		began := time.Now()
+		_, err := over.CompleteMany(ctx, "018c2b6e-7f00-7000-8000-000000400000", outcomes)
+		cancel()
+		if took := time.Since(began); took > allowed+10*time.Second {
+			t.Fatalf("a request took %v, although its context allows %v", took, allowed)
+		}
+		switch {
+		case errors.Is(err, client.ErrUnknown):
+		case err != nil: // it was sent over HTTP, since too much waits for the stream
+			unavailable++
+		default:
+			t.Fatal("a request that nobody has read is answered")
+		}
+	}
+}
+
+// TestStreamBlocked: the requests of a stream that takes none end with their contexts, and take bounded memory.
+func TestStreamBlocked(t *testing.T) {
+	s, err := silentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s.Client(), 5*time.Millisecond)
+	if s.Err() != nil {
+		t.Errorf("the stream has ended: %v", s.Err())
+	}
+}
+
+// TestStreamSilent: a stream whose server is silent ends, although a write of it is blocked.
+func TestStreamSilent(t *testing.T) {
+	read := make(chan struct{})
+	c := silentServer(t, time.Second, func(conn *websocket.Conn) {
+		if _, _, err := conn.Read(context.Background()); err != nil {
+			t.Error(err)
+		}
+		close(read)
+	})
+	s, err := c.OpenStream(t.Context(), client.StreamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := s.Client().CompleteMany(t.Context(), "018c2b6e-7f00-7000-8000-000000400000", []client.JobOutcome{{JobID: "018c2b6e-7f00-7000-8000-000000400001"}})
+		asked <- err
+	}()
+	<-read
+	fill(t, s.Client(), time.Millisecond)
+	<-s.Done()
+	if err := <-asked; err == nil || !strings.Contains(err.Error(), "418") {
+		t.Errorf("a request without an answer was not repeated over HTTP: %v", err)
+	}
+}
+
+// TestStreamGoesAway: what a stream has not answered when the server closes it with 1001 was not carried out.
+func TestStreamGoesAway(t *testing.T) {
+	s, err := silentServer(t, time.Hour, func(conn *websocket.Conn) {
+		if _, _, err := conn.Read(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close(websocket.StatusGoingAway, "")
+	}).OpenStream(t.Context(), client.StreamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Client().CompleteMany(t.Context(), "018c2b6e-7f00-7000-8000-000000400000", []client.JobOutcome{{JobID: "018c2b6e-7f00-7000-8000-000000400001"}})
+	if !errors.Is(err, client.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "418") {
+		t.Errorf("the request was not repeated over HTTP: %v", err)
+	}
+}
+
+// TestStreamHearsSlowMessages: a message that takes longer than three heartbeats to arrive keeps the stream open.
+func TestStreamHearsSlowMessages(t *testing.T) {
+	const heartbeat, piece = time.Second, 64 << 10
+	const pieces = 16
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw := upgrade(t, w, r)
+		defer conn.Close()
+		go func() {
+			for {
+				if _, err := rw.Reader.Discard(1); err != nil {
+					return
+				}
+			}
+		}()
+		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
+		if _, err := conn.Write(append([]byte{0x81, byte(len(hello))}, hello...)); err != nil {
+			t.Error(err)
+		}
+		// An answer that the client does not wait for, in one frame.
+		text := `{"n":7,"ok":"` + strings.Repeat("x", pieces*piece) + `"}`
+		if _, err := conn.Write(binary.BigEndian.AppendUint64([]byte{0x81, 127}, uint64(len(text)))); err != nil {
+			t.Error(err)
+		}
+		for len(text) > 0 { // takes four heartbeats
+			n := min(piece, len(text))
+			if _, err := conn.Write([]byte(text[:n])); err != nil {
+				t.Errorf("the client has closed the stream: %v", err)
+				return
+			}
+			text = text[n:]
+			time.Sleep(4 * heartbeat / pieces)
+		}
+		if _, err := conn.Write([]byte{0x88, 2, 1000 >> 8, 1000 & 255}); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	stream, err := client.New(s.URL, client.Options{}).OpenStream(t.Context(), client.StreamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-stream.Done()
+	if status := websocket.CloseStatus(stream.Err()); status != websocket.StatusNormalClosure {
+		t.Errorf("the stream has ended with %v: %v", status, stream.Err())
+	}
+}
+
+// upgrade answers the handshake of a stream, and returns its connection.
+func upgrade(t *testing.T, w http.ResponseWriter, r *http.Request) (interface {
+	Write([]byte) (int, error)
+	Close() error
+}, *bufio.ReadWriter) {
+	t.Helper()
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: daybook.v1\r\n"
+	if _, err := fmt.Fprintf(conn, "%sSec-WebSocket-Accept: %s\r\n\r\n", head, acceptKey(r.Header.Get("Sec-WebSocket-Key"))); err != nil {
+		t.Error(err)
+	}
+	return conn, rw
+}
+
+// acceptKey is the answer to a key of RFC 6455.
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
