@@ -162,7 +162,20 @@ func checkPayload(kind job.Kind, payload []byte) error {
 	if len(payload) > job.MaxPayloadBytes {
 		return payloadTooLarge(len(payload))
 	}
-	return checkContent("payload", kind, payload)
+	if kind != job.WASI {
+		return checkContent("payload", kind, payload)
+	}
+	binary, input, err := job.ParseWASI(payload)
+	if err == nil && string(job.AppendWASI(nil, binary, input)) != string(payload) {
+		err = fmt.Errorf("payload %q is not escaped as in a head line", shortened(string(payload)))
+	}
+	if err != nil {
+		return badRequest("payload", err.Error())
+	}
+	if err := job.CheckText("binary_addr", binary, 1, job.MaxAddrBytes); err != nil {
+		return badField("binary_addr", err)
+	}
+	return badField("input_addr", job.CheckText("input_addr", input, 0, job.MaxAddrBytes))
 }
 
 // checkContent checks a payload or output that was not sent in JSON.

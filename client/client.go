@@ -122,7 +122,6 @@ func (c *Client) in(s *workerSession) *Client {
 type request struct {
 	method, path string
 	verb         string // of the same request in a stream; "" if streams do not carry it
-	noBatch      bool   // the jobs that it creates belong to no batch; in a stream only
 	query        url.Values
 	body         []byte
 	contentType  string

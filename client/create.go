@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -69,6 +68,18 @@ type createBody struct {
 // answer does not prove that, the error is ErrUnknown: the answer was lost, was truncated, came from a proxy, or cannot
 // be read. To call Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
+	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
+		defer c.joined.end()
+		if own := c.joined.begin(c, &j); own != nil {
+			a := c.joined.create(ctx, c, own)
+			if a.err == nil {
+				return j.created(own, a), nil
+			}
+			if !errors.Is(a.err, errNotJoined) {
+				return nil, a.err
+			}
+		}
+	}
 	b, err := j.body()
 	if err != nil {
 		return nil, err
@@ -78,18 +89,6 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 		return nil, err
 	}
 	r.key = j.Key
-	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
-		defer c.joined.end()
-		if c.joined.begin(c) {
-			a := c.joined.create(ctx, c, r.body)
-			if a.err == nil {
-				return j.created(a), nil
-			}
-			if !errors.Is(a.err, errNotJoined) {
-				return nil, a.err
-			}
-		}
-	}
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return nil, err
@@ -114,21 +113,6 @@ func kindOf(kind Kind, data []byte) Kind {
 		return Text
 	}
 	return Bytes
-}
-
-// shownContent returns data that was sent with wireContent, as content returns it.
-func shownContent(kind Kind, data []byte) ([]byte, Kind) {
-	switch kind = kindOf(kind, data); kind {
-	case Text, Bytes:
-		return append([]byte{}, data...), kind
-	case JSON:
-		if value, err := json.Marshal(jsontext.Value(data)); err == nil { // as the request was encoded
-			if shown, kind, err := content(value, nil); err == nil {
-				return shown, kind
-			}
-		}
-	}
-	return nil, None
 }
 
 // wireContent is the inverse of content.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // joinedCreates are the creates that a program makes at the same time. They share a stream, which is opened when two are
@@ -35,7 +35,9 @@ type joinedCreates struct {
 
 // joinedCreate is a create that shares a request.
 type joinedCreate struct {
-	body    []byte
+	run     runs.NewRun // without the payload
+	head    string      // of run; creates with equal heads can share one
+	payload []byte
 	answer  chan joinedAnswer // capacity 1
 	request *sync.WaitGroup   // of the callers of the request that it was sent with; nil: it was not sent
 }
@@ -64,8 +66,16 @@ const (
 // errNotJoined says that a create was not stored, and must be sent as a request of its own.
 var errNotJoined = errors.New("the create must be a request of its own")
 
-// begin counts a create, and reports whether there is a stream for it.
-func (j *joinedCreates) begin(c *Client) bool {
+// begin counts a create. It returns nil if the create must be a request of its own.
+func (j *joinedCreates) begin(c *Client, n *NewJob) *joinedCreate {
+	if !j.count(c) {
+		return nil
+	}
+	return n.joinable()
+}
+
+// count counts a create, and reports whether there is a stream for it.
+func (j *joinedCreates) count(c *Client) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.underWay++
@@ -79,12 +89,17 @@ func (j *joinedCreates) begin(c *Client) bool {
 	return j.stream != nil
 }
 
-// create sends a create with others. If the error wraps errNotJoined, nothing was stored.
-func (j *joinedCreates) create(ctx context.Context, c *Client, body []byte) joinedAnswer {
-	if len(body) > maxJoinedBytes {
-		return joinedAnswer{err: errNotJoined}
+// joinable returns a create that can be sent with others; nil if it must be a request of its own.
+func (n *NewJob) joinable() *joinedCreate {
+	r, payload, ok := n.newRun()
+	if !ok || len(payload) > maxJoinedBytes {
+		return nil
 	}
-	own := &joinedCreate{body: body, answer: make(chan joinedAnswer, 1)}
+	return &joinedCreate{run: r, head: headOf(&r), payload: payload, answer: make(chan joinedAnswer, 1)}
+}
+
+// create sends a create with others. If the error wraps errNotJoined, nothing was stored.
+func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate) joinedAnswer {
 	j.mu.Lock()
 	j.waiting = append(j.waiting, own)
 	j.sendDue(c)
@@ -142,7 +157,7 @@ func (j *joinedCreates) sendDue(c *Client) {
 func (j *joinedCreates) take() (creates []*joinedCreate, callers *sync.WaitGroup) {
 	n, bytes := 0, 0
 	for n < min(len(j.waiting), maxJoinedCreates) && bytes <= maxJoinedBytes {
-		bytes += len(j.waiting[n].body)
+		bytes += len(j.waiting[n].payload)
 		n++
 	}
 	creates, callers = slices.Clone(j.waiting[:n]), new(sync.WaitGroup)
@@ -186,22 +201,10 @@ func (m *madeCreates) runAt(i int) int64 {
 
 // createAll sends creates as one request. If the error wraps errNotJoined, nothing was stored.
 func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates, err error) {
-	bytes := len("[]")
-	for _, own := range creates {
-		bytes += len(own.body) + len(",")
-	}
-	list := append(make([]byte, 0, bytes), '[')
-	for i, own := range creates {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, own.body...)
-	}
-	list = append(list, ']')
 	if s == nil { // it has ended since the creates were added
 		return made, errNotJoined
 	}
-	a, err := s.once(context.Background(), c, request{method: http.MethodPost, path: "/jobs/create", verb: "create", contentType: mimeJSON, body: list, noBatch: true, repeat: sentOnce})
+	a, err := s.onceInRuns(context.Background(), c, request{verb: "create", body: appendRuns(nil, creates), repeat: sentOnce})
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return made, err
@@ -272,7 +275,7 @@ type jobDefaults struct {
 }
 
 // created returns the document of a job that was created in a stream.
-func (n *NewJob) created(a joinedAnswer) *Job {
+func (n *NewJob) created(own *joinedCreate, a joinedAnswer) *Job {
 	id, d := a.id, a.defaults
 	j := &Job{
 		ID: id.String(), Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
@@ -300,8 +303,11 @@ func (n *NewJob) created(a joinedAnswer) *Job {
 	if len(n.Meta) == 0 {
 		j.Meta = nil
 	}
-	if j.Payload, j.Kind = shownContent(n.Kind, n.Payload); j.BinaryAddr != "" {
+	switch own.run.Kind {
+	case job.WASI:
 		j.Kind = WASI
+	case job.Text, job.JSON, job.Bytes:
+		j.Kind, j.Payload = Kind(own.run.Kind.String()), append([]byte{}, own.payload...)
 	}
 	return j
 }

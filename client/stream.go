@@ -42,14 +42,14 @@ type Stream struct {
 	heard     atomic.Int64 // when something arrived last, in unix ns
 	done      chan struct{}
 
-	mu      sync.Mutex // guards the fields below
-	last    uint64     // number of the last request
-	waiting map[uint64]chan<- streamAnswer
-	takers  map[uint64]*Subscription
-	texts   [][]byte // requests that are not written yet, as messages
-	spare   []byte   // empty; for the next of them
-	writing bool
-	err     error // why the connection has ended
+	mu       sync.Mutex // guards the fields below
+	last     uint64     // number of the last request
+	waiting  map[uint64]chan<- streamAnswer
+	takers   map[uint64]*Subscription
+	messages []outgoing // that are not written yet
+	spare    []byte     // empty; for the next text
+	writing  bool
+	err      error // why the connection has ended
 }
 
 // streamAnswer is an answer in a stream.
@@ -200,13 +200,28 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+r.wait, errSilent)
 	defer cancel()
 	var more []byte
-	if r.noBatch {
-		more = []byte(`,"batch":false`)
-	} else if n := r.number; n != nil && n.Session != "" {
+	if n := r.number; n != nil && n.Session != "" {
 		more = fmt.Appendf(nil, `,"session":{"id":%q,"slot":%d,"number":%d}`, n.Session, n.Slot, n.Number.Number)
 	}
 	got, err := s.do(ctx, r.verb, r.body, more)
-	a := answer{status: http.StatusOK, mediaType: mimeJSON, stream: s, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
+	return s.answer(got, err, r)
+}
+
+// onceInRuns is once for a request in a binary message, whose body is in runs.
+func (s *Stream) onceInRuns(ctx context.Context, c *Client, r request) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, errSilent)
+	defer cancel()
+	got, err := s.wait(ctx, func() uint64 {
+		s.last++
+		s.messages = append(s.messages, outgoing{websocket.MessageBinary, append(fmt.Appendf(nil, "#:request n=%d\n", s.last), r.body...)})
+		return s.last
+	})
+	return s.answer(got, err, r)
+}
+
+// answer returns an answer in the form of HTTP.
+func (s *Stream) answer(got streamAnswer, err error, r request) (answer, error) {
+	a := answer{status: http.StatusOK, mediaType: mimeJSON, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
 	if err != nil {
 		return a, fmt.Errorf("%s in a stream: %w", r.verb, err)
 	}
@@ -217,16 +232,22 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 	return a, nil
 }
 
-// do sends a request and waits for its answer. more are its other fields, each after a comma. The error is errNotSent if
-// nothing was sent, and otherwise ErrUnknown.
+// do sends a request and waits for its answer. more are its other fields, each after a comma. The errors are those of
+// wait.
 func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
+	return s.wait(ctx, func() uint64 { return s.add(verb, body, more) })
+}
+
+// wait sends a request, which add adds and numbers, and waits for its answer. The error is errNotSent if nothing was
+// sent, and otherwise ErrUnknown.
+func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, error) {
 	answers := make(chan streamAnswer, 1)
 	s.mu.Lock()
-	if s.err != nil || len(s.texts) >= maxQueuedTexts {
+	if s.err != nil || len(s.messages) >= maxQueuedMessages {
 		s.mu.Unlock()
 		return streamAnswer{}, errNotSent
 	}
-	n := s.add(verb, body, more)
+	n := add()
 	s.waiting[n] = answers
 	s.write()
 	select {
@@ -264,14 +285,20 @@ func (s *Stream) send(verb string, body []byte) {
 	s.write()
 }
 
-// add appends a request to the text that is written next, and returns its number. s.mu is held.
+// outgoing is a message that is not written yet.
+type outgoing struct {
+	kind websocket.MessageType
+	text []byte
+}
+
+// add appends a request to the text that is written last, and returns its number. s.mu is held.
 func (s *Stream) add(verb string, body, more []byte) uint64 {
 	s.last++
-	if n := len(s.texts); n == 0 || len(s.texts[n-1])+len(body) > maxJoinedText {
-		s.texts = append(s.texts, s.spare)
+	if n := len(s.messages); n == 0 || s.messages[n-1].kind != websocket.MessageText || len(s.messages[n-1].text)+len(body) > maxJoinedText {
+		s.messages = append(s.messages, outgoing{websocket.MessageText, s.spare})
 		s.spare = nil
 	}
-	text := &s.texts[len(s.texts)-1]
+	text := &s.messages[len(s.messages)-1].text
 	b := strconv.AppendUint(append(*text, `{"n":`...), s.last, 10)
 	b = append(append(append(b, `,"`...), verb...), `":`...)
 	b = append(append(b, body...), more...)
@@ -294,17 +321,17 @@ func (s *Stream) write() {
 func (s *Stream) writeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.texts) > 0 && s.err == nil {
-		text := s.texts[0]
-		s.texts[0], s.texts = nil, s.texts[1:]
+	for len(s.messages) > 0 && s.err == nil {
+		m := s.messages[0]
+		s.messages[0], s.messages = outgoing{}, s.messages[1:]
 		s.mu.Unlock()
-		err := s.conn.Write(context.Background(), websocket.MessageText, text)
+		err := s.conn.Write(context.Background(), m.kind, m.text)
 		s.mu.Lock()
 		if err != nil {
 			break // read reports the reason
 		}
-		if s.spare == nil && cap(text) <= maxSpareText {
-			s.spare = text[:0]
+		if s.spare == nil && m.kind == websocket.MessageText && cap(m.text) <= maxSpareText {
+			s.spare = m.text[:0]
 		}
 	}
 	s.writing = false
@@ -316,9 +343,9 @@ const (
 	maxStreamedBody = 256 << 10
 	// maxJoinedText is how long a message of joined requests may be. The server's bound is 8 MiB.
 	maxJoinedText = 1 << 20
-	// maxQueuedTexts is how many messages of joined requests may wait for a connection that takes none. Further requests
-	// are sent over HTTP.
-	maxQueuedTexts = 8
+	// maxQueuedMessages is how many messages of joined requests may wait for a connection that takes none. Further
+	// requests are sent over HTTP.
+	maxQueuedMessages = 8
 	// maxSpareText is how large a buffer for requests may be to be used again.
 	maxSpareText = 64 << 10
 )

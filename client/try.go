@@ -43,8 +43,7 @@ type answer struct {
 	at        time.Time // when its header arrived
 	replayed  bool      // the server had answered the request before
 	// once says that the request must not be repeated. If its answer cannot be read, the error is ErrUnknown as well.
-	once   bool
-	stream *Stream // that the answer came from; nil: over HTTP
+	once bool
 }
 
 // once sends a request once. Its error is a *Error or wraps one of these:

@@ -101,11 +101,8 @@ func (h *head) newRun() (r NewRun, size int) {
 	if r.Frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))
 	}
-	switch {
-	case (r.Kind == job.Nothing) != (r.Frame == job.NoFrame):
+	if (r.Kind == job.Nothing) != (r.Frame == job.NoFrame) {
 		h.fail("payloads have the fields kind, frame and bytes")
-	case r.Kind == job.WASI:
-		h.fail("field kind must be text, json or bytes for payloads, not %s", r.Kind)
 	}
 	return r, size
 }

@@ -430,7 +430,6 @@ func TestRefused(t *testing.T) {
 		{"numbers out of order", creation, "run_at=0 delay_ms=1000", "delay_ms=1000 run_at=0", `field "run_at=0"`},
 		{"a negative number", creation, "delay_ms=1000", "delay_ms=-1000", "is not in 0"},
 		{"payloads without a kind", creation, "kind=json frame=len", "frame=len", "kind, frame and bytes"},
-		{"payloads of kind wasi", creation, "kind=json", "kind=wasi", "not wasi"},
 		{"the claim of the head again", completion, "n=1000 code", "n=1000 claim_id=" + claimID.String() + " code", "claim_id has its default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

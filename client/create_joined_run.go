@@ -1,0 +1,127 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+)
+
+// newRun returns the run of a job alone, without its payload, and the payload. It reports false if the job cannot be
+// created in runs, or if the server would refuse it: then a request of its own says why.
+func (n *NewJob) newRun() (r runs.NewRun, payload []byte, ok bool) {
+	a := &n.Attributes
+	if r.Kind, payload, ok = n.stored(); !ok {
+		return r, nil, false
+	}
+	r.N, r.Client, r.Type, r.Traceparent = 1, n.Client, n.Type, a.Traceparent
+	if a.Meta != nil {
+		meta, err := job.NewMeta(a.Meta)
+		if err != nil {
+			return r, nil, false
+		}
+		r.Meta = meta
+	}
+	add := func(key string, value int64, given bool) {
+		if given {
+			r.Numbers = append(r.Numbers, runs.Number{Key: key, Value: value})
+		}
+		ok = ok && value >= 0
+	}
+	optional := func(key string, value *int64) {
+		if value != nil {
+			add(key, *value, true)
+		}
+	}
+	add("run_at", a.RunAt, a.RunAt != 0)
+	add("delay_ms", a.DelayMs, a.DelayMs != 0)
+	if a.Priority != nil {
+		add("priority", int64(*a.Priority), true)
+	}
+	add("max_attempts", int64(a.MaxAttempts), a.MaxAttempts != 0)
+	if b := a.Backoff; b != nil {
+		optional("backoff_initial_ms", b.InitialMs)
+		optional("backoff_factor_milli", b.FactorMilli)
+		optional("backoff_max_ms", b.MaxMs)
+	}
+	add("lease_ms", a.LeaseMs, a.LeaseMs != 0)
+	optional("retention_ms", a.RetentionMs)
+	add("expires_at", a.ExpiresAt, a.ExpiresAt != 0)
+	add("timeout_ms", a.TimeoutMs, a.TimeoutMs != 0)
+	return r, payload, ok
+}
+
+// stored returns the kind and payload with which the server stores the job. It reports false if it cannot.
+func (n *NewJob) stored() (kind job.Kind, payload []byte, ok bool) {
+	if n.BinaryAddr != "" {
+		return job.WASI, job.AppendWASI(nil, n.BinaryAddr, n.InputAddr), len(n.Payload) == 0 && (n.Kind == None || n.Kind == WASI)
+	}
+	if n.InputAddr != "" {
+		return kind, nil, false
+	}
+	switch given := kindOf(n.Kind, n.Payload); given {
+	case Text:
+		return job.Text, n.Payload, utf8.Valid(n.Payload)
+	case Bytes:
+		return job.Bytes, n.Payload, true
+	case None:
+		return job.Nothing, nil, true
+	case JSON:
+		value, err := json.Marshal(jsontext.Value(n.Payload)) // as the request of a single job is encoded
+		if err != nil {
+			return kind, nil, false
+		}
+		payload, shown, err := content(value, nil)
+		kind = map[Kind]job.Kind{None: job.Nothing, Text: job.Text, JSON: job.JSON}[shown]
+		return kind, payload, err == nil
+	}
+	return kind, nil, false
+}
+
+// appendRuns appends creates as a section in runs. It puts creates with equal attributes side by side, so it changes
+// their order.
+func appendRuns(b []byte, creates []*joinedCreate) []byte {
+	slices.SortStableFunc(creates, func(x, y *joinedCreate) int { return cmp.Compare(x.head, y.head) })
+	list := make([]runs.NewRun, 0, 1)
+	for i, own := range creates {
+		if i == 0 || own.head != creates[i-1].head {
+			list = append(list, own.run)
+		} else {
+			list[len(list)-1].N++
+		}
+	}
+	b = runs.AppendCreation(b, &runs.Creation{NoBatch: true, Jobs: len(creates), Runs: len(list)})
+	var payloads []byte
+	for i := range list {
+		r := &list[i]
+		same := creates[:r.N]
+		creates = creates[r.N:]
+		if r.Kind != job.Nothing {
+			r.Frame = job.LineFrame
+			if slices.ContainsFunc(same, func(own *joinedCreate) bool { return bytes.IndexByte(own.payload, '\n') >= 0 }) {
+				r.Frame = job.LenFrame
+			}
+			payloads = payloads[:0]
+			for _, own := range same {
+				payloads = r.Frame.Append(payloads, own.payload)
+			}
+			r.Payloads = payloads
+		}
+		b = runs.AppendNewRun(b, r)
+	}
+	return b
+}
+
+// headOf returns a text that is the same for jobs that may share a run.
+func headOf(r *runs.NewRun) string {
+	return string(append(runs.AppendNewRun(nil, r), byte(r.Kind)))
+}
+
+const _ = uint(math.MaxUint8 - int(job.WASI)) // a kind fits into a byte
