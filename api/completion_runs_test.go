@@ -105,7 +105,7 @@ func TestCompletionInRuns(t *testing.T) {
 		{"another section", "#:claim v=1 jobs=0 runs=0\n", "is not a line #:complete"},
 		{"empty", "#:complete v=1 jobs=0 runs=0\n", "no outcome"},
 		{"cut off", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: text, N: 1, Frame: job.LineFrame, Outputs: []byte("x\n")})[:120], "run 1, whose head line is at byte"},
-		{"text that is not UTF-8", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: text, N: 2, Frame: job.LineFrame, Outputs: []byte("x\n\xff\n")}), "run 1: job " + at(1).String() + ": an output with kind=text is not valid UTF-8"},
+		{"text that is not UTF-8", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: text, N: 2, Frame: job.LineFrame, Outputs: []byte("x\n\xff\n")}), "run 1: job " + at(1).String() + ": the output with kind=text is not valid UTF-8"},
 		{"JSON that is none", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: value, N: 1, Frame: job.LineFrame, Outputs: []byte("{\n")}), "is not a JSON value"},
 		{"a JSON string", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: value, N: 1, Frame: job.LineFrame, Outputs: []byte("\"x\"\n")}), "must not be a string"},
 		{"a long output", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: text, N: 1, Frame: job.LineFrame, Outputs: append(bytes.Repeat([]byte{'x'}, job.MaxOutputBytes+1), '\n')}), "the maximum is 4194304"},

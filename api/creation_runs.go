@@ -182,12 +182,12 @@ func checkPayload(kind job.Kind, payload []byte) error {
 func checkContent(field string, kind job.Kind, content []byte) error {
 	switch value := jsontext.Value(content); {
 	case kind == job.Text && !utf8.Valid(content):
-		return badRequest(field, field+" with kind=text is not valid UTF-8; send it with kind=bytes")
+		return badRequest(field, "the "+field+" with kind=text is not valid UTF-8; send it with kind=bytes")
 	case kind != job.JSON:
 	case !value.IsValid():
-		return badRequest(field, fmt.Sprintf("%s with kind=json is not a JSON value: %s", field, shortened(string(content))))
+		return badRequest(field, fmt.Sprintf("the %s with kind=json is not a JSON value: %s", field, shortened(string(content))))
 	case value.Kind() == jsontext.KindString || absent(value):
-		return badRequest(field, field+" with kind=json must not be a string or null; send a string with kind=text, and leave null out")
+		return badRequest(field, "the "+field+" with kind=json must not be a string or null; send a string with kind=text, and leave null out")
 	}
 	return nil
 }

@@ -26,8 +26,8 @@
 //   - request_body.go, media_types.go, memory_budget.go, strict_json.go: request bodies, their media types, the limits
 //     on memory for bodies and answers, and strict decoding of JSON.
 //   - idempotency.go: idempotency keys, and the numbers of requests in a session.
-//   - create.go, create_many.go, add.go, job_attributes.go: the creation of one job, of several jobs as JSON, and of
-//     one job per line; the attributes of jobs.
+//   - create.go, create_many.go, creation_runs.go, add.go, job_attributes.go: the creation of one job, of several jobs
+//     as JSON or in runs, and of one job per line; the attributes of jobs.
 //   - claim.go, claim_answer.go, claim_json.go, claim_runs.go: claims, and their answers in JSON and in runs.
 //   - tickle.go: the tickles that extend leases.
 //   - complete.go, completion.go, completion_runs.go, outcomes.go: the routes for completions; a completion as commands,
@@ -38,7 +38,8 @@
 //   - job_document.go, json_text.go: the documents of jobs and the results of outcomes, encoded by hand.
 //   - documents.go: the encoding of all other documents.
 //   - answer_memory.go, compress.go, entity_tag.go: the memory for answers, their compression, and their entity tags.
-//   - stream.go, stream_messages.go, stream_verbs.go: streams; their messages; the requests in them.
+//   - stream.go, stream_messages.go, stream_binary.go: streams; their messages; those in runs.
+//   - stream_verbs.go, stream_create.go: the requests in streams, and those that create jobs.
 //   - streams.go, stream_room.go: all streams, and who holds their claims; how many there may be, and their memory.
 //   - stream_hello.go, stream_subscriptions.go, stream_push.go, stream_holding.go: the name and the settings of a stream;
 //     its subscriptions; the jobs that it sends, and those that it holds.

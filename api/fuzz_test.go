@@ -208,6 +208,7 @@ func FuzzRoutes(f *testing.F) {
 	for n := range uint8(20) {
 		const answerInRuns, bodyInRuns = 64, 6
 		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "", id, "", "", []byte("#:complete v=1 claim_id="+id+" jobs=2 runs=1\n#:run job_id="+id+" n=2 code=ok kind=text frame=line bytes=4\na\nb\n"))
+		f.Add(n, uint8(bodyInRuns), false, "", id, "", "", []byte("#:create v=1 jobs=3 runs=2\n#:run n=2 client=acme priority=7 kind=json frame=len bytes=8\n1\n1\n1\n2\n#:run n=1 type=x delay_ms=3\n"))
 		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "", id, "", "k", []byte("#:complete v=1 claim_id="+id+" jobs=0 runs=0 code=retry delay_ms=5\n"))
 		f.Add(n, uint8(answerInRuns+bodyInRuns), false, "fields=payload", id, "", "", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))
 	}

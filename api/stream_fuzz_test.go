@@ -8,8 +8,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// FuzzStreamRequest carries out any line of a text message. The server must turn it into commands that can be read back
-// from the journal, or refuse it with a problem that has a code, and answer one line of JSON with its number.
+// FuzzStreamRequest carries out any line of a text message, or any binary message. The server must turn it into commands
+// that can be read back from the journal, or refuse it with a problem that has a code, and answer one line of JSON with
+// its number.
 func FuzzStreamRequest(f *testing.F) {
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
 	for _, line := range []string{
@@ -25,6 +26,11 @@ func FuzzStreamRequest(f *testing.F) {
 		`{"n":10,"tickle":{"claim_id":"` + id + `","lease_ms":5000}}`,
 		`{"n":11,"release":{"job_ids":["` + id + `"],"how":"retry","delay_ms":3}}`,
 		`{"n":12}`, `{"n":-1,"hello":{}}`, `[]`, `{"n":1,"n":2}`,
+		`{"n":13,"create":[{"payload":"a"},{"run_at":9000000000000}],"batch":false}`,
+		"#:request n=14 idempotency_key=a%20b\n#:create v=1 jobs=2 runs=1\n#:run n=2 client=acme priority=7 meta=a=b kind=text frame=line bytes=4\na\nb\n",
+		"#:request n=15\n#:create v=1 batch=none jobs=3 runs=2\n#:run n=2 kind=json frame=len bytes=8\n1\n1\n1\n2\n#:run n=1 type=x delay_ms=3\n",
+		"#:request n=16 session_id=" + id + " slot=1 number=2\n#:complete v=1 jobs=2 runs=1\n#:run job_id=" + id + " n=2 code=ok\n",
+		"#:request n=17\n#:create v=1 jobs=1 runs=1\n#:run n=1 kind=wasi frame=line bytes=4\na b\n",
 	} {
 		f.Add([]byte(line), false)
 		f.Add([]byte(line), true)
@@ -39,14 +45,18 @@ func FuzzStreamRequest(f *testing.F) {
 		if c.greeted.Store(greeted); greeted {
 			c.hello.runner = "r"
 		}
-		var r streamRequest
-		err = decodeObject(line, &r)
-		if numbered(&r, err) != nil {
+		r := &streamRequest{}
+		if bytes.HasPrefix(line, []byte("#:")) {
+			r, err = binaryRequest(line)
+		} else {
+			err = decodeObject(line, r)
+		}
+		if numbered(r, err) != nil {
 			return
 		}
 		var text []byte
 		if err == nil {
-			text, err = answerOf(c, &r)
+			text, err = answerOf(c, r)
 		}
 		if err != nil {
 			p := problemOf(err)

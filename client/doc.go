@@ -24,7 +24,7 @@
 //   - client.go, try.go, retry.go, errors.go: a request; one try of it; when it is repeated; how it fails.
 //   - add.go, add_bodies.go: bulk posts of lines, which can be resumed; how an input is split into bodies.
 //   - create.go, create_many.go: creating jobs.
-//   - create_joined.go: how concurrent creates share a stream.
+//   - create_joined.go, create_joined_run.go: how concurrent creates share the requests of a stream.
 //   - claim.go: claims and tickles.
 //   - claim_answer.go, claim_runs.go: how the answer to a claim is read, in JSON and in runs.
 //   - complete.go: completions and releases.
