@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -39,8 +40,11 @@ func FuzzStreamRequest(f *testing.F) {
 		if c.greeted.Store(greeted); greeted {
 			c.hello.runner = "r"
 		}
-		var r streamRequest
+		var r, aliased streamRequest
 		err = decodeObject(line, &r)
+		if other := decodeAliased(line, &aliased); (err == nil) != (other == nil) || err == nil && !reflect.DeepEqual(r, aliased) {
+			t.Errorf("%s is decoded as %+v, %v, and with references as %+v, %v", line, r, err, aliased, other)
+		}
 		if numbered(&r, err) != nil {
 			return
 		}

@@ -201,11 +201,16 @@ func (t *stream) serve(m *message) error {
 // aliasedBytes is how long a line must be for its values to be worth the search for where they are.
 const aliasedBytes = 16 << 10
 
-// decodeLine decodes a request. The bodies of a long line are not copied: they refer to it.
+// decodeLine decodes a request.
 func decodeLine(line []byte, r *streamRequest) error {
 	if len(line) < aliasedBytes {
 		return decodeObject(line, r)
 	}
+	return decodeAliased(line, r)
+}
+
+// decodeAliased decodes a request without copying its bodies: they refer to the line.
+func decodeAliased(line []byte, r *streamRequest) error {
 	return decodeObject(line, r, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *jsontext.Value) error {
 		value, err := d.ReadValue()
 		end := int(d.InputOffset())
