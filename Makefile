@@ -113,7 +113,7 @@ corruption: ## every damage to a journal and a store, and what a start makes of 
 crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/crash -full
 
-hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route; about 10 minutes; reports to docs/reliability.md
+hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
 
 fuzz: ## each fuzz target for FUZZTIME (30s)

@@ -42,6 +42,8 @@ type stream struct {
 	stop          context.CancelFunc
 	subscriptions subscriptions
 
+	controls  int       // pings and pongs of the client since counted; only the goroutine that reads uses both
+	counted   time.Time // at most a second ago
 	pings     *time.Timer
 	reading   atomic.Bool   // whether the server reads from the connection
 	missed    int           // pings without an answer; only ping uses it
@@ -63,9 +65,12 @@ func (s *Server) stream(c echo.Context) error {
 		return err
 	}
 	s.streams.running.Add(1)
+	var t *stream // nothing is read before it is set
 	conn, err := websocket.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
+		OnPingReceived:     func(context.Context, []byte) bool { return t.control() },
+		OnPongReceived:     func(context.Context, []byte) { t.control() },
 	})
 	if err != nil {
 		s.streams.room.leave()
@@ -80,7 +85,8 @@ func (s *Server) stream(c echo.Context) error {
 	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may wait.
 	go func() {
 		defer s.streams.running.Done()
-		newStream(s, conn, accepted).run()
+		t = newStream(s, conn, accepted)
+		t.run()
 	}()
 	return nil
 }
@@ -212,6 +218,22 @@ func (t *stream) ping() {
 	}
 	t.checkLeases()
 	t.pings.Reset(max(0, period-time.Since(began)))
+}
+
+// maxControls bounds the pings and pongs of a client in a second. A pong costs the server as much as a small request,
+// and nothing else bounds how many it must send.
+const maxControls = 50
+
+// control counts a ping or pong of the client. It reports false, and ends the connection, if there are too many.
+func (t *stream) control() bool {
+	if now := time.Now(); now.Sub(t.counted) > time.Second {
+		t.counted, t.controls = now, 0
+	}
+	if t.controls++; t.controls <= maxControls {
+		return true
+	}
+	t.cut()
+	return false
 }
 
 // cut ends the connection at once, also while a closing handshake waits for the client, for which CloseNow would wait.

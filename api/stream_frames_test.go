@@ -113,3 +113,25 @@ func TestStreamFrames(t *testing.T) {
 		r.streamsAre(0)
 	}
 }
+
+// TestStreamPings: a flood of pings ends the stream.
+func TestStreamPings(t *testing.T) {
+	r := start(t)
+	f := r.frames()
+	for range maxControls {
+		f.send(0x89, "ping")
+	}
+	for range maxControls {
+		if first, _ := f.next(); first != 0x8a {
+			t.Fatalf("a ping is answered with %x", first)
+		}
+	}
+	flood := strings.Repeat("\x89\x80\x00\x00\x00\x00", 100*maxControls)
+	if _, err := io.WriteString(f, flood); err != nil {
+		t.Log(err) // the server has closed the connection already
+	}
+	if _, err := io.Copy(io.Discard, f.Reader); err != nil {
+		t.Log(err)
+	}
+	r.streamsAre(0)
+}

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -49,7 +50,11 @@ func FuzzStreamRequest(f *testing.F) {
 		if bytes.HasPrefix(line, []byte("#:")) {
 			r, err = binaryRequest(line)
 		} else {
+			var aliased streamRequest
 			err = decodeObject(line, r)
+			if other := decodeAliased(line, &aliased); (err == nil) != (other == nil) || err == nil && !reflect.DeepEqual(*r, aliased) {
+				t.Errorf("%s is decoded as %+v, %v, and with references as %+v, %v", line, r, err, aliased, other)
+			}
 		}
 		if numbered(r, err) != nil {
 			return

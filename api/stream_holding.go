@@ -249,7 +249,7 @@ const (
 // the credit of the jobs that they hold no longer.
 func (t *stream) checkLeases() {
 	for _, id := range t.holding.overdue() {
-		_, jobs, err := t.claimDocument(id)
+		_, jobs, err := t.claimDocument(t.pushing, id)
 		if err == nil || errors.Is(err, job.ClaimNotFound) {
 			t.holding.reconcile(id, jobs)
 		}
@@ -258,8 +258,8 @@ func (t *stream) checkLeases() {
 
 // claimDocument reads a claim with its jobs, without their payloads. A stream may ask for thousands, so it waits for a
 // turn, as pages of lists do.
-func (t *stream) claimDocument(id job.ID) (doc store.Claim, jobs []job.Job, err error) {
-	err = t.s.pages.do(context.Background(), func() error {
+func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc store.Claim, jobs []job.Job, err error) {
+	err = t.s.pages.do(ctx, func() error {
 		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
 		return err
 	})
@@ -318,7 +318,10 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		before = all.takeOver(resume, t.hello.runner)
 	}
 	for _, id := range ids {
-		if doc, _, err := t.claimDocument(id); err != nil || doc.Runner != t.hello.runner {
+		if t.pushing.Err() != nil { // the stream ends, and must not wait for thousands of claims
+			break
+		}
+		if doc, _, err := t.claimDocument(t.pushing, id); err != nil || doc.Runner != t.hello.runner {
 			continue
 		}
 		old, ok := all.adopt(id, t)
@@ -328,7 +331,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if old != nil {
 			old.holding.lose(id)
 		}
-		doc, jobs, err := t.claimDocument(id) // now that no other stream gives it back
+		doc, jobs, err := t.claimDocument(context.Background(), id) // now that no other stream gives it back
 		if err != nil || doc.Held == 0 {
 			all.forget(id, t)
 			if err != nil && !errors.Is(err, job.ClaimNotFound) {
@@ -343,8 +346,11 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		}
 		t.holding.adopt(c, &t.subscriptions)
 	}
-	if before != nil {
+	if before != nil && t.s.draining.Err() == nil {
 		t.s.giveBack(all.expire(before)) // those that were not adopted
+	}
+	if t.pushing.Err() != nil {
+		return nil, errShuttingDown
 	}
 	return opened, nil
 }

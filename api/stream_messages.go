@@ -194,7 +194,7 @@ func (t *stream) serve(m *message) error {
 			continue
 		}
 		r := streamRequest{in: m}
-		err := decodeObject(line, &r)
+		err := decodeLine(line, &r)
 		if err != nil && r.N == nil { // the mistake may be before the number
 			_ = json.Unmarshal(line, &r.onlyNumber) // without a number, the first mistake is reported
 		}
@@ -203,7 +203,29 @@ func (t *stream) serve(m *message) error {
 		}
 		t.accept(m, &r, err)
 	}
+	m.bytes = nil // the requests have what they need of it; they refer to all of the message only while they begin
 	return nil
+}
+
+// aliasedBytes is how long a line must be for its values to be worth the search for where they are.
+const aliasedBytes = 16 << 10
+
+// decodeLine decodes a request.
+func decodeLine(line []byte, r *streamRequest) error {
+	if len(line) < aliasedBytes {
+		return decodeObject(line, r)
+	}
+	return decodeAliased(line, r)
+}
+
+// decodeAliased decodes a request without copying its bodies: they refer to the line.
+func decodeAliased(line []byte, r *streamRequest) error {
+	return decodeObject(line, r, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *jsontext.Value) error {
+		value, err := d.ReadValue()
+		end := int(d.InputOffset())
+		*v = line[end-len(value) : end : end]
+		return err
+	})))
 }
 
 // numbered returns why a request, which was decoded with err, has no number under which it can be answered; nil if it
@@ -247,28 +269,30 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 			return err
 		})
 	}
+	n := *r.N
 	if err != nil {
-		t.refuse(v, r, began, err)
+		t.refuse(v, n, began, err)
 		return
 	}
 	m.hold()
+	// The goroutine must not refer to the request, which may be long.
 	go func() {
 		defer m.release()
 		var line []byte
 		at := buffer()
 		err := t.guarded(func() (err error) {
-			line, err = finish.answer(*at, *r.N)
+			line, err = finish.answer(*at, n)
 			return err
 		})
 		if err != nil {
 			putBuffer(at, nil)
-			t.refuse(v, r, began, err)
+			t.refuse(v, n, began, err)
 			return
 		}
 		held := t.share(t.s.changes)
 		if len(line) > smallAnswerBytes {
 			if err := held.resize(context.Background(), int64(cap(line))); err != nil {
-				t.refuse(v, r, began, after(err))
+				t.refuse(v, n, began, after(err))
 				return
 			}
 		}
@@ -279,13 +303,13 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 }
 
 // refuse answers a request with a problem.
-func (t *stream) refuse(v *streamVerb, r *streamRequest, began time.Time, err error) {
+func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
 	p := problemOf(err)
 	t.s.metrics.verbs[v.name].observe(p.status, time.Since(began))
 	if p.status >= http.StatusInternalServerError {
 		t.s.log.Warn().Str("stream", v.name).Str("code", p.code).AnErr("error", err).Msg("request of a stream failed")
 	}
-	t.answers.refuse(*r.N, err, 1)
+	t.answers.refuse(n, err, 1)
 }
 
 // guarded calls f, and turns a panic into an error with the stack: a request must not end the process.

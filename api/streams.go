@@ -44,6 +44,9 @@ type lingerer struct {
 const (
 	// maxLinger bounds linger_ms: a runner that has not connected for so long has ended.
 	maxLinger = 10 * time.Minute
+	// streamsEnd is how long streams may take to end when their connections are closed: requests that have begun are
+	// carried out.
+	streamsEnd = 5 * time.Second
 	// maxLingering bounds the streams that linger, to as many as may be open. The claims of more go back at once.
 	maxLingering = defaultMaxConnections
 )
@@ -159,7 +162,7 @@ func (l *streams) wait(ctx context.Context) error {
 	for _, t := range l.snapshot() {
 		t.cut() // the drain time is over
 	}
-	timer := time.NewTimer(time.Second)
+	timer := time.NewTimer(streamsEnd)
 	defer timer.Stop()
 	select {
 	case <-ended:

@@ -18,18 +18,22 @@ var strict = json.RejectUnknownMembers(true)
 
 // decodeObject decodes one JSON object into a struct, by the strict rules of docs/api.md. Its errors are problems that
 // name the field.
-func decodeObject(text []byte, into any) error {
+func decodeObject(text []byte, into any, more ...json.Options) error {
 	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) == 0 {
 		return badRequest("", "a JSON object is required, and nothing was sent")
 	} else if first[0] != '{' {
 		return badRequest("", "a JSON object is required, which begins with {")
 	}
-	return decodeValue("", text, into)
+	return decodeValue("", text, into, more...)
 }
 
 // decodeValue decodes one JSON value by the strict rules. Its errors name fields with the prefix.
-func decodeValue(prefix string, text []byte, into any) error {
-	err := json.Unmarshal(text, into, strict)
+func decodeValue(prefix string, text []byte, into any, more ...json.Options) error {
+	options := strict
+	if len(more) > 0 {
+		options = json.JoinOptions(append(more, strict)...)
+	}
+	err := json.Unmarshal(text, into, options)
 	if err == nil {
 		return nil
 	}

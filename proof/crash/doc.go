@@ -42,6 +42,9 @@
 //   - Runners claim one job or many, and tickle. They end jobs one by one, in lists or by claim, with every outcome, in
 //     a request of its own or together with the next claim. They unget jobs, are late, die, and repeat requests that
 //     got no answer, and sometimes requests that did.
+//   - Some producers and runners do so in streams: creates with and without keys, tickles, completions and releases in a
+//     pipeline of one, and jobs of subscriptions. Streams break, and the runner opens another one that resumes the last
+//     and names its claims, or forgets them; the server keeps their jobs for a while, or not.
 //   - An operator cancels and redrives jobs, batches and the whole queue (not in Stops).
 //   - Readers read jobs meanwhile.
 //
@@ -76,6 +79,8 @@
 //   - a lease may run out only if the server ran without a break for the whole lease since it was renewed. Each start,
 //     and the end of each SIGSTOP, renews all leases;
 //   - a request without an answer was carried out or not, but not after the server that received it had ended;
+//   - when a stream breaks, the jobs of its claims return to their queues at some time or never, like an unget without an
+//     answer; a subscription without its end is three claims without an answer;
 //   - a claim without an answer may have taken any job. Then run_attempts has one more than the answers explain.
 //
 // TestHistories shows that impossible histories are noticed.
@@ -118,6 +123,7 @@
 //	runner.go           claims, tickles and outcomes
 //	answers.go          the answers to claims and to outcomes
 //	runs.go             claims, outcomes and results in runs
+//	streams.go          users of streams
 //	operator.go         cancels and redrives, and what they do in the model
 //
 // The errands:

@@ -14,6 +14,7 @@ import (
 // load is the load that a lane puts on its server.
 type load struct {
 	producers, runners, readers int
+	streams                     int   // runners with streams
 	operators                   int   // users who cancel and redrive
 	lines                       int   // lines of a batch, at most
 	size                        int   // bytes of filler in a payload; one post in fifty has a hundred times as many
@@ -21,7 +22,7 @@ type load struct {
 	longLeases                  bool  // leases are longer than a stop
 }
 
-var standardLoad = load{producers: 3, runners: 5, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000}
+var standardLoad = load{producers: 3, runners: 4, streams: 2, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000}
 
 // crowd runs a load until it is stopped.
 type crowd struct {
@@ -55,6 +56,9 @@ func newCrowd(u *user, l load, name string, seed uint64) *crowd {
 	}
 	for i := range l.runners {
 		c.all.Go(func() { c.run(i, false) })
+	}
+	for i := range l.streams {
+		c.all.Go(func() { c.runInStream(i) })
 	}
 	for i := range l.operators {
 		c.all.Go(func() { c.operate(i) })
@@ -102,6 +106,11 @@ func (c *crowd) watch() {
 
 func (c *crowd) produce(i int) {
 	rng := c.rng("producer", i)
+	u := c.u
+	if i%2 == 1 {
+		u = u.overStreams(fmt.Sprintf("%s-producer-%d", c.name, i), rng)
+		defer u.stream.close(u)
+	}
 	for n := 0; c.ctx.Err() == nil; n++ {
 		if c.unfinished.Load() > c.l.backlog {
 			pause(c.ctx, retryPause)
@@ -130,7 +139,7 @@ func (c *crowd) produce(i int) {
 			p.size *= 100
 			p.lines = 1 + p.lines/4
 		}
-		r, err := c.u.create(c.ctx, p)
+		r, err := u.create(c.ctx, p)
 		switch {
 		case err != nil:
 			pause(c.ctx, retryPause)
@@ -233,7 +242,7 @@ func (c *crowd) run(i int, drain bool) {
 			c.retry(nil, func() (*reply, error) { return c.u.endAll(c.ctx, g, outcome{code: "ok"}) })
 			continue
 		}
-		chained = c.work(rng, g)
+		chained = c.work(c.u, rng, g)
 	}
 }
 
@@ -251,9 +260,39 @@ func (c *crowd) retry(rng *rand.Rand, ask func() (*reply, error)) {
 	}
 }
 
+// runInStream claims and ends jobs in streams.
+func (c *crowd) runInStream(i int) {
+	rng := c.rng("streaming runner", i)
+	name := fmt.Sprintf("%s-stream-%d", c.name, i)
+	u := c.u.overStreams(name, rng)
+	defer u.stream.close(u)
+	for c.ctx.Err() == nil {
+		w := claimRequest{runner: name, max: []int{1, 10, 50, 100}[rng.IntN(4)], waitMs: rng.IntN(3) * 30}
+		if rng.IntN(10) == 0 && !c.l.longLeases {
+			w.leaseMs = 1200
+		}
+		w.strategy = []string{"", "", "newest", "random", "fair"}[rng.IntN(5)]
+		grants, r, err := u.claimInStream(c.ctx, w)
+		if err != nil || !r.ok() {
+			pause(c.ctx, retryPause)
+		}
+		for _, g := range grants {
+			if g.empty() {
+				continue
+			}
+			if rng.IntN(20) == 0 { // the connection breaks, and the runner continues with another one
+				u.stream.close(u)
+			}
+			if chained := c.work(u, rng, g); chained != nil {
+				c.retry(rng, func() (*reply, error) { return u.endAll(c.ctx, chained, outcome{code: "ok"}) })
+			}
+		}
+	}
+}
+
 // work does something with the jobs of a grant. It returns the grant if the next claim must end it.
-func (c *crowd) work(rng *rand.Rand, g *grant) (chained *grant) {
-	u, ctx := c.u, c.ctx
+func (c *crowd) work(u *user, rng *rand.Rand, g *grant) (chained *grant) {
+	ctx := c.ctx
 	if rng.IntN(6) == 0 {
 		c.retry(rng, func() (*reply, error) { return u.tickle(ctx, g) })
 	}

@@ -286,7 +286,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case e.answer == stale || !holds:
 			return nil
 		}
-		return []state{{status: pending, attempts: s.attempts - 1}}
+		return []state{{status: pending, attempts: s.attempts - 1, claim: e.claim, ended: outcome{code: "unget"}}}
 
 	case observed:
 		switch {

@@ -89,7 +89,12 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 	if a.claim.IsZero() {
 		return nil, r, nil
 	}
-	g := &grant{id: a.claim, call: r.call, n: u.h.claim(a.claim), runs: w.runs}
+	return u.granted(&w, a, r.call, r.ret), r, nil
+}
+
+// granted records the jobs of a claim that was made at some time between call and ret.
+func (u *user) granted(w *claimRequest, a claimed, call, ret int64) *grant {
+	g := &grant{id: a.claim, call: call, n: u.h.claim(a.claim), runs: w.runs}
 	for i := range a.jobs {
 		d := &a.jobs[i]
 		p := u.noteDocument(d)
@@ -99,14 +104,14 @@ func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error
 		if d.Status != "active" || d.ClaimID == nil || *d.ClaimID != g.id || d.RunnerID == nil || *d.RunnerID != w.runner {
 			u.h.problem("job %s was handed out to %s by claim %s; its document says %s, %v, %v", d.JobID, w.runner, g.id, d.Status, d.ClaimID, d.RunnerID)
 		}
-		e := event{call: r.call, ret: r.ret, kind: handed, claim: g.n, attempts: d.RunAttempts, lease: lease * ms}
-		if lease == 0 {
+		e := event{call: call, ret: ret, kind: handed, claim: g.n, attempts: d.RunAttempts, lease: w.leaseMs * ms}
+		if w.leaseMs == 0 {
 			e.lease = p.leaseMs * ms
 		}
 		u.h.add(d.JobID, e)
 		g.jobs = append(g.jobs, d.JobID)
 	}
-	return g, r, nil
+	return g
 }
 
 func outcomeFields(fields map[string]any, o outcome) map[string]any {
@@ -165,7 +170,7 @@ func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply,
 		e.kind = observed
 	}
 	u.h.add(id, e)
-	if e.answer == done {
+	if e.answer == done && !r.streamed {
 		u.readAfter(id, r)
 	}
 	return r, nil
@@ -276,7 +281,7 @@ func (u *user) unget(ctx context.Context, g *grant, id job.ID) (*reply, error) {
 	}
 	if a, ok := answerOf(r); ok {
 		u.h.add(id, event{call: r.call, ret: r.ret, kind: returned, answer: a, claim: g.n, attempts: -1})
-		if a == done {
+		if a == done && !r.streamed {
 			u.readAfter(id, r)
 		}
 	}

@@ -24,6 +24,8 @@ type user struct {
 	// badDisk means that reads from the disk may fail too, as they do between a power cut and the server's end. The
 	// server answers such requests with 500.
 	badDisk bool
+
+	stream *streamed // of a user that sends what streams carry in a stream; nil: over HTTP
 }
 
 func newUser(h *history, url, queue string, callers int) *user {
@@ -38,6 +40,7 @@ type reply struct {
 	status    int    // 0: no answer
 	seq       string // Daybook-Seq
 	body      []byte
+	streamed  bool // it came in a stream: the answer to a change of one job has no document
 	problem   struct {
 		Code    string `json:"code"`
 		Detail  string `json:"detail"`
@@ -64,6 +67,11 @@ func (u *user) send(ctx context.Context, method, path, contentType string, body 
 
 // sendWith is send with headers. Headers without a value are left out.
 func (u *user) sendWith(ctx context.Context, method, path string, headers map[string]string, body []byte) (*reply, error) {
+	if u.stream != nil {
+		if verb, text := verbOf(method, path, headers["Content-Type"], body); verb != "" {
+			return u.stream.send(ctx, u, verb, text, headers["Idempotency-Key"])
+		}
+	}
 	req, err := http.NewRequestWithContext(ctx, method, u.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -96,16 +104,21 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 		if err := json.Unmarshal(r.body, &r.problem); err != nil {
 			u.h.problem("%s %s: %d with %.200q, which is no problem document", method, path, r.status, r.body)
 		}
-		switch r.status {
-		case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInternalServerError,
-			http.StatusForbidden, http.StatusMethodNotAllowed:
-			failedRead := u.badDisk && r.status == http.StatusInternalServerError
-			if r.problem.Code != "job_not_active" && !failedRead {
-				u.h.problem("%s %s: %d %s: %s", method, path, r.status, r.problem.Code, r.problem.Detail)
-			}
-		}
+		u.judgeRefusal(r, method+" "+path)
 	}
 	return r, nil
+}
+
+// judgeRefusal reports a refusal that a correct request must not get.
+func (u *user) judgeRefusal(r *reply, what string) {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInternalServerError,
+		http.StatusForbidden, http.StatusMethodNotAllowed:
+		failedRead := u.badDisk && r.status == http.StatusInternalServerError
+		if r.problem.Code != "job_not_active" && !failedRead {
+			u.h.problem("%s: %d %s: %s", what, r.status, r.problem.Code, r.problem.Detail)
+		}
+	}
 }
 
 // create posts p and records the answer.
@@ -155,8 +168,11 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 		LastID  job.ID   `json:"last_id"`
 		JobIDs  []job.ID `json:"job_ids"`
 	}
-	if err := json.Unmarshal(r.body, &receipt); err != nil || r.status != http.StatusCreated {
+	if err := json.Unmarshal(r.body, &receipt); err != nil || r.status != http.StatusCreated && !r.streamed {
 		u.h.problem("post %s: %d, %.200q, %v", p.tag, r.status, r.body, err)
+	}
+	if r.streamed && p.form != asArray && p.keyed {
+		receipt.BatchID = receipt.JobID // which the stream does not say
 	}
 	if (p.form == asLines || p.form == asArray) && (receipt.Count != p.lines || receipt.FirstID != receipt.BatchID || receipt.LastID != receipt.BatchID.WithLine(p.lines-1)) {
 		u.h.problem("post %s of %d lines was acknowledged as %.200q", p.tag, p.lines, r.body)

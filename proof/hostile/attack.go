@@ -32,6 +32,8 @@ type request struct {
 	kind       string // the media type of the body
 	head, body string
 	effects    bool // a complete request would disturb the honest clients
+	// stream is what a client does in a stream, instead of a request.
+	stream func(context.Context, *hostileStream)
 }
 
 // neverRead sends complete requests and reads nothing. It sends one a second. Faster, it would use the whole processor.

@@ -1,5 +1,6 @@
 // Package hostile attacks the running server with connections. On every route of the table, hundreds of clients never
-// read their answers, never send the body that they announced, or send and read one byte a second.
+// read their answers, never send the body that they announced, or send and read one byte a second. In streams they do
+// more: see streamAttacks.
 //
 // # What it proves
 //
@@ -18,11 +19,14 @@
 // # What it does not prove
 //
 //   - Attackers with network addresses of their own are not tried. Package api tests the share of an address.
-//   - Floods of packets are not tried. They are the task of a firewall.
+//   - Floods of packets, of requests and of frames are not tried. They are the task of a firewall: nothing bounds the
+//     processor time that one connection takes.
 //
 // # Files
 //
 //	attack.go         hostile connections
+//	streams.go        what hostile clients do in streams
 //	honest.go         honest clients, and how long their requests take
 //	hostile_test.go   the attacks, on each route and on all, and their bounds
+//	streams_test.go   the attacks in streams, and their bounds
 package hostile

@@ -249,6 +249,27 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 	return o
 }
 
+// bounds are what a server may take under an attack.
+type bounds struct {
+	more       int64 // bytes of memory, beside those before the attack
+	goroutines int   // for each connection
+}
+
+// check checks that the server stayed within bounds under an attack by n connections.
+func (o *outcome) check(t *testing.T, what string, n int, b bounds) {
+	t.Helper()
+	t.Log(o.row(what, n))
+	if most := max(mostResident, o.before.resident+b.more); o.load.resident > most {
+		t.Errorf("%s: the server took %d MiB, more than %d", what, o.load.resident>>20, most>>20)
+	}
+	if most := b.goroutines*n + 500; o.load.goroutines > most {
+		t.Errorf("%s: %d goroutines, more than %d", what, o.load.goroutines, most)
+	}
+	if most := 2*n + 500; o.load.descriptors > most { // closed connections may linger for half a second
+		t.Errorf("%s: %d descriptors, more than %d", what, o.load.descriptors, most)
+	}
+}
+
 func (o *outcome) slower() float64 {
 	return o.busy.quantile(.99).Seconds() / o.calm.quantile(.99).Seconds()
 }
@@ -277,17 +298,7 @@ func TestHostileClients(t *testing.T) {
 	more := int64(mostMore)
 	check := func(what string, n int, o outcome) {
 		t.Helper()
-		row := o.row(what, n)
-		t.Log(row)
-		if most := max(mostResident, o.before.resident+more); o.load.resident > most {
-			t.Errorf("%s: the server took %d MiB, more than %d", what, o.load.resident>>20, most>>20)
-		}
-		if most := 6*n + 500; o.load.goroutines > most {
-			t.Errorf("%s: %d goroutines, more than %d", what, o.load.goroutines, most)
-		}
-		if most := 2*n + 500; o.load.descriptors > most { // closed connections may linger for half a second
-			t.Errorf("%s: %d descriptors, more than %d", what, o.load.descriptors, most)
-		}
+		o.check(t, what, n, bounds{more, 6})
 	}
 	var list []*request
 	for _, r := range b.requests {

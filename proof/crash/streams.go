@@ -1,0 +1,310 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// streamed sends the requests of one user in a stream. When the stream has ended, it opens another one. A user has one
+// request at a time.
+type streamed struct {
+	runner string
+	rng    *rand.Rand
+
+	mu     sync.Mutex // guards the fields below, which the goroutine that reads uses too
+	conn   *websocket.Conn
+	id     string // of the stream
+	last   uint64 // number of a request
+	alive  int64  // when the last request was sent that the server has answered
+	answer chan streamLine
+	pushes []push
+	held   map[job.ID]*grant // what goes back to the queues when the stream ends, also if the runner has forgotten it
+	ended  chan struct{}
+}
+
+// streamLine is a line of a text message.
+type streamLine struct {
+	N            *uint64         `json:"n"`
+	OK           json.RawMessage `json:"ok"`
+	Problem      json.RawMessage `json:"problem"`
+	Seq          uint64          `json:"seq"`
+	Subscription uint64          `json:"subscription"`
+	ClaimID      job.ID          `json:"claim_id"`
+	LeaseMs      int64           `json:"lease_ms"`
+	Jobs         []document      `json:"jobs"`
+}
+
+// push are jobs that the server has sent.
+type push struct {
+	claim job.ID
+	jobs  []document
+}
+
+// overStreams returns a user that sends what streams carry in a stream of its own.
+func (u *user) overStreams(runner string, rng *rand.Rand) *user {
+	own := *u
+	own.stream = &streamed{runner: runner, rng: rng, held: map[job.ID]*grant{}}
+	return &own
+}
+
+// verbOf returns the request of a stream that does the same as an HTTP request; "" if there is none.
+func verbOf(method, path, contentType string, body []byte) (verb string, text []byte) {
+	if method != http.MethodPost || contentType != "application/json" {
+		return "", nil
+	}
+	rest, _ := strings.CutPrefix(path, "/jobs/")
+	switch rest {
+	case "create", "complete", "tickle":
+		return rest, body
+	}
+	id, what, _ := strings.Cut(rest, "/")
+	if what != "complete" && what != "release" {
+		return "", nil
+	}
+	return what, append(fmt.Appendf(nil, `{"job_id":%q,`, id), bytes.TrimPrefix(body, []byte("{"))...)
+}
+
+// send sends a request and waits for its answer, as user.send does.
+func (s *streamed) send(ctx context.Context, u *user, verb string, body []byte, key string) (*reply, error) {
+	if err := s.open(ctx, u); err != nil {
+		return nil, err
+	}
+	return s.sendOn(ctx, u, verb, body, key), nil
+}
+
+// sendOn sends a request in the stream that is open, or has ended.
+func (s *streamed) sendOn(ctx context.Context, u *user, verb string, body []byte, key string) *reply {
+	r := &reply{call: u.h.now(), streamed: true}
+	if key != "" {
+		key = fmt.Sprintf(`,"idempotency_key":%q`, key)
+	}
+	l, answered := s.ask(ctx, verb, body, key)
+	if r.ret = u.h.now(); answered {
+		s.alive = r.call
+	}
+	u.h.countRequest(answered)
+	if !answered {
+		s.close(u)
+		return r
+	}
+	r.status, r.body, r.seq = http.StatusOK, l.OK, strconv.FormatUint(l.Seq, 10)
+	if l.Problem == nil {
+		return r
+	}
+	r.body = l.Problem
+	var p struct{ Status int }
+	if err := errors.Join(json.Unmarshal(r.body, &r.problem), json.Unmarshal(r.body, &p)); err != nil || p.Status < 400 {
+		u.h.problem("%s in a stream: refused with %.200q: %v", verb, r.body, err)
+	}
+	r.status = p.Status
+	u.judgeRefusal(r, verb+" in a stream")
+	return r
+}
+
+// ask writes a request and returns the line with its answer. It reports false if there is none.
+func (s *streamed) ask(ctx context.Context, verb string, body []byte, more string) (streamLine, bool) {
+	s.mu.Lock()
+	s.last++
+	n, conn, ended := s.last, s.conn, s.ended
+	s.mu.Unlock()
+	text := fmt.Appendf(nil, `{"n":%d,%q:%s%s}`, n, verb, body, more)
+	if conn.Write(context.Background(), websocket.MessageText, text) != nil {
+		return streamLine{}, false
+	}
+	for {
+		select {
+		case l := <-s.answer:
+			if *l.N == n {
+				return l, true
+			}
+		case <-ended:
+			select {
+			case l := <-s.answer:
+				if *l.N == n {
+					return l, true
+				}
+			default:
+			}
+			return streamLine{}, false
+		case <-time.After(maxWait):
+			return streamLine{}, false
+		case <-ctx.Done():
+			return streamLine{}, false
+		}
+	}
+}
+
+// open opens a stream, unless there is one. The new stream resumes the last one, and names the claims that the runner
+// has from it. Now and then it names none, as a runner does that has forgotten them.
+func (s *streamed) open(ctx context.Context, u *user) error {
+	if s.conn != nil {
+		select {
+		case <-s.ended:
+			s.close(u)
+		default:
+			return nil
+		}
+	}
+	conn, answer, err := websocket.Dial(ctx, u.url+"/stream", &websocket.DialOptions{HTTPClient: u.http, Subprotocols: []string{"daybook.v1"}})
+	if err != nil {
+		if answer != nil && answer.StatusCode != 0 && answer.StatusCode != http.StatusServiceUnavailable {
+			u.h.problem("open a stream: %d %v", answer.StatusCode, err)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil {
+			return errNotSent
+		}
+		return errNotSent // a handshake changes nothing
+	}
+	conn.SetReadLimit(-1)
+	s.mu.Lock()
+	s.conn, s.answer, s.ended, s.pushes = conn, make(chan streamLine, 16), make(chan struct{}), nil
+	s.mu.Unlock()
+	go s.read(u, conn, s.answer, s.ended)
+	hello := map[string]any{"runner_id": s.runner, "linger_ms": []int{0, 300, 5000}[s.rng.IntN(3)]}
+	if s.id != "" {
+		hello["resume"] = s.id
+	}
+	if len(s.held) > 0 && s.rng.IntN(4) > 0 {
+		hello["claims"] = slices.Collect(maps.Keys(s.held))
+	}
+	body, err := json.Marshal(hello)
+	if err != nil {
+		panic(err)
+	}
+	asked := u.h.now()
+	l, answered := s.ask(ctx, "hello", body, "")
+	var doc struct {
+		StreamID string `json:"stream_id"`
+		Claims   []struct {
+			ClaimID job.ID `json:"claim_id"`
+			Held    int    `json:"held"`
+		} `json:"claims"`
+	}
+	if !answered || l.Problem != nil {
+		s.close(u)
+		return errNotSent
+	}
+	if err := json.Unmarshal(l.OK, &doc); err != nil {
+		u.h.problem("hello is answered %.200q: %v", l.OK, err)
+	}
+	before := s.held
+	s.held = map[job.ID]*grant{}
+	for _, c := range doc.Claims {
+		g := before[c.ClaimID]
+		if g == nil || c.Held > len(g.jobs) || c.Held < 1 {
+			u.h.problem("hello names %v and is told that claim %s holds %d jobs", slices.Collect(maps.Keys(before)), c.ClaimID, c.Held)
+			continue
+		}
+		s.held[c.ClaimID] = g
+	}
+	s.id, s.alive = doc.StreamID, asked
+	return nil
+}
+
+// read reads what arrives until the connection ends.
+func (s *streamed) read(u *user, conn *websocket.Conn, answers chan<- streamLine, ended chan<- struct{}) {
+	defer close(ended)
+	for {
+		_, text, err := conn.Read(context.Background())
+		if err != nil {
+			return
+		}
+		for line := range bytes.Lines(text) {
+			var l streamLine
+			if err := json.Unmarshal(line, &l); err != nil {
+				u.h.problem("a stream has the line %.200q: %v", line, err)
+				return
+			}
+			switch {
+			case l.N != nil:
+				answers <- l
+			case l.Jobs != nil:
+				s.mu.Lock()
+				s.pushes = append(s.pushes, push{l.ClaimID, l.Jobs})
+				s.mu.Unlock()
+			}
+		}
+	}
+}
+
+// close ends the stream. The jobs of its claims may return to their queues at any time after the last request that the
+// server has answered in it.
+func (s *streamed) close(u *user) {
+	if s.conn == nil {
+		return
+	}
+	_ = s.conn.CloseNow() // in most cases it has ended
+	<-s.ended
+	now := u.h.now()
+	for _, g := range s.held {
+		u.addAll(g, event{call: s.alive, ret: now, kind: returned, answer: lost, attempts: -1})
+	}
+	s.conn = nil
+}
+
+// claimInStream subscribes, waits a little for jobs, and ends the subscription. Each push is a claim.
+func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *reply, error) {
+	s := u.stream
+	if err := s.open(ctx, u); err != nil {
+		return nil, nil, err
+	}
+	credit := max(w.max, 1)
+	fields := map[string]any{"types": []string{u.queue}, "credit": credit, "max": credit}
+	if w.strategy != "" {
+		fields["strategy"] = w.strategy
+	}
+	if w.leaseMs > 0 {
+		fields["lease_ms"] = w.leaseMs
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	began := u.h.now()
+	r := s.sendOn(ctx, u, "subscribe", body, "")
+	if r.ok() {
+		number := s.last
+		pause(ctx, time.Duration(1+s.rng.IntN(w.waitMs+5))*time.Millisecond)
+		r = s.sendOn(ctx, u, "unsubscribe", fmt.Appendf(nil, `{"subscription":%d}`, number), "")
+	}
+	s.mu.Lock()
+	pushes := s.pushes
+	s.pushes = nil
+	s.mu.Unlock()
+	var grants []*grant
+	jobs := 0
+	for _, p := range pushes {
+		g := u.granted(&w, claimed{claim: p.claim, jobs: p.jobs}, began, u.h.now())
+		grants = append(grants, g)
+		jobs += len(p.jobs)
+		s.held[g.id] = g
+		if s.conn == nil { // it has ended meanwhile
+			u.addAll(g, event{call: began, ret: u.h.now(), kind: returned, answer: lost, attempts: -1})
+		}
+	}
+	if jobs > credit {
+		u.h.problem("a subscription with a credit of %d was sent %d jobs", credit, jobs)
+	}
+	if !r.ok() { // more claims may have been made, one after the other
+		for range min(3, credit) {
+			u.h.addOpenClaim(event{call: began, ret: u.h.now(), kind: handed, answer: lost, attempts: -1, lease: max(w.leaseMs, minLeaseMs) * ms})
+		}
+	}
+	return grants, r, nil
+}
