@@ -55,10 +55,10 @@ type Outcome struct {
 	Stalls   []Stall
 }
 
-// KeptUp reports whether the server answered as many calls as were due. It did not if calls remained unsent, or if the
-// last answers arrived more than a twentieth of the time after the last call was due.
+// KeptUp reports whether the server answered as many calls as were due. It did not if calls remained unsent or failed,
+// or if the last answers arrived too long after the last call was due: more than a second, or a twentieth of the time.
 func (o *Outcome) KeptUp(length time.Duration) bool {
-	return o.Unsent == 0 && o.Failed == 0 && o.Took <= length+max(length/20, 100*time.Millisecond)
+	return o.Unsent == 0 && o.Failed == 0 && o.Took <= length+max(length/20, time.Second)
 }
 
 // openRun is the state of one run of an Open. The sender owns behind.
@@ -134,6 +134,9 @@ func (r *openRun) send(ctx context.Context) {
 		}
 		for wait := time.Until(due); wait > 0 && ctx.Err() == nil; wait = time.Until(due) {
 			r.o.sleep(min(wait, longestSleep))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 		select {
 		case r.due <- Arrival{n, due}:

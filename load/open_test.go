@@ -124,7 +124,7 @@ func TestOpenErrors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		open, err = fixed(10, time.Minute, 2).Run(ctx, func(ctx context.Context, _ Arrival) error { return ctx.Err() })
-		if !errors.Is(err, context.DeadlineExceeded) || open.Due > 12 || open.Took > 2*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) || open.Due > 14 || open.Took > 2*time.Second {
 			t.Errorf("%+v, %v", open, err)
 		}
 	})

@@ -10,6 +10,8 @@
 //     descriptors; memory in a container; profiles.
 //   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: commands that send requests to a
 //     server.
+//   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
+//     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
 //   - version.go, licenses.go: the build, and the licences of what it contains.
 //   - ask.go, output.go, exit_codes.go: reading a document from a server; tables and terminals; exit codes and hints.
