@@ -43,8 +43,9 @@ type rateResult struct {
 	Unsent     int64        `json:"unsent"`
 	MostBehind int64        `json:"most_behind"`
 	Busy       float64      `json:"processors_busy"` // of all programs
-	Disk       load.Summary `json:"disk"`            // append and fsync of a plain file
-	Wakes      load.Summary `json:"wakes"`           // how late a sleeping thread wakes up
+	Server     float64      `json:"server_us_per_job"`
+	Disk       load.Summary `json:"disk"`  // append and fsync of a plain file
+	Wakes      load.Summary `json:"wakes"` // how late a sleeping thread wakes up
 	Curve      []point      `json:"curve"`
 	Stalls     []stall      `json:"stalls"`
 }
@@ -131,8 +132,8 @@ func (m *measurement) work(ctx context.Context, w works.Work) (out workResult, e
 		if err != nil {
 			return out, err
 		}
-		fmt.Fprintf(os.Stderr, "%s at %.0f %%: p50 %.2f, p99 %.2f, p99.9 %.2f, longest %.0f ms; %d stalls; disk p99 %.2f, longest %.0f ms; wakes longest %.0f ms\n",
-			w.Name, 100*part, r.Latency.P50, r.Latency.P99, r.Latency.P999, r.Latency.Max, len(r.Stalls), r.Disk.P99, r.Disk.Max, r.Wakes.Max)
+		fmt.Fprintf(os.Stderr, "%s at %.0f %%: p50 %.2f, p99 %.2f, p99.9 %.2f, longest %.0f ms; %d stalls; server %.2f µs/job; disk p99 %.2f, longest %.0f ms; wakes longest %.0f ms\n",
+			w.Name, 100*part, r.Latency.P50, r.Latency.P99, r.Latency.P999, r.Latency.Max, len(r.Stalls), r.Server, r.Disk.P99, r.Disk.Max, r.Wakes.Max)
 		out.Rates = append(out.Rates, r)
 	}
 	return out, nil
@@ -164,10 +165,15 @@ func (m *measurement) rate(ctx context.Context, w works.Work, part, calls float6
 	if err != nil {
 		return r, err
 	}
+	used, err := t.Figures(ctx)
+	if err != nil {
+		return r, err
+	}
 	o, err := w.At(ctx, t, load.Open{Rate: calls, For: m.length})
 	after, statErr := load.ReadProcessors()
 	watchErr := watch.end()
-	if err := errors.Join(err, watchErr, statErr); err != nil {
+	usedAfter, figuresErr := t.Figures(ctx)
+	if err := errors.Join(err, watchErr, statErr, figuresErr); err != nil {
 		return r, err
 	}
 	if o.Failed > 0 {
@@ -175,6 +181,7 @@ func (m *measurement) rate(ctx context.Context, w works.Work, part, calls float6
 	}
 	return rateResult{
 		Part: part, Start: o.Start, JobsPerSec: calls * float64(w.Jobs), Latency: o.Latencies.Summary(), Lateness: o.Lateness.Summary(), KeptUp: o.KeptUp(m.length),
+		Server: float64(usedAfter.Since(used).Processor.Microseconds()) / float64(max(o.Done, 1)*w.Jobs),
 		Unsent: o.Unsent, MostBehind: o.MostBehind, Busy: after.Since(before).Busy.Seconds() / o.Took.Seconds(),
 		Disk: watch.disk.all.Summary(), Wakes: watch.wakes.all.Summary(), Curve: curve(o.Latencies), Stalls: watch.explain(o),
 	}, nil

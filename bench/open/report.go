@@ -77,16 +77,16 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s at commit %s, %.0f s at each rate, payloads of 100 bytes, fsync before every answer. Machine: %s, %d cores, Linux %s; appending 4 KiB to a file and syncing it takes %s in the median, %s at p99. The load average was %.1f before and %.1f after the run.\n\n",
 		r.Date.Format("2006-01-02"), r.Commit, r.SecondsEach, r.Machine.Processor, r.Machine.Cores, r.Machine.Kernel, millis(r.Machine.Fsync.P50), millis(r.Machine.Fsync.P99), r.Machine.Load[0], r.Machine.Load[1])
-	b.WriteString("| work | of the peak | jobs/s | p50 | p90 | p99 | p99.9 | longest | processors in use | stalls over 50 ms | fsync of a plain file: p99, longest |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| work | of the peak | jobs/s | p50 | p90 | p99 | p99.9 | longest | processors in use | server µs/job | stalls over 50 ms | fsync of a plain file: p99, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range r.Works {
-		fmt.Fprintf(&b, "| %s | closed loop | %s | | | %s | | | | | |\n", w.Title, thousands(w.PeakPerSec), millis(w.PeakP99))
+		fmt.Fprintf(&b, "| %s | closed loop | %s | | | %s | | | | | | |\n", w.Title, thousands(w.PeakPerSec), millis(w.PeakP99))
 		for _, x := range w.Rates {
 			note := ""
 			if !x.KeptUp {
 				note = fmt.Sprintf(" (did not keep up; %d calls not sent)", x.Unsent)
 			}
-			fmt.Fprintf(&b, "| | %.0f %% | %s%s | %s | %s | %s | %s | %s | %.1f | %d | %s, %s |\n", 100*x.Part, thousands(x.JobsPerSec), note,
-				millis(x.Latency.P50), millis(x.Latency.P90), millis(x.Latency.P99), millis(x.Latency.P999), millis(x.Latency.Max), x.Busy, len(x.Stalls), millis(x.Disk.P99), millis(x.Disk.Max))
+			fmt.Fprintf(&b, "| | %.0f %% | %s%s | %s | %s | %s | %s | %s | %.1f | %.3g | %d | %s, %s |\n", 100*x.Part, thousands(x.JobsPerSec), note,
+				millis(x.Latency.P50), millis(x.Latency.P90), millis(x.Latency.P99), millis(x.Latency.P999), millis(x.Latency.Max), x.Busy, x.Server, len(x.Stalls), millis(x.Disk.P99), millis(x.Disk.Max))
 		}
 	}
 	return b.String() + r.stalls()
