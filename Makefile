@@ -72,6 +72,10 @@ demo: build ## a million real lines, four runner processes, three kills, and the
 bench: build ## the workloads behind docs/performance.md, over HTTP, against the real binary
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -run '^$$' -bench . -benchtime 5s -timeout 60m ./bench
 
+bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes docs/open-loop.svg and tables; ARGS="-help" for the flags
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) run ./bench/open -page docs/performance.md $(ARGS)
+	cd bench/peers && GOWORK=off $(GO) run ./latency -in $(CURDIR)/$(BIN)/open-loop.json -out $(CURDIR)/docs/open-loop.svg
+
 PEERS := $(CURDIR)/$(BIN)/peers
 
 peers: ## install the queues that bench-peers compares with, on Debian as root; building queued takes a quarter of an hour, once
@@ -126,4 +130,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools test busy check tidy vuln demo bench peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
+.PHONY: help build run tools test busy check tidy vuln demo bench bench-open peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean

@@ -32,7 +32,10 @@ var mayImport = map[string][]string{
 	"client":             {"job", "job/runs", "mdns"},
 	"client/daybooktest": {"client"},
 	"mdns":               {},
-	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "mdns", "store"},
+	"load":               {},
+	"load/works":         {"client", "load"},
+	"load/limits":        {"load", "load/works"},
+	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "load/limits", "load/works", "mdns", "store"},
 }
 
 // onlyIn names libraries that belong to one folder.
@@ -43,6 +46,7 @@ var onlyIn = map[string]string{
 	"github.com/prometheus/client_golang/": "api",
 	"github.com/spf13/cobra":               "cmd/daybook",
 	"github.com/hashicorp/mdns":            "mdns",
+	"github.com/HdrHistogram/":             "load",
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -197,8 +201,8 @@ func TestDependencies(t *testing.T) {
 
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
-	"api", "bench", "bench/demo", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "client", "cmd/daybook", "ingest", "job", "journal", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
+	"api", "bench", "bench/demo", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
+	"bench/peers/report", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/sim", "store", "store/lsm",
 }
 

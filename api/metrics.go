@@ -178,6 +178,7 @@ var figures = []figure{
 	counter("daybook_journal_records_total", "Records written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Records) }),
 	counter("daybook_journal_groups_total", "Groups of records, each written by one write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Groups) }),
 	counter("daybook_journal_syncs_total", "Fsyncs of the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Syncs) }),
+	counter("daybook_journal_syncing_seconds_total", "How long the fsyncs of the journal took in all; one is under way at a time.", func(s *ingest.Stats) float64 { return float64(s.Journal.SyncTotalUs) / 1e6 }),
 	counter("daybook_journal_written_bytes_total", "Bytes written to the journal.", func(s *ingest.Stats) float64 { return float64(s.Journal.Written) }),
 	counter("daybook_journal_failures_total", "Writes or fsyncs of the journal that failed.", func(s *ingest.Stats) float64 { return float64(s.Journal.Failures) }),
 	counter("daybook_journal_repairs_total", "Repairs of the journal after a failed write.", func(s *ingest.Stats) float64 { return float64(s.Journal.Repairs) }),

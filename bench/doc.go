@@ -16,6 +16,6 @@
 //	readme_test.go  the program and the tour of the README
 //	python_test.go  the program of docs/format-runs.md
 //
-// Folder demo is a program to watch. Folder rig freezes server processes and reads their memory. Folder peers, a module of
+// Folder open measures latencies at fixed rates of arrivals (`make bench-open`). Folder demo is a program to watch. Folder rig freezes server processes and reads their memory. Folder peers, a module of
 // its own, compares Daybook with other queues.
 package bench

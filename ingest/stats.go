@@ -86,6 +86,8 @@ type SyncLatency struct {
 	SyncP50Us int64 `json:"sync_p50_us"`
 	SyncP99Us int64 `json:"sync_p99_us"`
 	SyncMaxUs int64 `json:"sync_max_us"`
+	// SyncTotalUs is the sum of all. The journal has one fsync under way at a time.
+	SyncTotalUs int64 `json:"sync_total_us"`
 }
 
 // StoreStats are the figures of the store.
@@ -135,6 +137,7 @@ func journalStats(l *journal.Status) JournalStats {
 		Records: l.Records, Groups: l.Groups, Syncs: l.Syncs, Written: l.BytesWritten,
 		SyncLatency: SyncLatency{
 			SyncP50Us: l.SyncLatency.P50.Microseconds(), SyncP99Us: l.SyncLatency.P99.Microseconds(), SyncMaxUs: l.SyncLatency.Max.Microseconds(),
+			SyncTotalUs: l.SyncLatency.Total.Microseconds(),
 		},
 		InFlight: l.InFlightBytes, Failures: l.Failures, Repairs: l.Repairs, LastError: l.LastError,
 	}

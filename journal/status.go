@@ -50,6 +50,7 @@ type Faults struct {
 type Latency struct {
 	Count         uint64
 	P50, P99, Max time.Duration
+	Total         time.Duration // the sum of all
 }
 
 // stats are the counters for Status, since Open.
@@ -80,13 +81,14 @@ func (s *stats) fault(err error) {
 
 // latency is a histogram of microseconds with four buckets per power of two.
 type latency struct {
-	buckets [4 * 40]atomic.Uint64
-	max     atomic.Int64
+	buckets    [4 * 40]atomic.Uint64
+	max, total atomic.Int64
 }
 
 func (l *latency) add(d time.Duration) {
 	us := uint64(max(d.Microseconds(), 1))
 	l.buckets[min(latencyBucket(us), len(l.buckets)-1)].Add(1)
+	l.total.Add(int64(d))
 	for {
 		m := l.max.Load()
 		if int64(d) <= m || l.max.CompareAndSwap(m, int64(d)) {
@@ -117,7 +119,7 @@ func latencyBound(i int) time.Duration {
 
 func (l *latency) read() Latency {
 	var counts [len(l.buckets)]uint64
-	out := Latency{Max: time.Duration(l.max.Load())}
+	out := Latency{Max: time.Duration(l.max.Load()), Total: time.Duration(l.total.Load())}
 	for i := range counts {
 		counts[i] = l.buckets[i].Load()
 		out.Count += counts[i]

@@ -6,10 +6,12 @@
 //   - serve.go, serve_run.go, serve_mdns.go: the settings of the server; how it starts, runs and stops; how it announces
 //     itself.
 //   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
-//   - address.go, open_files.go, memory_limit.go, profiles.go: addresses to listen on and to connect to; file
-//     descriptors; memory in a container; profiles.
+//   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
+//     descriptors; memory in a container; how often garbage is collected; profiles.
 //   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: commands that send requests to a
 //     server.
+//   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
+//     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.
 //   - version.go, licenses.go: the build, and the licences of what it contains.
 //   - ask.go, output.go, exit_codes.go: reading a document from a server; tables and terminals; exit codes and hints.

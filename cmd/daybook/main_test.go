@@ -27,6 +27,7 @@ const asCommand = "DAYBOOK_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Unsetenv(asCommand)
+		ownProgram = func(args ...string) (*exec.Cmd, error) { return asCommandOf(args), nil }
 		main()
 	}
 	os.Exit(m.Run())
@@ -34,6 +35,10 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	return asCommandOf(args)
+}
+
+func asCommandOf(args []string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	return cmd

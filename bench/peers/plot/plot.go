@@ -1,5 +1,6 @@
 // Package plot draws the results of a comparison: a panel for each block, with the median rate of each driver and work
-// as a dot, and the least and the greatest as a line, on a logarithmic scale.
+// as a dot, and the least and the greatest as a line, on a logarithmic scale. It also draws the latencies that bench/open
+// measured (open_loop.go).
 package plot
 
 import (
@@ -84,6 +85,11 @@ func Write(path string, r *measure.Report) error {
 	style := text.Style{Color: color.Black, Handler: plot.DefaultTextHandler}
 	sans(vg.Points(9.5), &style.Font)
 	area.FillText(style, vg.Point{X: margin, Y: margin}, caption(r))
+	return save(path, canvas)
+}
+
+// save writes a picture into a file.
+func save(path string, canvas *vgsvg.Canvas) error {
 	var drawn bytes.Buffer
 	if _, err := canvas.WriteTo(&drawn); err != nil {
 		return err
@@ -180,9 +186,9 @@ func (decades) Ticks(low, high float64) []plot.Tick {
 func name(x float64) string {
 	switch {
 	case x >= 1e6:
-		return fmt.Sprintf("%.0f M", x/1e6)
+		return fmt.Sprintf("%.3g M", x/1e6)
 	case x >= 1e3:
-		return fmt.Sprintf("%.0f k", x/1e3)
+		return fmt.Sprintf("%.3g k", x/1e3)
 	}
-	return fmt.Sprintf("%.0f", x)
+	return fmt.Sprintf("%.3g", x)
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "open:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	length, peak time.Duration
+	warmUp       time.Duration
+	known        float64   // jobs a second at the peak; 0 means that it is measured
+	rates        []float64 // of the open loops, as parts of the peak
+	works        []works.Work
+	dir          string // on the disk to measure
+	out, page    string
+	commit       string
+	logs         string // a directory for the servers' logs with their garbage collections; "" means none
+}
+
+func parse() (options, error) {
+	all := []works.Work{works.Bulk, works.Drain, works.Single, works.Lifecycles}
+	var names []string
+	for _, w := range all {
+		names = append(names, w.Name)
+	}
+	var o options
+	flag.DurationVar(&o.length, "for", 20*time.Second, "how long calls are due at each rate")
+	flag.DurationVar(&o.peak, "peak", 8*time.Second, "how long the peak is measured")
+	flag.DurationVar(&o.warmUp, "warm-up", time.Second, "how long a work runs before it is measured")
+	flag.Float64Var(&o.known, "of", 0, "jobs a second that count as the peak, to compare servers at the same rates (default: it is measured)")
+	percents := flag.String("rates", "25,50,75,95", "rates, in percent of the peak")
+	chosen := flag.String("works", strings.Join(names, ","), "the works")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "a directory on the disk to measure")
+	flag.StringVar(&o.out, "out", "bin/open-loop.json", "file for the results")
+	flag.StringVar(&o.page, "page", "", "page whose block is replaced by the tables, such as docs/performance.md")
+	flag.StringVar(&o.logs, "logs", "", "directory for the servers' logs, with a line for each garbage collection")
+	flag.Parse()
+	for name := range strings.SplitSeq(*chosen, ",") {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return o, fmt.Errorf("-works: there is no work %q; the works are %s", name, strings.Join(names, ", "))
+		}
+		o.works = append(o.works, all[i])
+	}
+	for text := range strings.SplitSeq(*percents, ",") {
+		percent, err := strconv.ParseFloat(text, 64)
+		if err != nil || percent <= 0 || percent > 1000 {
+			return o, fmt.Errorf("-rates: %q is not a percentage", text)
+		}
+		o.rates = append(o.rates, percent/100)
+	}
+	if o.length < time.Second || o.peak < time.Second || o.warmUp <= 0 || o.known < 0 {
+		return o, errors.New("-for and -peak must be at least a second, -warm-up more than 0, and -of not negative")
+	}
+	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	o.commit = strings.TrimSpace(string(commit))
+	return o, err
+}
+
+func run() error {
+	o, err := parse()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binary, err := daybooktest.Binary()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(o.dir, "daybook-open-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r := report{Date: time.Now().UTC().Truncate(time.Second), Commit: o.commit, SecondsEach: o.length.Seconds()}
+	if err := r.Machine.read(dir); err != nil {
+		return err
+	}
+	m := measurement{options: o, binary: binary, dir: dir}
+	for _, w := range o.works {
+		result, err := m.work(ctx, w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		r.Works = append(r.Works, result)
+	}
+	if r.Machine.Load[1], err = loadAverage(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	if err := r.write(o.out); err != nil {
+		return err
+	}
+	fmt.Print(r.markdown())
+	if o.page == "" {
+		return nil
+	}
+	return r.page(o.page)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/load"
+)
+
+// report is everything that was measured.
+type report struct {
+	Date        time.Time    `json:"date"`
+	Commit      string       `json:"commit"`
+	SecondsEach float64      `json:"seconds_each"`
+	Machine     machine      `json:"machine"`
+	Works       []workResult `json:"works"`
+}
+
+type machine struct {
+	Processor string       `json:"processor"`
+	Cores     int          `json:"cores"`
+	Kernel    string       `json:"kernel"`
+	Fsync     load.Summary `json:"fsync"` // append and fsync of a plain file, before the first run
+	Load      [2]float64   `json:"load"`  // averages before and after
+}
+
+func (m *machine) read(dir string) error {
+	m.Cores = runtime.NumCPU()
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			m.Processor = strings.TrimSpace(value)
+		}
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	m.Kernel = strings.TrimSpace(string(kernel))
+	w, err := diskAlone(dir)
+	if err != nil {
+		return err
+	}
+	m.Fsync = w
+	m.Load[0], err = loadAverage()
+	return err
+}
+
+func loadAverage() (load float64, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &load)
+	}
+	return load, err
+}
+
+func (r *report) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// markdown returns the tables.
+func (r *report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured on %s at commit %s, %.0f s at each rate, payloads of 100 bytes, fsync before every answer. Machine: %s, %d cores, Linux %s; appending 4 KiB to a file and syncing it takes %s in the median, %s at p99. The load average was %.1f before and %.1f after the run.\n\n",
+		r.Date.Format("2006-01-02"), r.Commit, r.SecondsEach, r.Machine.Processor, r.Machine.Cores, r.Machine.Kernel, millis(r.Machine.Fsync.P50), millis(r.Machine.Fsync.P99), r.Machine.Load[0], r.Machine.Load[1])
+	b.WriteString("| work | of the peak | jobs/s | p50 | p90 | p99 | p99.9 | longest | processors in use | server µs/job | stalls over 50 ms | fsync of a plain file: p99, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, w := range r.Works {
+		fmt.Fprintf(&b, "| %s | closed loop | %s | | | %s | | | | | | |\n", w.Title, thousands(w.PeakPerSec), millis(w.PeakP99))
+		for _, x := range w.Rates {
+			note := ""
+			if !x.KeptUp {
+				note = fmt.Sprintf(" (did not keep up; %d calls not sent)", x.Unsent)
+			}
+			fmt.Fprintf(&b, "| | %.0f %% | %s%s | %s | %s | %s | %s | %s | %.1f | %.3g | %d | %s, %s |\n", 100*x.Part, thousands(x.JobsPerSec), note,
+				millis(x.Latency.P50), millis(x.Latency.P90), millis(x.Latency.P99), millis(x.Latency.P999), millis(x.Latency.Max), x.Busy, x.Server, len(x.Stalls), millis(x.Disk.P99), millis(x.Disk.Max))
+		}
+	}
+	return b.String() + r.stalls()
+}
+
+// mostStalls is how many of the longest stalls are listed.
+const mostStalls = 12
+
+// stalls returns the table of the longest stalls.
+func (r *report) stalls() string {
+	type row struct {
+		work string
+		part float64
+		stall
+	}
+	var rows []row
+	for _, w := range r.Works {
+		for _, x := range w.Rates {
+			for _, s := range x.Stalls {
+				rows = append(rows, row{w.Name, x.Part, s})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return "\nThere was no stall over 50 ms.\n"
+	}
+	slices.SortFunc(rows, func(a, b row) int { return int(math.Copysign(1, b.Longest-a.Longest)) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe longest of %d stalls over 50 ms:\n\n| work | of the peak | at | longest wait | calls over 50 ms | fsync of a plain file at that time | a sleeping thread woke up late by |\n|---|---|---|---|---|---|---|\n", len(rows))
+	for _, s := range rows[:min(len(rows), mostStalls)] {
+		fmt.Fprintf(&b, "| %s | %.0f %% | %.2f s | %s | %d | %s | %s |\n", s.work, 100*s.part, s.At, millis(s.Longest), s.Calls, orLess(s.Disk), orLess(s.Wake))
+	}
+	return b.String()
+}
+
+func orLess(ms float64) string {
+	if ms == 0 {
+		return "less than 5 ms"
+	}
+	return millis(ms)
+}
+
+// The lines around the block of the page that a run replaces.
+const (
+	blockBegin = "<!-- open -->\n"
+	blockEnd   = "<!-- /open -->\n"
+)
+
+// page replaces the block of a page of documentation.
+func (r *report) page(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begun := strings.Cut(string(page), blockBegin)
+	_, after, ended := strings.Cut(rest, blockEnd)
+	if !begun || !ended {
+		return fmt.Errorf("%s has no block for the figures: it must have a line %q and, below it, a line %q", path, blockBegin, blockEnd)
+	}
+	return os.WriteFile(path, []byte(before+blockBegin+"\n"+r.markdown()+"\n"+blockEnd+after), 0o644)
+}
+
+// millis returns milliseconds as text with about two digits.
+func millis(ms float64) string {
+	switch {
+	case ms >= 10:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms >= 1:
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+	return fmt.Sprintf("%.2f ms", ms)
+}
+
+// thousands returns a number, rounded to three digits, with commas.
+func thousands(x float64) string {
+	if x >= 1000 {
+		unit := math.Pow(10, math.Floor(math.Log10(x))-2)
+		x = math.Round(x/unit) * unit
+	}
+	text := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

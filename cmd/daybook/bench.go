@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/load/limits"
+	"github.com/daybookq/daybook/load/works"
+)
+
+// benchFlags are the flags of bench.
+type benchFlags struct {
+	server   serverAddress
+	data     string
+	duration durationFlag
+	json     bool
+}
+
+const (
+	minBenchMs = 5_000
+	maxBenchMs = 30 * 60_000
+	// benchEnd is how long deleting the queues may take after the measurement has ended or was interrupted.
+	benchEnd = 10 * time.Minute
+)
+
+func newBench() *cobra.Command {
+	f := benchFlags{duration: durationFlag(time.Minute)}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how fast this machine is, and what limits it",
+		Long: `Measure in about a minute how many jobs a server creates, claims and completes each second, how long that
+takes at half of that rate, and what limits it: the processors, the disk or the network.
+
+Without --server, the command starts a server of its own, on a free port that only this machine can connect
+to, in a temporary directory on the disk of --data. The data in --data are not touched. With --server it
+measures that server, in queues of a client name of its own (bench- and random characters), so jobs of others
+are not touched; they take longer meanwhile. At the end, and after Ctrl-C, the command deletes the directory
+or the queues. A second Ctrl-C ends it at once.
+
+Everything is on disk before the server answers, as always. The load, which runs on this machine, is the Go
+client: bulk posts of 1,000 jobs from 16 connections; claims and completions of 100 jobs from 16 connections;
+a Worker with 16 handlers that do nothing; single creates from 64 goroutines; and one job after the other,
+created, claimed and completed. Payloads have 100 bytes.
+
+"jobs/s" and "p99 at peak" are measured while each caller sends its next call when the last one is answered.
+The other columns are measured with calls that are due at fixed times, half as many a second. Their latency
+counts from the time when they were due, so it includes all waiting. That of the Worker is from the creation
+of a job to the end of its completion.`,
+		Example: `  daybook bench
+  daybook bench --data /var/lib/daybook --duration 5m
+  daybook bench --server http://127.0.0.1:1717 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkDuration("--duration", f.duration, minBenchMs, maxBenchMs); err != nil {
+				return usageError{err}
+			}
+			return bench(cmd, &f)
+		},
+	}
+	serverFlag(cmd, &f.server)
+	cmd.Flags().Lookup("server").DefValue = "a server of its own"
+	jsonFlag(cmd, &f.json)
+	cmd.Flags().StringVar(&f.data, "data", defaultData, "data directory whose disk is measured; it need not exist, and nothing in it is changed")
+	cmd.Flags().Var(&f.duration, "duration", "about how long to measure")
+	cobra.CheckErr(cmd.MarkFlagDirname("data"))
+	return cmd
+}
+
+// bench measures, prints the result, and deletes what it has made.
+func bench(cmd *cobra.Command, f *benchFlags) (err error) {
+	ctx, stop := untilInterrupted(cmd.Context())
+	defer stop()
+	b := benchRun{show: newBenchProgress(cmd.ErrOrStderr(), time.Duration(f.duration))}
+	defer b.show.end()
+	b.Runner = limits.Runner{Processors: runtime.GOMAXPROCS(0), Length: time.Duration(f.duration), Progress: b.show.step}
+	if cmd.Flags().Changed("server") {
+		err = b.given(ctx, f)
+	} else {
+		err = b.own(ctx, f)
+	}
+	if err != nil {
+		return interruptedOr(ctx, err)
+	}
+	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx))) }()
+	began := time.Now()
+	result, err := b.Run(ctx)
+	if err != nil {
+		return interruptedOr(ctx, err)
+	}
+	b.show.end()
+	report := benchReport{
+		Version: version, Server: b.what, ServerVersion: b.version, Date: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(),
+		Processors: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Result: result,
+	}
+	if f.json {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	}
+	return report.print(cmd.OutOrStdout())
+}
+
+// benchRun is one run of bench.
+type benchRun struct {
+	limits.Runner
+	show    *benchProgress
+	what    string                      // is measured
+	version string                      // of the server
+	remove  func(context.Context) error // deletes what was made
+}
+
+// given prepares the measurement of the server that --server names.
+func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
+	url, err := f.server.check(ctx)
+	if err != nil {
+		return err
+	}
+	b.what, b.Target = f.server.String(), works.NewTarget(url)
+	v, err := b.Target.Version(ctx)
+	if err != nil {
+		return err
+	}
+	b.version = v.Version
+	b.remove = func(ctx context.Context) error { return deleteQueues(ctx, b.Target, b.show) }
+	b.show.say("measuring %s in queues of client %s, which are deleted at the end; other jobs take longer meanwhile", b.what, b.Target.Name)
+	return nil
+}
+
+// own starts a server to measure.
+func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
+	own, err := startBenchServer(ctx, f.data, b.show)
+	if err != nil {
+		return err
+	}
+	b.what, b.version = "a server of its own, in "+own.dir, version
+	b.Target, b.Local, b.Dir = works.NewTarget(own.url), true, own.dir
+	b.remove = func(context.Context) error {
+		b.Target.Close()
+		return own.end()
+	}
+	b.show.say("measuring %s, which is deleted at the end", b.what)
+	return nil
+}
+
+// errInterrupted says that a signal ended the measurement.
+var errInterrupted = errors.New("interrupted before all was measured; what it had made is deleted")
+
+// interruptedOr returns errInterrupted if ctx has ended, and otherwise err.
+func interruptedOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}
+
+// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM. After that the signals have their usual
+// effect: the second ends the process.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// deleteQueues deletes the queues of a target.
+func deleteQueues(ctx context.Context, t *works.Target, show *benchProgress) error {
+	ctx, cancel := context.WithTimeout(ctx, benchEnd)
+	defer cancel()
+	defer t.Close()
+	show.deleting(0)
+	defer show.end()
+	if err := t.Delete(ctx, show.deleting); err != nil {
+		return fmt.Errorf("%w; jobs of client %s remain: delete them with DELETE /queues/%s/TYPE/jobs?status=all", err, t.Name, t.Name)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/load/limits"
+)
+
+// benchReport is the result of bench, as --json prints it.
+type benchReport struct {
+	Version       string    `json:"version"`
+	Server        string    `json:"server"`
+	ServerVersion string    `json:"server_version"`
+	Date          time.Time `json:"date"`
+	Seconds       float64   `json:"seconds"`
+	Processors    int       `json:"processors"`
+	System        string    `json:"system"`
+	*limits.Result
+}
+
+func (r *benchReport) print(w io.Writer) error {
+	if r.Fsync != nil {
+		if _, err := fmt.Fprintf(w, "append 4 KiB and fsync, a plain file: p50 %s, p99 %s, longest %s\n", ms(r.Fsync.P50), ms(r.Fsync.P99), ms(r.Fsync.Max)); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(w, "shortest round trip to the server: %s\n\n", ms(r.RoundTripMs)); err != nil {
+		return err
+	}
+	err := table(w, func(row func(...any)) {
+		row("", "callers", "jobs/s", "p99 at peak", "at half: p50", "p99", "p99.9", "longest")
+		for _, m := range r.Works {
+			peak := ms(m.Peak.Latency.P99)
+			if m.Peak.Latency.Count == 0 {
+				peak = ""
+			}
+			h := m.Half.Latency
+			row(m.Title, m.Callers, thousands(m.Peak.JobsPerSecond), peak, ms(h.P50), ms(h.P99), ms(h.P999), ms(h.Max))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range r.Works {
+		if h := m.Half; !h.KeptUp {
+			if _, err := fmt.Fprintf(w, "\n%s: the server did not keep up with %s jobs/s; %d calls at most waited to be sent.\n", m.Title, thousands(h.JobsPerSecond), h.MostBehind); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := fmt.Fprintf(w, "\nWhat limits it:\n"); err != nil {
+		return err
+	}
+	for _, m := range r.Works {
+		if _, err := fmt.Fprintf(w, "* %s: %s\n", m.Title, m.Limit.Text); err != nil {
+			return err
+		}
+	}
+	if r.Others == "" {
+		return nil
+	}
+	_, err = fmt.Fprintf(w, "\n%s\n", r.Others)
+	return err
+}
+
+// ms returns milliseconds as text with about three digits.
+func ms(ms float64) string {
+	digits := 2
+	if ms >= 10 {
+		digits = 1
+	}
+	if ms >= 100 {
+		digits = 0
+	}
+	return strconv.FormatFloat(ms, 'f', digits, 64) + " ms"
+}
+
+// thousands returns a number, rounded to three digits, with commas.
+func thousands(x float64) string {
+	if x >= 1000 {
+		unit := math.Pow(10, math.Floor(math.Log10(x))-2)
+		x = math.Round(x/unit) * unit
+	}
+	text := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// benchProgress shows how far a measurement is: in one line that changes if errs is a terminal, otherwise in a line for
+// each step.
+type benchProgress struct {
+	errs     io.Writer
+	terminal bool
+	length   time.Duration
+
+	mu   sync.Mutex // guards the field below
+	open bool       // the line of a terminal has text
+}
+
+func newBenchProgress(errs io.Writer, length time.Duration) *benchProgress {
+	return &benchProgress{errs: errs, terminal: isTerminal(errs), length: length}
+}
+
+// say writes a line that stays.
+func (p *benchProgress) say(format string, args ...any) {
+	fmt.Fprintf(p, "daybook: "+format+"\n", args...)
+}
+
+const barLength = 20
+
+func (p *benchProgress) step(s limits.Step) {
+	filled := min(barLength, int(s.Part*barLength))
+	p.line("[%s%s] %s left  %s", strings.Repeat("#", filled), strings.Repeat(".", barLength-filled), time.Duration((1-s.Part)*float64(p.length)).Round(time.Second), s.Text)
+}
+
+func (p *benchProgress) deleting(jobs int64) { p.line("deleting the queues: %d jobs so far", jobs) }
+
+func (p *benchProgress) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.terminal {
+		p.open = true
+		fmt.Fprintf(p.errs, "\r\x1b[K"+format, args...)
+		return
+	}
+	fmt.Fprintf(p.errs, format+"\n", args...)
+}
+
+// Write writes what the server logs.
+func (p *benchProgress) Write(text []byte) (int, error) {
+	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.errs.Write(text)
+}
+
+// end clears the line of a terminal.
+func (p *benchProgress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open {
+		p.open = false
+		fmt.Fprint(p.errs, "\r\x1b[K")
+	}
+}

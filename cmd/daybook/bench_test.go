@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/load/limits"
+	"github.com/daybookq/daybook/load/works"
+)
+
+// asServer makes bench start this test binary as its server.
+func asServer(t *testing.T) {
+	t.Helper()
+	old := ownProgram
+	ownProgram = func(args ...string) (*exec.Cmd, error) { return command(t, args...), nil }
+	t.Cleanup(func() { ownProgram = old })
+}
+
+// empty fails the test if a directory has anything in it.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("%s has %v, %v", dir, list, err)
+	}
+}
+
+// TestBench: a short run against a server of its own measures everything, and leaves nothing.
+func TestBench(t *testing.T) {
+	asServer(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "no", "data")
+	r := execute(t, "", "bench", "--data", data, "--duration", "5s", "--json")
+	if r.code != exitOK {
+		t.Fatalf("exit code %d: %s", r.code, r.errs)
+	}
+	empty(t, dir)
+	if !strings.Contains(r.errs, "[") || !strings.Contains(r.errs, "left") || strings.Contains(r.errs, "\x1b") {
+		t.Errorf("progress: %s", r.errs)
+	}
+	var report benchReport
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
+		t.Errorf("%+v", report)
+	}
+	for _, w := range report.Works {
+		if w.Peak.JobsPerSecond <= 0 || w.Half.JobsPerSecond <= 0 || w.Half.Latency.Count == 0 || w.Half.Latency.P50 <= 0 || w.Limit.Text == "" || w.Limit.Cause == "" {
+			t.Errorf("%s: %+v", w.Name, w)
+		}
+		if f := w.Peak.Facts; f.ServerProcessors <= 0 || f.LoadProcessors <= 0 || f.ServerMayUse == 0 || f.Disk.Syncs == 0 || f.Disk.SyncMeanMs <= 0 || !f.Local {
+			t.Errorf("%s: %+v", w.Name, f)
+		}
+	}
+	for _, field := range []string{`"jobs_per_s"`, `"p999_ms"`, `"server_processors"`, `"sync_share"`, `"kept_up"`, `"cause"`, `"round_trip_ms"`} {
+		if !strings.Contains(r.out, field) {
+			t.Errorf("the JSON has no %s", field)
+		}
+	}
+	var text bytes.Buffer
+	if err := report.print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in %s", want, text.String())
+		}
+	}
+}
+
+// TestBenchOfServer: a given server is measured in queues of their own, which are deleted. Its other jobs remain.
+func TestBenchOfServer(t *testing.T) {
+	s := serving(t, t.TempDir())
+	s.post(t, "/add", "mine\n")
+	r := execute(t, "", "bench", "--server", s.url, "--duration", "5s")
+	if r.code != exitOK || !strings.Contains(r.out, "What limits it:") || !strings.Contains(r.errs, "queues of client bench-") {
+		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
+	}
+	if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
+		t.Errorf("queues remain: %s", out)
+	}
+	if n := s.pending(t, "default/default"); n != 1 {
+		t.Errorf("%d jobs of others", n)
+	}
+}
+
+// TestBenchInterrupted: a signal ends the measurement, and what it had made is deleted.
+func TestBenchInterrupted(t *testing.T) {
+	s := serving(t, t.TempDir())
+	interrupt := func(args ...string) {
+		t.Helper()
+		cmd := command(t, append([]string{"bench", "--duration", "60s"}, args...)...)
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		errs, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
+			n, err := errs.Read(buffer)
+			if said += string(buffer[:n]); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+		}
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		var rest bytes.Buffer
+		_, _ = rest.ReadFrom(errs) // until the end of the process
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitError || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
+			t.Errorf("%v: %s%s", cmd.ProcessState, said, rest.String())
+		}
+	}
+	interrupt("--server", s.url)
+	if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
+		t.Errorf("queues remain: %s", out)
+	}
+	dir := t.TempDir()
+	interrupt("--data", filepath.Join(dir, "data"))
+	empty(t, dir)
+}
+
+// TestBenchServerEnds: a context that ends before or during the start leaves no process and no directory, and a server
+// that cannot start is reported.
+func TestBenchServerEnds(t *testing.T) {
+	asServer(t)
+	dir := t.TempDir()
+	s, err := startBenchServer(t.Context(), dir, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(s.dir) != filepath.Dir(dir) && filepath.Dir(s.dir) != dir {
+		t.Errorf("the directory is %s", s.dir)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s remains: %v", s.dir, err)
+	}
+	sub := filepath.Join(dir, "data", "of", "it") // which does not exist, so its directory is made in dir
+	ownProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
+	if _, err := startBenchServer(t.Context(), sub, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Error(err)
+	}
+	empty(t, dir)
+	ownProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
+	if _, err := startBenchServer(t.Context(), sub, &bytes.Buffer{}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	empty(t, dir)
+}
+
+// TestBenchRefusals: settings that cannot be measured are refused before anything is made.
+func TestBenchRefusals(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"--duration", "1s"}, {"--duration", "1h"}, {"--server", "ftp://x"}, {"extra"}} {
+		if r := execute(t, "", append([]string{"bench", "--data", dir}, args...)...); r.code != exitUsage {
+			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
+		}
+	}
+	if r := execute(t, "", "bench", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	empty(t, dir)
+}
+
+// TestBenchProgress: on a terminal one line changes, and it is cleared at the end.
+func TestBenchProgress(t *testing.T) {
+	var b bytes.Buffer
+	p := benchProgress{errs: &b, terminal: true, length: time.Minute}
+	p.step(limits.Step{Text: "the disk", Part: 0.5})
+	p.step(limits.Step{Text: "the end", Part: 1})
+	p.say("hello")
+	const clear = "\r\x1b[K"
+	if want := clear + "[##########..........] 30s left  the disk" + clear + "[####################] 0s left  the end" + clear + "daybook: hello\n"; b.String() != want {
+		t.Errorf("%q", b.String())
+	}
+	for x, want := range map[float64]string{0: "0", 999: "999", 1234567: "1,230,000", 12345: "12,300"} {
+		if got := thousands(x); got != want {
+			t.Errorf("%v: %s", x, got)
+		}
+	}
+}

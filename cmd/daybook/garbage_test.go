@@ -1,0 +1,30 @@
+package main
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+)
+
+// TestBallast: there is ballast, unless GOGC is set or the memory limit is small.
+func TestBallast(t *testing.T) {
+	old := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(old); ballast = nil })
+	for name, c := range map[string]struct {
+		gogc  string
+		limit int64
+		want  int
+	}{
+		"no limit":                  {"", math.MaxInt64, ballastBytes},
+		"the least limit":           {"", ballastLimit, ballastBytes},
+		"a limit of one byte less":  {"", ballastLimit - 1, 0},
+		"a setting of the operator": {"100", math.MaxInt64, 0},
+	} {
+		t.Setenv("GOGC", c.gogc)
+		debug.SetMemoryLimit(c.limit)
+		ballast = nil
+		if delayCollections(); len(ballast) != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, len(ballast), c.want)
+		}
+	}
+}

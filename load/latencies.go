@@ -1,0 +1,72 @@
+package load
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+const (
+	// maxLatency is the longest latency that a histogram tells apart; longer ones count as this one.
+	maxLatency = 10 * time.Minute
+	// digits is the precision of histograms: three digits take 150 KiB.
+	digits = 3
+)
+
+// Latencies is a histogram of durations. Any goroutine may use it.
+type Latencies struct {
+	mu   sync.Mutex // guards the fields below
+	hdr  *hdrhistogram.Histogram
+	most time.Duration
+}
+
+// NewLatencies returns an empty histogram. It tells durations apart by a microsecond, or by a thousandth of their length.
+func NewLatencies() *Latencies {
+	return &Latencies{hdr: hdrhistogram.New(1, maxLatency.Microseconds(), digits)}
+}
+
+// Add records a duration.
+func (l *Latencies) Add(d time.Duration) { l.AddMany(d, 1) }
+
+// AddMany records a duration n times.
+func (l *Latencies) AddMany(d time.Duration, n int64) {
+	us := max(1, min(d, maxLatency).Microseconds())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = max(l.most, d)
+	if err := l.hdr.RecordValues(us, n); err != nil {
+		panic(err) // the value is within the bounds of the histogram
+	}
+}
+
+// Summary returns the quantiles.
+func (l *Latencies) Summary() Summary {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(percent float64) float64 { return float64(l.hdr.ValueAtPercentile(percent)) / 1000 }
+	return Summary{Count: l.hdr.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: milliseconds(l.most)}
+}
+
+// Percentiles returns the latency at each of the percentages, in milliseconds.
+func (l *Latencies) Percentiles(percents []float64) []float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]float64, len(percents))
+	for i, p := range percents {
+		out[i] = float64(l.hdr.ValueAtPercentile(p)) / 1000
+	}
+	return out
+}
+
+// Summary has the quantiles of latencies, in milliseconds.
+type Summary struct {
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p999_ms"`
+	Max   float64 `json:"max_ms"`
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

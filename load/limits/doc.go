@@ -1,0 +1,9 @@
+// Package limits measures the works of package works on one server, and derives from what it measured what limits each
+// of them: the processors, the disk, the round trips, or something that it cannot see.
+//
+// # Files
+//
+//	run.go        the phases: the disk, then each work at its peak and at half of it
+//	facts.go      what the server, this process and the machine used during a phase
+//	verdict.go    what limits a work, from its facts
+package limits

@@ -1,0 +1,80 @@
+package limits
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybookq/daybook/load"
+	"github.com/daybookq/daybook/load/works"
+)
+
+// Facts are what a phase used. Processor figures are averages of processors in use: 1.5 means one and a half.
+type Facts struct {
+	Seconds          float64 `json:"seconds"`
+	ServerProcessors float64 `json:"server_processors"`
+	LoadProcessors   float64 `json:"load_processors"`
+	// The rest is about the machine of the server, and only known if that is this machine and runs Linux.
+	OtherProcessors  float64 `json:"other_processors"`  // of other programs, and of the kernel for all
+	StolenProcessors float64 `json:"stolen_processors"` // of other machines on the same host
+	ServerMayUse     int     `json:"server_may_use"`    // processors
+	LoadMayUse       int     `json:"load_may_use"`      // processors, if the load is on another machine
+	Local            bool    `json:"local"`
+	Disk             Disk    `json:"disk"`
+}
+
+// Disk is the use of the disk by the journal during a phase.
+type Disk struct {
+	Syncs        int64   `json:"syncs"`
+	SyncMeanMs   float64 `json:"sync_mean_ms"`
+	SyncShare    float64 `json:"sync_share"` // of the time, in which an fsync was under way
+	RecordsGroup float64 `json:"records_per_group"`
+	MBPerSecond  float64 `json:"journal_mb_per_s"`
+}
+
+// reading is everything that Facts are the difference of.
+type reading struct {
+	at       time.Time
+	server   works.Figures
+	own      time.Duration
+	machine  load.Processors
+	machines bool // machine was read
+}
+
+func (r *Runner) read(ctx context.Context) (x reading, err error) {
+	if x.server, err = r.Target.Figures(ctx); err != nil {
+		return x, err
+	}
+	if x.own, err = load.Own(); err != nil {
+		return x, err
+	}
+	if r.Local {
+		var none error
+		x.machine, none = load.ReadProcessors()
+		x.machines = none == nil // otherwise this system has no /proc/stat
+	}
+	x.at = time.Now()
+	return x, nil
+}
+
+func (r *Runner) facts(before, after reading) Facts {
+	took := after.at.Sub(before.at).Seconds()
+	server := after.server.Since(before.server)
+	of := func(d time.Duration) float64 { return d.Seconds() / took }
+	f := Facts{
+		Seconds: took, ServerProcessors: of(server.Processor), LoadProcessors: of(after.own - before.own),
+		ServerMayUse: server.Processors, LoadMayUse: r.Processors, Local: r.Local,
+		Disk: Disk{Syncs: server.Syncs, SyncShare: of(server.Syncing), MBPerSecond: float64(server.Written) / 1e6 / took},
+	}
+	if server.Syncs > 0 {
+		f.Disk.SyncMeanMs = server.Syncing.Seconds() * 1000 / float64(server.Syncs)
+	}
+	if server.Groups > 0 {
+		f.Disk.RecordsGroup = float64(server.Records) / float64(server.Groups)
+	}
+	if before.machines && after.machines {
+		m := after.machine.Since(before.machine)
+		f.OtherProcessors = max(0, of(m.Busy)-f.ServerProcessors-f.LoadProcessors)
+		f.StolenProcessors = of(m.Stolen)
+	}
+	return f
+}

@@ -1,0 +1,55 @@
+package limits
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestVerdict: each cause is found from the figures that show it.
+func TestVerdict(t *testing.T) {
+	local := func(server, load, other, share float64) Facts {
+		return Facts{Seconds: 10, ServerProcessors: server, LoadProcessors: load, OtherProcessors: other, ServerMayUse: 2, LoadMayUse: 2, Local: true,
+			Disk: Disk{Syncs: 1000, SyncMeanMs: 10 * share, SyncShare: share}}
+	}
+	remote := func(server, load, share float64) Facts {
+		f := local(server, load, 0, share)
+		f.Local, f.ServerMayUse = false, 8
+		return f
+	}
+	for name, c := range map[string]struct {
+		facts   Facts
+		callers int
+		want    Cause
+		text    string
+	}{
+		"full processors":       {local(1.1, 0.7, 0.1, 0.3), 16, Processors, "server used 1.1 of 2 processors, the load 0.7"},
+		"full with others":      {local(0.5, 0.3, 1.1, 0.3), 16, Processors, "everything else 1.1"},
+		"slow disk":             {local(0.2, 0.1, 0, 0.9), 16, DiskSyncs, "90 % of the time (1000 fsyncs of 9.0 ms on average)"},
+		"idle":                  {local(0.2, 0.1, 0, 0.2), 16, Unknown, "cannot be told"},
+		"one caller":            {local(0.5, 0.3, 0, 0.8), 1, Waiting, "8.0 ms of 10 ms are fsyncs"},
+		"a remote server":       {remote(7.5, 0.9, 0.1), 16, Server, "the server's processors: the server used 7.5 of 8"},
+		"the machine with load": {remote(2, 1.9, 0.1), 16, Load, "used 1.9 of 2"},
+		"a network":             {remote(2, 0.5, 0.1), 16, Unknown, "a round trip takes at least 5.0 ms"},
+		"an older server":       {Facts{Seconds: 10, Local: true}, 16, Unknown, "cannot be told"},
+	} {
+		v := verdict(c.facts, c.callers, 1000, 5)
+		if v.Cause != c.want || !strings.Contains(v.Text, c.text) {
+			t.Errorf("%s: %+v, want %s with %q", name, v, c.want, c.text)
+		}
+	}
+}
+
+// TestOthers: the use of the machine by others is reported if it matters.
+func TestOthers(t *testing.T) {
+	busy := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.8, StolenProcessors: 0.2, ServerMayUse: 2}}}
+	idle := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.1, ServerMayUse: 2}}}
+	if got := othersNote([]WorkResult{busy}); !strings.Contains(got, "used 0.8 of 2") || !strings.Contains(got, "host 0.2") {
+		t.Error(got)
+	}
+	if got := othersNote([]WorkResult{idle, idle}); got != "" {
+		t.Error(got)
+	}
+	if got := othersNote(nil); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,60 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Own returns the processor time that this process has used.
+func Own() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read the processor time of this process: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// Processors is the time that all processors of a machine have spent since it started.
+type Processors struct {
+	Busy   time.Duration // for any program, and in the kernel
+	Waits  time.Duration // idle, while a program waited for a disk
+	Stolen time.Duration // used by other machines of the same host
+	Total  time.Duration
+}
+
+// Since returns the time between two readings.
+func (p Processors) Since(before Processors) Processors {
+	return Processors{p.Busy - before.Busy, p.Waits - before.Waits, p.Stolen - before.Stolen, p.Total - before.Total}
+}
+
+// statTick is the unit of /proc/stat.
+const statTick = 10 * time.Millisecond
+
+// ReadProcessors reads /proc/stat, which only Linux has.
+func ReadProcessors() (p Processors, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return p, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal …
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return p, fmt.Errorf("/proc/stat cannot be read: its first line is %q", line)
+	}
+	var ticks [8]time.Duration
+	for i := range ticks {
+		n, err := strconv.ParseInt(fields[i+1], 10, 64)
+		if err != nil {
+			return p, fmt.Errorf("/proc/stat cannot be read: %w", err)
+		}
+		ticks[i] = time.Duration(n) * statTick
+		p.Total += ticks[i]
+	}
+	p.Busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]
+	p.Waits, p.Stolen = ticks[4], ticks[7]
+	return p, nil
+}

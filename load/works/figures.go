@@ -1,0 +1,64 @@
+package works
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Figures are counters of a server, as its metrics have them.
+type Figures struct {
+	Processor  time.Duration // processor time of the server
+	Processors int           // how many the server may use at once
+	Syncs      int64         // fsyncs of the journal
+	Syncing    time.Duration // how long they took in all
+	Records    int64
+	Groups     int64
+	Written    int64 // bytes of the journal
+}
+
+// Since returns what was counted between two readings.
+func (f Figures) Since(before Figures) Figures {
+	return Figures{
+		Processor: f.Processor - before.Processor, Processors: f.Processors, Syncs: f.Syncs - before.Syncs, Syncing: f.Syncing - before.Syncing,
+		Records: f.Records - before.Records, Groups: f.Groups - before.Groups, Written: f.Written - before.Written,
+	}
+}
+
+// maxMetrics bounds the text of the metrics.
+const maxMetrics = 4 << 20
+
+// Figures reads the server's counters. A server before this version does not report Syncing.
+func (t *Target) Figures(ctx context.Context) (f Figures, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL+"/metrics", nil)
+	if err != nil {
+		return f, err
+	}
+	answer, err := t.http.Do(req)
+	if err != nil {
+		return f, fmt.Errorf("read the server's metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return f, fmt.Errorf("read the server's metrics: the server answered %s", answer.Status)
+	}
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(io.LimitReader(answer.Body, maxMetrics)); lines.Scan(); {
+		name, text, ok := strings.Cut(lines.Text(), " ")
+		if value, err := strconv.ParseFloat(text, 64); ok && err == nil {
+			values[name] = value
+		}
+	}
+	seconds := func(name string) time.Duration { return time.Duration(values[name] * float64(time.Second)) }
+	return Figures{
+		Processor: seconds("process_cpu_seconds_total"), Processors: int(values["go_sched_gomaxprocs_threads"]),
+		Syncs: int64(values["daybook_journal_syncs_total"]), Syncing: seconds("daybook_journal_syncing_seconds_total"),
+		Records: int64(values["daybook_journal_records_total"]), Groups: int64(values["daybook_journal_groups_total"]),
+		Written: int64(values["daybook_journal_written_bytes_total"]),
+	}, nil
+}

@@ -1,0 +1,137 @@
+package works
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/load"
+)
+
+// Target is a server to measure. The works use only the queues of its client name.
+type Target struct {
+	URL    string
+	Name   string // the client name of its queues
+	client *client.Client
+	http   *http.Client
+}
+
+// NewTarget returns a target with a client name that nobody else uses.
+func NewTarget(url string) *Target {
+	t := &Target{URL: strings.TrimRight(url, "/"), Name: "bench-" + strings.ToLower(rand.Text()[:10])}
+	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10}}
+	t.client = client.New(t.URL, client.Options{HTTP: t.http})
+	return t
+}
+
+// Close closes the connections that no request uses.
+func (t *Target) Close() { t.http.CloseIdleConnections() }
+
+const (
+	payloadBytes = 100
+	lineBytes    = payloadBytes + 1
+	bulkJobs     = 1000 // of a post
+	// fillers is how many posts of Fill are under way at once.
+	fillers = 8
+	// mostFill bounds a backlog: a gigabyte of payloads.
+	mostFill = 10_000_000
+)
+
+// payload returns n lines of payloadBytes characters each, which do not compress much.
+func payload(n int) []byte {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	body, x := make([]byte, 0, n*lineBytes), uint64(88172645463325252)
+	for range n {
+		for range payloadBytes {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			body = append(body, alphabet[x>>58])
+		}
+		body = append(body, '\n')
+	}
+	return body
+}
+
+var bulkBody = payload(bulkJobs)
+
+func (t *Target) add(ctx context.Context, typ string, lines []byte) error {
+	_, err := t.client.AddLines(ctx, lines, client.AddOptions{Client: t.Name, Type: typ})
+	return err
+}
+
+// Fill creates at least so many waiting jobs of a type, and returns how many it has created.
+func (t *Target) Fill(ctx context.Context, typ string, jobs int64) (int64, error) {
+	if jobs <= 0 {
+		return 0, nil
+	}
+	posts := (min(jobs, mostFill) + bulkJobs - 1) / bulkJobs
+	r, err := load.Closed{Callers: fillers, For: time.Hour, Most: posts}.Run(ctx, func(ctx context.Context, _ int) (bool, error) {
+		return true, t.add(ctx, typ, bulkBody)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("create jobs to claim: %w", err)
+	}
+	return r.Calls * bulkJobs, nil
+}
+
+// Waiting returns how many jobs of a type wait to be claimed.
+func (t *Target) Waiting(ctx context.Context, typ string) (int64, error) {
+	q, err := t.client.Queue(ctx, t.Name, typ)
+	if errors.Is(err, client.ErrNotFound) {
+		return 0, nil
+	}
+	return q.Counts["pending"], err
+}
+
+// Delete deletes all queues of the target with their jobs. It calls progress with the number of jobs that were deleted.
+func (t *Target) Delete(ctx context.Context, progress func(jobs int64)) error {
+	var queues []client.Queue
+	for q, err := range t.client.Queues(ctx, t.Name) {
+		if err != nil {
+			return fmt.Errorf("list the queues of client %s: %w", t.Name, err)
+		}
+		queues = append(queues, q)
+	}
+	var deleted atomic.Int64
+	for _, q := range queues {
+		sweep, err := t.client.DeleteQueueJobs(ctx, t.Name, q.Type, "all")
+		before := deleted.Load()
+		if err == nil && sweep.ID != "" {
+			sweep, err = t.client.WaitSweep(ctx, sweep, func(s client.Sweep) { progress(before + s.Moved) })
+		}
+		if err == nil {
+			deleted.Add(sweep.Moved)
+			progress(deleted.Load())
+			err = t.client.DeleteQueue(ctx, t.Name, q.Type)
+		}
+		if err != nil && !errors.Is(err, client.ErrNotFound) {
+			return fmt.Errorf("delete the queue %s/%s: %w", t.Name, q.Type, err)
+		}
+	}
+	return nil
+}
+
+// RoundTrip returns how long the fastest of some requests took that the server answers at once.
+func (t *Target) RoundTrip(ctx context.Context) (time.Duration, error) {
+	best := time.Hour
+	for range 20 {
+		began := time.Now()
+		if err := t.client.Ping(ctx); err != nil {
+			return 0, err
+		}
+		best = min(best, time.Since(began))
+	}
+	return best, nil
+}
+
+// Version returns the server's version. It asks once, so it shows whether the server answers.
+func (t *Target) Version(ctx context.Context) (client.Version, error) {
+	return client.New(t.URL, client.Options{HTTP: t.http, RetryFor: -1}).Version(ctx)
+}
