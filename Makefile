@@ -97,8 +97,8 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 bench-parts: ## benchmarks of the journal, the store and the engine alone
 	$(GO) test -run '^$$' -bench . -timeout 60m ./journal ./store ./ingest
 
-scale: build ## ten million pending jobs: memory, claim latency, restart; about five minutes
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=1 $(GO) test -count=1 -v -run TestScale -timeout 30m ./bench
+scale: build ## SCALE (10000000) pending jobs, half of them ended, 100,000 queues: memory, disk, claim latency, restart; ten minutes
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench
 
 sweeps: build ## cancel, redrive and delete ten million jobs beside claims of another queue; SWEEPS=n for fewer; about an hour, a million six minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench

@@ -49,3 +49,17 @@ func Resident(s *daybooktest.Process) (now, peak int64, err error) {
 	}
 	return now, peak, nil
 }
+
+// Written returns how many bytes the server has caused to be written to disks since it was started.
+func Written(s *daybooktest.Process) (bytes int64, err error) {
+	counts, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.Pid()))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(counts)) {
+		if n, _ := fmt.Sscanf(line, "write_bytes: %d", &bytes); n == 1 {
+			return bytes, nil
+		}
+	}
+	return 0, fmt.Errorf("no write_bytes in %q", counts)
+}
