@@ -61,7 +61,7 @@ func (o *Outcome) KeptUp(length time.Duration) bool {
 	return o.Unsent == 0 && o.Failed == 0 && o.Took <= length+max(length/20, time.Second)
 }
 
-// openRun is the state of one run of an Open. The sender owns behind.
+// openRun is the state of one run of an Open. The sender owns the Due and Unsent of outcome.
 type openRun struct {
 	o       Open
 	call    func(context.Context, Arrival) error
@@ -71,7 +71,7 @@ type openRun struct {
 	line    *timeline
 	done    atomic.Int64
 
-	mu  sync.Mutex // guards the fields below
+	mu  sync.Mutex // guards the fields below, and outcome.MostBehind
 	err error
 	bad int64
 }
@@ -158,7 +158,7 @@ func (r *openRun) send(ctx context.Context) {
 		r.record(due, now)
 		r.outcome.Lateness.Add(now.Sub(due))
 	}
-	r.outcome.MostBehind = max(r.outcome.MostBehind, r.outcome.Unsent)
+	r.behind(r.outcome.Unsent)
 }
 
 // longestSleep bounds the time until the sender notices that its context has ended.

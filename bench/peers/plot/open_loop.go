@@ -110,7 +110,8 @@ func openPanel(w OpenWork) (*plot.Plot, error) {
 		}
 		line.Color, line.Width = lineColours[i%openLines], vg.Points(1.6)
 		p.Add(line)
-		p.Legend.Add(fmt.Sprintf("%.0f %%: %s jobs/s", 100*rate.Part, name(rate.JobsPerSec)), line)
+		// The spaces are for viewers with a wider font.
+		p.Legend.Add(fmt.Sprintf("%.0f %%: %s jobs/s    ", 100*rate.Part, name(rate.JobsPerSec)), line)
 	}
 	p.Legend.YOffs = vg.Points(4) // in the lower right corner, below the lines
 	p.X.Min, p.X.Max = 0, mostNines*1.02

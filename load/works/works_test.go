@@ -1,0 +1,84 @@
+package works
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/load"
+)
+
+// TestFigures: the counters are read from the text of the metrics, and what a server does not report is 0.
+func TestFigures(t *testing.T) {
+	text := "# HELP process_cpu_seconds_total x\nprocess_cpu_seconds_total 12.5\ngo_sched_gomaxprocs_threads 8\ndaybook_journal_syncs_total 1e+03\n" +
+		"daybook_journal_syncing_seconds_total 0.25\ndaybook_journal_sync_seconds{quantile=\"0.5\"} 3\nno value\n"
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(text)) // the test reads it
+	}))
+	defer s.Close()
+	target := NewTarget(s.URL + "/")
+	defer target.Close()
+	f, err := target.Figures(t.Context())
+	if want := (Figures{Processor: 12500 * time.Millisecond, Processors: 8, Syncs: 1000, Syncing: 250 * time.Millisecond}); err != nil || f != want {
+		t.Errorf("%+v, %v; want %+v", f, err, want)
+	}
+	if since := f.Since(Figures{Processor: time.Second, Syncs: 10}); since.Processor != 11500*time.Millisecond || since.Syncs != 990 || since.Processors != 8 {
+		t.Errorf("%+v", since)
+	}
+	status = http.StatusBadGateway
+	if _, err := target.Figures(t.Context()); err == nil || !strings.Contains(err.Error(), "502") {
+		t.Error(err)
+	}
+	if other := NewTarget(s.URL); other.Name == target.Name || !strings.HasPrefix(other.Name, "bench-") {
+		t.Errorf("names %s, %s", other.Name, target.Name)
+	}
+}
+
+// TestPayloads: a body has lines of the same length, without a line feed in them.
+func TestPayloads(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(string(bulkBody), "\n"), "\n")
+	if len(lines) != bulkJobs || lines[0] == lines[1] {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) != payloadBytes {
+			t.Fatalf("%q", line)
+		}
+	}
+}
+
+// TestArrivals: the latency of a job counts from when it was due; jobs that are not completed count as unsent, and jobs
+// of another measurement not at all.
+func TestArrivals(t *testing.T) {
+	start := time.Now().Add(-time.Minute)
+	a := arrivals{start: start, latencies: load.NewLatencies(), all: make(chan struct{}, 1)}
+	body := a.lines(load.Arrival{N: 3, Due: start.Add(50 * time.Second)})
+	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+	if len(lines) != arrivingJobs || len(lines[0]) != payloadBytes {
+		t.Fatalf("%d lines, the first %q", len(lines), lines[0])
+	}
+	a.created(3)
+	a.completed(&client.Job{Payload: []byte(lines[0])})
+	a.completed(&client.Job{Payload: bulkBody[:payloadBytes]})
+	a.completed(&client.Job{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.wait(ctx, time.Now().Add(time.Hour))
+	if s := a.latencies.Summary(); s.Count != 1 || s.Max < 10_000 || s.Max > 60_000 {
+		t.Errorf("%+v", s)
+	}
+	o := &load.Outcome{Due: 1, Done: 1, Start: start}
+	a.count(o)
+	if o.Due != arrivingJobs || o.Done != 1 || o.Unsent != 2 || o.Latencies.Summary().Count != 3 || o.Took < time.Second {
+		t.Errorf("%+v", o)
+	}
+	a.completed(&client.Job{Payload: []byte(lines[1])})
+	a.completed(&client.Job{Payload: []byte(lines[2])})
+	a.wait(t.Context(), time.Now().Add(time.Hour)) // all are completed
+}
