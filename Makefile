@@ -14,7 +14,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/daybook, which needs no C library
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/daybook ./cmd/daybook
@@ -69,8 +69,19 @@ vuln: ## look the dependencies up in the vulnerability database (wants the netwo
 demo: build ## a million real lines, four runner processes, three kills, and the account of it
 	$(GO) run ./bench/demo --daybook $(BIN)/daybook
 
-bench: build ## the workloads behind docs/performance.md, over HTTP, against the real binary
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -run '^$$' -bench . -benchtime 5s -timeout 60m ./bench
+MATRIX := -run '^$$' -bench '^Benchmark(Journal|Store|Ingest|Process)$$'
+LAYERS := ./journal ./store ./ingest ./bench
+
+bench: build ## the short set of the benchmarks of the journal, the store, the engine and the server process; a minute
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -short -p 1 $(MATRIX) -benchtime 2s $(LAYERS)
+
+bench-matrix: build ## the same benchmarks at all points, with backlogs of up to ten million jobs; about half an hour, and 3 GB of disk
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 $(MATRIX) -timeout 120m $(LAYERS)
+
+bench-compare: ## the short set here and at commit BASE, by turns; fails if something is slower by 5 %; about eight minutes; ARGS="-help" for the flags
+	@test -n "$(BASE)$(ARGS)" || { echo "name a commit: make bench-compare BASE=<commit>" >&2; exit 2; }
+	$(GO) build -o $(BIN)/bench-compare ./bench/compare
+	$(BIN)/bench-compare -base "$(BASE)" $(ARGS)
 
 bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes docs/open-loop.svg and tables; ARGS="-help" for the flags
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) run ./bench/open -page docs/performance.md $(ARGS)
@@ -94,8 +105,8 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && \
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
-bench-parts: ## benchmarks of the journal, the store and the engine alone
-	$(GO) test -run '^$$' -bench . -timeout 60m ./journal ./store ./ingest
+bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process)$$' -timeout 90m $(LAYERS) ./client
 
 scale: build ## SCALE (10000000) pending jobs, half of them ended, 100,000 queues: memory, disk, claim latency, restart; ten minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench
@@ -130,4 +141,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools test busy check tidy vuln demo bench bench-open peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
+.PHONY: help build run tools test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean

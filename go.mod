@@ -29,9 +29,12 @@ require (
 	github.com/tidwall/btree v1.8.2
 	github.com/tidwall/wal v1.2.1
 	golang.org/x/mod v0.41.0
+	golang.org/x/perf v0.0.0-20230113213139-801c7ef9e5c5
 	golang.org/x/sync v0.23.0
 	golang.org/x/sys v0.49.0
 )
+
+require github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

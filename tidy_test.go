@@ -201,7 +201,7 @@ func TestDependencies(t *testing.T) {
 
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
-	"api", "bench", "bench/demo", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
+	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
 	"bench/peers/report", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/sim", "store", "store/lsm",
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client"
 )
 
@@ -19,12 +20,17 @@ func BenchmarkClientCreate(b *testing.B) {
 			defer l.Close()
 			jobs := client.New(s.URL(), c.o)
 			payload := string(Lines(1, 100)[:100])
-			drive(b, l, 64, 1, func(ctx context.Context, _ int, times *Latencies) error {
-				return times.Time(func() error {
-					_, err := jobs.Create(ctx, client.TextJob("t", payload))
-					return err
+			p := matrix.Point{Work: "create", Size: 100, Batch: 1, Conns: 64}
+			w := workload(b, p, s, l)
+			w.Round = func(ctx context.Context, callers []*matrix.Caller) error {
+				return matrix.Share(ctx, callers, w.Calls, func(ctx context.Context, c *matrix.Caller) error {
+					return c.Time(func() error {
+						_, err := jobs.Create(ctx, client.TextJob("t", payload))
+						return err
+					})
 				})
-			})
+			}
+			matrix.Measure(b, p, w)
 		})
 	}
 }

@@ -1,5 +1,6 @@
-// Package bench measures the real server binary over HTTP. `make bench` measures throughput and latency, `make scale`
-// ten million pending jobs, and `make sweeps` claims while ten million jobs are cancelled, redriven and deleted.
+// Package bench measures the real server binary over HTTP and in streams. `make bench` measures throughput and latency,
+// `make bench-matrix` the same at many points, `make scale` ten million pending jobs, and `make sweeps` claims while ten
+// million jobs are cancelled, redriven and deleted.
 //
 // The load comes from this process, on the same machine. Every create and every decision is on disk before the server
 // answers. docs/performance.md has the results.
@@ -7,7 +8,10 @@
 // # Files
 //
 //	load.go         a client that uses little processor time, and latencies
-//	bench_test.go   creates, claims and completions, in bulk and one by one
+//	server_test.go  a server for tests and benchmarks, and jobs for it
+//	matrix_test.go  BenchmarkProcess: creates, claims and completions at the points of a matrix
+//	stream_test.go  the same work in streams
+//	create_test.go  single creates through the Go client
 //	forms_test.go   claims in JSON and in runs, by turns
 //	worker_test.go  the Go client's Worker beside a loop that decodes nothing
 //	scale_test.go   ten million pending jobs
@@ -16,6 +20,8 @@
 //	readme_test.go  the program and the tour of the README
 //	python_test.go  the program of docs/format-runs.md
 //
-// Folder open measures latencies at fixed rates of arrivals (`make bench-open`). Folder demo is a program to watch. Folder rig freezes server processes and reads their memory. Folder peers, a module of
-// its own, compares Daybook with other queues.
+// Folder matrix has what these benchmarks share with those of the journal, the store and the engine. Folder compare
+// compares them with another commit (`make bench-compare`). Folder open measures latencies at fixed rates of arrivals
+// (`make bench-open`). Folder demo is a program to watch. Folder rig freezes server processes, and reads their memory,
+// processor time and what they write. Folder peers, a module of its own, compares Daybook with other queues.
 package bench

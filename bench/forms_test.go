@@ -2,27 +2,25 @@ package bench
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/client/daybooktest"
 )
 
 // used is the processor time that both sides have used.
 type used struct{ server, load time.Duration }
 
 // processorTime returns the processor time that the server, and this process, have used so far.
-func processorTime(b *testing.B, l *Load) (u used) {
+func processorTime(b *testing.B, s *daybooktest.Process) used {
 	b.Helper()
-	var err error
-	if u.server, err = l.ServerTime(b.Context()); err != nil {
+	server, err := rig.ProcessorTime(s)
+	if err != nil {
 		b.Fatal(err)
 	}
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	u.load = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return u
+	return used{server, matrix.ProcessorTime()}
 }
 
 // BenchmarkClaimForms claims and completes 100 jobs at a time, with claims in JSON and in runs by turns. The load looks
@@ -31,7 +29,8 @@ func BenchmarkClaimForms(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("max=%d", size), func(b *testing.B) {
 			const callers, batches = 16, 100
-			l := NewLoad(serve(b).URL(), callers)
+			s := serve(b)
+			l := NewLoad(s.URL(), callers)
 			defer l.Close()
 			forms := []struct {
 				name string
@@ -46,9 +45,9 @@ func BenchmarkClaimForms(b *testing.B) {
 				for i := range forms {
 					f := &forms[i]
 					fill(b, l, batches)
-					before := processorTime(b, l)
+					before := processorTime(b, s)
 					f.took += drainFilled(b, f.load, callers, size, batches*1000)
-					after := processorTime(b, l)
+					after := processorTime(b, s)
 					f.used.server += after.server - before.server
 					f.used.load += after.load - before.load
 				}

@@ -5,15 +5,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -76,8 +77,14 @@ func (l *Load) post(ctx context.Context, path, contentType string, body []byte, 
 	return look(answer.StatusCode, buffer.Bytes())
 }
 
+// errOverloaded is the refusal of a create while too many bytes wait to be applied.
+var errOverloaded = errors.New("the server has not applied earlier creates yet")
+
 func expect(want int) func(int, []byte) error {
 	return func(status int, answer []byte) error {
+		if status == http.StatusTooManyRequests {
+			return fmt.Errorf("%w: %.200s", errOverloaded, answer)
+		}
 		if status != want {
 			return fmt.Errorf("the answer has status %d, want %d: %.200s", status, want, answer)
 		}
@@ -104,12 +111,20 @@ func Lines(n, size int) []byte {
 
 // Add posts a body of lines.
 func (l *Load) Add(ctx context.Context, body []byte) error {
-	return l.post(ctx, "/default/job/default/add", "text/plain", body, expect(http.StatusCreated))
+	return l.AddTo(ctx, "default", "default", body)
+}
+
+// AddTo posts a body of lines to a queue.
+func (l *Load) AddTo(ctx context.Context, client, typ string, body []byte) error {
+	return l.post(ctx, "/"+client+"/job/"+typ+"/add", "text/plain", body, expect(http.StatusCreated))
 }
 
 // Create posts one job.
-func (l *Load) Create(ctx context.Context) error {
-	return l.post(ctx, "/jobs/create", "application/json", createBody, expect(http.StatusCreated))
+func (l *Load) Create(ctx context.Context) error { return l.CreateBody(ctx, createBody) }
+
+// CreateBody posts the JSON document of a job.
+func (l *Load) CreateBody(ctx context.Context, body []byte) error {
+	return l.post(ctx, "/jobs/create", "application/json", body, expect(http.StatusCreated))
 }
 
 var createBody = []byte(`{"payload":"` + string(Lines(1, 99)[:99]) + `"}`)
@@ -159,8 +174,8 @@ func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next 
 	return next, err
 }
 
-// ServerTime returns the processor time that the server has used.
-func (l *Load) ServerTime(ctx context.Context) (time.Duration, error) {
+// Metric reads a figure without labels from the server's metrics.
+func (l *Load) Metric(ctx context.Context, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/metrics", nil)
 	if err != nil {
 		return 0, err
@@ -170,11 +185,9 @@ func (l *Load) ServerTime(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	defer answer.Body.Close()
-	const name = "process_cpu_seconds_total "
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		if text, found := strings.CutPrefix(lines.Text(), name); found {
-			seconds, err := strconv.ParseFloat(text, 64)
-			return time.Duration(seconds * float64(time.Second)), err
+		if text, found := strings.CutPrefix(lines.Text(), name+" "); found {
+			return strconv.ParseFloat(text, 64)
 		}
 	}
 	return 0, fmt.Errorf("the server's metrics have no %s", name)
@@ -212,7 +225,7 @@ type Stats struct {
 // Latencies collects durations from several goroutines.
 type Latencies struct {
 	mu  sync.Mutex
-	all []time.Duration
+	all matrix.Latencies
 }
 
 // Time runs f, and records how long it took if it succeeded.
@@ -243,9 +256,5 @@ func (l *Latencies) Len() int {
 func (l *Latencies) Quantile(q float64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.all) == 0 {
-		return 0
-	}
-	slices.Sort(l.all)
-	return l.all[min(int(q*float64(len(l.all))), len(l.all)-1)]
+	return l.all.Quantile(q)
 }

@@ -6,28 +6,18 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
 )
 
 // The benchmarks run an engine on the disk of the test's directory, without HTTP, for callers that send one job a
-// request. cpu-ns/command is the processor time of the whole process: callers, journal, applier, Pebble and garbage
-// collector. A profile of the applier is `-cpuprofile` with `go tool pprof -focus 'Engine..apply'`.
+// request. BenchmarkIngest has the matrix, the others have what is special to them. cpu-ns/command is the processor
+// time of the whole process: callers, journal, applier, Pebble and garbage collector. A profile of the applier is `-cpuprofile` with `go tool pprof -focus 'Engine..apply'`.
 
 const benchCallers = 64
-
-// processorTime returns the processor time that the process has used. Unlike the elapsed time, it does not grow because
-// other processes run.
-func processorTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
 
 // benchEngine is an engine that is measured.
 type benchEngine struct {
@@ -61,7 +51,7 @@ func single() *job.Create {
 func (n *benchEngine) run(commands int, work func(ctx context.Context, caller int) error) {
 	ctx := n.b.Context()
 	before := n.log.Status()
-	commits, cpu := n.commits.count.Load(), processorTime(n.b)
+	commits, cpu := n.commits.count.Load(), matrix.ProcessorTime()
 	n.b.ReportAllocs()
 	n.b.ResetTimer()
 	var left atomic.Int64
@@ -84,7 +74,7 @@ func (n *benchEngine) run(commands int, work func(ctx context.Context, caller in
 	n.b.StopTimer()
 	after := n.log.Status()
 	jobs := float64(n.b.N)
-	n.b.ReportMetric(float64((processorTime(n.b)-cpu).Nanoseconds())/jobs/float64(commands), "cpu-ns/command")
+	n.b.ReportMetric(float64((matrix.ProcessorTime()-cpu).Nanoseconds())/jobs/float64(commands), "cpu-ns/command")
 	n.b.ReportMetric(jobs/n.b.Elapsed().Seconds(), "jobs/s")
 	n.b.ReportMetric(float64(after.Syncs-before.Syncs)/jobs, "fsyncs/job")
 	n.b.ReportMetric(float64(after.BytesWritten-before.BytesWritten)/jobs, "journal-bytes/job")
@@ -97,33 +87,6 @@ func completeOf(id job.ID) job.Complete {
 }
 
 func runnerName(caller int) string { return fmt.Sprintf("runner-%d", caller) }
-
-// BenchmarkSingleCreates creates one job a request.
-func BenchmarkSingleCreates(b *testing.B) {
-	n := newBenchEngine(b)
-	n.run(1, func(ctx context.Context, _ int) error {
-		_, _, err := n.Create(ctx, single())
-		return err
-	})
-}
-
-// BenchmarkSingleLifecycles creates, claims and completes one job a request.
-func BenchmarkSingleLifecycles(b *testing.B) {
-	n := newBenchEngine(b)
-	n.run(3, func(ctx context.Context, caller int) error {
-		if _, _, err := n.Create(ctx, single()); err != nil {
-			return err
-		}
-		claim := claimOf(1)
-		claim.Runner = runnerName(caller)
-		claimed, _, _, err := n.Claim(ctx, claim, time.Minute)
-		if err != nil || len(claimed.Runs) == 0 {
-			return fmt.Errorf("claimed %+v, %w", claimed, err)
-		}
-		_, _, err = n.Complete(ctx, completeOf(claimed.Claim))
-		return err
-	})
-}
 
 // BenchmarkSingleDrain completes one job and claims the next, from a backlog in bulk or of single jobs.
 func BenchmarkSingleDrain(b *testing.B) {

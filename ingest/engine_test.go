@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,87 +263,5 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	}
 	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
 		t.Errorf("%d commands took %d fsyncs", claims, syncs)
-	}
-}
-
-// BenchmarkEngineDrain drains a queue. Each caller is a runner of its own that claims jobs and then completes them.
-func BenchmarkEngineDrain(b *testing.B) {
-	for _, max := range []int{1, 100} {
-		for _, callers := range []int{1, 32} {
-			b.Run(fmt.Sprintf("max=%d/callers=%d", max, callers), func(b *testing.B) {
-				e, _ := start(b, b.TempDir())
-				for n := 0; n < b.N*max+1000; n += 1000 {
-					if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := e.store.FlushWait(); err != nil {
-					b.Fatal(err)
-				}
-				b.ResetTimer()
-				var left, runners atomic.Int64
-				left.Store(int64(b.N))
-				var group sync.WaitGroup
-				for range callers {
-					group.Go(func() {
-						claim := claimOf(max)
-						claim.Runner = fmt.Sprintf("runner-%d", runners.Add(1))
-						for left.Add(-1) >= 0 {
-							claimed, jobs, _, err := e.Claim(b.Context(), claim, 0)
-							if err != nil || len(jobs) == 0 {
-								b.Errorf("%d jobs, %v", len(jobs), err)
-								return
-							}
-							if _, _, err := e.Complete(b.Context(), job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
-								b.Error(err)
-							}
-						}
-					})
-				}
-				group.Wait()
-				b.ReportMetric(float64(b.N*max)/b.Elapsed().Seconds(), "jobs/s")
-				b.ReportMetric(0, "ns/op")
-			})
-		}
-	}
-}
-
-func BenchmarkEngine(b *testing.B) {
-	for _, callers := range []int{1, 16} {
-		b.Run(fmt.Sprintf("create1000/callers=%d", callers), func(b *testing.B) {
-			e, _ := start(b, b.TempDir())
-			b.SetParallelism(callers)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-			b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "jobs/s")
-		})
-		b.Run(fmt.Sprintf("claim100complete100/callers=%d", callers), func(b *testing.B) {
-			e, _ := start(b, b.TempDir())
-			for n := 0; n < b.N; n += 10 {
-				if _, _, err := e.Create(b.Context(), lines(1000)); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ResetTimer()
-			b.SetParallelism(callers)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					claimed, jobs, _, err := e.Claim(b.Context(), claimOf(100), 0)
-					if err != nil || len(jobs) == 0 {
-						b.Errorf("%d jobs, %v", len(jobs), err)
-						return
-					}
-					if _, _, err := e.Complete(b.Context(), job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-			b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "jobs/s")
-		})
 	}
 }

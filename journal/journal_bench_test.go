@@ -6,26 +6,18 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidwall/wal"
-)
 
-// report adds the figures that all benchmarks of the journal have.
-func report(b *testing.B, j *Journal, before Status, elapsed time.Duration) {
-	st := j.Status()
-	records, bytes := float64(st.Records-before.Records), float64(st.BytesWritten-before.BytesWritten)
-	b.ReportMetric(records/elapsed.Seconds(), "records/s")
-	b.ReportMetric(bytes/elapsed.Seconds()/1e6, "MB/s")
-	b.ReportMetric(float64(st.Syncs-before.Syncs)/records, "fsyncs/record")
-}
+	"github.com/daybookq/daybook/bench/matrix"
+)
 
 // benchOpen opens a journal and runs it until the benchmark ends. It makes the heap as large as that of a server, which
 // has a block cache and memtables. With a small heap the garbage collector would run once for each segment, and the
 // benchmark would measure that.
-func benchOpen(b *testing.B, o Options) *Journal {
+func benchOpen(b testing.TB, o Options) *Journal {
 	b.Helper()
 	heap := make([]byte, 128<<20)
 	b.Cleanup(func() { runtime.KeepAlive(heap) })
@@ -47,74 +39,11 @@ func benchOpen(b *testing.B, o Options) *Journal {
 	return j
 }
 
-// writers proposes b.N commands from n goroutines. Each goroutine waits for an answer before its next command.
-func writers(b *testing.B, j *Journal, n int, lane Lane, body []byte) {
-	b.Helper()
-	before := j.Status()
-	var answers latency
-	fields := []byte("client=acme type=resize n=1000 frame=line priority=0")
-	todo := make(chan struct{}, b.N)
-	for range b.N {
-		todo <- struct{}{}
-	}
-	close(todo)
-	ended := make(chan error, n)
-	runtime.GC()
-	b.ResetTimer()
-	start := time.Now()
-	for range n {
-		go func() {
-			answer := make(chan error, 1)
-			done := func(_ uint64, _ int64, err error) { answer <- err }
-			for range todo {
-				begun := time.Now()
-				err := j.Propose(b.Context(), &Proposal{Lane: lane, Verb: "create", Fields: fields, Body: body, Done: done})
-				if err == nil {
-					err = <-answer
-				}
-				if err != nil {
-					ended <- err
-					return
-				}
-				answers.add(time.Since(begun))
-			}
-			ended <- nil
-		}()
-	}
-	for range n {
-		if err := <-ended; err != nil {
-			b.Fatal(err)
-		}
-	}
-	elapsed := time.Since(start)
-	b.StopTimer()
-	report(b, j, before, elapsed)
-	l := answers.read()
-	b.ReportMetric(float64(l.P50.Microseconds()), "p50-µs")
-	b.ReportMetric(float64(l.P99.Microseconds()), "p99-µs")
-}
-
-// BenchmarkWriters measures the group commit with many writers of small commands.
-func BenchmarkWriters(b *testing.B) {
-	for _, n := range []int{1, 16, 64, 256} {
-		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
-			writers(b, benchOpen(b, Options{}), n, Control, nil)
-		})
-	}
-}
-
-// BenchmarkBulk measures posts of 100 KiB, which are a thousand jobs of 100 bytes, from 16 connections.
-func BenchmarkBulk(b *testing.B) {
-	body := bytes.Repeat([]byte("0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n"), 1000)
-	writers(b, benchOpen(b, Options{}), 16, Bulk, body)
-}
-
 // BenchmarkSegmentBytes compares segment sizes with groups of about 1 MiB. defaultSegmentBytes was chosen by it.
 func BenchmarkSegmentBytes(b *testing.B) {
-	body := bytes.Repeat([]byte("x"), 64<<10)
 	for _, mib := range []int{1, 4, 8, 20} {
 		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
-			writers(b, benchOpen(b, Options{SegmentBytes: mib << 20}), 16, Bulk, body)
+			appends(b, matrix.Point{Size: 64<<10 - 1, Batch: 1, Conns: 16}, benchOpen(b, Options{SegmentBytes: mib << 20}))
 		})
 	}
 }
@@ -176,7 +105,7 @@ func BenchmarkAppend(b *testing.B) {
 				add := open(b)
 				runtime.GC()
 				b.ReportAllocs()
-				before := processorTime(b)
+				before := matrix.ProcessorTime()
 				b.ResetTimer()
 				for range b.N {
 					if err := add(); err != nil {
@@ -184,7 +113,7 @@ func BenchmarkAppend(b *testing.B) {
 					}
 				}
 				b.StopTimer()
-				b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/group")
+				b.ReportMetric(float64((matrix.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-µs/group")
 				b.ReportMetric(float64(b.N)*float64(size)/1e6/b.Elapsed().Seconds(), "MB/s")
 			})
 		}
@@ -226,14 +155,4 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processorTime returns the processor time that the process has used. Unlike the elapsed time, it does not grow because
-// other processes run.
-func processorTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -4,30 +4,36 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
 )
 
 // The benchmarks apply commands to a store on the disk of the test's directory, as the applier does, with a commit
-// after every few commands. There is no journal and no HTTP. Their main figure is jobs/s.
+// after every few commands. There is no journal and no HTTP. BenchmarkStore has the matrix, the others have what is
+// special to them.
 
 // bench applies commands to a store.
 type bench struct {
-	b   *testing.B
+	b   testing.TB
 	s   *Store
 	seq uint64
 	at  int64
 	cpu time.Duration // processor time of the process when the measured part began
+
+	passed uint64 // bytes of changes that commits have passed to Pebble
 }
 
 // benchCreate returns a create of n lines of 100 bytes that hardly compress.
-func benchCreate(client, typ string, n int) *job.Create {
-	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: 100}
+func benchCreate(client, typ string, n int) *job.Create { return benchCreateOf(client, typ, n, 100) }
+
+// benchCreateOf is benchCreate with payloads of another size.
+func benchCreateOf(client, typ string, n, size int) *job.Create {
+	c := &job.Create{Groups: []job.Group{plainGroup(client, typ, n)}, Frame: job.LineFrame, Longest: size}
 	random := rand.New(rand.NewPCG(1, 1))
 	payload := make([]byte, c.Longest)
 	for range n {
@@ -39,7 +45,7 @@ func benchCreate(client, typ string, n int) *job.Create {
 	return c
 }
 
-func newBench(b *testing.B) *bench {
+func newBench(b testing.TB) *bench {
 	s, err := Open(b.TempDir(), Options{Journal: testJournal, FS: vfs.Default})
 	if err != nil {
 		b.Fatal(err)
@@ -49,23 +55,38 @@ func newBench(b *testing.B) *bench {
 			b.Error(err)
 		}
 	})
-	return &bench{b: b, s: s, at: startAt, cpu: cpuTime(b)}
+	return &bench{b: b, s: s, at: startAt, cpu: matrix.ProcessorTime()}
 }
 
 func (n *bench) apply(cmd job.Command) Result {
-	n.seq++
-	n.at++
-	result, err := n.s.Apply(n.seq, n.at, cmd)
-	if err != nil {
-		n.b.Fatal(err)
-	}
-	if _, claim := cmd.(job.Claim); !claim && n.s.Pending() >= 1<<20 { // a claim is timed without the commit
-		n.commit()
+	result, _ := n.timed(cmd)
+	if _, claim := cmd.(job.Claim); !claim { // a claim is timed without the commit
+		n.commitFull()
 	}
 	return result
 }
 
+// timed applies a command without a commit, and returns how long that took.
+func (n *bench) timed(cmd job.Command) (Result, time.Duration) {
+	n.seq++
+	n.at++
+	began := time.Now()
+	result, err := n.s.Apply(n.seq, n.at, cmd)
+	if err != nil {
+		n.b.Fatal(err)
+	}
+	return result, time.Since(began)
+}
+
+// commitFull commits if a megabyte of changes is pending.
+func (n *bench) commitFull() {
+	if n.s.Pending() >= 1<<20 {
+		n.commit()
+	}
+}
+
 func (n *bench) commit() {
+	n.passed += uint64(n.s.Pending())
 	if err := n.s.Commit(); err != nil {
 		n.b.Fatal(err)
 	}
@@ -81,36 +102,15 @@ func (n *bench) finish(max int) int {
 	return c.Jobs()
 }
 
-// cpuTime returns the processor time that the process has used. Unlike the elapsed time, it does not grow because other
-// processes run.
-func cpuTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
-func (n *bench) perSecond(jobs int) {
+func (n *bench) perSecond(b *testing.B, jobs int) {
 	n.commit()
-	n.b.ReportMetric(float64((cpuTime(n.b)-n.cpu).Nanoseconds())/float64(jobs), "cpu-ns/job")
-	n.b.ReportMetric(float64(jobs)/n.b.Elapsed().Seconds(), "jobs/s")
-	n.b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64((matrix.ProcessorTime()-n.cpu).Nanoseconds())/float64(jobs), "cpu-ns/job")
+	b.ReportMetric(float64(jobs)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric(0, "ns/op")
 }
 
 // claimTimes is how long Apply took for each claim.
 type claimTimes []time.Duration
-
-// one claims max jobs, completes them, and records how long the claim took.
-func (times *claimTimes) one(n *bench, max int) {
-	began := time.Now()
-	c := n.apply(plainClaim("r1", max)).(*Claimed)
-	*times = append(*times, time.Since(began))
-	if c.Jobs() != max {
-		n.b.Fatalf("a claim of %d jobs got %d", max, c.Jobs())
-	}
-	n.apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-}
 
 func (times claimTimes) report(b *testing.B) {
 	slices.Sort(times)
@@ -120,33 +120,8 @@ func (times claimTimes) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBulk creates jobs by the thousand, and claims and completes them by the hundred.
-func BenchmarkBulk(b *testing.B) {
-	n := newBench(b)
-	c := benchCreate("a", "x", 1000)
-	jobs := 0
-	for b.Loop() {
-		n.apply(c)
-		for range 10 {
-			jobs += n.finish(100)
-		}
-	}
-	n.perSecond(jobs)
-}
-
-func BenchmarkBulkCreate(b *testing.B) {
-	n := newBench(b)
-	c := benchCreate("a", "x", 1000)
-	jobs := 0
-	for b.Loop() {
-		n.apply(c)
-		jobs += 1000
-	}
-	n.perSecond(jobs)
-}
-
-// BenchmarkSingles creates, claims and completes one job at a time. In the second form, a job is deleted when it ends.
-func BenchmarkSingles(b *testing.B) {
+// BenchmarkRetention creates, claims and completes one job at a time. In the second form, a job is deleted when it ends.
+func BenchmarkRetention(b *testing.B) {
 	for _, retention := range []int64{job.DefaultRetentionMs, 0} {
 		b.Run(fmt.Sprintf("retention=%d", retention), func(b *testing.B) {
 			n := newBench(b)
@@ -157,118 +132,8 @@ func BenchmarkSingles(b *testing.B) {
 				n.apply(c)
 				jobs += n.finish(1)
 			}
-			n.perSecond(jobs)
+			n.perSecond(b, jobs)
 		})
-	}
-}
-
-// BenchmarkDrain drains a backlog as the applier does for sixteen runners that complete what they hold and claim again:
-// every commit has one command of each runner.
-func BenchmarkDrain(b *testing.B) {
-	const runners = 16
-	for _, max := range []int{1, 100} {
-		b.Run(fmt.Sprintf("max=%d", max), func(b *testing.B) {
-			n := newBench(b)
-			c := benchCreate("a", "x", 1000)
-			var claims [runners]job.ID
-			jobs, left := 0, 0
-			for b.Loop() {
-				if left < runners*max {
-					for range 100 {
-						n.apply(c)
-						left += 1000
-					}
-				}
-				for r := range claims {
-					if !claims[r].IsZero() {
-						n.apply(job.Complete{Claim: claims[r], All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-					}
-				}
-				n.commit()
-				for r := range claims {
-					claim := plainClaim(fmt.Sprintf("runner-%d", r), max)
-					got := n.apply(claim).(*Claimed)
-					claims[r] = got.Claim
-					jobs += got.Jobs()
-				}
-				n.commit()
-				left -= runners * max
-			}
-			n.perSecond(jobs)
-		})
-	}
-}
-
-// BenchmarkClaimDepth claims while few or many jobs are pending. The time must not depend on their number.
-func BenchmarkClaimDepth(b *testing.B) {
-	for _, batches := range []int{1, 10_000} {
-		for _, max := range []int{1, 100} {
-			b.Run(fmt.Sprintf("pending=%d/max=%d", batches*1000, max), func(b *testing.B) {
-				n := newBench(b)
-				c := benchCreate("a", "x", 1000)
-				for range batches {
-					n.apply(c)
-				}
-				n.commit()
-				var times claimTimes
-				for left := 0; b.Loop(); left -= max { // it creates as many as it claims
-					if left < max {
-						n.apply(c)
-						left += 1000
-					}
-					times.one(n, max)
-				}
-				times.report(b)
-			})
-		}
-	}
-}
-
-// BenchmarkQueues claims from a hundred thousand queues with one job each, and opens their store.
-func BenchmarkQueues(b *testing.B) {
-	for _, queues := range []int{10, 100_000} {
-		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
-			n := newBench(b)
-			perQueue := 100_000 / queues
-			for i := range queues {
-				n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), perQueue))
-			}
-			n.commit()
-			var times claimTimes
-			for i := 0; b.Loop(); i = (i + 1) % queues {
-				times.one(n, 1)
-				n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), 1))
-			}
-			times.report(b)
-		})
-	}
-}
-
-// BenchmarkOpenQueues opens a store of a hundred thousand queues with a job each.
-func BenchmarkOpenQueues(b *testing.B) {
-	fs := vfs.NewMem()
-	s, err := Open("store", Options{Journal: testJournal, FS: fs})
-	if err != nil {
-		b.Fatal(err)
-	}
-	n := &bench{b: b, s: s, at: startAt}
-	for i := range 100_000 {
-		n.apply(benchCreate(fmt.Sprintf("c%d", i/100), fmt.Sprintf("t%d", i%100), 1))
-	}
-	n.commit()
-	if err := s.FlushWait(); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
-		if s, err = Open("store", Options{Journal: testJournal, FS: fs}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
 	}
 }
 
@@ -292,7 +157,7 @@ func BenchmarkShattered(b *testing.B) {
 		}
 		jobs += 1000
 	}
-	n.perSecond(jobs)
+	n.perSecond(b, jobs)
 }
 
 // BenchmarkStrategies claims single jobs by each strategy: from ten or a hundred thousand queues of one job each, and
@@ -417,7 +282,7 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 				if together {
 					own = []job.Command{all}
 				}
-				before := cpuTime(b)
+				before := matrix.ProcessorTime()
 				for _, cmd := range own {
 					fields, body := cmd.Encode()
 					decoded, err := job.Decode(cmd.Verb(), fields, body)
@@ -427,7 +292,7 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 					n.apply(decoded)
 				}
 				n.commit()
-				spent += cpuTime(b) - before
+				spent += matrix.ProcessorTime() - before
 				jobs += runners
 			}
 			b.ReportMetric(float64(spent.Nanoseconds())/float64(jobs), "cpu-ns/completion")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -43,12 +44,12 @@ func BenchmarkSingleStates(b *testing.B) {
 				}
 			}
 			ticks := func(what string, done func() bool) {
-				start, applied := cpuTime(b), n.seq
+				start, applied := matrix.ProcessorTime(), n.seq
 				for !done() {
 					n.apply(job.Tick{})
 					n.commit()
 				}
-				per["cpu-µs/"+what] += float64((cpuTime(b) - start).Microseconds()) / jobs
+				per["cpu-µs/"+what] += float64((matrix.ProcessorTime() - start).Microseconds()) / jobs
 				per["jobs/tick-"+what] += jobs / max(1, float64(n.seq-applied))
 			}
 			for b.Loop() {

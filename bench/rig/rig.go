@@ -1,4 +1,4 @@
-// Package rig freezes server processes and measures their memory, for tests of failures.
+// Package rig freezes server processes, and measures their memory and processor time.
 package rig
 
 import (
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/client/daybooktest"
 )
@@ -62,4 +64,15 @@ func Written(s *daybooktest.Process) (bytes int64, err error) {
 		}
 	}
 	return 0, fmt.Errorf("no write_bytes in %q", counts)
+}
+
+// ProcessorTime returns the processor time that the server has used so far, in nanoseconds as Linux counts them. The
+// figures in /proc and in the server's metrics have steps of 10 ms.
+func ProcessorTime(s *daybooktest.Process) (time.Duration, error) {
+	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^s.Pid()<<3|ofProcess), &used); err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", s.Pid(), err)
+	}
+	return time.Duration(used.Nano()), nil
 }

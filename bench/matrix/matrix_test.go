@@ -1,0 +1,108 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestPoints: a matrix has every combination that fits a body, each once, and points with the same backlog together.
+func TestPoints(t *testing.T) {
+	base := Point{Work: "drain", Size: 100, Batch: 100, Conns: 16, Queues: 1}
+	points := slices.Concat([]Point{base}, Cross(base, Sizes(100, 16<<10), Batches(1, 1000)), Cross(base, Backlogs(0, 5000), Batches(1, 100)))
+	var names []string
+	for _, group := range groups(points) {
+		for _, p := range group {
+			names = append(names, p.Name())
+		}
+		names = append(names, "")
+	}
+	want := []string{
+		"backlog=0/queues=1/size=100/work=drain/batch=100/conns=16",
+		"backlog=0/queues=1/size=100/work=drain/batch=1/conns=16",
+		"backlog=0/queues=1/size=100/work=drain/batch=1000/conns=16",
+		"backlog=0/queues=1/size=16384/work=drain/batch=1/conns=16", // not batch=1000: 16 MB are longer than a body may be
+		"",
+		"backlog=5000/queues=1/size=100/work=drain/batch=1/conns=16",
+		"backlog=5000/queues=1/size=100/work=drain/batch=100/conns=16",
+		"",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("points:\n%q\nwant:\n%q", names, want)
+	}
+	if name, want := (Point{Work: "append", Size: 1, Batch: 2, Conns: 3}).Name(), "size=1/work=append/batch=2/conns=3"; name != want {
+		t.Errorf("a point without queues is %s, want %s", name, want)
+	}
+}
+
+// TestFill: a backlog has the jobs that it should have, at least one in each queue, in bodies that are short enough.
+func TestFill(t *testing.T) {
+	for _, c := range []struct {
+		p             Point
+		jobs          int
+		creates, most int
+	}{
+		{Point{Size: 100, Queues: 1}, 2500, 3, 1000},
+		{Point{Size: 16 << 10, Queues: 1}, 1000, 2, 500},
+		{Point{Size: 100, Queues: 50, Backlog: 5000}, 5000, 50, 100},
+		{Point{Size: 100, Queues: 50, Backlog: 20}, 20, 20, 1},
+		{Point{Size: 100, Queues: 1}, 0, 0, 0},
+	} {
+		creates, jobs, most := 0, 0, 0
+		err := c.p.Fill(c.jobs, func(i, lines int) error {
+			if i != creates {
+				t.Errorf("create %d has number %d", creates, i)
+			}
+			creates++
+			jobs += lines
+			most = max(most, lines)
+			return nil
+		})
+		if err != nil || jobs != c.jobs || creates != c.creates || most != c.most {
+			t.Errorf("%+v: %d jobs in %d creates of up to %d, %v; want %+v", c.p, jobs, creates, most, err, c)
+		}
+	}
+	full := errors.New("full")
+	if err := (Point{Size: 1, Queues: 1}).Fill(5000, func(i, _ int) error { return full }); err != full {
+		t.Errorf("after an error, Fill returns %v", err)
+	}
+}
+
+// TestShare: callers make as many calls as they should in all, and stop after an error.
+func TestShare(t *testing.T) {
+	callers := []*Caller{{}, {}, {}}
+	if err := Share(t.Context(), callers, 100, func(_ context.Context, c *Caller) error {
+		return c.Time(func() error { return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, c := range callers {
+		calls += len(c.Latencies)
+	}
+	if calls != 100 {
+		t.Errorf("%d calls, want 100", calls)
+	}
+	broken := errors.New("broken")
+	calls = 0
+	if err := Share(t.Context(), callers[:1], 100, func(context.Context, *Caller) error { calls++; return broken }); err != broken || calls != 1 {
+		t.Errorf("after an error, %d calls were made, and Share returns %v", calls, err)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var l Latencies
+	if l.Quantile(0.5) != 0 {
+		t.Error("no durations have a quantile")
+	}
+	for i := range 1000 {
+		l = append(l, time.Duration(1000-i))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 501, 0.99: 991, 0.999: 1000, 1: 1000} {
+		if got := l.Quantile(q); got != want {
+			t.Errorf("quantile %g is %d, want %d", q, got, want)
+		}
+	}
+}
