@@ -18,8 +18,9 @@ const (
 	defaultSegmentBytes = 4 << 20
 	// maxSegmentOption bounds Options.SegmentBytes, because readers read a whole segment into memory.
 	maxSegmentOption = 256 << 20
-	// defaultVolumeBytes is the space that removing one volume frees, and that one removal has to unlink at once.
-	defaultVolumeBytes = 1 << 30
+	// defaultVolumeBytes is the space that removing one volume frees, and that one removal has to unlink at once. So much
+	// of the journal stays on the disk although the store has it. To begin a volume takes some fsyncs.
+	defaultVolumeBytes = 256 << 20
 
 	// maxGroupBytes bounds the bulk commands of a group: they fill it up to this size, or up to one record if that is
 	// larger. Larger groups gain nothing, because thousands of records share the fsync already, and all commands in
@@ -45,7 +46,7 @@ const (
 type Options struct {
 	Dir          string // the directory with the volumes; Open makes it if it does not exist
 	SegmentBytes int    // size at which a segment is full; default 4 MiB
-	VolumeBytes  int64  // size at which a volume is full; default 1 GiB
+	VolumeBytes  int64  // size at which a volume is full; default 256 MiB
 
 	// Clock returns journal time in unix ms. Nil means a Clock of this package, as servers use. If Clock returns an
 	// earlier time than that of the last record, the committer uses the time of the last record.
