@@ -16,9 +16,9 @@ import (
 // under way, and closed when there was none for a while. A create that finds no stream is an HTTP request.
 //
 // A create is sent at once if no request is under way. Otherwise it waits for the answer to that request, but not longer
-// than createDelay, and not if the creates that wait fill a request. What waits is sent as the list of one request. The server answers it
-// when all are on disk. A request whose creates the server refuses, or that was not sent, stores nothing. Each of its
-// creates is then made by an HTTP request of its own, so that none fails because of another.
+// than createDelay, and not if the creates that wait fill a request. What waits is sent as one request in runs. The
+// server answers it when all are on disk. A request whose creates the server refuses, or that was not sent, stores
+// nothing. Each of its creates is then made by an HTTP request of its own, so that none fails because of another.
 type joinedCreates struct {
 	mu       sync.Mutex // guards the fields below
 	underWay int
