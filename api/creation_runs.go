@@ -42,10 +42,16 @@ func (s *Server) createRuns(c echo.Context, body []byte) error {
 	return answer(c, http.StatusCreated, mimeBatch, text)
 }
 
-// checkJoined refuses keys and numbers for jobs that belong to no batch.
+// checkJoined refuses keys and numbers for jobs that belong to no batch, and too many of them.
 func checkJoined(cmd *job.Create) error {
-	if cmd.Joined && (cmd.Once.Given() || len(cmd.Unique) > 0) {
+	if !cmd.Joined {
+		return nil
+	}
+	if cmd.Once.Given() || len(cmd.Unique) > 0 {
 		return badRequest("batch", "jobs without a batch must not have an idempotency key, a number of a session or unique keys; send each as a request, or create a batch")
+	}
+	if n := cmd.Lines(); n > job.MaxRunJobs {
+		return badRequest("batch", fmt.Sprintf("the request has %d jobs without a batch; the maximum is %d; split it into several requests, or create a batch", n, job.MaxRunJobs))
 	}
 	return nil
 }
@@ -63,6 +69,9 @@ func documentOfJobs(made *store.Made, groups []job.Group, r ingest.Receipt) any 
 func (s *Server) creationInRuns(text []byte, trace *string) (*job.Create, error) {
 	from, now := runs.NewDecoder(text), s.engine.Now()
 	head, err := from.Creation()
+	if err == nil && head.Runs > job.MaxGroups {
+		err = badRequest("runs", fmt.Sprintf("the request has %d runs; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", head.Runs, job.MaxGroups))
+	}
 	cmd := &job.Create{Joined: head.NoBatch}
 	var parts []runs.NewRun
 	for i := 0; i < head.Runs && err == nil; i++ {
@@ -112,49 +121,76 @@ func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, now i
 		cmd.Groups[n-1].Lines += r.N
 		return nil
 	}
-	if len(cmd.Groups) == job.MaxGroups {
-		return tooManyGroups()
-	}
 	cmd.Groups = append(cmd.Groups, g)
 	return nil
 }
 
 // setPayloads sets the payloads of a command to those of runs, in one framing.
 func setPayloads(cmd *job.Create, list []runs.NewRun) error {
-	bytes := 0
 	for i := range list {
-		r := &list[i]
-		if r.Frame != job.NoFrame && cmd.Frame != job.LenFrame {
+		if r := &list[i]; r.Frame != job.NoFrame && cmd.Frame != job.LenFrame {
 			cmd.Frame = r.Frame
 		}
-		bytes += len(r.Payloads) + len("0\n")*r.N
 	}
 	if cmd.Frame == job.NoFrame {
 		return nil
 	}
-	cmd.Payloads = make([]byte, 0, bytes)
+	size, err := framedSize(cmd, list)
+	if err != nil {
+		return err
+	}
+	cmd.Payloads = make([]byte, 0, size)
 	for i := range list {
 		r := &list[i]
+		if r.Frame == cmd.Frame {
+			cmd.Payloads = append(cmd.Payloads, r.Payloads...)
+			continue
+		}
+		rest := r.Payloads
+		for range r.N {
+			var payload []byte
+			if payload, rest, err = r.Frame.Next(rest); err != nil { // framedSize has read it
+				return fmt.Errorf("frame a payload again: %w", err)
+			}
+			cmd.Payloads = cmd.Frame.Append(cmd.Payloads, payload)
+		}
+	}
+	return nil
+}
+
+// framedSize checks the payloads of runs, and returns how many bytes they have in the framing of the command. A run
+// takes a few bytes for any number of jobs without payloads, and another framing can make payloads three times as long,
+// so it refuses what would become much longer than the request.
+func framedSize(cmd *job.Create, list []runs.NewRun) (size int, err error) {
+	without := 0
+	for i := range list {
+		r := &list[i]
+		if r.Frame == job.NoFrame {
+			without += r.N
+			size += r.N * cmd.Frame.Size(0)
+			continue
+		}
 		rest := r.Payloads
 		for line := range r.N {
 			var payload []byte
-			var err error
 			if payload, rest, err = r.Frame.Next(rest); err == nil {
 				err = checkPayload(r.Kind, payload)
 			}
 			if err != nil {
-				return placed(fmt.Sprintf("job %d of run %d", line+1, i+1), err)
+				return 0, placed(fmt.Sprintf("job %d of run %d", line+1, i+1), err)
 			}
 			cmd.Longest = max(cmd.Longest, len(payload))
-			if r.Frame != cmd.Frame {
-				cmd.Payloads = cmd.Frame.Append(cmd.Payloads, payload)
-			}
-		}
-		if r.Frame == cmd.Frame {
-			cmd.Payloads = append(cmd.Payloads, r.Payloads...)
+			size += cmd.Frame.Size(len(payload))
 		}
 	}
-	return nil
+	if without > job.MaxRunJobs {
+		return 0, badRequest("jobs", fmt.Sprintf("the request has %d jobs without payloads beside jobs with payloads; the maximum is %d; create them with a request of their own", without, job.MaxRunJobs))
+	}
+	if size > maxBodyBytes {
+		return 0, &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
+			detail: fmt.Sprintf("the payloads have %d bytes in one framing; the maximum is %d; use the same frame for all runs, or split the request", size, maxBodyBytes)}
+	}
+	return size, nil
 }
 
 // checkPayload checks a payload that was not sent in JSON.

@@ -136,7 +136,7 @@ func TestCreationInRuns(t *testing.T) {
 		"a JSON string": {content(job.JSON, `"x"`), "payload", "must not be a string"},
 		"addresses":     {jobsInRuns(false, newRun("t", job.WASI, job.LineFrame, "a b c")), "payload", "job 1 of run 1"},
 		"long payload":  {jobsInRuns(false, newRun("t", job.Text, job.LineFrame, strings.Repeat("x", job.MaxPayloadBytes+1))), "payload", "the maximum is"},
-		"many groups":   {jobsInRuns(false, many...), "", "too many groups"},
+		"many runs":     {jobsInRuns(false, many...), "runs", "the maximum is 1000"},
 	} {
 		a := create(x.body)
 		if x.field == "payload" && strings.Contains(x.detail, "maximum") {
@@ -151,6 +151,41 @@ func TestCreationInRuns(t *testing.T) {
 		}
 	}
 	create(jobsInRuns(true, list...), "Idempotency-Key", "k2").refused(http.StatusBadRequest, "bad_request")
+}
+
+// TestCreationInRunsAmplified: a run takes a few bytes for any number of jobs. Neither the answer nor the record is much
+// longer than the request because of that.
+func TestCreationInRunsAmplified(t *testing.T) {
+	r := start(t)
+	create := func(noBatch bool, list ...runs.NewRun) reply {
+		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(jobsInRuns(noBatch, list...)), "Content-Type", mimeRuns)
+	}
+	later := func(n int) runs.NewRun {
+		return runs.NewRun{N: n, Numbers: []runs.Number{{Key: "delay_ms", Value: 3_600_000}}}
+	}
+	if at := create(true, later(job.MaxRunJobs)).object(http.StatusCreated)["run_at"].([]any); len(at) != job.MaxRunJobs {
+		t.Errorf("%d times", len(at))
+	}
+	want(t, create(true, later(job.MaxRunJobs+1)).refused(http.StatusBadRequest, "bad_request"), "field", "batch")
+	want(t, create(false, later(job.MaxLines)).object(http.StatusCreated), "count", job.MaxLines)
+
+	one := newRun("t", job.Text, job.LenFrame, "a\nb")
+	made := create(false, runs.NewRun{N: job.MaxRunJobs}, one).object(http.StatusCreated)
+	want(t, r.get("/jobs/"+made["last_id"].(string)).object(http.StatusOK), "payload", "a\nb")
+	want(t, create(false, runs.NewRun{N: job.MaxRunJobs + 1}, one).refused(http.StatusBadRequest, "bad_request"), "field", "jobs")
+
+	lines := func(n int) runs.NewRun {
+		return runs.NewRun{N: n, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte(strings.Repeat("\n", n))}
+	}
+	most := (maxBodyBytes - len("3\na\nb\n")) / len("0\n\n")
+	create(false, lines(most), one).object(http.StatusCreated)
+	create(false, lines(most+1), one).refused(http.StatusRequestEntityTooLarge, "body_too_large")
+	full := runs.NewRun{N: 2 << 20, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte(strings.Repeat("\n", 2<<20))}
+	want(t, create(false, full).object(http.StatusCreated), "count", full.N)
+
+	c := r.open()
+	want(t, c.refusal(c.sendRuns(jobsInRuns(true, later(job.MaxRunJobs+1))), "bad_request"), "field", "batch")
+	want(t, c.refusal(c.send("create", "[{}"+strings.Repeat(",{}", job.MaxRunJobs)+"]", `,"batch":false`), "bad_request"), "field", "batch")
 }
 
 // binary sends a binary message.

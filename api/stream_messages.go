@@ -185,6 +185,7 @@ func (t *stream) serve(m *message) error {
 			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).detail)}
 		}
 		t.accept(m, r, err)
+		m.bytes = nil // as below
 		return nil
 	}
 	for rest := m.bytes; len(rest) > 0; {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,9 +16,9 @@ import (
 // under way, and closed when there was none for a while. A create that finds no stream is an HTTP request.
 //
 // A create is sent at once if no request is under way. Otherwise it waits for the answer to that request, but not longer
-// than createDelay, and not until there are many. What waits is sent as the list of one request. The server answers it
-// when all are on disk. A request whose creates the server refuses, or that was not sent, stores nothing. Each of its
-// creates is then made by an HTTP request of its own, so that none fails because of another.
+// than createDelay, and not if the creates that wait fill a request. What waits is sent as one request in runs. The
+// server answers it when all are on disk. A request whose creates the server refuses, or that was not sent, stores
+// nothing. Each of its creates is then made by an HTTP request of its own, so that none fails because of another.
 type joinedCreates struct {
 	mu       sync.Mutex // guards the fields below
 	underWay int
@@ -38,6 +37,7 @@ type joinedCreate struct {
 	run     runs.NewRun // without the payload
 	head    string      // of run; creates with equal heads can share one
 	payload []byte
+	bytes   int               // of payload in a request, at most
 	answer  chan joinedAnswer // capacity 1
 	request *sync.WaitGroup   // of the callers of the request that it was sent with; nil: it was not sent
 }
@@ -58,8 +58,8 @@ const (
 	createDelay = 10 * time.Millisecond
 	// maxCreateRequests is how many requests with creates may be under way.
 	maxCreateRequests = 8
-	// maxJoinedCreates and maxJoinedBytes bound the creates of one request, as far as they share a record of the server's
-	// journal with those of other requests.
+	// maxJoinedCreates and maxJoinedBytes bound the creates of one request, so that they can share a record of the
+	// server's journal with those of other requests.
 	maxJoinedCreates, maxJoinedBytes = 256, 16 << 10
 )
 
@@ -95,11 +95,18 @@ func (n *NewJob) joinable() *joinedCreate {
 	if !ok || len(payload) > maxJoinedBytes {
 		return nil
 	}
-	return &joinedCreate{run: r, head: headOf(&r), payload: payload, answer: make(chan joinedAnswer, 1)}
+	own := &joinedCreate{run: r, head: headOf(&r), payload: payload, bytes: job.LenFrame.Size(len(payload)), answer: make(chan joinedAnswer, 1)}
+	if len(own.head)+own.bytes > maxJoinedBytes {
+		return nil
+	}
+	return own
 }
 
 // create sends a create with others. If the error wraps errNotJoined, nothing was stored.
 func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate) joinedAnswer {
+	if ctx.Err() != nil {
+		return unsent(ctx)
+	}
 	j.mu.Lock()
 	j.waiting = append(j.waiting, own)
 	j.sendDue(c)
@@ -111,7 +118,7 @@ func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate
 	case <-ctx.Done():
 	}
 	if j.withdraw(own) {
-		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnavailable, context.Cause(ctx))}
+		return unsent(ctx)
 	}
 	defer own.request.Done()
 	select {
@@ -120,6 +127,11 @@ func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate
 	default:
 		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnknown, context.Cause(ctx))}
 	}
+}
+
+// unsent returns the error of a create whose context has ended before it was sent.
+func unsent(ctx context.Context) joinedAnswer {
+	return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnavailable, context.Cause(ctx))}
 }
 
 // withdraw reports whether a create was not sent, and then will not be.
@@ -133,33 +145,57 @@ func (j *joinedCreates) withdraw(own *joinedCreate) bool {
 	return at >= 0
 }
 
-// sendDue sends what waits, if it is time for that. j.mu is held.
+// sendDue sends what waits, if it is time for that, or sets the timer that does. j.mu is held.
 func (j *joinedCreates) sendDue(c *Client) {
-	wait := createDelay - time.Since(j.sentAt)
-	switch {
-	case len(j.waiting) == 0 || j.requests == maxCreateRequests:
-	case j.requests == 0 || wait <= 0 || len(j.waiting) >= maxJoinedCreates:
-		creates, callers := j.take()
+	for len(j.waiting) > 0 && j.requests < maxCreateRequests {
+		n, full := j.next()
+		wait := createDelay - time.Since(j.sentAt)
+		if j.requests > 0 && wait > 0 && !full {
+			j.sendAfter(c, wait)
+			return
+		}
+		creates, callers := j.take(n)
 		j.requests++
 		j.sentAt = time.Now()
 		go j.send(c, j.stream, creates, callers)
-	case j.late == nil:
-		j.late = time.AfterFunc(wait, func() {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.late = nil
-			j.sendDue(c)
-		})
 	}
 }
 
-// take takes the creates of the next request. j.mu is held.
-func (j *joinedCreates) take() (creates []*joinedCreate, callers *sync.WaitGroup) {
-	n, bytes := 0, 0
-	for n < min(len(j.waiting), maxJoinedCreates) && bytes <= maxJoinedBytes {
-		bytes += len(j.waiting[n].payload)
-		n++
+// sendAfter calls sendDue after a time, unless it will be called before. j.mu is held.
+func (j *joinedCreates) sendAfter(c *Client, wait time.Duration) {
+	if j.late != nil {
+		return
 	}
+	j.late = time.AfterFunc(wait, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.late = nil
+		j.sendDue(c)
+	})
+}
+
+// next returns how many of the creates that wait belong to the next request, and whether it has no room for another
+// one. j.mu is held.
+func (j *joinedCreates) next() (n int, full bool) {
+	bytes, head := 0, ""
+	for _, own := range j.waiting {
+		bytes += own.bytes
+		if own.head != head {
+			head = own.head
+			bytes += len(head)
+		}
+		if n > 0 && bytes > maxJoinedBytes {
+			return n, true
+		}
+		if n++; n == maxJoinedCreates {
+			return n, true
+		}
+	}
+	return n, false
+}
+
+// take takes the creates of the next request. j.mu is held.
+func (j *joinedCreates) take(n int) (creates []*joinedCreate, callers *sync.WaitGroup) {
 	creates, callers = slices.Clone(j.waiting[:n]), new(sync.WaitGroup)
 	callers.Add(n)
 	for _, own := range creates {
@@ -219,6 +255,9 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 	if err := decode(a, &doc); err != nil {
 		return made, err
 	}
+	if doc.FirstID.IsZero() || doc.FirstID.Line()+len(creates) > job.MaxLines {
+		return made, a.unreadable(fmt.Errorf("%d creates were answered with the first id %v", len(creates), doc.FirstID))
+	}
 	if doc.Count != len(creates) || doc.RunAt != nil && len(doc.RunAt) != len(creates) {
 		return made, a.unreadable(fmt.Errorf("%d creates were answered with %d jobs and %d times", len(creates), doc.Count, len(doc.RunAt)))
 	}
@@ -229,7 +268,13 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 func (j *joinedCreates) end() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.underWay--; j.underWay > 0 || j.stream == nil {
+	j.underWay--
+	j.closeLater()
+}
+
+// closeLater sets the timer that closes the stream, if no create is under way. j.mu is held.
+func (j *joinedCreates) closeLater() {
+	if j.underWay > 0 || j.stream == nil {
 		return
 	}
 	if j.idle == nil {
@@ -245,6 +290,7 @@ func (j *joinedCreates) open(c *Client) {
 	defer j.mu.Unlock()
 	if j.opening = false; err == nil {
 		j.stream = s
+		j.closeLater() // the creates may have ended in the meantime
 		return
 	}
 	wait := time.Second
@@ -265,49 +311,4 @@ func (j *joinedCreates) closeIdle() {
 	j.stream = nil
 	j.mu.Unlock()
 	s.Close()
-}
-
-// jobDefaults are the attributes of jobs that are created without them.
-type jobDefaults struct {
-	Priority    int   `json:"priority"`
-	MaxAttempts int   `json:"max_attempts"`
-	LeaseMs     int64 `json:"lease_ms"`
-}
-
-// created returns the document of a job that was created in a stream.
-func (n *NewJob) created(own *joinedCreate, a joinedAnswer) *Job {
-	id, d := a.id, a.defaults
-	j := &Job{
-		ID: id.String(), Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
-		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: a.runAt, CreatedAt: id.At(), UpdatedAt: id.At(), ExpiresAt: n.ExpiresAt,
-		TimeoutMs: n.TimeoutMs, Traceparent: n.Traceparent, Meta: maps.Clone(n.Meta),
-	}
-	if j.Client == "" {
-		j.Client = job.DefaultName
-	}
-	if j.Type == "" {
-		j.Type = job.DefaultName
-	}
-	if a.runAt > 0 {
-		j.Status = "deferred"
-	}
-	if n.Priority != nil {
-		j.Priority = *n.Priority
-	}
-	if n.MaxAttempts != 0 {
-		j.MaxAttempts = n.MaxAttempts
-	}
-	if n.LeaseMs != 0 {
-		j.LeaseMs = n.LeaseMs
-	}
-	if len(n.Meta) == 0 {
-		j.Meta = nil
-	}
-	switch own.run.Kind {
-	case job.WASI:
-		j.Kind = WASI
-	case job.Text, job.JSON, job.Bytes:
-		j.Kind, j.Payload = Kind(own.run.Kind.String()), append([]byte{}, own.payload...)
-	}
-	return j
 }

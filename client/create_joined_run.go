@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -125,3 +126,48 @@ func headOf(r *runs.NewRun) string {
 }
 
 const _ = uint(math.MaxUint8 - int(job.WASI)) // a kind fits into a byte
+
+// jobDefaults are the attributes of jobs that are created without them.
+type jobDefaults struct {
+	Priority    int   `json:"priority"`
+	MaxAttempts int   `json:"max_attempts"`
+	LeaseMs     int64 `json:"lease_ms"`
+}
+
+// created returns the document of a job that was created in a stream.
+func (n *NewJob) created(own *joinedCreate, a joinedAnswer) *Job {
+	id, d := a.id, a.defaults
+	j := &Job{
+		ID: id.String(), Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
+		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: a.runAt, CreatedAt: id.At(), UpdatedAt: id.At(), ExpiresAt: n.ExpiresAt,
+		TimeoutMs: n.TimeoutMs, Traceparent: n.Traceparent, Meta: maps.Clone(n.Meta),
+	}
+	if j.Client == "" {
+		j.Client = job.DefaultName
+	}
+	if j.Type == "" {
+		j.Type = job.DefaultName
+	}
+	if a.runAt > 0 {
+		j.Status = "deferred"
+	}
+	if n.Priority != nil {
+		j.Priority = *n.Priority
+	}
+	if n.MaxAttempts != 0 {
+		j.MaxAttempts = n.MaxAttempts
+	}
+	if n.LeaseMs != 0 {
+		j.LeaseMs = n.LeaseMs
+	}
+	if len(n.Meta) == 0 {
+		j.Meta = nil
+	}
+	switch own.run.Kind {
+	case job.WASI:
+		j.Kind = WASI
+	case job.Text, job.JSON, job.Bytes:
+		j.Kind, j.Payload = Kind(own.run.Kind.String()), append([]byte{}, own.payload...)
+	}
+	return j
+}

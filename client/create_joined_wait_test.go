@@ -5,8 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -26,6 +31,7 @@ func TestJoinableCreates(t *testing.T) {
 		"negative retention":  {Attributes: Attributes{RetentionMs: &negative}},
 		"meta without a name": {Attributes: Attributes{Meta: map[string]string{"": "x"}}},
 		"long":                {Payload: make([]byte, maxJoinedBytes+1)},
+		"a long name":         TextJob(strings.Repeat("t", maxJoinedBytes), "x"),
 	} {
 		if own := n.joinable(); own != nil {
 			t.Errorf("%s: %+v", name, own.run)
@@ -85,7 +91,7 @@ func TestWaitingCreates(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	j.mu.Lock()
-	creates, callers := j.take()
+	creates, callers := j.take(3)
 	j.mu.Unlock()
 	n := TextJob("t", "later")
 	go func() { answers <- j.create(ctx, c, n.joinable()) }()
@@ -120,5 +126,142 @@ func TestWaitingCreates(t *testing.T) {
 	j.requests, j.sentAt = 0, time.Time{}
 	if a := j.create(t.Context(), c, n.joinable()); !errors.Is(a.err, errNotJoined) {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestFullRequests: what fills a request does not wait for the answer to the one before, and what is left waits for the
+// timer.
+func TestFullRequests(t *testing.T) {
+	c := New("http://127.0.0.1:1", Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	long := joinedCreates{requests: 1, sentAt: time.Now().Add(time.Hour)}
+	const callers = 2 * maxCreateRequests
+	answers := make(chan joinedAnswer, callers)
+	for range callers {
+		n := TextJob("t", strings.Repeat("x", maxJoinedBytes*2/3))
+		go func() { answers <- long.create(ctx, c, n.joinable()) }()
+	}
+	for range callers - 1 { // the last one may wait
+		if a := <-answers; !errors.Is(a.err, errNotJoined) { // there is no stream
+			t.Errorf("%+v", a)
+		}
+	}
+	cancel()
+	<-answers
+
+	var j joinedCreates
+	for range maxJoinedCreates + 44 {
+		n := TextJob("t", "x")
+		j.waiting = append(j.waiting, n.joinable())
+	}
+	all := append([]*joinedCreate(nil), j.waiting...)
+	j.mu.Lock()
+	j.sendDue(c)
+	if len(j.waiting) != 44 || j.requests != 1 || j.late == nil {
+		t.Errorf("%d creates wait, %d requests, timer %v", len(j.waiting), j.requests, j.late)
+	}
+	j.mu.Unlock()
+	for _, own := range all {
+		<-own.answer
+		own.request.Done()
+	}
+}
+
+// TestEndedContext: a create whose context has ended before is not sent.
+func TestEndedContext(t *testing.T) {
+	var j joinedCreates
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		n := TextJob("t", "x")
+		if a := j.create(ctx, New("http://127.0.0.1:1", Options{}), n.joinable()); !errors.Is(a.err, ErrUnavailable) || errors.Is(a.err, ErrUnknown) || errors.Is(a.err, errNotJoined) {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// answering returns a client of a server whose streams answer hello. Then the server reads a message and calls then.
+func answering(t *testing.T, then func(*websocket.Conn)) *Client {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{streamProtocol}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		ctx := context.Background()
+		if _, _, err := conn.Read(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":3600000}}`)); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := conn.Read(ctx); err == nil {
+			then(conn)
+			_, _, _ = conn.Read(ctx) // until the client closes the connection
+		}
+	}))
+	t.Cleanup(s.Close)
+	return New(s.URL, Options{})
+}
+
+// TestUnusedStream: a stream that is open only after the creates have ended is closed when it is idle.
+func TestUnusedStream(t *testing.T) {
+	var j joinedCreates
+	j.open(answering(t, nil))
+	if j.stream == nil || j.idle == nil {
+		t.Fatalf("stream %v, timer %v", j.stream, j.idle)
+	}
+	j.idle.Stop()
+	s := j.stream
+	j.closeIdle()
+	if <-s.Done(); j.stream != nil {
+		t.Error("an idle stream is still used")
+	}
+}
+
+// TestJoinedAnswers: only what proves that nothing was stored lets the creates of a request be sent again.
+func TestJoinedAnswers(t *testing.T) {
+	line := func(text string) func(*websocket.Conn) {
+		return func(conn *websocket.Conn) {
+			_ = conn.Write(context.Background(), websocket.MessageText, []byte(text+"\n"))
+		}
+	}
+	first, last := job.NewID(5, 7, 3), job.NewID(5, 7, job.MaxLines-1)
+	for name, x := range map[string]struct {
+		then func(*websocket.Conn)
+		want error
+	}{
+		"stored":                  {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q,"run_at":[0,9]},"seq":7}`, first)), nil},
+		"refused":                 {line(`{"n":2,"problem":{"status":400,"code":"bad_request","outcome":"not_stored"}}`), errNotJoined},
+		"unknown":                 {line(`{"n":2,"problem":{"status":503,"code":"writes_failed","outcome":"unknown"}}`), ErrUnknown},
+		"problem without outcome": {line(`{"n":2,"problem":{"status":500,"code":"x"}}`), ErrUnknown},
+		"neither":                 {line(`{"n":2}`), ErrUnknown},
+		"fewer":                   {line(fmt.Sprintf(`{"n":2,"ok":{"count":1,"first_id":%q}}`, first)), ErrUnknown},
+		"other times":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q,"run_at":[1]}}`, first)), ErrUnknown},
+		"no id":                   {line(`{"n":2,"ok":{"count":2}}`), ErrUnknown},
+		"too few ids":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q}}`, last)), ErrUnknown},
+		"not JSON":                {line(`x`), ErrUnknown},
+		"goes away":               {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusGoingAway, "") }, errNotJoined},
+		"closed":                  {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusMessageTooBig, "") }, ErrUnknown},
+		"cut":                     {func(conn *websocket.Conn) { _ = conn.CloseNow() }, ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := answering(t, x.then)
+			s, err := c.OpenStream(t.Context(), StreamOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			one, two := TextJob("t", "1"), TextJob("t", "2")
+			made, err := s.createAll(c, []*joinedCreate{one.joinable(), two.joinable()})
+			if !errors.Is(err, x.want) || errors.Is(err, ErrUnknown) && errors.Is(err, errNotJoined) {
+				t.Errorf("%+v, %v", made, err)
+			}
+			if err == nil && (made.first != first || made.runAt(0) != 0 || made.runAt(1) != 9) {
+				t.Errorf("%+v", made)
+			}
+		})
 	}
 }

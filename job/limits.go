@@ -39,6 +39,10 @@ const (
 	// MaxRunOutcomes bounds the outcomes of one request that names them as runs, which take a few bytes for any number of
 	// jobs: such a request must not make the server write many times its length.
 	MaxRunOutcomes = 10_000
+	// MaxRunJobs bounds the jobs of one create for which a run of a few bytes would make the server write many times its
+	// length: jobs without a batch, whose answer may have a time for each, and jobs without payloads in the same create
+	// as jobs with payloads, whose framing they share.
+	MaxRunJobs = 10_000
 	// MaxResults bounds the positions of a create that is answered with a result for each.
 	MaxResults = 10_000
 	// MaxTickleIDs bounds the jobs of one tickle command.
