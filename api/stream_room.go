@@ -180,6 +180,10 @@ func (h *holding) size() int {
 	return len(h.claims)
 }
 
+// statusDone says that the server has answered all that it has carried out. It is a code of our own: proxies such as
+// Caddy send 1001 when they are configured again, and do not know what the server has carried out.
+const statusDone = websocket.StatusCode(4001)
+
 // goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
 // received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
 func (t *stream) goAway(reason string) {
@@ -187,7 +191,7 @@ func (t *stream) goAway(reason string) {
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.answers.flush()
-	_ = t.conn.Close(websocket.StatusGoingAway, reason) // ends read, also if the client does not answer
+	_ = t.conn.Close(statusDone, reason) // ends read, also if the client does not answer
 }
 
 // full returns a problem if the claims and subscriptions of streams take all memory for them.

@@ -58,7 +58,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	first.ok(first.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, subs[0])))
 	var c *streamClient
 	r.until("there is room", func() bool { c, _ = r.tryOpen(); return c != nil })
-	if status := first.closed(); status != websocket.StatusGoingAway {
+	if status := first.closed(); status != statusDone {
 		t.Errorf("the stream that was not in use ended with %v", status)
 	}
 	c.ok(c.send("create", `{}`))
@@ -85,7 +85,7 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
 	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 3 })
-	if status := b.closed(); status != websocket.StatusGoingAway {
+	if status := b.closed(); status != statusDone {
 		t.Errorf("the stream without a request ended with %v", status)
 	}
 }

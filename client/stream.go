@@ -71,6 +71,9 @@ type streamLine struct {
 
 const (
 	streamProtocol = "daybook.v1"
+	// statusDone is the status with which the server closes a stream when it has answered all that it has carried out.
+	// A proxy does not send it.
+	statusDone = websocket.StatusCode(4001)
 	// silentHeartbeats is after how many heartbeats without a sign of the server a stream is given up.
 	silentHeartbeats = 3
 )
@@ -268,7 +271,7 @@ func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, err
 	switch {
 	case err == nil:
 		err = context.Cause(ctx)
-	case websocket.CloseStatus(err) == websocket.StatusGoingAway: // the server has answered what it has received
+	case websocket.CloseStatus(err) == statusDone:
 		return streamAnswer{}, errNotSent
 	}
 	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)
