@@ -69,14 +69,7 @@ type streamLine struct {
 	Subscription uint64         `json:"subscription"`
 }
 
-const (
-	streamProtocol = "daybook.v1"
-	// statusDone is the status with which the server closes a stream when it has answered all that it has carried out.
-	// A proxy does not send it.
-	statusDone = websocket.StatusCode(4001)
-	// silentHeartbeats is after how many heartbeats without a sign of the server a stream is given up.
-	silentHeartbeats = 3
-)
+const streamProtocol = "daybook.v1"
 
 var (
 	// errNotSent says that a request was not sent, because its stream has ended.
