@@ -70,6 +70,32 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for another one.
+func TestStreamsThatReceiveAreUsed(t *testing.T) {
+	r := start(t, func(o *setup) { o.MaxConnections = 4 })
+	slow, unused := r.open(), r.open()
+	r.open()
+	w, err := slow.conn.Writer(t.Context(), websocket.MessageText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(idleGrace) // nothing happens in any of them
+	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
+	if _, err := fmt.Fprint(w, `"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slow.ok(1)
+	if status := unused.closed(); status != statusDone {
+		t.Errorf("the stream that was not in use ended with %v", status)
+	}
+}
+
 // TestStreamsMakeRoomForRequests: if all other connections have a request, a stream that is not in use ends.
 func TestStreamsMakeRoomForRequests(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 4 })
