@@ -46,6 +46,7 @@ type stream struct {
 	counted   time.Time // at most a second ago
 	pings     *time.Timer
 	reading   atomic.Bool   // whether the server reads from the connection
+	receiving atomic.Bool   // whether a part of a message has arrived
 	missed    int           // pings without an answer; only ping uses it
 	done      chan struct{} // closed when nothing of the stream runs any more
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello

@@ -56,6 +56,8 @@ func (t *stream) receive() (*message, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.receiving.Store(true)
+	defer t.receiving.Store(false)
 	m := &message{t: t, kind: kind}
 	m.rule = &t.s.bodies.messages
 	m.share = t.share(m.rule.budget)

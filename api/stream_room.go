@@ -39,8 +39,8 @@ const (
 func mostStreams(connections int) int { return max(1, connections/4*3) }
 
 // streamRoom bounds how many streams are open, and what they take in memory. When all places are taken, it closes the
-// stream that has not been used for the longest time. A stream is used while it has a request under way, a subscription
-// or jobs.
+// stream that has not been used for the longest time. A stream is used while it receives a request or has one under
+// way, and while it has a subscription or jobs.
 type streamRoom struct {
 	most     int
 	requests *budget
@@ -145,10 +145,11 @@ func (l *streams) findUnused() []*stream {
 	return list
 }
 
-// unusedSince returns since when the stream has had no request, if it has neither a subscription nor jobs.
+// unusedSince returns since when the stream has had no request, if it has neither a subscription nor jobs, and receives
+// none: a long message may arrive slowly.
 func (t *stream) unusedSince() (since time.Time, unused bool) {
 	since, unused = t.requests.idleSince()
-	return since, unused && t.subscriptions.count() == 0 && t.holding.size() == 0
+	return since, unused && !t.receiving.Load() && t.subscriptions.count() == 0 && t.holding.size() == 0
 }
 
 // leaveUnused ends the stream if it is still not used. It does not wait for the end.
@@ -180,6 +181,10 @@ func (h *holding) size() int {
 	return len(h.claims)
 }
 
+// statusDone says that the server has answered all that it has carried out. It is a code of our own: proxies such as
+// Caddy send 1001 when they are configured again, and do not know what the server has carried out.
+const statusDone = websocket.StatusCode(4001)
+
 // goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
 // received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
 func (t *stream) goAway(reason string) {
@@ -187,7 +192,7 @@ func (t *stream) goAway(reason string) {
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.answers.flush()
-	_ = t.conn.Close(websocket.StatusGoingAway, reason) // ends read, also if the client does not answer
+	_ = t.conn.Close(statusDone, reason) // ends read, also if the client does not answer
 }
 
 // full returns a problem if the claims and subscriptions of streams take all memory for them.

@@ -58,7 +58,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	first.ok(first.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, subs[0])))
 	var c *streamClient
 	r.until("there is room", func() bool { c, _ = r.tryOpen(); return c != nil })
-	if status := first.closed(); status != websocket.StatusGoingAway {
+	if status := first.closed(); status != statusDone {
 		t.Errorf("the stream that was not in use ended with %v", status)
 	}
 	c.ok(c.send("create", `{}`))
@@ -67,6 +67,32 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	if n := r.server.streams.room.evictions(); n != 1 {
 		t.Errorf("%d evictions", n)
+	}
+}
+
+// TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for another one.
+func TestStreamsThatReceiveAreUsed(t *testing.T) {
+	r := start(t, func(o *setup) { o.MaxConnections = 4 })
+	slow, unused := r.open(), r.open()
+	r.open()
+	w, err := slow.conn.Writer(t.Context(), websocket.MessageText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(idleGrace) // nothing happens in any of them
+	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
+	if _, err := fmt.Fprint(w, `"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slow.ok(1)
+	if status := unused.closed(); status != statusDone {
+		t.Errorf("the stream that was not in use ended with %v", status)
 	}
 }
 
@@ -85,7 +111,7 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
 	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 3 })
-	if status := b.closed(); status != websocket.StatusGoingAway {
+	if status := b.closed(); status != statusDone {
 		t.Errorf("the stream without a request ended with %v", status)
 	}
 }

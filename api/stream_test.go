@@ -392,7 +392,7 @@ func TestStreamShutdown(t *testing.T) {
 	go func() { r.stop(); close(stopped) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != statusDone {
 		t.Errorf("read: %v", err)
 	}
 	<-stopped

@@ -69,11 +69,7 @@ type streamLine struct {
 	Subscription uint64         `json:"subscription"`
 }
 
-const (
-	streamProtocol = "daybook.v1"
-	// silentHeartbeats is after how many heartbeats without a sign of the server a stream is given up.
-	silentHeartbeats = 3
-)
+const streamProtocol = "daybook.v1"
 
 var (
 	// errNotSent says that a request was not sent, because its stream has ended.
@@ -268,7 +264,7 @@ func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, err
 	switch {
 	case err == nil:
 		err = context.Cause(ctx)
-	case websocket.CloseStatus(err) == websocket.StatusGoingAway: // the server has answered what it has received
+	case websocket.CloseStatus(err) == statusDone:
 		return streamAnswer{}, errNotSent
 	}
 	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)

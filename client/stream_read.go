@@ -13,6 +13,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
+const (
+	// statusDone is the status with which the server closes a stream when it has answered all that it has carried out.
+	// A proxy does not send it.
+	statusDone = websocket.StatusCode(4001)
+	// silentHeartbeats is after how many heartbeats without a sign of the server a stream is given up.
+	silentHeartbeats = 3
+)
+
 // read passes on what arrives, until the connection ends.
 func (s *Stream) read() {
 	err := s.readAll()

@@ -44,7 +44,7 @@ Without --server, the command starts a server of its own, on a free port that on
 to, in a temporary directory on the disk of --data. The data in --data are not touched. With --server it
 measures that server, in queues of a client name of its own (bench- and random characters), so jobs of others
 are not touched; they take longer meanwhile. At the end, and after Ctrl-C, the command deletes the directory
-or the queues. A second Ctrl-C ends it at once.
+or the queues. A second Ctrl-C ends it at once, and leaves them.
 
 Everything is on disk before the server answers, as always. The load, which runs on this machine, is the Go
 client: bulk posts of 1,000 jobs from 16 connections; claims and completions of 100 jobs from 16 connections;
@@ -75,7 +75,7 @@ of a job to the end of its completion.`,
 	return cmd
 }
 
-// bench measures, prints the result, and deletes what it has made.
+// bench measures, deletes what it has made, and prints the result.
 func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	ctx, stop := untilInterrupted(cmd.Context())
 	defer stop()
@@ -90,23 +90,21 @@ func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	if err != nil {
 		return interruptedOr(ctx, err)
 	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx))) }()
-	began := time.Now()
-	result, err := b.Run(ctx)
+	report, err := b.report(ctx)
 	if err != nil {
-		return interruptedOr(ctx, err)
+		err = interruptedOr(ctx, err)
+	}
+	removed := b.remove(context.WithoutCancel(ctx)) // also if the measurement failed
+	if err != nil {
+		return errors.Join(err, removed)
 	}
 	b.show.end()
-	report := benchReport{
-		Version: version, Server: b.what, ServerVersion: b.version, Date: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(),
-		Processors: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Result: result,
-	}
 	if f.json {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return errors.Join(removed, encoder.Encode(report))
 	}
-	return report.print(cmd.OutOrStdout())
+	return errors.Join(removed, report.print(cmd.OutOrStdout()))
 }
 
 // benchRun is one run of bench.
@@ -116,6 +114,19 @@ type benchRun struct {
 	what    string                      // is measured
 	version string                      // of the server
 	remove  func(context.Context) error // deletes what was made
+}
+
+// report measures.
+func (b *benchRun) report(ctx context.Context) (*benchReport, error) {
+	began := time.Now()
+	result, err := b.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &benchReport{
+		Version: version, Server: b.what, ServerVersion: b.version, Date: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(),
+		Processors: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Result: result,
+	}, nil
 }
 
 // given prepares the measurement of the server that --server names.
@@ -152,7 +163,7 @@ func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
 }
 
 // errInterrupted says that a signal ended the measurement.
-var errInterrupted = errors.New("interrupted before all was measured; what it had made is deleted")
+var errInterrupted = errors.New("interrupted before all was measured")
 
 // interruptedOr returns errInterrupted if ctx has ended, and otherwise err.
 func interruptedOr(ctx context.Context, err error) error {
@@ -162,12 +173,23 @@ func interruptedOr(ctx context.Context, err error) error {
 	return err
 }
 
-// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM. After that the signals have their usual
-// effect: the second ends the process.
+// untilInterrupted returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP when the terminal is closed.
+// After that the signals have their usual effect: the second ends the process.
+//
+// A closed pipe, such as that of a tee that Ctrl-C has ended, does not end the process: it still deletes what it has made.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	broken := make(chan os.Signal, 1) // nobody reads it: writes return the error
+	signal.Notify(broken, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, signals...)
 	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	return ctx, func() {
+		stop()
+		signal.Stop(broken)
+	}
 }
 
 // deleteQueues deletes the queues of a target.

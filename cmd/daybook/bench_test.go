@@ -132,6 +132,41 @@ func TestBenchInterrupted(t *testing.T) {
 	empty(t, dir)
 }
 
+// TestBenchWithoutReaders: a signal also leaves nothing if nobody reads the output any more, as after Ctrl-C in a pipe to
+// tee, or after the terminal was closed.
+func TestBenchWithoutReaders(t *testing.T) {
+	s := serving(t, t.TempDir())
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		cmd := command(t, "bench", "--duration", "60s", "--server", s.url)
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		said := ""
+		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
+			n, err := r.Read(buffer)
+			if said += string(buffer[:n]); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+		}
+		r.Close()
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if cmd.Wait() == nil {
+			t.Errorf("%v: the command succeeded", sig)
+		}
+		if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
+			t.Errorf("%v: queues remain: %s", sig, out)
+		}
+	}
+}
+
 // TestBenchServerEnds: a context that ends before or during the start leaves no process and no directory, and a server
 // that cannot start is reported.
 func TestBenchServerEnds(t *testing.T) {

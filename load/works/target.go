@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/client"
@@ -90,32 +89,46 @@ func (t *Target) Waiting(ctx context.Context, typ string) (int64, error) {
 	return q.Counts["pending"], err
 }
 
+// deletions is how often Delete lists the queues at most.
+const deletions = 5
+
 // Delete deletes all queues of the target with their jobs. It calls progress with the number of jobs that were deleted.
+// The server may still carry out creates of calls that have been cancelled, so Delete repeats until no queue is left.
 func (t *Target) Delete(ctx context.Context, progress func(jobs int64)) error {
-	var queues []client.Queue
-	for q, err := range t.client.Queues(ctx, t.Name) {
-		if err != nil {
-			return fmt.Errorf("list the queues of client %s: %w", t.Name, err)
+	deleted := int64(0)
+	for range deletions {
+		var types []string
+		for q, err := range t.client.Queues(ctx, t.Name) {
+			if err != nil {
+				return fmt.Errorf("list the queues of client %s: %w", t.Name, err)
+			}
+			types = append(types, q.Type)
 		}
-		queues = append(queues, q)
-	}
-	var deleted atomic.Int64
-	for _, q := range queues {
-		sweep, err := t.client.DeleteQueueJobs(ctx, t.Name, q.Type, "all")
-		before := deleted.Load()
-		if err == nil && sweep.ID != "" {
-			sweep, err = t.client.WaitSweep(ctx, sweep, func(s client.Sweep) { progress(before + s.Moved) })
+		if len(types) == 0 {
+			return nil
 		}
-		if err == nil {
-			deleted.Add(sweep.Moved)
-			progress(deleted.Load())
-			err = t.client.DeleteQueue(ctx, t.Name, q.Type)
-		}
-		if err != nil && !errors.Is(err, client.ErrNotFound) {
-			return fmt.Errorf("delete the queue %s/%s: %w", t.Name, q.Type, err)
+		for _, typ := range types {
+			n, err := t.deleteQueue(ctx, typ, func(jobs int64) { progress(deleted + jobs) })
+			deleted += n
+			if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrConflict) { // a job was created meanwhile
+				return fmt.Errorf("delete the queue %s/%s: %w", t.Name, typ, err)
+			}
 		}
 	}
-	return nil
+	return fmt.Errorf("client %s has queues again each time after they are deleted: another program creates jobs in them", t.Name)
+}
+
+// deleteQueue deletes a queue with its jobs, and returns how many they were.
+func (t *Target) deleteQueue(ctx context.Context, typ string, progress func(jobs int64)) (int64, error) {
+	sweep, err := t.client.DeleteQueueJobs(ctx, t.Name, typ, "all")
+	if err == nil && sweep.ID != "" {
+		sweep, err = t.client.WaitSweep(ctx, sweep, func(s client.Sweep) { progress(s.Moved) })
+	}
+	if err != nil {
+		return 0, err
+	}
+	progress(sweep.Moved)
+	return sweep.Moved, t.client.DeleteQueue(ctx, t.Name, typ)
 }
 
 // RoundTrip returns how long the fastest of some requests took that the server answers at once.

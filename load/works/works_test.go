@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/load"
 )
 
@@ -81,4 +82,32 @@ func TestArrivals(t *testing.T) {
 	a.completed(&client.Job{Payload: []byte(lines[1])})
 	a.completed(&client.Job{Payload: []byte(lines[2])})
 	a.wait(t.Context(), time.Now().Add(time.Hour)) // all are completed
+}
+
+// TestDelete: Delete also deletes what calls create that were cancelled and that the server still carries out.
+func TestDelete(t *testing.T) {
+	target := NewTarget(daybooktest.Start(t).URL)
+	defer target.Close()
+	add := func(typ string) {
+		t.Helper()
+		if err := target.add(t.Context(), typ, bulkBody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("bulk")
+	late := []string{"bulk", "single"}
+	var deleted int64
+	err := target.Delete(t.Context(), func(jobs int64) {
+		deleted = jobs
+		if len(late) > 0 {
+			add(late[0])
+			late = late[1:]
+		}
+	})
+	if err != nil || deleted != 3*bulkJobs {
+		t.Errorf("%d jobs deleted, %v", deleted, err)
+	}
+	for q, err := range target.client.Queues(t.Context(), target.Name) {
+		t.Errorf("%+v, %v", q, err)
+	}
 }
