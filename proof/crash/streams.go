@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -165,9 +164,6 @@ func (s *streamed) open(ctx context.Context, u *user) error {
 	if err != nil {
 		if answer != nil && answer.StatusCode != 0 && answer.StatusCode != http.StatusServiceUnavailable {
 			u.h.problem("open a stream: %d %v", answer.StatusCode, err)
-		}
-		if errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil {
-			return errNotSent
 		}
 		return errNotSent // a handshake changes nothing
 	}
