@@ -288,7 +288,7 @@ func TestStreamInRuns(t *testing.T) {
 	} {
 		want(t, c.refusal(c.send(x.verb, x.body, x.more), "bad_request"), "field", "batch")
 	}
-	for _, text := range []string{"", "#:request", "#:request \n", "#:request slot=1\n" + body, "#:request n=-1\n" + body, "#:request n=1 n=2\n" + body, "#:request n=9007199254740992\n" + body, body} {
+	for _, text := range []string{"", "#:request", "#:request \n", "#:request slot=1\n" + body, "#:request n=-1\n" + body, "#:request n=1 n=2\n" + body, "#:request n=01\n" + body, "#:request n=9007199254740992\n" + body, body} {
 		c := r.open()
 		c.binary(text)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

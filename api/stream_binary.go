@@ -71,7 +71,7 @@ func (r *streamRequest) set(key, raw string) error {
 	switch key {
 	case "n":
 		n, err := strconv.ParseUint(raw, 10, 64)
-		if err != nil || n > maxRequestNumber {
+		if err != nil || n > maxRequestNumber || strconv.FormatUint(n, 10) != raw {
 			return badRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
 		}
 		r.N = &n

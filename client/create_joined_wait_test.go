@@ -243,7 +243,8 @@ func TestJoinedAnswers(t *testing.T) {
 		"no id":                   {line(`{"n":2,"ok":{"count":2}}`), ErrUnknown},
 		"too few ids":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q}}`, last)), ErrUnknown},
 		"not JSON":                {line(`x`), ErrUnknown},
-		"goes away":               {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusGoingAway, "") }, errNotJoined},
+		"ends":                    {func(conn *websocket.Conn) { _ = conn.Close(statusDone, "") }, errNotJoined},
+		"a proxy goes away":       {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusGoingAway, "") }, ErrUnknown},
 		"closed":                  {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusMessageTooBig, "") }, ErrUnknown},
 		"cut":                     {func(conn *websocket.Conn) { _ = conn.CloseNow() }, ErrUnknown},
 	} {
