@@ -83,7 +83,7 @@ bench-compare: ## the short set here and at commit BASE, by turns; fails if some
 	$(GO) build -o $(BIN)/bench-compare ./bench/compare
 	$(BIN)/bench-compare -base "$(BASE)" $(ARGS)
 
-bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes docs/open-loop.svg and tables; ARGS="-help" for the flags
+bench-open: build ## latency at 25, 50, 75 and 95 % of the peak, calls due at fixed times; 8 minutes; writes the tables of docs/performance.md and docs/open-loop.svg; ARGS="-help" for the flags
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) run ./bench/open -page docs/performance.md $(ARGS)
 	cd bench/peers && GOWORK=off $(GO) run ./latency -in $(CURDIR)/$(BIN)/open-loop.json -out $(CURDIR)/docs/open-loop.svg
 

@@ -234,10 +234,12 @@ func decodeAliased(line []byte, r *streamRequest) error {
 // numbered returns why a request, which was decoded with err, has no number under which it can be answered; nil if it
 // has one.
 func numbered(r *streamRequest, err error) error {
-	if p, ok := errors.AsType[*problem](err); ok && (r.N == nil || p.field == "n") {
+	p, refused := errors.AsType[*problem](err)
+	otherType := refused && strings.HasPrefix(p.detail, "n must be ")
+	if refused && !otherType && (r.N == nil || p.field == "n") {
 		return p
 	}
-	if r.N == nil || *r.N > maxRequestNumber {
+	if otherType || r.N == nil || *r.N > maxRequestNumber {
 		return badRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
 	}
 	return nil

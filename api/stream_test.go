@@ -276,6 +276,8 @@ func TestStreamRefusals(t *testing.T) {
 	}
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	c.refusal(c.send("hello", `{"runner_id":"r"}`), "bad_request")
+	want(t, c.ok(c.send("tickle", `{}`)), "held", 0.0) // of all its jobs, which are none
+	c.refusal(c.send("tickle", `{"runner_id":"r"}`), "claim_lost")
 	c.refusal(c.send("subscribe", `{}`), "bad_request")
 	c.refusal(c.send("subscribe", `{"credit":10001}`), "bad_request")
 	c.refusal(c.send("create", `{}`, `,"tickle":{}`), "bad_request")
@@ -292,7 +294,7 @@ func TestStreamRefusals(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		_, _, err := c.conn.Read(ctx)
 		cancel()
-		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation || strings.Contains(text, `"n"`) && !strings.Contains(err.Error(), "whole number") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -189,3 +189,18 @@ func TestStreamEnds(t *testing.T) {
 	}
 	stream.Close() // again
 }
+
+// TestSubscribeRequires: a subscription without what it requires is refused before it is sent.
+func TestSubscribeRequires(t *testing.T) {
+	s := daybooktest.Start(t)
+	stream, err := s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for _, o := range []client.SubscribeOptions{{Credit: 1}, {Take: func(*client.Claim) {}}} {
+		if _, err := stream.Subscribe(t.Context(), o); !errors.Is(err, client.ErrBadRequest) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

@@ -31,6 +31,9 @@ type Subscription struct {
 
 // Subscribe begins to get jobs.
 func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
+	if o.Take == nil || o.Credit <= 0 {
+		return nil, fmt.Errorf("%w: a subscription requires Take and a Credit of at least 1", ErrBadRequest)
+	}
 	body, err := json.Marshal(struct {
 		Clients  []string `json:"clients,omitempty"`
 		Types    []string `json:"types,omitempty"`

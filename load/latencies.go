@@ -44,8 +44,13 @@ func (l *Latencies) AddMany(d time.Duration, n int64) {
 func (l *Latencies) Summary() Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := func(percent float64) float64 { return float64(l.hdr.ValueAtPercentile(percent)) / 1000 }
-	return Summary{Count: l.hdr.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: milliseconds(l.most)}
+	return Summary{Count: l.hdr.TotalCount(), P50: l.at(50), P90: l.at(90), P99: l.at(99), P999: l.at(99.9), Max: milliseconds(l.most)}
+}
+
+// at returns the latency at a percentage, in milliseconds. The histogram rounds up, so that the last ones may exceed the
+// longest. l.mu is held.
+func (l *Latencies) at(percent float64) float64 {
+	return min(float64(l.hdr.ValueAtPercentile(percent))/1000, milliseconds(l.most))
 }
 
 // Percentiles returns the latency at each of the percentages, in milliseconds.
@@ -54,7 +59,7 @@ func (l *Latencies) Percentiles(percents []float64) []float64 {
 	defer l.mu.Unlock()
 	out := make([]float64, len(percents))
 	for i, p := range percents {
-		out[i] = float64(l.hdr.ValueAtPercentile(p)) / 1000
+		out[i] = l.at(p)
 	}
 	return out
 }
