@@ -280,8 +280,9 @@ func (m *jobModel) effect(s state, e *event) []state {
 		return []state{m.afterOutcome(s, e.outcome, e.call)}
 
 	case returned:
+		again := s.claim == e.claim && e.claim != 0 && s.ended.code == "unget" && s.status != active
 		switch {
-		case e.answer == stale && !holds:
+		case e.answer == stale && !holds, again: // the end of the claim's stream may have returned the job before
 			return []state{s}
 		case e.answer == stale || !holds:
 			return nil

@@ -169,6 +169,12 @@ func TestHistories(t *testing.T) {
 		"returned by unget": {legal: true, events: []event{
 			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 1),
 		}},
+		"returned twice by the same claim": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, returned, lost, by(1)), at(25, tickled, stale, by(1)), at(30, returned, done, by(1)), claimedAt(40, 2, 1),
+		}},
+		"returned by a claim after another one took the job": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 1), at(40, returned, done, by(1)),
+		}},
 		"an attempt that was returned by unget and counts": {events: []event{
 			create, claimedAt(10, 1, 1), at(20, returned, done, by(1)), claimedAt(30, 2, 2),
 		}},
