@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"load":               {},
 	"load/works":         {"client", "load"},
 	"load/limits":        {"load", "load/works"},
-	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "load/limits", "load/works", "mdns", "store"},
+	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "store"},
 }
 
 // onlyIn names libraries that belong to one folder.

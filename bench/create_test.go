@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // BenchmarkClientCreate creates jobs one by one through the Go client, from many goroutines.
@@ -19,7 +20,7 @@ func BenchmarkClientCreate(b *testing.B) {
 			l := NewLoad(s.URL(), 1)
 			defer l.Close()
 			jobs := client.New(s.URL(), c.o)
-			payload := string(Lines(1, 100)[:100])
+			payload := string(works.Lines(1, 100)[:100])
 			p := matrix.Point{Work: "create", Size: 100, Batch: 1, Conns: 64}
 			w := workload(b, p, s, l)
 			w.Round = func(ctx context.Context, callers []*matrix.Caller) error {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/load/works"
 )
 
 const idleConnections = 9000
@@ -25,7 +27,7 @@ func TestIdleConnections(t *testing.T) {
 	h.next("held")
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
-	if err := l.Add(t.Context(), Lines(1000, 100)); err != nil {
+	if err := l.Add(t.Context(), works.Lines(1000, 100)); err != nil {
 		t.Error(err)
 	}
 	if claim, _, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {

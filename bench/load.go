@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // Load sends requests to a server. It does as little work as possible, since it shares the processors with the server:
@@ -92,23 +93,6 @@ func expect(want int) func(int, []byte) error {
 	}
 }
 
-// Lines returns a body of n payloads of size bytes each, of digits and letters that do not compress well.
-func Lines(n, size int) []byte {
-	body := make([]byte, 0, n*(size+1))
-	x := uint64(88172645463325252)
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	for range n {
-		for range size {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-			body = append(body, alphabet[x>>58])
-		}
-		body = append(body, '\n')
-	}
-	return body
-}
-
 // Add posts a body of lines.
 func (l *Load) Add(ctx context.Context, body []byte) error {
 	return l.AddTo(ctx, "default", "default", body)
@@ -127,7 +111,7 @@ func (l *Load) CreateBody(ctx context.Context, body []byte) error {
 	return l.post(ctx, "/jobs/create", "application/json", body, expect(http.StatusCreated))
 }
 
-var createBody = []byte(`{"payload":"` + string(Lines(1, 99)[:99]) + `"}`)
+var createBody = []byte(`{"payload":"` + string(works.Lines(1, 99)[:99]) + `"}`)
 
 const idBytes = 36
 

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // The layer of the process: the real binary, with the load in this process on the same machine. Each connection is a
@@ -83,7 +84,7 @@ const fillers = 8
 
 // fillPoint creates pending jobs, spread over the queues of the point, and waits until they are applied.
 func fillPoint(ctx context.Context, l *Load, p matrix.Point, jobs int) error {
-	body := Lines(min(jobs, matrix.MaxFillLines), p.Size)
+	body := works.Lines(min(jobs, matrix.MaxFillLines), p.Size)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(fillers)
 	if err := p.Fill(jobs, func(i, lines int) error {
@@ -156,7 +157,7 @@ func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) ma
 
 // httpWork sets the round of a point over HTTP. It fails if claims got fewer jobs than they requested.
 func httpWork(p matrix.Point, l *Load, w *matrix.Workload) {
-	body := Lines(p.Batch, p.Size)
+	body := works.Lines(p.Batch, p.Size)
 	var created atomic.Int64
 	create := func(ctx context.Context) error {
 		client, typ := p.Queue(int(created.Add(1)))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // The bounds with many pending jobs of 100 bytes (docs/performance.md):
@@ -238,7 +239,7 @@ func fillQueues(t *testing.T, l *Load, n int) {
 	for first := 0; first < n; first += each {
 		var body bytes.Buffer
 		for i := range each {
-			fmt.Fprintf(&body, "{\"type\":\"queue-%d\",\"payload\":\"%s\"}\n", first+i, Lines(1, 100)[:100])
+			fmt.Fprintf(&body, "{\"type\":\"queue-%d\",\"payload\":\"%s\"}\n", first+i, works.Lines(1, 100)[:100])
 		}
 		if err := l.post(context.Background(), "/jobs/create", "application/x-ndjson", body.Bytes(), expect(http.StatusCreated)); err != nil {
 			t.Fatal(err)

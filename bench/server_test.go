@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // serve starts the real binary on a new data directory until the benchmark ends.
@@ -36,7 +37,7 @@ func serve(b testing.TB, args ...string) *daybooktest.Process {
 // fill posts n batches of 1000 jobs and waits until they are applied.
 func fill(b testing.TB, l *Load, n int) {
 	b.Helper()
-	body := Lines(1000, 100)
+	body := works.Lines(1000, 100)
 	var left atomic.Int64
 	left.Store(int64(n))
 	var group sync.WaitGroup

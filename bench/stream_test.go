@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // streamWork sets the round of a point in streams. Each stream has as many jobs under way as a batch has. The work
@@ -136,7 +137,7 @@ func openStream(tb testing.TB, url string, p matrix.Point) *streamLoad {
 	ended := make(chan struct{})
 	tb.Cleanup(func() { _ = conn.CloseNow(); <-ended })
 	conn.SetReadLimit(-1)
-	s := &streamLoad{p: p, conn: conn, payload: string(Lines(1, p.Size)[:p.Size]), sent: map[int]streamRequest{}}
+	s := &streamLoad{p: p, conn: conn, payload: string(works.Lines(1, p.Size)[:p.Size]), sent: map[int]streamRequest{}}
 	switch p.Work {
 	case "drain":
 		s.request(`"hello":{"runner_id":"load","jobs":"runs"}`)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/load/works"
 )
 
 // The bounds for claims during sweeps of ten million jobs (docs/performance.md):
@@ -42,7 +44,7 @@ func TestSweeps(t *testing.T) {
 		kind string
 		body []byte
 	}{
-		{"a thousand jobs a state", "text/plain", Lines(1000, 100)},
+		{"a thousand jobs a state", "text/plain", works.Lines(1000, 100)},
 		{"each job a state", "application/json", singleJobGroups(1000)},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
@@ -124,7 +126,7 @@ func singleJobGroups(n int) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"client":"swept","priority":%d,"payload":"%s"}`, 4+i%2, Lines(1, 50)[:50])
+		fmt.Fprintf(&b, `{"client":"swept","priority":%d,"payload":"%s"}`, 4+i%2, works.Lines(1, 50)[:50])
 	}
 	b.WriteByte(']')
 	return b.Bytes()
@@ -167,7 +169,7 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	var failed atomic.Bool
-	body := Lines(1000, 100)
+	body := works.Lines(1000, 100)
 	for range sweepRunners {
 		group.Go(func() {
 			for n := 0; ; n++ {

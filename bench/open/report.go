@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,17 +75,17 @@ func (r *report) write(path string) error {
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s at commit %s, %.0f s at each rate, payloads of 100 bytes, fsync before every answer. Machine: %s, %d cores, Linux %s; appending 4 KiB to a file and syncing it takes %s in the median, %s at p99. The load average was %.1f before and %.1f after the run.\n\n",
-		r.Date.Format("2006-01-02"), r.Commit, r.SecondsEach, r.Machine.Processor, r.Machine.Cores, r.Machine.Kernel, millis(r.Machine.Fsync.P50), millis(r.Machine.Fsync.P99), r.Machine.Load[0], r.Machine.Load[1])
+		r.Date.Format("2006-01-02"), r.Commit, r.SecondsEach, r.Machine.Processor, r.Machine.Cores, r.Machine.Kernel, load.Millis(r.Machine.Fsync.P50), load.Millis(r.Machine.Fsync.P99), r.Machine.Load[0], r.Machine.Load[1])
 	b.WriteString("| work | of the peak | jobs/s | p50 | p90 | p99 | p99.9 | longest | processors in use | server µs/job | stalls over 50 ms | fsync of a plain file: p99, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range r.Works {
-		fmt.Fprintf(&b, "| %s | closed loop | %s | | | %s | | | | | | |\n", w.Title, thousands(w.PeakPerSec), millis(w.PeakP99))
+		fmt.Fprintf(&b, "| %s | closed loop | %s | | | %s | | | | | | |\n", w.Title, load.Thousands(w.PeakPerSec), load.Millis(w.PeakP99))
 		for _, x := range w.Rates {
 			note := ""
 			if !x.KeptUp {
 				note = fmt.Sprintf(" (did not keep up; %d calls not sent)", x.Unsent)
 			}
-			fmt.Fprintf(&b, "| | %.0f %% | %s%s | %s | %s | %s | %s | %s | %.1f | %.3g | %d | %s, %s |\n", 100*x.Part, thousands(x.JobsPerSec), note,
-				millis(x.Latency.P50), millis(x.Latency.P90), millis(x.Latency.P99), millis(x.Latency.P999), millis(x.Latency.Max), x.Busy, x.Server, len(x.Stalls), millis(x.Disk.P99), millis(x.Disk.Max))
+			fmt.Fprintf(&b, "| | %.0f %% | %s%s | %s | %s | %s | %s | %s | %.1f | %.3g | %d | %s, %s |\n", 100*x.Part, load.Thousands(x.JobsPerSec), note,
+				load.Millis(x.Latency.P50), load.Millis(x.Latency.P90), load.Millis(x.Latency.P99), load.Millis(x.Latency.P999), load.Millis(x.Latency.Max), x.Busy, x.Server, len(x.Stalls), load.Millis(x.Disk.P99), load.Millis(x.Disk.Max))
 		}
 	}
 	return b.String() + r.stalls()
@@ -117,7 +116,7 @@ func (r *report) stalls() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThe longest of %d stalls over 50 ms:\n\n| work | of the peak | at | longest wait | calls over 50 ms | fsync of a plain file at that time | a sleeping thread woke up late by |\n|---|---|---|---|---|---|---|\n", len(rows))
 	for _, s := range rows[:min(len(rows), mostStalls)] {
-		fmt.Fprintf(&b, "| %s | %.0f %% | %.2f s | %s | %d | %s | %s |\n", s.work, 100*s.part, s.At, millis(s.Longest), s.Calls, orLess(s.Disk), orLess(s.Wake))
+		fmt.Fprintf(&b, "| %s | %.0f %% | %.2f s | %s | %d | %s | %s |\n", s.work, 100*s.part, s.At, load.Millis(s.Longest), s.Calls, orLess(s.Disk), orLess(s.Wake))
 	}
 	return b.String()
 }
@@ -126,7 +125,7 @@ func orLess(ms float64) string {
 	if ms == 0 {
 		return "less than 5 ms"
 	}
-	return millis(ms)
+	return load.Millis(ms)
 }
 
 // The lines around the block of the page that a run replaces.
@@ -147,28 +146,4 @@ func (r *report) page(path string) error {
 		return fmt.Errorf("%s has no block for the figures: it must have a line %q and, below it, a line %q", path, blockBegin, blockEnd)
 	}
 	return os.WriteFile(path, []byte(before+blockBegin+"\n"+r.markdown()+"\n"+blockEnd+after), 0o644)
-}
-
-// millis returns milliseconds as text with about two digits.
-func millis(ms float64) string {
-	switch {
-	case ms >= 10:
-		return fmt.Sprintf("%.0f ms", ms)
-	case ms >= 1:
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.2f ms", ms)
-}
-
-// thousands returns a number, rounded to three digits, with commas.
-func thousands(x float64) string {
-	if x >= 1000 {
-		unit := math.Pow(10, math.Floor(math.Log10(x))-2)
-		x = math.Round(x/unit) * unit
-	}
-	text := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

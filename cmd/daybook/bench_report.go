@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/load"
 	"github.com/daybookq/daybook/load/limits"
 )
 
@@ -41,7 +41,7 @@ func (r *benchReport) print(w io.Writer) error {
 				peak = ""
 			}
 			h := m.Half.Latency
-			row(m.Title, m.Callers, thousands(m.Peak.JobsPerSecond), peak, ms(h.P50), ms(h.P99), ms(h.P999), ms(h.Max))
+			row(m.Title, m.Callers, load.Thousands(m.Peak.JobsPerSecond), peak, ms(h.P50), ms(h.P99), ms(h.P999), ms(h.Max))
 		}
 	})
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *benchReport) print(w io.Writer) error {
 	}
 	for _, m := range r.Works {
 		if h := m.Half; !h.KeptUp {
-			if _, err := fmt.Fprintf(w, "\n%s: the server did not keep up with %s jobs/s; %d calls at most waited to be sent.\n", m.Title, thousands(h.JobsPerSecond), h.MostBehind); err != nil {
+			if _, err := fmt.Fprintf(w, "\n%s: the server did not keep up with %s jobs/s; %d calls at most waited to be sent.\n", m.Title, load.Thousands(h.JobsPerSecond), h.MostBehind); err != nil {
 				return err
 			}
 		}
@@ -79,19 +79,6 @@ func ms(ms float64) string {
 		digits = 0
 	}
 	return strconv.FormatFloat(ms, 'f', digits, 64) + " ms"
-}
-
-// thousands returns a number, rounded to three digits, with commas.
-func thousands(x float64) string {
-	if x >= 1000 {
-		unit := math.Pow(10, math.Floor(math.Log10(x))-2)
-		x = math.Round(x/unit) * unit
-	}
-	text := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 // benchProgress shows how far a measurement is: in one line that changes if errs is a terminal, otherwise in a line for

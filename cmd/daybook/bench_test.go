@@ -223,9 +223,4 @@ func TestBenchProgress(t *testing.T) {
 	if want := clear + "[##########..........] 30s left  the disk" + clear + "[####################] 0s left  the end" + clear + "daybook: hello\n"; b.String() != want {
 		t.Errorf("%q", b.String())
 	}
-	for x, want := range map[float64]string{0: "0", 999: "999", 1234567: "1,230,000", 12345: "12,300"} {
-		if got := thousands(x); got != want {
-			t.Errorf("%v: %s", x, got)
-		}
-	}
 }

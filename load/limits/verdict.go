@@ -1,6 +1,10 @@
 package limits
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/daybookq/daybook/load"
+)
 
 // Cause is what limits a work.
 type Cause string
@@ -33,14 +37,14 @@ const (
 
 // verdict says what limits a work whose callers made a number of calls.
 func verdict(f Facts, callers int, calls int64, roundTripMs float64) Verdict {
-	syncing := fmt.Sprintf("the journal waited for an fsync %.0f %% of the time (%d fsyncs of %s on average)", 100*f.Disk.SyncShare, f.Disk.Syncs, millis(f.Disk.SyncMeanMs))
+	syncing := fmt.Sprintf("the journal waited for an fsync %.0f %% of the time (%d fsyncs of %s on average)", 100*f.Disk.SyncShare, f.Disk.Syncs, load.Millis(f.Disk.SyncMeanMs))
 	usage := fmt.Sprintf("the server used %.1f of %d processors", f.ServerProcessors, f.ServerMayUse)
 	used := f.ServerProcessors + f.LoadProcessors + f.others()
 	switch {
 	case callers == 1:
 		each, syncs := f.Seconds*1000/float64(max(calls, 1)), f.Disk.SyncMeanMs*float64(f.Disk.Syncs)/float64(max(calls, 1))
 		return Verdict{Waiting, fmt.Sprintf("each job waits for its own fsyncs and round trips, one after the other: %s of %s are fsyncs, and a round trip takes at least %s. More callers at the same time share the fsyncs.",
-			millis(syncs), millis(each), millis(roundTripMs))}
+			load.Millis(syncs), load.Millis(each), load.Millis(roundTripMs))}
 	case f.Disk.SyncShare >= mostlySyncing:
 		return Verdict{DiskSyncs, "the disk: " + syncing + "."}
 	case f.Local && f.ServerMayUse > 0 && used >= full*float64(f.ServerMayUse):
@@ -51,7 +55,7 @@ func verdict(f Facts, callers int, calls int64, roundTripMs float64) Verdict {
 		return Verdict{Load, fmt.Sprintf("this machine, which sends the load: it used %.1f of %d processors. A stronger machine, or several, may show more.", f.LoadProcessors, f.LoadMayUse)}
 	}
 	return Verdict{Unknown, fmt.Sprintf("it cannot be told: %s, the load %.1f; %s; a round trip takes at least %s. More callers at the same time may show more.",
-		usage, f.LoadProcessors, syncing, millis(roundTripMs))}
+		usage, f.LoadProcessors, syncing, load.Millis(roundTripMs))}
 }
 
 // others returns how many processors were used by programs other than the server and the load, and by other machines of
@@ -77,15 +81,4 @@ func othersNote(all []WorkResult) string {
 		text += fmt.Sprintf(", and other machines on the same host %.1f", stolen/seconds)
 	}
 	return text + ". Without them the figures would be better. An fsync then also waits for a processor."
-}
-
-// millis returns milliseconds as text with about two digits.
-func millis(ms float64) string {
-	switch {
-	case ms >= 10:
-		return fmt.Sprintf("%.0f ms", ms)
-	case ms >= 1:
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.2f ms", ms)
 }

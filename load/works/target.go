@@ -34,7 +34,6 @@ func (t *Target) Close() { t.http.CloseIdleConnections() }
 
 const (
 	payloadBytes = 100
-	lineBytes    = payloadBytes + 1
 	bulkJobs     = 1000 // of a post
 	// fillers is how many posts of Fill are under way at once.
 	fillers = 8
@@ -42,12 +41,12 @@ const (
 	mostFill = 10_000_000
 )
 
-// payload returns n lines of payloadBytes characters each, which do not compress much.
-func payload(n int) []byte {
+// Lines returns n lines of size bytes each, of letters and digits that do not compress well.
+func Lines(n, size int) []byte {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	body, x := make([]byte, 0, n*lineBytes), uint64(88172645463325252)
+	body, x := make([]byte, 0, n*(size+1)), uint64(88172645463325252)
 	for range n {
-		for range payloadBytes {
+		for range size {
 			x ^= x << 13
 			x ^= x >> 7
 			x ^= x << 17
@@ -58,7 +57,7 @@ func payload(n int) []byte {
 	return body
 }
 
-var bulkBody = payload(bulkJobs)
+var bulkBody = Lines(bulkJobs, payloadBytes)
 
 func (t *Target) add(ctx context.Context, typ string, lines []byte) error {
 	_, err := t.client.AddLines(ctx, lines, client.AddOptions{Client: t.Name, Type: typ})

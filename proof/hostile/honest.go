@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/bench"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
 )
 
 // honest is a set of clients that work. Some post lines to a queue of theirs, some claim from it and complete.
@@ -36,7 +36,7 @@ const (
 
 func newHonest(url string) *honest {
 	return &honest{
-		url: url, body: bench.Lines(lines, 100),
+		url: url, body: works.Lines(lines, 100),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: posters + claimers}},
 	}
 }

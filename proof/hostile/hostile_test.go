@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api"
-	"github.com/daybookq/daybook/bench"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/load/works"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -95,7 +95,7 @@ func begin(t *testing.T, files int) *target {
 	b := &target{Process: s, honest: newHonest(s.URL())}
 	// Post four pages of 8 MiB each.
 	id := ""
-	payload := bench.Lines(31, 256<<10-1)
+	payload := works.Lines(31, 256<<10-1)
 	for range 4 {
 		text, err := b.honest.post(t.Context(), "/victim/job/large/add", "text/plain", payload)
 		if err != nil {
@@ -105,7 +105,7 @@ func begin(t *testing.T, files int) *target {
 		id, _, _ = strings.Cut(rest, `"`)
 	}
 	b.requests = requestsTo(id)
-	text, err := b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", bench.Lines(1, 4<<20))
+	text, err := b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", works.Lines(1, 4<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
