@@ -291,11 +291,17 @@ func (p *pieces) jobs(list []job.Job, separator, end string, one func(b []byte, 
 	return nil
 }
 
+// stepBytes is about what a step takes in memory beside its name, in a job and in a document of its states.
+const stepBytes = 128
+
 // stateBytes is about what a job takes in memory.
 func stateBytes(j *job.Job) int64 {
 	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.Error)
 	for i := range j.Attempts {
 		n += len(j.Attempts[i].Error)
+	}
+	for i := range j.Steps {
+		n += stepBytes + len(j.Steps[i].Name)
 	}
 	return int64(n)
 }

@@ -44,6 +44,8 @@ type parts struct {
 	operator
 	queueOperator
 	sessionOperator
+	handlerOperator
+	runnerRegistry
 	switcher
 	clock
 	monitor
@@ -54,6 +56,7 @@ type parts struct {
 	queueReader
 	runnerReader
 	sessionReader
+	handlerReader
 	sweepReader
 }
 
@@ -66,7 +69,7 @@ func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Clai
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.
@@ -331,6 +334,8 @@ func (f creates) StartCreate(ctx context.Context, c *job.Create) func() (store.M
 
 // noJob is a state in which all jobs have been purged.
 type noJob struct{ jobReader }
+
+func (noJob) AwaitEnd(job.ID) (*store.JobEnd, error) { return nil, job.NotFound }
 
 func (noJob) JobWithin(job.ID, int64) (job.Job, bool, error) { return job.Job{}, true, job.NotFound }
 

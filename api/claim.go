@@ -197,7 +197,7 @@ func (s *Server) claim(c echo.Context) error {
 // that wait have a separate budget. If that budget is used up, the claim does not wait.
 func (s *Server) completeAndClaim(c echo.Context, body *body, r *claimRequest, call *claimCall) error {
 	ctx := c.Request().Context()
-	done := completion{most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
+	done := completion{s: s, most: job.MaxOutcomes, reserve: func(n int64) error { return body.reserve(ctx, n) }}
 	err := r.completion(&done)
 	if err == nil {
 		err = s.requireClaimIDs(&done)

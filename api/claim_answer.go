@@ -49,9 +49,10 @@ type claimCall struct {
 	form   claimForm
 	fields selection
 
-	claimed store.Claimed
-	handed  []runs.Run
-	ended   *endedJobs // of a claim with outcomes
+	claimed  store.Claimed
+	handed   []runs.Run
+	handlers []runs.Handler // of the jobs
+	ended    *endedJobs     // of a claim with outcomes
 }
 
 // endedJobs is the part of an answer that a claim with outcomes has.
@@ -75,6 +76,10 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 		return c.NoContent(http.StatusNoContent)
 	case call.form == claimInRuns:
 		return s.answerClaim(c, held, call)
+	}
+	if len(call.handlers) > 0 {
+		h := &call.handlers[0]
+		c.Response().Header().Set(headerHandler, h.ID.String()+" "+h.Kind+" "+h.Digest.String())
 	}
 	docs, err := call.handed[0].Documents(nil)
 	return withBuffer(func(b []byte) ([]byte, error) {
@@ -143,6 +148,7 @@ func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *share, 
 	}
 	var receipt ingest.Receipt
 	call.claimed, call.handed, receipt, err = claim(ctx, call.wait, admit)
+	call.handlers = s.handlersOf(call.handed)
 	if n := before + call.bytes(); err == nil && held.held > n {
 		held.shrink(held.held - n)
 	}

@@ -9,7 +9,7 @@ import (
 
 // writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. Fields of jobs that
 // are null are left out.
-func (call *claimCall) writeJSON(p *pieces) error {
+func (call *claimCall) writeJSON(p *pieces) (err error) {
 	p.b = append(p.b, '{')
 	if call.ended != nil {
 		p.b = append(call.ended.append(p.b), ',')
@@ -21,6 +21,9 @@ func (call *claimCall) writeJSON(p *pieces) error {
 		p.b = appendID(p.b, call.claimed.Claim)
 		p.b = append(p.b, `,"lease_ms":`...)
 		p.b = appendNumber(p.b, call.claimed.LeaseMs)
+	}
+	if p.b, err = appendHandlers(p.b, call.handlers); err != nil {
+		return err
 	}
 	call.fields.sparse = true
 	if call.form == claimInLines {

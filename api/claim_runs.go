@@ -13,7 +13,7 @@ const runHeadBytes = 256
 
 // writeRuns writes the answer to a claim in runs. The payloads are copied as they are stored.
 func (call *claimCall) writeRuns(p *pieces) error {
-	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed)}
+	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed), Handlers: call.handlers}
 	if !head.ID.IsZero() {
 		head.Runner = call.cmd.Runner
 	}

@@ -22,7 +22,7 @@ func (s *Server) complete(c echo.Context) error {
 		outcomeFields
 		fences
 	}
-	return s.endOne(c, &s.bodies.outcomes, &r, &r.fences)
+	return s.endOne(c, &s.bodies.outcomes, &r, &r.fences, r.then)
 }
 
 // releaseRequest is the body of POST /jobs/{id}/release.
@@ -63,18 +63,22 @@ func (r *releaseRequest) outcome() (o job.Outcome, err error) {
 // release answers POST /jobs/{id}/release.
 func (s *Server) release(c echo.Context) error {
 	var r releaseRequest
-	return s.endOne(c, &s.bodies.small, &r, &r.fences)
+	return s.endOne(c, &s.bodies.small, &r, &r.fences, nil)
 }
 
 // endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f are the
-// fences of the request.
-func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences) error {
+// fences of the request. then, if not nil, adds the jobs that the outcome creates.
+func (s *Server) endOne(c echo.Context, rule *bodyRule, r interface{ outcome() (job.Outcome, error) }, f *fences,
+	then func(s *Server, o *job.Outcome, reserve func(bytes int64) error) error) error {
 	id, body, err := s.readJobRequest(c, rule, r)
 	if err != nil {
 		return err
 	}
 	defer body.release()
 	o, err := r.outcome()
+	if err == nil && then != nil {
+		err = then(s, &o, func(n int64) error { return body.reserve(c.Request().Context(), n) })
+	}
 	if err != nil {
 		return err
 	}
@@ -112,7 +116,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	}
 	defer body.release()
 	ctx := c.Request().Context()
-	done := completion{reserve: func(n int64) error { return body.reserve(ctx, n) }}
+	done := completion{s: s, reserve: func(n int64) error { return body.reserve(ctx, n) }}
 	form := formOf(c.Request())
 	runner, err := done.decode(form, body.bytes)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 // completion is a request to end runs, as commands in the order in which they are applied. If the request has an
 // outcome for all jobs of a claim, that outcome is in the last command.
 type completion struct {
+	s        *Server
 	commands []job.Complete
 	all      bool
 	bytes    int // size of the last command
+	creates  int // number of jobs that the last command creates
 	count    int // number of outcomes, without the outcome for all
 
 	most    int                     // maximum of count; 0: no maximum
@@ -67,6 +69,9 @@ func (r *completeRequest) completion(done *completion) error {
 	if r.ClaimID.IsZero() {
 		return badRequest("claim_id", "an outcome for all jobs of a claim requires the claim_id")
 	}
+	if !absent(r.Then) {
+		return badRequest("then", "an outcome for all jobs of a claim must not have then; give each job its own outcome")
+	}
 	all, err := r.outcome()
 	if err != nil {
 		return err
@@ -79,7 +84,7 @@ func (r *completeRequest) completion(done *completion) error {
 			if err := checkExceptions("except", done.count); err != nil {
 				return err
 			}
-			o, err := e.outcomeOf(e.JobID)
+			o, err := e.outcomeOf(done, e.JobID)
 			if err != nil {
 				return inside(item("except", done.count-1), err)
 			}
@@ -124,7 +129,7 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 
 // any reports whether at least one field is given.
 func (f *outcomeFields) any() bool {
-	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil
+	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
 }
 
 // list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace those of the request.
@@ -138,7 +143,7 @@ func (d *completion) list(name string, items jsontext.Value, claim job.ID, runne
 }
 
 func (d *completion) addItem(it *outcomeItem, claim job.ID, runner string) error {
-	o, err := it.outcomeOf(it.JobID)
+	o, err := it.outcomeOf(d, it.JobID)
 	if err != nil {
 		return err
 	}
@@ -163,17 +168,34 @@ const maxCommandBytes = job.MaxBodyBytes
 // add appends an outcome to the last command. It begins a new command if the claim or the runner differs, and if the
 // last command is full.
 func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
-	bytes := 256 + 3*(len(o.Error)+len(o.OutputAddr)) + len(o.Output)
+	bytes, creates := 256+3*(len(o.Error)+len(o.OutputAddr))+len(o.Output), 0
+	if o.Then != nil {
+		bytes, creates = bytes+textBytes(o.Then), o.Then.Lines()
+	}
 	if n := len(d.commands); n > 0 {
 		last := &d.commands[n-1]
-		if last.Claim == claim && last.Runner == runner && len(last.Outcomes) < job.MaxOutcomes && d.bytes+bytes <= maxCommandBytes {
+		if last.Claim == claim && last.Runner == runner && len(last.Outcomes) < job.MaxOutcomes && d.bytes+bytes <= maxCommandBytes &&
+			d.creates+creates <= job.MaxChainedAtOnce {
 			last.Outcomes = append(last.Outcomes, o)
-			d.bytes += bytes
+			d.bytes, d.creates = d.bytes+bytes, d.creates+creates
 			return
 		}
 	}
 	d.commands = append(d.commands, job.Complete{Claim: claim, Runner: runner, Outcomes: []job.Outcome{o}})
-	d.bytes = bytes
+	d.bytes, d.creates = bytes, creates
+}
+
+// textBytes returns about how many bytes the jobs that an outcome creates have in the journal.
+func textBytes(jobs *job.Create) int {
+	n := len(jobs.Payloads)
+	for i := range jobs.Groups {
+		g := &jobs.Groups[i]
+		n += 512 + len(g.Meta) + 3*len(g.OnComplete)
+	}
+	for _, u := range jobs.Unique {
+		n += 32 + 3*len(u.Key)
+	}
+	return n
 }
 
 // lines adds the outcomes of an NDJSON body, which has one outcome per line. It ignores empty lines. The caller applies

@@ -70,6 +70,7 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 // bulk collects the jobs for one create command. Consecutive jobs with equal attributes are a group.
 type bulk struct {
 	each      bool    // the client prefers a result for each position
+	chained   bool    // the jobs inherit what they do not give; see chain.go
 	trace     *string // traceparent of jobs without one; nil: none
 	cmd       job.Create
 	raw       []byte // all payloads, without separators
@@ -144,6 +145,9 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	if err != nil {
 		return err
 	}
+	if b.chained {
+		r.inherited(&g)
+	}
 	line := len(b.ends)
 	if r.UniqueKey != nil {
 		if len(b.cmd.Unique) == job.MaxUniqueKeys {
@@ -186,6 +190,8 @@ func withLines(g job.Group, lines int) job.Group {
 func (b *bulk) command() *job.Create {
 	cmd := b.cmd
 	switch {
+	case b.chained:
+		cmd.Frame = job.LenFrame
 	case !b.payloads:
 		cmd.Frame = job.NoFrame
 		return &cmd

@@ -138,10 +138,14 @@ func TestCreateRefusals(t *testing.T) {
 	t.Run("reserved clients", func(t *testing.T) {
 		for _, name := range []string{"add", "jobs", "batches", "claims", "runners", "sweeps", "sessions", "clock", "start", "stop", "quit", "openapi.yaml", "docs", "queues", "ping", "healthz", "readyz", "version", "stats", "stream", "metrics"} {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
-			r.add("/"+name+"/job/x/add", "x\n").wrong("client")
+			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {
+				a.refused(http.StatusNotFound, "route_not_found") // the router takes it for a runner id with slashes
+			} else {
+				a.wrong("client")
+			}
 			r.add("/add?client="+name, "x\n").wrong("client")
 		}
-		if len(r.server.reserved) != 21 {
+		if len(r.server.reserved) != 23 {
 			t.Errorf("reserved: %v", r.server.reserved)
 		}
 	})

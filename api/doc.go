@@ -28,12 +28,17 @@
 //   - idempotency.go: idempotency keys, and the numbers of requests in a session.
 //   - create.go, create_many.go, creation_runs.go, add.go, job_attributes.go: the creation of one job, of several jobs
 //     as JSON or in runs, and of one job per line; the attributes of jobs.
-//   - claim.go, claim_answer.go, claim_json.go, claim_runs.go: claims, and their answers in JSON and in runs.
+//   - claim.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their answers in JSON and in
+//     runs; the handlers that these name.
 //   - tickle.go: the tickles that extend leases.
+//   - job_output.go, job_states.go: the output of a job; a job as the list of its states
+//   - chain.go: jobs that are created when another one ends
 //   - complete.go, completion.go, completion_runs.go, outcomes.go: the routes for completions; a completion as commands,
 //     from JSON and from runs; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
+//   - handlers.go, handlers_miniq.go: the routes that store and read handlers; miniq's forms of them.
 //   - jobs.go, list.go, queues.go, runners.go: the routes that read jobs, batches, queues, runners and claims.
+//   - heartbeat.go: heartbeats and goodbyes of runners.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.
 //   - job_document.go, json_text.go: the documents of jobs and the results of outcomes, encoded by hand.
 //   - documents.go: the encoding of all other documents.

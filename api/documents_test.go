@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -44,10 +45,19 @@ func TestDocuments(t *testing.T) {
 			`{"sweep_id":null,"operation":"delete","batch_id":` + idText + `,"client":null,"type":null,"status":null,"moved":0,"skipped":0,"done":false,"created_at":5,"finished_at":null}`},
 		{"no sweeps", sweepsDocument{}, `{"sweeps":[]}`},
 		{"runner", documentOfRunner(&store.Runner{Name: "r\n", Claims: 3, Held: 2, LastSeenAt: 8,
-			Open: []store.Claim{{ID: id, Held: 2, CreatedAt: 3, TickledAt: 4, DeadlineAt: 5}, {ID: id}}}),
-			`{"runner_id":"r\n","held":2,"claims":[{"claim_id":` + idText + `,"held":2,"claimed_at":3,"tickled_at":4,"deadline_at":5},` +
+			Open: []store.Claim{{ID: id, Held: 2, CreatedAt: 3, TickledAt: 4, DeadlineAt: 5}, {ID: id}}}, nil),
+			`{"runner_id":"r\n","state":null,"end":null,"since":null,"heartbeat_at":null,"held":2,"claims":[{"claim_id":` + idText + `,"held":2,"claimed_at":3,"tickled_at":4,"deadline_at":5},` +
 				`{"claim_id":` + idText + `,"held":0,"claimed_at":0,"tickled_at":0,"deadline_at":null}],"claim_count":3,"last_seen_at":8}`},
-		{"runner without claims", documentOfRunner(&store.Runner{Name: "r"}), `{"runner_id":"r","held":0,"claims":[],"claim_count":0,"last_seen_at":0}`},
+		{"runner without claims", documentOfRunner(&store.Runner{Name: "r"}, nil),
+			`{"runner_id":"r","state":null,"end":null,"since":null,"heartbeat_at":null,"held":0,"claims":[],"claim_count":0,"last_seen_at":0}`},
+		{"runner that is alive", documentOfRunner(&store.Runner{Name: "r", LastSeenAt: 9}, &registry.Runner{ID: "r", State: registry.Alive, Since: 0, HeartbeatAt: 8, Info: registry.Info{
+			Instance: "i", Name: "n", Addresses: []string{"a"}, Kinds: []string{"exec"}, Types: []string{"t"}, Clients: []string{"c"}, Slots: 3,
+			Labels: map[string]string{"b": "2", "a": "1"}, Version: "v", Stats: registry.Stats{CPU: 0.5, Memory: 1 << 30, Running: 2}}}),
+			`{"runner_id":"r","state":"ALIVE","end":null,"since":0,"heartbeat_at":8,"instance":"i","name":"n","addresses":["a"],"kinds":["exec"],"types":["t"],"clients":["c"],` +
+				`"slots":3,"labels":{"a":"1","b":"2"},"version":"v","stats":{"cpu":0.5,"memory":1073741824,"running":2},"held":0,"claims":[],"claim_count":0,"last_seen_at":9}`},
+		{"runner that is lost", documentOfRunner(nil, &registry.Runner{ID: "r", State: registry.Dead, End: registry.Lost, Since: 7, HeartbeatAt: 6}),
+			`{"runner_id":"r","state":"DEAD","end":"lost","since":7,"heartbeat_at":6,"instance":"","name":"","addresses":[],"kinds":[],"types":[],"clients":[],` +
+				`"slots":0,"labels":{},"version":"","stats":{"cpu":0,"memory":0,"running":0},"held":0,"claims":[],"claim_count":0,"last_seen_at":6}`},
 		{"tickle", tickledDocument{3, lostJobs(nil)}, `{"held":3,"lost":[]}`},
 		{"problem", documentOfProblem(&problem{status: 409, code: "c", detail: " d\x00 <\" "}),
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"c","detail":"d\u0000 <\"","outcome":"not_stored"}`},

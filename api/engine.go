@@ -12,6 +12,8 @@ type Engine interface {
 	operator
 	queueOperator
 	sessionOperator
+	handlerOperator
+	runnerRegistry
 	switcher
 	clock
 	monitor
@@ -25,6 +27,7 @@ type Queries interface {
 	queueReader
 	runnerReader
 	sessionReader
+	handlerReader
 	sweepReader
 }
 

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -76,6 +78,40 @@ func (s *picky) Switch(_ context.Context, w job.Switch) (store.Switched, ingest.
 	return store.Switched{Stopped: w.Stopped}, fuzzReceipt, nil
 }
 
+func (s *picky) PutHandler(_ context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error) {
+	s.take(p)
+	return store.HandlerPut{Handler: store.Handler{ID: job.NewID(1, 2, 0), Client: p.Client, Type: p.Type, Version: 1, Kind: p.Kind, Newest: true}}, fuzzReceipt, nil
+}
+
+func (s *picky) DeleteHandler(_ context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
+	s.take(d)
+	return fuzzReceipt, nil
+}
+
+func (s *picky) Heartbeat(id string, info registry.Info, _ bool) (int64, time.Duration, error) {
+	if err := errors.Join(job.CheckName("id", id), info.Check()); err != nil {
+		s.t.Errorf("heartbeat of %q with %+v: %v", id, info, err)
+	}
+	return fuzzReceipt.At, registry.DefaultHeartbeat, nil
+}
+
+func (s *picky) Goodbye(id, instance string) error {
+	if job.CheckName("id", id) != nil || instance == "" {
+		s.t.Errorf("goodbye of %q, %q", id, instance)
+	}
+	return nil
+}
+
+func (s *picky) Registered(id string) (registry.Runner, bool) {
+	return registry.Runner{ID: id, State: registry.Alive}, true
+}
+
+func (s *picky) AllRegistered(after string, limit int) ([]registry.Runner, bool) {
+	return []registry.Runner{{ID: after + "1", State: registry.Dead, End: registry.Lost}}, true
+}
+
+func (s *picky) Runner(id string) (store.Runner, error) { return store.Runner{Name: id}, nil }
+
 func (s *picky) Sweep(id job.ID) (store.Sweep, error) {
 	return store.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
 }
@@ -92,6 +128,26 @@ func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (store.Session
 func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt, error) {
 	s.take(e)
 	return fuzzReceipt, nil
+}
+
+func (s *picky) Handler(client, typ string) (store.Handler, []byte, error) {
+	return store.Handler{ID: job.NewID(1, 2, 0), Client: client, Type: typ, Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
+}
+
+func (s *picky) HandlerFor(client, typ string) (store.Handler, bool) {
+	return store.Handler{ID: job.NewID(1, 2, 0), Type: typ, Version: 1, Kind: "exec"}, true
+}
+
+func (s *picky) HandlerByID(id job.ID) (store.Handler, []byte, error) {
+	return store.Handler{ID: id, Type: "t", Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
+}
+
+func (s *picky) HandlerVersions(client, typ string) ([]store.Handler, error) {
+	return []store.Handler{{ID: job.NewID(1, 2, 0), Client: client, Type: typ}}, nil
+}
+
+func (s *picky) Handlers(_, _ string, limit int) ([]store.Handler, bool, error) {
+	return []store.Handler{{ID: job.NewID(1, 2, 0), Type: "t"}}, limit == 1, nil
 }
 
 func (s *picky) SessionDocument(id job.ID) (store.Session, error) {
@@ -152,6 +208,8 @@ func (s *picky) DeleteQueue(_ context.Context, d job.DeleteQueue) (store.QueueDe
 	s.take(d)
 	return store.QueueDeleted{}, fuzzReceipt, nil
 }
+
+func (s *picky) AwaitEnd(job.ID) (*store.JobEnd, error) { return nil, job.NotFound }
 
 func (s *picky) JobWithin(id job.ID, _ int64) (job.Job, bool, error) {
 	return job.Job{ID: id, Batch: id, Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Progress: -1}, true, nil

@@ -52,7 +52,8 @@ type attributes struct {
 	TimeoutMs   *int64  `json:"timeout_ms"`
 	Traceparent *string `json:"traceparent"`
 
-	Meta map[string]string `json:"meta"`
+	Meta       map[string]string `json:"meta"`
+	OnComplete *attributes       `json:"on_complete"`
 }
 
 type backoff struct {
@@ -139,6 +140,9 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	if a.RunAt != nil && g.ExpiresAt != 0 && g.ExpiresAt <= g.RunAt {
 		return g, badRequest("expires_at", "expires_at must be after run_at")
 	}
+	if g.OnComplete, err = s.followOn(a.OnComplete); err != nil {
+		return g, err
+	}
 	return g, checkGroup(&g)
 }
 
@@ -175,7 +179,7 @@ const metaPrefix = "meta."
 
 // lineQuery lists the query parameters of a bulk post of lines, without those that name the queue.
 const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
-	"traceparent skip_lines strip_cr " + metaPrefix
+	"traceparent on_complete skip_lines strip_cr " + metaPrefix
 
 // lineForm says how the lines of a bulk post become payloads.
 type lineForm struct {
@@ -198,6 +202,8 @@ func queryAttributes(query []parameter) (a attributes, form lineForm, err error)
 			a.Meta[name] = value
 		case key == "traceparent":
 			a.Traceparent = &value
+		case key == "on_complete":
+			a.OnComplete, err = queryOnComplete(value)
 		case key == "client":
 			a.Client = &value
 		case key == "jobtype":
@@ -217,6 +223,15 @@ func queryAttributes(query []parameter) (a attributes, form lineForm, err error)
 		}
 	}
 	return a, form, nil
+}
+
+// queryOnComplete reads the parameter on_complete: a type, or a JSON object as in POST /jobs/create.
+func queryOnComplete(value string) (*attributes, error) {
+	if !strings.HasPrefix(value, "{") {
+		return &attributes{Type: &value}, nil
+	}
+	var c attributes
+	return &c, inside("on_complete", decodeObject([]byte(value), &c))
 }
 
 // number returns the field for the query parameter of that name.

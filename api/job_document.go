@@ -43,6 +43,7 @@ var jobFields = table([]field{
 	{name: "error", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Error) }},
 	{name: "attempts", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendAttempts(b, j.Attempts) }},
 	{name: "step", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Step) }},
+	{name: "steps", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendSteps(b, j.Steps) }},
 	{name: "progress", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendProgress(b, j.Progress) }},
 	{name: "runner_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Runner) }},
 	{name: "claim_id", append: func(b []byte, j *job.Job, _ form) []byte { return appendID(b, j.Claim) }},
@@ -61,6 +62,8 @@ var jobFields = table([]field{
 	{name: "unique_key", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.UniqueKey) }},
 	{name: "traceparent", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Traceparent) }},
 	{name: "meta", append: func(b []byte, j *job.Job, _ form) []byte { return appendMeta(b, j.Meta) }},
+	{name: "on_complete", append: func(b []byte, j *job.Job, _ form) []byte { return appendFollowOn(b, j.OnComplete) }},
+	{name: "hops", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, int64(j.Hops)) }},
 })
 
 func table(fields []field) []field {

@@ -24,6 +24,7 @@ type follower interface {
 type jobReader interface {
 	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
 	Batch(id job.ID) (store.Batch, error)
+	AwaitEnd(id job.ID) (*store.JobEnd, error)
 }
 
 // job answers GET /jobs/{id}.
@@ -32,7 +33,12 @@ func (s *Server) job(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fields, err := onlyFields(parameters(c))
+	query := parameters(c)
+	view, err := viewOf(query)
+	if err != nil {
+		return err
+	}
+	fields, err := onlyFields(query)
 	if err != nil {
 		return err
 	}
@@ -44,6 +50,9 @@ func (s *Server) job(c echo.Context) error {
 		return err
 	}
 	defer held.release()
+	if view == statesView {
+		return s.answerStates(c, held, &j)
+	}
 	return withBuffer(func(b []byte) ([]byte, error) {
 		b = append(fields.appendJob(b, &j), '\n')
 		if err := held.resize(c.Request().Context(), int64(cap(b))); err != nil {

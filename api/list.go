@@ -111,9 +111,12 @@ func parseStatus(key, value string) (job.Status, error) {
 	return 0, badRequest(key, fmt.Sprintf("%s must be one of %s, not %q", key, strings.Join(names, ", "), shortened(value)))
 }
 
-// onlyFields reads a query whose only parameter is fields.
+// onlyFields reads the parameter fields of a query.
 func onlyFields(query []parameter) (fields selection, err error) {
 	for _, p := range query {
+		if p.key != "fields" {
+			continue
+		}
 		if fields, err = selectFields(p.value); err != nil {
 			break
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/job"
 )
 
 func TestBudget(t *testing.T) {
@@ -229,7 +231,7 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 	}
 	r := start(t, func(o *setup) { o.Quit = func() {} })
 	for _, route := range r.server.routes() {
-		if route.method != http.MethodPost && route.method != http.MethodPatch {
+		if route.method != http.MethodPost && route.method != http.MethodPatch && route.method != http.MethodPut {
 			continue
 		}
 		name := route.method + " " + route.path
@@ -237,6 +239,8 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 		limit := smallBodyBytes
 		if long[name] {
 			limit = maxBodyBytes
+		} else if strings.Contains(route.path, "/handler") && !strings.HasSuffix(route.path, "/delete") {
+			limit = 2 * job.MaxHandlerBytes
 		}
 		for _, chunks := range []bool{false, true} {
 			text := strings.Repeat(" ", limit/2) + "\n" + strings.Repeat(" ", limit/2)

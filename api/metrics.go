@@ -58,9 +58,16 @@ func newMetrics(s *Server, routes []route) *metrics {
 	for _, v := range append(streamVerbs, verbUnknown) {
 		m.verbs[v.name] = of("stream", v.name, hot)
 	}
+	onLostFailures := s.onLostFailures
+	if onLostFailures == nil {
+		onLostFailures = func() uint64 { return 0 }
+	}
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		requests, durations, &engineCollector{s},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "daybook_on_lost_failures_total", Help: "Lost runners for which the command or URL of --on-lost failed in all tries, or was given up.",
+		}, func() float64 { return float64(onLostFailures()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "daybook_http_connections", Help: "Open connections, including idle ones.",
 		}, func() float64 { open, _ := s.connections(); return float64(open) }),
@@ -153,6 +160,12 @@ var figures = []figure{
 		}),
 	gauge("daybook_queues", "Queues that exist.", func(s *ingest.Stats) float64 { return float64(s.Queues) }),
 	gauge("daybook_sessions", "Sessions that are open.", func(s *ingest.Stats) float64 { return float64(s.Sessions) }),
+	labelled("daybook_runners", "Runners that sent heartbeats: those that are alive, and those that were lost or left in the last day.", "state",
+		func(s *ingest.Stats, emit func(float64, ...string)) {
+			emit(float64(s.Runners.Alive), "alive")
+			emit(float64(s.Runners.Dead), "dead")
+		}),
+	counter("daybook_runners_lost_total", "Runners that were declared lost because they missed three heartbeats.", func(s *ingest.Stats) float64 { return float64(s.Runners.Lost) }),
 	gauge("daybook_idempotency_keys", "Idempotency keys that are kept.", func(s *ingest.Stats) float64 { return float64(s.Keys) }),
 	gauge("daybook_parked_claims", "Claims that wait for a job.", func(s *ingest.Stats) float64 { return float64(s.Parked) }),
 	gauge("daybook_ready", "1 while the server accepts changes.", func(s *ingest.Stats) float64 { return oneIf(s.Ready) }),

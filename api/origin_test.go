@@ -60,7 +60,7 @@ func TestGuard(t *testing.T) {
 		r.get("/queues/a%3A\u00e9/x").refused(http.StatusBadRequest, "bad_request")
 	})
 	t.Run("routes", func(t *testing.T) {
-		for _, path := range []string{"/nope", "/jobs/", "/claims", "/runners/r", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
+		for _, path := range []string{"/nope", "/jobs/", "/claims", "/runners/r/x", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
 			r.get(path).refused(http.StatusNotFound, "route_not_found")
 		}
 		for path, allow := range map[string]string{

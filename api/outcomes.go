@@ -22,6 +22,7 @@ type outcomeFields struct {
 	OutputB64   *[]byte        `json:"output_b64"`
 	Error       *string        `json:"error"`
 	DelayMs     *int64         `json:"delay_ms"`
+	Then        jsontext.Value `json:"then"` // a list of createRequest
 }
 
 // fences are the claim and the runner that must hold a job. Otherwise the server refuses the change.
@@ -167,12 +168,15 @@ func checkOutputBytes(o *job.Outcome) error {
 }
 
 // outcomeOf returns the outcome of an item of a list. The item must name its job.
-func (f *outcomeFields) outcomeOf(id job.ID) (job.Outcome, error) {
+func (f *outcomeFields) outcomeOf(d *completion, id job.ID) (job.Outcome, error) {
 	if id.IsZero() {
 		return job.Outcome{}, badRequest("job_id", "job_id is missing")
 	}
 	o, err := f.outcome()
 	o.ID = id
+	if err == nil {
+		err = f.then(d.s, &o, d.reserve)
+	}
 	return o, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -82,7 +83,7 @@ func refused(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound:
 		status = http.StatusNotFound
 	case job.SessionNotFound:
 		status, f = http.StatusNotFound, unknown // an earlier try of the request may have been carried out
@@ -90,7 +91,7 @@ func refused(r job.Refusal) error {
 		status = http.StatusBadRequest
 	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
-	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions:
+	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers:
 		status = http.StatusTooManyRequests
 	case job.NumberPassed:
 		f = unknown // an earlier try may have been carried out, and its results are deleted
@@ -123,6 +124,11 @@ var known = []struct {
 	{ingest.ErrOverloaded, http.StatusTooManyRequests, codeOverloaded, notStored},
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", notStored},
 	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", notStored},
+	{registry.ErrNotFound, http.StatusNotFound, "runner_not_found", notStored},
+	{registry.ErrTaken, http.StatusConflict, "runner_id_taken", notStored},
+	{registry.ErrReplaced, http.StatusConflict, "runner_replaced", notStored},
+	{registry.ErrLost, http.StatusConflict, "runner_lost", notStored},
+	{registry.ErrFull, http.StatusTooManyRequests, "too_many_runners", notStored},
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", notStored},
 	{ingest.ErrMalformed, http.StatusBadRequest, codeBadRequest, notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},

@@ -52,6 +52,7 @@ type bodyRules struct {
 	outcomeList bodyRule // JSON, NDJSON or runs with outputs
 	small       bodyRule // JSON without payloads and outputs
 	optional    bodyRule // like small, or no body
+	handler     bodyRule // JSON with the source of a handler
 
 	messages     bodyRule // messages of streams
 	bulkMessages bodyRule // long messages of streams with creates
@@ -66,6 +67,7 @@ func newBodyRules(bulk, control *budget) bodyRules {
 		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asList, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
 		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
+		handler:     bodyRule{budget: control, limit: 2 * job.MaxHandlerBytes, types: asJSON}, // escapes take up to twice as many bytes
 
 		messages:     bodyRule{budget: control, limit: maxBodyBytes},
 		bulkMessages: bodyRule{budget: bulk, limit: maxBodyBytes},

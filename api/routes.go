@@ -41,10 +41,12 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, lineQuery},
 
 		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type runner_id claim_id created_after created_before limit after fields " + metaPrefix},
-		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields"},
+		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields view"},
+		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms"},
 		{http.MethodGet, "/batches/:id", s.batch, hot, !keyed, ""},
 		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields"},
 		{http.MethodGet, "/runners", s.runners, !hot, !keyed, "limit after"},
+		{http.MethodGet, "/runners/:id", s.runner, !hot, !keyed, ""},
 
 		{http.MethodPost, "/jobs/claim", s.claim, hot, keyed, "fields"},
 		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot, !keyed, ""},
@@ -52,6 +54,8 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/jobs/complete", s.completeMany, hot, keyed, ""},
 		{http.MethodPost, "/jobs/:id/complete", s.complete, hot, keyed, ""},
 		{http.MethodPost, "/jobs/:id/release", s.release, hot, keyed, ""},
+		{http.MethodPost, "/runners/:id", s.heartbeat, hot, !keyed, ""},
+		{http.MethodDelete, "/runners/:id", s.goodbye, !hot, !keyed, "instance"},
 
 		{http.MethodPost, "/jobs/:id/cancel", s.move(job.Cancel), !hot, !keyed, ""},
 		{http.MethodPost, "/jobs/:id/redrive", s.move(job.Redrive), !hot, !keyed, ""},
@@ -70,6 +74,16 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/sessions", s.openSession, !hot, !keyed, ""},
 		{http.MethodGet, "/sessions/:id", s.session, !hot, !keyed, ""},
 		{http.MethodDelete, "/sessions/:id", s.endSession, !hot, !keyed, ""},
+
+		{http.MethodGet, "/handlers", s.handlers, !hot, !keyed, "limit after"},
+		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client"},
+		{http.MethodGet, "/handlers/:type", s.handlerOf, !hot, !keyed, "client"},
+		{http.MethodDelete, "/handlers/:type", s.deleteHandler, !hot, !keyed, "client"},
+		{http.MethodGet, "/handlers/:type/versions", s.handlerVersions, !hot, !keyed, "client"},
+		{http.MethodGet, "/handler-versions/:id", s.handlerVersion, !hot, !keyed, ""},
+		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, ""},
+		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, ""},
+		{http.MethodPost, "/:client/handler/:type/delete", s.deleteHandler, !hot, !keyed, ""},
 
 		{http.MethodGet, "/stream", s.stream, hot, !keyed, ""},
 

@@ -6,15 +6,17 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
 type runnerReader interface {
 	Runners(after string, limit int) (runners []store.Runner, more bool, err error)
+	Runner(id string) (store.Runner, error)
 	ClaimDocument(id job.ID, parts store.Parts) (store.Claim, []job.Job, error)
 }
 
-// runners answers GET /runners with a page of runners and the claims that they hold.
+// runners answers GET /runners with a page of the runners that the registry knows or that hold jobs.
 func (s *Server) runners(c echo.Context) error {
 	after, limit := "", defaultPage
 	for _, p := range parameters(c) {
@@ -34,22 +36,78 @@ func (s *Server) runners(c echo.Context) error {
 		return err
 	}
 	defer held.release()
-	list, more, err := s.engine.Runners(after, limit)
+	holding, moreHolding, err := s.engine.Runners(after, limit)
 	if err != nil {
 		return err
 	}
-	page := runnersDocument{Runners: make([]runnerDocument, len(list))}
-	for i := range list {
-		page.Runners[i] = documentOfRunner(&list[i])
+	registered, moreRegistered := s.engine.AllRegistered(after, limit)
+	page := runnersDocument{Runners: []runnerDocument{}}
+	for len(page.Runners) < limit && (len(holding) > 0 || len(registered) > 0) {
+		var h *store.Runner
+		var r *registry.Runner
+		switch order := compareFirst(holding, registered); {
+		case order > 0 && len(holding) == 0 && moreHolding || order < 0 && len(registered) == 0 && moreRegistered:
+			// The next of the list that has ended is not known, and may come first.
+			holding, registered = nil, nil
+			continue
+		case order <= 0:
+			h, holding = &holding[0], holding[1:]
+			if order == 0 {
+				r, registered = &registered[0], registered[1:]
+			}
+		default:
+			r, registered = &registered[0], registered[1:]
+		}
+		page.Runners = append(page.Runners, documentOfRunner(h, r))
 	}
-	if more && len(list) > 0 {
-		page.Next = &list[len(list)-1].Name
+	if n := len(page.Runners); n > 0 && (moreHolding || moreRegistered || len(holding) > 0 || len(registered) > 0) {
+		page.Next = &page.Runners[n-1].RunnerID
 	}
 	text, err := encodePage(c.Request().Context(), held, page)
 	if err != nil {
 		return err
 	}
 	return answer(c, http.StatusOK, mimeJSON, text)
+}
+
+// compareFirst compares the first runners of two lists, of which one has a runner. A list without any is after the other.
+func compareFirst(holding []store.Runner, registered []registry.Runner) int {
+	switch {
+	case len(holding) == 0:
+		return 1
+	case len(registered) == 0:
+		return -1
+	}
+	return registry.Compare(holding[0].Name, registered[0].ID)
+}
+
+// maxRunnerBytes is what the answer with one runner takes in memory.
+const maxRunnerBytes = 128 << 10
+
+// runner answers GET /runners/{id}.
+func (s *Server) runner(c echo.Context) error {
+	id, err := pathRunner(c)
+	if err != nil {
+		return err
+	}
+	held, err := s.holdPage(c, maxRunnerBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	holding, err := s.engine.Runner(id)
+	if err != nil {
+		return err
+	}
+	known, ok := s.engine.Registered(id)
+	registered := &known
+	if !ok {
+		registered = nil
+		if holding.Claims == 0 {
+			return registry.ErrNotFound
+		}
+	}
+	return answerDocument(c, http.StatusOK, documentOfRunner(&holding, registered))
 }
 
 // runnersDocument is a page of runners. If more follow, next is the last runner of the page.
@@ -59,9 +117,15 @@ type runnersDocument struct {
 }
 
 // runnerDocument is the document of a runner. Claims has the newest of its claims that hold jobs, and ClaimCount the
-// number of all of them.
+// number of all of them. The fields of Info are left out, and State to HeartbeatAt are null, if the registry does not know
+// the runner.
 type runnerDocument struct {
-	RunnerID   string      `json:"runner_id"`
+	RunnerID    string          `json:"runner_id"`
+	State       *registry.State `json:"state"`
+	End         *registry.End   `json:"end"`
+	Since       *int64          `json:"since"`
+	HeartbeatAt *int64          `json:"heartbeat_at"`
+	*registry.Info
 	Held       int         `json:"held"`
 	Claims     []openClaim `json:"claims"`
 	ClaimCount int         `json:"claim_count"`
@@ -76,11 +140,20 @@ type openClaim struct {
 	DeadlineAt *int64 `json:"deadline_at"`
 }
 
-func documentOfRunner(r *store.Runner) runnerDocument {
-	doc := runnerDocument{RunnerID: r.Name, Held: r.Held, ClaimCount: r.Claims, LastSeenAt: r.LastSeenAt}
-	for i := range r.Open {
-		claim := &r.Open[i]
-		doc.Claims = append(doc.Claims, openClaim{claim.ID, claim.Held, claim.CreatedAt, claim.TickledAt, orNull(claim.DeadlineAt)})
+// documentOfRunner makes a document from what the state has about a runner, nil if it holds nothing, and from what the
+// registry has, nil if it does not know the runner.
+func documentOfRunner(holding *store.Runner, registered *registry.Runner) (doc runnerDocument) {
+	if holding != nil {
+		doc = runnerDocument{RunnerID: holding.Name, Held: holding.Held, ClaimCount: holding.Claims, LastSeenAt: holding.LastSeenAt}
+		for i := range holding.Open {
+			claim := &holding.Open[i]
+			doc.Claims = append(doc.Claims, openClaim{claim.ID, claim.Held, claim.CreatedAt, claim.TickledAt, orNull(claim.DeadlineAt)})
+		}
+	}
+	if r := registered; r != nil {
+		doc.RunnerID, doc.State, doc.End, doc.Since, doc.HeartbeatAt = r.ID, &r.State, orNull(r.End), &r.Since, &r.HeartbeatAt
+		doc.Info = &r.Info
+		doc.LastSeenAt = max(doc.LastSeenAt, r.HeartbeatAt)
 	}
 	return doc
 }

@@ -317,7 +317,7 @@ func (s *scenario) value(name string, v any) string {
 			return "…"
 		}
 		n, err := strconv.ParseInt(string(v), 10, 64)
-		if err == nil && (strings.HasSuffix(name, "_at") || name == "at") && n > 1e11 || err == nil && n == s.began.UnixMilli() {
+		if err == nil && (strings.HasSuffix(name, "_at") || slices.Contains([]string{"at", "since", "alive_since"}, name)) && n > 1e11 || err == nil && n == s.began.UnixMilli() {
 			return s.moment(n)
 		}
 		return string(v)
@@ -383,8 +383,10 @@ func (s *scenario) withIDs(text string) string {
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
 		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
-		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions",
-		"too_many_sweeps": "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",
+		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions", "too_many_handlers": "ten thousand handlers: the model test of the store has few",
+		"too_many_runners": "ten thousand runners: the tests of the registry have them",
+		"too_many_hops":    "a hundred jobs, one after the other: TestHops",
+		"too_many_sweeps":  "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",
 		"body_too_slow": "a connection is needed: TestSlowBody", "length_required": "a connection is needed: TestFraming", "payload_too_large": "megabytes of transcript: TestCreateLimits", "body_too_large": "the same: TestBodyLimit",
 		"shutting_down": "a stop ends the script's server", "not_ready": "a script begins when the server is ready: the system tests",
 		"quit_disabled": "the script's server ends by request: TestSwitches", "claim_id_required": "the script's server does not require it: TestRequireClaimID", "forbidden_peer": "a script is on this machine: TestSwitches",

@@ -34,6 +34,8 @@ type Options struct {
 	MaxConnections int
 	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
 	StreamHeartbeat time.Duration
+	// OnLostFailures returns for how many lost runners the hook of the server failed. Nil: there is no hook.
+	OnLostFailures func() uint64
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
 	Quit func()
@@ -46,6 +48,8 @@ type Server struct {
 	log      zerolog.Logger
 	build    Version
 	quitting func()
+	// onLostFailures is that of the options.
+	onLostFailures func() uint64
 
 	echo     *echo.Echo
 	hosts    allowedHosts
@@ -102,7 +106,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
+		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
 	s.streams.init(o.StreamHeartbeat, s.maxConnections)

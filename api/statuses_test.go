@@ -144,6 +144,20 @@ func (f *faulty) EndSession(ctx context.Context, s job.EndSession) (ingest.Recei
 	return f.parts.EndSession(ctx, s)
 }
 
+func (f *faulty) PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.HandlerPut{}, ingest.Receipt{}, err
+	}
+	return f.parts.PutHandler(ctx, p)
+}
+
+func (f *faulty) DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return ingest.Receipt{}, err
+	}
+	return f.parts.DeleteHandler(ctx, d)
+}
+
 func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
 		return store.QueueDeleted{}, ingest.Receipt{}, err
@@ -191,7 +205,12 @@ func (o *operation) name() string {
 	return o.method + " " + regexp.MustCompile(`:(\w+)`).ReplaceAllString(o.route.path, "{$1}")
 }
 func (o *operation) takesBody() bool {
-	return o.method == http.MethodPost || o.method == http.MethodPatch
+	return o.method == http.MethodPost || o.method == http.MethodPatch || o.method == http.MethodPut
+}
+
+// takesLines reports whether the body of the operation has a job in each line.
+func (o *operation) takesLines() bool {
+	return o.route.path == "/add" || strings.HasSuffix(o.route.path, "/job/:type/add")
 }
 
 // changes reports whether the operation writes a command to the journal.
@@ -249,7 +268,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 
 	bodies := map[string]string{
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
-		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/jobs/:id": `{"priority":1}`,
+		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
+		"/runners/:id": `{"instance":"i"}`,
 	}
 	id := r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string) // a job that has a batch
 	var operations []operation
@@ -262,6 +282,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		o.path = strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
 		if route.method == http.MethodDelete && strings.HasSuffix(route.path, "/jobs") {
 			o.path += "?status=all"
+		}
+		if o.name() == "DELETE /runners/{id}" {
+			o.path += "?instance=i"
 		}
 		operations = append(operations, o)
 	}
@@ -278,7 +301,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		if !o.takesBody() {
 			continue
 		}
-		if strings.HasSuffix(o.route.path, "/add") {
+		if o.takesLines() {
 			do(o, o.path, o.body, "Content-Encoding", "br").wantStatus(http.StatusUnsupportedMediaType)
 		} else {
 			do(o, o.path, o.body, "Content-Type", "text/csv").wantStatus(http.StatusUnsupportedMediaType)
@@ -356,9 +379,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	for i := range operations {
 		o := &operations[i]
 		path := strings.NewReplacer(":id", unknownID, ":client", "none", ":type", "none", ":file", "none").Replace(o.route.path)
-		if path != o.route.path && !strings.HasSuffix(path, "/add") {
-			if strings.HasSuffix(o.path, "?status=all") {
-				path += "?status=all"
+		if path != o.route.path && !strings.HasSuffix(path, "/add") && o.method != http.MethodPut && o.name() != "POST /runners/{id}" {
+			if _, query, ok := strings.Cut(o.path, "?"); ok {
+				path += "?" + query
 			}
 			do(o, path, o.body).wantStatus(http.StatusNotFound)
 		}
@@ -408,6 +431,11 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	ask("POST /jobs/{id}/redrive", ``, http.StatusOK)
 	ask("POST /jobs/{id}/cancel", ``, http.StatusOK)
 
+	// Runners.
+	ask("POST /runners/{id}", `{"instance":"again"}`, http.StatusOK)
+	ask("POST /runners/{id}", `{"instance":"other"}`, http.StatusConflict)
+	do(byName["DELETE /runners/{id}"], "/runners/"+id+"?instance=other", "").wantStatus(http.StatusConflict)
+
 	// Sessions and their numbers, for each operation that supports them. The server refuses a wrong number before it
 	// changes anything.
 	session := r.post("/sessions", "").object(http.StatusCreated)["session_id"].(string)
@@ -419,7 +447,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		slot := []string{"Daybook-Session", session, "Daybook-Session-Slot", strconv.Itoa(number), "Daybook-Session-Number"}
 		other := `{"runner_id":"other"}`
 		switch path := o.route.path; {
-		case strings.HasSuffix(path, "/add"):
+		case o.takesLines():
 			other = "other\n"
 		case path == "/jobs/create":
 			other = `{"payload":"other"}`
@@ -444,6 +472,10 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		do(&o, o.path, body, "Daybook-Session", unknownID, "Daybook-Session-Number", "1").wantStatus(http.StatusNotFound)
 	}
 
+	ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusCreated)
+	ask("POST /{client}/handler/{type}/add", `{"lang":"sh","body":"handle() { cat; }"}`, http.StatusCreated)
+	version := ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusOK)["handler_id"].(string)
+
 	// Operations that succeed in any state, with DELETE as the last.
 	slices.SortStableFunc(operations, func(a, b operation) int {
 		return strings.Compare(strconv.FormatBool(a.method == http.MethodDelete), strconv.FormatBool(b.method == http.MethodDelete))
@@ -457,11 +489,23 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		switch {
 		case o.route.path == "/sweeps/:id", o.route.path == "/stream":
 			continue
+		case o.route.path == "/runners/:id":
 		case o.route.path == "/sessions/:id":
 			path = "/sessions/" + session
+		case o.route.path == "/handler-versions/:id":
+			path = "/handler-versions/" + version
 		case o.route.path == "/claims/:id":
 			r.add("/add?jobtype=claimed", "x\n")
 			path = "/claims/" + r.post("/jobs/claim", `{"runner_id":"r","types":["claimed"]}`).object(http.StatusOK)["claim_id"].(string)
+		case o.route.path == "/jobs/:id/output":
+			for _, outcome := range []string{`{"code":"ok"}`, `{"code":"ok","output":"x"}`} {
+				fresh := r.make(`{"type":"ended"}`)
+				r.claimed("ended")
+				do(o, "/jobs/"+fresh+"/output", "").wantStatus(http.StatusConflict)
+				r.post("/jobs/"+fresh+"/complete", outcome).object(http.StatusOK)
+				path = "/jobs/" + fresh + "/output"
+				do(o, path, "")
+			}
 		case strings.Contains(o.route.path, ":id"): // what an operation before this one has not deleted
 			fresh := r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 			path = strings.ReplaceAll(path, id, fresh)
@@ -483,7 +527,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
-	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true}
+	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/runners/{id}": true}
 	for path, item := range describedOf(t).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path

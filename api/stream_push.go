@@ -37,6 +37,7 @@ func (u *subscription) push(cmd job.Claim) error {
 	if err != nil || len(call.handed) == 0 {
 		return err
 	}
+	call.handlers = t.s.handlersOf(call.handed)
 	if n := call.bytes(); held.held > n {
 		held.shrink(held.held - n)
 	}
@@ -73,7 +74,11 @@ func (u *subscription) send(call *claimCall, held *share) (err error) {
 		p.b = fmt.Appendf(p.b, "#:push subscription=%d\n", u.number)
 		err = call.writeRuns(p)
 	} else {
-		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d,"jobs":[`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		p.b = fmt.Appendf(p.b, `{"subscription":%d,"claim_id":"%s","lease_ms":%d`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
+		if p.b, err = appendHandlers(p.b, call.handlers); err != nil {
+			return err
+		}
+		p.b = append(p.b, `,"jobs":[`...)
 		call.fields.sparse = true
 		err = p.runs(call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
 		p.b = append(p.b, "]}\n"...)

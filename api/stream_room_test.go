@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,8 +74,9 @@ func TestStreamsAreBounded(t *testing.T) {
 // TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for another one.
 func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 4 })
-	slow, unused := r.open(), r.open()
-	r.open()
+	slow, unused, used := r.open(), r.open(), r.open()
+	used.ok(used.send("hello", `{"runner_id":"r"}`))
+	used.ok(used.send("subscribe", `{"credit":1}`))
 	w, err := slow.conn.Writer(t.Context(), websocket.MessageText)
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +84,9 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	if _, err := fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)); err != nil {
 		t.Fatal(err)
 	}
+	r.until("the message arrives", func() bool {
+		return slices.ContainsFunc(r.server.streams.snapshot(), func(t *stream) bool { return t.receiving.Load() })
+	})
 	time.Sleep(idleGrace) // nothing happens in any of them
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
 	if _, err := fmt.Fprint(w, `"}}`); err != nil {
@@ -100,17 +105,19 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 func TestStreamsMakeRoomForRequests(t *testing.T) {
 	r := start(t, func(o *setup) { o.MaxConnections = 4 })
 	a, b := r.open(), r.open()
-	a.ok(a.send("create", `{}`))
+	a.ok(a.send("hello", `{"runner_id":"a"}`))
+	a.ok(a.send("subscribe", `{"credit":1}`))
+	r.until("the subscription waits", func() bool { return r.server.engine.Stats().Parked == 1 })
 	for range 2 {
 		conn := r.dial()
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
 	}
-	r.until("the claims wait", func() bool { return r.server.engine.Stats().Parked == 2 })
+	r.until("the claims wait", func() bool { return r.server.engine.Stats().Parked == 3 })
 	conn := r.dial()
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
-	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 3 })
+	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 4 })
 	if status := b.closed(); status != statusDone {
 		t.Errorf("the stream without a request ended with %v", status)
 	}

@@ -135,7 +135,7 @@ type streamCompletion struct {
 
 // beginComplete is POST /jobs/complete, and POST /jobs/{id}/complete if the body has a job_id.
 func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
-	done := completion{most: job.MaxOutcomes, reserve: r.reserve}
+	done := completion{s: t.s, most: job.MaxOutcomes, reserve: r.reserve}
 	if r.runs {
 		runner, err := done.inRuns(r.Complete)
 		if err != nil {
@@ -155,7 +155,7 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 		err = badRequest("job_id", "a request with job_id must not have outcomes or except")
 	case one:
 		var o job.Outcome
-		if o, err = body.outcomeOf(body.JobID); err == nil {
+		if o, err = body.outcomeOf(&done, body.JobID); err == nil {
 			done.add(body.ClaimID, runner, o)
 		}
 	default:

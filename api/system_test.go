@@ -180,6 +180,7 @@ func TestEngineErrors(t *testing.T) {
 		{ingest.ErrTooManyParked, 429, "too_many_parked_claims", "not_stored"},
 		{ingest.ErrTooManyKeys, 429, "too_many_keys", "not_stored"},
 		{job.TooManySessions, 429, "too_many_sessions", "not_stored"},
+		{job.TooManyHandlers, 429, "too_many_handlers", "not_stored"},
 		{fmt.Errorf("propose create: %w: disk", ingest.ErrNotStored), 503, "writes_failed", "not_stored"},
 		{fmt.Errorf("%w: %w", ingest.ErrNotStored, syscall.ENOSPC), 507, "disk_full", "not_stored"},
 		{fmt.Errorf("%w: %w", ingest.ErrWritesFailed, syscall.ENOSPC), 507, "disk_full", "not_stored"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -31,9 +32,29 @@ type Claim struct {
 	ID      string
 	LeaseMs int64
 	Jobs    []*Job
+	// Handlers are the newest versions of the handlers of the jobs, without those of jobs that have none.
+	Handlers []ClaimHandler
 
 	received time.Time // when the first part of the answer arrived
 	replayed bool      // this is the answer to a repeat; the server had answered the claim before
+}
+
+// HandlerOf returns the handler of a job of the claim, or nil if it has none.
+func (c *Claim) HandlerOf(j *Job) *ClaimHandler {
+	var of *ClaimHandler
+	for i := range c.Handlers {
+		h := &c.Handlers[i]
+		if h.Type != j.Type {
+			continue
+		}
+		if h.Client == j.Client {
+			return h
+		}
+		if h.Client == "" {
+			of = h
+		}
+	}
+	return of
 }
 
 type claimBody struct {
@@ -180,6 +201,10 @@ type Outcome struct {
 	OutputKind Kind
 	Error      string
 	DelayMs    *int64 // how long a job waits after a retry or error; nil means the backoff
+	// Then are at most 100 jobs that are created in the same record in which the outcome is stored, if it is ok or failed.
+	// An outcome that is refused or repeated creates none. They inherit Client, Traceparent and Meta of the job where
+	// these are empty. Key is not used. The outcome for all jobs of a claim must have none.
+	Then []NewJob
 }
 
 // TextOutput returns the outcome ok with a text.
@@ -190,6 +215,6 @@ func JSONOutput(value jsontext.Value) Outcome { return Outcome{Output: value, Ou
 
 // plain reports whether o is ok and has nothing else to report.
 func (o *Outcome) plain() bool {
-	return (o.Code == "" || o.Code == "ok") && o.ExitCode == 0 && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
-		o.Error == "" && o.DelayMs == nil
+	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
+		o.Error == "" && o.DelayMs == nil && len(o.Then) == 0
 }

@@ -16,8 +16,9 @@ import (
 
 // claimHead is the part of the answer to a claim that is common to all its jobs.
 type claimHead struct {
-	ID      string `json:"claim_id"`
-	LeaseMs int64  `json:"lease_ms"`
+	ID       string         `json:"claim_id"`
+	LeaseMs  int64          `json:"lease_ms"`
+	Handlers []ClaimHandler `json:"handlers"`
 }
 
 var errNoID = errors.New("a job without an id")
@@ -44,7 +45,7 @@ func decodeClaim(a answer) (*Claim, error) {
 		if err == nil && slices.ContainsFunc(jobs, func(j *Job) bool { return j.ID == "" }) {
 			err = a.unreadable(errNoID)
 		}
-		c.ID, c.LeaseMs, c.Jobs = doc.ID, doc.LeaseMs, jobs
+		c.ID, c.LeaseMs, c.Handlers, c.Jobs = doc.ID, doc.LeaseMs, doc.Handlers, jobs
 		return c, err
 	}
 	line, rest, _ := bytes.Cut(a.body, []byte("\n"))
@@ -52,7 +53,7 @@ func decodeClaim(a answer) (*Claim, error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return nil, a.unreadable(err)
 	}
-	c.ID, c.LeaseMs = head.ID, head.LeaseMs
+	c.ID, c.LeaseMs, c.Handlers = head.ID, head.LeaseMs, head.Handlers
 	jobs := make([]Job, bytes.Count(rest, []byte("\n")))
 	c.Jobs = make([]*Job, len(jobs))
 	var like likeJob

@@ -19,6 +19,9 @@ func (c *Claim) readRuns(text []byte) error {
 	if !head.ID.IsZero() {
 		c.ID, c.LeaseMs = head.ID.String(), head.LeaseMs
 	}
+	for _, h := range head.Handlers {
+		c.Handlers = append(c.Handlers, ClaimHandler{h.ID.String(), h.Client, h.Type, h.Kind, h.Digest.String()})
+	}
 	jobs := make([]Job, 0, head.Jobs)
 	for range head.Runs {
 		r, err := d.Run(&head)

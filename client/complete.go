@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -41,6 +42,7 @@ type outcomeBody struct {
 	OutputB64   []byte         `json:"output_b64,omitzero"`
 	Error       string         `json:"error,omitzero"`
 	DelayMs     *int64         `json:"delay_ms,omitzero"`
+	Then        []createBody   `json:"then,omitempty"`
 
 	Except []outcomeBody `json:"except,omitempty"`
 }
@@ -54,6 +56,13 @@ func (o *Outcome) body(jobID string) (b outcomeBody, err error) {
 	b = outcomeBody{JobID: jobID, Code: o.Code, ExitCode: o.ExitCode, ProcessExit: o.ProcessExit, OutputAddr: o.OutputAddr, Error: o.Error, DelayMs: o.DelayMs}
 	if b.Code == "" && b.ExitCode == 0 {
 		b.Code = "ok"
+	}
+	for i := range o.Then {
+		then, err := o.Then[i].body()
+		if err != nil {
+			return b, fmt.Errorf("then[%d]: %w", i, err)
+		}
+		b.Then = append(b.Then, then)
 	}
 	b.Output, b.OutputB64, err = wireContent(o.OutputKind, o.Output)
 	return b, err

@@ -19,7 +19,7 @@ import (
 // created in runs, or if the server would refuse it: then a request of its own says why.
 func (n *NewJob) newRun() (r runs.NewRun, payload []byte, ok bool) {
 	a := &n.Attributes
-	if r.Kind, payload, ok = n.stored(); !ok {
+	if r.Kind, payload, ok = n.stored(); !ok || a.OnComplete != nil {
 		return r, nil, false
 	}
 	r.N, r.Client, r.Type, r.Traceparent = 1, n.Client, n.Type, a.Traceparent

@@ -20,6 +20,9 @@ var (
 	ErrKeyReused        = errors.New("the idempotency key or number was used for another request")
 	ErrSessionNotFound  = errors.New("no such session: it was ended, or the server carried out no request of it for a day")
 	ErrNumberPassed     = errors.New("the server has carried out a later request in this slot of the session")
+	ErrRunnerTaken      = errors.New("another process holds the runner id")
+	ErrRunnerReplaced   = errors.New("another process has taken the runner id over")
+	ErrRunnerLost       = errors.New("the runner was declared lost, or has said goodbye")
 	ErrTooLarge         = errors.New("the request is larger than the server accepts")
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server accepts no more requests of this kind for now")
@@ -46,7 +49,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Cod
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "upgrade_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
-	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound,
+	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound, "handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "too_many_hops": ErrConflict,
+	"runner_not_found": ErrNotFound, "runner_id_taken": ErrRunnerTaken, "runner_replaced": ErrRunnerReplaced, "runner_lost": ErrRunnerLost, "too_many_runners": ErrOverloaded,
 	"number_reused": ErrKeyReused, "number_passed": ErrNumberPassed, "too_many_sessions": ErrOverloaded, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
 	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict, "queue_not_empty": ErrConflict,
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,

@@ -37,7 +37,7 @@ func RetryAfter(d time.Duration, err error) error {
 	return delay{err, max(d, 0)}
 }
 
-// outcomeOf returns the outcome that reports what a handler returned.
+// outcomeOf returns the outcome that reports what a handler returned. A job that runs again creates no jobs.
 func outcomeOf(o Outcome, err error) Outcome {
 	var final failure
 	var later delay
@@ -47,9 +47,9 @@ func outcomeOf(o Outcome, err error) Outcome {
 		o.Code, o.Error = "failed", errorText(err)
 	case errors.As(err, &later):
 		ms := later.after.Milliseconds()
-		o.Code, o.Error, o.DelayMs = "retry", errorText(err), &ms
+		o.Code, o.Error, o.DelayMs, o.Then = "retry", errorText(err), &ms, nil
 	default:
-		o.Code, o.Error = "error", errorText(err)
+		o.Code, o.Error, o.Then = "error", errorText(err), nil
 	}
 	return o
 }

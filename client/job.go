@@ -39,6 +39,16 @@ type Attributes struct {
 	TimeoutMs   int64             `json:"timeout_ms,omitzero"`   // how long a run may last, with or without tickles; 0 means no limit
 	Traceparent string            `json:"traceparent,omitzero"`  // W3C Trace Context, version 00
 	Meta        map[string]string `json:"meta,omitempty"`
+	OnComplete  *FollowOn         `json:"on_complete,omitzero"` // the job that is created when the job completes
+}
+
+// FollowOn is a job that is created when another one completes, in the same record as the outcome. Its payload is the
+// output of that job, or its OutputAddr as a text. It inherits client, traceparent and meta if they are empty. DelayMs
+// counts from the completion. RunAt and ExpiresAt must be 0. Its own OnComplete continues the chain.
+type FollowOn struct {
+	Client string `json:"client,omitzero"`
+	Type   string `json:"type"`
+	Attributes
 }
 
 // Backoff is how long a job waits after a retry or error. The first wait is InitialMs. Each later one is
@@ -50,7 +60,7 @@ type Backoff struct {
 }
 
 // setQuery adds the attributes to the query of a bulk post. The parameters have the names of the JSON fields, except
-// that backoff.initial_ms becomes backoff_initial_ms, and an entry of meta becomes meta.<name>.
+// that backoff.initial_ms becomes backoff_initial_ms, and an entry of meta becomes meta.<name>. on_complete is JSON.
 func (a *Attributes) setQuery(q url.Values) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -61,6 +71,10 @@ func (a *Attributes) setQuery(q url.Values) error {
 		return err
 	}
 	for name, value := range fields {
+		if name == "on_complete" {
+			q.Set(name, string(value))
+			continue
+		}
 		if value.Kind() != '{' {
 			if err := setText(q, name, value); err != nil {
 				return err
@@ -125,6 +139,7 @@ type Job struct {
 	MaxAttempts int       `json:"max_attempts"`
 
 	Step     string   `json:"step"`
+	Steps    []Step   `json:"steps"`    // that runners reported in all runs, oldest first, the newest 50; a claimed job has none
 	Progress *float64 `json:"progress"` // 0 to 1
 
 	RunnerID string `json:"runner_id"`
@@ -144,8 +159,20 @@ type Job struct {
 	UniqueKey   string            `json:"unique_key"`
 	Traceparent string            `json:"traceparent"`
 	Meta        map[string]string `json:"meta"`
+	// OnComplete is the job that follows, and Hops how many jobs created each other before this one. A job that a Worker or
+	// Claim gets in runs has neither.
+	OnComplete *FollowOn `json:"on_complete"`
+	Hops       int       `json:"hops"`
+	// Handler is the newest version of the handler of a job that a Worker has claimed; nil if it has none.
+	Handler *ClaimHandler `json:"-"`
 	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
+}
+
+// Step is a part of a run that its runner has begun.
+type Step struct {
+	At   int64  `json:"at"`
+	Name string `json:"step"`
 }
 
 // Attempt is a run that did not succeed. Why is reported (by the runner), abandoned or cancelled.

@@ -108,37 +108,6 @@ func pages[T any](ctx context.Context, c *Client, r request, read func(a answer)
 	}
 }
 
-// Runner is the document of a runner that holds jobs.
-type Runner struct {
-	ID         string      `json:"runner_id"`
-	Held       int64       `json:"held"`   // how many jobs
-	Claims     []OpenClaim `json:"claims"` // up to 100 claims that hold jobs, newest first
-	ClaimCount int64       `json:"claim_count"`
-	LastSeenAt int64       `json:"last_seen_at"` // unix ms; the last claim or tickle that Claims shows
-}
-
-// OpenClaim is a claim that holds jobs. Times are unix ms.
-type OpenClaim struct {
-	ID         string `json:"claim_id"`
-	Held       int64  `json:"held"`
-	ClaimedAt  int64  `json:"claimed_at"`
-	TickledAt  int64  `json:"tickled_at"`
-	DeadlineAt int64  `json:"deadline_at"` // when its jobs are abandoned unless they are tickled
-}
-
-// Runners yields the runners that hold jobs, page by page. An error ends the list. A page is read again when the answer
-// is lost.
-func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
-	return pages(ctx, c, get("/runners"), func(a answer) (list []Runner, next string, err error) {
-		var page struct {
-			Runners []Runner `json:"runners"`
-			Next    string   `json:"next"`
-		}
-		err = decode(a, &page)
-		return page.Runners, page.Next, err
-	})
-}
-
 // ClaimInfo is the document of a claim. Times are unix ms. DeadlineAt is 0 if the claim holds no job.
 type ClaimInfo struct {
 	ID         string

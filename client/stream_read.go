@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,9 +44,22 @@ func (s *Stream) readAll() error {
 			err = s.lines(text, at)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+			return cmp.Or(s.cut(), fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err))
 		}
 	}
+}
+
+// cut returns why the connection has ended, or nil if it has not. The library takes a message whose connection ends
+// between two of its frames for complete. So after a message that cannot be read, the end of the connection means that
+// the rest of the message is missing.
+func (s *Stream) cut() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _, err := s.conn.Reader(ctx)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("within a message: %w", err)
 }
 
 // readStep is how much of a message is read at once. A message may be long and arrive slowly, so each step counts as a

@@ -110,6 +110,39 @@ func TestStreamSilent(t *testing.T) {
 	}
 }
 
+// TestStreamCutWithinAMessage: a server that ends between two frames of a message has not sent an unexpected answer.
+func TestStreamCutWithinAMessage(t *testing.T) {
+	for name, sent := range map[string]struct {
+		kind websocket.MessageType
+		text string
+	}{
+		"text":   {websocket.MessageText, `{"subscription":1,"claim_id":"`},
+		"binary": {websocket.MessageBinary, "#:push subscription=1\n#:claim v=1 claim_id="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := silentServer(t, time.Minute, func(conn *websocket.Conn) {
+				w, err := conn.Writer(context.Background(), sent.kind)
+				if err == nil {
+					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // which is too long for the buffer of the library
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				_ = conn.CloseNow() // no error that matters
+			})
+			s, err := c.OpenStream(t.Context(), client.StreamOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			<-s.Done()
+			if err := s.Err(); errors.Is(err, client.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "within a message") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestStreamGoesAway: what a stream has not answered when the server closes it with 4001 was not carried out. After any
 // other end it may have been, so a create is not repeated: a proxy may send 1001.
 func TestStreamGoesAway(t *testing.T) {

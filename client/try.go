@@ -38,6 +38,7 @@ var (
 type answer struct {
 	status    int
 	mediaType string // without its parameters
+	header    http.Header
 	seq       uint64 // Daybook-Seq; 0 if it is missing
 	body      []byte
 	at        time.Time // when its header arrived
@@ -114,6 +115,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	defer res.Body.Close()
 	a.at, a.status, a.once = time.Now(), res.StatusCode, r.repeat != repeatable
 	a.replayed = res.Header.Get("Idempotency-Replayed") == "true"
+	a.header = res.Header
 	a.mediaType, _, _ = strings.Cut(res.Header.Get("Content-Type"), ";")
 	late.Reset(c.o.Timeout)
 	a.body, err = readAnswer(res, func() { late.Reset(c.o.Timeout) })

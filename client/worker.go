@@ -31,6 +31,9 @@ var (
 	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.
 	ErrDraining = errors.New("the worker is stopping")
 
+	// ErrUnget is what a Handler returns to return the job to its queue as if it had never been claimed.
+	ErrUnget = errors.New("the handler returned the job to its queue")
+
 	errCancelledRun = fmt.Errorf("%w: %w", ErrLeaseLost, ErrCancelled)
 	errWaited       = errors.New("the job waited too long for a handler, and was returned to its queue")
 )
@@ -50,6 +53,9 @@ type Worker struct {
 	// Batch is how many jobs one claim requests at most, up to 1000. 0 means Concurrency. With quick handlers a larger
 	// batch is faster. In a stream, the server decides how many jobs a claim has.
 	Batch int
+	// Room, if not nil, returns how many handlers may have a job now, if that is less than Concurrency: for a program that
+	// decides by itself which of its handlers go on. The Worker asks it when jobs begin and end. It must not wait.
+	Room func() int
 	// Prefetch is how many jobs the worker holds in advance, beyond those that run. A job that is held in advance waits
 	// in the worker while another runner might be free for it.
 	//

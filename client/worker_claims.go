@@ -54,12 +54,20 @@ func (r *running) ahead() int {
 		return max(r.Prefetch, 0)
 	}
 	// What the handlers begin within two round trips is claimed now, so that it arrives in time.
-	soon := float64(r.Concurrency) * float64(2*r.claims.roundTrip) / float64(max(r.jobs.meanTook, 1))
+	soon := float64(r.atOnce()) * float64(2*r.claims.roundTrip) / float64(max(r.jobs.meanTook, 1))
 	most := maxAheadBatches * r.Batch
 	if r.stream.sub != nil { // the size of the batches is up to the server
 		most = max(most, maxAheadStreamed*r.Concurrency)
 	}
 	return max(r.Prefetch, int(min(soon, float64(most))))
+}
+
+// atOnce returns how many handlers may have a job now.
+func (r *running) atOnce() int {
+	if r.Room == nil {
+		return r.Concurrency
+	}
+	return min(r.Concurrency, max(r.Room(), 1))
 }
 
 // claimMore sends claims as far as there is room for jobs. running.mu is held.
@@ -73,7 +81,7 @@ func (r *running) claimMore() {
 	}
 	s := &r.claims
 	for r.ctx.stopping.Err() == nil && s.underWay < s.atOnce {
-		may := r.Concurrency + r.ahead()
+		may := r.atOnce() + r.ahead()
 		room := min(may-r.jobs.held, max(may, minUnreported)-r.jobs.unreported) - s.asked
 		// A claim for a few jobs costs as much as one for many. It is sent only if handlers have nothing else to begin.
 		useful := max(min(r.Batch, may/2), 1)

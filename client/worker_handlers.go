@@ -14,6 +14,7 @@ import (
 type ending struct {
 	outcome  Outcome
 	giveBack bool
+	asked    bool // the handler has asked for giveBack by ErrUnget
 	err      error
 	took     time.Duration // how long the handler took
 }
@@ -69,6 +70,8 @@ func judge(ctx context.Context, o Outcome, err error) ending {
 	case errors.Is(cause, errByClock) && err == nil:
 	case errors.Is(cause, ErrLeaseLost):
 		return ending{err: cause}
+	case err == ErrUnget: // the Is method of a typed nil may panic
+		return ending{giveBack: true, asked: true}
 	case errors.Is(cause, ErrDraining) && err != nil:
 		return ending{giveBack: true}
 	}

@@ -83,6 +83,7 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	for i := range c.tasks {
 		t := &c.tasks[i]
 		t.claim, t.job = c, got.Jobs[i]
+		t.job.Handler = got.HandlerOf(t.job)
 		if r.jobs.stopped {
 			back = append(back, t)
 			continue

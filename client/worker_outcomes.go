@@ -90,7 +90,7 @@ func (r *running) complete(tasks []*task) {
 			text, err = json.Marshal(body)
 		}
 		if err != nil {
-			r.standIn(t, fmt.Errorf("%w: %w", ErrBadRequest, err))
+			r.standIn(t, "error", fmt.Errorf("%w: %w", ErrBadRequest, err))
 			continue
 		}
 		if len(list) > 0 && size+len(text) > reportBytes {
@@ -121,10 +121,13 @@ func (r *running) completeSome(list []outcomeReport) {
 		r.took(began, nil)
 		var done []*task
 		for i := range results {
-			if err := results[i].Err(); err != nil {
-				r.settle(tasks[i:i+1], err)
-			} else {
+			switch err := results[i].Err(); {
+			case err == nil:
 				done = append(done, tasks[i])
+			case results[i].Code == tooManyHops: // it would be refused again
+				r.standIn(tasks[i], "failed", err)
+			default:
+				r.settle(tasks[i:i+1], err)
 			}
 		}
 		r.settle(done, nil)
@@ -134,7 +137,7 @@ func (r *running) completeSome(list []outcomeReport) {
 		r.completeSome(list[:half])
 		r.completeSome(list[half:])
 	default:
-		r.standIn(tasks[0], err)
+		r.standIn(tasks[0], "error", err)
 	}
 }
 
@@ -152,11 +155,14 @@ func refusedAsItIs(err error) bool {
 	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge
 }
 
-// standIn reports an error in place of an outcome that cannot be reported, so that the history of the job has the
-// reason.
-func (r *running) standIn(t *task, reason error) {
+// tooManyHops is the code of the refusal of an outcome that would continue a chain of jobs that is too long.
+const tooManyHops = "too_many_hops"
+
+// standIn reports an error, with a code, in place of an outcome that cannot be reported, so that the history of the job
+// has the reason.
+func (r *running) standIn(t *task, code string, reason error) {
 	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.job.ID, Outcome{
-		Code: "error", Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
+		Code: code, Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
 	}}})
 	if err == nil && len(results) == 1 {
 		err = results[0].Err()
@@ -175,8 +181,11 @@ func (r *running) giveBack(tasks []*task) {
 		ungets.Go(func() {
 			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.job.ID, t.claim.id, Unget, nil)
 			cause := errWaited
-			if r.ctx.stopping.Err() != nil {
+			switch {
+			case r.ctx.stopping.Err() != nil:
 				cause = ErrDraining
+			case t.how.asked:
+				cause = ErrUnget
 			}
 			if err != nil && !lostJob(err) { // a lost job is already in its queue, perhaps by an unget whose answer was lost
 				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.job.ID, "error", err)

@@ -11,6 +11,9 @@ const (
 	// reportDelay is how long the ended jobs of a claim wait for the other jobs of the claim. Most claims are then
 	// reported as a whole. That is a small request, and the server ends the jobs of a claim together.
 	reportDelay = 5 * time.Millisecond
+	// wholeDelay is how long they wait if the rest of the claim ends by then, as the ended jobs let expect, and if they
+	// can be reported as a whole.
+	wholeDelay = 50 * time.Millisecond
 	// wholeFrom is how many jobs a claim must have to be reported as a whole. Jobs of smaller claims are reported
 	// together.
 	wholeFrom = 8
@@ -91,6 +94,9 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 	jobs, oldest := 0, now
 	for _, c := range s.claims {
 		at := c.since.Add(reportDelay)
+		if c.endsSoon(now) {
+			at = c.since.Add(wholeDelay)
+		}
 		switch {
 		case c.unended > 0 && !s.urgent && now.Before(at):
 			if next.IsZero() || at.Before(next) {
@@ -140,11 +146,21 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 	return next
 }
 
+// endsSoon reports whether all jobs of a larger claim that have ended did so with nothing to report, and the others most
+// likely end within wholeDelay. reports.mu is held.
+func (c *heldClaim) endsSoon(now time.Time) bool {
+	ended := len(c.toReport)
+	return c.unended > 0 && len(c.tasks) >= wholeFrom && ended+c.unended == len(c.tasks) &&
+		now.Sub(c.since)*time.Duration(len(c.tasks)) <= wholeDelay*time.Duration(ended) && c.nothingToReport()
+}
+
 // wentWell reports whether all jobs of a larger claim have ended ok, with nothing else to report. reports.mu is held.
 func (c *heldClaim) wentWell() bool {
-	if len(c.tasks) < wholeFrom || len(c.toReport) < len(c.tasks) {
-		return false
-	}
+	return len(c.tasks) >= wholeFrom && len(c.toReport) == len(c.tasks) && c.nothingToReport()
+}
+
+// nothingToReport reports whether the jobs of toReport have ended ok, and nothing else. reports.mu is held.
+func (c *heldClaim) nothingToReport() bool {
 	for _, t := range c.toReport {
 		if t.how.err != nil || t.how.giveBack || !t.how.outcome.plain() {
 			return false

@@ -182,7 +182,7 @@ func (r *running) takePushed(got *Claim) {
 // credit returns how many jobs the server may count as held by the worker: those that run, those that are held in
 // advance, and those whose reports are under way, without those that HTTP claims may still bring. running.mu is held.
 func (r *running) credit() int {
-	may := r.Concurrency + r.ahead()
+	may := r.atOnce() + r.ahead()
 	return max(0, min(may+min(r.jobs.unreported, may)-r.claims.asked, maxCredit))
 }
 
@@ -190,7 +190,7 @@ func (r *running) credit() int {
 func (r *running) setCredit() {
 	s := &r.stream
 	want := r.credit()
-	if d := want - s.credit; want == s.credit || max(d, -d) < s.credit/8 && want > r.Concurrency {
+	if d := want - s.credit; want == s.credit || max(d, -d) < s.credit/8 && want > r.atOnce() {
 		return
 	}
 	s.credit = want

@@ -39,7 +39,11 @@ func resultBytes(o *job.Outcome) int {
 	if o == nil {
 		return 0
 	}
-	return len(o.Output) + len(o.Error)
+	n := len(o.Output) + len(o.Error)
+	if o.Then != nil {
+		n += len(o.Then.Payloads)
+	}
+	return n
 }
 
 // Complete ends runs of jobs; see job.Complete.
@@ -133,6 +137,9 @@ func (q *completions) propose(c *job.Complete) error {
 	}
 	err := error(ErrDiskFull)
 	if !q.e.disk.low.Load() || !bulky(c) {
+		err = q.e.mayChain(c)
+	}
+	if err == nil {
 		p.w, err = q.e.proposeCompletion(q.ctx, q.lane, c)
 	}
 	if err != nil {
@@ -144,6 +151,18 @@ func (q *completions) propose(c *job.Complete) error {
 		return err
 	}
 	q.proposed, q.ahead = append(q.proposed, p), q.ahead+p.outcomes
+	return nil
+}
+
+// mayChain refuses a completion whose outcomes would create jobs in more queues than there may be.
+func (e *Engine) mayChain(c *job.Complete) error {
+	for i := range c.Outcomes {
+		if then := c.Outcomes[i].Then; then != nil {
+			if err := e.mayMakeQueues(then.Groups); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

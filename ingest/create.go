@@ -110,7 +110,7 @@ func (e *Engine) mayCreate(c *job.Create) error {
 		e.counters.overloaded.Add(1)
 		return ErrOverloaded
 	}
-	return e.mayMakeQueues(c)
+	return e.mayMakeQueues(c.Groups)
 }
 
 // answerMade returns the answer to a create about which Apply has decided, now or in an earlier request.

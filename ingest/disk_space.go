@@ -161,12 +161,9 @@ func (e *Engine) diskProblem(err error) {
 // bulky reports whether the outputs and error texts of a completion are so large that it is refused while disk space is
 // low.
 func bulky(c *job.Complete) bool {
-	n := 0
-	if c.All != nil {
-		n = len(c.All.Output) + len(c.All.Error)
-	}
+	n := resultBytes(c.All)
 	for i := range c.Outcomes {
-		n += len(c.Outcomes[i].Output) + len(c.Outcomes[i].Error)
+		n += resultBytes(&c.Outcomes[i])
 	}
 	return n >= largeOutput
 }

@@ -11,7 +11,8 @@
 //
 // A start and a rebuild apply the log by the same function as a running server. The engine uses the log through the
 // interface Log, so that a log that several processes replicate can take the place of the journal. Only the process
-// that leads the log proposes ticks, graces, the level and the deletion of idle queues.
+// that leads the log proposes ticks, graces, the level, the return of the jobs of lost runners and the deletion of idle
+// queues.
 //
 // Files, in the order of a command:
 //
@@ -20,7 +21,7 @@
 //   - log.go, local_log.go: the interface of a log; the journal as a log.
 //   - joined_creates.go: creates that share a record.
 //   - exchange.go: completions and a claim in one request.
-//   - create.go, claim.go, completion.go, operations.go, session.go, idle_queues.go: the requests.
+//   - create.go, claim.go, completion.go, operations.go, session.go, handler.go, runners.go, idle_queues.go: the requests.
 //   - idempotency.go: requests with a key or a number of a session.
 //   - proposal.go, stray_claims.go: proposing a command and waiting for its answer; claims whose callers have gone.
 //   - parked_claims.go: claims that wait for a job.
@@ -29,6 +30,7 @@
 //   - reads.go: reads, and what they wait for.
 //   - timekeeper.go, ticks.go, stall_watch.go: when ticks, graces and other timed commands are proposed; how large ticks
 //     are; how the engine notices that the process was stopped.
+//   - lost_runners.go: declaring runners lost, and returning their jobs.
 //   - disk_space.go, maintenance.go: the reserve of disk space; flushing the store and cutting the log.
 //   - replay.go, rebuild.go, check.go: bringing a store up to a log; making a store from a log; checking a store.
 //   - stats.go, errors.go: figures for operators; reasons why a request was not carried out.

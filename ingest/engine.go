@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -25,6 +26,10 @@ type Options struct {
 	// QueueIdle is the time after which the engine deletes a queue that has no jobs and is not paused. It is at least a
 	// minute. 0: never.
 	QueueIdle time.Duration
+	// RunnerHeartbeat is the time between two heartbeats of a runner. 0: registry.DefaultHeartbeat.
+	RunnerHeartbeat time.Duration
+	// OnLost, if not nil, is called for each runner that was declared lost. It must not wait.
+	OnLost func(registry.Runner)
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
@@ -65,6 +70,7 @@ type Engine struct {
 	underWay *underWay
 	strays   *strayClaims
 	joined   joinedCreates
+	runners  *registry.Registry
 	large    *semaphore.Weighted // of largeInFlight
 	time     *timekeeper
 	disk     *disk
@@ -105,6 +111,7 @@ func Open(o Options) (_ *Engine, err error) {
 		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait
+	e.runners = registry.New(cmp.Or(o.RunnerHeartbeat, registry.DefaultHeartbeat))
 	e.time = newTimekeeper(e)
 	e.history.flushed = make(chan struct{}, 1)
 	e.state.Store(notReady)

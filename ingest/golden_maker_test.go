@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -164,6 +165,77 @@ func (g *goldenMaker) all() {
 	g.now += job.MinQueueIdleMs
 	g.decide(job.DeleteIdleQueues{IdleMs: job.MinQueueIdleMs})
 	g.sessions()
+}
+
+// level4 carries out the commands of level 4: those of level 3, and those of handlers, chained jobs and lost runners.
+func (g *goldenMaker) level4() {
+	g.all()
+	for i := range job.MaxHandlerVersions + 2 {
+		g.decide(job.PutHandler{Client: "acme", Type: "resize", Kind: "script", Document: fmt.Appendf(nil, `{"kind":"script","lang":"node","source":"// %d"}`, i)})
+	}
+	g.decide(job.PutHandler{Type: "resize", Kind: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)})
+	g.decide(job.PutHandler{Type: "resize", Kind: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)})
+	g.decide(job.PutHandler{Type: "gone", Kind: "exec", Document: []byte(`{"kind":"exec"}`)})
+	g.decide(job.DeleteHandler{Type: "gone"})
+	g.decide(job.DeleteHandler{Type: "gone"})
+	g.chains()
+	g.losses()
+}
+
+// losses declares runners lost: one whose later claim is left alone, and one that holds nothing.
+func (g *goldenMaker) losses() {
+	held := lines(6)
+	held.Groups[0].Type = "held"
+	g.created(g.e.Create(g.ctx, held))
+	claim := func(max int) uint64 {
+		cmd := claimOf(max)
+		cmd.Types, cmd.Runner = []string{"held"}, "lost"
+		return g.decide(cmd).(*store.Claimed).Seq
+	}
+	claim(2)
+	last := claim(1)
+	claim(1)
+	g.decide(job.LoseRunner{Runner: "lost", Through: last})
+	g.decide(job.LoseRunner{Runner: "nobody", Through: last})
+}
+
+// chains carries out completions that create jobs.
+func (g *goldenMaker) chains() {
+	followOn := func(typ string, then job.FollowOn, delayMs int64) job.FollowOn {
+		group := lines(1).Groups[0]
+		group.Lines, group.Kind, group.Client, group.Type, group.OnComplete = 0, job.Nothing, "", typ, then
+		text, err := job.NewFollowOn(&group, delayMs)
+		if err != nil {
+			g.Fatal(err)
+		}
+		return text
+	}
+	first := lines(3)
+	first.Groups[0].Type, first.Groups[0].Meta = "first", "a=1"
+	first.Groups[0].OnComplete = followOn("second", followOn("third", "", 1000), 0)
+	batch := g.created(g.e.Create(g.ctx, first))
+	claim := claimOf(3)
+	claim.Types = []string{"first"}
+	held := g.decide(claim).(*store.Claimed).Claim
+	for i := range job.MaxSteps + 2 {
+		g.decide(job.Tickle{IDs: []job.ID{batch}, Claim: held, Step: fmt.Sprint("step ", i/2), Progress: -1})
+		g.decide(job.Tickle{IDs: []job.ID{batch}, Claim: held, Step: fmt.Sprint("other ", i), Progress: -1})
+	}
+	then := lines(2)
+	then.Groups[0].Client, then.Groups[0].Type = "", "then"
+	then.Frame, then.Payloads = job.LenFrame, []byte("3\none\n3\ntwo\n")
+	then.Longest, then.Unique = 3, []job.UniqueKey{{Line: 1, Key: "k"}}
+	output := job.Result{OutputKind: job.JSON, Output: []byte(`{"n":1}`)}
+	end := job.Complete{Claim: held, Outcomes: []job.Outcome{
+		{ID: batch, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: output, Then: then},
+		{ID: batch.WithLine(1), Code: job.Fail, ExitCode: 400, DelayMs: -1, Then: then},
+	}}
+	g.decide(end)
+	g.decide(end) // a repeat creates nothing
+	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "s3://out"}}})
+	claim.Types = []string{"second", "then"}
+	held = g.decide(claim).(*store.Claimed).Claim
+	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 }
 
 // lives carries out the commands of level 1.

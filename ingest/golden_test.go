@@ -26,6 +26,7 @@ var goldens = map[string]func(g *goldenMaker){
 	"journal-v1-moves":    (*goldenMaker).moves, // written at level 2; Apply decides as at level 3
 	"journal-v1-sessions": (*goldenMaker).sessions,
 	"journal-level-3":     (*goldenMaker).all,
+	"journal-level-4":     (*goldenMaker).level4,
 }
 
 // TestGoldenJournal replays the journal of each format version. The decisions about its records must never change,
@@ -65,14 +66,20 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Verb != "create" {
-			continue
-		}
 		cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range cmd.(*job.Create).Lines() {
+		made := 0
+		switch cmd := cmd.(type) {
+		case *job.Create:
+			made = cmd.Lines()
+		case job.Complete: // it may have created jobs
+			for _, err := e.store.Job(job.NewID(r.At, r.Seq, made)); err == nil; _, err = e.store.Job(job.NewID(r.At, r.Seq, made)) {
+				made++
+			}
+		}
+		for line := range made {
 			id := job.NewID(r.At, r.Seq, line)
 			doc, err := e.store.Job(id)
 			text, jsonErr := json.Marshal(goldenDocument(&doc))
@@ -209,6 +216,9 @@ type goldenJob struct {
 	Why                      job.Why
 	UniqueKey                string
 	Traceparent              string
+	OnComplete               job.FollowOn `json:",omitempty"`
+	Hops                     int          `json:",omitempty"`
+	Steps                    []job.Step   `json:",omitempty"`
 	Meta                     job.Meta
 }
 
@@ -219,6 +229,6 @@ func goldenDocument(j *job.Job) goldenJob {
 		Step: j.Step, Progress: j.Progress, Runner: j.Runner, Claim: j.Claim, RunAttempts: j.RunAttempts,
 		MaxAttempts: j.MaxAttempts, Redrives: j.Redrives, LeaseMs: j.LeaseMs, TimeoutMs: j.TimeoutMs, RunAt: j.RunAt,
 		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, CompletedAt: j.CompletedAt, DeadlineAt: j.DeadlineAt,
-		ExpiresAt: j.ExpiresAt, Why: j.Why, UniqueKey: j.UniqueKey, Traceparent: j.Traceparent, Meta: j.Meta,
+		ExpiresAt: j.ExpiresAt, Why: j.Why, UniqueKey: j.UniqueKey, Traceparent: j.Traceparent, Meta: j.Meta, OnComplete: j.OnComplete, Hops: j.Hops, Steps: j.Steps,
 	}
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/daybookq/daybook/job"
@@ -44,10 +45,24 @@ func (k *timekeeper) deleteIdle(ctx context.Context) {
 	k.e.logger.Info("deleted queues that had no jobs", "queues", result.(*store.IdleQueuesDeleted).Queues, "idle", k.e.o.QueueIdle)
 }
 
-// mayMakeQueues refuses a create that would exceed the limit of queues.
-func (e *Engine) mayMakeQueues(c *job.Create) error {
-	for i := range c.Groups {
-		exists, n, ever := e.store.QueueExists(c.Groups[i].Client, c.Groups[i].Type)
+// mayMakeQueues refuses jobs that would exceed the limit of queues, at once or when they complete. A job that inherits
+// its client counts as one of a new queue.
+func (e *Engine) mayMakeQueues(groups []job.Group) error {
+	for i := range groups {
+		g := &groups[i]
+		if g.OnComplete != "" {
+			next, _, err := g.OnComplete.Parse()
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrMalformed, err)
+			}
+			if next.Client == "" {
+				next.Client = g.Client
+			}
+			if err := e.mayMakeQueues([]job.Group{next}); err != nil {
+				return err
+			}
+		}
+		exists, n, ever := e.store.QueueExists(g.Client, g.Type)
 		if exists || n < e.o.maxQueues && ever < job.MaxQueueNumbers {
 			continue
 		}

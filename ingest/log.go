@@ -73,8 +73,8 @@ type Log interface {
 	Barrier(ctx context.Context) (seq uint64, err error)
 
 	// Leads reports whether this process leads the log. The leader gives the commands of all processes their seq and
-	// time. It also proposes the commands that no caller requests: ticks, graces, the level and the deletion of idle
-	// queues.
+	// time. It also proposes the commands that no caller requests: ticks, graces, the level, the return of the jobs of
+	// lost runners and the deletion of idle queues.
 	//
 	// term is the number of the period in which one process leads without a break. It is positive and grows with each
 	// period. A process leads as soon as the log has delivered to it all records that were stored before its term.

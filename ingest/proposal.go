@@ -147,7 +147,8 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (store.Result, Rec
 //
 // It asks whether this process leads just before it proposes the command, but leadership may end in between. The
 // command is then stored in a later term, or not at all. In a later term it does no harm: a tick sees no time after its
-// AsOf, a grace only extends leases, the level never decreases, and Apply decides whether a queue is idle.
+// AsOf, a grace only extends leases, the level never decreases, the loss of a runner is about claims before it, and
+// Apply decides whether a queue is idle.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (store.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(laneOf(cmd), cmd, w)

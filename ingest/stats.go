@@ -3,6 +3,7 @@ package ingest
 import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/registry"
 )
 
 // Stats are the figures of a running engine. Reading them never waits for the log or the store. In JSON, the fields of
@@ -11,8 +12,9 @@ type Stats struct {
 	Watermarks
 	StateStats
 	TimeStats
-	Journal JournalStats `json:"journal"`
-	Store   StoreStats   `json:"store"`
+	Runners registry.Counts `json:"runners"`
+	Journal JournalStats    `json:"journal"`
+	Store   StoreStats      `json:"store"`
 	DiskStats
 	EventStats
 	Ready  bool   `json:"ready"`
@@ -113,6 +115,7 @@ func (e *Engine) Stats() Stats {
 			Stopped: totals.Stopped, Sweeps: totals.Sweeps, Keys: totals.Keys, Sessions: totals.Sessions,
 		},
 		TimeStats: TimeStats{Now: e.log.Now(), ClockOffsetMs: l.ClockOffset.Milliseconds(), NextDue: e.store.NextDue()},
+		Runners:   e.runners.Counts(),
 		Journal:   journalStats(&l),
 		Store:     StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
 		DiskStats: DiskStats{DiskFree: e.disk.free.Load(), DiskLow: e.disk.low.Load()},

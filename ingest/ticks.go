@@ -46,7 +46,7 @@ func (k *timekeeper) tick(ctx context.Context, asOf int64) {
 	}
 	k.seq = max(k.seq, receipt.Seq)
 	if took > late && k.stall.since(stopped) {
-		k.graceOwed = true
+		k.oweGrace()
 	}
 	if err != nil && !errors.Is(err, ErrNotLeading) && ctx.Err() == nil {
 		e.logger.Warn("cannot tick; trying again", "error", err)

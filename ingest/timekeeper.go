@@ -28,6 +28,7 @@ const (
 //   - a tick when something is due;
 //   - a grace, before the next tick, if runners could not tickle for a while, because the process was stopped, the log took
 //     no commands, or another process led;
+//   - the return of the jobs of lost runners;
 //   - the deletion of idle queues.
 type timekeeper struct {
 	e *Engine
@@ -46,6 +47,8 @@ type timekeeper struct {
 	down      time.Time     // when the log stopped taking commands; zero while it takes them
 	graceOwed bool          // a grace must precede the next tick
 	idleTried time.Time     // time of the last attempt to delete idle queues
+	stops     int64         // stall.found when the silence of runners was last excused for a stop
+	losing    *lostRunner   // the runner whose jobs are being returned; nil: none
 
 	stall stallWatch
 }
@@ -79,7 +82,9 @@ func (k *timekeeper) run(ctx context.Context) {
 		case call := <-k.calls:
 			stopped := k.stall.found.Load()
 			call.result <- call.f(ctx)
-			k.graceOwed = k.graceOwed || k.stall.since(stopped)
+			if k.stall.since(stopped) {
+				k.oweGrace()
+			}
 			continue
 		case <-ctx.Done():
 			return
@@ -110,7 +115,11 @@ func (k *timekeeper) do(ctx context.Context, f func(ctx context.Context) error) 
 
 // sleep returns the time until the next turn.
 func (k *timekeeper) sleep() time.Duration {
-	return min(max(k.e.untilDue(), k.rest-time.Since(k.ticked)), maxSleep)
+	due := k.e.untilDue()
+	if k.losing != nil {
+		due = 0
+	}
+	return min(max(due, k.rest-time.Since(k.ticked)), maxSleep)
 }
 
 // turn proposes the commands that are necessary now. awake is the planned end of the sleep before it.
@@ -119,7 +128,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	asOf, now := e.log.Now(), time.Now()
 	switch overslept := now.Sub(awake); {
 	case overslept > late:
-		k.graceOwed = true
+		k.oweGrace()
 		e.logger.Warn("the process was stopped; all leases get their full length again", "for", overslept)
 	case overslept > 0:
 		// The process may have been stopped for that time. Tickles that runners sent meanwhile are not applied yet, so
@@ -135,7 +144,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	}
 	if !k.down.IsZero() {
 		if down := now.Sub(k.down); down > late {
-			k.graceOwed = true
+			k.oweGrace()
 			e.logger.Warn("the journal takes commands again; all leases get their full length again", "after", down)
 		}
 		k.down = time.Time{}
@@ -147,12 +156,23 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	if e.untilDue() == 0 && time.Since(k.ticked) >= k.rest {
 		k.tick(ctx, asOf)
 	}
+	if awake.Before(now) { // as for the tick, the time since then does not count
+		now = awake
+	}
+	k.loseRunners(ctx, now)
 	k.deleteIdle(ctx)
 }
 
 // skip postpones the next tick by tickEvery. Without it, run would repeat turn without a pause, because something stays
 // due.
 func (k *timekeeper) skip(now time.Time) { k.ticked, k.rest = now, tickEvery }
+
+// oweGrace notes that runners could not report for a while: a grace must precede the next tick, and the silence of runners
+// counts from now on.
+func (k *timekeeper) oweGrace() {
+	k.graceOwed = true
+	k.e.runners.Excuse(time.Now())
+}
 
 // mayTick reports whether this process leads the log and may propose a tick. If a grace is owed, it first proposes the
 // grace.
@@ -193,7 +213,8 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 			return err
 		}
 	}
-	k.term, k.graceOwed = term, true
+	k.term, k.losing = term, nil
+	k.oweGrace()
 	return k.grace(ctx)
 }
 
@@ -219,7 +240,7 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 	before := log.Now()
 	log.AcceptTime()
 	if skipped := log.Now() - before; skipped > 0 {
-		k.graceOwed = true
+		k.oweGrace()
 		k.e.logger.Warn("the journal's time was set to the wall clock; all leases get their full length again", "skipped_ms", skipped)
 	}
 	if k.graceOwed {

@@ -29,6 +29,8 @@ type Attributes struct {
 	TimeoutMs   int64 // how long a run may last; 0: as long as it is tickled
 	Traceparent string
 	Meta        Meta
+	OnComplete  FollowOn // the job that is created when the job completes; empty: none
+	Hops        int      // how many jobs created each other before this one; follows from the job that created it
 }
 
 // group writes the fields of a group in a command.
@@ -52,6 +54,7 @@ func (f *fields) group(g *Group) {
 		f.key("meta")
 		*f = append(*f, g.Meta...)
 	}
+	f.text("on_complete", string(g.OnComplete))
 }
 
 // group reads one field of a group.
@@ -98,15 +101,26 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 		if g.Meta, err = ParseMeta(raw); err != nil {
 			r.fail(err)
 		}
+	case "on_complete":
+		g.OnComplete = FollowOn(r.text(raw))
+		if _, _, err := g.OnComplete.Parse(); err != nil {
+			r.fail(err)
+		}
 	default:
 		r.unknown(key)
 	}
 }
 
 // AppendRow appends the form that attributes have in a row of the store: varints in the order below, and texts after
-// their lengths.
+// their lengths. Most jobs create no others and were created by none, so the row has hops and on_complete only if one of
+// them is set: a bit of the kind says so.
 func (a *Attributes) AppendRow(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(a.Kind))
+	kind := uint64(a.Kind)
+	chained := a.Hops != 0 || a.OnComplete != ""
+	if chained {
+		kind |= chainedBit
+	}
+	b = binary.AppendUvarint(b, kind)
 	b = binary.AppendUvarint(b, uint64(a.Priority))
 	b = binary.AppendVarint(b, a.RunAt)
 	b = binary.AppendUvarint(b, uint64(a.MaxAttempts))
@@ -117,11 +131,19 @@ func (a *Attributes) AppendRow(b []byte) []byte {
 	b = binary.AppendVarint(b, a.RetentionMs)
 	b = binary.AppendVarint(b, a.ExpiresAt)
 	b = binary.AppendVarint(b, a.TimeoutMs)
-	for _, text := range [...]string{a.Traceparent, string(a.Meta)} {
-		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	b = appendText(appendText(b, a.Traceparent), string(a.Meta))
+	if chained {
+		b = appendText(binary.AppendUvarint(b, uint64(a.Hops)), string(a.OnComplete))
 	}
 	return b
 }
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// chainedBit is set in the kind of a row that has hops and on_complete.
+const chainedBit = 1 << 6
 
 // MinAttributesRow is the least number of bytes that AppendRow appends.
 const MinAttributesRow = 13
@@ -132,7 +154,8 @@ var ErrShortRow = errors.New("attributes are cut off")
 // ParseRow reads what AppendRow appended, and returns what follows it.
 func (a *Attributes) ParseRow(row []byte) (rest []byte, err error) {
 	r := rowReader{rest: row}
-	a.Kind = Kind(r.uint())
+	kind := r.uint()
+	a.Kind = Kind(kind &^ chainedBit)
 	a.Priority = int(r.uint())
 	a.RunAt = r.int()
 	a.MaxAttempts = int(r.uint())
@@ -143,6 +166,9 @@ func (a *Attributes) ParseRow(row []byte) (rest []byte, err error) {
 	a.TimeoutMs = r.int()
 	a.Traceparent = r.text()
 	a.Meta = Meta(r.text())
+	if kind&chainedBit != 0 {
+		a.Hops, a.OnComplete = int(r.uint()), FollowOn(r.text())
+	}
 	if r.short {
 		return nil, ErrShortRow
 	}

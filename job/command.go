@@ -16,7 +16,7 @@ type Command interface {
 
 // Level is the version of what Apply decides. It changes only through a SetLevel command in the journal, so that a
 // record leads to the same state whichever binary applies it.
-const Level = 3
+const Level = 4
 
 // Decode is the inverse of Encode. It is strict: unknown verbs and fields, values out of bounds and bodies that do not
 // fit their fields are errors. The command may share memory with fields and body.
@@ -58,6 +58,13 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		cmd = decodeOpenSession(&r)
 	case "endsession":
 		cmd = decodeEndSession(&r)
+	case "puthandler":
+		cmd, err = decodePutHandler(&r, body)
+		body = nil
+	case "deletehandler":
+		cmd = decodeDeleteHandler(&r)
+	case "loserunner":
+		cmd = decodeLoseRunner(&r)
 	case "tick":
 		cmd = decodeTick(&r)
 	case "grace":

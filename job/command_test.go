@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,6 +27,11 @@ func commands() map[string]Command {
 	full := usual
 	full.ExpiresAt, full.TimeoutMs, full.Traceparent = 1670273700000, 60_000, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	full.Meta = mustMeta(map[string]string{"size": "4", "colour": "deep, red=yes", "empty": ""})
+	follow := mustFollowOn(&Group{Type: "mail", Attributes: Attributes{MaxAttempts: 3, LeaseMs: 300_000, Meta: "a=b%20c"}}, 1000)
+	next := mustFollowOn(&Group{Client: "b", Type: "thumb", Attributes: Attributes{MaxAttempts: 1, LeaseMs: 1000, OnComplete: follow}}, 0)
+	followed := usual
+	followed.OnComplete = next
+	inherits := Group{Lines: 2, Type: "mail", Attributes: Attributes{Kind: Text, MaxAttempts: 3, LeaseMs: 300_000, OnComplete: follow}}
 	once := Once{Scope: "claim r1", Key: "k 1", Digest: Digest{1, 2, 0xff}}
 	zero, seven, now := 0, 7, int64(0)
 	return map[string]Command{
@@ -50,6 +56,12 @@ func commands() map[string]Command {
 			{ID: at(3), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte{}}},
 			{ID: at(4), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: JSON, Output: []byte(`{"a":1}`)}},
 		}},
+		"create-on-complete": &Create{Groups: []Group{followed}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n")},
+		"complete-then": Complete{Claim: at(0), Outcomes: []Outcome{
+			{ID: at(1), Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte("out")},
+				Then: &Create{Groups: []Group{inherits, second}, Unique: []UniqueKey{{1, "k"}}, Frame: LenFrame, Longest: 5, Payloads: []byte("5\na\nb c\n0\n\n2\n{}\n")}},
+			{ID: at(2), Code: Fail, ExitCode: 400, DelayMs: -1, Then: &Create{Groups: []Group{deferred}, Frame: LenFrame, Payloads: []byte("0\n\n")}},
+		}},
 		"pause":      Pause{Client: "acme", Type: "resize", Paused: true},
 		"resume":     Pause{Client: "acme", Type: "resize"},
 		"tick":       Tick{},
@@ -63,18 +75,24 @@ func commands() map[string]Command {
 			Payloads: []byte("a\nb\n")},
 		"create-unique-groups": &Create{Groups: []Group{usual, second}, Unique: []UniqueKey{{2, "k"}}, Frame: LineFrame, Longest: 13,
 			Payloads: []byte("first payload\nsecond one\n{}\n")},
-		"claim-fair":    Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Fair, Once: once},
-		"claim-random":  Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Random},
-		"cancel":        Move{Op: Cancel, Job: at(1)},
-		"cancel-batch":  Move{Op: Cancel, Batch: at(0)},
-		"redrive-queue": Move{Op: Redrive, Client: "acme", Type: "resize", Status: Failed},
-		"run":           Move{Op: Run, Job: at(1)},
-		"delete-queue":  Move{Op: Delete, Client: "acme", Type: "resize", Status: Active},
-		"patch":         Patch{Job: at(1), Priority: &zero, RunAt: &now, MaxAttempts: &seven},
-		"patch-one":     Patch{Job: at(1), MaxAttempts: &seven},
-		"open-session":  OpenSession{Runner: "host 7, pid=3"},
-		"open-nameless": OpenSession{},
-		"end-session":   EndSession{Session: at(0)},
+		"claim-fair":            Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Fair, Once: once},
+		"claim-random":          Claim{Runner: "r1", Max: 10, MaxBytes: 1, Strategy: Random},
+		"cancel":                Move{Op: Cancel, Job: at(1)},
+		"cancel-batch":          Move{Op: Cancel, Batch: at(0)},
+		"redrive-queue":         Move{Op: Redrive, Client: "acme", Type: "resize", Status: Failed},
+		"run":                   Move{Op: Run, Job: at(1)},
+		"delete-queue":          Move{Op: Delete, Client: "acme", Type: "resize", Status: Active},
+		"patch":                 Patch{Job: at(1), Priority: &zero, RunAt: &now, MaxAttempts: &seven},
+		"patch-one":             Patch{Job: at(1), MaxAttempts: &seven},
+		"open-session":          OpenSession{Runner: "host 7, pid=3"},
+		"open-nameless":         OpenSession{},
+		"end-session":           EndSession{Session: at(0)},
+		"put-handler":           PutHandler{Client: "acme", Type: "resize", Kind: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)},
+		"put-handler-of-all":    PutHandler{Type: "resize", Kind: "script", Document: []byte("{\"kind\":\"script\",\n\"lang\":\"sh\"}")},
+		"delete-handler":        DeleteHandler{Client: "acme", Type: "resize"},
+		"delete-handler-of-all": DeleteHandler{Type: "resize"},
+		"lose-runner":           LoseRunner{Runner: "host 7, pid=3", Through: 1 << 41},
+		"lose-runner-early":     LoseRunner{Runner: "r1"},
 		"create-number": &Create{Groups: []Group{usual}, Once: Once{Session: at(0), Slot: 255, Number: MaxNumber, Digest: Digest{1}}, Frame: LineFrame, Longest: 1,
 			Payloads: []byte("a\nb\n")},
 		"claim-number": Claim{Runner: "r1", Max: 10, MaxBytes: 1, Once: Once{Session: at(0), Number: 7, Digest: Digest{1}}},
@@ -92,6 +110,14 @@ func mustMeta(m map[string]string) Meta {
 		panic(err)
 	}
 	return meta
+}
+
+func mustFollowOn(g *Group, delayMs int64) FollowOn {
+	f, err := NewFollowOn(g, delayMs)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 func TestGolden(t *testing.T) {
@@ -178,6 +204,20 @@ func TestDecodeRefuses(t *testing.T) {
 		"an output of no kind":          {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=xml output_bytes=1\nx\n", "not one of"},
 		"an output cut off":             {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=text output_bytes=5\nabc\n", "cut off"},
 		"an output without its newline": {"complete", "", "id=" + id + " code=ok exit_code=200 output_kind=text output_bytes=3\nabc", "cut off"},
+		"no jobs to create":             {"complete", "", "id=" + id + " code=ok exit_code=200 then_bytes=1\n\n\n", "n, client, type"},
+		"jobs to create cut off":        {"complete", "", "id=" + id + " code=ok exit_code=200 then_bytes=9\nn=1\n", "cut off"},
+		"jobs to create of a retry":     {"complete", "", then(id, "retry exit_code=100", "n=1 frame=len "+group, "0\n\n"), "may run again"},
+		"jobs to create in lines":       {"complete", "", then(id, "ok exit_code=200", "n=1 frame=line longest=1 "+group, "x\n"), "their frame"},
+		"jobs to create in one line":    {"complete", "", then(id, "ok exit_code=200", "n=1 frame=len "+group, ""), "payload length"},
+		"jobs to create of no type":     {"complete", "", then(id, "ok exit_code=200", "n=1 frame=len max_attempts=3 lease_ms=1000", "0\n\n"), "is missing"},
+		"too many jobs to create":       {"complete", "", then(id, "ok exit_code=200", "n=101 frame=len "+group, strings.Repeat("0\n\n", 101)), "the maximum is 100"},
+		"joined jobs to create":         {"complete", "", then(id, "ok exit_code=200", "n=1 joined=true frame=len "+group, "0\n\n"), "joined"},
+		"too many jobs of a command":    {"complete", "", strings.Repeat(then(id, "ok exit_code=200", "n=100 frame=len "+group, strings.Repeat("0\n\n", 100)), 11), "1100 jobs"},
+		"jobs to create for all":        {"complete", "claim=" + id + " all=true", strings.TrimPrefix(then(id, "ok exit_code=200", "n=1 frame=len "+group, "0\n\n"), "id="+id+" "), "for all creates jobs"},
+		"an on_complete of no type":     {"create", "n=1 frame=none on_complete=kind%3Dnothing%20max_attempts%3D3%20lease_ms%3D1000 " + group, "", "is missing"},
+		"an on_complete in no order":    {"create", "n=1 frame=none on_complete=max_attempts%3D3%20type%3Dx%20lease_ms%3D1000 " + group, "", "canonical"},
+		"an on_complete with a time":    {"create", "n=1 frame=none on_complete=type%3Dx%20kind%3Dnothing%20run_at%3D5%20max_attempts%3D3%20lease_ms%3D1000 " + group, "", "a time"},
+		"a long on_complete":            {"create", "n=1 frame=none on_complete=" + strings.Repeat("x", MaxFollowOnBytes+1) + " " + group, "", "the maximum is 4096"},
 		"a pause without a type":        {"pause", "client=a", "", "is missing"},
 		"a tick with a field":           {"tick", "n=1", "", "unknown field"},
 		"a mark with a body":            {"mark", "", "\n", "unexpected body"},
@@ -241,6 +281,12 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// then returns the text of an outcome that creates jobs.
+func then(id, code, fields, body string) string {
+	jobs := fields + "\n" + body
+	return fmt.Sprintf("id=%s code=%s then_bytes=%d\n%s\n", id, code, len(jobs), jobs)
 }
 
 func FuzzDecode(f *testing.F) {

@@ -36,6 +36,8 @@ func (c Complete) Encode() (fieldText, body []byte) {
 //
 //	id=… code=ok exit_code=200 output_kind=text output_bytes=5
 //	hello
+//
+// The jobs that the outcome creates follow, `then_bytes` long, in the form of appendChained, with a newline of their own.
 func appendOutcome(body []byte, o *Outcome) []byte {
 	var f fields
 	f.id("id", o.ID)
@@ -55,9 +57,17 @@ func appendOutcome(body []byte, o *Outcome) []byte {
 		f.text("output_kind", o.OutputKind.String())
 		f.int("output_bytes", int64(len(o.Output)))
 	}
+	var then []byte
+	if o.Then != nil {
+		then = appendChained(nil, o.Then)
+		f.int("then_bytes", int64(len(then)))
+	}
 	body = append(append(body, f...), '\n')
 	if o.OutputKind != Nothing {
 		body = append(append(body, o.Output...), '\n')
+	}
+	if o.Then != nil {
+		body = append(append(body, then...), '\n')
 	}
 	return body
 }
@@ -80,6 +90,7 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		}
 	}
 	r.whole(&c.Once)
+	created := 0
 	for len(body) > 0 {
 		o, rest, err := decodeOutcome(body)
 		if err != nil {
@@ -93,7 +104,16 @@ func decodeComplete(r *fieldReader, body []byte) (Command, error) {
 		} else {
 			c.Outcomes = append(c.Outcomes, o)
 		}
+		if o.Then != nil {
+			created += o.Then.Lines()
+		}
 		body = rest
+	}
+	if created > MaxChainedAtOnce {
+		return nil, fmt.Errorf("%d jobs to create", created)
+	}
+	if c.All != nil && c.All.Then != nil {
+		return nil, fmt.Errorf("an outcome for all creates jobs")
 	}
 	if len(c.Outcomes) > MaxOutcomes {
 		return nil, fmt.Errorf("%d outcomes", len(c.Outcomes))
@@ -117,7 +137,7 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	}
 	r := fieldReader{rest: string(line)}
 	o.DelayMs = -1
-	length := 0
+	length, thenBytes := 0, 0
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
 		case "id":
@@ -143,6 +163,8 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 			}
 		case "output_bytes":
 			length = int(r.int(key, raw, 1, MaxOutputBytes))
+		case "then_bytes":
+			thenBytes = int(r.int(key, raw, 1, MaxBodyBytes))
 		default:
 			r.unknown(key)
 		}
@@ -153,15 +175,34 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 	if o.Code == NoCode || o.ExitCode != 0 && o.Code.DefaultExitCode() == 0 || o.Code.DefaultExitCode() != 0 && ExitCodeClass(o.ExitCode) != o.Code {
 		return o, nil, fmt.Errorf("outcome %q: code and exit_code do not fit", line)
 	}
-	if o.OutputKind == Nothing {
-		if length > 0 {
-			return o, nil, fmt.Errorf("outcome %q: output without its kind", line)
+	if o.OutputKind == Nothing && length > 0 {
+		return o, nil, fmt.Errorf("outcome %q: output without its kind", line)
+	}
+	if o.OutputKind != Nothing {
+		if o.Output, rest, ok = cutPart(rest, length); !ok {
+			return o, nil, fmt.Errorf("outcome %q: output is cut off", line)
 		}
+	}
+	if thenBytes == 0 {
 		return o, rest, nil
 	}
-	if length >= len(rest) || rest[length] != '\n' {
-		return o, nil, fmt.Errorf("outcome %q: output is cut off", line)
+	if o.Code != OK && o.Code != Fail {
+		return o, nil, fmt.Errorf("outcome %q: creates jobs, and the job may run again", line)
 	}
-	o.Output = rest[:length:length]
-	return o, rest[length+1:], nil
+	then, rest, ok := cutPart(rest, thenBytes)
+	if !ok {
+		return o, nil, fmt.Errorf("outcome %q: jobs to create are cut off", line)
+	}
+	if o.Then, err = decodeChained(then); err != nil {
+		return o, nil, fmt.Errorf("outcome %q: %w", line, err)
+	}
+	return o, rest, nil
+}
+
+// cutPart cuts n bytes, which a newline follows, from the beginning of a text.
+func cutPart(text []byte, n int) (part, rest []byte, ok bool) {
+	if n >= len(text) || text[n] != '\n' {
+		return nil, nil, false
+	}
+	return text[:n:n], text[n+1:], true
 }

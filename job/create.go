@@ -81,7 +81,10 @@ func (c *Create) Encode() (fieldText, body []byte) {
 	return f, append(body, c.Payloads...)
 }
 
-func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
+func decodeCreate(r *fieldReader, body []byte) (Command, error) { return decodeJobs(r, body, false) }
+
+// decodeJobs decodes a create, or the jobs that an outcome creates, which may inherit their client.
+func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error) {
 	c := &Create{Groups: make([]Group, 1)}
 	first := &c.Groups[0]
 	n, groups, unique := 0, 0, 0
@@ -146,7 +149,7 @@ func decodeCreate(r *fieldReader, body []byte) (_ Command, err error) {
 	}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if g.Lines == 0 || g.Client == "" || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
+		if g.Lines == 0 || g.Client == "" && !chained || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
 			return nil, fmt.Errorf("group %d: n, client, type, max_attempts or lease_ms is missing", i)
 		}
 	}

@@ -37,7 +37,8 @@
 // store.Apply, to the model test of package store, and to the simulation. Raise the level if Apply decides something
 // that it did not decide before.
 //
-// Package runs in a folder of this one is the format in which jobs, outcomes and results travel many at a time.
+// Package runs in a folder of this one is the format in which jobs, outcomes and results travel many at a time. Package
+// handler in another one is the document that says how the jobs of a type are run.
 //
 // The files:
 //
@@ -59,10 +60,13 @@
 //	claim.go        Claim
 //	tickle.go       Tickle
 //	complete.go     Complete
+//	chain.go        jobs that are created when another one ends
 //	move.go         Move and Patch: what operators do to jobs
 //	queue.go        Pause, Switch, and commands that delete queues
 //	tick.go         Tick, Grace, SetLevel and Mark, which the server itself proposes
 //	session.go      commands that open and end sessions
+//	runner.go       LoseRunner: returns the jobs of a lost runner
+//	handler.go      commands that store and delete handlers
 //	once.go         Once: an idempotency key or a session's number
 //	strategy.go     the orders in which a claim may take jobs
 //	payload.go      payload kinds and frames

@@ -21,6 +21,9 @@ type Job struct {
 
 	Step     string
 	Progress int64 // in millionths; negative: never reported
+	// Steps are the steps that runners reported in all runs, oldest first, the newest MaxSteps. The document of a claimed
+	// job has none.
+	Steps []Step
 
 	Runner string
 	Claim  ID
@@ -35,6 +38,12 @@ type Job struct {
 	Why         Why   // of an ended job
 
 	UniqueKey string
+}
+
+// Step is a part of a run that its runner has begun.
+type Step struct {
+	At   int64 // unix ms
+	Name string
 }
 
 // Counts is a number of jobs for each status.

@@ -45,6 +45,15 @@ const (
 	MaxRunJobs = 10_000
 	// MaxResults bounds the positions of a create that is answered with a result for each.
 	MaxResults = 10_000
+	// MaxChained bounds the jobs that one outcome creates, and MaxChainedAtOnce those of all outcomes of one complete
+	// command, which are applied before other commands.
+	MaxChained       = 100
+	MaxChainedAtOnce = 1000
+	// MaxHops bounds how many jobs create each other one after the other, so that a job that creates one of its own type
+	// does not run for ever.
+	MaxHops = 100
+	// MaxFollowOnBytes bounds the text of on_complete, which is in the row of a batch like meta.
+	MaxFollowOnBytes = 4 << 10
 	// MaxTickleIDs bounds the jobs of one tickle command.
 	MaxTickleIDs = 1000
 	// MaxGroups bounds the groups of one batch: a create of ever-changing attributes is a list of single jobs.
@@ -94,6 +103,8 @@ const (
 	SweepLifeMs = 24 * 3_600_000
 	// MaxHistory attempts are kept per job, the newest ones.
 	MaxHistory = 20
+	// MaxSteps are kept per job, the newest ones.
+	MaxSteps = 50
 	// MaxDelayMs bounds delay_ms, retention_ms and backoffs to a hundred years, so that no sum of times can overflow.
 	MaxDelayMs = 100 * 366 * 86_400_000
 	// MaxTimeMs bounds run_at: the last millisecond of the year 9999.
@@ -107,6 +118,14 @@ const (
 	// MinQueueIdleMs is the shortest time after which a queue without jobs may be deleted. A shorter one would have
 	// busy queues come and go.
 	MinQueueIdleMs = 60_000
+	// MaxHandlerBytes bounds the document of a handler, which has the source of a script at most.
+	MaxHandlerBytes = 1 << 20
+	// MaxHandlers bounds the handlers that there are at a time, and MaxHandlerVersions the versions that are kept of
+	// each. What is known of a version beside its document is in memory.
+	MaxHandlers        = 10_000
+	MaxHandlerVersions = 20
+	// MaxHandlersBytes bounds the documents of all versions, because no retention deletes them.
+	MaxHandlersBytes = 1 << 30
 	// MaxParkedClaims bounds the claims that wait for a job.
 	MaxParkedClaims = 100_000
 )

@@ -9,6 +9,9 @@ type Outcome struct {
 	DelayMs int64
 	Error   string // MaxErrorBytes at most
 	Result
+	// Then are the jobs that the outcome creates, if it is ok or failed; nil: none. An outcome for all of a claim has
+	// none. Their frame is LenFrame. Groups without a client, meta or traceparent inherit those of the job.
+	Then *Create
 }
 
 // Result is what a run returns beside its outcome.

@@ -53,6 +53,13 @@ const (
 	NumberReused
 	// NumberPassed: the slot has carried out a request with a higher number, and forgotten this one.
 	NumberPassed
+	// HandlerNotFound: there is no handler for that client and type, or no such version.
+	HandlerNotFound
+	// TooManyHandlers: MaxHandlers or MaxHandlersBytes are stored.
+	TooManyHandlers
+
+	// TooManyHops: the outcome creates jobs, and MaxHops jobs have created each other before.
+	TooManyHops
 
 	// NumRefusals is one more than the last of them.
 	NumRefusals
@@ -61,7 +68,7 @@ const (
 var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_lost", "outcome_differs", "runner_differs",
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
 	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty",
-	"session_not_found", "too_many_sessions", "number_reused", "number_passed"}
+	"session_not_found", "too_many_sessions", "number_reused", "number_passed", "handler_not_found", "too_many_handlers", "too_many_hops"}
 
 var refusalTexts = [...]string{
 	"",
@@ -88,6 +95,9 @@ var refusalTexts = [...]string{
 	"the maximum number of sessions is open, and all were used lately",
 	"the number of the session was used for another request",
 	"the slot of the session has carried out a request with a higher number",
+	"there is no such handler, or no such version of it",
+	"the server has the maximum number or size of handlers; delete those that no runner needs",
+	"the outcome creates jobs, but 100 jobs have already created each other one after the other",
 }
 
 // Code returns the stable code.

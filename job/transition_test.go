@@ -125,8 +125,8 @@ func rules() []rule {
 		{name: "damaged", event: "the server cannot read the payload", note: "until somebody runs it; the attempt does not count",
 			attributes: usual, from: active, do: ends(Outcome{Code: Damaged}), to: after(aside, func(*State) {})},
 
-		{name: "abandon", event: "the lease or `timeout_ms` passes", attributes: usual, from: active, do: abandon, to: after(returned, func(*State) {})},
-		{name: "abandon of the last attempt", event: "the lease or `timeout_ms` passes", note: "`max_attempts` claims have been counted",
+		{name: "abandon", event: "the lease or `timeout_ms` passes, or the runner is [lost](#post-runnersid-delete-runnersidinstance)", attributes: usual, from: active, do: abandon, to: after(returned, func(*State) {})},
+		{name: "abandon of the last attempt", event: "the lease or `timeout_ms` passes, or the runner is [lost](#post-runnersid-delete-runnersidinstance)", note: "`max_attempts` claims have been counted",
 			attributes: usual, from: lastRun, do: abandon,
 			to: after(State{}, func(s *State) { s.Status, s.Why, s.Attempts, s.At = Failed, Abandoned, 2, 7000 })},
 		{name: "extend a time-out", attributes: usual, from: active, do: extend(6100, 7000),

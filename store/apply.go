@@ -64,6 +64,12 @@ func (a *applying) apply(cmd job.Command) Result {
 		return a.openSession(cmd)
 	case job.EndSession:
 		return a.endSession(cmd)
+	case job.PutHandler:
+		return a.putHandler(cmd)
+	case job.DeleteHandler:
+		return a.deleteHandler(cmd)
+	case job.LoseRunner:
+		return a.loseRunner(cmd)
 	case job.Tick:
 		a.tick(cmd)
 	case job.Grace:

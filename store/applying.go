@@ -12,6 +12,7 @@ type applying struct {
 	resized  []*cell  // that may have too many spans, or too few
 	settling []*claim // that may hold nothing any more, or be named by no line
 	effects  []effect
+	chain    chain // the jobs that a completion creates
 }
 
 // queueMoved has end look at the head and the lanes of a queue.

@@ -63,6 +63,7 @@ func (c *checker) run() {
 	c.sessions()
 	c.sweeps()
 	c.effects()
+	c.handlers()
 	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })

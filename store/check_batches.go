@@ -200,6 +200,8 @@ func decodeDetail(kind byte, value []byte) {
 		decodeResult(value)
 	case progressDetail:
 		decodeProgress(value)
+	case stepDetail:
+		decodeStep(value)
 	default:
 		lsm.Contradict("decode", "detail of unknown kind %d", kind)
 	}

@@ -80,6 +80,7 @@ func (m *machine) publish() {
 	m.mu.Unlock()
 	clear(m.unwritten.changed)
 	m.unwritten.changed = m.unwritten.changed[:0]
+	m.publishHandlers()
 	m.applied.Store(m.meta.cursor)
 	due := int64(0)
 	if key := m.timers.First(&m.o); key != "" {
@@ -93,6 +94,7 @@ func (m *machine) publish() {
 	m.idleSince.Store(idle)
 	m.totals.Store(&Totals{Counts: m.counts, Queues: len(m.queues.byID), Level: m.meta.level,
 		Keys: m.meta.numKeys(), Sessions: m.meta.sessions, Sweeps: len(m.running), Stopped: m.meta.stopped})
+	m.ends.committed()
 }
 
 // shrunkQueues is how many queues a commit shrinks the windows of.

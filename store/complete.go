@@ -29,6 +29,7 @@ func (a *applying) endRuns(cmd *job.Complete) *Ended {
 	if cmd.All != nil {
 		result.All, result.Refusal = a.endAll(c, cmd)
 	}
+	a.createChained()
 	return result
 }
 
@@ -45,8 +46,19 @@ func (a *applying) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 		}
 		return JobResult{ID: o.ID, Refusal: refusal}
 	}
+	if chainHops(p, o) > job.MaxHops {
+		return JobResult{ID: o.ID, Refusal: job.TooManyHops}
+	}
+	return JobResult{ID: o.ID, Status: a.endReported(p, o)}
+}
+
+// endReported ends runs with the outcome that their runner reported, and adds the jobs that it creates. It returns the
+// status that the jobs have now.
+func (a *applying) endReported(p part, o *job.Outcome) job.Status {
 	next := a.endRun(p, o)
-	return JobResult{ID: o.ID, Status: a.takeBack(p, &next)}
+	status := a.takeBack(p, &next)
+	a.chained(p, o, status)
+	return status
 }
 
 // holder returns what a fence needs to know of the claims around a job.
@@ -79,8 +91,7 @@ func (a *applying) endAll(c *claim, cmd *job.Complete) (n int, refusal job.Refus
 			case p.in.Status == job.Cancelled:
 				cancelled = true
 			case p.in.Status == job.Active:
-				next := a.endRun(p, cmd.All)
-				a.takeBack(p, &next)
+				a.endReported(p, cmd.All)
 				n += int(p.lines()) - named.within(p.run())
 			case cmd.All.Same(p.in.Code, int(p.in.ExitCode)):
 				n += int(p.lines()) - named.within(p.run())

@@ -5,7 +5,7 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
-// A detail is a row beside the spans that belongs to one line: an attempt of its history, its result, or its progress.
+// A detail is a row beside the spans that belongs to one line: an attempt of its history, its result, its progress, or a step.
 
 // remember adds an attempt, in a row of its own, to the history of each line. Lines that were claimed no more often
 // than attempts are kept have nothing to forget.
@@ -15,22 +15,22 @@ func (a *applying) remember(p part, attempt job.Attempt) {
 	for line := p.first; line <= p.last; line++ {
 		a.o.Set(historyKey(p.b.seq, line, a.now.Seq), value)
 		if p.in.Attempts > job.MaxHistory || p.in.Redrives > 0 {
-			a.deleteOldAttempts(p.b, line)
+			a.deleteOldDetails(p.b, line, historyDetail, job.MaxHistory)
 		}
 	}
 	p.b.details = true
 	a.touch(&p.b.dirty, p.b)
 }
 
-// deleteOldAttempts deletes the oldest attempts of a line beyond those that are kept.
-func (a *applying) deleteOldAttempts(b *batch, line uint32) {
+// deleteOldDetails deletes the oldest details of a line and kind beyond those that are kept.
+func (a *applying) deleteOldDetails(b *batch, line uint32, kind byte, kept int) {
 	var keys []string
-	prefix := detailKey(b.seq, line, historyDetail)
+	prefix := detailKey(b.seq, line, kind)
 	a.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
 		keys = append(keys, key)
 		return true
 	})
-	for _, key := range keys[:max(0, len(keys)-job.MaxHistory)] {
+	for _, key := range keys[:max(0, len(keys)-kept)] {
 		a.o.Delete(key)
 	}
 }
@@ -38,10 +38,11 @@ func (a *applying) deleteOldAttempts(b *batch, line uint32) {
 // setProgress writes the step and progress of a job. What a request does not name stays, if it was reported under the
 // same claim.
 func (a *applying) setProgress(b *batch, line uint32, claim uint64, t *job.Tickle) {
-	step, progress := t.Step, t.Progress
+	step, progress, isNew := t.Step, t.Progress, t.Step != ""
 	if b.details {
 		if value := a.o.Get(detailKey(b.seq, line, progressDetail)); value != nil {
 			if seq, oldStep, oldProgress := decodeProgress(value); seq == claim {
+				isNew = isNew && step != oldStep
 				if step == "" {
 					step = oldStep
 				}
@@ -52,7 +53,14 @@ func (a *applying) setProgress(b *batch, line uint32, claim uint64, t *job.Tickl
 		}
 	}
 	a.setDetail(b, line, progressDetail, encodeProgress(claim, step, progress))
+	if isNew && a.meta.level >= stepsLevel {
+		a.o.Set(stepKey(b.seq, line, a.now.Seq), encodeStep(claim, &job.Step{At: a.now.At, Name: step}))
+		a.deleteOldDetails(b, line, stepDetail, job.MaxSteps)
+	}
 }
+
+// stepsLevel is the level that has begun to keep the steps of jobs.
+const stepsLevel = 4
 
 func (a *applying) setDetail(b *batch, line uint32, kind byte, value []byte) {
 	a.o.Set(detailKey(b.seq, line, kind), value)

@@ -53,6 +53,8 @@
 //	A seq:8                                            a session: runner, when it was used last
 //	a seq:8 slot:1                                     what the last request of a slot of a session did
 //	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early
+//	H type 0 client                                    a handler: what is known of its versions
+//	h seq:8                                            the document of a version
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -90,6 +92,7 @@
 //	done_row.go               what a request with a key or number did
 //	session_row.go            sessions and their slots
 //	sweep_row.go              sweeps
+//	handler_row.go            handlers and the documents of their versions
 //	pages.go                  reading pages of payloads, and the rows of their lengths
 //
 // Memory:
@@ -100,14 +103,17 @@
 //	queues.go                 all queues, in the orders in which claims look for them
 //	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
+//	handlers.go               all handlers
 //	epochs.go                 the seqs that an id may mean
 //	caches.go                 rows that Apply has used lately
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
+//	job_ends.go               callers that wait for the end of a job
 //	live.go                   what both Apply and queries use in memory, and its lock
 //	machine.go                the state machine, and how it looks up rows
 //
 // Apply:
 //
+//	chain.go                  jobs that a completion creates, while they are collected
 //	applying.go               one command while it is applied
 //	cells.go                  dividing lanes into cells, and finding a place in a lane
 //	effects.go                writing the rows of effects
@@ -121,21 +127,25 @@
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	sweeps.go                 sweeps, step by step
 //	sessions.go               opening, using and forgetting sessions
+//	handler_changes.go        storing and deleting handlers
 //	once.go                   repeated requests
 //	payload_room.go           how many payloads fit into a claim
 //	create.go                 the create command
 //	claiming.go               what a claim takes from spans, within its limits
 //	claim_strategies.go       the strategies: oldest, newest, random, fair
 //	claim.go                  the claim command
+//	chaining.go               jobs that a completion creates
 //	complete.go               the complete command
 //	tickle.go                 the tickle command
 //	operations.go             cancel, redrive, run, delete and patch of one job; pause and the switch
 //	abandon.go                abandoning jobs whose lease or time-out has ended
+//	lost_runners.go           abandoning the jobs of lost runners
 //	tick.go                   the tick command: everything that is due
 //
 // Queries:
 //
 //	queries.go                Queries: what any goroutine may ask
+//	job_end_queries.go        the end of a job
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues
 //	job_document_details.go   details in documents of jobs
@@ -145,6 +155,7 @@
 //	runners.go                documents of claims and runners
 //	sweep_documents.go        documents of sweeps
 //	session_documents.go      documents of sessions
+//	handler_documents.go      handlers
 //	once_documents.go         what a repeated request is answered, before it is journaled
 //	lister.go                 which jobs a list shows
 //	list_order.go             where a list begins, and lists by queue and status
@@ -164,6 +175,7 @@
 //	check_batches.go          Check: spans, pages and details
 //	check_claims.go           Check: claims, leases and runners
 //	check_keys.go             Check: keys, sessions, sweeps and effects
+//	check_handlers.go         Check: handlers
 //	check_queues.go           Check: queues, lanes and cells
 //	check.go                  Check
 //	digest.go                 comparing stores

@@ -48,6 +48,19 @@ type SlotState struct {
 	Number uint64
 }
 
+// Handler describes a version of a handler.
+type Handler struct {
+	ID        job.ID
+	Client    string // "" for all clients
+	Type      string
+	Version   int // from 1 on
+	Kind      string
+	Digest    job.HandlerDigest // SHA-256 of its document
+	Bytes     int               // of its document
+	Newest    bool              // it is the newest version
+	CreatedAt int64             // unix ms
+}
+
 // Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it
 // is tickled, but for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
 type Claim struct {

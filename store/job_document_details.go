@@ -35,7 +35,7 @@ func addKeys(r lsm.Rows, b *batch, docs []job.Job) {
 func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 	first, last := uint32(docs[0].ID.Line()), uint32(docs[len(docs)-1].ID.Line())
 	for i := range docs { // an earlier read may have met damage after some of them
-		docs[i].Attempts = nil
+		docs[i].Attempts, docs[i].Steps = nil, nil
 	}
 	at := 0
 	v.Scan(detailKey(b.seq, first, 0), detailKey(b.seq, last+1, 0), func(key string, value []byte) bool {
@@ -64,6 +64,9 @@ func addDetails(v lsm.View, b *batch, docs []job.Job, claims []uint64) {
 			if claim, step, progress := decodeProgress(value); claims[at] != 0 && claim == claims[at] {
 				doc.Step, doc.Progress = step, progress
 			}
+		case stepDetail: // oldest first
+			_, step := decodeStep(value)
+			doc.Steps = append(doc.Steps, step)
 		}
 		return true
 	})

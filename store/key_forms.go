@@ -12,18 +12,27 @@ func wellFormed(key string) bool {
 		return len(key) == 1
 	case queueTable:
 		return len(key) == 5
-	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable:
+	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable, handlerDocumentTable:
 		return len(key) == 9
 	case slotTable:
 		return len(key) == 10
 	case spanTable, lineKeyTable:
 		return len(key) == 13
+	case handlerTable:
+		name := handlerOfKey(key)
+		return name.typ != "" && handlerKey(name) == key
 	case uniqueTable:
 		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
 	case onceTable:
 		return len(key) > 8 && len(key) > 7+int(key[5])<<8+int(key[6])
 	case detailTable:
-		return len(key) == 14 && kindOfDetail(key) != historyDetail || len(key) == 22 && kindOfDetail(key) == historyDetail
+		if len(key) < 14 {
+			return false
+		}
+		if kind := kindOfDetail(key); kind == historyDetail || kind == stepDetail {
+			return len(key) == 22
+		}
+		return len(key) == 14
 	case pageTable, sizesTable:
 		return len(key) == 17
 	case listTable, idleTable:

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"strings"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
@@ -9,44 +11,48 @@ import (
 // by number. A key is built as a string because the overlay and the windows keep it.
 
 const (
-	metaTable       = 'M'
-	queueTable      = 'Q'
-	batchTable      = 'B'
-	countsTable     = 'b'
-	pageTable       = 'P'
-	sizesTable      = 'p'
-	spanTable       = 'S'
-	detailTable     = 'D'
-	readyTable      = 'R'
-	listTable       = 'L'
-	timerTable      = 'T'
-	claimTable      = 'C'
-	claimStateTable = 'c'
-	jobLeaseTable   = 'O'
-	runnerTable     = 'W'
-	holdTable       = 'w'
-	effectTable     = 'E'
-	uniqueTable     = 'U'
-	lineKeyTable    = 'K'
-	onceTable       = 'I'
-	noticeTable     = 'x'
-	sweepTable      = 'Y'
-	cellTable       = 'N'
-	sessionTable    = 'A'
-	slotTable       = 'a'
-	idleTable       = 'Z'
+	metaTable            = 'M'
+	queueTable           = 'Q'
+	batchTable           = 'B'
+	countsTable          = 'b'
+	pageTable            = 'P'
+	sizesTable           = 'p'
+	spanTable            = 'S'
+	detailTable          = 'D'
+	readyTable           = 'R'
+	listTable            = 'L'
+	timerTable           = 'T'
+	claimTable           = 'C'
+	claimStateTable      = 'c'
+	jobLeaseTable        = 'O'
+	runnerTable          = 'W'
+	holdTable            = 'w'
+	effectTable          = 'E'
+	uniqueTable          = 'U'
+	lineKeyTable         = 'K'
+	onceTable            = 'I'
+	noticeTable          = 'x'
+	sweepTable           = 'Y'
+	cellTable            = 'N'
+	sessionTable         = 'A'
+	slotTable            = 'a'
+	idleTable            = 'Z'
+	handlerTable         = 'H'
+	handlerDocumentTable = 'h'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
-	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable}
+	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
+	handlerTable, handlerDocumentTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
 	historyDetail  = 1
 	resultDetail   = 2
 	progressDetail = 3
+	stepDetail     = 4
 )
 
 // timer kinds. Their order is the order in which things due at the same millisecond happen.
@@ -122,6 +128,13 @@ func detailKey(seq uint64, line uint32, kind byte) string {
 // historyKey is the detail of one attempt, which ended in the command at.
 func historyKey(seq uint64, line uint32, at uint64) string {
 	k := lsm.KeyBuilder(detailKey(seq, line, historyDetail))
+	k.U64(at)
+	return string(k)
+}
+
+// stepKey is the detail of one step, which the command at reported.
+func stepKey(seq uint64, line uint32, at uint64) string {
+	k := lsm.KeyBuilder(detailKey(seq, line, stepDetail))
 	k.U64(at)
 	return string(k)
 }
@@ -319,3 +332,18 @@ func generationKey(generation uint32) string {
 }
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
+
+// handlerKey puts the type first, because lists are in that order. No name has a NUL.
+func handlerKey(name queueName) string {
+	k := make(lsm.KeyBuilder, 0, 2+len(name.typ)+len(name.client))
+	k.U8(handlerTable)
+	k = append(k, name.typ...)
+	k.U8(0)
+	k = append(k, name.client...)
+	return string(k)
+}
+
+func handlerOfKey(key string) queueName {
+	typ, client, _ := strings.Cut(key[1:], "\x00")
+	return queueName{client, typ}
+}

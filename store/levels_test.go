@@ -137,6 +137,16 @@ func TestWhatLevelsDecide(t *testing.T) {
 		at += job.KeyLifeMs * 3
 		step("tick after keys", job.Tick{})
 		step("grace", job.Grace{})
+		if l.number >= 4 {
+			claim := plainClaim("lost", 700)
+			claim.Types = []string{"pages"}
+			for range 3 {
+				step("claim of a runner", claim)
+			}
+			lost := job.LoseRunner{Runner: "lost", Through: seq}
+			for step("loss of the runner", lost).(*RunnerLost).More {
+			}
+		}
 		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.number), got.String())
 		random := rand.New(rand.NewPCG(1, 1))
 		for name, again := range map[string]func() (*Store, error){

@@ -35,8 +35,7 @@ func listSeed(seed uint64) (err error) {
 	if p.s, err = Open("store", p.options); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.seed)
-	p.m.most, p.m.mostSessions = p.s.machine.rules.commandRows, p.s.machine.rules.sessions
+	p.m = newModel(p.s.machine.seed, &p.s.machine.rules)
 	defer func() { err = errors.Join(err, p.s.Close()) }()
 	for i, st := range steps {
 		if err := p.step(st); err != nil {

@@ -18,6 +18,7 @@ type live struct {
 	queues  queues
 	running []*sweep // that have not ended, by seq
 
+	ends  jobEnds   // has a lock of its own
 	pages pageCache // for what claims hand out; has a lock of its own
 
 	// Of the last commit, published without a lock.
@@ -28,6 +29,8 @@ type live struct {
 	// epochs are meta.epochs. Invariant: they are never older than what a view shows, because they are published before
 	// the command that began the newest one is committed.
 	epochs atomic.Pointer[[]epoch]
+	// newestHandlers are the newest versions of all handlers.
+	newestHandlers atomic.Pointer[map[queueName]Handler]
 }
 
 func (l *live) publishEpochs() {
@@ -51,4 +54,9 @@ func (l *live) readClaimOf(r lsm.Rows, id job.ID) *claim {
 // readSessionOf returns the session with an id, or nil.
 func (l *live) readSessionOf(r lsm.Rows, id job.ID) *session {
 	return rowOf(l.seqs(id), id, func(seq uint64) *session { return readSession(r, seq) })
+}
+
+// readHandlerDocumentOf returns the document of a version, or nil.
+func (l *live) readHandlerDocumentOf(r lsm.Rows, id job.ID) *handlerDocument {
+	return rowOf(l.seqs(id), id, func(seq uint64) *handlerDocument { return readHandlerDocument(r, seq) })
 }

@@ -29,8 +29,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 		if live.s, err = Open("store", live.options); err != nil {
 			t.Fatal(err)
 		}
-		live.m = newModel(live.s.machine.seed)
-		live.m.most, live.m.mostSessions = live.s.machine.rules.commandRows, live.s.machine.rules.sessions
+		live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
 		for i, st := range steps {
 			if err := live.step(st); err != nil {
 				t.Fatalf("seed %d: step %d: %v", seed, i, err)

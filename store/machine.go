@@ -15,15 +15,16 @@ import (
 type machine struct {
 	*live
 	caches
-	o       lsm.Overlay // what was written since the last commit
-	rules   rules       // of the level
-	bounds  *bounds
-	seed    uint64 // of the jitter: from the journal's UUID
-	windows *sharedWindows
-	timers  lsm.Window // of timer rows
-	idle    idleSessions
-	counts  job.Counts // over all queues
-	history effectsRow // the newest row of effects
+	o        lsm.Overlay // what was written since the last commit
+	rules    rules       // of the level
+	bounds   *bounds
+	seed     uint64 // of the jitter: from the journal's UUID
+	windows  *sharedWindows
+	timers   lsm.Window // of timer rows
+	idle     idleSessions
+	handlers handlers
+	counts   job.Counts // over all queues
+	history  effectsRow // the newest row of effects
 	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
 	// count as such.
 	readied    []*queue

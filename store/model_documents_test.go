@@ -13,7 +13,7 @@ func (m *model) document(j *modelJob) job.Job {
 	doc := job.Job{
 		ID: j.id, Batch: j.batch.shown(), Client: j.attr.Client, Type: j.attr.Type, Attributes: j.attr.Attributes, Status: j.status,
 		Payload: j.payload, Code: j.code, ExitCode: j.exitCode, Attempts: j.history, Progress: -1,
-		RunAttempts: j.attempts, CreatedAt: j.batch.at, UpdatedAt: j.movedAt, Redrives: j.redrives, UniqueKey: j.key,
+		Steps: j.steps, RunAttempts: j.attempts, CreatedAt: j.batch.at, UpdatedAt: j.movedAt, Redrives: j.redrives, UniqueKey: j.key,
 	}
 	if j.status.Terminal() {
 		doc.Why = j.why

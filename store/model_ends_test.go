@@ -7,6 +7,7 @@ import (
 )
 
 func (m *model) endRuns(cmd job.Complete) *Ended {
+	defer m.createChained()
 	result := &Ended{}
 	c := m.known(cmd.Claim)
 	excepted := map[*modelJob]bool{}
@@ -66,6 +67,9 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 		return JobResult{ID: o.ID, Refusal: job.NotFound}
 	}
 	refusal := m.admit(j, cmd.Claim, cmd.Runner)
+	if refusal == job.Granted && !m.mayChain(j, o) {
+		refusal = job.TooManyHops
+	}
 	if refusal == job.Granted {
 		m.end([]*modelJob{j}, o)
 		return JobResult{ID: o.ID, Status: j.shown()}
@@ -98,6 +102,11 @@ func (j *modelJob) shown() job.Status {
 }
 
 func (m *model) end(jobs []*modelJob, o *job.Outcome) {
+	defer func() {
+		for _, j := range jobs {
+			m.chained(j, o)
+		}
+	}()
 	defer m.overtake(jobs)
 	for _, j := range jobs {
 		j.timeout = 0

@@ -59,7 +59,7 @@ func (m *model) makeRoomForSession() bool {
 }
 
 func (m *model) openSession(cmd job.OpenSession) Result {
-	if uint64(len(m.sessions)) >= m.mostSessions && !m.makeRoomForSession() {
+	if uint64(len(m.sessions)) >= m.rules.sessions && !m.makeRoomForSession() {
 		return &SessionOpened{Refusal: job.TooManySessions}
 	}
 	n := &modelSession{id: job.NewID(m.at, m.seq, 0), runner: cmd.Runner, at: m.at, usedAt: m.at, slots: map[int]modelSlot{}}

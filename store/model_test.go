@@ -10,6 +10,8 @@ import (
 // model is what Apply must do, written as plainly as possible: a row per job, no spans, no indexes, no caches. It was
 // written from DESIGN.md and docs/api.md. Every command walks over all jobs.
 type model struct {
+	level int
+	chain job.Create // jobs that the completion under way creates: a group each
 	// While a tick is applied whose effects in the store are known: the events after the present one, and the sweeps
 	// that did not take jobs that were returned.
 	ticking bool
@@ -29,12 +31,11 @@ type model struct {
 	keys     map[queueName]map[string]*modelJob
 	once     map[[2]string]*modelOnce
 	sessions map[job.ID]*modelSession
-	// mostSessions is how many sessions may be open.
-	mostSessions uint64
-	sweeps       []*modelSweep
-	served       string
-	stopped      bool
-	most         int // how many queues one command deletes
+	handlers map[queueName][]modelHandler // by version
+	rules    *rules                       // the numbers that bound commands, sessions and handlers
+	sweeps   []*modelSweep
+	served   string
+	stopped  bool
 }
 
 // modelSweep is a sweep that is under way, or has ended.
@@ -108,6 +109,7 @@ type modelJob struct {
 	step          string
 	progress      int64
 	progressClaim *modelClaim
+	steps         []job.Step
 }
 
 // modelTickle is the last tickle that reached a job, by itself or by its claim, or else the claim.
@@ -134,9 +136,10 @@ type modelRunner struct {
 	untilSeq uint64 // seq of the last tickle with a lease
 }
 
-func newModel(seed uint64) *model {
+func newModel(seed uint64, rules *rules) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, sessions: map[job.ID]*modelSession{}, mostSessions: job.MaxSessions}
+		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, rules: rules,
+		sessions: map[job.ID]*modelSession{}}
 }
 
 // apply carries out one command. For a command that may do any share of its work, events say what the store did. With
@@ -178,7 +181,7 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		result, idle := &IdleQueuesDeleted{}, m.idle()
 		line := slices.DeleteFunc(slices.Clone(m.order), func(q *modelQueue) bool { return !idle[q] || q.idleAt+cmd.IdleMs > m.at })
 		slices.SortStableFunc(line, func(a, b *modelQueue) int { return cmp.Compare(a.idleAt, b.idleAt) })
-		for _, q := range line[:min(len(line), m.most)] {
+		for _, q := range line[:min(len(line), m.rules.commandRows)] {
 			m.deleteQueue(q.name)
 			result.Queues++
 		}
@@ -200,6 +203,12 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.openSession(cmd)
 	case job.EndSession:
 		return m.endSession(cmd)
+	case job.PutHandler:
+		return m.putHandler(cmd)
+	case job.DeleteHandler:
+		return m.deleteHandler(cmd)
+	case job.LoseRunner:
+		return m.loseRunner(cmd, events)
 	case job.Tick:
 		if events == nil {
 			_ = m.expireSessions(nil) // deletes all that are due
@@ -207,6 +216,8 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		m.tick(events)
 	case job.Grace:
 		m.graceAt = m.at
+	case job.SetLevel:
+		m.level = max(m.level, cmd.Level)
 	}
 	return nil
 }

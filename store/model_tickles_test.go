@@ -177,6 +177,10 @@ func (m *model) tickleJobs(t job.Tickle) Result {
 			j.step, j.progress, j.progressClaim = "", -1, j.claim
 		}
 		if t.Step != "" {
+			if j.step != t.Step && m.level >= 4 {
+				j.steps = append(slices.Clone(j.steps), job.Step{At: m.at, Name: t.Step})
+				j.steps = j.steps[max(0, len(j.steps)-job.MaxSteps):]
+			}
 			j.step = t.Step
 		}
 		if t.Progress >= 0 {

@@ -152,8 +152,7 @@ func play(o Options, steps []step) (err error) {
 	if p.s, err = Open("store", o); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.seed)
-	p.m.most, p.m.mostSessions = p.s.machine.rules.commandRows, p.s.machine.rules.sessions
+	p.m = newModel(p.s.machine.seed, &p.s.machine.rules)
 	defer func() {
 		if r := recover(); r != nil {
 			stack := make([]byte, 8<<10)
@@ -230,6 +229,10 @@ func (p *player) apply(st step) error {
 		}
 		p.m.at = max(st.at, p.m.at)
 		if err := p.m.expireSessions(func(id job.ID) bool { return p.s.machine.sessionOf(id) != nil }); err != nil {
+			return err
+		}
+	case job.LoseRunner:
+		if events, _, err = p.events(st.seq); err != nil {
 			return err
 		}
 	case job.Move:

@@ -102,7 +102,7 @@ func (p *player) compare() (err error) {
 	if got := s.Totals(); got.Counts != counts || got.Queues != len(m.queues) {
 		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(m.queues))
 	}
-	return errors.Join(p.compareQueues(), p.compareSessions())
+	return errors.Join(p.compareQueues(), p.compareSessions(), p.compareHandlers())
 }
 
 // handedOut is a claim's result, and the documents that the model had for it at that time.
@@ -147,6 +147,7 @@ func (p *player) compareHandedOut() error {
 			}
 			// Reports of the same run since the claim may already show.
 			doc.Attempts, want.Attempts, doc.Error, want.Error = nil, nil, "", ""
+			want.Steps = nil
 			doc.Result, want.Result, doc.Step, want.Step, doc.Progress, want.Progress = job.Result{}, job.Result{}, "", "", 0, 0
 			if err := sameJob(doc, want); err != nil {
 				return fmt.Errorf("job %v handed out by %v: %w", doc.ID, h.claimed.Claim, err)
@@ -196,6 +197,7 @@ func brief(doc job.Job) job.Job {
 		newest.Error = newest.Error[:min(len(newest.Error), maxHandedError)]
 		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
 	}
+	doc.Steps = nil
 	return doc
 }
 

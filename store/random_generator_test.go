@@ -22,7 +22,7 @@ type generator struct {
 }
 
 func newGenerator(seed uint64) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt, m: newModel(0)}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), at: startAt}
 	g.options = Options{Journal: testJournal, MemtableBytes: 256 << 10, CacheBytes: 1 << 20}
 	g.options.bounds = &bounds{
 		cachedSpans: oneOf(g, 0, 3, 1000), cachedBatches: oneOf(g, 0, 2, 1000), cachedClaims: oneOf(g, 0, 1, 1000), cachedSlotBytes: oneOf(g, 0, 1000, 1<<20),
@@ -32,9 +32,10 @@ func newGenerator(seed uint64) *generator {
 			cellSpans: oneOf[int64](g, 1, 2, 5, 512), sweepRows: oneOf(g, 1, 9, 30, 1000), effectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
 			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
 			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
+			handlers: oneOf(g, 1, 2, 1000), handlerVersions: oneOf(g, 1, 2, 20), handlersBytes: oneOf[int64](g, 1, 300, 1<<20),
 		},
 	}
-	g.m.most, g.m.mostSessions = g.options.bounds.rules.commandRows, g.options.bounds.rules.sessions
+	g.m = newModel(0, g.options.bounds.rules)
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4
@@ -92,7 +93,11 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(129); {
+	switch n := g.IntN(136); {
+	case n >= 133:
+		return g.lostRunner()
+	case n >= 129:
+		return g.handler()
 	case n >= 128:
 		return g.endSession()
 	case n >= 124:
@@ -228,7 +233,46 @@ func (g *generator) group() job.Group {
 	if g.some(15) {
 		group.Meta, group.Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	}
+	if g.some(12) {
+		group.OnComplete = g.followOn()
+	}
 	return group
+}
+
+// followOn is the job that another one creates when it completes.
+func (g *generator) followOn() job.FollowOn {
+	next := g.group()
+	next.RunAt, next.ExpiresAt = 0, 0
+	if g.some(60) {
+		next.Client = ""
+	}
+	text, err := job.NewFollowOn(&next, oneOf[int64](g, 0, 0, 1, 900))
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// then is the jobs that an outcome creates.
+func (g *generator) then() *job.Create {
+	c := &job.Create{Frame: job.LenFrame}
+	for range oneOf(g, 1, 1, 2, 3) {
+		group := g.group()
+		group.Lines, group.Kind = oneOf(g, 1, 1, 2, 5), oneOf(g, job.Text, job.Bytes)
+		if g.some(60) {
+			group.Client = ""
+		}
+		c.Groups = append(c.Groups, group)
+		for range group.Lines {
+			payload := []byte(oneOf(g, "chained", "in\ntwo lines", strings.Repeat("long ", 1+g.IntN(20))))
+			c.Longest = max(c.Longest, len(payload))
+			c.Payloads = c.Frame.Append(c.Payloads, payload)
+		}
+	}
+	if g.some(40) {
+		c.Unique = append(c.Unique, job.UniqueKey{Line: g.IntN(c.Lines()), Key: oneOf(g, "k1", "k2", "k3")})
+	}
+	return c
 }
 
 func (g *generator) names(of ...string) (names []string) {
@@ -344,6 +388,9 @@ func (g *generator) complete() job.Command {
 	for _, id := range g.someJobs(claim, n) {
 		o := g.outcome()
 		o.ID = id
+		if (o.Code == job.OK || o.Code == job.Fail) && g.some(15) {
+			o.Then = g.then()
+		}
 		c.Outcomes = append(c.Outcomes, o)
 	}
 	if len(c.Outcomes) == 0 && c.All == nil {

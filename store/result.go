@@ -123,5 +123,22 @@ type SessionOpened struct {
 	Refusal job.Refusal
 }
 
+// HandlerPut is the result of storing a handler. Same is set if the newest version has the same document: it is the
+// result then, and nothing was stored. Refusal is TooManyHandlers, or Granted.
+type HandlerPut struct {
+	Handler Handler
+	Same    bool
+	Refusal job.Refusal
+}
+
+// HandlerDeleted is the result of deleting a handler. Refusal is HandlerNotFound, or Granted.
+type HandlerDeleted struct{ Refusal job.Refusal }
+
+// RunnerLost is the result of returning the jobs of a lost runner: how many it returned, and whether more are left.
+type RunnerLost struct {
+	Jobs int
+	More bool
+}
+
 // SessionEnded is the result of ending a session. Refusal is SessionNotFound, or Granted.
 type SessionEnded struct{ Refusal job.Refusal }

@@ -86,6 +86,10 @@ func rowForms() map[string]struct {
 			claim, step, progress := decodeProgress(b)
 			return told{claim: claim, step: step, progress: progress}
 		}},
+		"step": {told{claim: 7, step: "half", progress: startAt}, encodeStep(7, &job.Step{At: startAt, Name: "half"}), func(b []byte) any {
+			claim, step := decodeStep(b)
+			return told{claim: claim, step: step.Name, progress: step.At}
+		}},
 	}
 }
 

@@ -21,7 +21,7 @@ type rules struct {
 	pageBytes int
 	// cellSpans is how many pending spans a lane, or a cell of it, has at most before it is divided.
 	cellSpans int64
-	// commandRows bounds the rows that a tick writes, or the first step of a sweep; claimRows those of a claim of many
+	// commandRows bounds the rows that a tick or the loss of a runner writes, or the first step of a sweep; claimRows those of a claim of many
 	// small spans.
 	commandRows, claimRows int
 	// sweepRows bounds the step of a sweep within a tick, so that claims after it hardly wait.
@@ -35,6 +35,10 @@ type rules struct {
 	listedClaims int
 	// sessions is how many may be open.
 	sessions uint64
+	// handlers is how many there may be, handlerVersions how many versions of each, and handlersBytes what the documents
+	// of all versions may have.
+	handlers, handlerVersions int
+	handlersBytes             int64
 }
 
 // level is a version of what Apply decides.
@@ -43,12 +47,18 @@ type level struct {
 	rules  rules
 }
 
+var firstRules = rules{
+	pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
+	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
+}
+
 // levels are those that this program can apply, in order. Numbers below the first are of versions before the first
 // release, which were kept by nobody: their records are applied by the rules of the first. So are records before the
 // first that raises the level: a server appends that before all others, and level 0 is the level of a journal without
 // one.
 var levels = []level{
-	{3, rules{pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10, listedClaims: 8, sessions: job.MaxSessions}},
+	{3, firstRules},
+	{4, firstRules}, // adds commands for handlers and lost runners, and jobs that completions create, and keeps steps
 }
 
 // The newest level is the one that a server raises its journal to.

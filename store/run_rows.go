@@ -79,6 +79,19 @@ func decodeProgress(value []byte) (claimSeq uint64, step string, progress int64)
 	return d.Uint(), d.Text(), d.Int()
 }
 
+func encodeStep(claimSeq uint64, s *job.Step) []byte {
+	var e lsm.Encoder
+	e.Uint(claimSeq)
+	e.Int(s.At)
+	e.Text(s.Name)
+	return e
+}
+
+func decodeStep(value []byte) (claimSeq uint64, s job.Step) {
+	d := lsm.Decoder(value)
+	return d.Uint(), job.Step{At: d.Int(), Name: d.Text()}
+}
+
 func decodeID(d *lsm.Decoder) (id job.ID) {
 	copy(id[:], d.Bytes())
 	return id

@@ -73,29 +73,48 @@ func (q *Queries) Runners(afterName string, limit int) (list []Runner, more bool
 		if i == limit || rows <= 0 {
 			return list, true, nil
 		}
-		doc := Runner{Name: r.name, Claims: r.claims, Held: r.held, LastSeenAt: r.tickledAt}
-		for _, seq := range openClaims(v, r, maxOpenClaims) {
-			c := readClaim(v, seq)
-			if c == nil {
-				continue
-			}
-			rows--
-			open := c.document(r, graceAt)
-			doc.Open = append(doc.Open, open)
-			doc.LastSeenAt = max(doc.LastSeenAt, open.TickledAt)
-			if c.jobLeases > 0 {
-				prefix := seqKey(jobLeaseTable, seq)
-				v.Scan(prefix, lsm.After(prefix), func(_ string, value []byte) bool {
-					o := decodeJobLease(value)
-					doc.LastSeenAt = max(doc.LastSeenAt, o.lease.At)
-					rows--
-					return true
-				})
-			}
-		}
-		list = append(list, doc)
+		list = append(list, runnerDocument(v, r, graceAt, &rows))
 	}
 	return list, false, nil
+}
+
+// Runner returns the document of one runner. A runner that holds nothing has only its name.
+func (q *Queries) Runner(name string) (doc Runner, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	r := readRunner(v, name)
+	if r.claims == 0 {
+		return Runner{Name: name}, nil
+	}
+	rows := maxRunnerRows
+	return runnerDocument(v, r, decodeMeta(v.Get(metaKey)).graceAt, &rows), nil
+}
+
+// runnerDocument returns the document of a runner that holds something, and takes the number of rows that it looks at
+// from rows.
+func runnerDocument(v lsm.View, r *runner, graceAt int64, rows *int) Runner {
+	doc := Runner{Name: r.name, Claims: r.claims, Held: r.held, LastSeenAt: r.tickledAt}
+	for _, seq := range openClaims(v, r, maxOpenClaims) {
+		c := readClaim(v, seq)
+		if c == nil {
+			continue
+		}
+		*rows--
+		open := c.document(r, graceAt)
+		doc.Open = append(doc.Open, open)
+		doc.LastSeenAt = max(doc.LastSeenAt, open.TickledAt)
+		if c.jobLeases > 0 {
+			prefix := seqKey(jobLeaseTable, seq)
+			v.Scan(prefix, lsm.After(prefix), func(_ string, value []byte) bool {
+				o := decodeJobLease(value)
+				doc.LastSeenAt = max(doc.LastSeenAt, o.lease.At)
+				*rows--
+				return true
+			})
+		}
+	}
+	return doc
 }
 
 // openClaims returns the newest claims of a runner that hold something, the newest first, and at most most of them: those

@@ -22,6 +22,9 @@ func (a *applying) addSpan(b *batch, g *group, sp span) {
 // their index rows, and changes the counters of batch, queue, claim and runner.
 func (a *applying) move(p part, next job.State, why reason) {
 	b, g := p.b, p.group()
+	if !next.Status.Unfinished() {
+		a.ends.ended(p.run())
+	}
 	olds, news := a.replace(p, g, next)
 	for i := range olds {
 		o := &olds[i]

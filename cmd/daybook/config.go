@@ -55,13 +55,22 @@ func parseConfig(text []byte) ([]setting, error) {
 	}
 	values := map[string]any{}
 	if err := toml.Unmarshal(text, &values); err != nil {
-		var at *toml.DecodeError
-		if errors.As(err, &at) {
-			line, _ := at.Position()
-			return nil, fmt.Errorf(":%d: %s", line, strings.TrimPrefix(at.Error(), "toml: "))
-		}
-		return nil, fmt.Errorf(": %w", err)
+		return nil, atLine(err)
 	}
+	return settingsOf(text, values)
+}
+
+// atLine puts the line of an error of the TOML library in front of its text.
+func atLine(err error) error {
+	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, _ := at.Position()
+		return fmt.Errorf(":%d: %s", line, strings.TrimPrefix(at.Error(), "toml: "))
+	}
+	return fmt.Errorf(": %w", err)
+}
+
+// settingsOf returns the settings for the values of a text.
+func settingsOf(text []byte, values map[string]any) ([]setting, error) {
 	lines, err := keyLines(text)
 	if err != nil {
 		return nil, fmt.Errorf(": %w", err)

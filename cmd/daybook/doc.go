@@ -8,6 +8,7 @@
 //   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.
+//   - work.go, work_config.go, work_progress.go: the command work, which runs jobs.
 //   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: commands that send requests to a
 //     server.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which

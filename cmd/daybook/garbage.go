@@ -11,7 +11,7 @@ const (
 	// use, so with Go's default (GOGC=100) it would collect after each 20 MiB of garbage: 14 times a second while it
 	// creates 300,000 jobs a second. Each collection stops all requests twice, for as long as it takes to stop all
 	// threads, which on a busy machine are tens of milliseconds.
-	ballastBytes = 64 << 20
+	ballastBytes = 32 << 20
 	// ballastLimit is the least memory limit with which there is ballast. It counts against the limit, although it
 	// takes no memory.
 	ballastLimit = 700 << 20

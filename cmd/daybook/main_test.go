@@ -485,6 +485,8 @@ func TestUsage(t *testing.T) {
 		{"queues delete a b/c", "TYPE"},
 		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
 		{"serve --print-config --queue-idle 10s", "--queue-idle"},
+		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},
+		{"serve --print-config --on-lost http://", "--on-lost: the URL http: has no host"},
 		{"serve --print-config --pprof 0.0.0.0:1", "--pprof"},
 		{"serve --print-config --listen 0.0.0.0:0", "--insecure"},
 		{"serve --print-config --log-level loud", "--log-level"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/registry/onlost"
 )
 
 // serveFlags are the settings of the server.
@@ -20,6 +23,7 @@ type serveFlags struct {
 	storageFlags
 	jobFlags
 	requestFlags
+	runnerFlags
 
 	logLevel    string
 	logFormat   string
@@ -62,6 +66,12 @@ type requestFlags struct {
 	heartbeat    durationFlag
 }
 
+// runnerFlags say when a runner is lost, and what is done then.
+type runnerFlags struct {
+	runnerHeartbeat durationFlag
+	onLost          string
+}
+
 const (
 	defaultListen = "127.0.0.1:1717"
 	defaultData   = "./daybook-data"
@@ -78,6 +88,7 @@ func newServe() *cobra.Command {
 	f.queueIdle = job.DefaultQueueIdleMs * durationFlag(time.Millisecond)
 	f.drain = durationFlag(10 * time.Second)
 	f.heartbeat = durationFlag(5 * time.Second)
+	f.runnerHeartbeat = durationFlag(registry.DefaultHeartbeat)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -104,11 +115,18 @@ The Host of a request must be an IP address, localhost, or a name that --allow-h
 page could reach the server by a name of its own. In containers and clusters, use for example --allow-host
 daybook or --allow-host '*.svc.cluster.local'. --allow-host '*' allows every name.
 
+A runner that misses three heartbeats is lost: the server returns its jobs. With --on-lost it also does
+something for each lost runner, for example shut its machine down. A value that begins with http:// or
+https:// is a URL that gets a POST request. Anything else is a command for sh -c, with DAYBOOK_RUNNER_ID in
+its environment. Both get the document of the runner as JSON: the request as its body, the command on its
+standard input. Lost runners are handled one at a time, each in up to three tries of up to 30 s.
+
 A TOML file that --config names can have settings too: max-attempts = 5, allow-host = ["a.example"]. The
 command line has precedence over the environment, and the environment over the file. --print-config
 prints all settings and the origin of each.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
+  daybook serve --on-lost 'aws ec2 terminate-instances --instance-ids "$DAYBOOK_RUNNER_ID"'
   daybook serve --config /etc/daybook.toml --print-config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -146,6 +164,8 @@ prints all settings and the origin of each.`,
 	flags.StringVar(&f.pprof, "pprof", "", "loopback address for profiles by net/http/pprof (default: no profiles)")
 	flags.Var(&f.drain, "drain", "how long requests under way may take when the server stops")
 	flags.Var(&f.heartbeat, "stream-heartbeat", "time between two pings of a stream; a stream ends after three pings without an answer")
+	flags.Var(&f.runnerHeartbeat, "runner-heartbeat", "time between two heartbeats of a runner, from 1s to 1h; a runner that misses three is lost")
+	flags.StringVar(&f.onLost, "on-lost", "", "command, or URL, for each runner that is lost (default: none)")
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -207,10 +227,16 @@ func (f *serveFlags) options() (api.Options, error) {
 		checkDuration("--retention", f.retention, 0, job.MaxDelayMs),
 		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),
 		checkDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
+		checkDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
 		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
 			return o, usageError{err}
+		}
+	}
+	if f.onLost != "" {
+		if _, err := onlost.New(f.onLost, slog.New(slog.DiscardHandler)); err != nil {
+			return o, usageError{fmt.Errorf("--on-lost: %w", err)}
 		}
 	}
 	if f.mdns != mdnsAuto && f.mdns != mdnsOn && f.mdns != mdnsOff {

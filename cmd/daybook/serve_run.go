@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/registry"
+	"github.com/daybookq/daybook/registry/onlost"
 )
 
 // serve runs the server until a signal or a request ends it.
@@ -42,6 +45,11 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		return err
 	}
 	defer s.listener.Close() // the API has closed it if it ran; to close it twice does no harm
+	endHook, err := s.startHook(ctx)
+	if err != nil {
+		return err
+	}
+	defer endHook()
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
@@ -86,6 +94,7 @@ type serverRun struct {
 	files    files
 	address  *net.TCPAddr // of --listen
 	listener *net.TCPListener
+	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 }
 
 // newServerRun checks the settings. Nothing is created yet.
@@ -124,6 +133,25 @@ func (s *serverRun) listen() (err error) {
 	return nil
 }
 
+// startHook runs the hook of --on-lost, if there is one, until end is called.
+func (s *serverRun) startHook(ctx context.Context) (end func(), err error) {
+	if s.onLost == "" {
+		return func() {}, nil
+	}
+	hook, err := onlost.New(s.onLost, slog.New(zerolog.NewSlogHandler(s.log)))
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--on-lost: %w", err)}
+	}
+	s.lost, s.options.OnLostFailures = hook.Lost, hook.Failures
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while requests that are under way end
+	var running sync.WaitGroup
+	running.Go(func() { hook.Run(ctx) })
+	return func() {
+		stop()
+		running.Wait()
+	}, nil
+}
+
 // runningEngine is an engine whose Run is under way. Only Run closes an engine.
 type runningEngine struct {
 	*ingest.Engine
@@ -137,6 +165,7 @@ type runningEngine struct {
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
+		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost,
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")

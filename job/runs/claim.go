@@ -14,12 +14,22 @@ type Claim struct {
 	Jobs    int // of all runs
 	Runs    int
 	Refusal // of the claim; its outcomes were applied
+	// Handlers are those of the jobs, without those of jobs that have none.
+	Handlers []Handler
+}
+
+// Handler names the newest version of the handler that runs some jobs of a claim.
+type Handler struct {
+	ID         job.ID
+	Client     string // "" for all clients
+	Type, Kind string
+	Digest     job.HandlerDigest
 }
 
 // Refusal says why something was not carried out. The zero value says that it was.
 type Refusal struct{ Code, Detail string }
 
-// AppendClaim appends the head of a section of jobs. The caller appends c.Runs runs.
+// AppendClaim appends the head of a section of jobs, and a line for each handler. The caller appends c.Runs runs.
 func AppendClaim(b []byte, c *Claim) []byte {
 	w := writer(b)
 	w.verb("claim")
@@ -29,9 +39,43 @@ func AppendClaim(b []byte, c *Claim) []byte {
 	w.set("lease_ms", c.LeaseMs, 0)
 	w.int("jobs", int64(c.Jobs))
 	w.int("runs", int64(c.Runs))
+	w.set("handlers", int64(len(c.Handlers)), 0)
 	w.refusal(&c.Refusal)
 	w.end()
+	for i := range c.Handlers {
+		w.handler(&c.Handlers[i])
+	}
 	return w
+}
+
+func (w *writer) handler(x *Handler) {
+	w.verb("handler")
+	w.id("handler_id", x.ID, job.ID{})
+	w.text("client", x.Client)
+	w.text("type", x.Type)
+	w.text("kind", x.Kind)
+	w.text("digest", x.Digest.String())
+	w.end()
+}
+
+func (h *head) handler() (x Handler) {
+	x.ID = h.id("handler_id", job.ID{})
+	if x.ID.IsZero() {
+		h.fail("field handler_id is missing, or is not in its place")
+	}
+	if x.Client = h.text("client", job.MaxNameBytes); x.Client != "" {
+		if err := job.CheckName("client", x.Client); err != nil {
+			h.fail("%w", err)
+		}
+	}
+	x.Type, x.Kind = h.name("type"), h.name("kind")
+	raw, ok := h.raw("digest")
+	h.must("digest", ok)
+	var err error
+	if x.Digest, err = job.ParseHandlerDigest(raw); ok && err != nil {
+		h.fail("field digest: %w", err)
+	}
+	return x
 }
 
 func (w *writer) refusal(r *Refusal) {
@@ -50,13 +94,14 @@ func (h *head) refusal() (r Refusal) {
 	return r
 }
 
-func (h *head) claim() (c Claim) {
+func (h *head) claim() (c Claim, handlers int) {
 	h.version()
 	c.ID = h.id("claim_id", job.ID{})
 	c.Runner = h.text("runner_id", job.MaxRunnerBytes)
 	c.LeaseMs = h.set("lease_ms", job.MinLeaseMs, job.MaxLeaseMs, 0)
 	c.Jobs = int(h.int("jobs", 0, job.MaxClaimJobs))
 	c.Runs = int(h.int("runs", 0, int64(c.Jobs)))
+	handlers = int(h.set("handlers", 1, job.MaxClaimJobs, 0))
 	c.Refusal = h.refusal()
 	switch {
 	case (c.Jobs > 0) != (c.Runs > 0):
@@ -67,8 +112,10 @@ func (h *head) claim() (c Claim) {
 		h.fail("field lease_ms is missing, or is not in its place")
 	case c.Code != "" && !c.ID.IsZero():
 		h.fail("a refused claim has no claim_id")
+	case handlers > c.Runs:
+		h.fail("%d runs cannot have %d handlers", c.Runs, handlers)
 	}
-	return c
+	return c, handlers
 }
 
 // AppendRun appends a run of jobs that a claim has handed out, with their payloads.

@@ -53,12 +53,27 @@ func (d *Decoder) Is(verb string) bool {
 	return ok && len(line) > 0 && (line[0] == ' ' || line[0] == '\n')
 }
 
-// Claim reads the head of a section of jobs.
+// Claim reads the head of a section of jobs, and the lines of its handlers.
 func (d *Decoder) Claim() (c Claim, err error) {
+	handlers := 0
 	err = d.section("claim", func(h *head) (runs, jobs int) {
-		c = h.claim()
+		c, handlers = h.claim()
 		return c.Runs, c.Jobs
 	})
+	for range handlers {
+		if err != nil {
+			break
+		}
+		at := d.offset()
+		h, failed := d.head("handler")
+		if failed == nil {
+			c.Handlers = append(c.Handlers, h.handler())
+			failed = h.end()
+		}
+		if failed != nil {
+			err = &Error{at, 0, failed}
+		}
+	}
 	return c, err
 }
 

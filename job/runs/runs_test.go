@@ -77,6 +77,22 @@ func claimText() ([]byte, Claim, []Run) {
 	return b, c, list
 }
 
+// handledText is a claim whose jobs have handlers.
+func handledText() ([]byte, Claim) {
+	c := aClaim
+	r := Run{First: plain(7, 0), N: 1, Frame: job.LineFrame, Parts: lines(job.LineFrame, "x")}
+	other := r
+	other.First = plain(8, 0)
+	other.First.Client = "other"
+	c.Jobs, c.Runs = 2, 2
+	c.Handlers = []Handler{
+		{ID: job.NewID(claimAt, 3, 0), Client: "acme", Type: "resize", Kind: "script", Digest: job.HandlerDigest{1, 0xff}},
+		{ID: job.NewID(claimAt, 4, 0), Type: "resize", Kind: "http"},
+	}
+	b := AppendRun(AppendClaim(nil, &c), &c, &r)
+	return AppendRun(b, &c, &other), c
+}
+
 func resultsText() ([]byte, Results, []ResultRun) {
 	list := []ResultRun{
 		{First: job.NewID(claimAt, 7, 0), N: 100, Status: job.Completed},
@@ -145,9 +161,11 @@ func TestGolden(t *testing.T) {
 	results, resultsHead, resultRuns := resultsText()
 	completion, completionHead, outcomes := completionText()
 	creation, creationHead, newRuns := creationText()
+	handled, handledHead := handledText()
 	refused := AppendClaim(AppendResults(nil, &Results{Refusal: Refusal{"claim_lost", "gone"}}), &Claim{Refusal: Refusal{"too_many_parked_claims", "later"}})
 	for name, text := range map[string][]byte{
 		"creation": creation, "claim": claim, "results": results, "completion": completion, "complete_and_claim": append(bytes.Clone(results), claim...), "refused": refused,
+		"handlers": handled,
 	} {
 		path := filepath.Join("..", "..", "testdata", "runs", name+".runs")
 		if *rewrite {
@@ -193,6 +211,9 @@ func TestGolden(t *testing.T) {
 		same("run", r, jobs[i])
 	}
 	must(d.End())
+	h, err := NewDecoder(handled).Claim()
+	must(err)
+	same("claim with handlers", h, handledHead)
 	d = NewDecoder(completion)
 	o, err := d.Completion()
 	must(err)
@@ -293,8 +314,9 @@ func FuzzDecoder(f *testing.F) {
 	results, _, _ := resultsText()
 	completion, _, _ := completionText()
 	creation, _, _ := creationText()
+	handled, _ := handledText()
 	one := Creation{NoBatch: true, Jobs: 1, Runs: 1}
-	for _, text := range [][]byte{claim, results, completion, creation, AppendNewRun(AppendCreation(nil, &one), &NewRun{N: 1}), append(bytes.Clone(results), claim...), nil} {
+	for _, text := range [][]byte{claim, handled, results, completion, creation, AppendNewRun(AppendCreation(nil, &one), &NewRun{N: 1}), append(bytes.Clone(results), claim...), nil} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -378,6 +400,7 @@ func TestRefused(t *testing.T) {
 	completion, _, _ := completionText()
 	results, _, _ := resultsText()
 	creation, _, _ := creationText()
+	handled, _ := handledText()
 	for _, c := range []struct {
 		name     string
 		text     []byte
@@ -422,6 +445,15 @@ func TestRefused(t *testing.T) {
 		{"outcome for all without a claim", completion, "#:complete v=1 claim_id=" + claimID.String(), "#:complete v=1", "requires the field claim_id"},
 		{"too many outcomes", completion, "jobs=1003", "jobs=10001", "jobs=10001 is not in 0 … 10000"},
 		{"no outcome", []byte("#:complete v=1 jobs=0 runs=0\n"), "", "", "no outcome"},
+		{"more handlers than said", handled, "handlers=2", "handlers=1", "is not a line #:run"},
+		{"fewer handlers than said", handled, "runs=2 handlers=2", "runs=2 handlers=3", "2 runs cannot have 3 handlers"},
+		{"a missing handler", handled, "#:handler handler_id", "#:handle handler_id", "is not a line #:handler"},
+		{"a handler without an id", handled, "#:handler handler_id=", "#:handler x=", "handler_id is missing"},
+		{"a handler without a kind", handled, " kind=script", "", "kind is missing"},
+		{"a handler of a client that is none", handled, "client=acme", "client=a/b", "client may hold only"},
+		{"a digest of another length", handled, "digest=sha256:01", "digest=sha256:0101", "64 hexadecimal digits"},
+		{"a digest in capitals", handled, "digest=sha256:01ff", "digest=sha256:01FF", "64 hexadecimal digits"},
+		{"a handler without a digest", handled, " digest=sha256:01ff" + strings.Repeat("0", 60), "", "digest is missing"},
 		{"batch that is not none", creation, "#:create v=1", "#:create v=1 batch=x", "batch=x must be none"},
 		{"no new jobs", creation, "jobs=106", "jobs=0", "jobs=0 is not in 1 …"},
 		{"new jobs without a run", creation, "runs=4", "runs=0", "runs=0 is not in 1 …"},

@@ -239,7 +239,8 @@ func (l falseServer) see(f *fixture) (*state, error) {
 	return l.change(s)
 }
 
-// TestFixtures: the first fixture has each command of package job in its journal, and an open and an ended session.
+// TestFixtures: the first fixture has each command of package job in its journal, an open and an ended session, and chained
+// jobs.
 func TestFixtures(t *testing.T) {
 	all, err := fixtures(memory(t))
 	if err != nil {
@@ -251,16 +252,37 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
-		"opensession", "endsession", "tick", "grace", "mark", "level",
+		"opensession", "endsession", "puthandler", "deletehandler", "tick", "grace", "mark", "level",
 	} {
 		if !verbs[verb] {
 			t.Errorf("no %s in the journal", verb)
 		}
 	}
 	for _, f := range all {
+		f.checkChain(t)
 		if s := f.want.sessions; len(s) != 2 || !strings.Contains(s[f.sessions[0]], "slots [{0 1} {3 2}]") || s[f.sessions[1]] != "not found" {
 			t.Errorf("%s: sessions %q", f.name, s)
 		}
+	}
+}
+
+// checkChain: the fixture has a job that two jobs follow one after the other, and a completion whose jobs have pages.
+func (f *fixture) checkChain(t *testing.T) {
+	t.Helper()
+	hops, followed := map[string]int{}, 0
+	for _, doc := range f.want.docs {
+		_, text, _ := strings.Cut(doc, ", hops ")
+		n, _, _ := strings.Cut(text, ",")
+		hops[n]++
+		if strings.Contains(doc, `on_complete "type=`) {
+			followed++
+		}
+	}
+	if hops["1"] != 5 || hops["2"] != 1 || followed != 2 {
+		t.Errorf("%s: jobs by hops %v, and %d with an on_complete", f.name, hops, followed)
+	}
+	if doc := f.want.docs[f.jobs[f.chain+2]]; !strings.Contains(doc, `"then 0 of 0 #:end`) || !strings.Contains(doc, "colour=blue") {
+		t.Errorf("%s: the first chained job is %s", f.name, doc)
 	}
 }
 
@@ -306,6 +328,22 @@ func TestVerdicts(t *testing.T) {
 		}), lost},
 		"a session with another number": {lying(func(s *state) (*state, error) {
 			s.sessions[f.sessions[0]] = strings.Replace(s.sessions[f.sessions[0]], "{3 2}", "{3 1}", 1)
+			return s, nil
+		}), lost},
+		"a handler that has lost its newest version": {lying(func(s *state) (*state, error) {
+			s.handlers = strings.Replace(s.handlers, "second", "first", 1)
+			return s, nil
+		}), lost},
+		"a lost chained job": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.chain+2]] = "not found"
+			return s, nil
+		}), lost},
+		"a chained job with other hops": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.chain+2]] = strings.Replace(s.docs[f.jobs[f.chain+2]], "hops 1", "hops 0", 1)
+			return s, nil
+		}), lost},
+		"a lost on_complete": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.chain]] = strings.Replace(s.docs[f.jobs[f.chain]], "on_complete \"type=", "on_complete \"", 1)
 			return s, nil
 		}), lost},
 		"an error and a lost job": {lying(func(s *state) (*state, error) {

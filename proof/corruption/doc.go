@@ -34,9 +34,9 @@
 //
 // The test starts a server on the damaged files, reads everything, and checks the store. These verdicts pass:
 //
-//	intact           Everything shows as before: each job with its payload, status, outcome, attempts and claim,
-//	                 and the queues, sweeps and sessions. The damage was in bytes that are not needed, or that
-//	                 a start rebuilds.
+//	intact           Everything shows as before: each job with its payload, status, outcome, attempts, claim, hops
+//	                 and on_complete, and the queues, sweeps, sessions and handlers. Chained jobs are among them.
+//	                 The damage was in bytes that are not needed, or that a start rebuilds.
 //	refused          The start fails. Its error names the file, the place in the file, and the next step. For the
 //	                 store, whose files Pebble reads, it names the directory and quotes Pebble.
 //	refused on read  The server starts. A read is answered with an error of that kind. All other reads are right.

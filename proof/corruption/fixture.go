@@ -23,6 +23,7 @@ type fixture struct {
 	about string
 	files map[string][]byte // by path below the directory
 	jobs  []job.ID
+	chain int // index in jobs of the first job of a chain; see createChain
 	// sessions are one open session and one that was ended.
 	sessions []job.ID
 	want     *state // what a start without damage shows
@@ -50,7 +51,7 @@ func fixtures(dir string) ([]*fixture, error) {
 		return nil, err
 	}
 	unproven.name, unproven.about = "unproven", "killed before a mark was written, so that nothing proves the last record"
-	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, files: maps.Clone(killed.files)}
+	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, chain: killed.chain, files: maps.Clone(killed.files)}
 	maps.DeleteFunc(alone.files, func(path string, _ []byte) bool { return strings.HasPrefix(path, "store/") })
 	all := []*fixture{killed, alone, stopped, cut, unproven}
 	for _, f := range all {
@@ -98,7 +99,7 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 		return nil, nil, err
 	}
 	err = f.create(r, job.LineFrame, "last", "line")
-	killed, stopped = &fixture{jobs: f.jobs, sessions: f.sessions}, &fixture{jobs: f.jobs, sessions: f.sessions}
+	killed, stopped = &fixture{jobs: f.jobs, chain: f.chain, sessions: f.sessions}, &fixture{jobs: f.jobs, chain: f.chain, sessions: f.sessions}
 	if err == nil {
 		killed.files, err = r.idle(dir)
 	}
@@ -136,7 +137,7 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 
 // withoutMark returns f without the marks at its end.
 func (f *fixture) withoutMark() (*fixture, error) {
-	u := &fixture{jobs: f.jobs, sessions: f.sessions, files: f.files}
+	u := &fixture{jobs: f.jobs, chain: f.chain, sessions: f.sessions, files: f.files}
 	for {
 		shorter, verb, err := u.withoutLast()
 		if err != nil || verb != journal.MarkVerb {
@@ -153,7 +154,7 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 		return nil, "", errors.New("the journal is empty")
 	}
 	last := records[len(records)-1]
-	shorter := &fixture{jobs: f.jobs, sessions: f.sessions, files: maps.Clone(f.files)}
+	shorter := &fixture{jobs: f.jobs, chain: f.chain, sessions: f.sessions, files: maps.Clone(f.files)}
 	shorter.files[last.file] = f.files[last.file][:last.from]
 	segments := f.segments() // empty segments after it are removed too
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {

@@ -18,6 +18,7 @@ type state struct {
 	sessions map[job.ID]string
 	queues   string
 	sweeps   string
+	handlers string
 }
 
 // difference describes the first difference between s and want. Parts that could not be read are not compared.
@@ -37,6 +38,9 @@ func (s *state) difference(want *state) string {
 	}
 	if s.sweeps != "" && s.sweeps != want.sweeps {
 		return fmt.Sprintf("sweeps are %s, were %s", s.sweeps, want.sweeps)
+	}
+	if s.handlers != "" && s.handlers != want.handlers {
+		return fmt.Sprintf("handlers are %s, were %s", s.handlers, want.handlers)
 	}
 	return ""
 }
@@ -134,8 +138,8 @@ func (r *running) see(f *fixture) (*state, error) {
 			first = errors.Join(first, err)
 			delete(s.docs, id)
 		default:
-			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %d attempts, by %v", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
-				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, len(doc.Attempts), doc.Claim)
+			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %d attempts, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, len(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
 		}
 	}
 	for _, id := range f.sessions {
@@ -156,6 +160,11 @@ func (r *running) see(f *fixture) (*state, error) {
 	for _, q := range queues {
 		s.queues += fmt.Sprintf("%s/%s %v %v; ", q.Client, q.Type, q.Paused, q.Counts)
 	}
+	handlers, err := seeHandlers(r.Queries())
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	s.handlers = handlers
 	sweeps, err := r.Queries().Sweeps()
 	if err != nil {
 		return s, errors.Join(first, err)
@@ -165,6 +174,22 @@ func (r *running) see(f *fixture) (*state, error) {
 		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
+}
+
+// seeHandlers reads all versions of all handlers.
+func seeHandlers(q *store.Queries) (string, error) {
+	list, _, err := q.Handlers("", "", 100)
+	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
+	for _, h := range list {
+		versions, listErr := q.HandlerVersions(h.Client, h.Type)
+		err = errors.Join(err, listErr)
+		for _, v := range versions {
+			_, document, readErr := q.HandlerByID(v.ID)
+			err = errors.Join(err, readErr)
+			text += fmt.Sprintf("%s/%s %d %v %s; ", v.Client, v.Type, v.Version, v.ID, document)
+		}
+	}
+	return text, err
 }
 
 // idle waits until nothing is due and the journal ends with a mark. It returns the files of dir as they are then.

@@ -101,6 +101,8 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok, failed, outcome(docs[2].ID, job.Error)}})
 			return err
 		},
+		func() error { return f.createChain(r) },
+		func() error { return f.completeChain(r, true) },
 		func() error { return wait(r, "later", 1) }, // this takes a tick
 		func() error { return r.FlushWait() },
 		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
@@ -109,6 +111,16 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			return err
 		},
 		openSession,
+		func() error {
+			for _, document := range []string{`{"kind":"exec","program":"first"}`, `{"kind":"exec","program":"second"}`} {
+				if _, _, err := r.PutHandler(ctx, job.PutHandler{Client: "acme", Type: "resize", Kind: "exec", Document: []byte(document)}); err != nil {
+					return err
+				}
+			}
+			_, _, err := r.PutHandler(ctx, job.PutHandler{Type: "gone", Kind: "exec", Document: []byte(`{"kind":"exec"}`)})
+			return err
+		},
+		func() error { _, err := r.DeleteHandler(ctx, job.DeleteHandler{Type: "gone"}); return err },
 		func() error {
 			for i := range 2 {
 				if _, _, err := r.Move(ctx, job.Move{Op: job.Delete, Job: f.jobs[emptied+i]}); err != nil {
@@ -169,6 +181,7 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			_, _, err := r.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome(docs[0].ID, job.Unget)}})
 			return err
 		},
+		func() error { return f.completeChain(r, false) }, // after the last flush
 		func() error { _, err := r.EndSession(ctx, job.EndSession{Session: f.sessions[1]}); return err },
 		func() (err error) { // held until the end
 			claim.Once = number(3, 2)
@@ -182,6 +195,66 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		}
 	}
 	return nil
+}
+
+// chainType is the type of the jobs of chains.
+const chainType = "chain"
+
+// createChain creates a job that two jobs follow one after the other, and one that none follows.
+func (f *fixture) createChain(r *running) error {
+	next := group
+	next.Client, next.Type, next.Kind = "", chainType, job.Nothing
+	last, err := job.NewFollowOn(&next, 0)
+	if err != nil {
+		return err
+	}
+	next.OnComplete = last
+	followed, plain := group, group
+	followed.Lines, followed.Type, followed.Meta = 1, chainType, "colour=blue"
+	if followed.OnComplete, err = job.NewFollowOn(&next, 0); err != nil {
+		return err
+	}
+	plain.Lines, plain.Type = 1, chainType
+	f.chain = len(f.jobs)
+	return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{followed, plain}}, "followed", "plain")
+}
+
+// completeChain completes the jobs of chains, each with an output. With then, each outcome creates two jobs as well. So
+// their batch has pages.
+func (f *fixture) completeChain(r *running, then bool) error {
+	ctx := context.Background()
+	claimed, docs, _, err := r.Claim(ctx, job.Claim{Runner: "r1", Max: 2, MaxBytes: job.MaxClaimBytes, Types: []string{chainType}}, 0)
+	if err != nil {
+		return err
+	}
+	if len(docs) != 2 {
+		return fmt.Errorf("%d jobs of chains are handed out", len(docs))
+	}
+	c := job.Complete{Claim: claimed.Claim}
+	created := 0
+	for i := range docs {
+		o := job.Outcome{ID: docs[i].ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: fmt.Appendf(nil, "output %d", i)}}
+		if docs[i].OnComplete != "" {
+			created++
+		}
+		if then {
+			g := group
+			g.Client, g.Lines, g.Type, g.Priority = "", 2, chainType, 0
+			o.Then = &job.Create{Frame: job.LenFrame, Groups: []job.Group{g}, Unique: []job.UniqueKey{{Line: 1, Key: fmt.Sprint("link ", i)}}}
+			for line := range g.Lines {
+				payload := fmt.Appendf(nil, "then %d of %d %s", line, i, strings.Repeat("#:end crc=00000000\n", 5))
+				o.Then.Payloads = o.Then.Frame.Append(o.Then.Payloads, payload)
+				o.Then.Longest = max(o.Then.Longest, len(payload))
+			}
+			created += g.Lines
+		}
+		c.Outcomes = append(c.Outcomes, o)
+	}
+	_, receipt, err := r.Complete(ctx, c)
+	for line := range created {
+		f.jobs = append(f.jobs, job.NewID(receipt.At, receipt.Seq, line))
+	}
+	return err
 }
 
 // queue returns the document of a queue, after everything that is synced.

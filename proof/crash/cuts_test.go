@@ -14,6 +14,7 @@ import (
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
 	n, unsynced := l.powerCuts(*cuts, func(*trial) {})
+	l.mustChain()
 	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 
@@ -22,6 +23,7 @@ func TestPowerCuts(t *testing.T) {
 func TestPowerCutsSmall(t *testing.T) {
 	l := newLane(t, 3)
 	n, unsynced := l.powerCuts(*cuts/2, l.useSmallFiles)
+	l.mustChain()
 	l.report(fmt.Sprintf("%d power cuts of a server with small files, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }
 

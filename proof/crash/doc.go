@@ -42,6 +42,8 @@
 //   - Runners claim one job or many, and tickle. They end jobs one by one, in lists or by claim, with every outcome, in
 //     a request of its own or together with the next claim. They unget jobs, are late, die, and repeat requests that
 //     got no answer, and sometimes requests that did.
+//   - Some jobs have an on_complete, and some outcomes of single jobs create other jobs (not in Workers). A chained job has a
+//     type of its own, and is claimed, ended, cancelled and redriven like others.
 //   - Some producers and runners do so in streams: creates with and without keys, tickles, completions and releases in a
 //     pipeline of one, and jobs of subscriptions. Streams break, and the runner opens another one that resumes the last
 //     and names its claims, or forgets them; the server keeps their jobs for a while, or not.
@@ -53,6 +55,7 @@
 // what each answer must be, and checks it at once. Errands cover
 //
 //   - unique keys that are held, and that are free again;
+//   - a completion that creates two jobs, once, although it is repeated;
 //   - patches, the claim of the only job, releases and completions;
 //   - deletes of jobs and of queues, and queues that --queue-idle deletes;
 //   - the document of the session;
@@ -72,6 +75,8 @@
 //   - an ended job does not change until it is redriven;
 //   - a cancelled job is not handed out, and its runner is refused;
 //   - each claim adds one attempt, up to max_attempts; a redrive begins again at 0;
+//   - the jobs of an outcome exist if and only if that request ended the job, whether or not it was answered. A job with an
+//     on_complete is followed by one job for each time that it completed;
 //   - a deferred job is not handed out before its delay ends;
 //   - a cancel or redrive that goes on as a sweep changes each job at some time before the sweep was seen to be
 //     finished;
@@ -83,7 +88,8 @@
 //     answer; a subscription without its end is three claims without an answer;
 //   - a claim without an answer may have taken any job. Then run_attempts has one more than the answers explain.
 //
-// TestHistories shows that impossible histories are noticed.
+// TestHistories shows that impossible histories are noticed, and TestChains that chained jobs are noticed that are lost, torn
+// or doubled.
 //
 // # Slow machines
 //
@@ -99,6 +105,8 @@
 //     must be completed at the end.
 //   - A tickle of a whole claim that renewed only some of its jobs proves nothing here.
 //   - Unique keys, patches, deletes and sessions are in the errands only, where nobody else touches the jobs.
+//   - If several completions of a redriven job end without an output, the jobs that follow them have no payload, so they are
+//     counted only.
 //   - Purging after a retention is not in the load.
 //   - Queues that --queue-idle deletes are waited for in full runs only, since that takes at least a minute.
 //   - Data directories are small, some dozen megabytes.
@@ -119,6 +127,7 @@
 //
 //	load.go             producers, runners and readers
 //	post.go             one create, and its payloads
+//	chains.go           jobs that outcomes create, and jobs that follow others
 //	user.go             sending requests, and recording their answers
 //	runner.go           claims, tickles and outcomes
 //	answers.go          the answers to claims and to outcomes
@@ -132,6 +141,8 @@
 //	errand_plan.go      the steps of an errand, and repeated requests
 //	errand_jobs.go      the steps that concern the job
 //	errand_queues.go    the steps that concern queues and the session
+//	errand_handlers.go  the steps that concern the handler
+//	errand_chains.go    the steps that concern chained jobs
 //
 // The lanes:
 //
@@ -148,5 +159,6 @@
 // The tests of the tests:
 //
 //	model_test.go       TestHistories
+//	chains_test.go      TestChains
 //	errands_test.go     TestErrands
 package crash

@@ -75,6 +75,15 @@ func (e *errands) plan() {
 	if rng.IntN(10) == 0 {
 		add(e.checkIdleQueue(false))
 	}
+	if e.done%3 == 1 {
+		add(e.readHandler(), e.putHandler())
+		if e.done%12 == 4 {
+			add(e.readHandler(), e.deleteHandler(), e.readHandler())
+		}
+	}
+	if e.done%12 == 9 {
+		add(e.chainSteps()...)
+	}
 	switch n := rng.IntN(40); {
 	case n < 4:
 		add(e.checkSession())
@@ -92,20 +101,26 @@ func (e *errands) plan() {
 // once. With late, it may also keep the number, so that the request is repeated after later requests in other slots.
 // Each repeat must have the same answer.
 func (e *errands) numbered(what string, ask, late func(context.Context, *client.Client) (string, error)) step {
-	var n client.Number
-	var answers []string
-	repeats := 1
+	times := 1
 	if e.rng.IntN(3) == 0 {
-		repeats++
+		times++
 	}
 	hold := late != nil && e.rng.IntN(4) == 0
+	return e.underNumber(what, times, hold, ask, late)
+}
+
+// underNumber makes a request with a number of the session until it was answered so many times. With hold, it may keep the
+// number for late.
+func (e *errands) underNumber(what string, times int, hold bool, ask, late func(context.Context, *client.Client) (string, error)) step {
+	var n client.Number
+	var answers []string
 	return step{what, func(ctx context.Context) (err error) {
 		if n == (client.Number{}) {
 			if n, err = e.session.Take(ctx); err != nil {
 				return err
 			}
 		}
-		for len(answers) < repeats {
+		for len(answers) < times {
 			answer, err := ask(ctx, e.c.Numbered(n))
 			if err != nil {
 				return err

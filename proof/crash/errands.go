@@ -26,6 +26,8 @@ type errands struct {
 	name string // its runner id; its queues and unique keys begin with it
 	ownSession
 	ownQueues
+	ownHandler
+	ownChain
 
 	todo []step
 	open bool // the first of todo was begun and is not answered: the server may have carried it out
@@ -42,6 +44,12 @@ type ownQueues struct {
 	emptied int64 // when it last sent a request that left its queue without jobs
 	idle    []idleQueue
 	deleted []string // queues that were deleted because they were idle
+}
+
+// ownHandler is the newest version of the handler of a user; its version is 0 if there is none.
+type ownHandler struct {
+	handler  client.StoredHandler
+	programs int // how many versions the user has stored, or tried to
 }
 
 // ownSession is the session of a user, and the numbers of its requests.
@@ -196,7 +204,7 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 // check compares the job that leaveOneJob has left with what the server shows, and deletes it. With waitIdle, it waits
 // until --queue-idle has deleted its queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
-	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
+	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
 		e.todo = append(e.todo, e.queueIsGone(queue))
 	}

@@ -78,6 +78,21 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return out
 }
 
+// without carries out a request without a field of its body.
+func (l *falseServer) without(t *testing.T, w http.ResponseWriter, r *http.Request, field string) bool {
+	var doc map[string]any
+	if err := json.Unmarshal(bodyOf(t, r), &doc); err != nil {
+		t.Error(err)
+	}
+	delete(doc, field)
+	body, err := json.Marshal(doc)
+	if err != nil {
+		t.Error(err)
+	}
+	l.real.ServeHTTP(w, withBody(r, body))
+	return true
+}
+
 func bodyOf(t *testing.T, r *http.Request) []byte {
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(r.Body); err != nil {
@@ -233,6 +248,51 @@ func TestErrands(t *testing.T) {
 				return false
 			}
 			refuse(w, http.StatusNotFound, "queue_not_found")
+			return true
+		}},
+		"a chain that is lost": {"must have created", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return completed(r) && l.without(t, w, r, "then")
+		}},
+		"a chain that is doubled": {"must have created", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !completed(r) {
+				return false
+			}
+			body := bodyOf(t, r)
+			answer := l.record(withBody(r, body))
+			var doc struct{ Then []json.RawMessage }
+			if _ = json.Unmarshal(body, &doc); doc.Then != nil {
+				l.ask(r, http.MethodPost, "/jobs/create", string(doc.Then[0]))
+			}
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"a job that follows is lost": {"must have created", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return created(r) && l.without(t, w, r, "on_complete")
+		}},
+		"a handler that is lost": {"no longer exists", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, "/handlers/") {
+				return false
+			}
+			refuse(w, http.StatusNotFound, "handler_not_found")
+			return true
+		}},
+		"a handler whose new version is lost": {"reads as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, "/handlers/") {
+				return false
+			}
+			answer := l.record(r)
+			if l.n["stored"]++; l.n["stored"] == 3 {
+				l.ask(r, http.MethodDelete, r.URL.Path+"?"+r.URL.RawQuery, "")
+				l.ask(r, http.MethodPut, r.URL.Path+"?"+r.URL.RawQuery, `{"kind":"exec","program":"other"}`)
+			}
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}},
+		"a handler that is not deleted": {"reads as", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodDelete || !strings.HasPrefix(r.URL.Path, "/handlers/") {
+				return false
+			}
+			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
 		"a forgotten session": {"404 session_not_found", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {

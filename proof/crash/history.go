@@ -17,12 +17,14 @@ type history struct {
 	began time.Time
 
 	mu         sync.Mutex
-	posts      map[string]*post // by tag
-	jobs       map[job.ID]*post // by the id of their first job; see postOf
-	claims     map[job.ID]int32 // a number for each claim id, from 1
-	openClaims []event          // claims without an answer
-	wholeQueue []event          // cancels and redrives of all jobs of the queue
-	lives      []life           // the last one has no end while the server runs
+	posts      map[string]*post    // by tag
+	jobs       map[job.ID]*post    // by the id of their first job; see postOf
+	chains     map[job.ID][]*chain // by the job whose outcomes have them
+	next       map[job.ID][]*post  // the jobs that followed a job
+	claims     map[job.ID]int32    // a number for each claim id, from 1
+	openClaims []event             // claims without an answer
+	wholeQueue []event             // cancels and redrives of all jobs of the queue
+	lives      []life              // the last one has no end while the server runs
 	deaths     []int64
 	wrong      []string // problems that no order of the requests explains
 	count      tally
@@ -35,6 +37,8 @@ type tally struct {
 	// Jobs that were cancelled or redriven alone; sweeps that went on after their command.
 	Moved, Sweeps int
 	Deaths        int // of the server, for any reason
+	// Jobs that outcomes created, and jobs that followed others.
+	Chained, Followed int
 	// Jobs whose histories were checked; claims without an answer; checks that took too long.
 	Checked, OpenClaims, Undecided int
 	Operations                     int
@@ -54,6 +58,8 @@ func (t *tally) add(o tally) {
 	t.Moved += o.Moved
 	t.Sweeps += o.Sweeps
 	t.Deaths += o.Deaths
+	t.Chained += o.Chained
+	t.Followed += o.Followed
 	t.Checked += o.Checked
 	t.OpenClaims += o.OpenClaims
 	t.Undecided += o.Undecided
@@ -66,7 +72,7 @@ func (t *tally) add(o tally) {
 }
 
 func newHistory() *history {
-	return &history{began: time.Now(), posts: map[string]*post{}, jobs: map[job.ID]*post{}, claims: map[job.ID]int32{}}
+	return &history{began: time.Now(), posts: map[string]*post{}, jobs: map[job.ID]*post{}, chains: map[job.ID][]*chain{}, next: map[job.ID][]*post{}, claims: map[job.ID]int32{}}
 }
 
 // now returns the time since the history began.
@@ -271,7 +277,7 @@ func (h *history) check() (impossible []string) {
 		if p.first.IsZero() {
 			continue
 		}
-		model := jobModel{max: p.maxAttempts, lives: h.lives}
+		model := jobModel{max: p.maxAttempts, lives: h.lives, follows: p.follows}
 		ofQueue := h.ofQueue(p)
 		for line := range p.lines {
 			var events []event
@@ -300,6 +306,9 @@ func (h *history) check() (impossible []string) {
 				if g.ret >= p.call && g.call <= last {
 					maybe = append(maybe, g)
 				}
+			}
+			if e := h.offspringOf(p, line); e != nil {
+				events = append(events, *e)
 			}
 			result := model.check(events, maybe)
 			h.count.Checked++

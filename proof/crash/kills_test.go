@@ -38,5 +38,6 @@ func TestKills(t *testing.T) {
 		l.finish(s)
 		l.progress("%d of %d kills, %d jobs, %d operations checked", killed, *kills, l.tally.Jobs, l.tally.Operations)
 	}
+	l.mustChain()
 	l.report(fmt.Sprint(*kills, " kills by SIGKILL"))
 }

@@ -92,6 +92,14 @@ func (l *lane) report(what string) {
 	}
 }
 
+// mustChain fails the lane if it had hardly any chained jobs. A short run on a busy machine may have none.
+func (l *lane) mustChain() {
+	l.Helper()
+	if c := l.tally; *full && (c.Chained == 0 || c.Followed == 0) {
+		l.Error(undecided("outcomes created %d jobs, and %d jobs followed others, so the lane proves nothing of them", c.Chained, c.Followed))
+	}
+}
+
 // newTrial creates a server, and kills it at the end of the test.
 func (l *lane) newTrial(name, data string, args ...string) *trial {
 	l.Helper()

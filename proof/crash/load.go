@@ -19,10 +19,11 @@ type load struct {
 	lines                       int   // lines of a batch, at most
 	size                        int   // bytes of filler in a payload; one post in fifty has a hundred times as many
 	backlog                     int64 // producers wait while more jobs than this are unfinished
+	chains                      bool  // jobs have an on_complete, and outcomes create jobs
 	longLeases                  bool  // leases are longer than a stop
 }
 
-var standardLoad = load{producers: 3, runners: 4, streams: 2, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000}
+var standardLoad = load{producers: 3, runners: 4, streams: 2, readers: 1, operators: 1, lines: 120, size: 150, backlog: 3000, chains: true}
 
 // crowd runs a load until it is stopped.
 type crowd struct {
@@ -129,6 +130,7 @@ func (c *crowd) produce(i int) {
 			p.lines = 1 + rng.IntN(c.l.lines)
 		}
 		p.keyed = rng.IntN(3) == 0
+		p.follows = c.l.chains && p.form != asLines && rng.IntN(4) > 0
 		if rng.IntN(8) == 0 {
 			p.delayMs = int64(rng.IntN(400))
 		}
@@ -313,11 +315,28 @@ func (c *crowd) work(u *user, rng *rand.Rand, g *grant) (chained *grant) {
 		for i := range outcomes {
 			outcomes[i] = c.outcome(rng)
 		}
-		c.retry(rng, func() (*reply, error) { return u.endEach(ctx, g, outcomes) })
+		chains := make([]*chain, len(g.jobs))
+		for i, id := range g.jobs {
+			if c.l.chains && !g.runs { // runs have no chains
+				chains[i] = u.newChain(rng, id, outcomes[i])
+			}
+		}
+		ask := func() (*reply, error) { return u.endEach(ctx, g, outcomes, chains) }
+		c.retry(rng, ask)
+		if rng.IntN(5) == 0 { // once more, as if the answer had been lost
+			c.retry(rng, ask)
+		}
 	case n < 16:
 		for _, id := range g.jobs[:min(len(g.jobs), 20)] {
-			o := c.outcome(rng)
-			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, id, o) })
+			o, ch := c.outcome(rng), (*chain)(nil)
+			if c.l.chains {
+				ch = u.newChain(rng, id, o)
+			}
+			ask := func() (*reply, error) { return u.end(ctx, g, id, o, ch) }
+			c.retry(rng, ask)
+			if ch != nil && rng.IntN(5) == 0 {
+				c.retry(rng, ask)
+			}
 		}
 		c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 	case n < 18:
@@ -332,7 +351,7 @@ func (c *crowd) work(u *user, rng *rand.Rand, g *grant) (chained *grant) {
 		if rng.IntN(2) == 0 {
 			c.retry(rng, func() (*reply, error) { return u.endAll(ctx, g, outcome{code: "ok"}) })
 		} else {
-			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}) })
+			c.retry(rng, func() (*reply, error) { return u.end(ctx, g, g.jobs[0], outcome{code: "failed"}, nil) })
 		}
 	default: // the runner dies
 	}

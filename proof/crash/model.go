@@ -21,6 +21,8 @@ const (
 	returned             // an unget
 	observed             // a GET showed it
 
+	chained // at the end, which jobs it has created
+
 	// Requests of operators (operator.go), for the job alone or for its whole batch:
 	cancelledOne
 	redrivenOne
@@ -28,7 +30,7 @@ const (
 	redrivenAll
 )
 
-var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete all", "unget", "get", "cancel", "redrive", "cancel batch", "redrive batch"}
+var kindNames = [...]string{"create", "claim", "tickle", "complete", "complete all", "unget", "get", "chained jobs", "cancel", "redrive", "cancel batch", "redrive batch"}
 
 // answer is the kind of answer to a request.
 type answer uint8
@@ -88,9 +90,11 @@ type event struct {
 	outcome   outcome
 	kind      kind
 	answer    answer
+	then      int8 // of ended: the number of the chain that the outcome has, from 1; 0: none
 	unsure    bool // of cancelledAll: the job may not have existed when it was requested
 	// Of observed: as read. Of ended: decided with the outcome. Of redrivenAll: what is redriven. nowhere: unknown.
-	status status
+	status    status
+	offspring // of chained
 }
 
 const never = math.MaxInt64
@@ -106,6 +110,12 @@ func (e *event) String() string {
 	}
 	if e.outcome.code != "" {
 		s += fmt.Sprintf(", %s after %d ms", e.outcome.code, e.outcome.delayMs)
+	}
+	if e.then != 0 {
+		s += fmt.Sprintf(", with chain %d", e.then)
+	}
+	if e.kind == chained {
+		s += fmt.Sprintf(", chains %b, %d jobs followed", e.chains, e.followed)
 	}
 	if e.status != nowhere {
 		s += ", " + statusNames[e.status]
@@ -129,6 +139,7 @@ type state struct {
 	renewed    int64   // the earliest time at which its lease can have begun
 	lease      int64
 	until      int64 // of deferred: the earliest time at which it can be pending
+	offspring
 }
 
 func (s state) String() string {
@@ -140,8 +151,9 @@ type life struct{ start, end int64 }
 
 // jobModel is what the model knows of a job before its first event.
 type jobModel struct {
-	max   int32 // max_attempts
-	lives []life
+	max     int32 // max_attempts
+	lives   []life
+	follows bool // it has an on_complete
 }
 
 // slack is how much earlier than a lease or a delay says the server may act, since its times are whole milliseconds.
@@ -195,7 +207,9 @@ func (m *jobModel) afterOutcome(s state, o outcome, call int64) state {
 	s.ended, s.unanswered = o, false
 	switch {
 	case o.code == "ok":
-		s.status = completed
+		if s.status = completed; m.follows {
+			s.followed++
+		}
 	case o.code == "failed" || s.attempts >= m.max:
 		s.status = failed
 	case o.delayMs == 0:
@@ -237,7 +251,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		if s.status != pending || s.attempts >= m.max || known && e.attempts != s.attempts+1 {
 			return nil
 		}
-		return []state{{status: active, unanswered: !known, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease}}
+		return []state{{status: active, unanswered: !known, claim: e.claim, attempts: s.attempts + 1, renewed: e.call, lease: e.lease, offspring: s.offspring}}
 
 	case tickled:
 		switch {
@@ -257,13 +271,15 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case e.answer == stale || e.answer == differs:
 			return nil
 		case holds:
-			s = m.afterOutcome(s, e.outcome, e.call)
+			if s = m.afterOutcome(s, e.outcome, e.call); e.then > 0 {
+				s.chains |= 1 << (e.then - 1)
+			}
 		case !again:
 			return nil
 		}
 		if known && holds && e.status == cancelled && (s.status == pending || s.status == deferred) {
 			// A cancel of everything was under way. history.check looks for it.
-			return []state{{status: cancelled, attempts: s.attempts}}
+			return []state{{status: cancelled, attempts: s.attempts, offspring: s.offspring}}
 		}
 		if known && e.status != nowhere && !slices.ContainsFunc(m.unprompted(s, e.ret), func(s state) bool { return s.status == e.status }) {
 			return nil
@@ -287,7 +303,7 @@ func (m *jobModel) effect(s state, e *event) []state {
 		case e.answer == stale || !holds:
 			return nil
 		}
-		return []state{{status: pending, attempts: s.attempts - 1, claim: e.claim, ended: outcome{code: "unget"}}}
+		return []state{{status: pending, attempts: s.attempts - 1, claim: e.claim, ended: outcome{code: "unget"}, offspring: s.offspring}}
 
 	case observed:
 		switch {
@@ -300,7 +316,13 @@ func (m *jobModel) effect(s state, e *event) []state {
 		}
 		return []state{s}
 	}
-	return m.afterMove(s, e)
+	if e.kind != chained {
+		return m.afterMove(s, e)
+	}
+	if s.offspring != e.offspring {
+		return nil
+	}
+	return []state{s}
 }
 
 // model returns m for porcupine. The events are the inputs of porcupine's operations.

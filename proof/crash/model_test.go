@@ -32,6 +32,14 @@ func with(code string) func(*event) {
 	return func(e *event) { e.outcome = outcome{code: code} }
 }
 
+// chainedBy gives an outcome the first chain of the job.
+func chainedBy(e *event) { e.then = 1 }
+
+// madeAt shows which jobs the job has created.
+func madeAt(when int64, chains uint64, followed int32) event {
+	return at(when, chained, done, func(e *event) { e.offspring = offspring{chains, followed} })
+}
+
 func claimedAt(when int64, claim, attempts int32) event {
 	return at(when, handed, done, by(claim), afterRuns(attempts), func(e *event) { e.lease = second })
 }
@@ -43,6 +51,7 @@ func TestHistories(t *testing.T) {
 	create := at(0, created, done)
 	for name, c := range map[string]struct {
 		legal      bool
+		follows    bool // the job has an on_complete
 		lives      []life
 		events     []event
 		openClaims []event
@@ -181,13 +190,43 @@ func TestHistories(t *testing.T) {
 		"handed out before its delay": {events: []event{
 			at(0, created, done, func(e *event) { e.delay = second }), claimedAt(500, 1, 1),
 		}},
+		"an outcome with a chain, and its repeat": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), chainedBy), at(30, ended, done, by(1), with("ok"), chainedBy), madeAt(50, 1, 0),
+		}},
+		"a chain of an accepted outcome is lost": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok"), chainedBy), madeAt(50, 0, 0),
+		}},
+		"a chain of a refused outcome": {events: []event{
+			create, claimedAt(10, 1, 1), claimedAt(1020, 2, 2), at(1100, ended, stale, by(1), with("ok"), chainedBy), madeAt(1200, 1, 0),
+		}},
+		"a chain of an outcome that repeats one without a chain": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(30, ended, done, by(1), with("ok"), chainedBy), madeAt(50, 1, 0),
+		}},
+		"a chain of a completion without an answer that did happen": {legal: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("failed"), chainedBy, until(100)), at(200, observed, done, is(failed), afterRuns(1)), madeAt(300, 1, 0),
+		}},
+		"a lost chain of a completion without an answer that did happen": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("failed"), chainedBy, until(100)), at(200, observed, done, is(failed), afterRuns(1)), madeAt(300, 0, 0),
+		}},
+		"a chain of a completion without an answer that did not happen": {events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, lost, by(1), with("ok"), chainedBy, until(100)), at(200, observed, done, is(active), afterRuns(1), by(1)), madeAt(300, 1, 0),
+		}},
+		"a job that follows": {legal: true, follows: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, ended, done, by(1), with("ok")), at(30, endedAll, done, by(1), with("ok")), madeAt(50, 0, 1),
+		}},
+		"a job that follows is lost":    {follows: true, events: []event{create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), madeAt(50, 0, 0)}},
+		"a job that follows is doubled": {follows: true, events: []event{create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), madeAt(50, 0, 2)}},
+		"a job follows one that failed": {follows: true, events: []event{create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("failed")), madeAt(50, 0, 1)}},
+		"a job follows both completions of a redriven job": {legal: true, follows: true, events: []event{
+			create, claimedAt(10, 1, 1), at(20, endedAll, done, by(1), with("ok")), at(30, redrivenOne, done), claimedAt(40, 2, 1), at(50, endedAll, done, by(2), with("ok")), madeAt(60, 0, 2),
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lives := c.lives
 			if lives == nil {
 				lives = forever
 			}
-			m := jobModel{max: 3, lives: lives}
+			m := jobModel{max: 3, lives: lives, follows: c.follows}
 			want := porcupine.Illegal
 			if c.legal {
 				want = porcupine.Ok

@@ -115,7 +115,7 @@ func (u *user) finished(ctx context.Context, id job.ID) int64 {
 // requested.
 func (h *history) ofQueue(p *post) (list []event) {
 	for _, e := range h.wholeQueue {
-		if e.ret < p.call {
+		if e.ret < p.call || p.chained { // chained jobs are in another queue
 			continue
 		}
 		e.unsure = !p.acknowledged || p.ret >= e.call
@@ -187,7 +187,7 @@ func (m *jobModel) afterMove(s state, e *event) []state {
 	if s.status == nowhere || e.answer == absent {
 		return nil
 	}
-	none, again := state{status: cancelled, attempts: s.attempts}, state{status: pending}
+	none, again := state{status: cancelled, attempts: s.attempts, offspring: s.offspring}, state{status: pending, offspring: s.offspring}
 	switch e.kind {
 	case cancelledOne:
 		switch {

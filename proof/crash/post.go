@@ -35,6 +35,11 @@ type post struct {
 	leaseMs     int64
 	delayMs     int64
 	keyed       bool // has an idempotency key, and is repeated until it is answered
+	follows     bool // its jobs have an on_complete
+
+	// Of a chained job (chains.go):
+	chained bool
+	text    []byte // the payload of a job that follows another one
 
 	// The lock of the history guards these.
 	call, ret    int64
@@ -43,9 +48,9 @@ type post struct {
 	events       [][]event
 }
 
-// alone reports whether its job belongs to no batch, because it was created alone and without a key. Its id may have any
+// alone reports whether its job belongs to no batch, because it is chained, or was created alone and without a key. Its id may have any
 // line, since the server writes such jobs of several requests together.
-func (p *post) alone() bool { return !p.keyed && p.form != asLines && p.form != asArray }
+func (p *post) alone() bool { return p.chained || !p.keyed && p.form != asLines && p.form != asArray }
 
 // id returns the id of the job of a line of the post.
 func (p *post) id(line int) job.ID { return p.first.WithLine(p.first.Line() + line) }
@@ -60,6 +65,9 @@ func (p *post) batch() job.ID {
 
 // payload returns the payload of a line as the server stores it: text as its bytes, a JSON value as it was sent.
 func (p *post) payload(line int) []byte {
+	if p.chained && !strings.HasPrefix(p.tag, "then-") {
+		return p.text
+	}
 	hash := fnv.New64a()
 	fmt.Fprint(hash, p.tag, "/", line)
 	rng := rand.New(rand.NewPCG(hash.Sum64(), 0))
@@ -126,12 +134,18 @@ func (p *post) request(queue string) (path, contentType string, body []byte) {
 		for line := range list {
 			list[line] = maps.Clone(fields)
 			list[line]["payload"] = string(p.payload(line))
+			if p.follows {
+				list[line]["on_complete"], list[line]["meta"] = p.followOn(queue, line)
+			}
 		}
 		body, err := json.Marshal(list)
 		if err != nil {
 			panic(err)
 		}
 		return "/jobs/create", "application/json", body
+	}
+	if p.follows {
+		fields["on_complete"], fields["meta"] = p.followOn(queue, 0)
 	}
 	switch payload := p.payload(0); p.form {
 	case asText:

@@ -38,7 +38,7 @@ const minLeaseMs = 1000
 // claim sends a claim, and records what it got. An error means that it was not sent. A nil grant means that there was
 // no answer, or no job.
 func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
-	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue}, "wait_ms": w.waitMs}
+	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue, u.nextQueue()}, "wait_ms": w.waitMs}
 	if w.max > 0 {
 		fields["max"] = w.max
 	}
@@ -155,17 +155,21 @@ func answerOf(r *reply) (a answer, ok bool) {
 	return 0, false // 429, 503, 507: not stored
 }
 
-// end reports the outcome of one job.
-func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome) (*reply, error) {
-	r, err := u.post(ctx, "/jobs/"+id.String()+"/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
+// end reports the outcome of one job, which may create other jobs.
+func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome, ch *chain) (*reply, error) {
+	fields := outcomeFields(map[string]any{"claim_id": g.id}, o)
+	u.addOutput(fields, g, id, o)
+	ch.addTo(fields, u)
+	r, err := u.post(ctx, "/jobs/"+id.String()+"/complete", fields)
 	if err != nil {
 		return nil, err
 	}
-	e := event{call: r.call, ret: r.ret, kind: ended, claim: g.n, attempts: -1, outcome: o}
+	e := event{call: r.call, ret: r.ret, kind: ended, claim: g.n, attempts: -1, outcome: o, then: int8(ch.then())}
 	var ok bool
 	if e.answer, ok = answerOf(r); !ok {
 		return r, nil
 	}
+	ch.answered(u.h, r, e.answer)
 	if e.answer == absent {
 		e.kind = observed
 	}
@@ -198,20 +202,22 @@ func (u *user) readAfter(id job.ID, r *reply) {
 }
 
 // sendOutcomes sends an outcome for each job of a grant.
-func (u *user) sendOutcomes(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
+func (u *user) sendOutcomes(ctx context.Context, g *grant, outcomes []outcome, chains []*chain) (*reply, error) {
 	if g.runs {
 		return u.sendWith(ctx, http.MethodPost, "/jobs/complete", map[string]string{"Content-Type": runs.MediaType, "Accept": runs.MediaType}, g.outcomesInRuns(outcomes))
 	}
 	list := make([]map[string]any, len(g.jobs))
 	for i, id := range g.jobs {
 		list[i] = outcomeFields(map[string]any{"job_id": id}, outcomes[i])
+		u.addOutput(list[i], g, id, outcomes[i])
+		chains[i].addTo(list[i], u)
 	}
 	return u.post(ctx, "/jobs/complete", map[string]any{"claim_id": g.id, "outcomes": list})
 }
 
 // endEach reports an outcome for each job of a grant, in one request.
-func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*reply, error) {
-	r, err := u.sendOutcomes(ctx, g, outcomes)
+func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome, chains []*chain) (*reply, error) {
+	r, err := u.sendOutcomes(ctx, g, outcomes, chains)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +233,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 		}
 	}
 	for i, id := range g.jobs {
-		e := event{call: r.call, ret: r.ret, kind: ended, answer: a, claim: g.n, attempts: -1, outcome: outcomes[i]}
+		e := event{call: r.call, ret: r.ret, kind: ended, answer: a, claim: g.n, attempts: -1, outcome: outcomes[i], then: int8(chains[i].then())}
 		if a == done {
 			switch result := results[i]; {
 			case result.JobID != id:
@@ -246,6 +252,7 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome) (*repl
 				}
 			}
 		}
+		chains[i].answered(u.h, r, e.answer)
 		u.h.add(id, e)
 	}
 	return r, nil

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/daybookq/daybook/job"
@@ -51,7 +52,7 @@ func readRuns(body []byte) (a claimed, err error) {
 	for i := range docs {
 		j := &docs[i]
 		a.jobs = append(a.jobs, document{
-			JobID: j.ID, BatchID: j.Batch, Status: j.Status.String(), PayloadB64: j.Payload, RunAttempts: int32(j.RunAttempts), MaxAttempts: int32(j.MaxAttempts),
+			JobID: j.ID, BatchID: j.Batch, Type: j.Type, Meta: maps.Collect(j.Meta.All()), Status: j.Status.String(), PayloadB64: j.Payload, RunAttempts: int32(j.RunAttempts), MaxAttempts: int32(j.MaxAttempts),
 			ClaimID: &j.Claim, RunnerID: &j.Runner, LeaseMs: j.LeaseMs,
 		})
 	}

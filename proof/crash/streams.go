@@ -224,6 +224,9 @@ func (s *streamed) read(u *user, conn *websocket.Conn, answers chan<- streamLine
 		for line := range bytes.Lines(text) {
 			var l streamLine
 			if err := json.Unmarshal(line, &l); err != nil {
+				if _, _, ended := conn.Read(context.Background()); ended != nil && !bytes.HasSuffix(line, []byte("\n")) {
+					return // the library takes a message whose connection ends between two of its frames for complete
+				}
 				u.h.problem("a stream has the line %.200q: %v", line, err)
 				return
 			}
@@ -261,7 +264,7 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 		return nil, nil, err
 	}
 	credit := max(w.max, 1)
-	fields := map[string]any{"types": []string{u.queue}, "credit": credit, "max": credit}
+	fields := map[string]any{"types": []string{u.queue, u.nextQueue()}, "credit": credit, "max": credit}
 	if w.strategy != "" {
 		fields["strategy"] = w.strategy
 	}

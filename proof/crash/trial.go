@@ -158,6 +158,9 @@ func (s *trial) drain(seed uint64) error {
 
 // readBack reads each job that was acknowledged or seen, and compares their number with the server's count.
 func (s *trial) readBack() error {
+	if err := s.u.readNext(context.Background()); err != nil {
+		return err
+	}
 	var known []*post
 	unknown := int64(0)
 	s.h.mu.Lock()

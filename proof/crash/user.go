@@ -192,6 +192,7 @@ func (u *user) create(ctx context.Context, p *post) (*reply, error) {
 type document struct {
 	JobID       job.ID          `json:"job_id"`
 	BatchID     job.ID          `json:"batch_id"`
+	Type        string          `json:"type"`
 	Status      string          `json:"status"`
 	Payload     json.RawMessage `json:"payload"`
 	PayloadB64  []byte          `json:"payload_b64"`
@@ -201,6 +202,8 @@ type document struct {
 	ClaimID     *job.ID         `json:"claim_id"`
 	RunnerID    *string         `json:"runner_id"`
 	LeaseMs     int64           `json:"lease_ms"`
+
+	Meta map[string]string `json:"meta"`
 }
 
 // payload returns the payload as it was posted.
@@ -223,12 +226,17 @@ func (u *user) noteDocument(d *document) *post {
 		u.h.problem("job %s: payload %.80q: %v", d.JobID, d.Payload, err)
 		return nil
 	}
-	p := u.h.seen(d.JobID, payload)
+	var p *post
+	if of := d.Meta["of"]; of != "" && d.Type == u.nextQueue() {
+		p = u.h.seenNext(d.JobID, of, payload)
+	} else {
+		p = u.h.seen(d.JobID, payload)
+	}
 	if p == nil {
 		return nil
 	}
-	if d.MaxAttempts != p.maxAttempts || d.RunAttempts > d.MaxAttempts || d.BatchID != p.batch() {
-		u.h.problem("job %s of post %s: batch %s, attempts %d of %d, which was to be %d", d.JobID, p.tag, d.BatchID, d.RunAttempts, d.MaxAttempts, p.maxAttempts)
+	if d.MaxAttempts != p.maxAttempts || d.RunAttempts > d.MaxAttempts || d.BatchID != p.batch() || p.chained != (d.Type == u.nextQueue()) {
+		u.h.problem("job %s of post %s: type %s, batch %s, attempts %d of %d, which was to be %d", d.JobID, p.tag, d.Type, d.BatchID, d.RunAttempts, d.MaxAttempts, p.maxAttempts)
 	}
 	return p
 }

@@ -122,7 +122,7 @@ func (l *lane) workers(kills int) {
 	defer all.Wait()
 	defer stop()
 	load := standardLoad
-	load.runners, load.streams, load.operators = 0, 0, 0
+	load.runners, load.streams, load.operators, load.chains = 0, 0, 0, false
 	c := newCrowd(s.u, load, "w", l.rng.Uint64())
 	s.startErrands(c, 1)
 	defer c.end()

@@ -171,12 +171,14 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	}
 	for i := range docs {
 		doc := &docs[i]
-		b, err := a.match(doc)
-		if err != nil {
-			return err
-		}
-		if b.moved && b.result != stored { // the answer of its create was lost
-			a.know(b, doc.Batch)
+		if doc.Hops == 0 { // the audit compares chained jobs with the journal
+			b, err := a.match(doc)
+			if err != nil {
+				return err
+			}
+			if b.moved && b.result != stored { // the answer of its create was lost
+				a.know(b, doc.Batch)
+			}
 		}
 		if doc.Status != job.Active || doc.Claim != answer.Claim || doc.Runner != c.Runner {
 			return fmt.Errorf("claim %v of %s hands out %+v", answer.Claim, c.Runner, *doc)
@@ -187,6 +189,7 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 	}
 	docs = slices.Clone(docs)
 	a.note(r, fmt.Sprintf("claim %v by %s of %d jobs", answer.Claim, c.Runner, len(docs)), func(u *audit) error {
+		u.claimants[answer.Claim] = claimant{c.Runner, answer.Seq}
 		held := map[job.ID]bool{}
 		for i := range docs {
 			if a.isMoved(docs[i].ID) {
@@ -200,6 +203,9 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, answer store.Claimed, d
 				return err
 			}
 			held[docs[i].ID] = true
+			if _, again := u.chained[docs[i].ID]; !again && docs[i].Hops > 0 {
+				u.chained[docs[i].ID] = r.At
+			}
 		}
 		u.claims[answer.Claim] = held
 		return nil

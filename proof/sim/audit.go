@@ -14,17 +14,21 @@ import (
 // claim has the lease of a job, nobody else gets the job, unless the claim ends it; a job that ended stays ended; a
 // superseded claim changes nothing; a job has no more attempts than allowed; a paused queue hands out nothing.
 type audit struct {
-	a      *account
-	jobs   map[job.ID]*jobRecord
-	claims map[job.ID]map[job.ID]bool // the jobs that each claim was handed
-	done   map[[2]job.ID]bool         // by claim and job: the claim has ended a run of the job
-	paused map[[2]string]bool
+	a         *account
+	jobs      map[job.ID]*jobRecord
+	claims    map[job.ID]map[job.ID]bool // the jobs that each claim was handed
+	claimants map[job.ID]claimant        // who made each claim
+	done      map[[2]job.ID]bool         // by claim and job: the claim has ended a run of the job
+	paused    map[[2]string]bool
 
-	stopped   bool                 // no queue hands out jobs
-	graceSeq  uint64               // seq of the last grace
-	deletedAt map[[2]string]uint64 // seq of the last deletion of a queue that was granted
-	mayBeGone map[[2]string]bool   // queues that have been deleted, or may have been
-	ticks     []int64              // the times of all ticks
+	stopped   bool                    // no queue hands out jobs
+	graceSeq  uint64                  // seq of the last grace
+	deletedAt map[[2]string]uint64    // seq of the last deletion of a queue that was granted
+	mayBeGone map[[2]string]bool      // queues that have been deleted, or may have been
+	ticks     []int64                 // the times of all ticks
+	handlers  map[[2]string][]version // by client and type
+	putSame   map[uint64]bool         // seqs of commands that stored the document of the newest version again
+	chained   map[job.ID]int64        // chained jobs that were handed out, and the time at which they were first
 	movedRecords
 }
 
@@ -59,8 +63,8 @@ func (u *audit) of(id job.ID) *jobRecord {
 
 // audit checks everything that was answered.
 func (a *account) audit() (*audit, error) {
-	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		deletedAt: map[[2]string]uint64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
+	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, claimants: map[job.ID]claimant{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
+		deletedAt: map[[2]string]uint64{}, handlers: map[[2]string][]version{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
 			moved: map[job.ID]*movedJob{}, movedClaims: map[job.ID][]job.ID{}, batchRedrives: map[job.ID][]operation{}, queueRedrives: map[[2]string][]operation{},
 			endedBatches: map[job.ID][]endRecord{}, endedQueues: map[[2]string][]endRecord{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
 			keys: map[[3]string][]job.ID{},
@@ -265,6 +269,11 @@ func (u *audit) checkDocument(doc *job.Job) error {
 	if b.moved {
 		return u.checkMovedDocument(doc)
 	}
+	return u.checkRuns(doc)
+}
+
+// checkRuns checks what a document says of the runs of a job that operators do not move.
+func (u *audit) checkRuns(doc *job.Job) error {
 	l := u.of(doc.ID)
 	switch {
 	case doc.RunAttempts > doc.MaxAttempts || doc.RunAttempts < l.attempts && !l.ungot && (u.a.uncertain[doc.ID] == nil || !u.a.uncertain[doc.ID].unget):

@@ -10,13 +10,42 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
+// TestAuditOfLostRunners: after the loss of its runner, a job may be handed out before the lease ends. The claims of
+// others, and claims that the runner made later, keep their jobs.
+func TestAuditOfLostRunners(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost  job.LoseRunner
+		legal bool
+	}{
+		"its runner":        {job.LoseRunner{Runner: "r", Through: 2}, true},
+		"another runner":    {job.LoseRunner{Runner: "other", Through: 2}, false},
+		"before it claimed": {job.LoseRunner{Runner: "r", Through: 1}, false},
+		"nobody":            {job.LoseRunner{}, false},
+	} {
+		for _, moved := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", moved ", moved), func(t *testing.T) {
+				s := newFixture(t, moved, func(*batch) {})
+				s.claim(t, 0, 1)
+				if c.lost.Runner != "" {
+					s.journal(c.lost)
+				}
+				s.claim(t, 0, 2)
+				if _, err := s.a.audit(); (err == nil) != c.legal {
+					t.Errorf("legal: %v, audit: %v", c.legal, err)
+				}
+			})
+		}
+	}
+}
+
 // fixture is a hand-made account of one batch of two jobs, which a test has audited.
 type fixture struct {
-	a    *account
-	b    *batch
-	seq  uint64
-	at   int64
-	jobs [2]job.Job
+	a       *account
+	b       *batch
+	seq     uint64
+	at      int64
+	jobs    [2]job.Job
+	handler job.ID // of the newest version
 }
 
 func newFixture(t *testing.T, moved bool, change func(*batch)) *fixture {
@@ -74,6 +103,16 @@ func (s *fixture) moveAll(op job.Op, whole string) {
 	s.a.movedMany(s.journal(m), m, store.Swept{Moved: 2})
 }
 
+// put adds a command that stores a handler. It is answered as a version with this number; same: as the newest one before.
+func (s *fixture) put(document string, version int, same bool) {
+	p := job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte(document)}
+	r := s.journal(p)
+	if !same {
+		s.handler = job.NewID(r.At, r.Seq, 0)
+	}
+	s.a.handlerPut(r, p, store.HandlerPut{Same: same, Handler: store.Handler{ID: s.handler, Version: version, Bytes: len(document)}})
+}
+
 // handOut hands out one of the jobs. change alters its document.
 func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change func(*job.Job)) job.ID {
 	t.Helper()
@@ -83,7 +122,7 @@ func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change f
 	if change != nil {
 		change(&doc)
 	}
-	answer := store.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}
+	answer := store.Claimed{Claim: doc.Claim, Seq: r.Seq, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}
 	must(t, s.a.claimed(r, job.Claim{Runner: "r", Max: 1}, answer, []job.Job{doc}))
 	return doc.Claim
 }
@@ -233,6 +272,26 @@ func TestAudit(t *testing.T) {
 		{"a job that is set aside at its last attempt fails", "and not deferred", func(t *testing.T, s *fixture) {
 			s.claim(t, 1, 1)
 			s.end(t, 10, s.claim(t, 1000, 2), job.Damaged, granted(job.Failed))
+		}},
+		{"handlers that are stored, stored again and deleted", "", func(t *testing.T, s *fixture) {
+			s.put("a", 1, false)
+			s.put("b", 2, false)
+			s.put("b", 2, true)
+			s.grant(job.DeleteHandler{Client: "c", Type: "t"})
+			s.put("b", 1, false)
+		}},
+		{"a handler gets the number of a version before", "the journal has", func(t *testing.T, s *fixture) {
+			s.put("a", 1, false)
+			s.put("b", 1, false)
+		}},
+		{"a handler that is the same is stored again", "the journal has", func(t *testing.T, s *fixture) {
+			s.put("a", 1, false)
+			s.put("a", 1, false)
+		}},
+		{"a handler outlives its end", "the journal has", func(t *testing.T, s *fixture) {
+			s.put("a", 1, false)
+			s.grant(job.DeleteHandler{Client: "c", Type: "t"})
+			s.put("a", 1, true)
 		}},
 		{"an operation is answered that the journal does not have", "was answered with record", func(t *testing.T, s *fixture) {
 			s.a.answered(s.receipt(1), job.Switch{Stopped: true}, job.Granted, nil)

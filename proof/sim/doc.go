@@ -21,7 +21,12 @@
 //     deleted, alone or by a finished sweep, is not handed out unless the journal has a later redrive, and its runner
 //     is refused. Patches, expiry, time-outs and unique keys hold. A deleted queue had no jobs. An operation without
 //     an answer excuses nothing, since the journal says whether and when it was carried out.
+//   - Chained jobs exist if and only if the journal has the completion that ended the job before them, whether or not that
+//     completion was answered (chain_audit.go): each once, with its payload, attributes and hops. Refused and repeated
+//     outcomes have created none. (This is checked after each start and at the end.)
 //   - store.Check finds nothing.
+//   - The jobs of a runner that was declared lost go to other runners. Otherwise nobody is handed a job before its lease
+//     ends.
 //   - The server's store has the same keys and values as the reference store, which is made from the journal alone.
 //
 // At the end nothing fails any more and all queues are resumed. Then all jobs must end.
@@ -59,6 +64,8 @@
 //   - The HTTP API, a frozen process, and a store that blocks on a full disk are not played. Package crash does these
 //     with the real binary.
 //   - What a killed process has written to the store counts as durable.
+//   - Jobs that operators move create no others, and no chain is as long as job.MaxHops. Tests of package store have
+//     both.
 //   - Durable bytes are not damaged. Package corruption does that. Here runners end some runs as the engine does when
 //     it cannot read a payload. Such a job must be deferred and show as damaged, and nobody may get it until an
 //     operator runs it. ingest/damage_test.go shows that the engine does this for a page that it cannot read, and only
@@ -94,9 +101,12 @@
 //	producers.go    creates
 //	claims.go       claims, whose jobs go through runs
 //	runners.go      claims, tickles and completions
+//	lost_runners.go heartbeats, and runners that are declared lost
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims
 //	sessions.go     sessions, and the numbers of their requests
+//	handlers.go     handlers, as the journal has them
+//	chains.go       jobs that outcomes create, and jobs that follow those that complete
 //
 // The checks:
 //
@@ -104,6 +114,7 @@
 //	operations.go   the operations of operators, as the journal has them
 //	reference.go    the reference store
 //	audit.go        the rules for jobs that operators do not move
+//	chain_audit.go  the rules for chained jobs
 //	moved.go        the rules for jobs that operators move
 //	moved_job.go    what the audit knows of a job that operators move
 //
@@ -114,4 +125,5 @@
 //	disk_test.go    an fsync that fails during a recovery
 //	audit_test.go   the audit notices answers that break a promise
 //	moved_test.go   the same for jobs that operators move
+//	chains_test.go  the same for chained jobs
 package sim

@@ -7,11 +7,14 @@ type Figures struct {
 	// Answered operations of operators; sweeps that went on after their command.
 	Operations, Sweeps     int
 	Queues                 int // deleted queues
+	Handlers               int // that were stored
 	SetAside               int // jobs that were set aside as damaged
 	Cuts                   int // times that a cut journal was compared with the store's disk
 	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
 	Commands               uint64
 	Numbered               int // requests in sessions
+	Chained, Followed      int // jobs that outcomes created; jobs that were created because others completed
+	Losses                 int // commands that returned jobs of lost runners
 	Joined                 int // jobs that were created alone and share a record of the journal with others
 }
 
@@ -31,6 +34,7 @@ func (f *Figures) Add(other Figures) {
 	f.Operations += other.Operations
 	f.Sweeps += other.Sweeps
 	f.Queues += other.Queues
+	f.Handlers += other.Handlers
 	f.SetAside += other.SetAside
 	f.Cuts += other.Cuts
 	f.Read += other.Read
@@ -38,5 +42,8 @@ func (f *Figures) Add(other Figures) {
 	f.Violations += other.Violations
 	f.Commands += other.Commands
 	f.Numbered += other.Numbered
+	f.Chained += other.Chained
+	f.Followed += other.Followed
+	f.Losses += other.Losses
 	f.Joined += other.Joined
 }

@@ -23,7 +23,7 @@ func (u *user) makeMovable(b *batch) {
 	now := u.s.engine.Now()
 	for i := range b.create.Groups {
 		g := &b.create.Groups[i]
-		g.Type = movedType
+		g.Type, g.OnComplete = movedType, ""
 		if u.random.IntN(3) == 0 {
 			g.ExpiresAt = max(now, g.RunAt) + 1 + int64(u.random.IntN(5000))
 		}

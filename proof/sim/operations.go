@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/daybookq/daybook/ingest"
@@ -16,6 +17,8 @@ type operationRecords struct {
 	decisions map[uint64]decision
 	queues    map[[2]string]uint64 // by client and type: seq of the first create
 	sweeps    []openSweep
+
+	completions []completion
 }
 
 // Operations are the commands of operators: cancel, redrive, run and delete, patches, pauses, and the stop of all
@@ -44,11 +47,13 @@ type operation struct {
 // journaledOperation records a command of the journal that is not a create. a.mu is not held.
 func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
-	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle":
+	case "complete":
+		return a.journaledCompletion(r)
+	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle", "puthandler", "deletehandler", "loserunner":
 	default:
 		return nil
 	}
-	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
 	if err != nil {
 		return err
 	}
@@ -61,6 +66,9 @@ func (a *account) journaledOperation(r *journal.Record) error {
 // operation records a command at its place in the journal. a.mu is held.
 func (a *account) operation(r ingest.Receipt, cmd job.Command) {
 	a.inJournal[r.Seq] = cmd.Verb()
+	if _, is := cmd.(job.LoseRunner); is {
+		a.figures.Losses++
+	}
 	o := operation{r.Seq, r.At, cmd}
 	a.note(r, fmt.Sprintf("%s %+v in the journal", cmd.Verb(), cmd), func(u *audit) error {
 		u.operated(o)
@@ -210,6 +218,10 @@ func (u *audit) operated(o operation) {
 		for name := range u.a.queues {
 			u.mayBeGone[name] = true
 		}
+	case job.PutHandler, job.DeleteHandler:
+		u.handlerOperated(o)
+	case job.LoseRunner:
+		u.runnerLost(o, c)
 	case job.Grace:
 		u.graceSeq = o.seq
 	case job.Tick:

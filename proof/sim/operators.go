@@ -40,7 +40,9 @@ func (u *user) runSetAside() {
 func (s *server) operate(id int) {
 	u := s.user(id)
 	for u.rest(400 * time.Millisecond) {
-		switch u.random.IntN(20) {
+		switch u.random.IntN(22) {
+		case 20, 21:
+			u.changeHandler()
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:

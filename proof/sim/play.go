@@ -222,7 +222,15 @@ func (s *server) reread(all bool) error {
 			return err
 		}
 	}
+	if all {
+		if a.figures.Chained, a.figures.Followed, err = u.checkChains(listed); err != nil {
+			return err
+		}
+	}
 	st, now := s.engine.Queries(), s.engine.Now()
+	if err := u.checkHandlers(st); err != nil {
+		return err
+	}
 	for _, tag := range a.tags() {
 		b := a.batches[tag]
 		if b.result != stored {

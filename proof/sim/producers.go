@@ -137,6 +137,12 @@ func (u *user) unkeyed() *batch {
 		if u.random.IntN(5) == 0 {
 			g.RunAt = u.s.engine.Now() + int64(u.random.IntN(3000))
 		}
+		if u.random.IntN(4) == 0 {
+			g.Meta = job.Meta(fmt.Sprintf("of=%s", b.tag))
+		}
+		if u.random.IntN(6) == 0 {
+			g.OnComplete = u.followOn(true)
+		}
 		b.create.Groups = append(b.create.Groups, g)
 	}
 	return b

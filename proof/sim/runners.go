@@ -14,10 +14,11 @@ import (
 // runner claims, works, tickles and completes. It may also forget what it holds, or sleep until its leases are over. It
 // survives the server's crashes.
 type runner struct {
-	name    string
-	held    []heldClaim
-	claims  int // that it made with a key
-	numbers *numbering
+	name     string
+	instance int // of its heartbeats
+	held     []heldClaim
+	claims   int // that it made with a key
+	numbers  *numbering
 }
 
 // heldClaim is a claim as its runner remembers it.
@@ -30,6 +31,7 @@ type heldClaim struct {
 func (s *server) run(id int, r *runner) {
 	u := s.user(id)
 	for u.rest(100 * time.Millisecond) {
+		u.heartbeat(r)
 		switch n := u.random.IntN(100); {
 		case n < 40 || len(r.held) == 0:
 			u.claim(r)
@@ -175,13 +177,15 @@ func (u *user) tickle(r *runner) {
 func (u *user) outcome(id job.ID) job.Outcome {
 	o := job.Outcome{ID: id, Code: pick(u.random, job.OK, job.OK, job.OK, job.Fail, job.Retry, job.Error, job.Unget), DelayMs: -1}
 	o.ExitCode = o.Code.DefaultExitCode()
-	switch u.random.IntN(4) {
+	switch u.random.IntN(5) {
 	case 0:
 		o.Error = "something went wrong\nbadly"
 	case 1:
 		o.OutputKind, o.Output = job.Text, []byte(strings.Repeat("out\n", u.random.IntN(30)))
 	case 2:
 		o.DelayMs = int64(u.random.IntN(500))
+	case 3:
+		o.OutputAddr = fmt.Sprintf("store:%d", u.random.Uint64())
 	}
 	if o.Code == job.Unget {
 		o = job.Outcome{ID: id, Code: job.Unget, DelayMs: -1}
@@ -227,6 +231,9 @@ func (u *user) complete(r *runner) {
 	repeat := h.unanswered != nil
 	if !repeat && !c.Claim.IsZero() && u.random.IntN(4) == 0 {
 		u.setAside(&c)
+	}
+	if !repeat {
+		u.addThen(&c)
 	}
 	if !repeat && u.random.IntN(2) == 0 {
 		u.number(r.numbers, &c.Once)

@@ -140,6 +140,12 @@ func TestSimulation(t *testing.T) {
 	if uint64(total.Seeds) != n && !t.Failed() {
 		t.Errorf("%d seeds were played, not %d", total.Seeds, n)
 	}
+	if total.Losses == 0 && !t.Failed() {
+		t.Error("no runner was lost: the run proves nothing of lost runners")
+	}
+	if (total.Chained == 0 || total.Followed == 0) && !t.Failed() {
+		t.Errorf("outcomes created %d jobs, and %d jobs followed others: the run proves nothing of them", total.Chained, total.Followed)
+	}
 	took := time.Since(began)
 	t.Logf("%v: %+v", took.Round(time.Second), total)
 	report.Write(t, "sim", table(total, *from, took, time.Duration(spent.Load())))
@@ -256,7 +262,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"jobs that were created alone and share a record", f.Joined}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
-		{"queues deleted", f.Queues}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

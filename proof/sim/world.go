@@ -39,6 +39,7 @@ type userState struct {
 	runners   []*runner
 	producers []*numbering
 	posted    int
+	chains    int
 }
 
 // sizes are the sizes of a world's files.

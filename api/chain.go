@@ -1,0 +1,131 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// chainedBytes is about what a job that an outcome creates takes in memory beside its text.
+const chainedBytes = 512
+
+// then adds the jobs that the outcome creates. They are objects as in POST /jobs/create. reserve waits until there is
+// memory for that many bytes.
+func (f *outcomeFields) then(s *Server, o *job.Outcome, reserve func(bytes int64) error) error {
+	if absent(f.Then) {
+		return nil
+	}
+	if o.Code != job.OK && o.Code != job.Fail {
+		return badRequest("then", fmt.Sprintf("then requires the code ok or failed, not %s: a job that runs again would create the jobs again", o.Code))
+	}
+	if f.Then.Kind() != jsontext.KindBeginArray {
+		return badRequest("then", fmt.Sprintf("then must be a list of jobs, not %s", kindText(f.Then.Kind())))
+	}
+	now := s.engine.Now()
+	b := bulk{chained: true}
+	items := jsontext.NewDecoder(bytes.NewBuffer(f.Then))
+	if _, err := items.ReadToken(); err != nil {
+		return fmt.Errorf("read then: %w", err) // cannot happen: the text was checked as JSON before
+	}
+	for items.PeekKind() != jsontext.KindEndArray {
+		i := len(b.ends)
+		if i == job.MaxChained {
+			return badRequest("then", fmt.Sprintf("an outcome creates at most %d jobs; let one of them create more", job.MaxChained))
+		}
+		if err := reserve(chainedBytes); err != nil {
+			return err
+		}
+		text, err := items.ReadValue()
+		if err != nil {
+			return fmt.Errorf("read then: %w", err)
+		}
+		if err := b.add(s, text, now); err != nil {
+			return inside(item("then", i), err)
+		}
+	}
+	if len(b.ends) > 0 {
+		o.Then = b.command()
+	}
+	return nil
+}
+
+// inherited removes the defaults of what a job inherits from the job that creates it.
+func (a *attributes) inherited(g *job.Group) {
+	if a.Client == nil {
+		g.Client = ""
+	}
+}
+
+// followOn returns the stored form of an on_complete, with every default. Its payload is the output of the job.
+func (s *Server) followOn(a *attributes) (job.FollowOn, error) {
+	if a == nil {
+		return "", nil
+	}
+	switch {
+	case a.Type == nil:
+		return "", badRequest("on_complete.type", "on_complete.type is missing")
+	case a.RunAt != nil || a.ExpiresAt != nil:
+		return "", badRequest("on_complete", "on_complete must not have run_at or expires_at, because it is not known when the job completes; delay_ms counts from then")
+	}
+	g, err := s.group(a, 0)
+	if err != nil {
+		return "", inside("on_complete", err)
+	}
+	a.inherited(&g)
+	delayMs := g.RunAt // after the time 0
+	g.RunAt = 0
+	text, err := job.NewFollowOn(&g, delayMs)
+	return text, badField("on_complete", err)
+}
+
+// followOnDocument is an on_complete in the document of its job.
+type followOnDocument struct {
+	Client      string            `json:"client,omitzero"`
+	Type        string            `json:"type"`
+	DelayMs     int64             `json:"delay_ms,omitzero"`
+	Priority    int               `json:"priority"`
+	MaxAttempts int               `json:"max_attempts"`
+	Backoff     backoffDocument   `json:"backoff"`
+	LeaseMs     int64             `json:"lease_ms"`
+	RetentionMs int64             `json:"retention_ms"`
+	TimeoutMs   int64             `json:"timeout_ms,omitzero"`
+	Traceparent string            `json:"traceparent,omitzero"`
+	Meta        map[string]string `json:"meta,omitempty"`
+	OnComplete  jsontext.Value    `json:"on_complete,omitzero"`
+}
+
+type backoffDocument struct {
+	InitialMs   int64 `json:"initial_ms"`
+	FactorMilli int64 `json:"factor_milli"`
+	MaxMs       int64 `json:"max_ms"`
+}
+
+func appendFollowOn(b []byte, text job.FollowOn) []byte {
+	if text == "" {
+		return append(b, "null"...)
+	}
+	g, delayMs, err := text.Parse()
+	if err != nil {
+		panic(fmt.Sprintf("api: on_complete %q was not checked: %v", string(text), err))
+	}
+	doc := followOnDocument{
+		Client: g.Client, Type: g.Type, DelayMs: delayMs, Priority: g.Priority, MaxAttempts: g.MaxAttempts, Backoff: backoffDocument(g.Backoff),
+		LeaseMs: g.LeaseMs, RetentionMs: g.RetentionMs, TimeoutMs: g.TimeoutMs, Traceparent: g.Traceparent,
+	}
+	if g.Meta != "" {
+		doc.Meta = maps.Collect(g.Meta.All())
+	}
+	if g.OnComplete != "" {
+		doc.OnComplete = appendFollowOn(nil, g.OnComplete)
+	}
+	value, err := json.Marshal(&doc, json.Deterministic(true))
+	if err != nil {
+		panic(fmt.Sprintf("api: encode on_complete: %v", err)) // texts in the journal are valid UTF-8
+	}
+	return append(b, value...)
+}

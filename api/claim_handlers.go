@@ -1,0 +1,60 @@
+package api
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
+)
+
+type handlerFinder interface {
+	HandlerFor(client, typ string) (h store.Handler, ok bool)
+}
+
+// headerHandler names the handler of the job in the answer to a claim of one job, which is the document of that job: its
+// id, kind and digest.
+const headerHandler = "Daybook-Handler"
+
+// handlersOf returns the handlers of the jobs of a claim, in the order of the first job of each.
+func (s *Server) handlersOf(handed []runs.Run) (list []runs.Handler) {
+	var known map[job.ID]bool
+	for i := range handed {
+		j := &handed[i].First
+		if i > 0 && j.Type == handed[i-1].First.Type && j.Client == handed[i-1].First.Client {
+			continue
+		}
+		h, ok := s.engine.HandlerFor(j.Client, j.Type)
+		if !ok || known[h.ID] {
+			continue
+		}
+		if known == nil {
+			known = map[job.ID]bool{}
+		}
+		known[h.ID] = true
+		list = append(list, runs.Handler{ID: h.ID, Client: h.Client, Type: h.Type, Kind: h.Kind, Digest: h.Digest})
+	}
+	return list
+}
+
+// claimHandler is a handler in the answer to a claim.
+type claimHandler struct {
+	HandlerID job.ID  `json:"handler_id"`
+	Client    *string `json:"client"`
+	Type      string  `json:"type"`
+	Kind      string  `json:"kind"`
+	Digest    string  `json:"digest"`
+}
+
+// appendHandlers appends the field handlers after other fields, if there are any.
+func appendHandlers(b []byte, list []runs.Handler) ([]byte, error) {
+	if len(list) == 0 {
+		return b, nil
+	}
+	documents := make([]claimHandler, len(list))
+	for i, h := range list {
+		documents[i] = claimHandler{h.ID, orNull(h.Client), h.Type, h.Kind, h.Digest.String()}
+	}
+	text, err := json.Marshal(documents, documentOptions)
+	return append(append(b, `,"handlers":`...), text...), err
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestHandlerOfOneJob: the answer to a claim of one job names its handler in a header.
+func TestHandlerOfOneJob(t *testing.T) {
+	r := start(t)
+	put := func(path string) map[string]any {
+		t.Helper()
+		return r.do(http.MethodPut, path, strings.NewReader(`{"kind":"exec","program":"`+strings.ReplaceAll(path, "/", ".")[1:5]+`"}`), "Content-Type", mimeJSON).object(http.StatusCreated)
+	}
+	all := put("/handlers/x")
+	own := put("/handlers/x?client=acme")
+	for _, c := range []struct {
+		body string
+		of   map[string]any
+	}{{`{"type":"x"}`, all}, {`{"type":"x","client":"acme"}`, own}, {`{"type":"y"}`, nil}} {
+		r.post("/jobs/create", c.body).object(http.StatusCreated)
+		a := r.post("/jobs/claim", `{"runner_id":"r"}`)
+		want := ""
+		if c.of != nil {
+			want = c.of["handler_id"].(string) + " exec " + c.of["digest"].(string)
+		}
+		if got := a.header.Get(headerHandler); a.status != http.StatusOK || got != want {
+			t.Errorf("%s: %d, the handler is %q, want %q", c.body, a.status, got, want)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/store"
+)
+
+type handlerOperator interface {
+	PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error)
+	DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error)
+}
+
+type handlerReader interface {
+	handlerFinder
+	Handler(client, typ string) (h store.Handler, document []byte, err error)
+	HandlerByID(id job.ID) (h store.Handler, document []byte, err error)
+	HandlerVersions(client, typ string) ([]store.Handler, error)
+	Handlers(afterType, afterClient string, limit int) (list []store.Handler, more bool, err error)
+}
+
+// handlerDocument is the document of a version of a handler. Handler is what was stored, and is left out of lists.
+type handlerDocument struct {
+	HandlerID job.ID         `json:"handler_id"`
+	Client    *string        `json:"client"` // null: of all clients
+	Type      string         `json:"type"`
+	Version   int            `json:"version"`
+	Newest    bool           `json:"newest"`
+	Kind      string         `json:"kind"`
+	Digest    string         `json:"digest"`
+	Bytes     int            `json:"bytes"`
+	CreatedAt int64          `json:"created_at"`
+	Handler   jsontext.Value `json:"handler,omitzero"`
+}
+
+func documentOfHandler(h *store.Handler, text []byte) handlerDocument {
+	return handlerDocument{
+		HandlerID: h.ID, Client: orNull(h.Client), Type: h.Type, Version: h.Version, Newest: h.Newest, Kind: h.Kind,
+		Digest: h.Digest.String(), Bytes: h.Bytes, CreatedAt: h.CreatedAt, Handler: text,
+	}
+}
+
+// putHandler answers PUT /handlers/{type}: 201 with the new version, or 200 with the newest one if it is the same.
+func (s *Server) putHandler(c echo.Context) error {
+	client, typ, err := handlerName(c)
+	if err != nil {
+		return err
+	}
+	var document handler.Document
+	body, err := s.readObject(c, &s.bodies.handler, &document)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	return s.storeHandler(c, body, client, typ, &document)
+}
+
+// storeHandler stores a handler that was read from a body.
+func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, document *handler.Document) error {
+	// Its texts, the text that is stored and the answer are about as long as the body.
+	if err := body.reserve(c.Request().Context(), 3*int64(len(body.bytes))); err != nil {
+		return err
+	}
+	if err := document.Check(); err != nil {
+		if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
+			return badRequest(wrong.Field, wrong.Text)
+		}
+		return err
+	}
+	if o := document.Options; o != nil && *o == (handler.Options{}) {
+		document.Options = nil // so that equal handlers have equal texts
+	}
+	text, err := encodeDocument(document)
+	if err != nil {
+		return err
+	}
+	text = text[:len(text)-1]
+	if len(text) > job.MaxHandlerBytes {
+		return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
+			detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(text), job.MaxHandlerBytes)}
+	}
+	put, receipt, err := s.engine.PutHandler(c.Request().Context(), job.PutHandler{Client: client, Type: typ, Kind: document.Kind, Document: text})
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	status := http.StatusOK
+	if !put.Same {
+		status = http.StatusCreated
+		c.Response().Header().Set(echo.HeaderLocation, "/handler-versions/"+put.Handler.ID.String())
+	}
+	return answerDocument(c, status, documentOfHandler(&put.Handler, text))
+}
+
+// handlerOf answers GET /handlers/{type}.
+func (s *Server) handlerOf(c echo.Context) error {
+	client, typ, err := handlerName(c)
+	if err != nil {
+		return err
+	}
+	return s.answerHandler(c, func() (store.Handler, []byte, error) { return s.engine.Handler(client, typ) })
+}
+
+// handlerVersion answers GET /handler-versions/{id}.
+func (s *Server) handlerVersion(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	return s.answerHandler(c, func() (store.Handler, []byte, error) { return s.engine.HandlerByID(id) })
+}
+
+// maxHandlerAnswerBytes is what the answer with the longest handler takes in memory: its text, and the answer, whose
+// buffer may be twice as long.
+const maxHandlerAnswerBytes = 3 * job.MaxHandlerBytes
+
+// answerHandler answers with the handler that read returns.
+func (s *Server) answerHandler(c echo.Context, read func() (store.Handler, []byte, error)) error {
+	held, err := s.holdPage(c, maxHandlerAnswerBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	h, text, err := read()
+	if err != nil {
+		return err
+	}
+	held.shrink(maxHandlerAnswerBytes - 3*int64(len(text)))
+	body, err := encodeDocument(documentOfHandler(&h, text))
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, body, body)
+}
+
+// handlersDocument is a page of handlers. If more follow, next is type/client of the last handler of the page.
+type handlersDocument struct {
+	Handlers []handlerDocument `json:"handlers"`
+	Next     *string           `json:"next"`
+}
+
+// handlerVersions answers GET /handlers/{type}/versions, the newest version first.
+func (s *Server) handlerVersions(c echo.Context) error {
+	client, typ, err := handlerName(c)
+	if err != nil {
+		return err
+	}
+	held, err := s.holdPage(c, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	list, err := s.engine.HandlerVersions(client, typ)
+	if err != nil {
+		return err
+	}
+	return answerHandlers(c, held, list, nil)
+}
+
+// handlers answers GET /handlers with a page of handlers in the order of type and client.
+func (s *Server) handlers(c echo.Context) error {
+	limit, afterType, afterClient := job.MaxPage, "", ""
+	for _, p := range parameters(c) {
+		var err error
+		switch p.key {
+		case "limit":
+			limit, err = pageLimit(p)
+		case "after":
+			var slash bool
+			afterType, afterClient, slash = strings.Cut(p.value, "/")
+			if !slash || job.CheckName(p.key, afterType) != nil || afterClient != "" && job.CheckName(p.key, afterClient) != nil {
+				err = badRequest(p.key, "after must be type/client, the value of next of the previous page")
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	held, err := s.holdPage(c, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	list, more, err := s.engine.Handlers(afterType, afterClient, limit)
+	if err != nil {
+		return err
+	}
+	var next *string
+	if more && len(list) > 0 {
+		last := &list[len(list)-1]
+		next = orNull(last.Type + "/" + last.Client)
+	}
+	return answerHandlers(c, held, list, next)
+}
+
+func answerHandlers(c echo.Context, held *share, list []store.Handler, next *string) error {
+	page := handlersDocument{make([]handlerDocument, len(list)), next}
+	for i := range list {
+		page.Handlers[i] = documentOfHandler(&list[i], nil)
+	}
+	text, err := encodePage(c.Request().Context(), held, page)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, text)
+}
+
+// deleteHandler answers DELETE /handlers/{type}, which deletes all versions.
+func (s *Server) deleteHandler(c echo.Context) error {
+	client, typ, err := handlerName(c)
+	if err != nil {
+		return err
+	}
+	if c.Request().Method == http.MethodPost { // the route of miniq
+		if err := s.noBody(c); err != nil {
+			return err
+		}
+	}
+	receipt, err := s.engine.DeleteHandler(c.Request().Context(), job.DeleteHandler{Client: client, Type: typ})
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	return c.NoContent(http.StatusNoContent)
+}
+
+// handlerName returns the client and type of a handler: the type from the path, and the client from the query, or from
+// the path of miniq's routes. Without a client, the handler is for all clients.
+func handlerName(c echo.Context) (client, typ string, err error) {
+	typ, client = c.Param("type"), c.Param("client")
+	if err := badField("type", job.CheckName("type", typ)); err != nil {
+		return "", "", err
+	}
+	for _, p := range parameters(c) {
+		if p.key == "client" {
+			client = p.value
+		}
+	}
+	if client == "" && len(parameters(c)) == 0 {
+		return "", typ, nil
+	}
+	return client, typ, badField("client", job.CheckName("client", client))
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// miniqHandler is a handler as clients of miniq write it.
+type miniqHandler struct {
+	Lang       string        `json:"lang"` // of a script, or http
+	Body       string        `json:"body"` // source, or the URL
+	Before     string        `json:"before"`
+	BeforeEach string        `json:"beforeEach"`
+	AfterEach  string        `json:"afterEach"`
+	EID        string        `json:"eid"`
+	Options    *miniqOptions `json:"options"`
+}
+
+// miniqOptions are the options that miniq knows, and ours.
+type miniqOptions struct {
+	handler.Options
+	BatchSize int `json:"batchSize"`
+}
+
+// document returns the handler as it is stored.
+func (m *miniqHandler) document() *handler.Document {
+	d := &handler.Document{Before: m.Before, BeforeEach: m.BeforeEach, AfterEach: m.AfterEach, EID: m.EID}
+	if m.Lang == handler.HTTP {
+		d.Kind, d.URL = handler.HTTP, m.Body
+	} else {
+		d.Kind, d.Lang, d.Source = handler.Script, m.Lang, m.Body
+	}
+	if m.Options != nil {
+		o := m.Options.Options
+		if m.Options.BatchSize != 0 {
+			o.BatchSize = m.Options.BatchSize
+		}
+		d.Options = &o
+	}
+	return d
+}
+
+// addHandler answers POST /{client}/handler/{type}/add, miniq's form of PUT /handlers/{type}.
+func (s *Server) addHandler(c echo.Context) error {
+	client, typ, err := handlerName(c)
+	if err != nil {
+		return err
+	}
+	var m miniqHandler
+	body, err := s.readObject(c, &s.bodies.handler, &m)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	switch {
+	case m.Lang == "":
+		return badRequest("lang", "lang is missing; it must be http or the language of a script")
+	case m.Body == "":
+		return badRequest("body", "body is missing; it must be the source of the handler, or its URL")
+	}
+	return s.storeHandler(c, body, client, typ, m.document())
+}

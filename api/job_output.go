@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// Headers that say how a job has ended.
+const (
+	headerStatus     = "Daybook-Status"
+	headerCode       = "Daybook-Code"
+	headerExitCode   = "Daybook-Exit-Code"
+	headerOutputAddr = "Daybook-Output-Addr"
+)
+
+var outputTypes = map[job.Kind]string{job.Text: mimeText + "; charset=utf-8", job.JSON: mimeJSON, job.Bytes: echo.MIMEOctetStream}
+
+// output answers GET /jobs/{id}/output with the bytes of the output.
+func (s *Server) output(c echo.Context) error {
+	wait := time.Duration(0)
+	for _, p := range parameters(c) {
+		ms, err := wholeNumber(p.key, p.value)
+		if err == nil {
+			err = badField(p.key, job.CheckRange(p.key, *ms, 0, job.MaxWaitMs))
+		}
+		if err != nil {
+			return err
+		}
+		wait = time.Duration(*ms) * time.Millisecond
+	}
+	id, err := s.idToRead(c)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		if err := s.awaitEnd(c, id, wait); err != nil {
+			return err
+		}
+	}
+	j, held, err := s.readJob(c, s.documents, id)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if !j.Status.Terminal() {
+		return refused(job.HasNotEnded)
+	}
+	h := c.Response().Header()
+	h.Set(headerStatus, j.Status.String())
+	if j.Code != job.NoCode {
+		h.Set(headerCode, j.Code.String())
+		h.Set(headerExitCode, strconv.Itoa(j.ExitCode))
+	}
+	if j.OutputAddr != "" {
+		h.Set(headerOutputAddr, headerText(j.OutputAddr))
+	}
+	if j.OutputKind == job.Nothing {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return answerTagged(c, outputTypes[j.OutputKind], j.Output, j.Output)
+}
+
+// headerText returns a text as a header can have it: bytes that it cannot have are escaped as in the journal.
+func headerText(text string) string { return string(job.AppendEscaped(nil, text)) }
+
+// awaitEnd waits until a job has ended, the time is over, the client has gone or the server shuts down.
+func (s *Server) awaitEnd(c echo.Context, id job.ID, wait time.Duration) error {
+	end, err := s.engine.AwaitEnd(id)
+	if err != nil {
+		return err
+	}
+	defer end.Stop()
+	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
+	defer cancel()
+	if err := s.catchUp(c); err != nil { // so that no end before the wait is missed
+		return err
+	}
+	j, held, err := s.readJob(c, s.documents, id)
+	held.release()
+	if err != nil || j.Status.Terminal() {
+		return err
+	}
+	select {
+	case <-end.Done():
+	case <-s.draining.Done():
+		return errShuttingDown
+	case <-ctx.Done():
+		return c.Request().Context().Err()
+	}
+	return nil
+}

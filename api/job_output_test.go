@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestOutput: the bytes of an output and how the job ended, in every kind.
+func TestOutput(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct{ outcome, kind, body, status, code, exit, addr string }{
+		{`"code":"ok","output":"a\nb"`, "text/plain; charset=utf-8", "a\nb", "completed", "ok", "200", ""},
+		{`"exit_code":204,"output":{"b":1,  "a":2.0}`, "application/json", `{"b":1,  "a":2.0}`, "completed", "ok", "204", ""},
+		{`"code":"failed","output_b64":"AP8="`, "application/octet-stream", "\x00\xff", "failed", "failed", "400", ""},
+		{`"code":"ok","output":""`, "text/plain; charset=utf-8", "", "completed", "ok", "200", ""},
+		{`"code":"ok","output":"x","output_addr":"s3://a b,c\n"`, "text/plain; charset=utf-8", "x", "completed", "ok", "200", "s3://a%20b%2Cc%0A"},
+		{`"code":"ok","output_addr":"s3://a"`, "", "", "completed", "ok", "200", "s3://a"},
+		{`"code":"ok"`, "", "", "completed", "ok", "200", ""},
+	} {
+		r.post("/jobs/create", `{"type":"x"}`).object(http.StatusCreated)
+		id, claim := r.claimed("x")
+		r.get("/jobs/"+id+"/output").refused(http.StatusConflict, "job_not_ended")
+		r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,%s}`, claim, c.outcome)).object(http.StatusOK)
+		a := r.get("/jobs/" + id + "/output?wait_ms=1000")
+		got := fmt.Sprint(a.header.Get("Content-Type"), a.header.Get(headerStatus), a.header.Get(headerCode), a.header.Get(headerExitCode), a.header.Get(headerOutputAddr))
+		status := http.StatusOK
+		if c.kind == "" {
+			status = http.StatusNoContent
+		}
+		if want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr); a.status != status || got != want || a.body != c.body {
+			t.Errorf("%s: %d %s %q, want %s", c.outcome, a.status, got, a.body, want)
+		}
+		if tag := a.header.Get("Etag"); tag != "" {
+			if again := r.get("/jobs/"+id+"/output", "If-None-Match", tag); again.status != http.StatusNotModified {
+				t.Errorf("%s: the same tag gets %d", c.outcome, again.status)
+			}
+		}
+	}
+	r.get("/jobs/"+unknownID+"/output").refused(http.StatusNotFound, "job_not_found")
+	r.get("/jobs/"+unknownID+"/output?wait_ms=5").refused(http.StatusNotFound, "job_not_found")
+	r.get("/jobs/x/output").refused(http.StatusBadRequest, "bad_id")
+	r.get("/jobs/" + unknownID + "/output?wait_ms=60001").wrong("wait_ms")
+	r.get("/jobs/" + unknownID + "/output?wait_ms=x").wrong("wait_ms")
+	cancelled := r.make(`{}`)
+	r.post("/jobs/"+cancelled+"/cancel", "").object(http.StatusOK)
+	if a := r.get("/jobs/" + cancelled + "/output"); a.status != http.StatusNoContent || a.header.Get(headerStatus) != "cancelled" || a.header.Get(headerCode) != "" {
+		t.Errorf("a cancelled job: %d %v", a.status, a.header)
+	}
+}
+
+// endsAwaited returns how many requests wait for the end of a job.
+func endsAwaited(r *rig) int { return r.engine.jobReader.(*store.Queries).EndsAwaited() }
+
+// TestOutputWaits: a request waits for the end of its job, however it ends, and for no other.
+func TestOutputWaits(t *testing.T) {
+	r := start(t)
+	for name, end := range map[string]func(id string){
+		"completed": func(id string) {
+			r.post("/jobs/"+id+"/complete", `{"code":"ok","output":"done"}`).object(http.StatusOK)
+		},
+		"retried": func(id string) {
+			r.post("/jobs/"+id+"/complete", `{"code":"retry","delay_ms":0}`).object(http.StatusOK)
+			_, claim := r.claimed("retried")
+			r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"code":"ok","output":"done","claim_id":%q}`, claim)).object(http.StatusOK)
+		},
+		"cancelled": func(id string) { r.post("/jobs/"+id+"/cancel", "").object(http.StatusOK) },
+		"deleted":   func(id string) { r.do(http.MethodDelete, "/jobs/"+id, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, other := r.make(fmt.Sprintf(`{"type":%q}`, name)), r.make(`{"type":"other"}`)
+			r.claimed(name)
+			got := make(chan reply)
+			go func() { got <- r.get("/jobs/" + id + "/output?wait_ms=60000") }()
+			r.until("the request waits", func() bool { return endsAwaited(r) == 1 })
+			r.post("/jobs/"+other+"/cancel", "").object(http.StatusOK)
+			select {
+			case a := <-got:
+				t.Fatalf("an answer before the end: %d %s", a.status, a.body)
+			case <-time.After(20 * time.Millisecond):
+			}
+			end(id)
+			a := <-got
+			want := map[string]int{"cancelled": http.StatusNoContent, "deleted": http.StatusNotFound}[name]
+			if want == 0 && a.body != "done" || want != 0 && a.status != want {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			if n := endsAwaited(r); n != 0 {
+				t.Errorf("%d wait", n)
+			}
+		})
+	}
+	id := r.make(`{}`)
+	r.get("/jobs/"+id+"/output?wait_ms=10").refused(http.StatusConflict, "job_not_ended")
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hungUp := make(chan error)
+	go func() {
+		_, err := http.DefaultClient.Do(req)
+		hungUp <- err
+	}()
+	r.until("the request waits", func() bool { return endsAwaited(r) == 1 })
+	cancel()
+	if <-hungUp == nil {
+		t.Error("an answer")
+	}
+	r.until("nobody waits", func() bool { return endsAwaited(r) == 0 })
+}
+
+// TestSteps: each change of the step is kept with its time, and shown as etcdq shows it.
+func TestSteps(t *testing.T) {
+	r := start(t)
+	id := r.make(`{"type":"x","backoff":{"initial_ms":0}}`)
+	_, claim := r.claimed("x")
+	tickle := func(step string) {
+		t.Helper()
+		r.post("/jobs/"+id+"/tickle", fmt.Sprintf(`{"claim_id":%q,"step":%q}`, claim, step)).object(http.StatusOK)
+	}
+	for i := range job.MaxSteps + 2 {
+		tickle(fmt.Sprint("step ", i))
+		tickle(fmt.Sprint("step ", i)) // is no change
+	}
+	steps := r.get("/jobs/" + id).object(http.StatusOK)["steps"].([]any)
+	if len(steps) != job.MaxSteps || steps[0].(map[string]any)["step"] != "step 2" || steps[job.MaxSteps-1].(map[string]any)["at"] == json.Number("0") {
+		t.Errorf("%d steps: %v", len(steps), steps)
+	}
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"error","error":"no"}`, claim)).object(http.StatusOK)
+	_, claim = r.claimed("x")
+	tickle("step 51")
+	states := func() (o map[string]any, text string) {
+		o = r.get("/jobs/" + id + "?view=states").object(http.StatusOK)
+		var names []string
+		for _, s := range o["States"].([]any) {
+			s := s.(map[string]any)
+			if _, err := time.Parse(time.RFC3339Nano, s["Date"].(string)); err != nil {
+				t.Error(err)
+			}
+			names = append(names, fmt.Sprint(s["State"], " ", s["Step"]))
+		}
+		return o, strings.Join(names, "; ")
+	}
+	o, text := states()
+	if !strings.HasPrefix(text, "QUEUED ; STARTED step 3; ") || !strings.HasSuffix(text, "STARTED step 51; QUEUED ; STARTED Allocated; STARTED step 51") || o["Owner"] != "r" || o["Result"] != nil {
+		t.Errorf("%v: %s", o, text)
+	}
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)).object(http.StatusOK)
+	if o, text = states(); !strings.HasSuffix(text, "; FINISHED ") || fmt.Sprint(o["Result"]) != "map[Info: Status:SUCCESS]" {
+		t.Errorf("%v: %s", o, text)
+	}
+	r.get("/jobs/" + id + "?view=x").wrong("view")
+	r.get("/jobs/" + id + "?view=states&fields=step").wrong("view")
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// statesView is the value of the parameter view that shows a job as etcdq does: as the list of its states.
+const statesView = "states"
+
+// viewOf reads the parameter view of a query.
+func viewOf(query []parameter) (view string, err error) {
+	for _, p := range query {
+		switch {
+		case p.key == "view" && p.value != statesView:
+			return "", badRequest("view", fmt.Sprintf("view must be %s, not %q", statesView, shortened(p.value)))
+		case p.key == "view":
+			view = p.value
+		}
+	}
+	if view != "" && len(query) > 1 {
+		return "", badRequest("view", "a request must not have both view and fields")
+	}
+	return view, nil
+}
+
+// statesDocument is a job as etcdq shows it.
+type statesDocument struct {
+	Owner  string       `json:"Owner"` // the runner; empty while the job waits
+	States []state      `json:"States"`
+	Result *stateResult `json:"Result"` // null until the job has ended
+}
+
+type state struct {
+	State string `json:"State"` // QUEUED, STARTED or FINISHED
+	Step  string `json:"Step"`
+	Date  string `json:"Date"` // RFC 3339
+	at    int64
+}
+
+type stateResult struct {
+	Status string `json:"Status"` // SUCCESS or FAILURE
+	Info   string `json:"Info"`
+}
+
+// answerStates answers with the states of a job: when it was created, when its last run began, the steps of all runs,
+// when a run ended after which it waited again, and when it ended.
+func (s *Server) answerStates(c echo.Context, held *share, j *job.Job) error {
+	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
+	doc := statesDocument{Owner: j.Runner}
+	add := func(name, step string, at int64) {
+		doc.States = append(doc.States, state{name, step, time.UnixMilli(at).UTC().Format(time.RFC3339Nano), at})
+	}
+	add(queued, "", j.CreatedAt)
+	if !j.Claim.IsZero() {
+		add(started, "Allocated", j.Claim.At())
+	}
+	for _, step := range j.Steps {
+		add(started, step.Name, step.At)
+	}
+	for i := range j.Attempts {
+		if last := i == len(j.Attempts)-1; !last || !j.Status.Terminal() {
+			add(queued, "", j.Attempts[i].At)
+		}
+	}
+	slices.SortStableFunc(doc.States, func(a, b state) int { return int(a.at - b.at) })
+	if j.Status.Terminal() {
+		add(finished, "", j.CompletedAt)
+		doc.Result = &stateResult{Status: "FAILURE", Info: j.Error}
+		if j.Status == job.Completed {
+			doc.Result = &stateResult{Status: "SUCCESS"}
+		} else if j.Error == "" {
+			doc.Result.Info = j.Status.String()
+		}
+	}
+	text, err := encodePage(c.Request().Context(), held, &doc)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, text)
+}
+
+// appendSteps appends the steps of a job, or null.
+func appendSteps(b []byte, steps []job.Step) []byte {
+	if len(steps) == 0 {
+		return append(b, "null"...)
+	}
+	type step struct {
+		At   int64  `json:"at"`
+		Step string `json:"step"`
+	}
+	list := make([]step, len(steps))
+	for i, s := range steps {
+		list[i] = step{s.At, s.Name}
+	}
+	text, err := json.Marshal(list, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic(fmt.Sprintf("api: encode steps: %v", err)) // cannot happen: texts and numbers
+	}
+	return append(b, text...)
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// StoredHandler is a version of a handler that the server stores. It says how runners run the jobs of a type.
+type StoredHandler struct {
+	ID        string `json:"handler_id"`
+	Client    string `json:"client"` // "" if it is for all clients that have no handler of the type themselves
+	Type      string `json:"type"`
+	Version   int    `json:"version"` // from 1 on
+	Newest    bool   `json:"newest"`
+	Kind      string `json:"kind"`
+	Digest    string `json:"digest"` // SHA-256 of Document as the server stores it, as sha256:hex
+	Bytes     int64  `json:"bytes"`  // of Document as the server stores it
+	CreatedAt int64  `json:"created_at"`
+	// Document is what was stored. Lists leave it out.
+	Document *handler.Document `json:"handler"`
+}
+
+// ClaimHandler names a version of a handler in the answer to a claim. It runs the jobs of its type, and of its client or,
+// with "", of all clients that have no handler of the type themselves.
+type ClaimHandler struct {
+	ID     string `json:"handler_id"`
+	Client string `json:"client"`
+	Type   string `json:"type"`
+	Kind   string `json:"kind"`
+	Digest string `json:"digest"` // as in StoredHandler
+}
+
+// PutHandler stores a version of the handler of a type. With a client, it is for the jobs of that client; with "", for
+// those of all clients that have no handler of the type themselves. If the newest version has the same document, nothing
+// is stored, and the result is that version. The error is ErrBadRequest if the document is wrong, and ErrOverloaded if
+// the server has no room for it. PutHandler is repeated when the answer is lost.
+func (c *Client) PutHandler(ctx context.Context, client, typ string, document handler.Document) (h StoredHandler, err error) {
+	of, err := handlerRequest(http.MethodPut, client, typ, "")
+	if err != nil {
+		return h, err
+	}
+	r, err := post(of.path, document, repeatable)
+	if err != nil {
+		return h, err
+	}
+	r.method, r.query = of.method, of.query
+	return c.handlerCall(ctx, r)
+}
+
+// Handler returns the newest version of the handler of a type, for a client or with "" for all. The error is ErrNotFound
+// if there is none.
+func (c *Client) Handler(ctx context.Context, client, typ string) (h StoredHandler, err error) {
+	r, err := handlerRequest(http.MethodGet, client, typ, "")
+	if err != nil {
+		return h, err
+	}
+	return c.handlerCall(ctx, r)
+}
+
+// HandlerVersion returns a version of a handler by its id. The error is ErrNotFound if it is not kept.
+func (c *Client) HandlerVersion(ctx context.Context, id string) (h StoredHandler, err error) {
+	path, err := idPath("/handler-versions/", id, "")
+	if err != nil {
+		return h, err
+	}
+	return c.handlerCall(ctx, get(path))
+}
+
+// HandlerVersions returns the versions of a handler that are kept, the newest first. The error is ErrNotFound if there is
+// no such handler.
+func (c *Client) HandlerVersions(ctx context.Context, client, typ string) ([]StoredHandler, error) {
+	r, err := handlerRequest(http.MethodGet, client, typ, "/versions")
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := handlersOf(a)
+	return list, err
+}
+
+// Handlers yields all handlers in order of type and client, each in its newest version. An error ends the list. A page
+// is read again when the answer is lost.
+func (c *Client) Handlers(ctx context.Context) iter.Seq2[StoredHandler, error] {
+	return pages(ctx, c, get("/handlers"), handlersOf)
+}
+
+// DeleteHandler deletes a handler with all its versions. The error is ErrNotFound if there is none. DeleteHandler is
+// repeated when the answer is lost; ErrNotFound may then mean that the first request deleted the handler.
+func (c *Client) DeleteHandler(ctx context.Context, client, typ string) error {
+	r, err := handlerRequest(http.MethodDelete, client, typ, "")
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, r)
+	return err
+}
+
+func handlersOf(a answer) (list []StoredHandler, next string, err error) {
+	var page struct {
+		Handlers []StoredHandler `json:"handlers"`
+		Next     string          `json:"next"`
+	}
+	err = decode(a, &page)
+	return page.Handlers, page.Next, err
+}
+
+func (c *Client) handlerCall(ctx context.Context, r request) (h StoredHandler, err error) {
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return h, err
+	}
+	return h, decode(a, &h)
+}
+
+// handlerRequest returns a request about the handler of a type, whose path ends in a part.
+func handlerRequest(method, client, typ, part string) (request, error) {
+	if err := job.CheckName("type", typ); err != nil {
+		return request{}, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	r := request{method: method, path: "/handlers/" + typ + part, repeat: repeatable}
+	if client != "" {
+		r.query = url.Values{"client": {client}}
+	}
+	return r, nil
+}

@@ -1,0 +1,55 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Output is the output of a job that has ended.
+type Output struct {
+	Status string // completed, failed or cancelled
+	Code   string // of the last outcome: ok, failed, retry or error; "" if there was none
+	Kind   Kind   // Text, JSON or Bytes; None if there is no inline output
+	Bytes  []byte
+}
+
+// maxOutputWait is how long one request may wait for the end of a job.
+const maxOutputWait = time.Minute
+
+// Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the job
+// has not ended by then, and ErrNotFound if there is no such job, or it is purged. Output is repeated when the answer is
+// lost.
+func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
+	path, err := idPath("/jobs/", id, "/output")
+	if err != nil {
+		return o, err
+	}
+	r := get(path)
+	if wait > 0 {
+		wait = min(wait, maxOutputWait)
+		r.query, r.wait = url.Values{"wait_ms": {strconv.FormatInt(max(wait.Milliseconds(), 1), 10)}}, wait
+	}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return o, err
+	}
+	o = Output{Status: a.header.Get("Daybook-Status"), Code: a.header.Get("Daybook-Code"), Bytes: a.body}
+	if a.status == http.StatusNoContent {
+		return o, nil
+	}
+	switch a.mediaType {
+	case mimeText:
+		o.Kind = Text
+	case mimeJSON:
+		o.Kind = JSON
+	case "application/octet-stream":
+		o.Kind = Bytes
+	default:
+		return o, a.unreadable(fmt.Errorf("media type %q", a.mediaType))
+	}
+	return o, nil
+}

@@ -1,0 +1,46 @@
+package client_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// TestOutput: the output of a job, in every kind, and the wait for its end.
+func TestOutput(t *testing.T) {
+	s := daybooktest.Start(t)
+	c, ctx := s.Client, t.Context()
+	for _, want := range []client.Output{
+		{Status: "completed", Code: "ok", Kind: client.Text, Bytes: []byte("a")},
+		{Status: "failed", Code: "failed", Kind: client.JSON, Bytes: []byte(`{"a":1}`)},
+		{Status: "completed", Code: "ok", Kind: client.Bytes, Bytes: []byte{0, 0xff}},
+		{Status: "completed", Code: "ok"},
+	} {
+		j, err := c.Create(ctx, client.TextJob("x", "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, client.ErrConflict) {
+			t.Errorf("before the end: %v", err)
+		}
+		claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r"})
+		if err != nil || len(claim.Jobs) != 1 {
+			t.Fatal(claim, err)
+		}
+		go func() {
+			if _, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{Code: want.Code, Output: want.Bytes, OutputKind: want.Kind}); err != nil {
+				t.Error(err)
+			}
+		}()
+		got, err := c.Output(ctx, j.ID, time.Hour)
+		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Kind != want.Kind || string(got.Bytes) != string(want.Bytes) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("no job: %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// RunnerInfo is what a runner says of itself in a heartbeat. ID and Instance are required. All texts together have at most
+// 4 KiB.
+type RunnerInfo struct {
+	// ID is the runner_id. In heartbeats it has the form of a name: letters, digits and . _ : -
+	ID string `json:"runner_id,omitzero"`
+	// Instance names the process: a random text, such as that of NewKey. One instance holds a runner id at a time.
+	Instance  string            `json:"instance"`
+	Name      string            `json:"name,omitzero"` // for people
+	Addresses []string          `json:"addresses,omitzero"`
+	Kinds     []string          `json:"kinds,omitzero"`   // of handlers that it runs
+	Types     []string          `json:"types,omitzero"`   // of jobs that it claims; nil means all
+	Clients   []string          `json:"clients,omitzero"` // whose jobs it claims; nil means all
+	Slots     int64             `json:"slots,omitzero"`   // how much it runs at a time
+	Labels    map[string]string `json:"labels,omitzero"`
+	Version   string            `json:"version,omitzero"` // of its program
+	Stats     RunnerStats       `json:"stats,omitzero"`
+	// Takeover makes the instance hold the runner id even if another one holds it. That one gets ErrRunnerReplaced.
+	// Documents do not show it.
+	Takeover bool `json:"takeover,omitzero"`
+}
+
+// RunnerStats are figures of a runner.
+type RunnerStats struct {
+	CPU     float64 `json:"cpu"`     // how many cores it uses; 0.5 is half of a core
+	Memory  int64   `json:"memory"`  // bytes
+	Running int64   `json:"running"` // how many jobs it runs
+}
+
+// Heartbeat reports that a runner is alive. If it misses three heartbeats, the server declares it lost, and returns its
+// jobs. The error is:
+//
+//   - ErrRunnerTaken if another instance holds the runner id;
+//   - ErrRunnerReplaced if another instance has taken it over: the runner must end, and drop its jobs;
+//   - ErrRunnerLost if the runner was declared lost, or has said goodbye: it must drop its jobs, and may send heartbeats
+//     with a new instance.
+//
+// every is the time until the next heartbeat. Heartbeat is repeated when the answer is lost, so ctx should end before the
+// next heartbeat.
+func (c *Client) Heartbeat(ctx context.Context, info RunnerInfo) (every time.Duration, err error) {
+	path, err := runnerPath(info.ID)
+	if err != nil {
+		return 0, err
+	}
+	info.ID = "" // it is in the path
+	r, err := post(path, info, repeatable)
+	if err != nil {
+		return 0, err
+	}
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	var doc struct {
+		HeartbeatMs int64 `json:"heartbeat_ms"`
+	}
+	err = decode(a, &doc)
+	return time.Duration(doc.HeartbeatMs) * time.Millisecond, err
+}
+
+// Goodbye reports the clean end of a runner, so that it is not declared lost. Its claims keep their jobs until their
+// leases end. No heartbeat of the instance may follow. Goodbye is repeated when the answer is lost.
+func (c *Client) Goodbye(ctx context.Context, runnerID, instance string) error {
+	path, err := runnerPath(runnerID)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, query: url.Values{"instance": {instance}}, repeat: repeatable})
+	return err
+}
+
+// States of a runner, and why it is dead.
+const (
+	RunnerAlive = "ALIVE"
+	RunnerDead  = "DEAD"
+	RunnerLost  = "lost" // it missed heartbeats
+	RunnerLeft  = "left" // it said goodbye
+)
+
+// Runner is the document of a runner. If the server has no heartbeat of it, State is "", and RunnerInfo has only the ID.
+// Times are unix ms.
+type Runner struct {
+	RunnerInfo
+	State       string `json:"state"`        // RunnerAlive or RunnerDead
+	End         string `json:"end"`          // RunnerLost or RunnerLeft if the runner is dead
+	Since       int64  `json:"since"`        // when it became alive or dead
+	HeartbeatAt int64  `json:"heartbeat_at"` // when its last heartbeat arrived
+
+	Held       int64       `json:"held"`   // how many jobs
+	Claims     []OpenClaim `json:"claims"` // up to 100 claims that hold jobs, newest first
+	ClaimCount int64       `json:"claim_count"`
+	LastSeenAt int64       `json:"last_seen_at"` // the last heartbeat, or the last claim or tickle that Claims shows
+}
+
+// OpenClaim is a claim that holds jobs. Times are unix ms.
+type OpenClaim struct {
+	ID         string `json:"claim_id"`
+	Held       int64  `json:"held"`
+	ClaimedAt  int64  `json:"claimed_at"`
+	TickledAt  int64  `json:"tickled_at"`
+	DeadlineAt int64  `json:"deadline_at"` // when its jobs are abandoned unless they are tickled
+}
+
+// Runner returns the document of a runner. The error is ErrNotFound if it holds no jobs, and the server has no heartbeat
+// of it.
+func (c *Client) Runner(ctx context.Context, runnerID string) (r Runner, err error) {
+	path, err := runnerPath(runnerID)
+	if err != nil {
+		return r, err
+	}
+	a, err := c.do(ctx, get(path))
+	if err != nil {
+		return r, err
+	}
+	return r, decode(a, &r)
+}
+
+// Runners yields the runners that hold jobs or sent heartbeats, page by page. An error ends the list. A page is read again
+// when the answer is lost.
+func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
+	return pages(ctx, c, get("/runners"), func(a answer) (list []Runner, next string, err error) {
+		var page struct {
+			Runners []Runner `json:"runners"`
+			Next    string   `json:"next"`
+		}
+		err = decode(a, &page)
+		return page.Runners, page.Next, err
+	})
+}
+
+func runnerPath(id string) (string, error) {
+	if err := job.CheckName("runner_id", id); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	return "/runners/" + id, nil
+}

@@ -1,0 +1,81 @@
+package client_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// TestRunners registers runners with a real server, takes one over, and reads them.
+func TestRunners(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx := t.Context()
+	if _, err := c.Runner(ctx, "r-1"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an unknown runner: %v", err)
+	}
+	info := client.RunnerInfo{
+		ID: "r-1", Instance: "first", Name: "lathe", Addresses: []string{"10.0.0.7"}, Kinds: []string{"exec"}, Types: []string{"resize"},
+		Clients: []string{"acme"}, Slots: 8, Labels: map[string]string{"zone": "b"}, Version: "1.0", Stats: client.RunnerStats{CPU: 0.25, Memory: 1 << 30, Running: 3},
+	}
+	if every, err := c.Heartbeat(ctx, info); err != nil || every != 15*time.Second {
+		t.Fatalf("heartbeat: %v, %v", every, err)
+	}
+	got, err := c.Runner(ctx, info.ID)
+	if err != nil || !reflect.DeepEqual(got.RunnerInfo, info) || got.State != client.RunnerAlive || got.Since == 0 || got.HeartbeatAt < got.Since || got.LastSeenAt != got.HeartbeatAt || got.End != "" {
+		t.Errorf("runner: %+v, %v", got, err)
+	}
+	second := info
+	second.Instance = "second"
+	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, client.ErrRunnerTaken) {
+		t.Errorf("heartbeat of a second process: %v", err)
+	}
+	second.Takeover = true
+	if _, err := c.Heartbeat(ctx, second); err != nil {
+		t.Errorf("takeover: %v", err)
+	}
+	info.Takeover = true // the one that was replaced cannot take over in its turn
+	if _, err := c.Heartbeat(ctx, info); !errors.Is(err, client.ErrRunnerReplaced) {
+		t.Errorf("heartbeat of the process that was replaced: %v", err)
+	}
+	if err := c.Goodbye(ctx, info.ID, "first"); !errors.Is(err, client.ErrRunnerReplaced) {
+		t.Errorf("goodbye of the process that was replaced: %v", err)
+	}
+	for range 2 {
+		if err := c.Goodbye(ctx, info.ID, "second"); err != nil {
+			t.Errorf("goodbye: %v", err)
+		}
+	}
+	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, client.ErrRunnerLost) {
+		t.Errorf("heartbeat after the goodbye: %v", err)
+	}
+	if _, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AddLines(ctx, []byte("one\n"), client.AddOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}); err != nil {
+		t.Fatal(err)
+	}
+	var list []client.Runner
+	for r, err := range c.Runners(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	if len(list) != 2 || list[0].ID != info.ID || list[0].State != client.RunnerDead || list[0].End != client.RunnerLeft || list[1].ID != "any text" || list[1].State != "" || list[1].Held != 1 {
+		t.Errorf("runners: %+v", list)
+	}
+	var refused *client.Error
+	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r", Instance: "i", Kinds: []string{"no kind"}}); !errors.As(err, &refused) || refused.Field != "kinds" {
+		t.Errorf("a heartbeat with a wrong kind: %v", err)
+	}
+	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a heartbeat without an instance: %v", err)
+	}
+}

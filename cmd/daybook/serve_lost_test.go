@@ -1,0 +1,93 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestLostRunner: a runner that sends no more heartbeats to a real server loses its jobs after about three of them,
+// although its lease is an hour, and the command of --on-lost runs. A runner that goes on with its heartbeats keeps its
+// jobs.
+func TestLostRunner(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("OUT", dir)
+	s := serving(t, filepath.Join(dir, "data"), "--runner-heartbeat", "1s", "--abandoned-age", "1h", "--on-lost", `cat > "$OUT/part" && mv "$OUT/part" "$OUT/$DAYBOOK_RUNNER_ID"`)
+	c, ctx := client.New(s.url, client.Options{}), t.Context()
+	if _, err := c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]*client.Job{}
+	beat := func(id string) {
+		every, err := c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id})
+		if err != nil || every != time.Second {
+			t.Fatalf("heartbeat of %s: %v, %v", id, every, err)
+		}
+	}
+	for _, id := range []string{"silent", "busy"} {
+		beat(id)
+		claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: id, Max: 1})
+		if err != nil || len(claim.Jobs) != 1 {
+			t.Fatalf("claim of %s: %+v, %v", id, claim, err)
+		}
+		held[id] = claim.Jobs[0]
+	}
+	silent := time.Now()
+	for {
+		beat("busy")
+		j, err := c.Job(ctx, held["silent"].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Status == "pending" {
+			break
+		}
+		if time.Since(silent) > time.Minute {
+			t.Fatalf("a minute later, the job is %+v", j)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	took := time.Since(silent)
+	t.Logf("returned after %v", took)
+	if took < 2*time.Second { // three heartbeats, less the time before the claim
+		t.Errorf("returned after %v", took)
+	}
+	if j, err := c.Job(ctx, held["busy"].ID); err != nil || j.Status != "active" {
+		t.Errorf("the job of the other runner: %+v, %v", j, err)
+	}
+	if r, err := c.Runner(ctx, "silent"); err != nil || r.State != client.RunnerDead || r.End != client.RunnerLost || r.Held != 0 {
+		t.Errorf("the lost runner: %+v, %v", r, err)
+	}
+	path := filepath.Join(dir, "silent")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(path); err == nil {
+			if !strings.Contains(string(text), `"runner_id":"silent","state":"DEAD","end":"lost"`) {
+				t.Errorf("--on-lost got %s", text)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("--on-lost has not run: %s", s.log)
+		}
+	}
+	resp, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"daybook_runners_lost_total 1\n", `daybook_runners{state="alive"} 1`, `daybook_runners{state="dead"} 1`, "daybook_on_lost_failures_total 0\n"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the metrics lack %q", want)
+		}
+	}
+}

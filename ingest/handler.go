@@ -1,0 +1,26 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// PutHandler stores a version of a handler. The error is job.TooManyHandlers if there is no room for it.
+func (e *Engine) PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, Receipt, error) {
+	put, receipt, err := decideAs[store.HandlerPut](ctx, e, p)
+	if err == nil && put.Refusal != job.Granted {
+		err = put.Refusal
+	}
+	return put, receipt, err
+}
+
+// DeleteHandler deletes all versions of a handler. The error is job.HandlerNotFound if there is no such handler.
+func (e *Engine) DeleteHandler(ctx context.Context, d job.DeleteHandler) (Receipt, error) {
+	deleted, receipt, err := decideAs[store.HandlerDeleted](ctx, e, d)
+	if err == nil && deleted.Refusal != job.Granted {
+		err = deleted.Refusal
+	}
+	return receipt, err
+}

@@ -1,0 +1,209 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/registry"
+)
+
+const beat = registry.DefaultHeartbeat
+
+func heartbeat(t *testing.T, e *Engine, id, instance string) {
+	t.Helper()
+	if _, every, err := e.Heartbeat(id, registry.Info{Instance: instance}, false); err != nil || every != beat {
+		t.Fatalf("heartbeat: every %v, %v", every, err)
+	}
+}
+
+// TestLostRunner: the jobs of a runner that misses three heartbeats are pending again at once, although their lease is an
+// hour. What the lost instance does afterwards is refused, and another instance gets the jobs.
+func TestLostRunner(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var told []registry.Runner
+		e, stop := startWith(t, Options{Dir: dir, OnLost: func(r registry.Runner) { told = append(told, r) }})
+		defer stop()
+		ctx := t.Context()
+		c := lines(3000) // more than a command returns
+		c.Groups[0].LeaseMs = 3_600_000
+		if _, _, err := e.Create(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		heartbeat(t, e, "r1", "first")
+		heartbeat(t, e, "r2", "other")
+		held, jobs, _, err := e.Claim(ctx, claimOf(1000), 0)
+		if err != nil || len(jobs) != 1000 {
+			t.Fatalf("%d jobs, %v", len(jobs), err)
+		}
+		for range 12 { // some in rows of their own
+			if _, _, _, err := e.Claim(ctx, claimOf(100), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 4 {
+			time.Sleep(beat)
+			heartbeat(t, e, "r1", "first")
+			heartbeat(t, e, "r2", "other")
+		}
+		silent := time.Now()
+		for e.Stats().Runners.Lost == 0 {
+			heartbeat(t, e, "r2", "other")
+			time.Sleep(time.Second)
+			if d := time.Since(silent); d > 3*beat+2*time.Second {
+				t.Fatalf("not lost after %v", d)
+			}
+		}
+		if d := time.Since(silent); d < 3*beat {
+			t.Errorf("lost after %v", d)
+		}
+		synctest.Wait()
+		if s := e.Stats(); s.Jobs["active"] != 0 || s.Jobs["pending"] != 3000 || s.Runners != (registry.Counts{Alive: 1, Dead: 1, Lost: 1}) {
+			t.Errorf("jobs %v, runners %+v", s.Jobs, s.Runners)
+		}
+		if len(told) != 1 || told[0].ID != "r1" || told[0].Instance != "first" || told[0].State != registry.Dead || told[0].End != registry.Lost {
+			t.Errorf("OnLost: %+v", told)
+		}
+		doc := status(t, e, jobs[0].ID)
+		if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Abandoned || doc.Attempts[0].Error != "its runner was lost" || doc.RunAttempts != 1 {
+			t.Errorf("the job is %+v", doc)
+		}
+		if _, _, err := e.Heartbeat("r1", registry.Info{Instance: "first"}, true); !errors.Is(err, registry.ErrLost) {
+			t.Errorf("a heartbeat of the lost instance: %v", err)
+		}
+		if held, _, err := e.Tickle(ctx, job.Tickle{Claim: held.Claim, Progress: -1}); err != nil || held.Refusal != job.ClaimLost {
+			t.Errorf("a tickle of the lost instance: %+v, %v", held, err)
+		}
+		ended, _, err := e.Complete(ctx, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}}})
+		if err != nil || ended.Results[0].Refusal != job.ClaimLost {
+			t.Errorf("a completion of the lost instance: %+v, %v", ended, err)
+		}
+		heartbeat(t, e, "r1", "second")
+		if _, jobs, _, err := e.Claim(ctx, claimOf(1000), 0); err != nil || len(jobs) != 1000 || jobs[0].RunAttempts != 2 {
+			t.Errorf("the new instance got %d jobs, %v", len(jobs), err)
+		}
+	})
+}
+
+// TestHeartbeatPreventsLoss: a runner is not lost if its heartbeats are late, but arrive before the third is missing.
+func TestHeartbeatPreventsLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		for range 20 {
+			heartbeat(t, e, "r1", "i")
+			time.Sleep(3*beat - time.Second)
+		}
+		if n := e.Stats().Runners; n.Lost != 0 || n.Alive != 1 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestGoodbyePreventsLoss: a runner that said goodbye is not declared lost.
+func TestGoodbyePreventsLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		heartbeat(t, e, "r1", "i")
+		if err := e.Goodbye("r1", "i"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * beat)
+		if n := e.Stats().Runners; n != (registry.Counts{Dead: 1}) {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// TestNoLossAfterAStop: time in which the process was stopped is no silence of runners.
+func TestNoLossAfterAStop(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		awake time.Duration // planned end of the sleep before the turn, from its beginning
+		found int64         // stops that the watch has found
+	}{{"in its sleep", maxSleep - 10*beat, 0}, {"elsewhere", time.Second, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *Engine) {
+				k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
+				heartbeat(t, e, "r1", "i")
+				e.refuse(ErrNotReady) // the running timekeeper waits; the test calls another one
+				time.Sleep(10 * beat)
+				e.state.Store(&stateNote{})
+				k.stall.found.Add(c.found)
+				k.stall.beat.Store(int64(time.Since(k.stall.began)))
+				k.turn(t.Context(), time.Now().Add(c.awake))
+				time.Sleep(3*beat - time.Second)
+				if n := e.Stats().Runners.Lost; n != 0 {
+					t.Errorf("%d runners lost before three heartbeats were missing after the stop", n)
+				}
+				time.Sleep(2 * time.Second)
+				if n := e.Stats().Runners.Lost; n != 1 {
+					t.Errorf("%d runners lost", n)
+				}
+			})
+		})
+	}
+}
+
+// TestNoLossWhileTheJournalFails: while the journal takes no commands, no runner is lost, and afterwards three heartbeats
+// must be missing again.
+func TestNoLossWhileTheJournalFails(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		fail := func(f func() error) error {
+			if broken.Load() {
+				return syscall.EIO
+			}
+			return f()
+		}
+		e, stop := startWith(t, Options{Dir: dir, Journal: journal.Options{Hooks: journal.Hooks{
+			Sync:     func(l *wal.Log) error { return fail(l.Sync) },
+			SyncFile: func(f *os.File) error { return fail(f.Sync) },
+		}}})
+		defer stop()
+		heartbeat(t, e, "r1", "i")
+		broken.Store(true)
+		if _, _, err := e.Create(t.Context(), lines(1)); err == nil {
+			t.Fatal("a create was stored")
+		}
+		time.Sleep(10 * beat)
+		if n := e.Stats().Runners.Lost; n != 0 || e.Ready() == nil {
+			t.Errorf("%d runners lost, ready: %v", n, e.Ready())
+		}
+		broken.Store(false)
+		for e.Ready() != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(3*beat - 2*time.Second)
+		if n := e.Stats().Runners.Lost; n != 0 {
+			t.Errorf("%d runners lost before three heartbeats were missing", n)
+		}
+		time.Sleep(3 * time.Second)
+		if n := e.Stats().Runners.Lost; n != 1 {
+			t.Errorf("%d runners lost", n)
+		}
+	})
+}
+
+// TestManyLostRunners: many runners are lost at the same time, and a runner that sends a heartbeat meanwhile is not.
+func TestManyLostRunners(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		for i := range 300 {
+			heartbeat(t, e, fmt.Sprint("r", i), "i")
+		}
+		time.Sleep(beat)
+		heartbeat(t, e, "r150", "i")
+		time.Sleep(2*beat + 10*time.Second)
+		if n := e.Stats().Runners; n != (registry.Counts{Alive: 1, Dead: 299, Lost: 299}) {
+			t.Errorf("%+v", n)
+		}
+	})
+}

@@ -1,0 +1,12 @@
+// Package handler has the document of a handler: what runners do with the jobs of a type. The server stores documents
+// and never runs them. Runners decode them and run the jobs.
+//
+// The kinds:
+//
+//	exec    a program that runs on the runner's machine. A stored handler names one that the runner's configuration has;
+//	        it has no command line itself
+//	http    a request to a URL
+//	script  source in a language: node, python, php or sh
+//
+// Not for: running jobs (package runner), storing (package store).
+package handler

@@ -1,0 +1,202 @@
+package handler
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// The kinds of handlers, and the languages of scripts.
+const (
+	Exec   = "exec"
+	HTTP   = "http"
+	Script = "script"
+
+	Node   = "node"
+	Python = "python"
+	PHP    = "php"
+	Shell  = "sh"
+)
+
+// Kinds and Langs are all of them.
+var (
+	Kinds = []string{Exec, HTTP, Script}
+	Langs = []string{Node, Python, PHP, Shell}
+)
+
+// Document is a handler as it is stored. Which fields it has depends on Kind.
+type Document struct {
+	Kind string `json:"kind"`
+
+	// Of kind script. Source defines handle(payload, job). Before is source that runs once in each context; BeforeEach
+	// and AfterEach are source of functions that run before and after each batch. Handlers with the same EID share
+	// contexts, within a client.
+	Lang       string `json:"lang,omitzero"`
+	Source     string `json:"source,omitzero"`
+	Before     string `json:"before,omitzero"`
+	BeforeEach string `json:"before_each,omitzero"`
+	AfterEach  string `json:"after_each,omitzero"`
+	EID        string `json:"eid,omitzero"`
+
+	// URL is of kind http. The runner posts payloads to it.
+	URL string `json:"url,omitzero"`
+
+	// Program is of kind exec: the name of a handler in the runner's configuration.
+	Program string `json:"program,omitzero"`
+
+	Options *Options `json:"options,omitzero"`
+}
+
+// Options are settings of a handler. Zero means the runner's default.
+type Options struct {
+	Batch       bool  `json:"batch,omitzero"`        // of kind http: one request for all jobs of a claim
+	BatchSize   int   `json:"batch_size,omitzero"`   // jobs in a batch, at most
+	Concurrency int   `json:"concurrency,omitzero"`  // jobs, or batches, at a time in one runner
+	Weight      int   `json:"weight,omitzero"`       // share of a runner's slots beside other handlers
+	Slots       int   `json:"slots,omitzero"`        // slots that a run takes
+	TimeoutMs   int64 `json:"timeout_ms,omitzero"`   // of a run
+	IdleMs      int64 `json:"idle_ms,omitzero"`      // of kind script: how long an unused context is kept
+	MaxRuns     int   `json:"max_runs,omitzero"`     // of kind script: jobs in a context, at most
+	MemoryBytes int64 `json:"memory_bytes,omitzero"` // of a process
+	InlineBytes int64 `json:"inline_bytes,omitzero"` // of an output
+}
+
+// The bounds of options.
+const (
+	MaxConcurrency = 1000
+	MaxWeight      = 1000
+	MaxSlots       = 1000
+	MaxRuns        = 1_000_000_000
+	MinIdleMs      = 100
+	MinMemoryBytes = 16 << 20
+	MaxMemoryBytes = 1 << 40
+	MinTimeoutMs   = 10
+	// MaxURLBytes and MaxEIDBytes bound texts that runners use as keys.
+	MaxURLBytes = 2 << 10
+	MaxEIDBytes = 128
+)
+
+// FieldError names the field of a document that is wrong.
+type FieldError struct {
+	Field string // as in options.weight
+	Text  string
+}
+
+func (e *FieldError) Error() string { return e.Text }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{field, field + " " + fmt.Sprintf(format, args...)}
+}
+
+// field is a text field and its value.
+type field struct{ name, value string }
+
+// Check says what is wrong with a document, as a *FieldError, or returns nil.
+func (d *Document) Check() error {
+	var own, others []field
+	script := []field{{"lang", d.Lang}, {"source", d.Source}, {"before", d.Before}, {"before_each", d.BeforeEach}, {"after_each", d.AfterEach}, {"eid", d.EID}}
+	web, exec := []field{{"url", d.URL}}, []field{{"program", d.Program}}
+	switch d.Kind {
+	case Script:
+		own, others = script[:2], slices.Concat(web, exec)
+	case HTTP:
+		own, others = web, slices.Concat(script, exec)
+	case Exec:
+		own, others = exec, slices.Concat(script, web)
+	case "":
+		return wrong("kind", "is missing; it must be %s", oneOf(Kinds))
+	default:
+		return wrong("kind", "must be %s, not %q", oneOf(Kinds), d.Kind)
+	}
+	for _, f := range own {
+		if f.value == "" {
+			return wrong(f.name, "is missing, and a handler of kind %s requires it", d.Kind)
+		}
+	}
+	for _, f := range others {
+		if f.value != "" {
+			return wrong(f.name, "must not be given for a handler of kind %s", d.Kind)
+		}
+	}
+	if err := d.checkValues(); err != nil {
+		return err
+	}
+	if d.Options != nil {
+		return d.Options.check(d.Kind)
+	}
+	return nil
+}
+
+func (d *Document) checkValues() error {
+	switch d.Kind {
+	case Script:
+		if !slices.Contains(Langs, d.Lang) {
+			return wrong("lang", "must be %s, not %q", oneOf(Langs), d.Lang)
+		}
+		if len(d.EID) > MaxEIDBytes {
+			return wrong("eid", "has %d bytes; the maximum is %d", len(d.EID), MaxEIDBytes)
+		}
+	case HTTP:
+		if len(d.URL) > MaxURLBytes {
+			return wrong("url", "has %d bytes; the maximum is %d", len(d.URL), MaxURLBytes)
+		}
+		u, err := url.Parse(d.URL)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			return wrong("url", "must be a URL with http or https and a host")
+		case u.User != nil:
+			return wrong("url", "must not have a user or password, which everybody who may read handlers would see")
+		case u.Fragment != "":
+			return wrong("url", "must not have a fragment")
+		}
+	case Exec:
+		if err := job.CheckName("program", d.Program); err != nil {
+			return &FieldError{"program", err.Error()}
+		}
+	}
+	return nil
+}
+
+// check checks the options of a handler of a kind.
+func (o *Options) check(kind string) error {
+	ofScript := func(name string) error {
+		return wrong("options."+name, "is for handlers of kind script")
+	}
+	switch {
+	case o.Batch && kind != HTTP:
+		return wrong("options.batch", "is for handlers of kind http")
+	case o.IdleMs != 0 && kind != Script:
+		return ofScript("idle_ms")
+	case o.MaxRuns != 0 && kind != Script:
+		return ofScript("max_runs")
+	case o.MemoryBytes != 0 && kind == HTTP:
+		return wrong("options.memory_bytes", "is for handlers of kinds that run a process")
+	}
+	for _, n := range []struct {
+		name          string
+		value, lo, hi int64
+	}{
+		{"batch_size", int64(o.BatchSize), 1, job.MaxClaimJobs},
+		{"concurrency", int64(o.Concurrency), 1, MaxConcurrency},
+		{"weight", int64(o.Weight), 1, MaxWeight},
+		{"slots", int64(o.Slots), 1, MaxSlots},
+		{"timeout_ms", o.TimeoutMs, MinTimeoutMs, job.MaxTimeoutMs},
+		{"idle_ms", o.IdleMs, MinIdleMs, job.MaxTimeoutMs},
+		{"max_runs", int64(o.MaxRuns), 1, MaxRuns},
+		{"memory_bytes", o.MemoryBytes, MinMemoryBytes, MaxMemoryBytes},
+		{"inline_bytes", o.InlineBytes, 1, job.MaxOutputBytes},
+	} {
+		if n.value != 0 && (n.value < n.lo || n.value > n.hi) {
+			return wrong("options."+n.name, "must be %d to %d, not %d", n.lo, n.hi, n.value)
+		}
+	}
+	return nil
+}
+
+func oneOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// Chained jobs are those that outcomes create, and those that follow jobs that complete. No operator moves them, and no
+// retention deletes them before the world ends. So each has a document at every check, and chain_audit.go can compare all of
+// them with the completions of the journal.
+
+// chainedGroup makes random attributes of chained jobs. Some of them inherit their client and meta.
+func (u *user) chainedGroup() job.Group {
+	return job.Group{
+		Client: pick(u.random, "", "", "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{
+			Priority: pick(u.random, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
+			Backoff: job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000}, RetentionMs: 1_000_000_000,
+			Meta: pick(u.random, "", "", job.Meta("of=chain"))},
+	}
+}
+
+// followOn makes the job that is created when a job completes. With nested, that job may have another one.
+func (u *user) followOn(nested bool) job.FollowOn {
+	g := u.chainedGroup()
+	if nested && u.random.IntN(2) == 0 {
+		g.OnComplete = u.followOn(false)
+	}
+	text, err := job.NewFollowOn(&g, int64(pick(u.random, 0, 0, u.random.IntN(3000))))
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// then makes the jobs that an outcome creates. Some of them have unique keys, which other jobs may hold.
+func (u *user) then() *job.Create {
+	u.w.account.mu.Lock()
+	u.w.chains++
+	tag := fmt.Sprintf("chain-%d", u.w.chains)
+	u.w.account.mu.Unlock()
+	c, line := &job.Create{Frame: job.LenFrame}, 0
+	for range pick(u.random, 1, 1, 2, 3) {
+		g := u.chainedGroup()
+		g.Kind, g.Lines = pick(u.random, job.Text, job.Bytes), 1+u.random.IntN(2)
+		if u.random.IntN(4) == 0 {
+			g.OnComplete = u.followOn(true)
+		}
+		c.Groups = append(c.Groups, g)
+		for range g.Lines {
+			if u.random.IntN(3) == 0 {
+				c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("chain-key-%d", u.random.IntN(8))})
+			}
+			payload := fmt.Appendf(nil, "%s/%d/%s", tag, line, u.text())
+			c.Payloads = c.Frame.Append(c.Payloads, payload)
+			c.Longest = max(c.Longest, len(payload))
+			line++
+		}
+	}
+	return c
+}
+
+// addThen lets some outcomes of a completion create jobs. A job that operators move may be redriven and complete again, so
+// its outcomes create none.
+func (u *user) addThen(c *job.Complete) {
+	for i := range c.Outcomes {
+		o := &c.Outcomes[i]
+		u.w.account.mu.Lock()
+		moved := u.w.account.isMoved(o.ID)
+		u.w.account.mu.Unlock()
+		if !moved && (o.Code == job.OK || o.Code == job.Fail) && u.random.IntN(2) == 0 {
+			o.Then = u.then()
+		}
+	}
+}
+
+// completion is a completion as the journal has it.
+type completion struct {
+	seq uint64
+	at  int64
+	cmd job.Complete
+}
+
+// journaledCompletion records a completion of the journal. a.mu is not held.
+func (a *account) journaledCompletion(r *journal.Record) error {
+	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.completions = append(a.completions, completion{r.Seq, r.At, cmd.(job.Complete)})
+	return nil
+}

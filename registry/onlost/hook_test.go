@@ -1,0 +1,234 @@
+package onlost
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/registry"
+)
+
+// rig is a hook that runs, and its log.
+type rig struct {
+	*Hook
+	stop func()
+	mu   sync.Mutex
+	log  strings.Builder
+}
+
+func (r *rig) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(p)
+}
+
+func (r *rig) logged() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.String()
+}
+
+// until waits until the log has a text so many times.
+func (r *rig) until(t *testing.T, text string, times int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); strings.Count(r.logged(), text) < times; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not have %q %d times:\n%s", text, times, r.logged())
+		}
+	}
+}
+
+func start(t *testing.T, target string) *rig {
+	t.Helper()
+	r := &rig{}
+	var err error
+	if r.Hook, err = New(target, slog.New(slog.NewTextHandler(r, nil))); err != nil {
+		t.Fatal(err)
+	}
+	r.firstPause = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	r.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+func lost(id string) registry.Runner {
+	return registry.Runner{ID: id, State: registry.Dead, End: registry.Lost, Since: 7, Info: registry.Info{Instance: "i", Labels: map[string]string{"instance-id": "i-1"}}}
+}
+
+// wantDocument checks that a text is the document of a lost runner.
+func wantDocument(t *testing.T, text []byte, id string) {
+	t.Helper()
+	var doc struct {
+		RunnerID string            `json:"runner_id"`
+		State    string            `json:"state"`
+		End      string            `json:"end"`
+		Instance string            `json:"instance"`
+		Labels   map[string]string `json:"labels"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil || doc.RunnerID != id || doc.State != "DEAD" || doc.End != "lost" || doc.Instance != "i" || doc.Labels["instance-id"] != "i-1" {
+		t.Errorf("document %q: %+v, %v", text, doc, err)
+	}
+}
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("OUT", dir)
+	r := start(t, `cat > "$OUT/$DAYBOOK_RUNNER_ID"; echo done`)
+	for _, id := range []string{"r1", "r2"} {
+		r.Lost(lost(id))
+	}
+	r.until(t, "on-lost: done", 2)
+	for _, id := range []string{"r1", "r2"} {
+		text, err := os.ReadFile(filepath.Join(dir, id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDocument(t, text, id)
+	}
+	if n := r.Failures(); n != 0 {
+		t.Errorf("%d failures", n)
+	}
+}
+
+// TestCommandFails: a failed try is repeated, a runner is given up after the last, and the next one has its turn.
+func TestCommandFails(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("OUT", dir)
+	r := start(t, `echo x >> "$OUT/$DAYBOOK_RUNNER_ID"; echo "no luck" >&2; test "$DAYBOOK_RUNNER_ID" = good -a $(wc -l < "$OUT/good" ) = 2`)
+	r.Lost(lost("bad"))
+	r.Lost(lost("good"))
+	r.until(t, "on-lost: done", 1)
+	for id, want := range map[string]int{"bad": tries, "good": 2} {
+		if text, err := os.ReadFile(filepath.Join(dir, id)); err != nil || strings.Count(string(text), "x") != want {
+			t.Errorf("%s: tries %q, %v", id, text, err)
+		}
+	}
+	if log := r.logged(); r.Failures() != 1 || strings.Count(log, "trying again") != tries || !strings.Contains(log, "no luck") {
+		t.Errorf("%d failures:\n%s", r.Failures(), log)
+	}
+}
+
+// TestCommandHangs: a command that takes too long is killed together with its children. So is one that runs when the hook
+// ends, and runners that wait are given up.
+func TestCommandHangs(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("OUT", dir)
+	r := start(t, `sleep 600 & echo $! >> "$OUT/children"; wait`)
+	r.tryTime = 200 * time.Millisecond // it is read when a runner has its turn
+	r.Lost(lost("r1"))
+	r.until(t, "given up", 1)
+	if !strings.Contains(r.logged(), "it took longer than 200ms") {
+		t.Error(r.logged())
+	}
+	slow := start(t, `sleep 600 & echo $! >> "$OUT/children"; wait`)
+	slow.Lost(lost("r2"))
+	slow.Lost(lost("r3"))
+	children := func() []string {
+		text, err := os.ReadFile(filepath.Join(dir, "children"))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(text))
+	}
+	for len(children()) < tries+1 {
+		time.Sleep(time.Millisecond)
+	}
+	slow.stop()
+	if n := slow.Failures(); n != 2 {
+		t.Errorf("%d failures after the stop", n)
+	}
+	for _, child := range children() {
+		pid, err := strconv.Atoi(child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Minute); runs(pid); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("child %d still runs", pid)
+			}
+		}
+	}
+}
+
+// runs reports whether a process exists and is no zombie, for which nobody has waited yet.
+func runs(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+func TestRequest(t *testing.T) {
+	var refused atomic.Int64
+	bodies := make(chan []byte, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v, %v", req.Method, req.Header, err)
+		}
+		switch {
+		case req.URL.Path == "/elsewhere":
+			t.Error("the redirect was followed")
+		case strings.Contains(string(body), "refused"):
+			refused.Add(1)
+			http.Error(w, "no such instance", http.StatusBadGateway)
+		case strings.Contains(string(body), "redirected"):
+			http.Redirect(w, req, "/elsewhere", http.StatusFound)
+		default:
+			bodies <- body
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}))
+	defer server.Close()
+	r := start(t, server.URL+"/lost")
+	r.Lost(lost("refused"))
+	r.Lost(lost("redirected"))
+	r.Lost(lost("r1"))
+	wantDocument(t, <-bodies, "r1")
+	r.until(t, "on-lost: done", 1)
+	if n := r.Failures(); n != 2 || refused.Load() != tries || !strings.Contains(r.logged(), "no such instance") {
+		t.Errorf("%d failures, %d tries:\n%s", n, refused.Load(), r.logged())
+	}
+}
+
+// TestQueueIsBounded: runners beyond the bound are given up, and Lost never waits.
+func TestQueueIsBounded(t *testing.T) {
+	h, err := New("true", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxWaiting + 3 {
+		h.Lost(lost("r"))
+	}
+	if n := h.Failures(); n != 3 {
+		t.Errorf("%d failures", n)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for target, want := range map[string]bool{"": false, "  ": false, "http://": false, "https://%zz/": false, "HTTP://host/x": true, "true": true, "ftp://is/a command": true} {
+		if _, err := New(target, slog.New(slog.DiscardHandler)); (err == nil) != want {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// MaxAlive bounds the runners that are alive. With MaxInfoBytes each, they take about 50 MiB.
+	MaxAlive = 10_000
+	// MaxDead bounds the dead runners that are kept, and deadFor how long.
+	MaxDead = 1_000
+	deadFor = 24 * time.Hour
+	// MissedHeartbeats is how many heartbeats a runner may miss before it is overdue.
+	MissedHeartbeats = 3
+)
+
+// Reasons why a heartbeat or a goodbye is refused.
+var (
+	ErrTaken    = errors.New("another process holds this runner id")
+	ErrReplaced = errors.New("another process has taken this runner id over; stop, and drop the jobs that you hold")
+	ErrLost     = errors.New("the runner was declared lost or has said goodbye, and its jobs were returned; drop the jobs that you hold, and register with a new instance")
+	ErrFull     = fmt.Errorf("%d runners are alive, which is the maximum", MaxAlive)
+	ErrNotFound = errors.New("no such runner: it sent no heartbeat lately, and holds no jobs")
+)
+
+// Registry is all runners that sent heartbeats. Any goroutine may call its methods.
+type Registry struct {
+	every time.Duration // time between two heartbeats
+
+	mu      sync.Mutex // guards the fields below
+	runners map[string]*entry
+	alive   list.List // of *entry, by heard, the earliest first
+	dead    list.List // of *entry, by died, the earliest first
+	excused time.Time // silence before this time does not count; zero: no runner is overdue
+	lost    uint64    // runners that were declared lost
+}
+
+// New returns an empty registry. every is the time between two heartbeats. No runner is overdue before the first call of
+// Excuse.
+func New(every time.Duration) *Registry {
+	return &Registry{every: every, runners: map[string]*entry{}}
+}
+
+// Every returns the time between two heartbeats.
+func (r *Registry) Every() time.Duration { return r.every }
+
+// Heartbeat notes that a runner is alive, and what it says of itself, which Info.Check has accepted. The registry keeps
+// info. aliveSince is when this instance registered. The error is ErrTaken, ErrReplaced, ErrLost or ErrFull.
+func (r *Registry) Heartbeat(id string, info Info, takeover bool, now Moment) (aliveSince int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forgetDead(now)
+	e := r.runners[id]
+	if e == nil || e.State == Dead {
+		return r.register(e, id, info, now)
+	}
+	if err := e.refuse(info.Instance); err != nil {
+		return 0, err
+	}
+	if e.Instance != info.Instance {
+		if !takeover {
+			return 0, fmt.Errorf("%w; stop it, or take the id over; if it does not run any more, it is declared lost %v after its last heartbeat", ErrTaken, MissedHeartbeats*r.every)
+		}
+		e.dismiss(Replaced)
+		e.Since = now.At
+	}
+	r.hear(e, info, now)
+	r.alive.MoveToBack(e.place)
+	return e.Since, nil
+}
+
+// register adds a runner that is not alive. e is the dead runner of that id, or nil.
+func (r *Registry) register(e *entry, id string, info Info, now Moment) (aliveSince int64, err error) {
+	if e != nil {
+		if err := e.refuse(info.Instance); err != nil {
+			return 0, err
+		}
+	}
+	if r.alive.Len() >= MaxAlive {
+		return 0, ErrFull
+	}
+	if e == nil {
+		e = &entry{Runner: Runner{ID: id}}
+		r.runners[id] = e
+	} else {
+		r.dead.Remove(e.place)
+	}
+	e.State, e.End, e.Since = Alive, "", now.At
+	r.hear(e, info, now)
+	e.place = r.alive.PushBack(e)
+	return e.Since, nil
+}
+
+func (r *Registry) hear(e *entry, info Info, now Moment) {
+	e.Info, e.HeartbeatAt, e.heard = info, max(e.HeartbeatAt, now.At), now.Mono
+}
+
+// refuse returns why an instance may not hold the id again, or nil.
+func (e *entry) refuse(instance string) error {
+	switch e.endOf(instance) {
+	case "":
+		return nil
+	case Replaced:
+		return ErrReplaced
+	}
+	return ErrLost
+}
+
+// Goodbye notes the clean end of a runner: it is not declared lost. To say goodbye again is no error. The error is
+// ErrNotFound if the registry does not know the runner, and that of Heartbeat if another instance holds the id.
+func (r *Registry) Goodbye(id, instance string, now Moment) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forgetDead(now)
+	e := r.runners[id]
+	if e == nil {
+		return ErrNotFound
+	}
+	if e.endOf(instance) == Left {
+		return nil
+	}
+	if err := e.refuse(instance); err != nil {
+		return err
+	}
+	if e.State == Dead || e.Instance != instance {
+		return ErrTaken
+	}
+	r.bury(e, Left, now)
+	return nil
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// chainRig applies commands, and reads the jobs of a queue.
+type chainRig struct {
+	*testing.T
+	s   *Store
+	seq uint64
+}
+
+func newChainRig(t *testing.T) *chainRig {
+	return &chainRig{T: t, s: mustOpen(t, Options{Journal: testJournal})}
+}
+
+func (r *chainRig) apply(cmd job.Command) Result {
+	r.Helper()
+	r.seq++
+	result := mustApply(r.T, r.s, r.seq, int64(r.seq), cmd)
+	mustCommit(r.T, r.s)
+	return result
+}
+
+// jobs returns the jobs that a claim of a type hands out.
+func (r *chainRig) jobs(typ string) (docs []job.Job) {
+	r.Helper()
+	c := plainClaim("r", job.MaxClaimJobs)
+	c.Types = []string{typ}
+	docs, err := documents(r.s.HandedOut(r.apply(c).(*Claimed)))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return docs
+}
+
+func followOnOf(t *testing.T, g job.Group, delayMs int64) job.FollowOn {
+	t.Helper()
+	g.Kind, g.Lines = job.Nothing, 0
+	text, err := job.NewFollowOn(&g, delayMs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func ok(id job.ID) job.Outcome {
+	return job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}
+}
+
+// oneChained is a job that an outcome creates.
+func oneChained(client, typ, payload string) *job.Create {
+	g := plainGroup(client, typ, 1)
+	return &job.Create{Groups: []job.Group{g}, Frame: job.LenFrame, Longest: len(payload), Payloads: job.LenFrame.Append(nil, []byte(payload))}
+}
+
+// TestFollowOns: the output of each job that completes is the payload of the next one, which inherits what its create
+// did not give. A job that fails has no next one.
+func TestFollowOns(t *testing.T) {
+	r := newChainRig(t)
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	last := plainGroup("", "last", 0)
+	next := plainGroup("", "next", 0)
+	next.OnComplete = followOnOf(t, last, 0)
+	next.Client = ""
+	c := plainCreate("a", "first", 3, 1)
+	c.Groups[0].Meta, c.Groups[0].Traceparent, c.Groups[0].OnComplete = "k=v", trace, followOnOf(t, next, 0)
+	r.apply(c)
+	first := r.jobs("first")
+	text, address, failed := ok(first[0].ID), ok(first[1].ID), ok(first[2].ID)
+	text.OutputKind, text.Output = job.JSON, []byte(`{"a":1}`)
+	address.OutputAddr = "s3://out"
+	failed.Code, failed.ExitCode = job.Fail, 400
+	r.apply(job.Complete{Claim: first[0].Claim, Outcomes: []job.Outcome{text, address, failed}})
+	got := r.jobs("next")
+	var seen []string
+	for _, j := range got {
+		seen = append(seen, fmt.Sprintf("%s %s %q %s %s %d %v", j.Client, j.Kind, j.Payload, j.Meta, j.Traceparent, j.Hops, j.Batch.IsZero()))
+	}
+	want := []string{`a json "{\"a\":1}" k=v ` + trace + ` 1 true`, `a text "s3://out" k=v ` + trace + ` 1 true`}
+	if !slices.Equal(seen, want) {
+		t.Errorf("the next jobs are\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+	}
+	if len(got) == 0 {
+		return
+	}
+	r.apply(job.Complete{Claim: got[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("x")}}})
+	if got := r.jobs("last"); len(got) != 2 || string(got[1].Payload) != "x" || got[1].Hops != 2 || got[1].OnComplete != "" {
+		t.Errorf("the last jobs are %+v", got)
+	}
+}
+
+// TestRepeatedOutcomesCreateNothing: an outcome that is repeated, or refused, creates no jobs.
+func TestRepeatedOutcomesCreateNothing(t *testing.T) {
+	r := newChainRig(t)
+	r.apply(plainCreate("a", "x", 1, 1))
+	held := r.jobs("x")[0]
+	o := ok(held.ID)
+	o.Then = oneChained("", "y", "payload")
+	strange := job.Complete{Claim: job.NewID(1, 1<<20, 0), Outcomes: []job.Outcome{o}}
+	cmd := job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{o, o}}
+	for _, cmd := range []job.Complete{strange, cmd, cmd, strange} {
+		r.apply(cmd)
+	}
+	if got := r.jobs("y"); len(got) != 1 || string(got[0].Payload) != "payload" || got[0].Client != "a" {
+		t.Errorf("the outcome has created %+v", got)
+	}
+}
+
+// TestHops: a job that always creates another one ends after MaxHops. What would come after a created job counts.
+func TestHops(t *testing.T) {
+	r := newChainRig(t)
+	r.apply(plainCreate("a", "x", 1, 1))
+	end := func(then *job.Create) job.Refusal {
+		held := r.jobs("x")
+		if len(held) != 1 {
+			t.Fatalf("%d jobs", len(held))
+		}
+		o := ok(held[0].ID)
+		o.Then = then
+		refusal := r.apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}}).(*Ended).Results[0].Refusal
+		if refusal != job.Granted {
+			o.Code, o.ExitCode, o.Then = job.Unget, 0, nil
+			r.apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}})
+		}
+		return refusal
+	}
+	for hop := range job.MaxHops - 1 {
+		if refusal := end(oneChained("", "x", "p")); refusal != job.Granted {
+			t.Fatalf("hop %d: %v", hop, refusal)
+		}
+	}
+	followed := oneChained("", "x", "p")
+	followed.Groups[0].OnComplete = followOnOf(t, plainGroup("", "x", 0), 0)
+	if refusal := end(followed); refusal != job.TooManyHops {
+		t.Errorf("a job with a next one beyond the last hop: %v", refusal)
+	}
+	if refusal := end(oneChained("", "x", "p")); refusal != job.Granted {
+		t.Errorf("the last hop: %v", refusal)
+	}
+	if refusal := end(oneChained("", "x", "p")); refusal != job.TooManyHops {
+		t.Errorf("one hop too many: %v", refusal)
+	}
+	if refusal := end(nil); refusal != job.Granted {
+		t.Errorf("the end of the chain: %v", refusal)
+	}
+}
+
+// TestChainAtTheLimits: a command that creates as many jobs as it may, with unique keys, of jobs that are not kept.
+func TestChainAtTheLimits(t *testing.T) {
+	r := newChainRig(t)
+	c := plainCreate("a", "x", 1000, 1)
+	c.Groups[0].RetentionMs, c.Groups[0].OnComplete = 0, followOnOf(t, plainGroup("b", "after", 0), 5)
+	r.apply(c)
+	held := r.jobs("x")
+	cmd := job.Complete{Claim: held[0].Claim}
+	for line := range held {
+		o := ok(held[line].ID)
+		o.OutputKind, o.Output = job.Text, []byte(fmt.Sprint(line))
+		o.Then = oneChained("c", "then", fmt.Sprint("then ", line))
+		o.Then.Unique = []job.UniqueKey{{Line: 0, Key: fmt.Sprint(line % 500)}}
+		cmd.Outcomes = append(cmd.Outcomes, o)
+	}
+	fields, body := cmd.Encode()
+	decoded, err := job.Decode(cmd.Verb(), fields, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.apply(decoded)
+	if got := r.jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
+		t.Errorf("%d jobs of outcomes", len(got))
+	}
+	if got := r.jobs("after"); len(got) != 0 {
+		t.Errorf("%d jobs before their time", len(got))
+	}
+	r.seq += 10
+	for range 10 { // a tick moves a bounded number of jobs
+		r.apply(job.Tick{})
+	}
+	if got := r.jobs("after"); len(got) != 1000 || string(got[999].Payload) != "999" {
+		t.Errorf("%d next jobs", len(got))
+	}
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// chainHops returns how many jobs have created each other when the last of those that an outcome of p leads to is
+// created, whatever these do.
+func chainHops(p part, o *job.Outcome) int {
+	hops := p.group().Hops
+	if o.Then == nil {
+		return hops
+	}
+	most := 0
+	for i := range o.Then.Groups {
+		most = max(most, followOns(o.Then.Groups[i].OnComplete))
+	}
+	return hops + 1 + most
+}
+
+// followOns returns how many jobs are created one after the other when a job with an on_complete completes, and they do.
+func followOns(text job.FollowOn) (n int) {
+	for ; text != ""; n++ {
+		g, _ := followOn(text)
+		text = g.OnComplete
+	}
+	return n
+}
+
+func followOn(text job.FollowOn) (g job.Group, delayMs int64) {
+	g, delayMs, err := text.Parse()
+	if err != nil {
+		lsm.Contradict("decode", "%v", err)
+	}
+	return g, delayMs
+}
+
+// chained adds the jobs that the end of lines creates: those of the outcome, then those that their create named. status
+// is what the lines have become.
+func (a *applying) chained(p part, o *job.Outcome, status job.Status) {
+	if o.Then != nil {
+		a.addThen(p.group(), o.Then)
+	}
+	if status != job.Completed || o.Code != job.OK {
+		return
+	}
+	for line := p.first; line <= p.last; {
+		from := p.b.group(line)
+		end := min(from.last, p.last)
+		if from.OnComplete != "" {
+			a.addFollowOns(from, int(end-line)+1, &o.Result)
+		}
+		line = end + 1
+	}
+}
+
+func (a *applying) addThen(from *group, jobs *job.Create) {
+	client, first, body := a.queues.byID[from.queueID].client, a.chain.jobs.Lines(), jobs.Payloads
+	for _, u := range jobs.Unique {
+		a.chain.jobs.Unique = append(a.chain.jobs.Unique, job.UniqueKey{Line: first + u.Line, Key: u.Key})
+	}
+	for i := range jobs.Groups {
+		g := jobs.Groups[i]
+		g.Inherit(client, &from.Attributes)
+		for range jobs.Groups[i].Lines {
+			payload, rest, err := jobs.Frame.Next(body)
+			if err != nil {
+				lsm.Fail("create chained jobs", err) // cannot happen: the decoder has walked the body
+			}
+			a.chain.add(g, payload)
+			body = rest
+		}
+	}
+}
+
+// addFollowOns adds the jobs that the create of n lines named.
+func (a *applying) addFollowOns(from *group, n int, result *job.Result) {
+	g, delayMs := followOn(from.OnComplete)
+	g.Inherit(a.queues.byID[from.queueID].client, &from.Attributes)
+	if delayMs > 0 {
+		g.RunAt = min(a.now.At+delayMs, job.MaxTimeMs)
+	}
+	kind, payload := result.Payload()
+	g.Kind = kind
+	for range n {
+		a.chain.add(g, payload)
+	}
+}
+
+// createChained creates the jobs that the outcomes of a completion have added.
+func (a *applying) createChained() {
+	if len(a.chain.jobs.Groups) == 0 {
+		return
+	}
+	jobs := a.chain.jobs
+	a.chain = chain{}
+	jobs.Frame, jobs.Joined = job.LenFrame, true
+	a.makeBatch(&jobs)
+}

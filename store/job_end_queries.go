@@ -1,0 +1,33 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// AwaitEnd begins to wait for the end of a job. It misses ends in commands that were applied before the call: the caller
+// must look at the job afterwards, when queries show these commands. The error is job.NotFound if there is no such job.
+func (q *Queries) AwaitEnd(id job.ID) (w *JobEnd, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	b := q.readBatchOf(v, id)
+	if b == nil || id.Line() >= int(b.lines) {
+		return nil, job.NotFound
+	}
+	w = &JobEnd{all: &q.ends, at: position{b.seq, uint32(id.Line())}, done: make(chan struct{})}
+	q.ends.mu.Lock()
+	defer q.ends.mu.Unlock()
+	if q.ends.callers == nil {
+		q.ends.callers = map[uint64]map[uint32][]*JobEnd{}
+	}
+	if q.ends.callers[b.seq] == nil {
+		q.ends.callers[b.seq] = map[uint32][]*JobEnd{}
+	}
+	q.ends.callers[b.seq][w.at.line] = append(q.ends.callers[b.seq][w.at.line], w)
+	q.ends.waiting.Add(1)
+	return w, nil
+}
+
+// EndsAwaited returns how many callers wait for the end of a job.
+func (q *Queries) EndsAwaited() int { return int(q.ends.waiting.Load()) }

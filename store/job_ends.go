@@ -1,0 +1,75 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// jobEnds wakes the callers that wait for the end of a job. It costs nothing while nobody waits.
+type jobEnds struct {
+	waiting atomic.Int64 // how many callers wait
+
+	mu      sync.Mutex
+	callers map[uint64]map[uint32][]*JobEnd // by the seq of the batch of their job, and its line
+	pending []*JobEnd                       // whose job has ended in a command that is not committed
+}
+
+// JobEnd is a caller that waits for the end of a job.
+type JobEnd struct {
+	all  *jobEnds
+	at   position
+	done chan struct{}
+}
+
+// Done is closed when a query shows that the job has ended or is purged.
+func (w *JobEnd) Done() <-chan struct{} { return w.done }
+
+// Stop ends the wait. A caller must call it once.
+func (w *JobEnd) Stop() {
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	w.all.waiting.Add(-1)
+	of := w.all.callers[w.at.seq]
+	if of[w.at.line] = slices.DeleteFunc(of[w.at.line], func(x *JobEnd) bool { return x == w }); len(of[w.at.line]) == 0 {
+		delete(of, w.at.line)
+	}
+	if len(of) == 0 {
+		delete(w.all.callers, w.at.seq)
+	}
+}
+
+// ended notes that lines have ended. committed wakes their callers.
+func (e *jobEnds) ended(r Run) {
+	if e.waiting.Load() == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of := e.callers[r.Batch]
+	if r.Lines() < len(of) {
+		for line := r.First; line <= r.Last; line++ {
+			e.pending = append(e.pending, of[line]...)
+		}
+		return
+	}
+	for line, callers := range of {
+		if line >= r.First && line <= r.Last {
+			e.pending = append(e.pending, callers...)
+		}
+	}
+}
+
+// committed wakes the callers whose jobs have ended.
+func (e *jobEnds) committed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.pending {
+		select {
+		case <-w.done: // a job that ended and was purged is there twice
+		default:
+			close(w.done)
+		}
+	}
+	e.pending = nil
+}

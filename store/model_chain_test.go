@@ -1,0 +1,90 @@
+package store
+
+import "github.com/daybookq/daybook/job"
+
+// mayChain reports whether an outcome leads to few enough jobs that create each other.
+func (m *model) mayChain(j *modelJob, o *job.Outcome) bool {
+	if o.Then == nil {
+		return true
+	}
+	for _, g := range o.Then.Groups {
+		hops := j.attr.Hops + 1
+		for next := g.OnComplete; next != ""; hops++ {
+			g, _, err := next.Parse()
+			if err != nil {
+				panic(err)
+			}
+			next = g.OnComplete
+		}
+		if hops > job.MaxHops {
+			return false
+		}
+	}
+	return true
+}
+
+// chained notes the jobs that the end of a job creates.
+func (m *model) chained(j *modelJob, o *job.Outcome) {
+	inherit := func(g job.Group) job.Group {
+		if g.Client == "" {
+			g.Client = j.attr.Client
+		}
+		if g.Meta == "" {
+			g.Meta = j.attr.Meta
+		}
+		if g.Traceparent == "" {
+			g.Traceparent = j.attr.Traceparent
+		}
+		g.Lines, g.Hops = 1, j.attr.Hops+1
+		return g
+	}
+	c := &m.chain
+	if o.Then != nil {
+		for _, u := range o.Then.Unique {
+			c.Unique = append(c.Unique, job.UniqueKey{Line: len(c.Groups) + u.Line, Key: u.Key})
+		}
+		for _, g := range o.Then.Groups {
+			for range g.Lines {
+				c.Groups = append(c.Groups, inherit(g))
+			}
+		}
+		c.Payloads = append(c.Payloads, o.Then.Payloads...)
+	}
+	if o.Code == job.OK && j.shown() == job.Completed && j.attr.OnComplete != "" {
+		g, delay, err := j.attr.OnComplete.Parse()
+		if err != nil {
+			panic(err)
+		}
+		if delay > 0 {
+			g.RunAt = m.at + delay
+		}
+		payload := o.Output
+		g.Kind = o.OutputKind
+		if o.OutputKind == job.Nothing && o.OutputAddr != "" {
+			g.Kind, payload = job.Text, []byte(o.OutputAddr)
+		}
+		c.Groups = append(c.Groups, inherit(g))
+		c.Payloads = job.LenFrame.Append(c.Payloads, payload)
+	}
+}
+
+// createChained creates the jobs that the outcomes of a completion lead to.
+func (m *model) createChained() {
+	lines := m.chain.Groups
+	if len(lines) == 0 {
+		return
+	}
+	c := &job.Create{Joined: true, Frame: job.LenFrame, Unique: m.chain.Unique, Payloads: m.chain.Payloads}
+	m.chain = job.Create{}
+	for _, g := range lines { // equal neighbours are a group
+		if n := len(c.Groups); n > 0 {
+			before := c.Groups[n-1]
+			if before.Lines = 1; before == g {
+				c.Groups[n-1].Lines++
+				continue
+			}
+		}
+		c.Groups = append(c.Groups, g)
+	}
+	m.create(c)
+}
