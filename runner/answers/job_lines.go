@@ -1,0 +1,63 @@
+package answers
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	// MaxLineBytes bounds a line: a type, and the longest payload that a job may have.
+	MaxLineBytes = job.MaxPayloadBytes + 1<<10
+	// MaxThen and MaxThenBytes bound the jobs that one job creates, and their payloads together. The server stores them
+	// in one record with the outcome.
+	MaxThen      = 100
+	MaxThenBytes = job.MaxPayloadBytes
+)
+
+// JobLines collects the jobs that lines of the form J: type|payload or #J: type|payload create.
+type JobLines struct {
+	then  []client.NewJob
+	bytes int
+	bad   string
+}
+
+// Cut returns what follows the J: of a line that creates a job. ok is false for all other lines.
+func Cut(line []byte) (text []byte, ok bool) {
+	text, ok = bytes.CutPrefix(bytes.TrimPrefix(line, []byte("#")), []byte("J:"))
+	return text, ok && bytes.IndexByte(text, '|') >= 0
+}
+
+// Add takes what follows the J: of a line. After a line that is wrong, it takes no more.
+func (j *JobLines) Add(text []byte, tooLong bool) {
+	if j.bad != "" {
+		return
+	}
+	name, payload, _ := bytes.Cut(text, []byte("|"))
+	name = bytes.TrimSpace(name)
+	switch err := job.CheckName("type", string(name)); {
+	case tooLong:
+		j.bad = fmt.Sprintf("a J: line has more than %d bytes", MaxLineBytes)
+	case err != nil:
+		j.bad = fmt.Sprintf("a J: line with the type %.100q: %v", name, err)
+	case len(j.then) == MaxThen:
+		j.bad = fmt.Sprintf("more than %d J: lines create jobs", MaxThen)
+	case j.bytes+len(payload) > MaxThenBytes:
+		j.bad = fmt.Sprintf("the payloads of J: lines have more than %d bytes together", MaxThenBytes)
+	default:
+		j.then = append(j.then, client.NewJob{Type: string(name), Payload: slices.Clone(payload)})
+		j.bytes += len(payload)
+		return
+	}
+	j.then = nil
+}
+
+// Take returns the jobs, or what is wrong with the lines, and begins again.
+func (j *JobLines) Take() (then []client.NewJob, bad string) {
+	then, bad = j.then, j.bad
+	*j = JobLines{}
+	return then, bad
+}

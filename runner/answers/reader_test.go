@@ -1,0 +1,210 @@
+package answers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// all returns the answers of n jobs to a text.
+func all(t testing.TB, n int, text string) []Answer {
+	t.Helper()
+	r := NewReader(n)
+	var got []Answer
+	if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
+		t.Fatal(err)
+	}
+	return append(got, r.Rest()...)
+}
+
+// short writes answers as lines: exit code, code, and the jobs to create.
+func short(list []Answer) (lines []string) {
+	for _, a := range list {
+		line := fmt.Sprint(a.ExitCode)
+		if a.Code != "" {
+			line += " " + a.Code
+		} else if a.Text != "" {
+			line += " " + a.Text
+		}
+		for _, j := range a.Then {
+			line += fmt.Sprintf(" (%s|%s)", j.Type, j.Payload)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestReader(t *testing.T) {
+	const none, invalid = "500 NO_RESPONSE", "500 INVALID_RESPONSE"
+	tooMany := strings.Repeat("J: a|b\n", MaxThen+1)
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"one line a job":                  {"200\n404 nope\n503", []string{"200", "404 nope", "503"}},
+		"line ends of Windows":            {"200 a\r\n\r\n404\r\n", []string{"200 a", "404"}},
+		"white space around lines":        {"  200   a b  \n\t404\n \n", []string{"200 a b", "404"}},
+		"no white space after the number": {"200abc\n200,x\n2.5\n+201 a\n007", []string{"200 abc", "200 ,x", "2 .5", "201 a", "7"}},
+		"a large number":                  {"99999999999999999999999 a", []string{"2147483647 a"}},
+		"nothing":                         {"", []string{none, none}},
+		"comments only":                   {"# 200\n#\n#200", []string{none}},
+		"a line is missing":               {"200\n200\n", []string{"200", "200", none, none}},
+		"lines too many":                  {"200\n201\n202\n# 1", []string{"200", "201"}},
+		"no number":                       {"200\nok\n200", []string{"200", invalid, invalid}},
+		"a negative number":               {"-1\n200", []string{invalid, invalid}},
+		"no number, then missing":         {"x\n200\n", []string{invalid, invalid, none}},
+		"a job of the next answer":        {"J: a|1\n#J: b|2\n200\n200", []string{"200 (a|1) (b|2)", "200"}},
+		"a job of the last answer":        {"200\n200\nJ: a|1\n#J:b|2", []string{"200", "200 (a|1) (b|2)"}},
+		"jobs around the last answer":     {"J: a|1\n200\nJ: a|2\n200\nJ: a|3", []string{"200 (a|1)", "200 (a|2) (a|3)"}},
+		"jobs after a line too many":      {"200\n201\nJ: a|1", []string{"200 (a|1)"}},
+		"a payload with bars":             {"J:a.b|c|d J: e|f\n200", []string{"200 (a.b|c|d J: e|f)"}},
+		"an empty payload":                {"J:  a  |\n200", []string{"200 (a|)"}},
+		"jobs of a job without a line":    {"200\nJ: a|1", []string{"200", none}},
+		"jobs of an invalid line":         {"J: a|1\nx\nJ: a|2\n200\nJ: a|3", []string{invalid, invalid}},
+		"a J line without a bar":          {"J: a\n200\n201", []string{invalid, invalid}},
+		"a comment that begins with #J:":  {"#J: a\n200", []string{"200"}},
+		"a J line without a type":         {"#J: |a\n200\n201", []string{invalid, "201"}},
+		"a J line with a bad type":        {"200\n201\nJ: a b|c", []string{"200", invalid}},
+		"a J line with a long type":       {"J: " + strings.Repeat("a", 129) + "|c\n200\n201", []string{invalid, "201"}},
+		"too many J lines":                {tooMany + "200\n201", []string{invalid, "201"}},
+		"many J lines":                    {tooMany[:7*MaxThen] + "200\n201", []string{"200" + strings.Repeat(" (a|b)", MaxThen), "201"}},
+		"jobs with large payloads":        {"J: a|" + strings.Repeat("b", MaxThenBytes) + "\nJ: a|b\n200\n201", []string{invalid, "201"}},
+		"a long J line":                   {"J: a|" + strings.Repeat("b", MaxLineBytes) + "\n200\n201", []string{invalid, "201"}},
+		"a long comment":                  {"#" + strings.Repeat("b", 2*MaxLineBytes) + "\n200\n201", []string{"200", "201"}},
+		"a long answer":                   {"200 " + strings.Repeat("b", MaxLineBytes) + "\n201", []string{invalid, "201"}},
+	} {
+		if got := short(all(t, len(c.want), c.text)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
+		}
+	}
+}
+
+// TestLimits: lines, payloads and their sum at the limit are accepted.
+func TestLimits(t *testing.T) {
+	payload := strings.Repeat("p", MaxThenBytes)
+	if a := all(t, 1, "J: a|"+payload+"\n200")[0]; a.Code != "" || len(a.Then) != 1 || string(a.Then[0].Payload) != payload {
+		t.Errorf("a job with the largest payload: %s %.100s", a.Code, a.Text)
+	}
+	line := "200 " + strings.Repeat("a", MaxLineBytes-len("200 \n")) + "\n"
+	if a := all(t, 1, line)[0]; a.Code != "" || len(a.Text) != len(line)-len("200 \n") {
+		t.Errorf("the longest line: %s %.100s", a.Code, a.Text)
+	}
+}
+
+// TestAnswersAtOnce: each answer but the last is known as soon as its line is there.
+func TestAnswersAtOnce(t *testing.T) {
+	r := NewReader(2)
+	if _, ok := r.Line([]byte("# 1")); ok {
+		t.Error("a comment is an answer")
+	}
+	if a, ok := r.Line([]byte("204")); !ok || a.ExitCode != 204 || r.Answered() != 1 {
+		t.Errorf("%+v %v", a, ok)
+	}
+	if a, ok := r.Line([]byte("205")); ok {
+		t.Errorf("the last answer came before its J lines: %+v", a)
+	}
+	r.Line([]byte("J: a|1"))
+	if last := short(r.Rest()); !slices.Equal(last, []string{"205 (a|1)"}) {
+		t.Errorf("%q", last)
+	}
+	if again := r.Rest(); again != nil {
+		t.Errorf("Rest returns answers twice: %v", again)
+	}
+	if none := NewReader(0); len(none.Rest()) != 0 {
+		t.Error("a batch without jobs has answers")
+	}
+}
+
+// TestCutOff: what arrived of a line before an error does not count, because the rest of its number may be missing.
+func TestCutOff(t *testing.T) {
+	broken := errors.New("broken")
+	r := NewReader(3)
+	var got []Answer
+	err := r.Read(io.MultiReader(strings.NewReader("200\n20"), iotest.ErrReader(broken)), func(a Answer) { got = append(got, a) })
+	if got = append(got, r.Rest()...); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if !slices.Equal(short(got), []string{"200", "500 NO_RESPONSE", "500 NO_RESPONSE"}) {
+		t.Errorf("%q", short(got))
+	}
+}
+
+// TestParts: it makes no difference in which parts a text arrives.
+func TestParts(t *testing.T) {
+	text := "# log\nJ: a|" + strings.Repeat("long ", 10_000) + "\n200 ok\n\n404 " + strings.Repeat("no ", 10_000) + "\n503"
+	want := all(t, 4, text)
+	for _, parts := range []io.Reader{iotest.OneByteReader(strings.NewReader(text)), iotest.HalfReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+		r := NewReader(4)
+		var got []Answer
+		if err := r.Read(parts, func(a Answer) { got = append(got, a) }); err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, r.Rest()...); !reflect.DeepEqual(got, want) {
+			t.Errorf("%.300q, want %.300q", short(got), short(want))
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add(6, []byte("# log\n200 ok\n\n#J: a|b\n404 nope\n503\nbad\n200"))
+	f.Add(2, []byte("J: a|b\r\n200\r\nJ: c\r\n-1"))
+	f.Add(3, []byte("#J:|\n100\n99999999999\nJ:x|\xff\n300"))
+	f.Fuzz(func(t *testing.T, jobs int, text []byte) {
+		jobs = int(uint(jobs) % 50)
+		r := NewReader(jobs)
+		var got []Answer
+		if err := r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r.Rest()...)
+		if len(got) != jobs {
+			t.Fatalf("%d answers of %d jobs", len(got), jobs)
+		}
+		missing, distrusted := false, false
+		for i, a := range got {
+			switch {
+			case a.ExitCode < 0:
+				t.Fatalf("exit code %d", a.ExitCode)
+			case a.Code != "" && (a.ExitCode != 500 || a.Text == "" || a.Then != nil):
+				t.Fatalf("%+v", a)
+			case missing && a.Code != NoResponse:
+				t.Fatalf("answer %d comes after a missing one", i)
+			case distrusted && a.Code == "":
+				t.Fatalf("answer %d comes after an invalid one", i)
+			case len(a.Then) > MaxThen:
+				t.Fatalf("%d jobs", len(a.Then))
+			}
+			missing = missing || a.Code == NoResponse
+			distrusted = distrusted || a.Code == InvalidResponse && strings.Contains(a.Text, "does not begin with an exit code")
+			for _, j := range a.Then {
+				if j.Type == "" || bytes.ContainsAny(j.Payload, "\n") || j.Kind != client.None {
+					t.Fatalf("%+v", j)
+				}
+			}
+			if e := a.End(1 << 10); e.Code == "" || len(e.Then) > 0 && e.Code != "ok" && e.Code != "failed" {
+				t.Fatalf("%+v", e)
+			}
+		}
+	})
+}
+
+// BenchmarkReader reads the shortest answers of a batch of 100.
+func BenchmarkReader(b *testing.B) {
+	text := strings.Repeat("200\n", 100)
+	for b.Loop() {
+		r, n := NewReader(100), 0
+		r.Read(strings.NewReader(text), func(Answer) { n++ })
+		if n += len(r.Rest()); n != 100 {
+			b.Fatal(n)
+		}
+	}
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "answers/s")
+}

@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// refreshEvery is how often the runner asks the server for its handlers.
+const refreshEvery = 5 * time.Second
+
+// local returns the versions of the configuration, by the queues whose jobs they run.
+func (s *Settings) local() map[queue]version {
+	versions := map[queue]version{}
+	for _, name := range slices.Sorted(maps.Keys(s.Handlers)) {
+		h := s.Handlers[name]
+		for _, typ := range h.types(name) {
+			if len(s.Types) > 0 && !slices.Contains(s.Types, typ) {
+				continue
+			}
+			versions[queue{"", typ}] = version{typ: typ, document: h.Document, program: &h.Program}
+		}
+	}
+	return versions
+}
+
+// stored returns the newest versions that the server stores and this runner can run, by the queues whose jobs they run.
+func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
+	versions, listed, own := map[queue]version{}, map[string]bool{}, map[string]bool{}
+	for h, err := range r.Client.Handlers(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		q := queue{h.Client, h.Type}
+		listed[h.ID] = true
+		if h.Client != "" {
+			own[h.Type] = true
+		}
+		switch {
+		case len(r.Accept) == 0, len(r.Types) > 0 && !slices.Contains(r.Types, h.Type):
+			continue
+		case h.Client != "" && len(r.Clients) > 0 && !slices.Contains(r.Clients, h.Client):
+			continue
+		}
+		v, err := r.version(ctx, h.ID)
+		if errors.Is(err, client.ErrNotFound) { // deleted in the meantime
+			continue
+		}
+		if err == nil {
+			err = r.kinds.check(&v)
+		} else if !errors.Is(err, errUnknownDocument) {
+			return nil, err
+		}
+		if err != nil {
+			if errors.Is(err, errNotAccepted) {
+				r.say("", "stored handlers of a kind that --accept does not have are not run here", "kind", h.Kind)
+				continue
+			}
+			r.say(h.ID, fmt.Sprintf("a stored handler is not run here: %v", err), "type", h.Type, "client", h.Client, "handler_id", h.ID)
+			continue
+		}
+		versions[q] = v
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.own = own
+	maps.DeleteFunc(r.versions, func(id string, _ version) bool { return !listed[id] }) // what lanes still use is read again
+	return versions, nil
+}
+
+var errUnknownDocument = errors.New("the document is not known to this version of Daybook")
+
+// version returns a version that the server stores. A version never changes, so it is read once.
+func (r *Runner) version(ctx context.Context, id string) (version, error) {
+	r.mu.Lock()
+	v, known := r.versions[id]
+	r.mu.Unlock()
+	if known {
+		return v, nil
+	}
+	h, err := r.Client.HandlerVersion(ctx, id)
+	if err != nil {
+		return version{}, err
+	}
+	if h.Document == nil {
+		return version{}, errUnknownDocument
+	}
+	if err := h.Document.Check(); err != nil {
+		return version{}, fmt.Errorf("%w: %w", errUnknownDocument, err)
+	}
+	v = version{id: h.ID, client: h.Client, typ: h.Type, document: *h.Document}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.versions[id] = v
+	return v, nil
+}
+
+// executorOf returns the executor of a version of a handler, by its id. newest is the version that the lane knows. away
+// is set if the server does not answer, or has the version no more.
+func (r *Runner) executorOf(ctx context.Context, newest *version, id string) (e task.Executor, away bool, err error) {
+	v := *newest
+	if v.id != id {
+		if v, err = r.version(ctx, id); err != nil {
+			return nil, !errors.Is(err, errUnknownDocument), err
+		}
+		if err = r.kinds.check(&v); err != nil {
+			return nil, false, err
+		}
+	}
+	e, err = r.kinds.executor(&v)
+	return e, false, err
+}
+
+// refresh updates the lanes and the feeds to the handlers that there are now.
+func (r *Runner) refresh(ctx context.Context) error {
+	versions, err := r.stored(ctx)
+	if err != nil {
+		return err
+	}
+	for q, v := range r.Settings.local() { // they have precedence
+		versions[q] = v
+		maps.DeleteFunc(versions, func(other queue, _ version) bool { return other.typ == q.typ && other.client != "" })
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for q, v := range versions {
+		l := r.lanes[q]
+		if l != nil && l.fits(&v) {
+			continue
+		}
+		if l != nil { // its runs go on
+			r.closeLane(l)
+		}
+		if l, err = r.newLane(q, v); err != nil {
+			r.say(v.id+q.typ, fmt.Sprintf("a handler is not run here: %v", err), "type", q.typ, "client", q.client)
+			delete(r.lanes, q)
+			continue
+		}
+		r.lanes[q] = l
+	}
+	for q, l := range r.lanes {
+		if _, ok := versions[q]; !ok {
+			delete(r.lanes, q)
+			r.closeLane(l)
+		}
+	}
+	r.updateFeeds()
+	return nil
+}
+
+// fits reports whether a lane can go on with a newer version of its handler: it must have the same place beside others.
+func (l *lane) fits(v *version) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, b := l.newest.options(), v.options()
+	same := l.batch == v.batch() && l.most == v.most(l.r.Concurrency) && cmp.Or(a.Weight, 1) == cmp.Or(b.Weight, 1) && cmp.Or(a.Slots, 1) == cmp.Or(b.Slots, 1)
+	if same {
+		l.newest = *v
+	}
+	return same
+}
+
+// closeLane ends a lane when its jobs have ended. It is in r.lanes no more, so it gets no others. r.mu is held.
+func (r *Runner) closeLane(l *lane) {
+	r.closing.Go(func() {
+		l.users.Wait()
+		l.close()
+	})
+}

@@ -1,0 +1,125 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// counters count what the runner does.
+type counters struct {
+	mu      sync.Mutex
+	running int       // jobs that were handed out and have not ended
+	last    time.Time // when the last job was handed out or ended
+	claimed int64
+	ended   map[ending]int64
+	took    map[string]time.Duration // by type
+	failing error                    // why the server cannot be reached
+	seen    bool                     // it has been reached
+}
+
+// ending is how a run ended.
+type ending struct {
+	typ  string
+	code string // ok, failed, retry, error, returned, or lost
+}
+
+// maxTypes bounds the types that are counted separately; the others count as one.
+const maxTypes = 200
+
+// event counts an event of a worker.
+func (c *counters) event(e client.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = time.Now()
+	if e.Job == nil {
+		c.running += e.Jobs
+		c.claimed += int64(e.Jobs)
+		return
+	}
+	c.running--
+	code := e.Outcome.Code
+	switch {
+	case errors.Is(e.Err, client.ErrUnget), errors.Is(e.Err, client.ErrDraining):
+		code = "returned"
+	case e.Err != nil:
+		code = "lost"
+	case code == "":
+		code = "ok"
+	}
+	typ := e.Job.Type
+	if c.ended == nil {
+		c.ended, c.took = map[ending]int64{}, map[string]time.Duration{}
+	}
+	if _, known := c.took[typ]; !known && len(c.took) >= maxTypes {
+		typ = "(other)"
+	}
+	c.ended[ending{typ, code}]++
+	c.took[typ] += e.Took
+}
+
+// idleSince returns since when nothing runs, and whether nothing does.
+func (c *counters) idleSince() (since time.Time, idle bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, c.running <= 0
+}
+
+func (c *counters) reached() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing, c.seen = nil, true
+}
+
+func (c *counters) unreachable(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = err
+}
+
+// Totals are what a runner has done.
+type Totals struct {
+	Running int
+	Claimed int64
+	Ended   map[string]int64 // by code
+}
+
+// Totals returns what the runner has done until now.
+func (r *Runner) Totals() Totals {
+	c := &r.counters
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := Totals{Running: max(c.running, 0), Claimed: c.claimed, Ended: map[string]int64{}}
+	for e, n := range c.ended {
+		t.Ended[e.code] += n
+	}
+	return t
+}
+
+// String returns a line for people.
+func (t Totals) String() string {
+	text := fmt.Sprintf("%d running", t.Running)
+	for _, code := range slices.Sorted(maps.Keys(t.Ended)) {
+		text += fmt.Sprintf(", %d %s", t.Ended[code], code)
+	}
+	return text
+}
+
+// Healthy returns why the runner is not healthy, or nil.
+func (r *Runner) Healthy() error {
+	c := &r.counters
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.failing != nil:
+		return fmt.Errorf("%w: %w", errUnreachable, c.failing)
+	case !c.seen:
+		return errUnreachable
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+// Package runner runs jobs: it claims them from a server, and runs each by the handler of its type. `daybook work` starts
+// it. The server never runs code, and imports none of this.
+//
+// A handler is one of the runner's configuration, or one that the server stores and whose kind the runner accepts. Each
+// handler has a lane: the jobs of its type that this runner holds. Feeds claim jobs for lanes, by a client.Worker, which
+// tickles them and reports their outcomes. A lane divides its jobs into batches, and runs each when it gets slots. Then
+// the kind of the handler runs the batch.
+//
+//	feed (client.Worker) ──► lane ──► slots ──► program, webhook or script ──► outcome (client.Worker)
+//
+// The packages below:
+//
+//	task      the run of one job, and how it ended
+//	answers   the lines with which a process or a web service answers a batch
+//	slots     which handler may begin the next run
+//	sandbox   starts processes so that none outlives its run
+//	program   runs handlers of kind exec
+//	webhook   runs handlers of kind http
+//	script    runs handlers of kind script
+//
+// The files, each of which uses only those before it:
+//
+//	counters.go  what the runner has done
+//	usage_linux.go, usage_other.go: processor time and memory
+//	kinds.go     executors of handlers, by kind
+//	lane.go      the jobs of one handler: waiting, batches, runs
+//	feeds.go     which jobs are claimed for which lanes
+//	catalog.go   which handlers there are
+//	heartbeat.go the registry of runners: heartbeats, and what the server says to them
+//	runner.go    Settings, Runner: the life of a runner
+//	metrics.go   /metrics and /healthz
+//
+// Not for: what a server stores (package store), settings from files and flags (cmd/daybook).
+package runner

@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// once are attributes of jobs that may run only once.
+var once = client.Attributes{MaxAttempts: 1}
+
+// TestDrainCostsNoAttempt: a run that the runner ends because it stops costs the job no attempt.
+func TestDrainCostsNoAttempt(t *testing.T) {
+	r := start(t)
+	s := r.settings(map[string]string{"x": "sleep 60"})
+	s.UntilIdle, s.DrainTimeout = 0, 100*time.Millisecond
+	if _, err := r.AddLines(t.Context(), []byte("a\n"), client.AddOptions{Type: "x", Attributes: once}); err != nil {
+		t.Fatal(err)
+	}
+	w, stop := r.begin(s)
+	r.until("the job runs", func() bool { return w.Totals().Running == 1 })
+	time.Sleep(200 * time.Millisecond)
+	stop()
+	r.want("x", "pending  0 ")
+}
+
+// TestHangingJob: a job that hangs until its timeout_ms costs the jobs that were claimed with it no attempt.
+func TestHangingJob(t *testing.T) {
+	r := start(t)
+	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import time\ndef handle(payload, job):\n    if payload == 'hang':\n        time.sleep(60)\n    return payload"})
+	payloads := slices.Repeat([]string{"a"}, 200)
+	payloads[20] = "hang"
+	attributes := once
+	attributes.TimeoutMs = 2000
+	if _, err := r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: attributes}); err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(nil)
+	s.Accept, s.UntilIdle = []string{handler.Script}, 3*time.Second
+	r.run(s)
+	counts := map[string]int{}
+	for line, n := range r.counted("x") {
+		counts[line[:6]] += n
+	}
+	if counts["comple"] != 199 || counts["failed"] != 1 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// TestStrays: jobs of a client whose own handler the runner does not run hold up the jobs of others only for a moment.
+func TestStrays(t *testing.T) {
+	r := start(t)
+	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
+	r.put("bad", "x", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
+	if _, err := r.AddLines(t.Context(), []byte(strings.Repeat("a\n", 2000)), client.AddOptions{Client: "bad", Type: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := r.Create(t.Context(), client.NewJob{Client: "good", Type: "x", Payload: []byte("p")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(nil)
+	s.Accept, s.UntilIdle = []string{handler.Script}, 0
+	r.begin(s)
+	if o, err := r.Output(t.Context(), j.ID, time.Minute); err != nil || string(o.Bytes) != "p" {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestSharedContexts: a stored handler and one of the configuration with the same eid do not share contexts.
+func TestSharedContexts(t *testing.T) {
+	r := start(t)
+	const source = "def handle(payload, job):\n    return str(globals().get('secret', __builtins__.get('secret') if isinstance(__builtins__, dict) else getattr(__builtins__, 'secret', None)))"
+	r.put("", "stored", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: source, EID: "e"})
+	s := r.settings(nil)
+	s.Accept = []string{handler.Script}
+	s.Handlers["own"] = &Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.Python, Source: source, Before: "secret = 'red'", EID: "e"}}
+	r.add("own", "a")
+	r.run(s)
+	r.add("stored", "a")
+	r.add("own", "a")
+	r.run(s)
+	r.want("own", "completed ok 1 red", "completed ok 1 red")
+	r.want("stored", "completed ok 1 None")
+}

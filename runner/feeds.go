@@ -1,0 +1,205 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// feed is a client.Worker, which claims the jobs of some lanes. With few lanes, each has a feed of its own, so that the
+// jobs of one do not wait behind those of another. With many, types share feeds, because each feed has a connection.
+type feed struct {
+	clients, types []string
+	lanes          []*lane
+	strategy       string
+	stop           context.CancelFunc
+	strays         atomic.Int64 // jobs that are not of these lanes
+}
+
+const (
+	ownFeeds     = 32  // with more lanes, types share feeds
+	typesPerFeed = 100 // how many types a claim may name
+)
+
+// key names what a feed claims.
+func (f *feed) key() string {
+	return strings.Join([]string{strings.Join(f.clients, ","), strings.Join(f.types, ","), f.strategy}, " ")
+}
+
+// plan returns the feeds for lanes.
+func (r *Runner) plan() (feeds []*feed) {
+	queues := slices.SortedFunc(maps.Keys(r.lanes), func(a, b queue) int {
+		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.typ, b.typ))
+	})
+	each := 1
+	if len(queues) > ownFeeds {
+		each = min((len(queues)+ownFeeds-1)/ownFeeds, typesPerFeed)
+	}
+	for _, q := range queues {
+		clients := r.Clients
+		if q.client != "" {
+			clients = []string{q.client}
+		}
+		var last *feed
+		if n := len(feeds); n > 0 {
+			last = feeds[n-1]
+		}
+		if last == nil || len(last.types) == each || !slices.Equal(last.clients, clients) {
+			last = &feed{clients: clients, strategy: r.Strategy}
+			feeds = append(feeds, last)
+		}
+		if q.client == "" && r.own[q.typ] && last.strategy == "" {
+			last.strategy = "fair" // the jobs of clients with handlers of their own must not hold up the others
+		}
+		last.types, last.lanes = append(last.types, q.typ), append(last.lanes, r.lanes[q])
+	}
+	return feeds
+}
+
+// updateFeeds starts and stops feeds, so that they claim the jobs of the lanes that there are now. The runs of a feed that
+// is stopped go on. r.mu is held.
+func (r *Runner) updateFeeds() {
+	if r.stopped {
+		return
+	}
+	wanted := map[string]bool{}
+	for _, f := range r.plan() {
+		wanted[f.key()] = true
+		if r.feeds[f.key()] == nil {
+			r.feeds[f.key()] = f
+			r.startFeed(f)
+		}
+	}
+	for key, f := range r.feeds {
+		if !wanted[key] {
+			delete(r.feeds, key)
+			f.stop()
+		}
+	}
+}
+
+// startFeed starts the worker of a feed. r.mu is held.
+func (r *Runner) startFeed(f *feed) {
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	capacity := 0
+	for _, l := range f.lanes {
+		capacity += l.capacity()
+	}
+	w := client.Worker{
+		Client: r.Client, RunnerID: r.ID, Clients: f.clients, Types: f.types, Strategy: f.strategy,
+		Concurrency: min(capacity, mostHeld) + mostStrays, Room: func() int { return r.roomOf(f) },
+		DrainTimeout: forEver, // Run ends the runs
+		Handler:      func(ctx context.Context, j *client.Job) (client.Outcome, error) { return r.dispatch(ctx, f, j) },
+		OnEvent:      r.counters.event, Logger: r.Log,
+	}
+	r.working.Go(func() {
+		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+			err := w.Run(ctx)
+			if err == nil || ctx.Err() != nil {
+				if err != nil {
+					r.Log.Error("outcomes were not reported", "types", f.types, "error", err)
+				}
+				return
+			}
+			r.Log.Error("the runner cannot claim; will try again", "types", f.types, "after", pause, "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+		}
+	})
+}
+
+// roomOf returns how many jobs a feed has room for. A stray takes none of the room of its lanes.
+func (r *Runner) roomOf(f *feed) int {
+	n := int(min(f.strays.Load(), mostStrays))
+	for _, l := range f.lanes {
+		n += l.room()
+	}
+	return n
+}
+
+const (
+	// strayPause is how long the runner keeps a job that it cannot run before it returns the job, so that it does not
+	// claim the same job again and again.
+	strayPause = 5 * time.Second
+	// mostStrays is how many strays a feed holds beside the jobs of its lanes. A feed that claims the jobs of all clients
+	// also gets those of clients with handlers of their own, because a claim cannot exclude clients.
+	mostStrays = 100
+	// forEver is longer than any run.
+	forEver = 100 * 365 * 24 * time.Hour
+)
+
+// dispatch runs a job that a feed has claimed in its lane.
+func (r *Runner) dispatch(ctx context.Context, f *feed, j *client.Job) (client.Outcome, error) {
+	l := r.laneOf(j)
+	if l == nil || !slices.Contains(f.lanes, l) {
+		f.strays.Add(1)
+		defer f.strays.Add(-1)
+	}
+	if l == nil {
+		r.say("stray "+j.Client+" "+j.Type, "this runner cannot run a job that it has claimed, and returns it", "type", j.Type, "client", j.Client, "job_id", j.ID)
+		r.refreshSoon()
+		select {
+		case <-ctx.Done():
+		case <-time.After(strayPause):
+		}
+		return client.Outcome{}, client.ErrUnget
+	}
+	defer l.users.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	runs := l.runsNow()
+	defer context.AfterFunc(runs, func() { cancel(context.Cause(runs)) })()
+	return l.handle(ctx, j)
+}
+
+// runsNow returns what ends the runs that begin now.
+func (l *lane) runsNow() context.Context {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	return l.r.runs
+}
+
+// laneOf returns the lane of a job, and counts the job as one of its users; nil if this runner cannot run it.
+func (r *Runner) laneOf(j *client.Job) *lane {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lanes[queue{"", j.Type}]
+	if l == nil || !l.local { // no handler of the configuration
+		if j.Handler == nil {
+			return nil
+		}
+		if l = r.lanes[queue{j.Handler.Client, j.Type}]; l == nil {
+			return nil
+		}
+	}
+	l.users.Add(1)
+	return l
+}
+
+// say logs a warning once.
+func (r *Runner) say(key, text string, args ...any) {
+	r.sayMu.Lock()
+	defer r.sayMu.Unlock()
+	if len(r.said) >= maxSaid {
+		clear(r.said)
+	}
+	if key = fmt.Sprint(key, " ", text); r.said[key] {
+		return
+	}
+	r.said[key] = true
+	r.Log.Warn(text, args...)
+}
+
+// maxSaid bounds the warnings that are remembered.
+const maxSaid = 10_000

@@ -1,0 +1,211 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+const (
+	// usualHeartbeat is the time between two heartbeats until the server has said otherwise.
+	usualHeartbeat = 15 * time.Second
+	// firstPatience bounds a first heartbeat, so that the log soon says that the server does not answer.
+	firstPatience = 3 * time.Second
+	// heartbeatAgain is how soon a heartbeat that failed is sent again.
+	heartbeatAgain = time.Second
+	// listBytes bounds the names in a heartbeat: all texts of it have at most 4 KiB.
+	listBytes = 1 << 10
+	maxListed = 100
+)
+
+// errDropped ends the runs of a runner that was declared lost: the server has returned its jobs.
+var errDropped = fmt.Errorf("%w: its jobs went back to their queues", client.ErrRunnerLost)
+
+// heartbeat is the runner as the server knows it.
+type heartbeat struct {
+	r        *Runner
+	instance string
+	takeover bool
+	usage    usage
+}
+
+// register sends heartbeats until the first one is answered. The error is why the runner must not run: another process
+// holds its id.
+func (h *heartbeat) register(ctx context.Context) (every time.Duration, err error) {
+	said := false
+	for ctx.Err() == nil {
+		every, err := h.send(ctx, firstPatience)
+		switch {
+		case err == nil:
+			h.takeover = false // whoever takes the id over later shall have it
+			return every, nil
+		case errors.Is(err, client.ErrRunnerTaken), errors.Is(err, client.ErrBadRequest):
+			return 0, fmt.Errorf("runner %s: %w", h.r.ID, err)
+		case errors.Is(err, client.ErrRunnerLost), errors.Is(err, client.ErrRunnerReplaced): // of the instance before
+			h.instance = client.NewKey()
+			continue
+		case ctx.Err() == nil && !said:
+			said = true
+			h.r.counters.unreachable(err)
+			h.r.Log.Warn("the runner is not registered; trying again", "error", err)
+		}
+		sleep(ctx, heartbeatAgain)
+	}
+	return 0, context.Cause(ctx)
+}
+
+// keep sends heartbeats until ctx ends. end ends the runner for a reason.
+func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(error)) {
+	away := false // the server does not answer
+	for wait := every; sleep(ctx, wait); {
+		next, err := h.send(ctx, usualHeartbeat)
+		switch {
+		case err == nil:
+			every, wait = next, next
+			if away {
+				away = false
+				h.r.Log.Info("the server answers again")
+			}
+			h.r.counters.reached()
+		case ctx.Err() != nil:
+		case errors.Is(err, client.ErrRunnerReplaced), errors.Is(err, client.ErrRunnerTaken):
+			end(fmt.Errorf("runner %s: %w", h.r.ID, err))
+			return
+		case errors.Is(err, client.ErrRunnerLost):
+			h.r.Log.Error("the server has declared this runner lost, and returned its jobs; their runs end here, and it goes on as a new one", "runner_id", h.r.ID)
+			h.r.endAll(errDropped)
+			h.instance, wait = client.NewKey(), 0
+		default:
+			if !away {
+				away = true
+				h.r.Log.Warn("a heartbeat failed; the runner goes on and tries again", "error", err)
+			}
+			wait = min(heartbeatAgain, every)
+		}
+	}
+}
+
+// send sends a heartbeat, and waits for its answer for at most patience.
+func (h *heartbeat) send(ctx context.Context, patience time.Duration) (every time.Duration, err error) {
+	r := h.r
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	host, _ := os.Hostname() // a runner without a name has an id
+	info := client.RunnerInfo{
+		ID: r.ID, Instance: h.instance, Name: host, Addresses: addresses(), Kinds: r.kindsRun(), Types: r.typesRun(), Clients: listed(r.Clients),
+		Slots: int64(r.Concurrency), Labels: r.Labels, Version: r.Version, Takeover: h.takeover,
+		Stats: client.RunnerStats{CPU: h.usage.cores(), Memory: memory(), Running: int64(r.Totals().Running)},
+	}
+	if every, err = r.Client.Heartbeat(ctx, info); every <= 0 {
+		every = usualHeartbeat
+	}
+	return every, err
+}
+
+// goodbye says that the runner has ended, so that it is not declared lost.
+func (h *heartbeat) goodbye() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := h.r.Client.Goodbye(ctx, h.r.ID, h.instance); err != nil && !errors.Is(err, client.ErrNotFound) {
+		h.r.Log.Warn("the server does not know that the runner has ended, and will declare it lost", "error", err)
+	}
+}
+
+// endAll ends all runs that are under way.
+func (r *Runner) endAll(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endRuns(cause)
+	r.runs, r.endRuns = context.WithCancelCause(context.Background())
+}
+
+// kindsRun returns the kinds of the handlers that the runner runs.
+func (r *Runner) kindsRun() []string {
+	kinds := slices.Clone(r.Accept)
+	for _, h := range r.Handlers {
+		kinds = append(kinds, h.Document.Kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// typesRun returns the types whose jobs the runner claims, as far as a heartbeat has room for them.
+func (r *Runner) typesRun() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	types := map[string]bool{}
+	for q := range r.lanes {
+		types[q.typ] = true
+	}
+	return listed(slices.Sorted(maps.Keys(types)))
+}
+
+// listed returns the beginning of a list of names that fits into a heartbeat.
+func listed(names []string) []string {
+	bytes := 0
+	for i, name := range names {
+		if bytes += len(name); bytes > listBytes || i == maxListed {
+			return names[:i]
+		}
+	}
+	return names
+}
+
+// addresses returns addresses of this machine that others may reach.
+func addresses() (list []string) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // it is for people
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && len(list) < 8 {
+			list = append(list, n.IP.String())
+		}
+	}
+	return list
+}
+
+// usage measures the processor time of the runner and the processes that it has waited for.
+type usage struct {
+	at   time.Time
+	used time.Duration
+}
+
+// cores returns how many cores were used since the last call.
+func (u *usage) cores() float64 {
+	now, used := time.Now(), processorTime()
+	before := *u
+	*u = usage{now, used}
+	if before.at.IsZero() || !now.After(before.at) {
+		return 0
+	}
+	return max(float64(used-before.used)/float64(now.Sub(before.at)), 0)
+}
+
+// memory returns how many bytes of memory the runner has.
+func memory() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return cmp.Or(residentBytes(), int64(m.Sys-m.HeapReleased))
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return ctx.Err() == nil
+	}
+}

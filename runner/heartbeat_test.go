@@ -1,0 +1,117 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// registered returns the document of the runner r, if the server has it.
+func (r *rig) registered() client.Runner {
+	r.Helper()
+	doc, err := r.Runner(r.Context(), "r")
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
+		r.Fatal(err)
+	}
+	return doc
+}
+
+// TestRegistered: the server knows a runner while it runs, and that it has ended.
+func TestRegistered(t *testing.T) {
+	r := start(t)
+	s := r.settings(map[string]string{"x": "cat", "y": "cat"})
+	s.UntilIdle, s.Labels, s.Version, s.Clients = 0, map[string]string{"zone": "a"}, "1.2", []string{"default"}
+	_, stop := r.begin(s)
+	r.until("it is registered", func() bool { return r.registered().State == client.RunnerAlive })
+	got := r.registered()
+	if got.Slots != 4 || got.Labels["zone"] != "a" || got.Version != "1.2" || got.Name == "" || strings.Join(got.Kinds, ",") != "exec" || len(got.Clients) != 1 {
+		t.Errorf("%+v", got)
+	}
+	stop()
+	if got := r.registered(); got.State != client.RunnerDead || got.End != client.RunnerLeft {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOneProcessHoldsAnID: a second runner with the id of another one is refused, or replaces it.
+func TestOneProcessHoldsAnID(t *testing.T) {
+	r := start(t, "--runner-heartbeat", "1s")
+	s := r.settings(map[string]string{"x": "cat"})
+	s.UntilIdle = 0
+	first := make(chan error, 1)
+	go func() { first <- r.new(s).Run(t.Context()) }()
+	r.until("it is registered", func() bool { return r.registered().State == client.RunnerAlive })
+	if err := r.new(s).Run(t.Context()); !errors.Is(err, client.ErrRunnerTaken) {
+		t.Errorf("the second runner: %v", err)
+	}
+	s.Takeover = true
+	w, stop := r.begin(s)
+	if err := <-first; !errors.Is(err, client.ErrRunnerReplaced) {
+		t.Errorf("the first runner: %v", err)
+	}
+	r.add("x", "a")
+	r.until("the job is done", func() bool { return w.Totals().Ended["ok"] == 1 })
+	stop()
+}
+
+// TestLostRunner: a runner whose heartbeats do not arrive is declared lost. Its jobs go back, its runs end when it hears of
+// it, and it goes on.
+func TestLostRunner(t *testing.T) {
+	r := start(t, "--runner-heartbeat", "1s")
+	var silent atomic.Bool
+	to, err := url.Parse(r.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if silent.Load() && strings.HasPrefix(req.URL.Path, "/runners/") {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		req.Host = to.Host
+		proxy.ServeHTTP(w, req)
+	}))
+	defer between.Close()
+	dir := t.TempDir()
+	s := r.settings(map[string]string{"x": "touch " + dir + "/$(cat).$$; sleep 60"})
+	s.Handlers["x"].Program.ReadWrite = []string{dir}
+	s.Client, s.UntilIdle, s.DrainTimeout = client.New(between.URL, client.Options{}), 0, time.Second
+	j, err := r.Create(t.Context(), client.NewJob{Type: "x", Payload: []byte("a"), Attributes: client.Attributes{Backoff: &client.Backoff{InitialMs: new(int64)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, stop := r.begin(s)
+	r.until("the job runs", func() bool { return w.Totals().Running == 1 })
+	silent.Store(true)
+	attempts := func() []client.Attempt {
+		got, err := r.Job(t.Context(), j.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Attempts
+	}
+	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })
+	r.until("its job was abandoned", func() bool { return len(attempts()) > 0 })
+	if got := attempts()[0]; got.Why != "abandoned" || got.RunnerID != "r" {
+		t.Errorf("%+v", got)
+	}
+	silent.Store(false)
+	r.until("it is registered again", func() bool { return r.registered().State == client.RunnerAlive })
+	r.until("the first run has ended", func() bool { return w.Totals().Ended["lost"]+w.Totals().Ended["returned"] > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := r.Cancel(ctx, j.ID); err != nil {
+		t.Error(err)
+	}
+	stop()
+}

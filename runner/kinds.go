@@ -1,0 +1,103 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script"
+	"github.com/daybookq/daybook/runner/task"
+	"github.com/daybookq/daybook/runner/webhook"
+)
+
+// version is a version of a handler that the runner can run: one of its configuration, or one that the server stores.
+type version struct {
+	id       string // "" for one of the configuration
+	client   string // "" if it is for all clients
+	typ      string
+	document handler.Document
+	program  *program.Settings // of kind exec
+}
+
+// kinds makes executors of handlers, with what all handlers of a kind share.
+type kinds struct {
+	sandbox  *sandbox.Sandbox
+	scripts  *script.Pool
+	web      webhook.Settings
+	accept   []string
+	programs map[string]*Handler // of the configuration, by name
+}
+
+const (
+	defaultBatch    = 100 // jobs in a batch
+	defaultRequests = 10  // requests of a handler at a time
+)
+
+var errNotAccepted = errors.New("this runner does not accept the kind")
+
+// check says why the runner cannot run a stored handler, or returns nil.
+func (k *kinds) check(v *version) error {
+	if !slices.Contains(k.accept, v.document.Kind) {
+		return fmt.Errorf("its kind is %s: %w", v.document.Kind, errNotAccepted)
+	}
+	switch v.document.Kind {
+	case handler.Exec:
+		of := k.programs[v.document.Program]
+		if of == nil || of.Document.Kind != handler.Exec {
+			return fmt.Errorf("it runs the program %q, which the configuration of this runner does not have", v.document.Program)
+		}
+		v.program = &of.Program
+	case handler.Script:
+		if !slices.Contains(k.scripts.Available(), v.document.Lang) {
+			return fmt.Errorf("this machine has no interpreter for %s", v.document.Lang)
+		}
+	}
+	return nil
+}
+
+// executor returns the executor of a version that check has accepted, or that is of the configuration.
+func (k *kinds) executor(v *version) (task.Executor, error) {
+	switch v.document.Kind {
+	case handler.Exec:
+		return program.New(k.sandbox, *v.program, v.options())
+	case handler.HTTP:
+		return webhook.New(k.web, v.document)
+	case handler.Script:
+		return k.scripts.Executor(script.Handler{ID: cmp.Or(v.id, "local "+v.typ), Local: v.id == "", Client: v.client, Type: v.typ, Document: v.document})
+	}
+	return nil, fmt.Errorf("the kind %s is not known", v.document.Kind)
+}
+
+func (v *version) options() handler.Options {
+	if v.document.Options == nil {
+		return handler.Options{}
+	}
+	return *v.document.Options
+}
+
+// batch returns how many jobs a run of a version has at most.
+func (v *version) batch() int {
+	o := v.options()
+	switch {
+	case v.document.Kind == handler.Exec && v.program.Frames == "", v.document.Kind == handler.HTTP && !o.Batch:
+		return 1
+	}
+	return cmp.Or(o.BatchSize, defaultBatch)
+}
+
+// most returns how many runs of a version there are at a time, at most, on a runner with so many slots.
+func (v *version) most(slots int) int {
+	o := v.options()
+	fit := max(slots/cmp.Or(o.Slots, 1), 1)
+	switch {
+	case o.Concurrency > 0:
+		return min(o.Concurrency, fit)
+	case v.document.Kind == handler.HTTP:
+		return min(defaultRequests, fit)
+	}
+	return fit
+}

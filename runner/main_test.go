@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+// rig is a server and runners of it.
+type rig struct {
+	*testing.T
+	server *daybooktest.Server
+	*client.Client
+}
+
+func start(t *testing.T, args ...string) *rig {
+	s := daybooktest.Start(t, args...)
+	return &rig{t, s, s.Client}
+}
+
+// settings are those of a runner with a handler of kind exec for each type. It ends when it has been idle for a while.
+func (r *rig) settings(shells map[string]string) Settings {
+	s := Settings{
+		Client: r.Client, ID: "r", Handlers: map[string]*Handler{}, Concurrency: 4, DrainTimeout: 10 * time.Second, UntilIdle: 300 * time.Millisecond,
+		Sandbox: sandbox.Auto, Log: slog.New(slog.NewTextHandler(testWriter{r.T}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	for typ, shell := range shells {
+		s.Handlers[typ] = shellHandler(shell)
+	}
+	return s
+}
+
+// testWriter writes lines to the log of a test.
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	if w.t.Context().Err() == nil {
+		w.t.Logf("%s", b)
+	}
+	return len(b), nil
+}
+
+func shellHandler(shell string) *Handler {
+	return &Handler{Document: handler.Document{Kind: handler.Exec, Program: "shell"}, Program: program.Settings{Shell: shell}}
+}
+
+// run runs a runner to its end.
+func (r *rig) run(s Settings) *Runner {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	defer cancel()
+	w := r.new(s)
+	if err := w.Run(ctx); err != nil {
+		r.Error(err)
+	}
+	if ctx.Err() != nil {
+		r.Fatal("the runner did not become idle")
+	}
+	return w
+}
+
+func (r *rig) new(s Settings) *Runner {
+	r.Helper()
+	w, err := New(s)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return w
+}
+
+// begin runs a runner until stop is called.
+func (r *rig) begin(s Settings) (w *Runner, stop func()) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w = r.new(s)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.Error(err)
+		}
+	})
+	r.Cleanup(stop)
+	return w, stop
+}
+
+func (r *rig) until(what string, holds func() bool) {
+	r.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			r.Fatalf("not within a minute: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (r *rig) add(typ string, payloads ...string) {
+	r.Helper()
+	if _, err := r.AddLines(r.Context(), []byte(strings.Join(payloads, "\n")+"\n"), client.AddOptions{Type: typ}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) put(clientName, typ string, d handler.Document) client.StoredHandler {
+	r.Helper()
+	h, err := r.PutHandler(r.Context(), clientName, typ, d)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return h
+}
+
+// jobs returns a line for each job: type, status, code, run attempts, output, error.
+func (r *rig) jobs(typ string) (lines []string) {
+	r.Helper()
+	for j, err := range r.Jobs(r.Context(), client.JobsQuery{Type: typ}) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %d %s%s", j.Status, j.Code, j.RunAttempts, j.Output, j.Error))
+	}
+	return lines
+}
+
+func (r *rig) want(typ string, want ...string) {
+	r.Helper()
+	if got := r.jobs(typ); !slices.Equal(got, want) {
+		r.Errorf("the jobs of %s are\n%s\nwant\n%s", typ, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// counted returns how many jobs of a type there are for each line of jobs.
+func (r *rig) counted(typ string) map[string]int {
+	counts := map[string]int{}
+	for _, line := range r.jobs(typ) {
+		counts[line]++
+	}
+	return counts
+}
+
+func (r *rig) wantCounts(typ string, want map[string]int) {
+	r.Helper()
+	if got := r.counted(typ); !maps.Equal(got, want) {
+		r.Errorf("the jobs of %s are %v, want %v", typ, got, want)
+	}
+}

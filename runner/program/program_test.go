@@ -1,0 +1,421 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// shared returns a sandbox. Finding out what the machine can do takes several processes, so all tests use one.
+var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Auto) })
+
+func executor(t testing.TB, set Settings, options handler.Options) *Executor {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(s, set, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// batch is some tasks and how they ended.
+type batch struct {
+	mu    sync.Mutex
+	tasks []*task.Task
+	ends  []task.End
+	order []int // of the ends
+}
+
+// newBatch returns a batch of jobs with payloads.
+func newBatch(ctx context.Context, payloads ...string) *batch {
+	b := &batch{ends: make([]task.End, len(payloads))}
+	for i, p := range payloads {
+		j := &client.Job{ID: "job-" + strconv.Itoa(i), Client: "ada", Type: "upper", Payload: []byte(p), Kind: client.Text, RunAttempts: 2}
+		b.tasks = append(b.tasks, task.New(ctx, j, func(e task.End) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.ends[i] = e
+			b.order = append(b.order, i)
+		}))
+	}
+	return b
+}
+
+// run runs the batch, and fails the test if a task has not ended.
+func (b *batch) run(t testing.TB, e *Executor) []task.End {
+	t.Helper()
+	e.Run(b.tasks)
+	for i, task := range b.tasks {
+		if !task.Ended() {
+			t.Fatalf("task %d has not ended", i)
+		}
+	}
+	return b.ends
+}
+
+// one runs a job with a shell command.
+func one(t testing.TB, shell, payload string) task.End {
+	t.Helper()
+	return newBatch(t.Context(), payload).run(t, executor(t, Settings{Shell: shell}, handler.Options{}))[0]
+}
+
+// status returns the exit status of an end, or -1.
+func status(e task.End) int64 {
+	if e.ProcessExit == nil {
+		return -1
+	}
+	return *e.ProcessExit
+}
+
+func TestOutput(t *testing.T) {
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	for payload, kind := range map[string]client.Kind{
+		"":                               client.None,
+		"text":                           client.Text,
+		"two\nlines\n":                   client.Text,
+		"\nline breaks at both ends\n\n": client.Text,
+		`{"json": "as it is"}`:           client.Text,
+		string(every):                    client.Bytes,
+		strings.Repeat("ä", 100<<10):     client.Text, // in several writes
+	} {
+		end := one(t, "cat", payload)
+		if end.Code != "ok" || string(end.Output) != payload || end.OutputKind != kind || status(end) != 0 || end.Error != "" || end.Then != nil {
+			t.Errorf("%.20q: %+v", payload, end)
+		}
+	}
+	end := newBatch(t.Context(), "abc").run(t, executor(t, Settings{Argv: []string{"tr", "a-z", "A-Z"}}, handler.Options{}))[0]
+	if string(end.Output) != "ABC" {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestOutputLength(t *testing.T) {
+	e := executor(t, Settings{Shell: `cat; echo said >&2`}, handler.Options{InlineBytes: 1000})
+	if end := newBatch(t.Context(), strings.Repeat("x", 1000)).run(t, e)[0]; end.Code != "ok" || len(end.Output) != 1000 {
+		t.Errorf("%+v", end)
+	}
+	if end := newBatch(t.Context(), strings.Repeat("x", 1001)).run(t, e)[0]; end.Code != "failed" || end.Output != nil ||
+		!strings.Contains(end.Error, "more than options.inline_bytes, 1000 bytes") || end.ProcessExit == nil {
+		t.Errorf("%+v", end)
+	}
+	// A program that never ends is ended.
+	for _, shell := range []string{"yes", "yes J:", "tr '\\0' J < /dev/zero", "exec 2>&1; yes"} {
+		if end := one(t, shell, ""); end.Code != "failed" || !strings.Contains(end.Error, "262144 bytes") || status(end) != 137 && status(end) != 141 {
+			t.Errorf("%s: %+v", shell, end)
+		}
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	e := func(shell string, codes map[string]string) task.End {
+		return newBatch(t.Context(), "").run(t, executor(t, Settings{Shell: shell, ExitCodes: codes}, handler.Options{}))[0]
+	}
+	codes := map[string]string{"3": "failed", "4": "ok", "5": "retry", "0": "error", "143": "failed"}
+	for _, c := range []struct {
+		shell  string
+		codes  map[string]string
+		code   string
+		error  string
+		status int64
+	}{
+		{"exit 0", nil, "ok", "", 0},
+		{"exit 75", nil, "retry", "exit status 75", 75},
+		{"exit 1", nil, "error", "exit status 1", 1},
+		{"echo why >&2; exit 1", nil, "error", "why", 1},
+		{"echo ignored >&2; exit 0", nil, "ok", "", 0},
+		{"kill -TERM $$", nil, "error", "signal 15 (terminated)", 143},
+		{"echo why >&2; kill -KILL $$", nil, "error", "signal 9 (killed)\nwhy", 137},
+		{"exit 3", codes, "failed", "exit status 3", 3},
+		{"exit 4", codes, "ok", "", 4},
+		{"exit 5", codes, "retry", "exit status 5", 5},
+		{"exit 6", codes, "error", "exit status 6", 6},
+		{"exit 75", codes, "retry", "exit status 75", 75},
+		{"exit 0", codes, "error", "exit status 0", 0},
+		{"kill -TERM $$", codes, "failed", "signal 15 (terminated)", 143},
+	} {
+		if end := e(c.shell, c.codes); end.Code != c.code || end.Error != c.error || status(end) != c.status || end.DelayMs != nil || end.Unget {
+			t.Errorf("%s: %+v, status %d", c.shell, end, status(end))
+		}
+	}
+}
+
+// TestErrorText: the end of stderr, from the beginning of a line.
+func TestErrorText(t *testing.T) {
+	end := one(t, `i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done >&2; exit 1`, "")
+	if len(end.Error) > errorBytes || len(end.Error) < errorBytes-10 || !strings.HasPrefix(end.Error, "line ") || !strings.HasSuffix(end.Error, "\nline 2999") {
+		t.Errorf("%d bytes: %.20q", len(end.Error), end.Error)
+	}
+	if end = one(t, `head -c 3000000 /dev/zero | tr '\0' '\377' >&2; exit 1`, ""); end.Code != "error" || !strings.HasPrefix(end.Error, "\uFFFD") {
+		t.Errorf("%.20q", end.Error)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DAYBOOK_TOKEN", "a secret of the runner")
+	t.Setenv("LANG", "C.UTF-8")
+	t.Setenv("TMPDIR", "/tmp")
+	t.Setenv("HOME", "/nowhere")
+	t.Setenv("PATH", "/usr/bin:/bin")
+	dir := t.TempDir()
+	e := executor(t, Settings{Shell: "env | grep -Ev '^(PWD|OLDPWD|SHLVL|_)=' | sort; pwd", Env: map[string]string{"A": "b c", "LANG": "de"}, Dir: dir}, handler.Options{})
+	b := newBatch(t.Context(), "")
+	b.tasks[0].Job.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	want := "A=b c\nDAYBOOK_ATTEMPT=2\nDAYBOOK_CLIENT=ada\nDAYBOOK_JOB_ID=job-0\nDAYBOOK_TYPE=upper\nHOME=/nowhere\nLANG=de\nPATH=/usr/bin:/bin\nTMPDIR=/tmp\n" +
+		"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n" + dir + "\n"
+	if end := b.run(t, e)[0]; string(end.Output) != want {
+		t.Errorf("%s\n%s", end.Output, end.Error)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	need(t, "setsid")
+	m := mark()
+	e := executor(t, Settings{Shell: `echo said >&2; setsid sleep 1000 ` + m + ` & trap 'echo ended by itself >&2; exit 0' TERM; wait`}, handler.Options{TimeoutMs: 300})
+	end := newBatch(t.Context(), "").run(t, e)[0]
+	if end.Code != "error" || end.Error != "the program took longer than options.timeout_ms, 300 ms\nsaid\nended by itself" || status(end) != 0 {
+		t.Errorf("%+v", end)
+	}
+	left(t, m)
+
+	// A program that ignores SIGTERM is killed.
+	e = executor(t, Settings{Shell: `trap "" TERM; sleep 1000 ` + m + `; :`}, handler.Options{TimeoutMs: 300})
+	begin := time.Now()
+	end = newBatch(t.Context(), "").run(t, e)[0]
+	if took := time.Since(begin); end.Code != "error" || !strings.Contains(end.Error, "options.timeout_ms") || status(end) != 137 || took < grace {
+		t.Errorf("after %v: %+v", took, end)
+	}
+	left(t, m)
+
+	if end := one(t, "sleep 0.4; echo done", ""); end.Code != "ok" { // no time-out
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestNobodyWaits(t *testing.T) {
+	cause := errors.New("the lease was lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m := mark()
+	b := newBatch(ctx, "first", "second")
+	go func() {
+		eventually(t, "the program runs", func() bool { return len(marked(t, m)) > 0 })
+		cancel(cause)
+	}()
+	for i, end := range b.run(t, executor(t, Settings{Shell: `exec sleep 1000 ` + m}, handler.Options{})) {
+		if end.Code != "error" || !strings.Contains(end.Error, "the lease was lost") || (end.ProcessExit == nil) != (i == 1) {
+			t.Errorf("%d: %+v", i, end)
+		}
+	}
+	left(t, m)
+}
+
+func TestChain(t *testing.T) {
+	many := func(n int) string {
+		return `i=0; while [ $i -lt ` + strconv.Itoa(n) + ` ]; do echo "J: mail|$i"; i=$((i+1)); done; `
+	}
+	for name, c := range map[string]struct {
+		shell  string
+		code   string
+		output string
+		error  string
+		then   []string
+	}{
+		"two forms":                 {`echo a; echo "J: mail|to: ada"; echo b; echo "#J: log|1|2"; echo c`, "ok", "a\nb\nc\n", "", []string{"mail:to: ada", "log:1|2"}},
+		"without a line break":      {`printf 'a\nJ: mail|x'`, "ok", "a\n", "", []string{"mail:x"}},
+		"in pieces":                 {`printf J; sleep 0.1; printf ': ma'; sleep 0.1; printf 'il|'; sleep 0.1; printf 'x\nrest'`, "ok", "rest", "", []string{"mail:x"}},
+		"failed":                    {`echo "J: mail|x"; echo a; exit 3`, "failed", "a\n", "exit status 3", []string{"mail:x"}},
+		"error":                     {`echo "J: mail|x"; exit 1`, "error", "", "exit status 1", nil},
+		"retry":                     {`echo "J: mail|x"; exit 75`, "retry", "", "exit status 75", nil},
+		"no bar":                    {`echo "J: mail"; echo "#J: mail"; echo J:`, "ok", "J: mail\n#J: mail\nJ:\n", "", nil},
+		"within a line":             {`echo "see J: mail|x"; echo " J: mail|x"; printf J; printf '#J'`, "ok", "see J: mail|x\n J: mail|x\nJ#J", "", nil},
+		"no name":                   {`echo "J: a b|x"`, "error", "", "type may hold only letters", nil},
+		"100":                       {many(100), "ok", "", "", []string{"100 of them"}},
+		"101":                       {many(101), "error", "", "more than 100", nil},
+		"101, but the run is error": {many(101) + "exit 1", "error", "", "exit status 1", nil},
+		"a long payload":            {`printf "J: mail|"; head -c 5000000 /dev/zero | tr '\0' x; echo; echo after`, "error", "", "more than", nil},
+		"a long payload at the end": {`printf "J: mail|"; head -c 5000000 /dev/zero | tr '\0' x`, "error", "", "more than", nil},
+		"more than the output":      {`printf "J: mail|"; head -c 300000 /dev/zero | tr '\0' x; echo; echo after`, "ok", "after\n", "", []string{"mail:" + strings.Repeat("x", 300000)}},
+	} {
+		e := executor(t, Settings{Shell: c.shell, ExitCodes: map[string]string{"3": "failed"}}, handler.Options{})
+		end := newBatch(t.Context(), "").run(t, e)[0]
+		var then []string
+		for _, n := range end.Then {
+			then = append(then, n.Type+":"+string(n.Payload))
+		}
+		if len(then) == 100 && then[99] == "mail:99" {
+			then = []string{"100 of them"}
+		}
+		if end.Code != c.code || string(end.Output) != c.output || strings.Join(then, "\n") != strings.Join(c.then, "\n") || !strings.Contains(end.Error, c.error) || c.error == "" && end.Error != "" {
+			t.Errorf("%s: %s %q %q %.50q", name, end.Code, end.Output, end.Error, then)
+		}
+	}
+	off := false
+	e := executor(t, Settings{Shell: `echo "J: mail|x"`, ChainLines: &off}, handler.Options{})
+	if end := newBatch(t.Context(), "").run(t, e)[0]; end.Code != "ok" || end.Then != nil || string(end.Output) != "J: mail|x\n" {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestAProgramThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho ran\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, frames := range []string{"", FramesLines} {
+		e := executor(t, Settings{Argv: []string{path}, Frames: frames}, handler.Options{})
+		if err := os.Rename(path, path+".away"); err != nil {
+			t.Fatal(err)
+		}
+		ends := newBatch(t.Context(), "a", "b").run(t, e)
+		if ends[0].Code != "error" || !strings.Contains(ends[0].Error, "no such file") || ends[0].ProcessExit != nil || ends[1].Unget != (frames == FramesLines) {
+			t.Errorf("frames %q: %+v", frames, ends)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		set     Settings
+		options handler.Options
+		field   string
+	}{
+		"no program":               {Settings{}, handler.Options{}, "argv"},
+		"an empty program":         {Settings{Argv: []string{""}}, handler.Options{}, "argv"},
+		"both":                     {Settings{Argv: []string{"true"}, Shell: "true"}, handler.Options{}, "shell"},
+		"a NUL byte":               {Settings{Argv: []string{"true", "\x00"}}, handler.Options{}, "argv"},
+		"a program that is not":    {Settings{Argv: []string{"no-such-program"}}, handler.Options{}, "argv"},
+		"a directory as a program": {Settings{Argv: []string{"/"}}, handler.Options{}, "argv"},
+		"a PATH without it":        {Settings{Argv: []string{"true"}, Env: map[string]string{"PATH": "/nowhere"}}, handler.Options{}, "argv"},
+		"unknown frames":           {Settings{Argv: []string{"true"}, Frames: "json"}, handler.Options{}, "frames"},
+		"a relative dir":           {Settings{Argv: []string{"true"}, Dir: "tmp"}, handler.Options{}, "dir"},
+		"no such dir":              {Settings{Argv: []string{"true"}, Dir: "/no/such"}, handler.Options{}, "dir"},
+		"a file as dir":            {Settings{Argv: []string{"true"}, Dir: "/etc/passwd"}, handler.Options{}, "dir"},
+		"a variable without name":  {Settings{Argv: []string{"true"}, Env: map[string]string{"": "x"}}, handler.Options{}, "env"},
+		"a variable with =":        {Settings{Argv: []string{"true"}, Env: map[string]string{"A=B": "x"}}, handler.Options{}, "env"},
+		"a variable with NUL":      {Settings{Argv: []string{"true"}, Env: map[string]string{"A": "\x00"}}, handler.Options{}, "env"},
+		"a status of 256":          {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"256": "ok"}}, handler.Options{}, "exit_codes"},
+		"a status that is none":    {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"x": "ok"}}, handler.Options{}, "exit_codes"},
+		"an unknown outcome":       {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"1": "fail"}}, handler.Options{}, "exit_codes"},
+		"a relative path":          {Settings{Argv: []string{"true"}, ReadOnly: []string{"etc"}}, handler.Options{}, "read_only"},
+		"no such path":             {Settings{Argv: []string{"true"}, ReadWrite: []string{"/no/such"}}, handler.Options{}, "read_write"},
+		"negative open files":      {Settings{Argv: []string{"true"}, OpenFiles: -1}, handler.Options{}, "open_files"},
+		"negative processes":       {Settings{Argv: []string{"true"}, Processes: -1}, handler.Options{}, "processes"},
+		"negative file bytes":      {Settings{Argv: []string{"true"}, FileBytes: -1}, handler.Options{}, "file_bytes"},
+		"little memory":            {Settings{Argv: []string{"true"}}, handler.Options{MemoryBytes: 1}, "options.memory_bytes"},
+		"options of scripts":       {Settings{Argv: []string{"true"}}, handler.Options{MaxRuns: 1}, "options.max_runs"},
+	} {
+		_, err := New(s, c.set, c.options)
+		if wrong, ok := errors.AsType[*handler.FieldError](err); !ok || wrong.Field != c.field || !strings.Contains(wrong.Text, c.field) {
+			t.Errorf("%s: %v, not an error of the field %s", name, err, c.field)
+		}
+	}
+}
+
+// TestLimitsAndAccess: settings reach the sandbox.
+func TestLimitsAndAccess(t *testing.T) {
+	e := executor(t, Settings{Shell: "ulimit -n; ulimit -f", OpenFiles: 44, FileBytes: 1024}, handler.Options{})
+	if end := newBatch(t.Context(), "").run(t, e)[0]; string(end.Output) != "44\n2\n" {
+		t.Errorf("%+v", end)
+	}
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range s.Missing() {
+		if strings.Contains(text, "landlock") {
+			t.Skip(text)
+		}
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root has a directory of its own outside of /tmp")
+	}
+	for access, ok := range map[string]bool{"": false, "/root": true} {
+		set := Settings{Shell: "ls /root"}
+		if access != "" {
+			set.ReadOnly = []string{access}
+		}
+		if end := newBatch(t.Context(), "").run(t, executor(t, set, handler.Options{}))[0]; (end.Code == "ok") != ok {
+			t.Errorf("access to %q: %+v", access, end)
+		}
+	}
+}
+
+// mark returns a text that no other process has among its arguments. sleep accepts it as a number of seconds.
+func mark() string {
+	text := []byte(rand.Text())
+	for i, c := range text {
+		text[i] = '0' + c%10
+	}
+	return "0." + string(text)
+}
+
+// marked returns the processes of the machine whose arguments have a mark.
+func marked(t testing.TB, mark string) (found []string) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, file := range files {
+		if line, err := os.ReadFile(file); err == nil && bytes.Contains(line, []byte(mark)) {
+			found = append(found, file+" "+strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// left fails the test if a process with a mark is left.
+func left(t testing.TB, mark string) {
+	t.Helper()
+	if found := marked(t, mark); len(found) > 0 {
+		t.Errorf("processes are left:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("not within a minute: %s", what)
+			return
+		}
+	}
+}
+
+// need skips a test if a program is missing.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("this machine has no %s", name)
+		}
+	}
+}

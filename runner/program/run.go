@@ -1,0 +1,113 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+// grace is how long a program may take to end itself after SIGTERM.
+const grace = 2 * time.Second
+
+// ending is why a process was ended before it ended itself.
+type ending int
+
+const (
+	byItself  ending = iota
+	timedOut         // it took longer than options.timeout_ms
+	abandoned        // nobody waits for the result any more
+	stopped          // what it writes is of no use: the output is too long
+)
+
+// process is a run of the program.
+type process struct {
+	handler *Executor
+	stdin   io.Reader
+	stdout  io.Writer
+	errors  tail
+	env     []string
+
+	stop chan struct{} // closed to end it at once
+	more chan struct{} // a value starts the time-out again; nil if nothing does
+}
+
+// ended is how a run of the program ended.
+type ended struct {
+	sandbox.Exit
+	why ending
+	err error // the program could not be started, or its output not be read
+}
+
+// run starts the program and waits for its end. It ends it when the time-out is over or ctx ends.
+func (p *process) run(ctx context.Context) ended {
+	e := p.handler
+	running, err := e.sandbox.Start(sandbox.Command{
+		Argv: e.argv, Env: p.env, Dir: e.dir, Stdin: p.stdin, Stdout: p.stdout, Stderr: &p.errors, Limits: e.limits, Access: e.access,
+	})
+	if err != nil {
+		return ended{Exit: sandbox.Exit{Code: -1}, err: err}
+	}
+	var why ending
+	var watch sync.WaitGroup
+	gone := make(chan struct{})
+	watch.Go(func() { why = p.watch(ctx, running, gone) })
+	exit, err := running.Wait()
+	close(gone)
+	watch.Wait()
+	return ended{exit, why, err}
+}
+
+// watch ends the process when it must, and returns why. It returns when the process is gone, or has been killed.
+func (p *process) watch(ctx context.Context, running *sandbox.Process, gone <-chan struct{}) ending {
+	var timer *time.Timer
+	var timeout <-chan time.Time
+	limit := time.Duration(p.handler.options.TimeoutMs) * time.Millisecond
+	if limit > 0 {
+		timer = time.NewTimer(limit)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	why := byItself
+	for why == byItself {
+		select {
+		case <-gone:
+			return byItself
+		case <-p.stop:
+			running.Kill()
+			return stopped
+		case <-p.more:
+			if timer != nil {
+				timer.Reset(limit)
+			}
+		case <-timeout:
+			why = timedOut
+		case <-ctx.Done():
+			why = abandoned
+		}
+	}
+	running.Terminate()
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	for {
+		select {
+		case <-gone:
+			return why
+		case <-p.stop:
+			running.Kill()
+			return why
+		case <-patience.C:
+			running.Kill()
+			return why
+		case <-p.more:
+		}
+	}
+}
+
+// tooSlow is the text of an error after the time-out.
+func (p *process) tooSlow(what string) string {
+	return fmt.Sprintf("%s options.timeout_ms, %d ms", what, p.handler.options.TimeoutMs)
+}

@@ -1,0 +1,156 @@
+package program
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+// Settings are what the runner's configuration says about a handler.
+type Settings struct {
+	// Argv is the program and its arguments. Shell is a command for sh -c instead.
+	Argv  []string `toml:"argv"`
+	Shell string   `toml:"shell"`
+	// Env are variables beside those that every program gets.
+	Env map[string]string `toml:"env"`
+	// Dir is the working directory, which the program may read. Without one it is that of the runner.
+	Dir string `toml:"dir"`
+
+	// Frames is "" for one process a job, or "lines" for one process a batch.
+	Frames string `toml:"frames"`
+	// ExitCodes maps exit statuses to outcomes: ok, failed, retry or error.
+	ExitCodes map[string]string `toml:"exit_codes"`
+	// ChainLines is whether lines J: type|payload create jobs. nil means yes.
+	ChainLines *bool `toml:"chain_lines"`
+
+	// What the program may reach beyond the default of sandbox.Access.
+	ReadOnly  []string `toml:"read_only"`
+	ReadWrite []string `toml:"read_write"`
+	Network   bool     `toml:"network"`
+	// Limits of resources; 0 means none.
+	OpenFiles int   `toml:"open_files"`
+	Processes int   `toml:"processes"`
+	FileBytes int64 `toml:"file_bytes"`
+}
+
+// FramesLines is the value of Settings.Frames with which one process runs a batch.
+const FramesLines = "lines"
+
+// defaultInlineBytes is the length of an output, at most, if the options do not say it.
+const defaultInlineBytes = 256 << 10
+
+// The outcomes of exit statuses.
+const (
+	ok      = "ok"
+	failed  = "failed"
+	retry   = "retry"
+	errored = "error"
+)
+
+// exTempfail is the exit status of programs that failed for a passing reason, as sysexits.h has it.
+const exTempfail = 75
+
+func wrong(field, format string, args ...any) error {
+	return &handler.FieldError{Field: field, Text: field + " " + fmt.Sprintf(format, args...)}
+}
+
+// New returns an executor of a handler. Its error is a *handler.FieldError, which names the wrong field.
+func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, error) {
+	document := handler.Document{Kind: handler.Exec, Program: "program", Options: &options}
+	if err := document.Check(); err != nil {
+		return nil, err
+	}
+	e := &Executor{
+		sandbox: s, argv: slices.Clone(set.Argv), dir: set.Dir, lines: set.Frames == FramesLines, chain: set.ChainLines == nil || *set.ChainLines, options: options,
+		access: sandbox.Access{ReadOnly: slices.Clone(set.ReadOnly), ReadWrite: slices.Clone(set.ReadWrite), Network: set.Network},
+		limits: sandbox.Limits{MemoryBytes: options.MemoryBytes, OpenFiles: set.OpenFiles, Processes: set.Processes, FileBytes: set.FileBytes},
+	}
+	if e.options.InlineBytes == 0 {
+		e.options.InlineBytes = defaultInlineBytes
+	}
+	switch {
+	case set.Shell != "" && len(set.Argv) > 0:
+		return nil, wrong("shell", "must not be given together with argv")
+	case set.Shell != "":
+		e.argv = []string{"sh", "-c", set.Shell}
+	case len(set.Argv) == 0 || set.Argv[0] == "":
+		return nil, wrong("argv", "is missing: it must be a program and its arguments, or shell must be given")
+	}
+	for _, arg := range e.argv {
+		if strings.ContainsRune(arg, 0) {
+			return nil, wrong("argv", "must not have NUL bytes")
+		}
+	}
+	if set.Frames != "" && set.Frames != FramesLines {
+		return nil, wrong("frames", "must be %q or missing, not %q", FramesLines, set.Frames)
+	}
+	if e.dir != "" {
+		if !filepath.IsAbs(e.dir) {
+			return nil, wrong("dir", "must be an absolute path, not %q", e.dir)
+		}
+		if info, err := os.Stat(e.dir); err != nil {
+			return nil, wrong("dir", "is not there: %v", err)
+		} else if !info.IsDir() {
+			return nil, wrong("dir", "must be a directory: %s", e.dir)
+		}
+	}
+	for name, value := range set.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return nil, wrong("env", "has a variable that no process can have: %q", name)
+		}
+	}
+	for _, paths := range []struct {
+		field string
+		paths []string
+	}{{"read_only", e.access.ReadOnly}, {"read_write", e.access.ReadWrite}} {
+		for _, path := range paths.paths {
+			if !filepath.IsAbs(path) {
+				return nil, wrong(paths.field, "must have absolute paths, not %q", path)
+			}
+			if _, err := os.Stat(path); err != nil {
+				return nil, wrong(paths.field, "has a path that is not there: %v", err)
+			}
+		}
+	}
+	for _, limit := range []struct {
+		field string
+		value int64
+	}{{"open_files", int64(set.OpenFiles)}, {"processes", int64(set.Processes)}, {"file_bytes", set.FileBytes}} {
+		if limit.value < 0 {
+			return nil, wrong(limit.field, "must not be negative: %d", limit.value)
+		}
+	}
+	var err error
+	if e.codes, err = exitCodes(set.ExitCodes); err != nil {
+		return nil, err
+	}
+	e.env = environment(set.Env)
+	if _, err := sandbox.Lookup(&sandbox.Command{Argv: e.argv, Env: e.env, Dir: e.dir}); err != nil {
+		return nil, wrong("argv", "names a program that cannot be run: %v", err)
+	}
+	return e, nil
+}
+
+// exitCodes returns the outcomes of exit statuses.
+func exitCodes(set map[string]string) (map[int]string, error) {
+	codes := map[int]string{0: ok, exTempfail: retry}
+	for _, text := range slices.Sorted(maps.Keys(set)) {
+		status, err := strconv.Atoi(text)
+		if err != nil || status < 0 || status > 255 {
+			return nil, wrong("exit_codes", "must have exit statuses of 0 to 255, not %q", text)
+		}
+		outcome := set[text]
+		if !slices.Contains([]string{ok, failed, retry, errored}, outcome) {
+			return nil, wrong("exit_codes", "must map %s to ok, failed, retry or error, not %q", text, outcome)
+		}
+		codes[status] = outcome
+	}
+	return codes, nil
+}

@@ -1,0 +1,59 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/daybookq/daybook/runner/answers"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// runSingle runs one job in a process of its own, and returns how the run ended.
+func (e *Executor) runSingle(t *task.Task) task.End {
+	if t.Context.Err() != nil {
+		return task.Error(notAwaited(t.Context))
+	}
+	p := &process{handler: e, stdin: bytes.NewReader(t.Job.Payload), env: forJob(e.env, t), stop: make(chan struct{})}
+	out := &output{most: e.options.InlineBytes, full: func() { close(p.stop) }}
+	if e.chain {
+		out.chain = answers.NewReader(1)
+	}
+	p.stdout = out
+	x := p.run(t.Context)
+	out.end()
+	return withStatus(e.singleOutcome(t, p, out, x), x)
+}
+
+func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended) task.End {
+	stderr := p.errors.String()
+	switch {
+	case x.why == abandoned:
+		return task.Error(withTail(notAwaited(t.Context), stderr))
+	case x.why == timedOut:
+		return task.Error(withTail(p.tooSlow("the program took longer than"), stderr))
+	case out.tooLong:
+		return task.Failed(withTail(fmt.Sprintf("the program wrote more than options.inline_bytes, %d bytes, to its stdout, and was ended", e.options.InlineBytes), stderr))
+	case x.err != nil:
+		return task.Error(withTail(x.err.Error(), stderr))
+	}
+	end := e.outcome(x.Status(), e.errorText(x.Exit, stderr))
+	if end.Code != ok && end.Code != failed {
+		return end // the job runs again, and would create its jobs again
+	}
+	if out.chain != nil {
+		out.chain.Line([]byte("200")) // the process answers one job, however it ended
+		a := out.chain.Rest()[0]
+		if a.Code != "" {
+			return task.Error(withTail("stdout: "+a.Text, stderr))
+		}
+		end.Then = a.Then
+	}
+	end.Output, end.OutputKind = out.text, kindOf(out.text)
+	return end
+}
+
+// notAwaited says that nobody waits for a result, and why.
+func notAwaited(ctx context.Context) string {
+	return fmt.Sprintf("the run was ended: %v", context.Cause(ctx))
+}

@@ -1,0 +1,257 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script"
+	"github.com/daybookq/daybook/runner/slots"
+	"github.com/daybookq/daybook/runner/webhook"
+)
+
+// Settings are the configuration of a runner. Client and Log are required.
+type Settings struct {
+	Client *client.Client
+	Log    *slog.Logger
+	ID     string // of the runner; a name: letters, digits and . _ : -
+	// Takeover makes this process hold the id even if another one does, which then ends.
+	Takeover bool
+	Labels   map[string]string // of the runner, for people
+	Version  string            // of the program
+
+	// Handlers are those of the configuration, by name. They have precedence over those that the server stores.
+	Handlers map[string]*Handler
+	// Accept lists the kinds of stored handlers that the runner runs.
+	Accept []string
+	// Types and Clients restrict the jobs that the runner claims. Empty means all that it has handlers of.
+	Types, Clients []string
+	Strategy       string
+
+	Concurrency  int // slots; at least 1
+	DrainTimeout time.Duration
+	// UntilIdle ends the runner when no job was handed out, and none ran, for that long. 0 means never.
+	UntilIdle time.Duration
+
+	Sandbox      sandbox.Mode
+	Allow        *webhook.Allow    // addresses for handlers of kind http
+	Interpreters map[string]string // of scripts, by language
+	UserAgent    string
+	// ScriptOutput gets the lines that scripts print, if it is not nil.
+	ScriptOutput func(script.Line)
+}
+
+// Handler is a handler of the configuration.
+type Handler struct {
+	// Types are the types of the jobs that it runs. nil means its name. An empty list means none: stored handlers of kind
+	// exec can name it.
+	Types    *[]string
+	Document handler.Document
+	Program  program.Settings // of kind exec
+}
+
+func (h *Handler) types(name string) []string {
+	if h.Types == nil {
+		return []string{name}
+	}
+	return *h.Types
+}
+
+// Runner claims jobs and runs them. Run may be called once.
+type Runner struct {
+	Settings
+	kinds    kinds
+	slots    *slots.Allocator
+	counters counters
+
+	working sync.WaitGroup // workers of feeds
+	closing sync.WaitGroup // lanes that end
+	soon    chan struct{}  // capacity 1: refresh now
+	// heldBytes is how many bytes of payloads the lanes hold.
+	heldBytes atomic.Int64
+
+	mu       sync.Mutex
+	runs     context.Context // ends when the runs that are under way must end; renewed by endAll
+	endRuns  context.CancelCauseFunc
+	lanes    map[queue]*lane
+	feeds    map[string]*feed
+	versions map[string]version // that were read from the server, by id
+	own      map[string]bool    // types of which some clients have handlers of their own
+	stopped  bool
+
+	sayMu sync.Mutex
+	said  map[string]bool
+}
+
+// New checks the settings, and finds out what this machine can do.
+func New(s Settings) (*Runner, error) {
+	r := &Runner{
+		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
+	}
+	r.runs, r.endRuns = context.WithCancelCause(context.Background())
+	var err error
+	if r.slots, err = slots.New(s.Concurrency); err != nil {
+		return nil, err
+	}
+	box, err := sandbox.New(s.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := script.NewPool(script.Settings{Sandbox: box, MaxContexts: max(s.Concurrency, 1), Interpreters: s.Interpreters, Log: s.ScriptOutput})
+	if err != nil {
+		return nil, err
+	}
+	r.kinds = kinds{sandbox: box, scripts: pool, web: webhook.Settings{Allow: s.Allow, UserAgent: s.UserAgent}, accept: s.Accept, programs: s.Handlers}
+	for name, h := range s.Handlers { // so that a mistake is found now
+		e, err := r.kinds.executor(&version{typ: name, document: h.Document, program: &h.Program})
+		if err != nil {
+			_ = pool.Close() // the error of the handler counts
+			return nil, fmt.Errorf("handler %s: %w", name, err)
+		}
+		e.Close()
+	}
+	return r, nil
+}
+
+// Missing returns what this machine cannot do, as sentences.
+func (r *Runner) Missing() []string {
+	missing := r.kinds.sandbox.Missing()
+	if slices.Contains(r.Accept, handler.Script) {
+		for _, lang := range handler.Langs {
+			if !slices.Contains(r.kinds.scripts.Available(), lang) {
+				missing = append(missing, "There is no interpreter for scripts in "+lang+".")
+			}
+		}
+	}
+	return missing
+}
+
+// Run runs jobs until ctx ends, or the runner has been idle for UntilIdle. Then it drains: it claims no more, waits for
+// the runs up to DrainTimeout, and reports their outcomes. The error is client.ErrRunnerTaken or client.ErrRunnerReplaced
+// if another process holds the id of the runner.
+func (r *Runner) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	beat := &heartbeat{r: r, instance: client.NewKey(), takeover: r.Takeover}
+	every, err := beat.register(ctx)
+	if err != nil {
+		if errors.Is(err, client.ErrRunnerTaken) || errors.Is(err, client.ErrBadRequest) {
+			return errors.Join(err, r.kinds.scripts.Close())
+		}
+		return r.kinds.scripts.Close() // stopped before the server was reached
+	}
+	beating, stopBeats := context.WithCancel(context.Background()) // until the last job is reported
+	var beats sync.WaitGroup
+	beats.Go(func() { beat.keep(beating, every, end) })
+	r.follow(ctx, func() { end(nil) })
+
+	r.mu.Lock()
+	r.stopped = true
+	for _, f := range r.feeds {
+		f.stop()
+	}
+	for _, l := range r.lanes {
+		l.giveBack()
+	}
+	r.mu.Unlock()
+	late := time.AfterFunc(r.DrainTimeout, func() { r.endAll(client.ErrDraining) })
+	r.working.Wait()
+	late.Stop()
+	r.mu.Lock()
+	for q, l := range r.lanes {
+		delete(r.lanes, q)
+		r.closeLane(l)
+	}
+	r.mu.Unlock()
+	r.closing.Wait()
+	stopBeats()
+	beats.Wait()
+	if err = context.Cause(ctx); errors.Is(err, client.ErrRunnerReplaced) || errors.Is(err, client.ErrRunnerTaken) {
+		return errors.Join(err, r.kinds.scripts.Close())
+	}
+	beat.goodbye()
+	return r.kinds.scripts.Close()
+}
+
+// follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for long enough.
+func (r *Runner) follow(ctx context.Context, end func()) {
+	idleSince := time.Time{} // zero: the server has not been reached since
+	next := time.NewTimer(0)
+	defer next.Stop()
+	due := time.Now()
+	refreshIn := func(d time.Duration) {
+		due = time.Now().Add(d)
+		next.Reset(d)
+	}
+	asked := false // the server has answered since the runner became idle
+	look := time.NewTicker(idleLook)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.soon:
+			if time.Until(due) > time.Second {
+				refreshIn(time.Second)
+			}
+			continue
+		case <-look.C:
+			if r.UntilIdle <= 0 || idleSince.IsZero() {
+				continue
+			}
+			if since, idle := r.counters.idleSince(); !idle {
+				idleSince, asked = time.Now(), false
+			} else if since.After(idleSince) {
+				idleSince, asked = since, false
+			}
+			if time.Since(idleSince) < r.UntilIdle {
+				continue
+			}
+			if !asked { // the server may be down, and nothing is handed out then
+				asked = true
+				refreshIn(0)
+				continue
+			}
+			end()
+			continue
+		case <-next.C:
+		}
+		err := r.refresh(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			idleSince, asked = time.Time{}, false
+			r.counters.unreachable(err)
+			r.Log.Warn("cannot read the handlers of the server; trying again", "after", refreshEvery, "error", err)
+		default:
+			r.counters.reached()
+			if idleSince.IsZero() {
+				idleSince = time.Now()
+			}
+		}
+		refreshIn(refreshEvery)
+	}
+}
+
+// idleLook is how often the runner looks whether it is idle.
+const idleLook = 50 * time.Millisecond
+
+// refreshSoon has the runner ask for handlers soon.
+func (r *Runner) refreshSoon() {
+	select {
+	case r.soon <- struct{}{}:
+	default:
+	}
+}
+
+// errUnreachable is why a runner is not healthy.
+var errUnreachable = errors.New("the server cannot be reached")

@@ -1,0 +1,335 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/webhook"
+)
+
+// TestKinds: a runner runs the jobs of each kind, and the jobs that they create, and ends when it is idle.
+func TestKinds(t *testing.T) {
+	r := start(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		fmt.Fprintf(w, "web %s", strings.TrimSpace(string(body)))
+	}))
+	defer web.Close()
+	allow, err := webhook.ParseAllow([]string{web.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(map[string]string{"upper": "tr a-z A-Z; echo; echo 'J: count|x y z'", "count": "wc -w"})
+	s.Allow, s.Accept = allow, []string{handler.HTTP, handler.Script, handler.Exec}
+	r.put("", "web", handler.Document{Kind: handler.HTTP, URL: web.URL})
+	r.put("", "script", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return 'python ' + payload"})
+	r.put("", "alias", handler.Document{Kind: handler.Exec, Program: "upper"})
+	for _, typ := range []string{"upper", "web", "script", "alias"} {
+		r.add(typ, "a", "b")
+	}
+	w := r.run(s)
+	r.want("upper", "completed ok 1 A\n", "completed ok 1 B\n")
+	r.want("alias", "completed ok 1 A\n", "completed ok 1 B\n")
+	r.want("web", "completed ok 1 web a", "completed ok 1 web b")
+	r.want("script", "completed ok 1 python a", "completed ok 1 python b")
+	r.wantCounts("count", map[string]int{"completed ok 1 3\n": 4})
+	if got := w.Totals(); got.Running != 0 || got.Claimed != 12 || got.Ended["ok"] != 12 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTrust: stored handlers run only if their kind is accepted, those of kind exec only if the configuration has their
+// program, and the configuration has precedence.
+func TestTrust(t *testing.T) {
+	r := start(t)
+	python := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return 'stored'"}
+	r.put("", "script", python)
+	r.put("", "unknown", handler.Document{Kind: handler.Exec, Program: "rm"})
+	r.put("", "web", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
+	r.put("", "own", python)
+	r.put("default", "own", python)
+	for _, typ := range []string{"script", "unknown", "web", "own", "none"} {
+		r.add(typ, "a")
+	}
+	s := r.settings(map[string]string{"own": "echo local"})
+	r.run(s)
+	for _, typ := range []string{"script", "unknown", "web", "none"} {
+		r.want(typ, "pending  0 ")
+	}
+	r.want("own", "completed ok 1 local\n")
+	s.Accept = []string{handler.Exec, handler.Script}
+	r.run(s)
+	r.want("unknown", "pending  0 ")
+	r.want("script", "completed ok 1 stored")
+	s.Accept = []string{handler.HTTP}
+	s.Handlers = nil
+	r.run(s) // the address is not allowed
+	if got := r.jobs("web"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 ") || !strings.Contains(got[0], "127.0.0.1") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestClientsAndVersions: each client's jobs run by its handler, new versions and deletions count within seconds, without a
+// restart.
+func TestClientsAndVersions(t *testing.T) {
+	r := start(t)
+	says := func(text string) handler.Document {
+		return handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return '" + text + " ' + job.client"}
+	}
+	add := func(clientName string) string {
+		t.Helper()
+		j, err := r.Create(t.Context(), client.NewJob{Client: clientName, Type: "x", Payload: []byte("p")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j.ID
+	}
+	output := func(id string) string {
+		t.Helper()
+		o, err := r.Output(t.Context(), id, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(o.Bytes)
+	}
+	r.put("", "x", says("all"))
+	r.put("b", "x", says("own"))
+	s := r.settings(nil)
+	s.Accept, s.UntilIdle = []string{handler.Script}, 0
+	r.begin(s)
+	a, b := add("a"), add("b")
+	if got := output(a) + ", " + output(b); got != "all a, own b" {
+		t.Errorf("%s", got)
+	}
+	r.put("", "x", says("new"))
+	r.put("b", "x", says("newer"))
+	a, b = add("a"), add("b")
+	if got := output(a) + ", " + output(b); got != "new a, newer b" { // a claim names the newest version
+		t.Errorf("%s", got)
+	}
+	if err := r.DeleteHandler(t.Context(), "b", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(add("b")); got != "new b" {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestNeighbours: a job that ends its process costs the other jobs of its batch no attempt.
+func TestNeighbours(t *testing.T) {
+	r := start(t)
+	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import os\ndef handle(payload, job):\n    if payload == 'poison':\n        os._exit(3)\n    return payload"})
+	payloads := slices.Repeat([]string{"good"}, 100)
+	payloads[50] = "poison"
+	if _, err := r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: client.Attributes{
+		MaxAttempts: 3, Backoff: &client.Backoff{InitialMs: new(int64)},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(nil)
+	s.Accept = []string{handler.Script}
+	r.run(s)
+	counts := map[string]int{}
+	for line, n := range r.counted("x") {
+		counts[line[:min(len(line), 16)]] += n
+	}
+	if counts["completed ok 1 g"] != 99 || counts["failed error 3 t"]+counts["failed error 3 T"] != 1 && len(counts) != 2 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// TestWeights: the runs of two types are in the proportion of their weights while both have jobs. On a busy machine a claim
+// may come late, and its type loses a turn; that the proportion is exact otherwise is tested in package slots.
+func TestWeights(t *testing.T) {
+	r := start(t)
+	var mu sync.Mutex
+	var order []string
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		order = append(order, req.Header.Get("Daybook-Type"))
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+	}))
+	defer web.Close()
+	allow, err := webhook.ParseAllow([]string{web.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 800
+	for _, typ := range []string{"a", "b"} {
+		r.add(typ, slices.Repeat([]string{"x"}, jobs)...)
+	}
+	s := r.settings(nil)
+	s.Allow, s.Concurrency = allow, 2
+	for typ, weight := range map[string]int{"a": 3, "b": 1} {
+		s.Handlers[typ] = &Handler{Document: handler.Document{Kind: handler.HTTP, URL: web.URL, Options: &handler.Options{Weight: weight}}}
+	}
+	r.run(s)
+	// Both have jobs from the first one of each on until a's last one.
+	first := max(slices.Index(order, "a"), slices.Index(order, "b"))
+	last := 0
+	for i, typ := range order {
+		if typ == "a" {
+			last = i
+		}
+	}
+	a := 0
+	for _, typ := range order[first:last] {
+		if typ == "a" {
+			a++
+		}
+	}
+	if share := float64(a) / float64(last-first); len(order) != 2*jobs || share < 0.70 || share > 0.80 {
+		t.Errorf("%d requests; a had %.3f of those between %d and %d, want 0.75", len(order), share, first, last)
+	}
+}
+
+// TestDrain: a runner that is stopped reports the jobs that run, and returns the others.
+func TestDrain(t *testing.T) {
+	r := start(t)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(map[string]string{"x": "touch " + dir + "/$(cat); while [ ! -e " + dir + "/go ]; do sleep 0.02; done; echo done"})
+	s.Handlers["x"].Program.ReadWrite = []string{dir}
+	s.Concurrency, s.UntilIdle = 2, 0
+	r.add("x", "a", "b", "c", "d")
+	_, stop := r.begin(s)
+	r.until("two jobs run", func() bool {
+		files, err := filepath.Glob(dir + "/?")
+		return err == nil && len(files) == 2
+	})
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		if err := os.WriteFile(dir+"/go", nil, 0o666); err != nil {
+			t.Error(err)
+		}
+	}()
+	stop()
+	r.wantCounts("x", map[string]int{"completed ok 1 done\n": 2, "pending  0 ": 2})
+}
+
+// TestServerRestarts: a runner goes on when its server is restarted, and no job runs twice for it.
+func TestServerRestarts(t *testing.T) {
+	r := start(t)
+	s := r.settings(map[string]string{"x": "cat"})
+	s.UntilIdle = 0
+	w, stop := r.begin(s)
+	for i := range 3 {
+		r.add("x", "1", "2", "3", "4", "5", "6", "7", "8")
+		r.until("some are done", func() bool { return w.Totals().Ended["ok"] > int64(8*i) })
+		r.server.Kill()
+		r.server.Restart()
+	}
+	r.until("all are done", func() bool { return w.Totals().Running == 0 && len(r.counted("x")) == 8 })
+	stop()
+	for line := range r.counted("x") {
+		if !strings.HasPrefix(line, "completed ok ") {
+			t.Errorf("%s", line)
+		}
+	}
+}
+
+// TestHealth: a runner is healthy while it reaches its server, and its metrics count.
+func TestHealth(t *testing.T) {
+	r := start(t)
+	s := r.settings(map[string]string{"x": "cat"})
+	s.UntilIdle = 0
+	w, _ := r.begin(s)
+	get := func(path string) (int, string) {
+		a := httptest.NewRecorder()
+		w.Handler().ServeHTTP(a, httptest.NewRequest(http.MethodGet, path, nil))
+		return a.Code, a.Body.String()
+	}
+	r.until("it is healthy", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
+	r.add("x", "a")
+	r.until("the job is done", func() bool { return w.Totals().Ended["ok"] == 1 })
+	_, text := get("/metrics")
+	for _, line := range []string{
+		"daybook_runner_jobs_running 0", "daybook_runner_slots 4", "daybook_runner_handlers 1", "daybook_runner_jobs_claimed_total 1",
+		`daybook_runner_jobs_ended_total{code="ok",type="x"} 1`, "daybook_runner_server_reachable 1",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the metrics do not have %s", line)
+		}
+	}
+}
+
+// TestUntilIdleWaitsForTheServer: a runner that has not reached its server is not idle.
+func TestUntilIdleWaitsForTheServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	r := &rig{T: t, Client: client.New("http://"+l.Addr().String(), client.Options{RetryFor: -1})}
+	s := r.settings(map[string]string{"x": "cat"})
+	s.UntilIdle = time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w := r.new(s)
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() == nil {
+		t.Error("it ended although it did not reach the server")
+	}
+	if !errors.Is(w.Healthy(), errUnreachable) {
+		t.Errorf("%v", w.Healthy())
+	}
+}
+
+// TestSlowJobsAreLeft: a runner does not hold many slow jobs while another one is free.
+func TestSlowJobsAreLeft(t *testing.T) {
+	r := start(t)
+	const jobs = 60
+	r.add("x", slices.Repeat([]string{"a"}, jobs)...)
+	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import time\ndef handle(payload, job):\n    time.sleep(0.05)\n    return payload"})
+	var ended [2]atomic.Int64
+	var both sync.WaitGroup
+	for i := range ended {
+		s := r.settings(nil)
+		s.ID, s.Accept, s.Concurrency = fmt.Sprint("r", i), []string{handler.Script}, 1
+		both.Go(func() { ended[i].Store(r.run(s).Totals().Ended["ok"]) })
+	}
+	both.Wait()
+	if a, b := ended[0].Load(), ended[1].Load(); a+b != jobs || min(a, b) < jobs/5 {
+		t.Errorf("the runners did %d and %d jobs", a, b)
+	}
+}
+
+// TestPlan: types share feeds when there are many.
+func TestPlan(t *testing.T) {
+	r := &Runner{lanes: map[queue]*lane{}}
+	for i := range 20 {
+		r.lanes[queue{"", fmt.Sprint("t", i)}] = &lane{}
+		r.lanes[queue{"a", fmt.Sprint("t", i)}] = &lane{}
+	}
+	seen := 0
+	feeds := r.plan()
+	for _, f := range feeds {
+		seen += len(f.types)
+		if len(f.types) != len(f.lanes) || len(f.types) > 2 {
+			t.Errorf("%v", f.types)
+		}
+	}
+	if seen != 40 || len(feeds) != 20 {
+		t.Errorf("%d types in %d feeds", seen, len(feeds))
+	}
+}

@@ -1,0 +1,38 @@
+package sandbox
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Exit is how a process ended, and what it used.
+type Exit struct {
+	// Code is the exit status, or -1 if a signal ended the process.
+	Code   int
+	Signal syscall.Signal // 0 unless a signal ended the process
+
+	// The processor time of the program and of the processes that it has waited for, and the most memory that one of
+	// them had. They are zero if Kill ended the process.
+	User, System     time.Duration
+	MaxResidentBytes int64
+}
+
+// Status returns the exit status as shells do: 128 and the number of the signal, if one ended the process.
+func (e Exit) Status() int {
+	if e.Signal != 0 {
+		return 128 + int(e.Signal)
+	}
+	return e.Code
+}
+
+// OK reports whether the process ended with status 0.
+func (e Exit) OK() bool { return e.Code == 0 && e.Signal == 0 }
+
+// String returns a text such as "exit status 1" or "signal 9 (killed)".
+func (e Exit) String() string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("signal %d (%s)", int(e.Signal), e.Signal)
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}

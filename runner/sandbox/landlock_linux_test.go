@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// needLandlock skips a test without landlock of a version.
+func needLandlock(t *testing.T, abi int) {
+	t.Helper()
+	if now := landlockABI(); now < abi {
+		t.Skipf("the kernel's landlock has version %d, not %d", now, abi)
+	}
+}
+
+// withoutShared takes the directories of temporary files from the default, since those of tests are there.
+func withoutShared(t *testing.T) {
+	t.Helper()
+	now := sharedPaths
+	sharedPaths = nil
+	t.Cleanup(func() { sharedPaths = now })
+}
+
+// TestFileAccess: each thing that landlock refuses is allowed by one setting.
+func TestFileAccess(t *testing.T) {
+	needLandlock(t, 3)
+	withoutShared(t)
+	for _, c := range []struct {
+		name, script string
+		write        bool // ReadOnly is not enough
+	}{
+		{"read a file", "cat $1/file", false},
+		{"list a directory", "ls $1", false},
+		{"execute a file", "$1/program", false},
+		{"write a file", "echo new > $1/file", true},
+		{"append to a file", "echo new >> $1/file", true},
+		{"create a file", "echo new > $1/created", true},
+		{"truncate a file", "truncate -s 0 $1/file", true},
+		{"make a directory", "mkdir $1/made", true},
+		{"remove a file", "rm $1/file", true},
+		{"remove a directory", "rmdir $1/empty", true},
+		{"rename a file", "mv $1/file $1/renamed", true},
+		{"make a link", "ln -s file $1/link", true},
+		{"make a pipe", "mkfifo $1/pipe", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, s *Sandbox) {
+				for _, access := range []struct {
+					name   string
+					access func(dir string) Access
+					dir    bool
+					ok     bool
+				}{
+					{"default", func(string) Access { return Access{} }, false, false},
+					{"working directory", func(string) Access { return Access{} }, true, !c.write},
+					{"read only", func(dir string) Access { return Access{ReadOnly: []string{dir}} }, false, !c.write},
+					{"read and write", func(dir string) Access { return Access{ReadWrite: []string{dir}} }, false, true},
+				} {
+					dir := t.TempDir()
+					for name, mode := range map[string]os.FileMode{"file": 0o644, "program": 0o755} {
+						if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho ran\n"), mode); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					command := shell(c.script, "sh", dir)
+					command.Access = access.access(dir)
+					if access.dir {
+						command.Dir = dir
+					}
+					r := run(t, s, command)
+					refused := strings.Contains(r.err, "denied") || strings.Contains(r.err, "Permission")
+					if r.OK() != access.ok || !access.ok && !refused {
+						t.Errorf("%s: %s", access.name, r)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestDefaultAccess: what ordinary programs need.
+func TestDefaultAccess(t *testing.T) {
+	needLandlock(t, 1)
+	tmp := t.TempDir()
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		c := shell(`set -e
+echo a > /dev/null; head -c 1 /dev/urandom | wc -c; head -c 1 /dev/zero | wc -c
+echo b > "$TMPDIR/made"; cat "$TMPDIR/made"; rm "$TMPDIR/made"
+cat /etc/passwd > /dev/null; ls / > /dev/null 2>&1 || echo no list of the root
+cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | tee /dev/stderr`)
+		c.Env = append(c.Env, "TMPDIR="+tmp)
+		if r := run(t, s, c); !r.OK() || r.out != "1\n1\nb\nno list of the root\nc\n" {
+			t.Errorf("%s", r)
+		}
+	})
+	// A program beside which nothing else can be read.
+	withoutShared(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ncat \"$0\" >/dev/null && ! ls "+dir+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		if r := run(t, s, Command{Argv: []string{program}, Env: []string{"PATH=/bin:/usr/bin"}}); !r.OK() || r.out != "" {
+			t.Errorf("%s", r)
+		}
+	})
+}
+
+// TestOtherProcesses: a program can neither read the memory or the environment of the runner, nor send it signals.
+func TestOtherProcesses(t *testing.T) {
+	needLandlock(t, 6)
+	pid := strconv.Itoa(os.Getpid())
+	for _, k := range []kind{control, subreaper} { // in a namespace of its own the runner does not exist
+		t.Run(string(k), func(t *testing.T) {
+			s := ofKind(t, k)
+			for _, script := range []string{"kill -0 " + pid, "cat /proc/" + pid + "/environ", "readlink -v /proc/" + pid + "/fd/0"} {
+				if r := run(t, s, shell(script)); r.OK() || !strings.Contains(r.err, "denied") && !strings.Contains(r.err, "not permitted") {
+					t.Errorf("%s: %s", script, r)
+				}
+			}
+		})
+	}
+}
+
+// TestAbstractSockets: Unix sockets without a file, which file permissions do not protect. Landlock refuses them to
+// programs that may use the network too.
+func TestAbstractSockets(t *testing.T) {
+	needLandlock(t, 6)
+	name := fmt.Sprintf("daybook-test-%d", os.Getpid())
+	l, err := net.Listen("unix", "@"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		c := inRole(t, "abstract", name)
+		c.Access.Network = true
+		if r := run(t, s, c); r.Code != 1 || !strings.Contains(r.out, "not permitted") {
+			t.Errorf("%s", r)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// descriptors returns how many descriptors this process has.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	runtime.GC()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// children returns how many children this process has, those that have ended and are not waited for included.
+func children(t testing.TB) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
+		if fields[1] == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNothingIsLeftOver starts many processes: 10,000 in the best kind, and fewer in the others and in short tests.
+func TestNothingIsLeftOver(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		n := 10_000
+		if testing.Short() || raceEnabled || s.tree.kind != namespace {
+			n = 500
+		}
+		once := func() {
+			p, err := s.Start(Command{Argv: []string{"/bin/true"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exit, err := p.Wait(); !exit.OK() || err != nil {
+				t.Fatal(exit, err)
+			}
+		}
+		once()
+		fds, processes, goroutines := descriptors(t), children(t), runtime.NumGoroutine()
+		for range n {
+			once()
+		}
+		if now := descriptors(t); now != fds {
+			t.Errorf("%d descriptors, %d before", now, fds)
+		}
+		if now := children(t); now != processes {
+			t.Errorf("%d children, %d before", now, processes)
+		}
+		eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+		if s.tree.cgroups != nil {
+			left, err := filepath.Glob(filepath.Join(s.tree.cgroups.dir, "daybook-"+strconv.Itoa(os.Getpid())+"-*"))
+			if err != nil || len(left) > 0 {
+				t.Errorf("cgroups are left: %q %v", left, err)
+			}
+		}
+	})
+}

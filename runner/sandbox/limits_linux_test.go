@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestLimits(t *testing.T) {
+	tmp := t.TempDir()
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		c := shell(`ulimit -c; ulimit -n; ulimit -H -n; ulimit -f; ulimit -v`)
+		c.Limits = Limits{OpenFiles: 33, FileBytes: 4096}
+		// sh counts files in 512 bytes.
+		if r := run(t, s, c); r.out != "0\n33\n33\n8\nunlimited\n" {
+			t.Errorf("%s", r)
+		}
+		c = shell(`head -c 4096 /dev/zero > "$1" && exec head -c 4097 /dev/zero > "$1"`, "sh", tmp+"/file")
+		c.Limits.FileBytes, c.Access.ReadWrite = 4096, []string{tmp}
+		if r := run(t, s, c); r.Signal != syscall.SIGXFSZ {
+			t.Errorf("%s", r)
+		}
+		var before, after syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		c = shell(`ulimit -H -n`)
+		c.Limits.OpenFiles = 1<<31 - 1 // more than the runner may have
+		if r := run(t, s, c); r.out != strconv.FormatUint(before.Max, 10)+"\n" {
+			t.Errorf("%d %s", before.Max, r)
+		}
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil || after != before {
+			t.Errorf("the runner's own limit is %v, %v before: %v", after, before, err)
+		}
+	})
+}
+
+// TestProcessLimit: a program that starts ever more processes is refused at its limit, and ends with all of them.
+func TestProcessLimit(t *testing.T) {
+	s := ofKind(t, kinds[0])
+	for _, text := range s.Missing() {
+		if strings.Contains(text, "number of processes") {
+			t.Skip(text)
+		}
+	}
+	m := mark()
+	c := shell(`i=0; while [ $i -lt 200 ]; do sleep 1000 "$0" & i=$((i+1)); done; echo all`, m)
+	c.Limits.Processes = 20
+	r := run(t, s, c)
+	if r.OK() || strings.Contains(r.out, "all") || !strings.Contains(strings.ToLower(r.err), "fork") {
+		t.Errorf("%s", r)
+	}
+	gone(t, m)
+}
+
+// TestMemoryLimit: a program that needs more memory is killed.
+func TestMemoryLimit(t *testing.T) {
+	s := ofKind(t, kinds[0])
+	for _, text := range s.Missing() {
+		if strings.Contains(text, "memory controller") {
+			t.Skip(text)
+		}
+	}
+	c := shell(`head -c 200000000 /dev/zero | tail > /dev/null; echo survived`) // tail keeps the last line, which is all
+	c.Limits.MemoryBytes = 32 << 20
+	if r := run(t, s, c); r.Signal != syscall.SIGKILL || r.out != "" {
+		t.Errorf("%s", r)
+	}
+	c.Limits.MemoryBytes = 1 << 30
+	if r := run(t, s, c); !r.OK() || r.out != "survived\n" {
+		t.Errorf("%s", r)
+	}
+}

@@ -1,0 +1,34 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"fmt"
+	"os/exec"
+)
+
+// tree is how the processes of a tree are ended. There is nothing but groups.
+type tree struct{}
+
+// New returns a sandbox.
+func New(mode Mode) (*Sandbox, error) {
+	switch mode {
+	case Auto, "", Off:
+		return &Sandbox{missing: []string{plainMissing}}, nil
+	case Require:
+		return nil, fmt.Errorf("%w: %s", ErrMissing, plainMissing)
+	default:
+		return nil, fmt.Errorf("the mode of the sandbox must be auto, require or off, not %q", mode)
+	}
+}
+
+// Lookup returns the path of a command's program, as Start finds it: in the PATH of the runner.
+func Lookup(c *Command) (string, error) { return exec.LookPath(c.Argv[0]) }
+
+func (s *Sandbox) start(c *Command) (*Process, error) {
+	path, err := Lookup(c)
+	if err != nil {
+		return nil, err
+	}
+	return startPlain(c, path)
+}

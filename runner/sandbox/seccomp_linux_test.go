@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNetworkAccess: each way to a network is refused, and each is allowed by the setting.
+func TestNetworkAccess(t *testing.T) {
+	if !canFilter() {
+		t.Skip("this machine has no seccomp filters")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	path := filepath.Join(t.TempDir(), "socket")
+	u, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		for _, role := range []string{"pair", "interfaces"} {
+			if r := run(t, s, inRole(t, role)); !r.OK() {
+				t.Errorf("%s: %s", role, r)
+			}
+		}
+		for _, role := range []string{"connect", "mptcp", "listen", "udp", "ring", "unix"} {
+			for _, allowed := range []bool{false, true} {
+				c := inRole(t, role, l.Addr().String())
+				if role == "unix" {
+					c = inRole(t, role, path)
+				}
+				c.Access.Network = allowed
+				r := run(t, s, c)
+				if allowed && !r.OK() && (strings.Contains(r.out, "not supported") || strings.Contains(r.out, "not implemented") || strings.Contains(r.out, "not permitted")) {
+					t.Logf("this machine cannot do %s at all: %s", role, r)
+				} else if r.OK() != allowed || !allowed && !strings.Contains(r.out, "permission denied") && !strings.Contains(r.out, "not implemented") {
+					t.Errorf("%s, allowed %t: %s", role, allowed, r)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+func TestExit(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		for script, want := range map[string]Exit{
+			"exit 0":        {Code: 0},
+			"exit 1":        {Code: 1},
+			"exit 255":      {Code: 255},
+			"kill -9 $$":    {Code: -1, Signal: syscall.SIGKILL},
+			"kill -TERM $$": {Code: -1, Signal: syscall.SIGTERM},
+			"kill -SEGV $$": {Code: -1, Signal: syscall.SIGSEGV},
+		} {
+			got := run(t, s, shell(script)).Exit
+			if got.Code != want.Code || got.Signal != want.Signal {
+				t.Errorf("%s: %v", script, got)
+			}
+			if got.MaxResidentBytes < 100<<10 {
+				t.Errorf("%s: at most %d bytes of memory", script, got.MaxResidentBytes)
+			}
+		}
+	})
+	if e := (Exit{Code: -1, Signal: syscall.SIGTERM}); e.Status() != 143 || e.String() != "signal 15 (terminated)" || e.OK() {
+		t.Errorf("%d %s", e.Status(), e)
+	}
+	if e := (Exit{Code: 75}); e.Status() != 75 || e.String() != "exit status 75" || e.OK() || !(Exit{}).OK() {
+		t.Errorf("%d %s", e.Status(), e)
+	}
+}
+
+// TestEnvironment: what a program sees of the world around it.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DAYBOOK_TEST_SECRET", "of the runner")
+	stray, err := os.Open("/dev/null") // as a runner inherits descriptors from what has started it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stray.Close()
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, stray.Fd(), syscall.F_SETFD, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		dir, w := t.TempDir(), new(bytes.Buffer)
+		c := shell(`env | grep -v PWD= | sort; pwd; cat; echo; ls /proc/self/fd; echo to three >&3; echo "$1"; grep -E "^(NoNewPrivs|CapAmb|CapEff)" /proc/self/status`, "sh", "an argument\nwith a line break")
+		c.Env, c.Dir, c.Stdin = append(c.Env, "A=1"), dir, strings.NewReader("input")
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		c.Files = []*os.File{write}
+		result := run(t, s, c)
+		write.Close()
+		if _, err := io.Copy(w, read); err != nil {
+			t.Fatal(err)
+		}
+		// Descriptor 4 is ls's own.
+		want := "A=1\nPATH=/usr/local/bin:/usr/bin:/bin\n" + dir + "\ninput\n0\n1\n2\n3\n4\nan argument\nwith a line break\n"
+		out, status, _ := strings.Cut(result.out, "CapEff:")
+		if out != want {
+			t.Errorf("the program saw:\n%s\nnot:\n%s\n%s", out, want, result.err)
+		}
+		if w.String() != "to three\n" {
+			t.Errorf("descriptor 3: %q", w)
+		}
+		if !strings.Contains(status, "NoNewPrivs:\t1") || !strings.Contains(status, "CapAmb:\t0000000000000000") {
+			t.Errorf("status: %s", status)
+		}
+		var effective uint64
+		if _, err := fmt.Sscanf(strings.TrimSpace(status), "%x", &effective); err != nil || effective&^keepCapabilities != 0 || os.Getuid() != 0 && effective != 0 {
+			t.Errorf("capabilities %x: %v", effective, err)
+		}
+	})
+}
+
+// TestPIDNamespace: a program sees its own processes only.
+func TestPIDNamespace(t *testing.T) {
+	s := ofKind(t, namespace)
+	if !s.tree.mountProc {
+		t.Skipf("this machine cannot mount /proc in a namespace: %v", s.Missing())
+	}
+	r := run(t, s, shell(`echo "$PPID"; for f in /proc/[0-9]*; do echo "$f"; done`))
+	lines := strings.Fields(r.out)
+	if len(lines) < 3 || len(lines) > 4 || lines[0] != "1" || lines[1] != "/proc/1" {
+		t.Errorf("%q %s", lines, r.err)
+	}
+}
+
+// TestTheHelperCannotBeDebugged: otherwise a program could leave landlock through it.
+func TestTheHelperCannotBeDebugged(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		r := run(t, s, inRole(t, "attach"))
+		if r.Code != 1 || !strings.Contains(r.out, "not permitted") {
+			t.Errorf("%s", r)
+		}
+	})
+}
+
+func TestStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	plainFile := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plainFile, []byte("no program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	garbage := filepath.Join(dir, "garbage")
+	if err := os.WriteFile(garbage, []byte("\x7fELF no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := append([]kind{plain}, kinds...)
+	for _, k := range all {
+		t.Run(string(k), func(t *testing.T) {
+			s := &Sandbox{tree: tree{kind: plain}}
+			if k != plain {
+				s = ofKind(t, k)
+			}
+			before := descriptors(t)
+			for name, c := range map[string]struct {
+				c    Command
+				text string
+			}{
+				"no program":             {Command{}, "a command needs a program"},
+				"an empty program":       {Command{Argv: []string{""}}, "a command needs a program"},
+				"not in PATH":            {Command{Argv: []string{"no-such-program"}, Env: []string{"PATH=/bin"}}, `"no-such-program" is not in the PATH "/bin"`},
+				"no PATH":                {Command{Argv: []string{"sh"}}, `"sh" is not in the PATH ""`},
+				"a file that is missing": {Command{Argv: []string{"/no/such/program"}}, "no such file"},
+				"a directory":            {Command{Argv: []string{dir}}, "is a directory"},
+				"not executable":         {Command{Argv: []string{plainFile}}, "permission denied"},
+				"not a program":          {Command{Argv: []string{garbage}}, "exec format error"},
+				"a NUL byte":             {Command{Argv: []string{"sh", "a\x00b"}}, "NUL"},
+				"a NUL byte in Env":      {Command{Argv: []string{"sh"}, Env: []string{"A=\x00"}}, "NUL"},
+				"no such directory":      {Command{Argv: []string{"/bin/sh"}, Dir: filepath.Join(dir, "missing")}, "working directory"},
+				"a file as a directory":  {Command{Argv: []string{"/bin/sh"}, Dir: plainFile}, "is not a directory"},
+				"a negative limit":       {Command{Argv: []string{"/bin/sh"}, Limits: Limits{OpenFiles: -1}}, "OpenFiles is negative"},
+			} {
+				p, err := s.Start(c.c)
+				if err == nil || !strings.Contains(err.Error(), c.text) {
+					t.Errorf("%s: %v, not %s", name, err, c.text)
+				}
+				if err == nil {
+					p.Kill()
+					p.Wait()
+				}
+			}
+			if s.tree.landlock > 0 {
+				for name, a := range map[string]Access{
+					"must be absolute": {ReadOnly: []string{"etc"}},
+					"no such file":     {ReadWrite: []string{"/no/such/file"}},
+				} {
+					if _, err := s.Start(Command{Argv: []string{"/bin/sh"}, Access: a}); err == nil || !strings.Contains(err.Error(), name) {
+						t.Errorf("%+v: %v", a, err)
+					}
+				}
+			}
+			if after := descriptors(t); after != before {
+				t.Errorf("%d descriptors, %d before", after, before)
+			}
+		})
+	}
+}
+
+func TestModes(t *testing.T) {
+	if _, err := New("yes"); err == nil || !strings.Contains(err.Error(), `auto, require or off, not "yes"`) {
+		t.Error(err)
+	}
+	s, err := New(Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Require)
+	if missing := len(s.Missing()) > 0; missing != errors.Is(err, ErrMissing) || missing != (err != nil) {
+		t.Errorf("missing %q, but Require says %v", s.Missing(), err)
+	}
+	for _, m := range s.Missing() {
+		if !strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ".") && !strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ":") {
+			t.Errorf("no sentence: %q", m)
+		}
+	}
+	if _, err := newSandbox(); err == nil {
+		t.Error("a sandbox of no kind")
+	}
+}
+
+// TestLargeOutputs: what is written to both outputs and read from the input at once is larger than all buffers.
+func TestLargeOutputs(t *testing.T) {
+	const size = 32 << 20
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		var out, errs counter
+		in, inWriter := io.Pipe()
+		go func() {
+			io.Copy(inWriter, io.LimitReader(zeros{}, size))
+			inWriter.Close()
+		}()
+		// A shell gives a process in the background no input.
+		c := shell("exec 3<&0; cat <&3 >&2 & head -c 33554432 /dev/zero; wait")
+		c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
+		if r := run(t, s, c); !r.OK() || out != size || errs != size {
+			t.Errorf("%v: %d and %d bytes", r.Exit, out, errs)
+		}
+	})
+}
+
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// TestAFullOutput: a writer that returns an error ends the output, and the program with its next write.
+func TestAFullOutput(t *testing.T) {
+	s := ofKind(t, kinds[0])
+	full := errors.New("full")
+	c := shell("while :; do echo line; done")
+	c.Stdout = writerFunc(func([]byte) (int, error) { return 0, full })
+	p, err := s.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := p.Wait(); exit.Signal != syscall.SIGPIPE || !errors.Is(err, full) {
+		t.Errorf("%v, %v", exit, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// TestAnInputThatIsNotRead: the end of the program ends the copy of its input.
+func TestAnInputThatIsNotRead(t *testing.T) {
+	c := shell("exit 0")
+	c.Stdin = zeros{}
+	if r := run(t, ofKind(t, kinds[0]), c); !r.OK() {
+		t.Error(r.Exit)
+	}
+}
+
+func TestManyAtATime(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		var wg sync.WaitGroup
+		for i := range 24 {
+			wg.Go(func() {
+				for j := range 4 {
+					want := fmt.Sprintf("%d of %d", j, i)
+					var out bytes.Buffer
+					c := shell(`read line; echo "$line $1"; exit "$2"`, "sh", want, fmt.Sprint(i+1))
+					c.Stdin, c.Stdout = strings.NewReader("line\n"), &out
+					p, err := s.Start(c)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if j == 3 {
+						go p.Kill()
+					}
+					exit, err := p.Wait()
+					if j == 3 && exit.Status() == 137 && err == nil {
+						continue
+					}
+					if err != nil || exit.Code != i+1 || out.String() != "line "+want+"\n" {
+						t.Errorf("%s: %v, %v, %q", want, exit, err, &out)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

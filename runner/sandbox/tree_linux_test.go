@@ -1,0 +1,251 @@
+package sandbox
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// treeOfSeven starts seven processes, each of which has the mark in its arguments: the program, a child, one in a
+// session of its own, one that ignores SIGHUP, one whose parent has ended, and one that has all of this, ignores SIGTERM
+// and has a child.
+const treeOfSeven = `
+sleep 1000 "$0" &
+setsid sleep 1000 "$0" &
+nohup sleep 1000 "$0" >/dev/null 2>&1 &
+(sleep 1000 "$0" &)
+(setsid sh -c 'trap "" TERM HUP INT; sleep 1000 "$0"; :' "$0" &)
+`
+
+// mark returns a text that no other process has among its arguments. sleep accepts it as a number of seconds.
+func mark() string {
+	const digits = "0123456789"
+	text := []byte("0." + rand.Text())
+	for i := 2; i < len(text); i++ {
+		text[i] = digits[text[i]%10]
+	}
+	return string(text)
+}
+
+// startTree starts the seven processes and waits until all of them run.
+func startTree(t *testing.T, s *Sandbox, then string) (*Process, string) {
+	t.Helper()
+	need(t, "setsid", "nohup", "sleep")
+	m := mark()
+	p, err := s.Start(shell(treeOfSeven+then, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		p.Wait()
+	})
+	awaitTree(t, m)
+	return p, m
+}
+
+func awaitTree(t *testing.T, m string) {
+	t.Helper()
+	eventually(t, "seven processes run", func() bool { return len(marked(t, m)) == 7 })
+}
+
+// gone fails the test if a process of a tree is left.
+func gone(t *testing.T, m string) {
+	t.Helper()
+	if left := marked(t, m); len(left) > 0 {
+		t.Errorf("%d processes are left:\n%s", len(left), strings.Join(left, "\n"))
+	}
+}
+
+func TestKillEndsTheTree(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		p, m := startTree(t, s, "wait")
+		p.Kill()
+		exit, err := p.Wait()
+		if exit.Signal.String() != "killed" || exit.Status() != 137 || err != nil {
+			t.Errorf("%v, %v", exit, err)
+		}
+		gone(t, m)
+		p.Kill() // and again
+		p.Terminate()
+	})
+}
+
+// TestKillEndsAStoppedTree: the program cannot react.
+func TestKillEndsAStoppedTree(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		p, m := startTree(t, s, "kill -STOP $$")
+		p.Kill()
+		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
+			t.Errorf("%v, %v", exit, err)
+		}
+		gone(t, m)
+	})
+}
+
+func TestTheTreeEndsWithItsProgram(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		need(t, "setsid", "nohup", "sleep", "cat")
+		m := mark()
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		defer out.Close()
+		c := shell(treeOfSeven+"read line; exit 3", m)
+		c.Stdin = in
+		p, err := s.Start(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Kill()
+		awaitTree(t, m)
+		if _, err := out.WriteString("go on\n"); err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := p.Wait(); exit.Code != 3 || exit.Signal != 0 || err != nil {
+			t.Errorf("%v, %v", exit, err)
+		}
+		gone(t, m)
+	})
+}
+
+// TestTerminate: the program can end by itself, and those that do not react end with it.
+func TestTerminate(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		p, m := startTree(t, s, `trap 'exit 4' TERM; wait`)
+		p.Terminate()
+		if exit, err := p.Wait(); exit.Code != 4 || err != nil {
+			t.Errorf("%v, %v", exit, err)
+		}
+		gone(t, m)
+	})
+}
+
+// TestTheTreeEndsWithTheRunner kills the process that has started the tree.
+func TestTheTreeEndsWithTheRunner(t *testing.T) {
+	need(t, "setsid", "nohup", "sleep")
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		m := mark()
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		runner := exec.Command(exe, string(s.tree.kind), strings.ReplaceAll(m, ".", ","))
+		runner.Env = append(os.Environ(), "DAYBOOK_TEST_ROLE=runner")
+		runner.Stderr = os.Stderr
+		if err := runner.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer runner.Wait()
+		defer runner.Process.Kill()
+		t.Cleanup(func() {
+			for _, line := range marked(t, m) { // if the test fails
+				name, _, _ := strings.Cut(strings.TrimPrefix(line, "/proc/"), " ")
+				if pid, err := strconv.Atoi(name); err == nil {
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		})
+		awaitTree(t, m)
+		if err := runner.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
+		if s.tree.kind == control {
+			runner.Wait()
+			eventually(t, "the next runner removes the cgroup", func() bool {
+				s.tree.cgroups.removeOld()
+				left, err := os.ReadDir(s.tree.cgroups.dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, entry := range left {
+					if strings.HasPrefix(entry.Name(), "daybook-"+strconv.Itoa(runner.Process.Pid)+"-") {
+						return false
+					}
+				}
+				return true
+			})
+		}
+	})
+}
+
+// runnerRole starts the tree and waits to be killed. Its own arguments do not have the mark.
+func runnerRole(args []string) error {
+	s, err := newSandbox(kind(args[0]))
+	if err != nil {
+		return err
+	}
+	p, err := s.Start(shell(treeOfSeven+"wait", strings.ReplaceAll(args[1], ",", ".")))
+	if err != nil {
+		return err
+	}
+	p.Wait()
+	return errors.New("the tree ended before its runner")
+}
+
+// TestAProgramKillsTheHelper: process 1 of a PID namespace gets no signals from inside. In a cgroup the tree ends with the
+// helper, whoever ends that.
+func TestAProgramKillsTheHelper(t *testing.T) {
+	t.Run(string(namespace), func(t *testing.T) {
+		s := ofKind(t, namespace)
+		if r := run(t, s, shell("kill -9 1; kill -STOP 1; echo alive; exit 6")); r.Code != 6 || r.out != "alive\n" {
+			t.Errorf("%s", r)
+		}
+	})
+	t.Run(string(control), func(t *testing.T) {
+		s, m := ofKind(t, control), mark()
+		p, err := s.Start(shell(treeOfSeven+"kill -9 $PPID; wait", m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
+			t.Errorf("%v, %v", exit, err)
+		}
+		gone(t, m)
+	})
+}
+
+// TestNoSandbox: with mode Off, the process group ends, and nothing waits for what has left it.
+func TestNoSandbox(t *testing.T) {
+	s, err := New(Off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Missing()) != 1 {
+		t.Errorf("missing: %q", s.Missing())
+	}
+	need(t, "sleep")
+	m := mark()
+	p, err := s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "three processes run", func() bool { return len(marked(t, m)) == 3 })
+	p.Kill()
+	if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
+		t.Errorf("%v, %v", exit, err)
+	}
+	eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
+
+	p, err = s.Start(shell(`sleep 1000 "$0" & exit 5`, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if exit, err := p.Wait(); exit.Code != 5 || err != nil {
+		t.Errorf("%v, %v", exit, err)
+	}
+	if time.Since(begin) > copyWait {
+		t.Error("Wait waits for the rest of the group")
+	}
+	eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
+}

@@ -1,0 +1,222 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/runner/script/protocol"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// sendBytes is how much of a batch is encoded before it is sent. The connection holds as much before the host reads.
+const sendBytes = 64 << 10
+
+// batch is the run of several jobs in a context, one after the other.
+type batch struct {
+	*executor
+	host     *host
+	tasks    []*task.Task
+	answered int
+	prints   prints
+
+	sender sync.WaitGroup
+	unsent error // why not all could be sent; after sender
+}
+
+// errBefore is the error of a batch of which no job was begun, because before_each failed.
+var errBefore = errors.New("before_each failed")
+
+// run runs a batch and ends each task. The error says why the context cannot run another one.
+func (b *batch) run(number int) error {
+	b.host.runs += len(b.tasks)
+	b.host.handlerType.Store(&b.Type)
+	b.prints.log = func(text string) { b.host.limiter.log(text, b.logPrint) }
+	defer b.host.limiter.end(b.logPrint)
+	b.host.child.conn.SetWriteDeadline(time.Now().Add(b.timeout))
+	b.send(number)
+	err := b.receive()
+	b.host.child.conn.SetWriteDeadline(time.Unix(1, 0)) // a host that has answered all has read all
+	b.sender.Wait()
+	if err == nil && b.unsent != nil {
+		err = b.host.broken(fmt.Errorf("it answered jobs that it did not read: %w", b.unsent), "", 0)
+	}
+	return err
+}
+
+// send sends the batch. What is too long for the connection is sent while answers are received.
+func (b *batch) send(number int) {
+	first := b.tasks[0].Job
+	message := protocol.Batch{Jobs: len(b.tasks), Handler: number, Client: first.Client, Type: b.Type, InlineBytes: b.inlineBytes}.Append(b.host.message[:0])
+	next := 0
+	encode := func() {
+		for next < len(b.tasks) && len(message) < sendBytes {
+			message = protocol.AppendJob(message, b.tasks[next].Job, b.interpreter.encoding)
+			next++
+		}
+	}
+	encode()
+	if next == len(b.tasks) && len(message) <= sendBytes {
+		b.unsent = b.host.child.write(message)
+		b.host.message = message
+		return
+	}
+	b.host.child.conn.SetWriteDeadline(time.Time{}) // receive ends it
+	b.sender.Go(func() {
+		for len(message) > 0 {
+			if b.unsent = b.host.child.write(message); b.unsent != nil {
+				return
+			}
+			if message = message[:0]; cap(message) > 16*sendBytes {
+				message = nil
+			}
+			encode()
+		}
+	})
+}
+
+// receive ends the tasks as they are answered.
+func (b *batch) receive() error {
+	if b.Document.BeforeEach != "" {
+		if err := b.begun(); err != nil {
+			return err
+		}
+	}
+	for b.answered < len(b.tasks) {
+		t := b.tasks[b.answered]
+		b.host.child.begin(t.Context, b.timeout)
+		m, err := b.next()
+		switch {
+		case errors.Is(err, protocol.ErrTooLong):
+			b.prints.finish()
+			b.answer(tooLarge(fmt.Sprintf("more than %d bytes", b.inlineBytes), b.inlineBytes))
+		case err != nil:
+			return b.fail(b.host.broken(err, "the job", b.timeout))
+		case m.Job == nil || *m.Job != b.answered:
+			return b.fail(b.host.broken(fmt.Errorf("it did not answer job %d of the batch, as it had to", b.answered), "", 0))
+		default:
+			b.answer(endOf(m, &b.prints, b.interpreter.encoding, b.inlineBytes))
+		}
+	}
+	return b.done()
+}
+
+func (b *batch) answer(end task.End) {
+	b.tasks[b.answered].End(end)
+	b.answered++
+}
+
+// begun waits for before_each.
+func (b *batch) begun() error {
+	ctx, stop := whileWanted(b.tasks)
+	defer stop()
+	b.host.child.begin(ctx, b.timeout)
+	m, err := b.next()
+	switch {
+	case errors.Is(err, errStopped):
+		err = b.host.broken(err, "", 0)
+		b.unget()
+		return err
+	case err != nil:
+		err = b.host.broken(err, "before_each", b.timeout)
+	case !m.Begun:
+		err = b.host.broken(errors.New("it did not say whether it ran before_each"), "", 0)
+	case m.Error != "":
+		err = errors.New(m.Error)
+	default:
+		return nil
+	}
+	for b.answered < len(b.tasks) {
+		b.answer(task.Error(err.Error()))
+	}
+	return fmt.Errorf("%w: %w", errBefore, err)
+}
+
+// done waits for after_each. All jobs are answered, so that nobody waits for it.
+func (b *batch) done() error {
+	b.host.child.begin(context.Background(), b.timeout)
+	m, err := b.next()
+	if then, _ := b.prints.finish(); len(then) > 0 { // their jobs have ended
+		b.logLine(Line{Stream: "runner", Text: "the J: lines of after_each create no jobs"})
+	}
+	switch {
+	case err != nil:
+		err = b.host.broken(err, "after_each", b.timeout)
+	case !m.Done:
+		err = b.host.broken(errors.New("it did not end the batch"), "", 0)
+	case m.Error != "":
+		err = fmt.Errorf("after_each: %s", m.Error)
+	default:
+		return nil
+	}
+	b.logLine(Line{Stream: "runner", Text: err.Error()})
+	return err
+}
+
+// next returns the next message that is not only prints.
+func (b *batch) next() (*protocol.Message, error) {
+	for {
+		m, err := b.host.child.next(b.lineLimit)
+		if err != nil {
+			return nil, err
+		}
+		b.prints.write(m.Prints)
+		if m.Loaded != nil {
+			return nil, errors.New("it answered that a handler is loaded")
+		}
+		if m.Begun || m.Done || m.Job != nil {
+			return m, nil
+		}
+	}
+}
+
+// fail ends the tasks without an answer: the first is an error, and the others are given back.
+func (b *batch) fail(err error) error {
+	b.answer(task.Error(err.Error()))
+	b.unget()
+	return err
+}
+
+func (b *batch) unget() {
+	for b.answered < len(b.tasks) {
+		b.answer(task.Unget())
+	}
+}
+
+func (b *batch) logPrint(text string) {
+	line := Line{Stream: "stdout", Text: text}
+	if b.answered < len(b.tasks) {
+		line.Job = b.tasks[b.answered].Job.ID
+	}
+	b.logLine(line)
+}
+
+func (b *batch) logLine(line Line) {
+	line.Lang, line.Client, line.Type = b.Document.Lang, b.host.key.client, b.Type
+	b.pool.log(line)
+}
+
+// whileWanted returns a context that ends when those of all tasks have ended.
+func whileWanted(tasks []*task.Task) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var mu sync.Mutex
+	left := len(tasks)
+	stops := make([]func() bool, 0, len(tasks)+1)
+	for _, t := range tasks {
+		stops = append(stops, context.AfterFunc(t.Context, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if left--; left == 0 {
+				cancel(context.Cause(t.Context))
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}

@@ -1,0 +1,243 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script/protocol"
+)
+
+const (
+	// stopGrace is how long a job may go on after nobody waits for it any more.
+	stopGrace = 500 * time.Millisecond
+	// endGrace is how long a host may take to end after the end of its connection.
+	endGrace = time.Second
+	// drainTime is how long the last messages of a process that has ended are read for, if something else has its
+	// connection open.
+	drainTime = time.Second
+)
+
+// How reading from a host fails, beside what package protocol reports.
+var (
+	errTimeout = errors.New("the time is over")
+	errStopped = errors.New("nobody waits for the job any more")
+	errGone    = errors.New("the process is gone")
+)
+
+// child is a process that runs a host, and the connection with it. One goroutine at a time uses it, except for kill.
+type child struct {
+	process        *sandbox.Process
+	conn           *os.File
+	lines          *protocol.Lines
+	dir            string // its working and temporary directory, and nobody else's
+	stdout, stderr *stream
+
+	// Of what is waited for, see begin:
+	ctx     context.Context
+	timeout time.Duration
+
+	mu     sync.Mutex
+	until  time.Time // when reading fails; zero before the first read
+	gone   time.Time // when the process ended
+	reason string    // why the runner ended it, or ""
+
+	ended chan struct{} // closed when the process and all that it started are gone
+	exit  sandbox.Exit  // after ended
+}
+
+// settings of a child that are the same for all of a pool.
+type childSettings struct {
+	sandbox *sandbox.Sandbox
+	dir     string // in which children get directories
+	env     []string
+	access  sandbox.Access
+}
+
+// startChild starts the host of a language.
+func startChild(s *childSettings, i *interpreter, limits sandbox.Limits, log func(stream, text string)) (_ *child, err error) {
+	dir, err := os.MkdirTemp(s.dir, i.name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("create a directory for a script: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	source, err := hosts.ReadFile("hosts/" + i.host)
+	if err != nil {
+		return nil, err
+	}
+	host := filepath.Join(dir, i.host)
+	if err := os.WriteFile(host, source, 0o600); err != nil {
+		return nil, fmt.Errorf("write the host of a script: %w", err)
+	}
+	near, far, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer far.Close()
+	c := &child{
+		conn: near, dir: dir, ended: make(chan struct{}),
+		stdout: &stream{log: func(text string) { log("stdout", text) }}, stderr: &stream{log: func(text string) { log("stderr", text) }},
+	}
+	access := s.access
+	access.ReadOnly = append(access.ReadOnly[:len(access.ReadOnly):len(access.ReadOnly)], i.reads...)
+	c.process, err = s.sandbox.Start(sandbox.Command{
+		Argv: i.argv(i.path, host), Env: append(s.env[:len(s.env):len(s.env)], "HOME="+dir, "TMPDIR="+dir), Dir: dir,
+		Stdout: c.stdout, Stderr: c.stderr, Files: []*os.File{far}, Limits: limits, Access: access,
+	})
+	if err != nil {
+		near.Close()
+		return nil, err
+	}
+	c.lines = protocol.NewLines(readFunc(c.read))
+	go c.wait()
+	return c, nil
+}
+
+// wait waits for the end of the process. It ends when close or kill has ended the process, at the latest.
+func (c *child) wait() {
+	exit, err := c.process.Wait()
+	if err != nil {
+		c.stderr.log(err.Error())
+	}
+	c.mu.Lock()
+	c.exit, c.gone = exit, time.Now()
+	c.deadline()
+	c.mu.Unlock()
+	close(c.ended)
+}
+
+// begin begins something that may take a time: the time begins when the host is waited for.
+func (c *child) begin(ctx context.Context, timeout time.Duration) {
+	c.ctx, c.timeout = ctx, timeout
+	c.mu.Lock()
+	c.until = time.Time{}
+	c.mu.Unlock()
+}
+
+// next returns the next message. The error is errTimeout, errStopped, errGone, protocol.ErrTooLong or one that says what
+// is wrong with the message.
+func (c *child) next(limit int) (*protocol.Message, error) {
+	line, err := c.lines.Next(limit)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.Decode(line)
+}
+
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// read reads from the connection, until the time is over or the process has ended.
+func (c *child) read(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.until.IsZero() {
+		c.until = time.Now().Add(c.timeout)
+	}
+	c.deadline()
+	c.mu.Unlock()
+	if c.ctx.Done() != nil {
+		stopped := make(chan struct{})
+		stop := context.AfterFunc(c.ctx, func() {
+			defer close(stopped)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if until := time.Now().Add(stopGrace); until.Before(c.until) {
+				c.until = until
+				c.deadline()
+			}
+		})
+		defer func() {
+			if !stop() {
+				<-stopped
+			}
+		}()
+	}
+	n, err := c.conn.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !errors.Is(err, os.ErrDeadlineExceeded) || !c.gone.IsZero():
+		return n, errGone
+	case c.ctx.Err() != nil:
+		return n, errStopped
+	}
+	return n, errTimeout
+}
+
+// deadline sets the deadline of reads. The caller has c.mu.
+func (c *child) deadline() {
+	until := c.until
+	if !c.gone.IsZero() {
+		if drained := c.gone.Add(drainTime); until.IsZero() || drained.Before(until) {
+			until = drained
+		}
+	}
+	c.conn.SetReadDeadline(until) // fails only on a closed connection, which reading reports
+}
+
+// write writes messages. Reading says why it fails, unless the host answers without reading.
+func (c *child) write(text []byte) error {
+	_, err := c.conn.Write(text)
+	return err
+}
+
+// kill ends the process and all that it started, at once. The first reason counts.
+func (c *child) kill(reason string) {
+	c.mu.Lock()
+	if c.reason == "" && c.gone.IsZero() {
+		c.reason = reason
+	}
+	c.mu.Unlock()
+	c.process.Kill()
+}
+
+// why waits for the end of a process whose connection has ended, and returns why it ended.
+func (c *child) why() string {
+	select {
+	case <-c.ended:
+	case <-time.After(endGrace):
+		c.kill("its process closed descriptor 3, the connection with the runner")
+		<-c.ended
+	}
+	c.mu.Lock()
+	reason := c.reason
+	c.mu.Unlock()
+	if reason == "" {
+		reason = "its process ended: " + c.exit.String()
+	}
+	if tail := c.stderr.end(); tail != "" {
+		reason += "\n" + tail
+	}
+	return reason
+}
+
+// close ends the process, unless it ends by itself soon after the end of its connection, and removes its directory.
+func (c *child) close() error {
+	c.conn.Close()
+	select {
+	case <-c.ended:
+	case <-time.After(endGrace):
+		c.kill("the runner ended it")
+		<-c.ended
+	}
+	c.stdout.end()
+	c.stderr.end()
+	if err := os.RemoveAll(c.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the directory of a script: %w", err)
+	}
+	return nil
+}

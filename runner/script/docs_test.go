@@ -1,0 +1,71 @@
+package script
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestExamplesOfHandlers: the examples of docs/handlers.md do what they say.
+func TestExamplesOfHandlers(t *testing.T) {
+	found := regexp.MustCompile("(?s)```\\w+\n(?://|#) lang: (\\w+)\n(.*?)```").FindAllStringSubmatch(document(t, "handlers.md"), -1)
+	if len(found) != len(handler.Langs) {
+		t.Fatalf("%d examples, not one for each language", len(found))
+	}
+	for _, example := range found {
+		t.Run(example[1], func(t *testing.T) {
+			x := newBed(t).executor("1", handler.Document{Lang: example[1], Source: example[2]})
+			output := "ok text:HELLO"
+			if example[1] == handler.Shell {
+				output += "\n"
+			}
+			expect(t, run(x, texts("hello", "")...), output+" then mail|hello is done", "failed:there is nothing to do")
+		})
+	}
+}
+
+// TestExampleOfTheProtocol: the host of node says what docs/script-protocol.md says.
+func TestExampleOfTheProtocol(t *testing.T) {
+	_, example, _ := strings.Cut(document(t, "script-protocol.md"), "```\n")
+	example, _, _ = strings.Cut(example, "```")
+	b := newBed(t)
+	need(t, b.Pool, handler.Node)
+	i, err := b.interpreters[handler.Node]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startChild(&b.child, i, sandbox.Limits{}, func(string, string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.begin(context.Background(), time.Minute)
+	for line := range strings.Lines(example) {
+		text := strings.TrimSpace(line[1:])
+		if line[0] == '>' {
+			if err := c.write([]byte(text + "\n")); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, err := c.lines.Next(1 << 20)
+		if err != nil || string(got) != text {
+			t.Fatalf("%s, %v; the document says %s", got, err, text)
+		}
+	}
+}

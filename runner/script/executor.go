@@ -1,0 +1,185 @@
+package script
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/script/protocol"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// The defaults of options. DefaultBatchSize is for those who call Run.
+const (
+	DefaultBatchSize   = 100
+	DefaultTimeoutMs   = 120_000
+	DefaultIdleMs      = 60_000
+	DefaultInlineBytes = 256 << 10
+)
+
+// Handler is a handler of kind script.
+type Handler struct {
+	ID       string // of this version of the handler
+	Client   string // "" if it is for all clients
+	Local    bool   // it is of the runner's configuration, not stored
+	Type     string
+	Document handler.Document
+}
+
+// executor runs the jobs of one handler.
+type executor struct {
+	Handler
+	pool        *Pool
+	interpreter *interpreter
+
+	timeout, idle            time.Duration
+	inlineBytes, memoryBytes int64
+	maxRuns                  int
+	lineLimit                int // of a message of the host
+}
+
+// Executor returns the executor of a handler. The error says what is wrong with the handler, or what this machine lacks.
+func (p *Pool) Executor(h Handler) (task.Executor, error) {
+	if err := h.Document.Check(); err != nil {
+		return nil, fmt.Errorf("handler %s: %w", h.Type, err)
+	}
+	if h.Document.Kind != handler.Script {
+		return nil, fmt.Errorf("handler %s: kind is %s, not %s", h.Type, h.Document.Kind, handler.Script)
+	}
+	i, err := p.interpreters[h.Document.Lang]()
+	if err != nil {
+		return nil, fmt.Errorf("handler %s: %w", h.Type, err)
+	}
+	var o handler.Options
+	if h.Document.Options != nil {
+		o = *h.Document.Options
+	}
+	x := &executor{
+		Handler: h, pool: p, interpreter: i,
+		timeout:     time.Duration(cmp.Or(o.TimeoutMs, DefaultTimeoutMs)) * time.Millisecond,
+		idle:        time.Duration(cmp.Or(o.IdleMs, DefaultIdleMs)) * time.Millisecond,
+		inlineBytes: cmp.Or(o.InlineBytes, DefaultInlineBytes), memoryBytes: o.MemoryBytes, maxRuns: o.MaxRuns,
+	}
+	// A character of an output is at most six of JSON. The rest is for prints, an error and the names of fields.
+	x.lineLimit = 6*int(x.inlineBytes) + 1<<20
+	return x, nil
+}
+
+// Run runs tasks in contexts of their clients, one client after the other.
+func (x *executor) Run(tasks []*task.Task) {
+	for len(tasks) > 0 {
+		client := tasks[0].Job.Client
+		others := slices.DeleteFunc(slices.Clone(tasks), func(t *task.Task) bool { return t.Job.Client == client })
+		if len(others) > 0 {
+			tasks = slices.DeleteFunc(slices.Clone(tasks), func(t *task.Task) bool { return t.Job.Client != client })
+		}
+		x.runClient(client, tasks)
+		tasks = others
+	}
+}
+
+// runClient runs tasks of one client.
+func (x *executor) runClient(client string, tasks []*task.Task) {
+	for {
+		tasks = sendable(tasks)
+		if len(tasks) == 0 {
+			return
+		}
+		who := failing{client, x.ID}
+		if text, ok := x.pool.failures.last(who); ok {
+			endAll(tasks, task.Error(text))
+			return
+		}
+		some := tasks
+		if x.maxRuns > 0 {
+			some = tasks[:min(len(tasks), x.maxRuns)]
+		}
+		ran, err := x.runBatch(client, some)
+		tasks = tasks[ran:]
+		switch {
+		case errors.Is(err, errStopped), errors.Is(err, errClosed):
+			endAll(tasks, task.Unget())
+			return
+		case err != nil:
+			x.pool.failures.add(who, err.Error())
+			endAll(tasks, task.Error(err.Error()))
+			return
+		}
+		x.pool.failures.clear(who)
+	}
+}
+
+// sendable ends the tasks that cannot be run, and returns the others.
+func sendable(tasks []*task.Task) []*task.Task {
+	refused := func(t *task.Task) bool {
+		if t.Context.Err() != nil {
+			t.End(task.Unget()) // it has not begun, and nobody waits for it
+			return true
+		}
+		if err := protocol.CheckJob(t.Job); err != nil {
+			t.End(task.Failed(err.Error()))
+			return true
+		}
+		return false
+	}
+	if !slices.ContainsFunc(tasks, refused) {
+		return tasks
+	}
+	return slices.DeleteFunc(slices.Clone(tasks), func(t *task.Task) bool { return t.Ended() || refused(t) })
+}
+
+func endAll(tasks []*task.Task, end task.End) {
+	for _, t := range tasks {
+		t.End(end)
+	}
+}
+
+// runBatch runs as many tasks as one context can, and returns their number. The error says why the handler could not be
+// started.
+func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err error) {
+	k := key{lang: x.Document.Lang, client: client, group: x.ID, owner: owner{x.Local, x.Client}}
+	if x.Document.EID != "" {
+		k.group, k.shared = x.Document.EID, true
+	}
+	wanted := func() (context.Context, func()) { return whileWanted(tasks) }
+	h, err := x.pool.acquire(wanted, k, x)
+	if err != nil {
+		return 0, err
+	}
+	again := false
+	defer func() { x.pool.release(h, again, x.idle) }()
+	h.memoryBytes.Store(x.memoryBytes)
+	defer h.memoryBytes.Store(0)
+
+	number, known := h.loaded[x.ID]
+	if !known {
+		ctx, stop := wanted()
+		number, err = h.load(ctx, x)
+		stopped := ctx.Err() != nil
+		stop()
+		switch {
+		case err != nil && stopped:
+			return 0, errStopped
+		case err != nil:
+			return 0, err
+		}
+	}
+	if x.maxRuns > 0 {
+		tasks = tasks[:min(len(tasks), max(1, x.maxRuns-h.runs))]
+	}
+	b := batch{executor: x, host: h, tasks: tasks}
+	err = b.run(number)
+	again = err == nil && (x.maxRuns == 0 || h.runs < x.maxRuns) && len(h.loaded) < maxHandlers &&
+		(x.memoryBytes == 0 || residentBytes(h.child.process.Pid()) <= x.memoryBytes)
+	if errors.Is(err, errBefore) {
+		return len(tasks), err
+	}
+	return len(tasks), nil
+}
+
+// Close ends the contexts that no other handler uses.
+func (x *executor) Close() { x.pool.forget(x.ID) }

@@ -1,0 +1,58 @@
+package script
+
+import (
+	"sync"
+	"time"
+)
+
+// How long a handler that cannot be started is not started again.
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// failures are the handlers that could not be started lately. A claim a moment later must not start a process again.
+type failures struct {
+	mu sync.Mutex
+	of map[failing]failure
+}
+
+type failing struct{ client, handler string }
+
+type failure struct {
+	text    string
+	until   time.Time
+	backoff time.Duration
+}
+
+// last returns why a handler could not be started, while it is not to be started again.
+func (f *failures) last(who failing) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, ok := f.of[who]
+	return last.text, ok && time.Now().Before(last.until)
+}
+
+// add notes that a handler could not be started.
+func (f *failures) add(who failing, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for other, last := range f.of {
+		if now.Sub(last.until) > maxBackoff {
+			delete(f.of, other)
+		}
+	}
+	backoff := min(max(minBackoff, 2*f.of[who].backoff), maxBackoff)
+	if f.of == nil {
+		f.of = map[failing]failure{}
+	}
+	f.of[who] = failure{text, now.Add(backoff), backoff}
+}
+
+// clear notes that a handler works.
+func (f *failures) clear(who failing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, who)
+}

@@ -1,0 +1,110 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/runner/script/protocol"
+)
+
+// maxHandlers bounds the handlers that a context loads: each version of a handler is another one.
+const maxHandlers = 64
+
+// key says who may use a context.
+type key struct {
+	lang, client string
+	group        string // the eid, or the id of a handler without one
+	shared       bool   // group is an eid
+	owner        owner
+}
+
+// owner is who has written a handler. Handlers of different owners do not share contexts: one could read and change what
+// the other defines.
+type owner struct {
+	local  bool
+	client string
+}
+
+// host is a context: a process with the handlers that it has loaded.
+type host struct {
+	key    key
+	child  *child
+	loaded map[string]int // numbers by ids of handlers
+	runs   int            // jobs that were begun
+
+	message []byte  // memory for the next batch, at most sendBytes
+	limiter limiter // of prints in the log
+
+	handlerType atomic.Pointer[string] // of the handler whose batch runs, for the log
+
+	// Of the pool's lock:
+	users     map[string]bool // ids of loaded handlers that may be used again
+	idleFor   time.Duration
+	idleSince time.Time
+
+	memoryBytes atomic.Int64 // of the batch that runs; 0 means no limit
+}
+
+// alive reports whether the process of an unused context still runs.
+func (h *host) alive() bool {
+	select {
+	case <-h.child.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// load loads a handler, unless the context has it. It returns the number of the handler, or what is wrong.
+func (h *host) load(ctx context.Context, x *executor) (int, error) {
+	if number, ok := h.loaded[x.ID]; ok {
+		return number, nil
+	}
+	number := len(h.loaded) + 1
+	d := &x.Document
+	message, err := protocol.Load{Number: number, Source: d.Source, Before: d.Before, BeforeEach: d.BeforeEach, AfterEach: d.AfterEach}.Append(nil, x.interpreter.encoding)
+	if err != nil {
+		return 0, err
+	}
+	h.child.begin(ctx, x.timeout)
+	h.child.conn.SetWriteDeadline(time.Now().Add(x.timeout))
+	h.child.write(message)
+	for {
+		m, err := h.child.next(loadLimit)
+		switch {
+		case err != nil:
+			return 0, h.broken(err, "loading the handler", x.timeout)
+		case m.Loaded == nil && (m.Begun || m.Done || m.Job != nil) || m.Loaded != nil && *m.Loaded != number:
+			return 0, h.broken(errors.New("it answered something else than that the handler is loaded"), "", 0)
+		case m.Loaded == nil:
+			continue // prints
+		case m.Error != "":
+			return 0, errors.New(m.Error)
+		}
+		h.loaded[x.ID] = number
+		return number, nil
+	}
+}
+
+// loadLimit bounds the answer to load: an error.
+const loadLimit = 1 << 20
+
+// broken ends the process after an error of reading, and returns why it cannot be used any more.
+func (h *host) broken(err error, doing string, timeout time.Duration) error {
+	switch {
+	case errors.Is(err, errGone):
+		return errors.New(h.child.why())
+	case errors.Is(err, errTimeout):
+		err = fmt.Errorf("%s took longer than timeout_ms, %d ms; its process was ended", doing, timeout.Milliseconds())
+	case errors.Is(err, errStopped):
+		err = fmt.Errorf("nobody waits for the job any more (%w); its process was ended", context.Cause(h.child.ctx))
+	default:
+		err = fmt.Errorf("its process broke the protocol of descriptor 3 and was ended: %w", err)
+	}
+	h.child.kill(err.Error())
+	<-h.child.ended
+	return err
+}

@@ -1,0 +1,105 @@
+package script
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/script/protocol"
+)
+
+//go:embed hosts
+var hosts embed.FS
+
+// language is how scripts of a language are run.
+type language struct {
+	name     string
+	program  string // what is looked up in PATH
+	host     string // file name of the host
+	encoding protocol.Encoding
+	// locate are arguments with which the program prints its own path, and then directories that it reads, each in a line.
+	// A program in PATH may be a script that chooses the real one.
+	locate []string
+	// argv returns the command line of a host.
+	argv func(program, host string) []string
+}
+
+var languages = []language{
+	{
+		name: handler.Node, program: "node", host: "host.js",
+		locate: []string{"-p", "process.execPath"},
+		argv:   func(program, host string) []string { return []string{program, host} },
+	},
+	{
+		name: handler.Python, program: "python3", host: "host.py",
+		locate: []string{"-c", "import sys; print(sys.executable); print(sys.base_prefix); print(sys.prefix)"},
+		argv:   func(program, host string) []string { return []string{program, host} },
+	},
+	{
+		name: handler.PHP, program: "php", host: "host.php",
+		locate: []string{"-r", `echo PHP_BINARY, "\n", PHP_EXTENSION_DIR, "\n";`},
+		argv: func(program, host string) []string {
+			return []string{program, "-d", "display_errors=stderr", "-d", "log_errors=0", "-d", "html_errors=0", "-d", "memory_limit=-1", host}
+		},
+	},
+	{
+		name: handler.Shell, program: "sh", host: "host.sh", encoding: protocol.Base64,
+		argv: func(program, host string) []string { return []string{program, host, program} },
+	},
+}
+
+// interpreter is the program of a language on this machine.
+type interpreter struct {
+	language
+	path  string
+	reads []string // directories that it reads
+}
+
+// locateTimeout is how long an interpreter may take to print where it is.
+const locateTimeout = 20 * time.Second
+
+// find finds the interpreter of a language. path is what the configuration names, or "".
+func (l language) find(path string) (*interpreter, error) {
+	name := path
+	if name == "" {
+		name = l.program
+	}
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("no %s on this machine: %w", l.name, err)
+	}
+	if found, err = filepath.Abs(found); err != nil {
+		return nil, fmt.Errorf("find %s: %w", l.name, err)
+	}
+	i := &interpreter{language: l, path: found}
+	if l.locate == nil {
+		return i, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, found, l.locate...)
+	command.Env = os.Environ() // the chooser of a version looks at it
+	command.WaitDelay = time.Second
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s does not run on this machine: %s: %w", l.name, found, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if !filepath.IsAbs(lines[0]) {
+		return nil, fmt.Errorf("%s does not run on this machine: %s prints %q instead of its path", l.name, found, output)
+	}
+	i.path = lines[0]
+	for _, dir := range lines[1:] {
+		if filepath.IsAbs(dir) && dir != "/" && !slices.Contains(i.reads, dir) {
+			i.reads = append(i.reads, dir)
+		}
+	}
+	return i, nil
+}

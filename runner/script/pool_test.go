@@ -1,0 +1,311 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// echo is a handler that every machine can run.
+var echo = handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$1"; }`}
+
+func (b *bed) contexts() (idle, places int) {
+	b.Pool.mu.Lock()
+	defer b.Pool.mu.Unlock()
+	return len(b.idle), b.places
+}
+
+// TestMaxContexts: many handlers at a time share few contexts, and the one that was not used for the longest time ends.
+func TestMaxContexts(t *testing.T) {
+	b := newBed(t, func(s *Settings) { s.MaxContexts = 2 })
+	var executors []task.Executor
+	for n := range 5 {
+		executors = append(executors, b.executor(fmt.Sprint(n), echo))
+	}
+	var all sync.WaitGroup
+	for n := range 20 {
+		all.Go(func() {
+			payload := fmt.Sprint(n)
+			if s := show(run(executors[n%5], text(payload))[0]); s != "ok text:"+payload {
+				t.Errorf("job %d: %s", n, s)
+			}
+			if _, places := b.contexts(); places > 2 {
+				t.Errorf("%d contexts", places)
+			}
+		})
+	}
+	all.Wait()
+
+	run(executors[0], text("a"))
+	run(executors[1], text("a"))
+	run(executors[0], text("a")) // 1 was not used for the longest time
+	run(executors[2], text("a"))
+	b.Pool.mu.Lock()
+	defer b.Pool.mu.Unlock()
+	var groups []string
+	for _, h := range b.idle {
+		groups = append(groups, h.key.group)
+	}
+	if !slices.Equal(groups, []string{"0", "2"}) {
+		t.Errorf("the contexts of %v are kept", groups)
+	}
+}
+
+// TestWaitingForAContext: jobs that nobody waits for any more do not wait for a context.
+func TestWaitingForAContext(t *testing.T) {
+	b := newBed(t, func(s *Settings) { s.MaxContexts = 1 })
+	busy := b.executor("1", actors[handler.Shell])
+	other := b.executor("2", echo)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { expect(t, runWith(ctx, busy, text("loop")), "error:…enough") })
+	eventually(t, "the only context is in use", func() bool {
+		b.Pool.mu.Lock()
+		defer b.Pool.mu.Unlock()
+		return len(b.busy) == 1
+	})
+	impatient, leave := context.WithCancel(t.Context())
+	all.Go(func() { expect(t, runWith(impatient, other, texts("a", "b")...), "unget", "unget") })
+	patient := make(chan struct{})
+	all.Go(func() {
+		defer close(patient)
+		expect(t, run(other, text("c")), "ok text:c")
+	})
+	eventually(t, "two wait", func() bool {
+		b.Pool.mu.Lock()
+		defer b.Pool.mu.Unlock()
+		return len(b.waiting) == 2
+	})
+	leave()
+	eventually(t, "one waits", func() bool {
+		b.Pool.mu.Lock()
+		defer b.Pool.mu.Unlock()
+		return len(b.waiting) == 1
+	})
+	cancel(errors.New("enough"))
+	<-patient
+	all.Wait()
+}
+
+// TestDeadWhileIdle: a context whose process has ended by itself is not used again.
+func TestDeadWhileIdle(t *testing.T) {
+	b := newBed(t)
+	x := b.executor("1", echo)
+	for range 3 {
+		expect(t, run(x, text("a")), "ok text:a")
+		b.Pool.mu.Lock()
+		c := b.idle[0].child
+		b.Pool.mu.Unlock()
+		c.process.Kill()
+		<-c.ended
+	}
+	expect(t, run(x, text("a")), "ok text:a")
+}
+
+func TestManyVersions(t *testing.T) {
+	b := newBed(t)
+	d := echo
+	d.EID = "shared"
+	for n := range maxHandlers + 10 {
+		x := b.executor(fmt.Sprint(n), d)
+		expect(t, run(x, text("a")), "ok text:a")
+	}
+	if idle, places := b.contexts(); idle != 1 || places > 2 {
+		t.Errorf("%d idle contexts, %d in all", idle, places)
+	}
+	if loaded := len(b.idle[0].loaded); loaded != 10 {
+		t.Errorf("the context has %d handlers: it was not replaced when it had %d", loaded, maxHandlers)
+	}
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	descriptors := func() int {
+		found, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("this system does not list descriptors")
+		}
+		return len(found)
+	}
+	first := newBed(t)
+	run(first.executor("0", echo), text("a")) // what is opened once stays open
+	first.Close()
+	before, goroutines := descriptors(), runtime.NumGoroutine()
+	for range 5 {
+		b := newBed(t)
+		x := b.executor("1", echo)
+		bad := b.executor("2", handler.Document{Lang: handler.Shell, Source: `handle() {`})
+		for range 5 {
+			expect(t, run(x, text("a")), "ok text:a")
+			expect(t, run(bad, text("a")), "error:…")
+		}
+		b.Close()
+	}
+	eventually(t, "all descriptors are closed", func() bool { return descriptors() <= before })
+	eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DAYBOOK_SECRET", "x")
+	b := newBed(t, func(s *Settings) { s.Env, s.Dir = []string{"EXTRA=1"}, t.TempDir() })
+	x := b.executor("1", handler.Document{Lang: handler.Python, Source: `import os
+def handle(p, job):
+	open(os.environ["TMPDIR"] + "/file", "w").close()
+	return " ".join(sorted(os.environ)) + " " + str(os.environ["HOME"] == os.getcwd() == os.environ["TMPDIR"])`})
+	got := show(run(x, text("a"))[0])
+	got = strings.ReplaceAll(got, " LC_CTYPE", "") // of Python
+	if got != "ok text:EXTRA HOME LANG PATH TMPDIR True" {
+		t.Error(got)
+	}
+}
+
+// TestScriptsCannotReachOthers: what the sandbox forbids.
+func TestScriptsCannotReachOthers(t *testing.T) {
+	b := newBed(t, func(s *Settings) { s.Dir = outside(t) })
+	if slices.ContainsFunc(b.settings.Sandbox.Missing(), func(m string) bool { return strings.Contains(m, "landlock") }) {
+		t.Skip("this machine has no landlock")
+	}
+	x := b.executor("1", handler.Document{Lang: handler.Shell, Source: `handle() { ls "$1" && printf readable; }`})
+	expect(t, run(x, texts(b.child.dir, filepath.Dir(b.child.dir))...), "error:…ermission denied", "error:…ermission denied")
+	other := text(b.child.dir)
+	other.Client = "other"
+	expect(t, run(x, other), "error:…ermission denied")
+	b.Pool.mu.Lock()
+	dirs := []string{b.idle[0].child.dir, b.idle[1].child.dir}
+	b.Pool.mu.Unlock()
+	expect(t, run(x, texts(dirs...)...), "ok text:host.sh…readable", "error:…ermission denied")
+}
+
+// outside returns a directory that the sandbox does not leave open to all.
+func outside(t *testing.T) string {
+	t.Helper()
+	home, err := os.UserHomeDir()
+	if err != nil || strings.HasPrefix(home, "/tmp") || strings.HasPrefix(home, "/var/tmp") {
+		t.Skipf("no home directory outside of those for temporary files: %q, %v", home, err)
+	}
+	dir, err := os.MkdirTemp(home, ".daybook-test-")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func TestRefusals(t *testing.T) {
+	if _, err := NewPool(Settings{}); err == nil {
+		t.Error("a pool without a sandbox")
+	}
+	box, err := sandbox.New(sandbox.Off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}); err == nil || !strings.Contains(err.Error(), "perl") {
+		t.Errorf("a pool with an unknown language: %v", err)
+	}
+	b := newBed(t, func(s *Settings) {
+		s.Interpreters = map[string]string{handler.PHP: "/no/such/php", handler.Node: "true"}
+	})
+	for name, c := range map[string]struct {
+		d    handler.Document
+		want string
+	}{
+		"not a script":           {handler.Document{Kind: handler.Exec, Program: "a"}, "kind is exec"},
+		"a wrong document":       {handler.Document{Kind: handler.Script, Lang: handler.Shell}, "source is missing"},
+		"no interpreter":         {handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}, "no php on this machine"},
+		"no working interpreter": {handler.Document{Kind: handler.Script, Lang: handler.Node, Source: "x"}, "node does not run on this machine"},
+	} {
+		if _, err := b.Executor(Handler{ID: "1", Type: "t", Document: c.d}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if langs := b.Available(); slices.Contains(langs, handler.PHP) || slices.Contains(langs, handler.Node) || !slices.Contains(langs, handler.Shell) {
+		t.Errorf("available: %v", langs)
+	}
+}
+
+// TestModes: scripts run with all modes of the sandbox.
+func TestModes(t *testing.T) {
+	box, err := sandbox.New(sandbox.Off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lang := range handler.Langs {
+		t.Run(lang, func(t *testing.T) {
+			b := newBed(t, func(s *Settings) { s.Sandbox = box })
+			x := b.executor("1", actors[lang])
+			expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
+			expect(t, run(x, texts("c", "kill", "d")...), "ok text:c", "error:its process ended: signal 9…", "unget")
+		})
+	}
+}
+
+// TestAbandonedDirectories: a pool removes what a runner that was killed has left, and nothing of one that lives.
+func TestAbandonedDirectories(t *testing.T) {
+	parent := t.TempDir()
+	in := func(s *Settings) { s.Dir = parent }
+	lives := newBed(t, in)
+	if lives.dir.lock == nil {
+		t.Skip("this system has no locks")
+	}
+	x := lives.executor("1", echo)
+	expect(t, run(x, text("a")), "ok text:a")
+	abandoned := filepath.Join(parent, directoryPrefix+"1")
+	others := filepath.Join(parent, "others")
+	for _, dir := range []string{abandoned, others} {
+		if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := newBed(t, in)
+	for path, there := range map[string]bool{abandoned: false, others: true, lives.dir.path: true, next.dir.path: true} {
+		if _, err := os.Stat(path); (err == nil) != there {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			d, err := newDirectory(parent)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := os.Mkdir(filepath.Join(d.path, "a"), 0o700); err != nil {
+				t.Error(err)
+			}
+			d.remove()
+		})
+	}
+	all.Wait()
+	expect(t, run(x, text("b")), "ok text:b")
+}
+
+// TestLogIsBounded: a script that prints without end fills no log.
+func TestLogIsBounded(t *testing.T) {
+	b := newBed(t)
+	x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import sys\ndef handle(p, job):\n\tfor i in range(50_000):\n\t\tprint('out')\n\t\tprint('err', file=sys.stderr)\n\tprint('J: next|a')"})
+	expect(t, run(x, text("a")), "ok then next|a")
+	x.Close()
+	b.Close()
+	streams := map[string]int{}
+	left := map[string]bool{}
+	for _, l := range b.logged() {
+		streams[l.Stream]++
+		left[l.Stream] = left[l.Stream] || strings.HasSuffix(l.Text, "lines were left out)")
+	}
+	for _, stream := range []string{"stdout", "stderr"} {
+		if n := streams[stream]; n < linesPerSecond || n > 40_000 || !left[stream] {
+			t.Errorf("%s: %d lines in the log, left out: %v", stream, n, left[stream])
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package script
+
+import (
+	"bytes"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/runner/answers"
+)
+
+// maxLogBytes is how much of a printed line goes into the log.
+const maxLogBytes = 8 << 10
+
+// prints reads what a job prints: lines that create jobs, and lines for the log.
+type prints struct {
+	log     func(line string)
+	part    []byte // a line that has not ended
+	tooLong bool   // part has lost its end
+	jobs    answers.JobLines
+}
+
+// write takes printed text.
+func (p *prints) write(text string) {
+	for len(text) > 0 {
+		end := 0
+		for end < len(text) && text[end] != '\n' {
+			end++
+		}
+		p.keep(text[:end])
+		if end == len(text) {
+			return
+		}
+		p.endLine()
+		text = text[end+1:]
+	}
+}
+
+// keep keeps a part of a line: enough for the longest line that creates a job.
+func (p *prints) keep(text string) {
+	room := answers.MaxLineBytes - len(p.part)
+	if len(text) > room {
+		p.tooLong, text = true, text[:room]
+	}
+	p.part = append(p.part, text...)
+}
+
+func (p *prints) endLine() {
+	line := p.part
+	if !p.create(line) && len(line) > 0 && p.log != nil {
+		p.log(string(bytes.ToValidUTF8(line[:min(len(line), maxLogBytes)], []byte("\uFFFD"))))
+	}
+	p.part, p.tooLong = p.part[:0], false
+}
+
+// finish ends the last line, and returns the jobs to create, or what is wrong with them.
+func (p *prints) finish() (then []client.NewJob, bad string) {
+	if len(p.part) > 0 {
+		p.endLine()
+	}
+	if cap(p.part) > maxLogBytes {
+		p.part = nil
+	}
+	return p.jobs.Take()
+}
+
+// create reports whether a line creates a job, as in "J: type|payload".
+func (p *prints) create(line []byte) bool {
+	text, ok := answers.Cut(line)
+	if ok {
+		p.jobs.Add(bytes.TrimSuffix(text, []byte("\r")), p.tooLong)
+	}
+	return ok
+}
+
+// cutJobs takes the lines that create jobs out of an output.
+func (p *prints) cutJobs(output []byte) []byte {
+	if !bytes.Contains(output, []byte("J:")) {
+		return output
+	}
+	var rest []byte
+	for line := range bytes.Lines(output) {
+		if !p.create(bytes.TrimSuffix(line, []byte("\n"))) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
+}

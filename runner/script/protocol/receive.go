@@ -1,0 +1,69 @@
+package protocol
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Message is a message of a host. Exactly one of Loaded, Begun, Job and Done is set, or none and only Prints.
+type Message struct {
+	Loaded *int `json:"loaded"` // the handler was loaded, or not if there is an error
+	Begun  bool `json:"begun"`  // before_each was run
+	Job    *int `json:"job"`    // the answer of the job in this place of the batch
+	Done   bool `json:"done"`   // the batch is over, and after_each was run
+
+	Code      string         `json:"code"` // ok, failed, retry or error
+	Output    jsontext.Value `json:"output"`
+	OutputB64 []byte         `json:"output_b64"`
+	Error     string         `json:"error"`
+	ErrorB64  []byte         `json:"error_b64"`
+	DelayMs   *int64         `json:"delay_ms"`
+
+	// Prints are what the running job printed since the message before.
+	Prints    string `json:"prints"`
+	PrintsB64 []byte `json:"prints_b64"`
+}
+
+// Decode reads a line. The message shares nothing with it.
+func Decode(line []byte) (*Message, error) {
+	m := new(Message)
+	// Handlers return strings with lone surrogates, and objects that have a name twice. Those are errors of a job and not
+	// of its host. In texts, lone surrogates become replacement characters.
+	if err := json.Unmarshal(line, m, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, fmt.Errorf("%.200q is not a message: %w", line, err)
+	}
+	kinds := 0
+	for _, set := range []bool{m.Loaded != nil, m.Begun, m.Job != nil, m.Done} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds > 1 || kinds == 0 && m.Prints == "" && m.PrintsB64 == nil {
+		return nil, fmt.Errorf("%.200q is not one message", line)
+	}
+	if m.Error == "" && m.ErrorB64 != nil {
+		m.Error = string(m.ErrorB64)
+	}
+	if m.Prints == "" && m.PrintsB64 != nil {
+		m.Prints = string(m.PrintsB64)
+	}
+	if len(m.OutputB64) > 0 && m.Output != nil {
+		return nil, fmt.Errorf("%.200q has two outputs", line)
+	}
+	return m, nil
+}
+
+// Text returns the output if it is a JSON string, with replacement characters for what is not valid UTF-8.
+func (m *Message) Text() (string, bool) {
+	if m.Output.Kind() != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, m.Output)
+	if err != nil && !utf8.Valid(text) {
+		return "", false
+	}
+	return string(text), true
+}

@@ -1,0 +1,179 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// bed is a pool for tests, and what its scripts printed.
+type bed struct {
+	*Pool
+	t testing.TB
+
+	mu    sync.Mutex
+	lines []Line
+}
+
+var theSandbox = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Auto) })
+
+// newBed returns a pool that is closed, and of which nothing is left, at the end of the test.
+func newBed(t testing.TB, change ...func(*Settings)) *bed {
+	t.Helper()
+	box, err := theSandbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t}
+	s := Settings{Sandbox: box, Dir: t.TempDir(), MaxContexts: 4, Log: func(l Line) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lines = append(b.lines, l)
+	}}
+	for _, c := range change {
+		c(&s)
+	}
+	if b.Pool, err = NewPool(s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if b.places != 0 || len(b.busy) != 0 || len(b.idle) != 0 {
+			t.Errorf("after Close: %d places, %d busy and %d idle contexts", b.places, len(b.busy), len(b.idle))
+		}
+		if _, err := os.Stat(b.child.dir); !os.IsNotExist(err) {
+			t.Errorf("after Close: the directory of scripts: %v", err)
+		}
+		if t.Failed() {
+			for _, l := range b.logged() {
+				t.Logf("log: %+v", l)
+			}
+		}
+	})
+	return b
+}
+
+func (b *bed) logged() []Line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.lines)
+}
+
+// executor returns the executor of a handler, or skips the test if the machine lacks the language.
+func (b *bed) executor(id string, d handler.Document) task.Executor {
+	b.t.Helper()
+	d.Kind = handler.Script
+	need(b.t, b.Pool, d.Lang)
+	x, err := b.Executor(Handler{ID: id, Type: "work", Document: d})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return x
+}
+
+// need skips a test if the machine lacks a language.
+func need(t testing.TB, p *Pool, lang string) {
+	t.Helper()
+	if _, err := p.interpreters[lang](); err != nil {
+		t.Skipf("%v; `make interpreters` installs it", err)
+	}
+}
+
+func text(payload string) *client.Job {
+	return &client.Job{Payload: []byte(payload), Kind: client.Text}
+}
+
+func texts(payloads ...string) (jobs []*client.Job) {
+	for _, p := range payloads {
+		jobs = append(jobs, text(p))
+	}
+	return jobs
+}
+
+// run runs jobs of the client acme as one batch, and returns how they ended.
+func run(x task.Executor, jobs ...*client.Job) []task.End {
+	return runWith(context.Background(), x, jobs...)
+}
+
+func runWith(ctx context.Context, x task.Executor, jobs ...*client.Job) []task.End {
+	ends := make([]task.End, len(jobs))
+	tasks := make([]*task.Task, len(jobs))
+	for n, j := range jobs {
+		if j.ID == "" {
+			j.ID = fmt.Sprintf("job-%d", n)
+		}
+		if j.Client == "" {
+			j.Client = "acme"
+		}
+		j.Type = "work"
+		tasks[n] = task.New(ctx, j, func(e task.End) { ends[n] = e })
+	}
+	x.Run(tasks)
+	for n, t := range tasks {
+		if !t.Ended() {
+			ends[n] = task.Error("THE TASK WAS NOT ENDED")
+		}
+	}
+	return ends
+}
+
+// show returns an end as a short text: "ok text:HELLO", "retry:later after 1500", "unget".
+func show(e task.End) string {
+	if e.Unget {
+		return "unget"
+	}
+	s := e.Code
+	if e.OutputKind != client.None {
+		s += fmt.Sprintf(" %s:%s", e.OutputKind, e.Output)
+	}
+	if e.Error != "" {
+		s += ":" + e.Error
+	}
+	if e.DelayMs != nil {
+		s += fmt.Sprintf(" after %d", *e.DelayMs)
+	}
+	for _, j := range e.Then {
+		s += fmt.Sprintf(" then %s|%s", j.Type, j.Payload)
+	}
+	return s
+}
+
+func shown(ends []task.End) (all []string) {
+	for _, e := range ends {
+		all = append(all, show(e))
+	}
+	return all
+}
+
+// matches reports whether an end is what a case says: the text of an error after "…" is a part that it must have.
+func matches(got, want string) bool {
+	before, part, ok := strings.Cut(want, "…")
+	if !ok {
+		return got == want
+	}
+	return strings.HasPrefix(got, before) && strings.Contains(got[len(before):], part)
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,16 @@
+//go:build !unix || aix || solaris
+
+package script
+
+import (
+	"errors"
+	"os"
+)
+
+// socketPair says that a host has no descriptor 3 on this system.
+func socketPair() (near, far *os.File, err error) {
+	return nil, nil, errors.New("scripts do not run on this system")
+}
+
+// lockDirectory says that nobody knows who uses a directory.
+func lockDirectory(string) (*os.File, bool) { return nil, false }

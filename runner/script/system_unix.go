@@ -1,0 +1,43 @@
+//go:build unix && !aix && !solaris
+
+package script
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// socketPair returns the two ends of a connection. The second one is for the host.
+func socketPair() (near, far *os.File, err error) {
+	syscall.ForkLock.RLock() // no other process may get them
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect a script: socketpair: %w", err)
+	}
+	if err := syscall.SetNonblock(fds[0], true); err != nil {
+		syscall.Close(fds[0])
+		syscall.Close(fds[1])
+		return nil, nil, fmt.Errorf("connect a script: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "script"), os.NewFile(uintptr(fds[1]), "script"), nil
+}
+
+// lockDirectory locks a directory until the process ends or the file is closed. It reports false if somebody else has
+// locked it.
+func lockDirectory(dir string) (*os.File, bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, false
+	}
+	return f, true
+}

@@ -1,0 +1,403 @@
+package slots
+
+import (
+	"container/list"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// simulation runs a schedule without goroutines, on a clock of its own.
+type simulation struct {
+	t        testing.TB
+	a        *Allocator
+	random   *rand.Rand
+	clock    int
+	shares   []*Share
+	lasts    []func() int // of shares: how long a run takes
+	callers  [][]*caller  // of shares: those that wait
+	ends     []end
+	began    []int // of shares: runs
+	longest  []int // of shares: the longest time between two runs that began
+	previous []int
+	used     int
+}
+
+type end struct{ at, share int }
+
+func newSimulation(t testing.TB, total int) *simulation {
+	t.Helper()
+	a, err := New(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &simulation{t: t, a: a, random: rand.New(rand.NewPCG(1, 2))}
+}
+
+// add registers a share whose callers always wait: two more than it may have runs.
+func (s *simulation) add(weight, slots, most int, lasts func() int) {
+	s.t.Helper()
+	share, err := s.a.Register(fmt.Sprintf("share %d", len(s.shares)), weight, slots, most)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.shares, s.lasts = append(s.shares, share), append(s.lasts, lasts)
+	s.callers, s.began, s.longest, s.previous = append(s.callers, nil), append(s.began, 0), append(s.longest, 0), append(s.previous, s.clock)
+	s.call(len(s.shares)-1, min(most, s.a.schedule.total)+2)
+}
+
+// call adds callers to a share.
+func (s *simulation) call(share, n int) {
+	for range n {
+		c := &caller{granted: make(chan struct{})}
+		s.callers[share] = append(s.callers[share], c)
+		s.a.schedule.wait(s.shares[share], c)
+	}
+	s.note()
+}
+
+// note notes which runs began, and checks what always holds.
+func (s *simulation) note() {
+	s.t.Helper()
+	for i, waiting := range s.callers {
+		for len(waiting) > 0 && waiting[0].began {
+			waiting = waiting[1:]
+			s.began[i]++
+			s.longest[i], s.previous[i] = max(s.longest[i], s.clock-s.previous[i]), s.clock
+			s.used += s.shares[i].slots
+			s.ends = append(s.ends, end{s.clock + s.lasts[i](), i})
+		}
+		s.callers[i] = waiting
+	}
+	if s.used > s.a.schedule.total || s.used+s.a.schedule.free != s.a.schedule.total {
+		s.t.Fatalf("%d slots are used and %d free, of %d", s.used, s.a.schedule.free, s.a.schedule.total)
+	}
+}
+
+// step ends the run that ends next, and its caller calls again.
+func (s *simulation) step() {
+	s.t.Helper()
+	next := 0
+	for i, e := range s.ends {
+		if e.at < s.ends[next].at {
+			next = i
+		}
+	}
+	e := s.ends[next]
+	s.ends = slices.Delete(s.ends, next, next+1)
+	s.clock = e.at
+	s.used -= s.shares[e.share].slots
+	s.a.schedule.release(s.shares[e.share])
+	s.note()
+	s.call(e.share, 1)
+}
+
+func (s *simulation) steps(n int) {
+	s.t.Helper()
+	for range n {
+		s.step()
+	}
+}
+
+// slotsOf returns how many of the slots that runs took are those of each share.
+func (s *simulation) slotsOf() (parts []float64) {
+	total := 0
+	for i, n := range s.began {
+		total += n * s.shares[i].slots
+	}
+	for i, n := range s.began {
+		parts = append(parts, float64(n*s.shares[i].slots)/float64(total))
+	}
+	return parts
+}
+
+func within(t testing.TB, what string, got, want, relative float64) {
+	t.Helper()
+	if math.Abs(got-want) > relative*want {
+		t.Errorf("%s: %.4f, not %.4f", what, got, want)
+	}
+}
+
+func always(n int) func() int { return func() int { return n } }
+
+// TestWeights: the slots of the runs that begin are in the proportion of the weights within 2 %, whatever runs last.
+func TestWeights(t *testing.T) {
+	for name, c := range map[string]struct {
+		total   int
+		weights []int
+		slots   []int
+	}{
+		"3 to 1":                   {8, []int{3, 1}, []int{1, 1}},
+		"3 to 1 in one slot":       {1, []int{3, 1}, []int{1, 1}},
+		"equal, as miniq has them": {10, []int{1, 1, 1, 1, 1}, []int{1, 1, 1, 1, 1}},
+		"a large run":              {8, []int{1, 1}, []int{4, 1}},
+		"a run of all slots":       {8, []int{1, 1, 2}, []int{8, 1, 1}},
+		"many weights":             {16, []int{7, 5, 3, 2, 1}, []int{2, 3, 1, 4, 1}},
+		"the highest weight":       {4, []int{1000, 999, 1}, []int{1, 1, 1}},
+	} {
+		for _, last := range []string{"equal", "random", "by share"} {
+			t.Run(name+", "+last, func(t *testing.T) {
+				s := newSimulation(t, c.total)
+				sum := 0
+				for i, w := range c.weights {
+					sum += w
+					lasts := map[string]func() int{
+						"equal": always(10), "random": func() int { return 1 + s.random.IntN(100) }, "by share": always(1 + 7*i),
+					}[last]
+					s.add(w, c.slots[i], c.total, lasts)
+				}
+				s.steps(20_000)
+				for i, part := range s.slotsOf() {
+					want := float64(c.weights[i]) / float64(sum)
+					if want < 0.01 {
+						continue // too few runs for a precision of 2 %
+					}
+					within(t, fmt.Sprintf("share %d", i), part, want, 0.02)
+				}
+			})
+		}
+	}
+}
+
+// TestLargeRuns: a handler whose runs take 4 of 4 slots begins its runs beside handlers whose runs take one, and each
+// waits a bounded time only.
+func TestLargeRuns(t *testing.T) {
+	s := newSimulation(t, 4)
+	s.add(1, 4, 1, always(10))
+	for range 3 {
+		s.add(1, 1, 4, func() int { return 5 + s.random.IntN(10) })
+	}
+	s.steps(10_000)
+	for i, part := range s.slotsOf() {
+		within(t, fmt.Sprintf("share %d", i), part, 0.25, 0.02)
+	}
+	if s.longest[0] > 100 {
+		t.Errorf("the large run waited for %d", s.longest[0])
+	}
+}
+
+// TestLimitKeepsNothing: a share at its limit has no turn, and the others use all slots that its runs leave.
+func TestLimitKeepsNothing(t *testing.T) {
+	s := newSimulation(t, 5)
+	s.add(1000, 4, 1, always(1_000_000)) // it would be next for ever
+	s.add(1, 1, 100, always(10))
+	for range 1000 {
+		s.step()
+		if s.a.schedule.free > 0 {
+			t.Fatalf("%d slots are idle", s.a.schedule.free)
+		}
+	}
+	if s.began[0] != 1 || s.began[1] != 1001 {
+		t.Errorf("%v runs began", s.began)
+	}
+}
+
+// TestKept: slots are kept for the share whose turn it is, and only for it.
+func TestKept(t *testing.T) {
+	s := newSimulation(t, 4)
+	s.add(1, 1, 4, always(1))
+	s.steps(3)
+	s.add(1, 4, 1, always(1))
+	for range 20 {
+		free := s.a.schedule.free
+		if next := s.a.schedule.turns[0]; free > 0 && next != s.shares[1] {
+			t.Fatalf("%d slots are kept for %s", free, next.name)
+		}
+		s.step()
+	}
+	if s.began[1] == 0 {
+		t.Error("the large run never began")
+	}
+}
+
+// TestNoCredit: a share that waited for nothing, or was at its limit, begins no more than its part afterwards.
+func TestNoCredit(t *testing.T) {
+	s := newSimulation(t, 1)
+	s.add(1, 1, 1, always(1))
+	s.steps(1000)
+	s.add(1, 1, 1, always(1))
+	before := s.began[0]
+	s.steps(100)
+	if newer, older := s.began[1], s.began[0]-before; newer < 49 || newer > 51 || older < 49 || older > 51 {
+		t.Errorf("after a while without callers a share began %d runs, and the other %d", newer, older)
+	}
+
+	s = newSimulation(t, 3)
+	long := 10_000
+	s.add(1, 1, 1, func() int { return long })
+	s.add(1, 1, 3, always(1))
+	s.steps(1000)
+	long = 1
+	for s.began[0] < 2 {
+		s.step()
+	}
+	before, s.began[0] = s.began[1], 0
+	s.steps(300)
+	if limited, other := s.began[0], s.began[1]-before; limited < 95 || other < 195 {
+		t.Errorf("after a long run at its limit a share began %d runs, and the other %d", limited, other)
+	}
+}
+
+// TestOrder: callers of a share are served in the order in which they came.
+func TestOrder(t *testing.T) {
+	s := newSimulation(t, 2)
+	s.add(1, 1, 2, always(1))
+	for range 100 {
+		all := slices.Clone(s.callers[0])
+		s.step()
+		for i, c := range all {
+			if later := all[i+1:]; !c.began && slices.ContainsFunc(later, func(l *caller) bool { return l.began }) {
+				t.Fatal("a caller was overtaken")
+			}
+		}
+	}
+}
+
+// TestPassesAreLowered: the proportions hold while passes reach their maximum, and no pass ever exceeds it by more than a
+// stride.
+func TestPassesAreLowered(t *testing.T) {
+	s := newSimulation(t, 8)
+	s.add(3, 1, 8, always(3))
+	s.add(1, 4, 2, always(5))
+	idle, err := s.a.Register("idle", 1, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lowered := 0
+	for range 200 {
+		far := maxPass - s.a.schedule.now - 50*oneSlot // so that some runs later the maximum is reached
+		s.a.schedule.now += far
+		for _, share := range s.shares {
+			share.pass += far
+		}
+		idle.pass = int64(s.random.IntN(1 << 30))
+		for range 200 {
+			now := s.a.schedule.now
+			s.step()
+			if s.a.schedule.now < now {
+				lowered++
+			}
+			for _, share := range append(slices.Clone(s.shares), idle) {
+				if share.pass < 0 || share.pass > maxPass+share.stride || share.place >= 0 && share.pass < s.a.schedule.now {
+					t.Fatalf("%s has the pass %d, and now is %d", share.name, share.pass, s.a.schedule.now)
+				}
+			}
+		}
+	}
+	if lowered < 200 {
+		t.Errorf("passes were lowered %d times", lowered)
+	}
+	parts := s.slotsOf()
+	within(t, "weight 3", parts[0], 0.75, 0.02)
+	within(t, "weight 1", parts[1], 0.25, 0.02)
+}
+
+// model says the same as a schedule in the simplest words: which of all callers have begun.
+type model struct {
+	total  int
+	now    int
+	shares []*modelShare
+}
+
+type modelShare struct {
+	weight, slots, most int // weights divide 8, so that passes in eighths are exact
+	pass                int
+	hadTurn             bool
+	running             int
+	waiting             []*caller
+	began               map[*caller]bool
+	gone                bool
+}
+
+func (m *model) free() int {
+	free := m.total
+	for _, s := range m.shares {
+		free -= s.running * s.slots
+	}
+	return free
+}
+
+// settle lets runs begin until the share whose turn it is does not fit.
+func (m *model) settle() {
+	for {
+		var next *modelShare
+		for _, s := range m.shares {
+			hasTurn := len(s.waiting) > 0 && s.running < s.most
+			if hasTurn && !s.hadTurn {
+				s.pass = max(s.pass, m.now)
+			}
+			s.hadTurn = hasTurn
+			if hasTurn && (next == nil || s.pass < next.pass) {
+				next = s
+			}
+		}
+		if next == nil || next.slots > m.free() {
+			return
+		}
+		m.now = next.pass
+		next.pass += 8 * next.slots / next.weight
+		next.running++
+		next.began[next.waiting[0]] = true
+		next.waiting = next.waiting[1:]
+	}
+}
+
+// TestModel: random calls, cancelled calls, releases, registrations and unregistrations let the same runs begin as in the
+// model.
+func TestModel(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, seed))
+		total := 1 + random.IntN(12)
+		a, err := New(total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &model{total: total}
+		var shares []*Share
+		var elements []map[*caller]*list.Element
+		for step := range 500 {
+			if len(shares) == 0 || len(shares) < 8 && random.IntN(20) == 0 {
+				s := &modelShare{weight: 1 << random.IntN(4), slots: 1 + random.IntN(total), most: 1 + random.IntN(4), began: map[*caller]bool{}}
+				share, err := a.Register("a", s.weight, s.slots, s.most)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.shares, shares, elements = append(m.shares, s), append(shares, share), append(elements, map[*caller]*list.Element{})
+			}
+			i := random.IntN(len(shares))
+			s, share := m.shares[i], shares[i]
+			switch what := random.IntN(100); {
+			case what < 45 && !s.gone:
+				c := &caller{granted: make(chan struct{})}
+				elements[i][c] = a.schedule.wait(share, c)
+				s.waiting = append(s.waiting, c)
+			case what < 85 && s.running > 0:
+				share.Release()
+				s.running--
+			case what < 97 && len(s.waiting) > 0:
+				at := random.IntN(len(s.waiting))
+				a.schedule.leave(share, elements[i][s.waiting[at]])
+				s.waiting = slices.Delete(s.waiting, at, at+1)
+			case what == 99 && len(shares) > 3:
+				share.Unregister()
+				s.gone, s.waiting = true, nil
+			}
+			m.settle()
+			for i, s := range m.shares {
+				if shares[i].running != s.running || shares[i].waiting.Len() != len(s.waiting) {
+					t.Fatalf("seed %d, step %d: share %d has %d runs and %d callers, not %d and %d", seed, step, i, shares[i].running, shares[i].waiting.Len(), s.running, len(s.waiting))
+				}
+				for c := range elements[i] {
+					if c.began != s.began[c] {
+						t.Fatalf("seed %d, step %d: a caller of share %d began: %v", seed, step, i, c.began)
+					}
+				}
+			}
+			if free := a.schedule.free; free < 0 || free != m.free() {
+				t.Fatalf("seed %d, step %d: %d slots are free, not %d", seed, step, free, m.free())
+			}
+		}
+	}
+}

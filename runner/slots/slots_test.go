@@ -1,0 +1,283 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func register(t testing.TB, a *Allocator, weight, slots, most int) *Share {
+	t.Helper()
+	s, err := a.Register("mail", weight, slots, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newAllocator(t testing.TB, total int) *Allocator {
+	t.Helper()
+	a, err := New(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestBounds(t *testing.T) {
+	for _, total := range []int{-1, 0, MaxSlots + 1} {
+		if _, err := New(total); err == nil {
+			t.Errorf("%d slots are accepted", total)
+		}
+	}
+	a := newAllocator(t, 4)
+	for what, c := range map[string][3]int{
+		"weight":                              {0, 1, 1},
+		"weight must":                         {MaxWeight + 1, 1, 1},
+		"at least one slot":                   {1, 0, 1},
+		"takes 5 slots, and the runner has 4": {1, 5, 1},
+		"at least one run":                    {1, 1, 0},
+	} {
+		if _, err := a.Register("mail", c[0], c[1], c[2]); err == nil || !strings.Contains(err.Error(), "mail") || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	register(t, a, MaxWeight, 4, 1<<40)
+	if largest := register(t, newAllocator(t, MaxSlots), 1, MaxSlots, 1); largest.stride > maxPass {
+		t.Errorf("a stride of %d can overflow", largest.stride)
+	}
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "mail") {
+			t.Errorf("a release without a run: %s", said)
+		}
+	}()
+	register(t, a, 1, 1, 1).Release()
+}
+
+// TestAcquire: callers wait for slots, for their turn, and for the limit of their share.
+func TestAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAllocator(t, 4)
+		small, large := register(t, a, 1, 1, 10), register(t, a, 1, 4, 1)
+		for range 4 {
+			if err := small.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var began []string
+		var calls sync.WaitGroup
+		acquire := func(name string, s *Share) {
+			calls.Go(func() {
+				if err := s.Acquire(t.Context()); err != nil {
+					t.Error(err)
+				}
+				began = append(began, name)
+			})
+			synctest.Wait()
+		}
+		expect := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Join(began, " "); got != want {
+				t.Errorf("began: %q, not %q", got, want)
+			}
+		}
+		acquire("large 1", large)
+		acquire("small 5", small)
+		acquire("large 2", large)
+		expect("")
+		for range 3 {
+			small.Release()
+			expect("") // the slots are kept
+		}
+		small.Release()
+		expect("large 1") // of the two, it began the fewer slots
+		large.Release()
+		expect("large 1 small 5")
+		small.Release()
+		expect("large 1 small 5 large 2")
+		large.Release()
+		calls.Wait()
+		if a.schedule.free != 4 {
+			t.Errorf("%d slots are free", a.schedule.free)
+		}
+	})
+}
+
+// TestCancel: when the caller whose turn it is gives up, the slots that were kept for it are used at once.
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAllocator(t, 2)
+		small, large := register(t, a, 1, 1, 10), register(t, a, 100, 2, 1)
+		if err := small.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gaveUp := errors.New("gave up")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		results := make(chan error, 2)
+		go func() { results <- large.Acquire(ctx) }()
+		synctest.Wait()
+		go func() { results <- small.Acquire(t.Context()) }()
+		synctest.Wait()
+		if len(results) > 0 {
+			t.Fatalf("a run began beside kept slots: %v", <-results)
+		}
+		cancel(gaveUp)
+		if first, second := <-results, <-results; !(first == gaveUp && second == nil || first == nil && second == gaveUp) {
+			t.Errorf("%v and %v", first, second)
+		}
+		if err := small.Acquire(ctx); err != gaveUp {
+			t.Errorf("a call whose context has ended: %v", err)
+		}
+		if small.running != 2 || large.running != 0 {
+			t.Errorf("%d and %d runs", small.running, large.running)
+		}
+	})
+}
+
+func TestUnregister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAllocator(t, 2)
+		old, next := register(t, a, 100, 2, 5), register(t, a, 1, 1, 5)
+		if err := old.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waits, begins := make(chan error, 3), make(chan error, 2)
+		for range 3 {
+			go func() { waits <- old.Acquire(t.Context()) }()
+		}
+		synctest.Wait()
+		go func() { begins <- next.Acquire(t.Context()) }()
+		synctest.Wait()
+		old.Unregister()
+		old.Unregister()
+		for range 3 {
+			if err := <-waits; err != ErrUnregistered {
+				t.Error(err)
+			}
+		}
+		if err := old.Acquire(t.Context()); err != ErrUnregistered {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if len(begins) > 0 {
+			t.Error("the slots of a run of an unregistered share were used")
+		}
+		old.Release()
+		if err := <-begins; err != nil {
+			t.Error(err)
+		}
+		if len(a.schedule.shares) != 1 || a.schedule.free != 1 {
+			t.Errorf("%d shares, %d free slots", len(a.schedule.shares), a.schedule.free)
+		}
+	})
+}
+
+// TestNoLostWakeUps: goroutines that acquire and release, some of them with contexts that end at random moments, all
+// come to an end, and never use more slots than there are.
+func TestNoLostWakeUps(t *testing.T) {
+	const total = 7
+	a := newAllocator(t, total)
+	var used, cancelled, did atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 12 {
+		slots, most := 1+i%total, 1+i%3
+		share := register(t, a, 1+i, slots, most)
+		var runs atomic.Int64
+		for g := range 6 {
+			callers.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), uint64(g)))
+				for range 150 {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if random.IntN(3) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(300))*time.Microsecond)
+					}
+					err := share.Acquire(ctx)
+					cancel()
+					if err != nil {
+						cancelled.Add(1)
+						continue
+					}
+					if n := used.Add(int64(slots)); n > total {
+						t.Errorf("%d slots are used", n)
+					}
+					if n := runs.Add(1); n > int64(most) {
+						t.Errorf("%d runs at a time of at most %d", n, most)
+					}
+					if random.IntN(4) == 0 {
+						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond)
+					}
+					runs.Add(-1)
+					used.Add(int64(-slots))
+					did.Add(1)
+					share.Release()
+				}
+			})
+		}
+	}
+	callers.Wait()
+	if a.schedule.free != total || len(a.schedule.turns) > 0 {
+		t.Errorf("%d slots are free, %d shares have a turn", a.schedule.free, len(a.schedule.turns))
+	}
+	if did.Load()+cancelled.Load() != 12*6*150 || did.Load() < 1000 {
+		t.Errorf("%d runs, %d cancelled calls", did.Load(), cancelled.Load())
+	}
+	t.Logf("%d runs, %d cancelled calls", did.Load(), cancelled.Load())
+}
+
+// TestManyShares: 10,000 handlers that all wait share 10 slots.
+func TestManyShares(t *testing.T) {
+	a := newAllocator(t, 10)
+	var callers sync.WaitGroup
+	for i := range 10_000 {
+		share := register(t, a, 1+i%5, 1+i%10, 1)
+		callers.Go(func() {
+			for range 3 {
+				if err := share.Acquire(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+				share.Release()
+			}
+		})
+	}
+	callers.Wait()
+	if a.schedule.free != 10 {
+		t.Errorf("%d slots are free", a.schedule.free)
+	}
+}
+
+// BenchmarkAcquire is a run that takes no time, while callers of so many shares wait.
+func BenchmarkAcquire(b *testing.B) {
+	for _, shares := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("shares=%d", shares), func(b *testing.B) {
+			a := newAllocator(b, 1)
+			b.ReportAllocs()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var callers sync.WaitGroup
+			for i := range shares {
+				share := register(b, a, 1+i%7, 1, 1)
+				for range 2 {
+					callers.Go(func() {
+						for left.Add(-1) >= 0 {
+							if err := share.Acquire(b.Context()); err != nil {
+								b.Error(err)
+								return
+							}
+							share.Release()
+						}
+					})
+				}
+			}
+			callers.Wait()
+		})
+	}
+}

@@ -1,0 +1,81 @@
+// Package task has the run of one job as the kinds of handlers see it: what they run, and how it ended.
+//
+// Not for: claiming and reporting (package client), running (packages program, webhook, script).
+package task
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// Task is the run of one job.
+type Task struct {
+	// Context ends when nobody waits for the result any more: the job was cancelled, its lease was lost, or draining
+	// takes too long. The kind then ends the run soon.
+	Context context.Context
+	Job     *client.Job
+
+	ended atomic.Bool
+	end   func(End)
+}
+
+// New returns a task. end is called once, with how the run ended.
+func New(ctx context.Context, j *client.Job, end func(End)) *Task {
+	return &Task{Context: ctx, Job: j, end: end}
+}
+
+// End reports how the run ended. Only the first call counts, so that a kind can end all tasks that are left when
+// something breaks.
+func (t *Task) End(e End) {
+	if t.ended.CompareAndSwap(false, true) {
+		t.end(e)
+	}
+}
+
+// Ended reports whether End was called.
+func (t *Task) Ended() bool { return t.ended.Load() }
+
+// Executor runs the tasks of one handler. Its methods may be called from many goroutines.
+type Executor interface {
+	// Run runs a batch of tasks, at least one and at most as many as the handler's batch size, and ends each of them.
+	// It returns when nothing of the batch runs any more.
+	Run(tasks []*Task)
+	// Close ends what the executor has kept between batches. No Run is under way or begins later.
+	Close()
+}
+
+// End is how a run ended.
+type End struct {
+	client.Outcome
+	// Then are jobs to create in the same record in which the outcome is stored.
+	Then []client.NewJob
+	// Unget returns the job to its queue as if it had never been claimed: it costs no attempt. The rest is ignored.
+	Unget bool
+}
+
+// OK ends a run well. The output is kept as the kind says.
+func OK(output []byte, kind client.Kind) End {
+	return End{Outcome: client.Outcome{Code: "ok", Output: output, OutputKind: kind}}
+}
+
+// Error ends a run with an error: the job runs again after its backoff while it has attempts left.
+func Error(text string) End { return End{Outcome: client.Outcome{Code: "error", Error: Text(text)}} }
+
+// Failed ends the job for good.
+func Failed(text string) End { return End{Outcome: client.Outcome{Code: "failed", Error: Text(text)}} }
+
+// Retry runs the job again. With a negative delay it waits for its backoff.
+func Retry(text string, delay time.Duration) End {
+	o := client.Outcome{Code: "retry", Error: Text(text)}
+	if delay >= 0 {
+		ms := delay.Milliseconds()
+		o.DelayMs = &ms
+	}
+	return End{Outcome: o}
+}
+
+// Unget returns the job to its queue as if it had never been claimed.
+func Unget() End { return End{Unget: true} }

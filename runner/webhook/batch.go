@@ -1,0 +1,122 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/runner/answers"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// runBatch makes one request for all tasks whose payloads are lines.
+func (e *Executor) runBatch(tasks []*task.Task) {
+	var body []byte
+	sent := make([]*task.Task, 0, len(tasks))
+	for _, t := range tasks {
+		var err error
+		if t.Context.Err() != nil {
+			t.End(task.Unget())
+		} else if body, err = appendLine(body, t.Job); err != nil {
+			t.End(task.Failed(err.Error()))
+		} else {
+			sent = append(sent, t)
+		}
+	}
+	if len(sent) == 0 {
+		return
+	}
+	wanted, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w := newWaiting(sent, cancel)
+	defer w.wait()
+	if !e.begin(wanted) {
+		return // w has ended all tasks
+	}
+	defer e.done()
+	ctx, cancel := e.limit(wanted)
+	defer cancel()
+	res, err := e.post(ctx, body, batchHeader(sent))
+	if err != nil {
+		w.endRest(failure(ctx, err, false))
+		return
+	}
+	defer res.Body.Close()
+	e.readAnswers(ctx, res, w)
+}
+
+// readAnswers ends each task as soon as its line has arrived, and the last one at the end of the body. The status makes
+// no difference to lines, as with miniq. It is part of the error of a task without a valid line.
+func (e *Executor) readAnswers(ctx context.Context, res *http.Response, w *waiting) {
+	after := retryAfter(res.Header, time.Now())
+	end := func(a answers.Answer) {
+		if a.Code != "" && res.StatusCode/100 != 2 {
+			a.Text = statusText(res.StatusCode) + ": " + a.Text
+		}
+		end := a.End(e.mostOutput)
+		delay(&end, after)
+		w.endNext(end)
+	}
+	lines := answers.NewReader(len(w.tasks))
+	if err := lines.Read(http.MaxBytesReader(nil, res.Body, e.mostAnswers), end); err != nil {
+		w.endRest(failure(ctx, err, true))
+		return
+	}
+	for _, a := range lines.Rest() {
+		end(a)
+	}
+}
+
+// waiting are the tasks that wait for the answer to one request. A task whose context ends is given back and waits no
+// more. When no task waits, the request is cancelled.
+type waiting struct {
+	tasks  []*task.Task
+	next   int           // of tasks: the next to be answered
+	stops  []func() bool // of tasks: ends the watch of its context, and reports whether the context has not ended
+	left   atomic.Int64  // tasks that wait
+	cancel context.CancelFunc
+	ended  sync.WaitGroup // calls for contexts that ended
+}
+
+func newWaiting(tasks []*task.Task, cancel context.CancelFunc) *waiting {
+	w := &waiting{tasks: tasks, stops: make([]func() bool, len(tasks)), cancel: cancel}
+	w.left.Store(int64(len(tasks)))
+	w.ended.Add(len(tasks))
+	for i, t := range tasks {
+		w.stops[i] = context.AfterFunc(t.Context, func() {
+			defer w.ended.Done()
+			t.End(task.Unget())
+			w.leave()
+		})
+	}
+	return w
+}
+
+func (w *waiting) leave() {
+	if w.left.Add(-1) == 0 {
+		w.cancel()
+	}
+}
+
+// endNext ends the next task.
+func (w *waiting) endNext(end task.End) {
+	i := w.next
+	w.next++
+	if w.stops[i]() {
+		defer w.ended.Done()
+		w.tasks[i].End(end)
+		w.leave()
+	}
+}
+
+// endRest ends all tasks that have no answer.
+func (w *waiting) endRest(end task.End) {
+	for w.next < len(w.tasks) {
+		w.endNext(end)
+	}
+}
+
+// wait returns when all tasks have ended.
+func (w *waiting) wait() { w.ended.Wait() }

@@ -1,0 +1,59 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// dialTimeout bounds how long a connection takes to be made, for all addresses of a name together.
+const dialTimeout = 10 * time.Second
+
+// refusedError is the refusal to dial an address.
+type refusedError struct {
+	address string
+	what    string
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("the URL leads to %s, which is %s; to allow it, start the runner with --http-allow", e.address, e.what)
+}
+
+// dialer makes the connections of an executor.
+type dialer struct {
+	allow *Allow
+	free  net.Dialer // for names that the list has
+	check net.Dialer // for all others: checks each address before it connects
+}
+
+func newDialer(allow *Allow) *dialer {
+	d := &dialer{allow: allow, free: net.Dialer{Timeout: dialTimeout}}
+	d.check = d.free
+	d.check.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return d.permit(address)
+	}
+	return d
+}
+
+// permit returns nil if a socket may connect to an address, which is an IP address with a port.
+func (d *dialer) permit(address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &refusedError{address, "no IP address with a port"}
+	}
+	if what := special(to.Addr()); what != "" && !d.allow.address(to) {
+		return &refusedError{address, what}
+	}
+	return nil
+}
+
+// dial is the DialContext of the transport.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, port, err := net.SplitHostPort(address); err == nil && d.allow.name(host, port) {
+		return d.free.DialContext(ctx, network, address)
+	}
+	return d.check.DialContext(ctx, network, address)
+}

@@ -1,0 +1,209 @@
+package webhook
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// answerNames is a resolver of the pure Go kind. For each lookup of an IPv4 address it calls next, which returns the zero
+// Addr for none. There are no IPv6 addresses.
+func answerNames(t *testing.T, next func() netip.Addr) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	t.Cleanup(func() { server.Close(); <-stopped })
+	go func() {
+		defer close(stopped)
+		buf := make([]byte, 512)
+		for {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			server.WriteTo(dnsAnswer(buf[:n], next), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
+
+// dnsAnswer answers a query (RFC 1035, 4.1): its header and question again, and one A record.
+func dnsAnswer(query []byte, next func() netip.Addr) []byte {
+	end := 12
+	for query[end] != 0 { // the labels of the name
+		end += 1 + int(query[end])
+	}
+	kind := binary.BigEndian.Uint16(query[end+1:])
+	end += 5 // the root label, type and class
+	answer := append([]byte(nil), query[:end]...)
+	copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // a response without error, 1 question
+	if kind != 1 {
+		return answer
+	}
+	if to := next(); to.IsValid() {
+		answer[7] = 1 // answers
+		ip := to.As4()
+		answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, A, IN, no TTL, 4 bytes
+		answer = append(answer, ip[:]...)
+	}
+	return answer
+}
+
+// counting starts a server on an address that counts its requests.
+func counting(t *testing.T, address string) (port string, requests *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp4", address)
+	if err != nil {
+		t.Skipf("this machine cannot listen on %s: %v", address, err)
+	}
+	requests = new(atomic.Int64)
+	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) })}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() { s.Close(); <-served })
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return port, requests
+}
+
+func TestRefusedAddresses(t *testing.T) {
+	port, requests := counting(t, "127.0.0.1:0")
+	for _, batch := range []bool{false, true} {
+		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]"} {
+			e, err := New(Settings{}, handler.Document{Kind: handler.HTTP, URL: "http://" + host + ":" + port, Options: &handler.Options{Batch: batch}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, end := range run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b")) {
+				want(t, end, "failed", 0, "--http-allow")
+			}
+			e.Close()
+		}
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+}
+
+// TestAllowedNames: a name in the list allows what it leads to, and nothing else allows it.
+func TestAllowedNames(t *testing.T) {
+	port, requests := counting(t, "127.0.0.1:0")
+	resolver := answerNames(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
+	for entry, code := range map[string]string{"hooks.test": "ok", "hooks.test:" + port: "ok", "hooks.test:1": "failed", "other.test": "failed", "127.0.0.1": "ok", "127.0.0.1:" + port: "ok", "127.0.0.1:1": "failed"} {
+		allow, err := ParseAllow([]string{entry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://hooks.test:" + port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.dialer.free.Resolver, e.dialer.check.Resolver = resolver, resolver
+		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != code {
+			t.Errorf("%s allowed: %+v", entry, end)
+		}
+		e.Close()
+	}
+	if n := requests.Load(); n != 4 {
+		t.Errorf("%d requests arrived", n)
+	}
+}
+
+// TestRebinding: a name leads to a permitted address first, and to a private one when it is looked up again. Only
+// requests to the first one arrive.
+func TestRebinding(t *testing.T) {
+	port, permitted := counting(t, "127.0.0.2:0")
+	_, private := counting(t, "127.0.0.1:"+port)
+	var lookups atomic.Int64
+	resolver := answerNames(t, func() netip.Addr {
+		if lookups.Add(1) == 1 {
+			return netip.MustParseAddr("127.0.0.2")
+		}
+		return netip.MustParseAddr("127.0.0.1")
+	})
+	allow, err := ParseAllow([]string{"127.0.0.2"}) // stands for a public address
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://rebinding.test:" + port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	e.dialer.check.Resolver = resolver
+	want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "ok", 200, "")
+	e.transport.CloseIdleConnections()
+	want(t, run(t, t.Context(), e, newJob(2, "a"))[0], "failed", 0, "127.0.0.1:"+port+", which is a loopback address")
+	if permitted.Load() != 1 || private.Load() != 0 || lookups.Load() != 2 {
+		t.Errorf("%d requests to the permitted address, %d to the private one, %d lookups", permitted.Load(), private.Load(), lookups.Load())
+	}
+}
+
+// TestRedirectToPrivate: a redirect of a permitted server to a private address is not followed.
+func TestRedirectToPrivate(t *testing.T) {
+	port, private := counting(t, "127.0.0.1:0")
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		to := web(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:"+port+"/", status)
+		})
+		want(t, run(t, t.Context(), executor(t, to, handler.Options{}), newJob(1, "a"))[0], "retry", 0, "HTTP 30")
+	}
+	if n := private.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// TestProxies: the environment's proxies are not used unless the runner sets them, and then a proxy is an address like
+// any other.
+func TestProxies(t *testing.T) {
+	port, proxied := counting(t, "127.0.0.1:0")
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:"+port)
+	document := handler.Document{Kind: handler.HTTP, URL: "http://192.168.0.1/", Options: &handler.Options{TimeoutMs: 60_000}}
+	proxy := func(*http.Request) (*url.URL, error) { return url.Parse("http://127.0.0.1:" + port) }
+	for _, c := range []struct {
+		settings Settings
+		code     string
+	}{
+		{Settings{}, "failed"},
+		{Settings{Proxy: proxy}, "failed"},
+		{Settings{Proxy: proxy, Allow: loopback(t)}, "ok"},
+	} {
+		e, err := New(c.settings, document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != c.code {
+			t.Errorf("%+v", end)
+		}
+		e.Close()
+	}
+	if n := proxied.Load(); n != 1 {
+		t.Errorf("%d requests arrived at the proxy", n)
+	}
+}
+
+// TestRefusalText: the refusal names the address, the reason, and the way out.
+func TestRefusalText(t *testing.T) {
+	text := newDialer(nil).permit("169.254.169.254:80").Error()
+	for _, part := range []string{"169.254.169.254:80", "link-local", "--http-allow"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+	if newDialer(nil).permit("unix.sock") == nil {
+		t.Error("something that is no address is permitted")
+	}
+}

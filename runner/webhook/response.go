@@ -1,0 +1,127 @@
+package webhook
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+const (
+	// errorBodyBytes is how much of the body of an answer other than 2xx becomes the error text.
+	errorBodyBytes = 4 << 10
+	// drainBytes is how much more of such a body is read, so that the connection can be used again.
+	drainBytes = 64 << 10
+	// maxRetryAfter bounds the delay that an answer asks for.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// statusCode returns the code of the outcome that follows from the status of an answer to one job. 408, 425 and 429 say
+// that the request was not carried out. Numbers without a class, like those of redirects, are retry.
+func statusCode(status int) job.Code {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return job.Retry
+	}
+	if class := job.ExitCodeClass(status); class != job.NoCode {
+		return class
+	}
+	return job.Retry
+}
+
+// statusText names a status. The reason that the server sent with it is not used: it may be anything.
+func statusText(status int) string {
+	return strings.TrimRight(fmt.Sprintf("HTTP %d %s", status, http.StatusText(status)), " ")
+}
+
+// endOf returns the end of the run of one job. The error is that of reading the body, if the run's end depends on it.
+func endOf(res *http.Response, mostOutput int64) (task.End, error) {
+	code := statusCode(res.StatusCode)
+	if code == job.OK {
+		return okEnd(res, mostOutput)
+	}
+	text := statusText(res.StatusCode)
+	body, err := io.ReadAll(io.LimitReader(res.Body, errorBodyBytes))
+	if err == nil {
+		io.CopyN(io.Discard, res.Body, drainBytes) // its error makes no difference to this run
+	}
+	if body = bytes.TrimSpace(body); len(body) > 0 {
+		text += ": " + string(body)
+	}
+	e := task.End{Outcome: client.Outcome{Code: code.String(), Error: task.Text(text)}}
+	if job.ExitCodeClass(res.StatusCode) == code {
+		e.ExitCode = res.StatusCode
+	}
+	delay(&e, retryAfter(res.Header, time.Now()))
+	return e, nil
+}
+
+func okEnd(res *http.Response, mostOutput int64) (task.End, error) {
+	tooLong := task.Failed(fmt.Sprintf("the body of the answer has more than %d bytes, which is what options.inline_bytes allows", mostOutput))
+	if res.ContentLength > mostOutput {
+		return tooLong, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, mostOutput+1))
+	switch {
+	case err != nil:
+		return task.End{}, err
+	case int64(len(body)) > mostOutput:
+		return tooLong, nil
+	}
+	e := task.OK(body, outputKind(res.Header.Get("Content-Type"), body))
+	e.ExitCode = res.StatusCode
+	return e, nil
+}
+
+// outputKind returns json for JSON that the Content-Type calls JSON, text for UTF-8, otherwise bytes.
+func outputKind(contentType string, body []byte) client.Kind {
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case len(body) == 0:
+		return client.None
+	case (media == "application/json" || strings.HasSuffix(media, "+json")) && jsontext.Value(body).IsValid():
+		return client.JSON
+	case utf8.Valid(body):
+		return client.Text
+	}
+	return client.Bytes
+}
+
+// retryAfter reads the header Retry-After, which has seconds or a date. Without a valid one it returns -1.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if value == "" {
+		return -1
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 32)
+		if err != nil { // out of range
+			return maxRetryAfter
+		}
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return -1
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// delay sets how long a job waits that runs again, unless after is negative.
+func delay(e *task.End, after time.Duration) {
+	if after >= 0 && (e.Code == "retry" || e.Code == "error") {
+		ms := after.Milliseconds()
+		e.DelayMs = &ms
+	}
+}

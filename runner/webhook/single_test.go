@@ -1,0 +1,300 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestThousandSingles: miniq's own test. Each job is one request with its payload and a line end.
+func TestThousandSingles(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]string{}
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		seen[r.Header.Get("Daybook-Job-Id")] += string(body)
+		mu.Unlock()
+		fmt.Fprintf(w, "did %s", bytes.TrimSpace(body))
+	}), handler.Options{})
+	var jobs []*client.Job
+	for i := range 1000 {
+		jobs = append(jobs, newJob(i, fmt.Sprintf("payload %d", i)))
+	}
+	for i, end := range run(t, t.Context(), e, jobs...) {
+		if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("did payload %d", i) || end.OutputKind != client.Text {
+			t.Errorf("job %d has the output %q", i, end.Output)
+		}
+		if body := seen[jobs[i].ID]; body != fmt.Sprintf("payload %d\n", i) {
+			t.Errorf("job %d was sent as %q", i, body)
+		}
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d jobs arrived", len(seen))
+	}
+}
+
+func TestSingleRequest(t *testing.T) {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	var got http.Header
+	var method, uri, body string
+	var length int64
+	to := web(t, func(w http.ResponseWriter, r *http.Request) {
+		all, _ := io.ReadAll(r.Body)
+		got, method, uri, body, length = r.Header, r.Method, r.RequestURI, string(all), r.ContentLength
+	}) + "/a%2Fb?c=d"
+	e := executor(t, to, handler.Options{})
+	j := &client.Job{ID: "01a204a1-5c30", Type: "mail", Client: "acme", Kind: client.JSON, Payload: []byte("{\n}"), RunAttempts: 3, Traceparent: trace}
+	want(t, run(t, t.Context(), e, j)[0], "ok", 200, "")
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Daybook-Job-Id": j.ID, "Idempotency-Key": j.ID, "Daybook-Type": "mail", "Daybook-Client": "acme",
+		"Daybook-Attempt": "3", "Traceparent": trace, "User-Agent": "Daybook", "Accept-Encoding": "", "Cookie": "",
+	} {
+		if got.Get(name) != value {
+			t.Errorf("%s: %q, not %q", name, got.Get(name), value)
+		}
+	}
+	if method != "POST" || uri != "/a%2Fb?c=d" || body != "{\n}\n" || length != 4 {
+		t.Errorf("%s %s with %q of %d", method, uri, body, length)
+	}
+	for kind, c := range map[client.Kind][2]string{
+		client.Text: {"text/plain; charset=utf-8", "two\nlines"}, client.Bytes: {"application/octet-stream", "\x00\xff\n"}, client.None: {"text/plain; charset=utf-8", ""},
+	} {
+		j := &client.Job{ID: "a", Kind: kind, Payload: []byte(c[1])}
+		want(t, run(t, t.Context(), e, j)[0], "ok", 200, "")
+		if body != c[1]+"\n" || got.Get("Content-Type") != c[0] || len(got["Traceparent"]) > 0 {
+			t.Errorf("%s: %q with %v", kind, body, got)
+		}
+	}
+	want(t, run(t, t.Context(), e, &client.Job{ID: "a", Kind: client.WASI, BinaryAddr: "b"})[0], "failed", 0, "WASI")
+}
+
+// TestCookies: a cookie that a server sets is not sent back.
+func TestCookies(t *testing.T) {
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Cookies()) > 0 {
+			t.Errorf("the request has the cookies %v", r.Cookies())
+		}
+		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
+	}), handler.Options{})
+	for i := range 3 {
+		want(t, run(t, t.Context(), e, newJob(i, ""))[0], "ok", 200, "")
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	for status, c := range map[int]struct {
+		code string
+		exit int
+		text string
+	}{
+		200: {"ok", 200, ""}, 201: {"ok", 201, ""}, 204: {"ok", 204, ""}, 299: {"ok", 299, ""},
+		300: {"retry", 0, "HTTP 300 Multiple Choices: the body"}, 302: {"retry", 0, "HTTP 302 Found: the body"}, 304: {"retry", 0, "HTTP 304 Not Modified"},
+		400: {"failed", 400, "HTTP 400 Bad Request: the body"}, 404: {"failed", 404, "HTTP 404 Not Found: the body"}, 499: {"failed", 499, "HTTP 499: the body"},
+		408: {"retry", 0, "HTTP 408"}, 425: {"retry", 0, "HTTP 425"}, 429: {"retry", 0, "HTTP 429"},
+		500: {"error", 500, "HTTP 500 Internal Server Error: the body"}, 503: {"error", 503, "HTTP 503"}, 599: {"error", 599, "HTTP 599: the body"},
+		600: {"retry", 0, "HTTP 600: the body"}, 999: {"retry", 0, "HTTP 999"},
+	} {
+		e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(status)
+			io.WriteString(w, " the body\n")
+		}), handler.Options{})
+		want(t, run(t, t.Context(), e, newJob(1, "a"))[0], c.code, c.exit, c.text)
+	}
+	for status, hold := range map[string]bool{"101 Switching Protocols": true, "050 Low": false} {
+		to := rawWeb(t, func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 "+status+"\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n")
+			if hold { // a connection is no body, whose end the run would wait for
+				io.Copy(io.Discard, c)
+			}
+		})
+		if end := run(t, t.Context(), executor(t, to, handler.Options{}), newJob(1, "a"))[0]; end.Code != "retry" {
+			t.Errorf("%s: %+v", status, end)
+		}
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	long := strings.Repeat("a", 100)
+	for name, c := range map[string]struct {
+		contentType, body string
+		kind              client.Kind
+	}{
+		"nothing":                    {"application/json", "", client.None},
+		"JSON":                       {"application/json; charset=utf-8", "{\"a\": [1]}\n", client.JSON},
+		"JSON of another type":       {"application/problem+json", "1", client.JSON},
+		"JSON that is none":          {"application/json", "{\"a\":", client.Text},
+		"JSON with a name twice":     {"application/json", `{"a":1,"a":2}`, client.Text},
+		"text":                       {"text/plain", "ünü\n", client.Text},
+		"JSON called text":           {"text/plain", "{}", client.Text},
+		"bytes":                      {"text/plain", "a\xff", client.Bytes},
+		"JSON that is not UTF-8":     {"application/json", "\"\xff\"", client.Bytes},
+		"a type that cannot be read": {";;;", "a", client.Text},
+		"as long as may be":          {"", long, client.Text},
+	} {
+		e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = []string{c.contentType}
+			io.WriteString(w, c.body)
+		}), handler.Options{InlineBytes: 100})
+		end := run(t, t.Context(), e, newJob(1, "a"))[0]
+		if want(t, end, "ok", 200, ""); string(end.Output) != c.body || end.OutputKind != c.kind {
+			t.Errorf("%s: %q of kind %q", name, end.Output, end.OutputKind)
+		}
+	}
+	for _, flush := range []bool{true, false} { // without and with Content-Length
+		e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+			if flush {
+				w.(http.Flusher).Flush()
+			}
+			io.WriteString(w, long+"a")
+		}), handler.Options{InlineBytes: 100})
+		want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "failed", 0, "more than 100 bytes")
+	}
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(500)
+		io.WriteString(w, strings.Repeat("ü", 1<<20))
+	}), handler.Options{})
+	if end := run(t, t.Context(), e, newJob(1, "a"))[0]; len(end.Error) > errorBodyBytes+100 || len(end.Error) < errorBodyBytes {
+		t.Errorf("an error of %d bytes", len(end.Error))
+	}
+}
+
+// TestCompressed: compressed bodies are not asked for, and not expanded, so a small one cannot become a large one.
+func TestCompressed(t *testing.T) {
+	bomb := []byte("\x1f\x8b\x08 not expanded \xff")
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(bomb)
+	}), handler.Options{})
+	if end := run(t, t.Context(), e, newJob(1, "a"))[0]; !bytes.Equal(end.Output, bomb) || end.OutputKind != client.Bytes {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock does not move
+		now := time.Now()
+		for value, want := range map[string]time.Duration{
+			"": -1, "0": 0, " 7 ": 7 * time.Second, "86400": maxRetryAfter, "86401": maxRetryAfter, "99999999999999999999": maxRetryAfter,
+			"-1": -1, "1.5": -1, "soon": -1,
+			now.Add(90 * time.Second).UTC().Format(http.TimeFormat):    90 * time.Second,
+			now.Add(-90 * time.Second).UTC().Format(http.TimeFormat):   0,
+			now.Add(1000 * time.Hour).UTC().Format(http.TimeFormat):    maxRetryAfter,
+			now.Add(90 * time.Second).UTC().Format(time.RFC850):        90 * time.Second,
+			now.Add(90*time.Second).UTC().Format(time.ANSIC) + " junk": -1,
+		} {
+			if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+				t.Errorf("%q: %v, not %v", value, got, want)
+			}
+		}
+	})
+	for status, delayed := range map[int]bool{200: false, 302: true, 404: false, 429: true, 503: true} {
+		e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+		}), handler.Options{})
+		end := run(t, t.Context(), e, newJob(1, "a"))[0]
+		if delayed && (end.DelayMs == nil || *end.DelayMs != 7000) || !delayed && end.DelayMs != nil {
+			t.Errorf("%d: %+v", status, end)
+		}
+	}
+}
+
+// TestHTTP2: many requests share a connection of HTTP/2, and no more of them than the handler may have are under way.
+func TestHTTP2(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		if r.ProtoMajor != 2 {
+			t.Errorf("HTTP/%d", r.ProtoMajor)
+		}
+		io.Copy(w, r.Body)
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	e, err := New(Settings{Allow: loopback(t), TLS: s.Client().Transport.(*http.Transport).TLSClientConfig}, handler.Document{Kind: handler.HTTP, URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var jobs []*client.Job
+	for i := range 200 {
+		jobs = append(jobs, newJob(i, fmt.Sprint(i)))
+	}
+	for i, end := range run(t, t.Context(), e, jobs...) {
+		if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("%d\n", i) {
+			t.Errorf("job %d: %q", i, end.Output)
+		}
+	}
+	if most > 10 {
+		t.Errorf("%d requests at a time", most)
+	}
+	strange := executor(t, s.URL, handler.Options{}) // does not know the server's certificate
+	want(t, run(t, t.Context(), strange, newJob(1, "a"))[0], "error", 0, "BATCH_ERROR: tls: failed to verify certificate")
+}
+
+// TestSingleContext: a task whose context ends is given back, whether its request is under way or waits for its turn.
+func TestSingleContext(t *testing.T) {
+	arrived, left := make(chan struct{}, 10), make(chan struct{}, 10)
+	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		left <- struct{}{}
+	}), handler.Options{Concurrency: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	for i, end := range run(t, ctx, e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c")) {
+		if !end.Unget {
+			t.Errorf("task %d ended with %+v", i, end)
+		}
+	}
+	<-left // the server noticed
+	if len(arrived) > 0 {
+		t.Error("a task was sent after its context had ended")
+	}
+
+	// A request of another batch has the only turn.
+	var first, second ends
+	one, endOne := context.WithCancel(t.Context())
+	two, endTwo := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { e.Run(first.tasks(one, []*client.Job{newJob(4, "d")})) })
+	<-arrived
+	waits := second.tasks(two, []*client.Job{newJob(5, "e")})
+	runs.Go(func() { e.Run(waits) })
+	endTwo()
+	eventually(t, "the task that waits is given back", func() bool { return second.count() == 1 })
+	if !second.list[0].Unget || first.count() > 0 {
+		t.Errorf("%+v", second.list[0])
+	}
+	endOne()
+	runs.Wait()
+}

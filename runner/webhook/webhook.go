@@ -1,0 +1,128 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+const (
+	defaultConnections = 10 // as miniq has
+	defaultTimeout     = 2 * time.Minute
+	defaultInlineBytes = 256 << 10
+
+	// maxHeaderBytes bounds the headers of an answer, with all informational answers before it.
+	maxHeaderBytes = 64 << 10
+	// maxBatchBytes bounds the body of an answer to a batch.
+	maxBatchBytes = 64 << 20
+
+	handshakeTimeout = 10 * time.Second
+	// idleTimeout is how long a connection without requests is kept. It is short, because a runner may have many handlers,
+	// and each of them keeps connections of its own.
+	idleTimeout = 30 * time.Second
+)
+
+// Settings are what a runner sets for all its handlers of kind http.
+type Settings struct {
+	// Allow are addresses that requests may go to though they are not public.
+	Allow *Allow
+	// Proxy returns the proxy of a request. Nil means that no proxy is used, whatever the environment says. A proxy must
+	// be a public address or in Allow. The proxy makes the connections to the URLs of handlers, so it must check them.
+	Proxy func(*http.Request) (*url.URL, error)
+	// TLS is the configuration of https. Nil means the default.
+	TLS *tls.Config
+	// UserAgent is the header User-Agent. It is Daybook by default.
+	UserAgent string
+}
+
+// Executor runs the tasks of one handler. It is a task.Executor.
+type Executor struct {
+	url         *url.URL
+	batches     bool
+	timeout     time.Duration // of a request with its answer
+	mostOutput  int64
+	mostAnswers int64 // bytes of the body of an answer to a batch
+	userAgent   string
+
+	dialer    *dialer
+	transport *http.Transport
+	turns     chan struct{} // has an element for each request under way
+}
+
+var _ task.Executor = (*Executor)(nil)
+
+// New returns the executor of a handler of kind http. The error is about the document.
+func New(s Settings, d handler.Document) (*Executor, error) {
+	if d.Kind != handler.HTTP {
+		return nil, fmt.Errorf("a handler of kind %q cannot run as one of kind %s", d.Kind, handler.HTTP)
+	}
+	if err := d.Check(); err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	var o handler.Options
+	if d.Options != nil {
+		o = *d.Options
+	}
+	e := &Executor{
+		url: to, batches: o.Batch,
+		timeout: defaultTimeout, mostOutput: defaultInlineBytes, mostAnswers: maxBatchBytes, userAgent: "Daybook",
+		dialer: newDialer(s.Allow), turns: make(chan struct{}, defaultConnections),
+	}
+	if o.TimeoutMs > 0 {
+		e.timeout = time.Duration(o.TimeoutMs) * time.Millisecond
+	}
+	if o.InlineBytes > 0 {
+		e.mostOutput = o.InlineBytes
+	}
+	if o.Concurrency > 0 {
+		e.turns = make(chan struct{}, o.Concurrency)
+	}
+	if s.UserAgent != "" {
+		e.userAgent = s.UserAgent
+	}
+	e.transport = &http.Transport{
+		Proxy: s.Proxy, DialContext: e.dialer.dial, TLSClientConfig: s.TLS, ForceAttemptHTTP2: true,
+		MaxConnsPerHost: cap(e.turns), MaxIdleConnsPerHost: cap(e.turns), IdleConnTimeout: idleTimeout,
+		TLSHandshakeTimeout: handshakeTimeout, MaxResponseHeaderBytes: maxHeaderBytes, DisableCompression: true,
+	}
+	return e, nil
+}
+
+// Run runs a batch of tasks, and ends each of them.
+func (e *Executor) Run(tasks []*task.Task) {
+	if e.batches {
+		e.runBatch(tasks)
+		return
+	}
+	e.runSingles(tasks)
+}
+
+// Close closes the connections that were kept for the next requests.
+func (e *Executor) Close() { e.transport.CloseIdleConnections() }
+
+// begin waits until one more request may be under way. It returns false if the context ends first.
+func (e *Executor) begin(ctx context.Context) bool {
+	select {
+	case e.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (e *Executor) done() { <-e.turns }
+
+// limit returns the context of a request, which the handler's time-out ends.
+func (e *Executor) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, e.timeout, &timeoutError{e.timeout})
+}
