@@ -26,6 +26,12 @@ tools: ## install what tests beside other programs need, on Debian as root: avah
 	apt-get update -q && apt-get install -q -y --no-upgrade curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
+interpreters: ## install the languages of scripts that are missing (node, python3, php), on Debian as root
+	@for p in node:nodejs python3:python3 php:php-cli; do \
+	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
+	done; \
+	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
+
 test: ## all tests, in a few minutes on two cores; they hold on a machine with a load of 10 as well, where they take longer
 	$(GO) test -count=1 -timeout 40m work
 
@@ -106,7 +112,11 @@ check-peers: build ## all checks and tests of bench-peers; they need its librari
 	  BENCH_PEERS_BIN=$(PEERS) DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 ./...
 
 bench-parts: build ## the other benchmarks: the Worker, forms of claims, strategies, sweeps, and further parts
-	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process)$$' -timeout 90m $(LAYERS) ./client
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client
+
+bench-runners: build ## jobs through server and `daybook work` beside the Go client's Worker, and each kind of handlers alone; about four minutes
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -p 1 -run '^$$' -bench '^BenchmarkRunner$$' -benchtime 5x -timeout 30m ./bench
+	$(GO) test -p 1 -run '^$$' -bench . -timeout 30m ./runner/...
 
 scale: build ## SCALE (10000000) pending jobs, half of them ended, 100,000 queues: memory, disk, claim latency, restart; ten minutes
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench
@@ -128,6 +138,12 @@ corruption: ## every damage to a journal and a store, and what a start makes of 
 crash: build ## the real binary: 200 kills, 500 power cuts, stops, full and read-only disks; reports to docs/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/crash -full
 
+runner-kills: build ## 200 kills of runners, of their processes and of the server, under load; some minutes; reports to docs/reliability.md
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/runners -run TestKills -full
+
+runner-soak: build ## memory, descriptors and processes of a runner that runs jobs of all kinds for SOAK (10m)
+	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m)
+
 hostile: build ## clients that never read, never write, or go byte by byte, by hundreds on each route and in streams; about 15 minutes; reports to docs/reliability.md
 	DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook $(PROOF) ./proof/hostile -full
 
@@ -141,4 +157,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts scale sweeps check-scale sim corruption crash hostile fuzz clean
+.PHONY: help build run tools interpreters test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

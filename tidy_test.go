@@ -22,31 +22,44 @@ const tree = "github.com/daybookq/daybook/"
 
 // mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
 var mayImport = map[string][]string{
-	"job":                {},
-	"job/runs":           {"job"},
-	"journal":            {},
-	"store":              {"job", "job/runs", "store/lsm"},
-	"store/lsm":          {},
-	"ingest":             {"job", "job/runs", "journal", "store"},
-	"api":                {"job", "job/runs", "ingest", "store"},
-	"client":             {"job", "job/runs", "mdns"},
-	"client/daybooktest": {"client"},
-	"mdns":               {},
-	"load":               {},
-	"load/works":         {"client", "load"},
-	"load/limits":        {"load", "load/works"},
-	"cmd/daybook":        {"api", "client", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "store"},
+	"job":                    {},
+	"job/handler":            {"job"},
+	"job/runs":               {"job"},
+	"journal":                {},
+	"store":                  {"job", "job/runs", "store/lsm"},
+	"store/lsm":              {},
+	"registry":               {"job"},
+	"registry/onlost":        {"registry"},
+	"ingest":                 {"job", "job/runs", "journal", "registry", "store"},
+	"api":                    {"job", "job/handler", "job/runs", "ingest", "registry", "store"},
+	"client":                 {"job", "job/handler", "job/runs", "mdns"},
+	"client/daybooktest":     {"client"},
+	"mdns":                   {},
+	"load":                   {},
+	"load/works":             {"client", "load"},
+	"load/limits":            {"load", "load/works"},
+	"runner":                 {"client", "job/handler", "runner/program", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/webhook"},
+	"runner/answers":         {"client", "job", "runner/task"},
+	"runner/program":         {"client", "job", "job/handler", "runner/answers", "runner/sandbox", "runner/task"},
+	"runner/sandbox":         {"runner/sandbox/helper"},
+	"runner/sandbox/helper":  {},
+	"runner/script":          {"client", "job", "job/handler", "runner/answers", "runner/sandbox", "runner/script/protocol", "runner/task"},
+	"runner/script/protocol": {"client"},
+	"runner/slots":           {},
+	"runner/webhook":         {"client", "job", "job/handler", "runner/answers", "runner/task"},
+	"runner/task":            {"client"},
+	"cmd/daybook":            {"api", "client", "ingest", "job", "job/handler", "journal", "load", "load/limits", "load/works", "mdns", "runner", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store"},
 }
 
-// onlyIn names libraries that belong to one folder.
-var onlyIn = map[string]string{
-	"github.com/tidwall/wal":               "journal",
-	"github.com/cockroachdb/pebble/v2":     "store/lsm",
-	"github.com/labstack/echo/v4":          "api",
-	"github.com/prometheus/client_golang/": "api",
-	"github.com/spf13/cobra":               "cmd/daybook",
-	"github.com/hashicorp/mdns":            "mdns",
-	"github.com/HdrHistogram/":             "load",
+// onlyIn names libraries that belong to certain folders.
+var onlyIn = map[string][]string{
+	"github.com/tidwall/wal":               {"journal"},
+	"github.com/cockroachdb/pebble/v2":     {"store/lsm"},
+	"github.com/labstack/echo/v4":          {"api"},
+	"github.com/prometheus/client_golang/": {"api", "runner"},
+	"github.com/spf13/cobra":               {"cmd/daybook"},
+	"github.com/hashicorp/mdns":            {"mdns"},
+	"github.com/HdrHistogram/":             {"load"},
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -99,9 +112,9 @@ func TestImportEdges(t *testing.T) {
 				}
 				continue
 			}
-			for library, home := range onlyIn {
-				if (name == library || strings.HasPrefix(name, strings.TrimSuffix(library, "/")+"/")) && dir != home {
-					t.Errorf("%s imports %s, which belongs to %s", path, name, home)
+			for library, homes := range onlyIn {
+				if (name == library || strings.HasPrefix(name, strings.TrimSuffix(library, "/")+"/")) && !slices.Contains(homes, dir) {
+					t.Errorf("%s imports %s, which belongs to %s", path, name, homes)
 				}
 			}
 			if dir == "job" && strings.Contains(name, ".") {
@@ -109,6 +122,58 @@ func TestImportEdges(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestServerRunsNoCode: of the program, only the verb work can reach package runner. The files of the verb serve neither
+// import it nor name anything that the files of work declare.
+func TestServerRunsNoCode(t *testing.T) {
+	declared, serve := map[string]string{}, map[string]*ast.File{}
+	sources(t, func(dir, path string, file *ast.File, _ []byte) {
+		if top, _, _ := strings.Cut(dir, "/"); slices.Contains([]string{"api", "ingest", "store", "journal", "job"}, top) {
+			for _, of := range mayImport[dir] {
+				if strings.HasPrefix(of, "runner") {
+					t.Errorf("%s may import %s", dir, of)
+				}
+			}
+		}
+		name := filepath.Base(path)
+		switch {
+		case dir != "cmd/daybook":
+		case strings.HasPrefix(name, "work"):
+			for _, d := range file.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					declared[d.Name.Name] = name
+				case *ast.GenDecl:
+					for _, spec := range d.Specs {
+						if typ, ok := spec.(*ast.TypeSpec); ok {
+							declared[typ.Name.Name] = name
+						}
+					}
+				}
+			}
+		default:
+			for _, spec := range file.Imports {
+				if strings.HasPrefix(spec.Path.Value, `"`+tree+"runner") {
+					t.Errorf("%s imports %s", path, spec.Path.Value)
+				}
+			}
+			if strings.HasPrefix(name, "serve") {
+				serve[path] = file
+			}
+		}
+	})
+	if len(serve) == 0 || declared["newWork"] == "" {
+		t.Fatalf("%d files of serve, and newWork is declared in %q", len(serve), declared["newWork"])
+	}
+	for path, file := range serve {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && declared[id.Name] != "" && id.Obj == nil {
+				t.Errorf("%s uses %s of %s", path, id.Name, declared[id.Name])
+			}
+			return true
+		})
+	}
 }
 
 // TestNoClock: state and rules know no clock and no chance; times and seeds are in commands.
@@ -203,7 +268,7 @@ func TestDependencies(t *testing.T) {
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
 	"bench/peers/report", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
-	"proof/powerfs", "proof/report", "proof/sim", "store", "store/lsm",
+	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/program", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/webhook", "store", "store/lsm",
 }
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.

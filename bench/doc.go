@@ -14,6 +14,7 @@
 //	create_test.go  single creates through the Go client
 //	forms_test.go   claims in JSON and in runs, by turns
 //	worker_test.go  the Go client's Worker beside a loop that decodes nothing
+//	runner_test.go  `daybook work` beside the Go client's Worker
 //	scale_test.go   ten million pending jobs
 //	sweep_test.go   claims during sweeps of ten million jobs
 //	idle_test.go    thousands of idle connections

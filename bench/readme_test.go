@@ -73,7 +73,7 @@ func TestReadmeProgram(t *testing.T) {
 
 // TestReadmeTour runs the commands of the README's tour and compares what they print. `…` matches anything.
 func TestReadmeTour(t *testing.T) {
-	for _, program := range []string{"curl", "jq"} {
+	for _, program := range []string{"curl", "jq", "node"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("skipped: the README's tour needs %s, which is not installed", program)
 		}
@@ -106,6 +106,11 @@ func TestReadmeTour(t *testing.T) {
 	}
 	shell := exec.Command("sh", "-u")
 	shell.Dir = dir
+	path := t.TempDir()
+	if err := os.Symlink(s.Binary, filepath.Join(path, "daybook")); err != nil {
+		t.Fatal(err)
+	}
+	shell.Env = append(os.Environ(), "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "DAYBOOK_SERVER=http://"+s.Listen)
 	shell.Stdin = strings.NewReader(script.String())
 	shell.Stderr = os.Stderr
 	out, err := shell.Output()

@@ -4,6 +4,7 @@
 //	sim         plays whole servers in virtual time on a simulated disk; a seed decides what fails
 //	corruption  damages every bit, byte, sector and file of a journal and a store, one at a time
 //	crash       kills, freezes and cuts the power of the real binary, and fills its disk or makes it read-only
+//	runners     kills runners, the processes that they start, and their server
 //	hostile     opens connections that never read, never write, or send a byte a second, on every route
 //	powerfs     is a file system for power cuts: it knows what was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits

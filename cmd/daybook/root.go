@@ -64,7 +64,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 		return nil
 	}
 	root.AddCommand(
-		newServe(), newAdd(), newGet(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
+		newServe(), newWork(), newAdd(), newGet(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
 		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root

@@ -1,0 +1,219 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/load/works"
+)
+
+// runnerCase is a handler that does nothing, and how many jobs of it a turn has.
+type runnerCase struct {
+	name    string
+	program string // that must be installed
+	table   string // of the runner's configuration
+	args    []string
+	jobs    int
+}
+
+// BenchmarkRunner drains a queue with `daybook work`, whose handler does nothing, and in turns with client.Worker and a
+// handler in Go that does nothing. Both use the same server in the same minutes. So the ratio of-worker shows what a kind
+// costs, whatever else the machine does. Both run before the queue is filled, and have done jobs before.
+func BenchmarkRunner(b *testing.B) {
+	web := ""
+	if _, err := exec.LookPath("node"); err == nil {
+		web = startNodeServer(b)
+	}
+	two := []string{"--concurrency", "2"}
+	for _, c := range []runnerCase{
+		{"script/node", "node", `kind = "script"` + "\nlang = 'node'\nsource = 'function handle() {}'", two, 60_000},
+		{"script/python", "python3", `kind = "script"` + "\nlang = 'python'\nsource = 'def handle(payload, job): pass'", two, 60_000},
+		{"script/php", "php", `kind = "script"` + "\nlang = 'php'\nsource = 'function handle() {}'", two, 60_000},
+		{"script/node/8Slots", "node", `kind = "script"` + "\nlang = 'node'\nsource = 'function handle() {}'", []string{"--concurrency", "8"}, 60_000},
+		{"http/batch=100", "node", fmt.Sprintf("kind = 'http'\nurl = %q\noptions = { batch = true, batch_size = 100 }", web), []string{"--http-allow", strings.TrimPrefix(web, "http://")}, 100_000},
+		{"http/batch=1000", "node", fmt.Sprintf("kind = 'http'\nurl = %q\noptions = { batch = true, batch_size = 1000 }", web), []string{"--http-allow", strings.TrimPrefix(web, "http://")}, 100_000},
+		{"exec/cat", "cat", "kind = 'exec'\nargv = ['cat']", nil, 500},
+		{"exec/lines", "sh", "kind = 'exec'\nframes = 'lines'\nshell = 'while read -r p; do echo 200; done'", nil, 40_000},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			if _, err := exec.LookPath(c.program); err != nil {
+				b.Skip(err)
+			}
+			s := serve(b)
+			d := &duel{B: b, server: s, client: client.New(s.URL(), client.Options{}), load: NewLoad(s.URL(), 8)}
+			defer d.load.Close()
+			runner := startRunner(b, s, c.table, c.args)
+			stop := d.startWorker()
+			defer stop()
+			for typ, jobs := range map[string]int{"run": min(c.jobs, 5000), "worker": 5000} {
+				if err := d.load.AddTo(b.Context(), "default", typ, works.Lines(1, 100)); err != nil { // which creates the queue
+					b.Fatal(err)
+				}
+				d.turn(typ, jobs)
+			}
+			var run, worker, used time.Duration
+			for b.Loop() {
+				before := runnerTime(b, runner)
+				run += d.turn("run", c.jobs)
+				used += runnerTime(b, runner) - before
+				worker += d.turn("worker", 60_000)
+			}
+			drained := float64(b.N * c.jobs)
+			b.ReportMetric(drained/run.Seconds(), "jobs/s")
+			b.ReportMetric(float64(b.N)*60_000/worker.Seconds(), "worker-jobs/s")
+			b.ReportMetric(drained/run.Seconds()/(float64(b.N)*60_000/worker.Seconds()), "of-worker")
+			b.ReportMetric(used.Seconds()/drained*1e6, "runner-cpu-µs/job")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// duel fills queues and waits until they are empty.
+type duel struct {
+	*testing.B
+	server *daybooktest.Process
+	client *client.Client
+	load   *Load
+}
+
+// turn pauses a queue, fills it, and returns how long it takes from its resumption until all jobs are completed.
+func (d *duel) turn(typ string, jobs int) time.Duration {
+	d.Helper()
+	ctx := d.Context()
+	must := func(err error) {
+		d.Helper()
+		if err != nil {
+			d.Fatal(err)
+		}
+	}
+	_, err := d.client.Pause(ctx, "default", typ)
+	must(err)
+	before := d.completed(typ)
+	for left := jobs; left > 0; left -= 1000 {
+		must(d.load.AddTo(ctx, "default", typ, works.Lines(min(left, 1000), 100)))
+	}
+	began := time.Now()
+	_, err = d.client.Resume(ctx, "default", typ)
+	must(err)
+	for deadline := began.Add(5 * time.Minute); d.completed(typ) < before+int64(jobs); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.Fatalf("%d of %d jobs of type %s are completed after %v", d.completed(typ)-before, jobs, typ, time.Since(began))
+		}
+	}
+	return time.Since(began)
+}
+
+func (d *duel) completed(typ string) int64 {
+	d.Helper()
+	q, err := d.client.Queue(d.Context(), "default", typ)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return q.Counts["completed"]
+}
+
+// startWorker starts a client.Worker whose handler does nothing.
+func (d *duel) startWorker() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	w := client.Worker{
+		Client: client.New(d.server.URL(), client.Options{}), Types: []string{"worker"}, Concurrency: 16, Batch: 100,
+		Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil },
+	}
+	go func() { ended <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			d.Error(err)
+		}
+	}
+}
+
+// startRunner starts `daybook work` with one handler until the end of the benchmark.
+func startRunner(b *testing.B, s *daybooktest.Process, table string, args []string) *exec.Cmd {
+	b.Helper()
+	dir := b.TempDir()
+	config := filepath.Join(dir, "work.toml")
+	if err := os.WriteFile(config, []byte("[handlers.run]\n"+table+"\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	args = append([]string{"work", "--server", s.URL(), "--config", config}, args...)
+	runner := exec.Command(s.Binary, args...)
+	runner.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
+	runner.Env = append(runner.Env, "XDG_CACHE_HOME="+dir)
+	var log strings.Builder
+	runner.Stderr = &log
+	if err := runner.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := runner.Process.Signal(syscall.SIGTERM); err != nil {
+			b.Error(err)
+		}
+		if err := runner.Wait(); err != nil {
+			b.Errorf("the runner ended with %v\n%s", err, &log)
+		}
+	})
+	return runner
+}
+
+// runnerTime returns the processor time of a runner, without that of its children.
+func runnerTime(b *testing.B, c *exec.Cmd) time.Duration {
+	b.Helper()
+	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^c.Process.Pid<<3|ofProcess), &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Nano())
+}
+
+// nodeServer is a web server that answers each line of a request with 200.
+const nodeServer = `
+const server = require("http").createServer((req, res) => {
+  let lines = 0
+  req.on("data", (part) => { for (let i = part.indexOf(10); i >= 0; i = part.indexOf(10, i + 1)) lines++ })
+  req.on("end", () => res.end("200\n".repeat(lines)))
+})
+server.listen(0, "127.0.0.1", () => console.log("http://127.0.0.1:" + server.address().port))
+process.stdin.on("end", () => process.exit(0)).resume()
+`
+
+// startNodeServer starts a web server in node, which ends with its standard input. It returns its URL.
+func startNodeServer(b *testing.B) string {
+	b.Helper()
+	node := exec.Command("node", "-e", nodeServer)
+	input, err := node.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	output, err := node.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := node.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		input.Close()
+		_ = node.Wait() // it ends with its input
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/script"
+	"github.com/daybookq/daybook/runner/webhook"
+)
+
+type workFlags struct {
+	server                            serverAddress
+	networkFlags                      // where metrics are served
+	config, strategy, sandbox, id     string
+	accept, types, clients, httpAllow []string
+	concurrency                       int
+	takeover                          bool
+	labels                            map[string]string
+	untilIdle, drain                  durationFlag
+}
+
+func newWork() *cobra.Command {
+	f := workFlags{drain: durationFlag(30 * time.Second)}
+	cmd := &cobra.Command{
+		Use:   "work",
+		Short: "Run jobs: claim them, run the handlers of their types, report the outcomes",
+		Long: `Run jobs. A runner claims the jobs that it has handlers for, runs them, tickles them while they run, and
+reports how they ended. It goes on while the server restarts. SIGTERM ends it: it claims no more, waits for
+the jobs that run, and reports them. A second signal ends it at once.
+
+Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
+be of any kind: exec (a program), http (a request to a URL) or script (node, python, php or sh). Of stored
+ones the runner runs only the kinds in --accept, none by default, because whoever may store a handler
+chooses what it does. A stored handler of kind exec names a handler of the file.
+
+Programs and scripts run in a sandbox: nothing of them is left when they end, and they reach no network
+and few files, unless their handler in the file allows it. What this machine cannot do is logged at the
+start. With --sandbox=require the runner does not start then.`,
+		Example: `  daybook work --accept script
+  daybook work --config work.toml --until-idle 2s
+  daybook work --accept http --http-allow 127.0.0.1:8080 --types resize`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	serverFlag(cmd, &f.server)
+	flags.StringVar(&f.config, "config", "", "file with settings and handlers, in TOML")
+	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script")
+	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
+	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
+	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random or fair (default: oldest)")
+	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long (default: never)")
+	flags.Lookup("until-idle").DefValue = ""
+	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM")
+	flags.StringVar(&f.sandbox, "sandbox", string(sandbox.Auto), "auto: the best that this machine can do; require: do not start if anything is missing; off")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")
+	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")
+	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
+	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
+	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
+	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return work(cmd, &f) }
+	return cmd
+}
+
+func work(cmd *cobra.Command, f *workFlags) (err error) {
+	file, err := readWorkConfig(cmd.Flags(), f.config)
+	if err != nil {
+		return err
+	}
+	settings, err := f.settings(cmd, file)
+	if err != nil {
+		return err
+	}
+	out := newWorkOutput(cmd.ErrOrStderr())
+	settings.Log, settings.ScriptOutput = out.log, out.script
+	r, err := runner.New(settings)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, text := range r.Missing() {
+		settings.Log.Warn("this machine cannot do all: " + text)
+	}
+	ctx, stop := untilSignal(cmd.Context(), out.zero)
+	defer stop()
+	if f.listen != "" {
+		end, err := f.serveMetrics(r, settings.Log)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	settings.Log.Info("the runner has started", "runner_id", settings.ID, "server", f.server.String(), "slots", settings.Concurrency, "version", version)
+	done := out.follow(r)
+	err = r.Run(ctx)
+	done()
+	if errors.Is(err, client.ErrRunnerTaken) {
+		err = fmt.Errorf("%w; --takeover makes the other process end", err)
+	}
+	settings.Log.Info("the runner has ended", "jobs", r.Totals().String())
+	return err
+}
+
+// settings returns the settings of the runner.
+func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Settings, err error) {
+	url, err := f.server.check(cmd.Context())
+	if err != nil {
+		return s, err
+	}
+	for _, kind := range f.accept {
+		if !slices.Contains(handler.Kinds, kind) {
+			return s, usageError{fmt.Errorf("--accept: %q is not one of %s", kind, strings.Join(handler.Kinds, ", "))}
+		}
+	}
+	for name, list := range map[string][]string{"--types": f.types, "--clients": f.clients} {
+		for _, item := range list {
+			if err := job.CheckName(name, item); err != nil {
+				return s, usageError{err}
+			}
+		}
+	}
+	if f.strategy != "" {
+		if _, err := job.ParseStrategy(f.strategy); err != nil {
+			return s, usageError{err}
+		}
+	}
+	if f.concurrency == 0 && !cmd.Flags().Changed("concurrency") {
+		f.concurrency = 4 * runtime.GOMAXPROCS(0)
+	}
+	if f.concurrency < 1 || f.concurrency > handler.MaxSlots {
+		return s, usageError{fmt.Errorf("--concurrency must be 1 to %d, not %d", handler.MaxSlots, f.concurrency)}
+	}
+	if f.id != "" {
+		if err := job.CheckName("--id", f.id); err != nil {
+			return s, usageError{err}
+		}
+	} else {
+		host, _ := os.Hostname() // without a name, the rest still differs
+		f.id = fmt.Sprintf("%s-%d-%s", nameOf(host), os.Getpid(), rand.Text()[:8])
+	}
+	allow, err := webhook.ParseAllow(f.httpAllow)
+	if err != nil {
+		return s, usageError{fmt.Errorf("--http-allow: %w", err)}
+	}
+	mode := sandbox.Mode(f.sandbox)
+	if !slices.Contains([]sandbox.Mode{sandbox.Auto, sandbox.Require, sandbox.Off}, mode) {
+		return s, usageError{fmt.Errorf("--sandbox must be %s, %s or %s, not %q", sandbox.Auto, sandbox.Require, sandbox.Off, f.sandbox)}
+	}
+	if len(f.accept) == 0 && len(file.handlers) == 0 {
+		return s, usageError{errors.New("the runner has no handlers: give --accept for those that the server stores, or --config for a file with handlers")}
+	}
+	return runner.Settings{
+		Client: client.New(url, client.Options{}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: f.strategy,
+		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
+		Interpreters: file.interpreters, UserAgent: "Daybook/" + version,
+	}, nil
+}
+
+// nameOf returns the beginning of a host's name as a part of an id.
+func nameOf(host string) string {
+	name := []byte(host[:min(len(host), 64)])
+	for i, c := range name {
+		if !job.NameByte(c) {
+			name[i] = '-'
+		}
+	}
+	return string(name)
+}
+
+// serveMetrics serves the metrics and the health of a runner.
+func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func(), err error) {
+	address, err := f.listenAddress()
+	if errors.Is(err, errExposed) {
+		return nil, usageError{fmt.Errorf("--listen %s is not a loopback address: anybody who connects could read the metrics; listen on 127.0.0.1, or give --insecure", f.listen)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenTCP(networkOf(address), address)
+	if err != nil {
+		return nil, err
+	}
+	s := http.Server{Handler: r.Handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are served no more", "error", err)
+		}
+	}()
+	log.Info("serving /metrics and /healthz", "address", l.Addr().String())
+	return func() {
+		_ = s.Close() // nothing that matters is lost
+		<-ended
+	}, nil
+}
+
+// workOutput is where a runner says what it does: JSON lines, or on a terminal lines for people and one that shows the
+// progress.
+type workOutput struct {
+	zero     zerolog.Logger
+	log      *slog.Logger
+	progress *progressLine // nil unless the output is a terminal
+}
+
+func newWorkOutput(errs io.Writer) *workOutput {
+	w := &workOutput{}
+	if file, ok := errs.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
+		w.progress = &progressLine{to: file}
+		w.zero = zerolog.New(zerolog.ConsoleWriter{Out: w.progress, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}).With().Timestamp().Logger()
+	} else {
+		w.zero = zerolog.New(errs).With().Timestamp().Logger()
+	}
+	w.log = slog.New(zerolog.NewSlogHandler(w.zero))
+	return w
+}
+
+// script logs a line that a script has printed.
+func (w *workOutput) script(l script.Line) {
+	w.zero.Info().Str("lang", l.Lang).Str("type", l.Type).Str("client", l.Client).Str("job_id", l.Job).Str("stream", l.Stream).Msg(l.Text)
+}
+
+// follow shows the progress of a runner until the returned function is called.
+func (w *workOutput) follow(r *runner.Runner) (done func()) {
+	if w.progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				w.progress.show("")
+				return
+			case <-tick.C:
+				w.progress.show(r.Totals().String())
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestWorkConfig: the file of a runner has handlers of each kind, and the values of flags.
+func TestWorkConfig(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "resize.py"), []byte("def handle(payload, job): return payload"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "work.toml")
+	if err := os.WriteFile(path, []byte(`
+server = "http://127.0.0.1:1"
+concurrency = 7
+types = ["upper", "resize"]
+until_idle = "2s"
+http-allow = ["10.0.0.0/8"]
+
+[interpreters]
+python = "/usr/bin/python3"
+
+[handlers.upper]
+kind = "exec"
+argv = ["tr", "a-z", "A-Z"]
+exit_codes = { 3 = "failed" }
+frames = "lines"
+options = { concurrency = 2, timeout_ms = 5000 }
+
+[handlers.resize]
+kind = "script"
+lang = "python"
+source_file = "resize.py"
+types = ["resize", "crop"]
+
+[handlers.mail]
+kind = "http"
+url = "https://example.com/mail"
+[handlers.mail.options]
+batch = true
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := newWork()
+	if err := cmd.ParseFlags([]string{"--concurrency", "3"}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := readWorkConfig(cmd.Flags(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{"server": "http://127.0.0.1:1", "concurrency": "3", "types": "[upper,resize]", "until-idle": "2s", "http-allow": "[10.0.0.0/8]"} {
+		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s is %s, want %s", flag, got, want)
+		}
+	}
+	upper, resize, mail := file.handlers["upper"], file.handlers["resize"], file.handlers["mail"]
+	if upper == nil || resize == nil || mail == nil || file.interpreters["python"] != "/usr/bin/python3" {
+		t.Fatalf("%+v", file)
+	}
+	if upper.Document.Kind != handler.Exec || upper.Program.Argv[0] != "tr" || upper.Program.ExitCodes["3"] != "failed" || upper.Program.Frames != "lines" || upper.Document.Options.Concurrency != 2 || upper.Types != nil {
+		t.Errorf("%+v", upper)
+	}
+	if resize.Document.Source != "def handle(payload, job): return payload" || len(*resize.Types) != 2 {
+		t.Errorf("%+v", resize)
+	}
+	if mail.Document.URL != "https://example.com/mail" || !mail.Document.Options.Batch {
+		t.Errorf("%+v", mail)
+	}
+}
+
+// TestWorkConfigErrors: errors name what is wrong, and where.
+func TestWorkConfigErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"\nconcurency = 1":    ":2: concurency is no setting",
+		"config = \"x\"":      ":1: config is no setting",
+		"concurrency = \"x\"": ":1: concurrency: ",
+		"a = ":                ":1: ",
+		"[handlers.x]\nkind = \"exec\"\nargs = [\"a\"]": "handlers.x.args is not known",
+		"[handlers.x]\nkind = \"exec\"\nargv = 5":       "handlers.x.argv: must be a list of texts",
+		"[handler.x]\nkind = \"exec\"":                  "[handler] is not known; the tables are",
+		"[handlers.a]\nkind = \"exec\"\nargv = [\"a\"]\ntypes = [\"b\"]\n[handlers.b]\nkind = \"exec\"\nargv = [\"a\"]": "handlers.a and handlers.b both run the type b",
+		"[handlers.x]\nkind = \"wasm\"":                                            "handlers.x: kind must be one of exec",
+		"[handlers.x]\nkind = \"http\"\nargv = [\"a\"]":                            "handlers.x: argv and shell are for",
+		"[handlers.x]\nkind = \"script\"\nlang = \"perl\"\nsource = \"x\"":         "handlers.x: lang must be",
+		"[handlers.\"a b\"]\nkind = \"exec\"":                                      "handlers.a b: its name may hold only",
+		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\ntypes = [\"a b\"]":         "types may hold only",
+		"[handlers.x]\nkind = \"script\"\nlang = \"sh\"\nsource_file = \"none\"":   "source_file: ",
+		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\noptions = { weight = -1 }": "options.weight must be",
+		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
+	} {
+		_, settings, err := parseWorkConfig([]byte(text), t.TempDir())
+		if err == nil {
+			err = setFlags(newWork().Flags(), settings)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestWorkUsage: mistakes on the command line end the command before it connects, with the status of usage errors.
+func TestWorkUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "the runner has no handlers"},
+		{"--accept wasm", "not one of exec, http, script"},
+		{"--accept script --concurrency -1", "--concurrency must be 1 to"},
+		{"--accept script --types a/b", "--types may hold only"},
+		{"--accept script --strategy best", "not one of oldest"},
+		{"--accept script --sandbox maybe", "--sandbox must be"},
+		{"--accept http --http-allow 1.2.3.4/99", "--http-allow"},
+		{"--accept http --config /none/work.toml", "read configuration"},
+		{"--accept http --listen 0.0.0.0:0", "not a loopback address"},
+	} {
+		var out, errs bytes.Buffer
+		args := append([]string{"work", "--server", "http://127.0.0.1:1", "--until-idle", "1ms"}, strings.Fields(c.args)...)
+		if code := run(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s: %d %s, want %q", c.args, code, errs.String(), c.want)
+		}
+	}
+}
+
+// TestProgressLine: lines appear above the last line of a terminal.
+func TestProgressLine(t *testing.T) {
+	var b bytes.Buffer
+	p := progressLine{to: &b}
+	p.show("1 running")
+	if _, err := p.Write([]byte("a line\n")); err != nil {
+		t.Fatal(err)
+	}
+	p.show("")
+	if want := clearLine + "1 running" + clearLine + "a line\n1 running" + clearLine; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

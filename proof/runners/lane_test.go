@@ -1,0 +1,314 @@
+package runners
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/proof/report"
+)
+
+var (
+	full  = flag.Bool("full", false, "200 kills, some minutes; otherwise a few")
+	seed  = flag.Uint64("seed", 0, "seed of the plan; 0: a random one, which is printed. A seed repeats the plan, not the run")
+	kills = flag.Int("kills", 0, "how many SIGKILLs; 0: 200 with -full, otherwise 8")
+)
+
+// binary is a copy of the real binary in base, so that runners can have links to it.
+var binary, base string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	if *kills == 0 {
+		*kills = 8
+		if *full {
+			*kills = 200
+		}
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if base, err = os.MkdirTemp("", "daybook-runners-"); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(base)
+	built, err := daybooktest.Binary()
+	if err == nil {
+		binary = filepath.Join(base, "daybook")
+		err = copyProgram(built, binary)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Printf("runners: seed %d, %d kills, binary %s\n", *seed, *kills, built)
+	return m.Run()
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// need skips the test if the machine lacks a program.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("the handlers need %s: %v", name, err)
+		}
+	}
+}
+
+// maxWait is how long a lane waits for a sign of progress. It decides nothing: what takes longer is undecided.
+const maxWait = 4 * time.Minute
+
+const (
+	perTrial    = 50 // kills of one server with its data, after which everything is checked
+	fewRunners  = 2
+	manyRunners = 3
+)
+
+// trial is a server, its runners and a producer.
+type trial struct {
+	*testing.T
+	rng     *rand.Rand
+	server  *daybooktest.Process
+	log     *tail
+	client  *client.Client
+	runners []*runner
+	account account
+}
+
+func (s *trial) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("seed %d: %v\nthe end of the server's log:\n%s", *seed, err, s.log)
+	}
+}
+
+// newTrial starts a server and n runners. args are flags of the server.
+func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
+	t.Helper()
+	s := &trial{T: t, rng: rng, log: &tail{}}
+	s.server = &daybooktest.Process{
+		Binary: binary, Data: t.TempDir(), Log: s.log,
+		Args: append([]string{"--log-level", "error", "--abandoned-age", lease.String(), "--max-attempts", "100"}, args...),
+	}
+	t.Cleanup(func() {
+		if err := s.server.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.startServer()
+	s.client = client.New(s.server.URL(), client.Options{RetryFor: maxWait})
+	web := serveWeb()
+	t.Cleanup(web.Close)
+	for i := range n {
+		r := &runner{
+			binary: binary, dir: base, config: func(mark string) string { return configuration(web.URL, mark) },
+			args: []string{"--server", s.server.URL(), "--id", fmt.Sprint("runner-", i), "--takeover", "--concurrency", "6", "--http-allow", web.Listener.Addr().String()},
+		}
+		t.Cleanup(func() {
+			if err := r.clean(); err != nil {
+				t.Error(err)
+			}
+		})
+		s.must(r.start())
+		s.runners = append(s.runners, r)
+	}
+	return s
+}
+
+func (s *trial) startServer() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), maxWait)
+	defer cancel()
+	s.must(s.server.Start(ctx))
+}
+
+// completed returns how many jobs are completed, and how many are unfinished.
+func (s *trial) completed() (done, left int64) {
+	s.Helper()
+	stats, err := s.client.Stats(s.Context())
+	s.must(err)
+	return stats.Jobs["completed"], stats.Jobs["pending"] + stats.Jobs["active"] + stats.Jobs["deferred"]
+}
+
+// awaitWork waits until a few more jobs are completed. Without work there would be nothing to lose.
+func (s *trial) awaitWork() {
+	s.Helper()
+	before, _ := s.completed()
+	for deadline := time.Now().Add(maxWait); ; time.Sleep(5 * time.Millisecond) {
+		if done, _ := s.completed(); done >= before+5 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("undecided, machine too slow (or the runners hang): hardly a job was completed within %v\n%s", maxWait, s.logs())
+		}
+	}
+}
+
+// drain waits until no job is unfinished.
+func (s *trial) drain() {
+	s.Helper()
+	best, since := int64(-1), time.Now()
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		done, left := s.completed()
+		if left == 0 {
+			return
+		}
+		if done > best {
+			best, since = done, time.Now()
+		}
+		if time.Since(since) > maxWait {
+			s.Fatalf("undecided, machine too slow (or the runners hang): %d jobs are unfinished, and none was completed for %v\n%s", left, maxWait, s.logs())
+		}
+	}
+}
+
+func (s *trial) logs() string {
+	var b strings.Builder
+	for _, r := range s.runners {
+		fmt.Fprintf(&b, "%s:\n%s\n", r.mark, r.log)
+	}
+	return b.String()
+}
+
+// victims are what is killed, by turns.
+type victims struct{ runners, children, servers int }
+
+// kill kills what has its turn, and starts it again.
+func (s *trial) kill(v *victims) {
+	s.Helper()
+	switch (v.runners + v.children + v.servers) % 3 {
+	case 0:
+		r := s.runners[s.rng.IntN(len(s.runners))]
+		s.must(r.kill())
+		s.must(r.start())
+		v.runners++
+	case 1:
+		for deadline := time.Now().Add(maxWait); ; time.Sleep(time.Millisecond) {
+			killed, err := s.runners[s.rng.IntN(len(s.runners))].killOne(s.rng.IntN)
+			s.must(err)
+			if killed {
+				break
+			}
+			if time.Now().After(deadline) {
+				s.Fatalf("undecided, machine too slow (or the runners hang): no runner had a process for %v\n%s", maxWait, s.logs())
+			}
+		}
+		v.children++
+	case 2:
+		s.must(s.server.Kill())
+		time.Sleep(time.Duration(s.rng.IntN(200)) * time.Millisecond) // the runners go on without it
+		s.startServer()
+		v.servers++
+	}
+}
+
+// TestKills kills runners, their processes and the server with SIGKILL at random moments, under load.
+func TestKills(t *testing.T) {
+	need(t, "sh", "setsid", "nohup", "sleep", "python3")
+	rng := rand.New(rand.NewPCG(*seed, 1))
+	began := time.Now()
+	var all tally
+	var v victims
+	for killed := 0; killed < *kills; {
+		n := fewRunners
+		if *full {
+			n = manyRunners
+		}
+		s := newTrial(t, rng, n)
+		ctx, stop := context.WithCancel(t.Context())
+		var producing sync.WaitGroup
+		p := producer{client: s.client, to: &s.account, rng: rand.New(rand.NewPCG(*seed, uint64(killed))), name: fmt.Sprint("p", killed)}
+		producing.Go(func() { p.run(ctx) })
+		defer producing.Wait()
+		defer stop()
+		for range min(perTrial, *kills-killed) {
+			s.awaitWork()
+			time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond) // the load goes on until the kill
+			s.kill(&v)
+			killed++
+		}
+		s.awaitWork()
+		stop()
+		producing.Wait()
+		all.add(s.finish())
+		if *full {
+			fmt.Printf("%s %d of %d kills, %+v\n", time.Now().Format(time.TimeOnly), killed, *kills, all)
+		}
+	}
+	took := time.Since(began).Round(time.Second)
+	t.Logf("%+v, %+v in %v", v, all, took)
+	if all.Next == 0 || all.After == 0 || *full && all.Repeated == 0 {
+		t.Errorf("there was hardly any load, so the lane proves nothing: %+v", all)
+	}
+	if *full {
+		report.Write(t, "runner-kills", fmt.Sprintf(`| kills of runners | of their processes | of the server | jobs acknowledged | jobs of the load | chained by lines | by on_complete | runs | jobs that ran more than once | lost, doubled or wrong | processes left over | time |
+|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| %d | %d | %d | %d | %d | %d | %d | %d | %d | 0 | 0 | %v |
+
+Seed %d.
+`, v.runners, v.children, v.servers, all.Acknowledged, all.Jobs, all.Next, all.After, all.Runs, all.Repeated, took, *seed))
+	}
+}
+
+func (s *trial) stopRunners() {
+	s.Helper()
+	for _, r := range s.runners {
+		s.must(r.stop())
+	}
+}
+
+// finish lets the runners end all jobs, stops everything, and checks the account, the processes and the data.
+func (s *trial) finish() tally {
+	s.Helper()
+	s.drain()
+	var jobs []*client.Job
+	for j, err := range s.client.Jobs(s.Context(), client.JobsQuery{}) {
+		s.must(err)
+		jobs = append(jobs, j)
+	}
+	s.stopRunners()
+	seen, problems := s.account.check(jobs)
+	for _, p := range problems[:min(len(problems), 20)] {
+		s.Error(p)
+	}
+	if len(problems) > 0 {
+		s.Errorf("seed %d: %d problems\n%s", *seed, len(problems), s.logs())
+	}
+	s.must(s.server.Stop())
+	if out, err := exec.Command(binary, "check", "--data", s.server.Data).CombinedOutput(); err != nil {
+		s.Errorf("check: %v\n%s", err, out)
+	}
+	return seen
+}

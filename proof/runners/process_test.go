@@ -1,0 +1,108 @@
+package runners
+
+import (
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestMarked: a process with a mark is found, wherever the mark is, and although its parent has ended. Without the mark
+// it is not killed.
+func TestMarked(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	mark := "mark-" + rand.Text()
+	t.Cleanup(func() {
+		left, err := marked(mark)
+		for _, pid := range left {
+			if _, e := killMarked(pid, mark); e != nil {
+				t.Error(e)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	link := filepath.Join(t.TempDir(), mark)
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(link, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func(c *exec.Cmd) int {
+		t.Helper()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Wait() }) // it was killed
+		return c.Process.Pid
+	}
+	inPath, inArguments, inEnvironment := exec.Command(link, "300"), exec.Command("sh", "-c", "sleep 300; :", mark), exec.Command(sleep, "300")
+	inPath.Args[0] = "sleep"
+	inEnvironment.Env = []string{"MARK=" + mark}
+	for where, c := range map[string]*exec.Cmd{"path": inPath, "arguments": inArguments, "environment": inEnvironment} {
+		pid := start(c)
+		await(t, "the process with the mark in its "+where+" is found", func() bool { return slices.Contains(find(t, mark), pid) })
+	}
+	await(t, "the shell has a child", func() bool { return len(below(t, inArguments.Process.Pid)) == 1 })
+	if all := below(t, os.Getpid()); !slices.Contains(all, inPath.Process.Pid) || !slices.Contains(all, below(t, inArguments.Process.Pid)[0]) {
+		t.Errorf("the descendants %v of this process are not complete", all)
+	}
+
+	orphan := exec.Command("sh", "-c", "(setsid sleep 300 &); (sleep 300 &)")
+	orphan.Env = append(os.Environ(), "MARK="+mark)
+	if err := orphan.Run(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
+	if left, err := awaitGone(mark, 20*time.Millisecond); len(left) != 5 || err != nil {
+		t.Errorf("%d of 5 processes are left over, %v", len(left), err)
+	}
+	if killed, err := killMarked(inEnvironment.Process.Pid, mark+"x"); killed || err != nil {
+		t.Errorf("a process without the mark was killed: %v", err)
+	}
+	for _, pid := range find(t, mark) {
+		if killed, err := killMarked(pid, mark); !killed || err != nil {
+			t.Errorf("process %d was not killed: %v", pid, err)
+		}
+	}
+	if left, err := awaitGone(mark, time.Minute); len(left) > 0 || err != nil {
+		t.Errorf("left over: %s, %v", describe(left), err)
+	}
+}
+
+func find(t *testing.T, mark string) []int {
+	t.Helper()
+	pids, err := marked(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pids
+}
+
+func below(t *testing.T, pid int) []int {
+	t.Helper()
+	pids, err := descendants(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pids
+}
+
+// await waits until something holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

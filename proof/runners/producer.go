@@ -1,0 +1,65 @@
+package runners
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+const (
+	// maxUnfinished is how many unfinished jobs there are, at most, before the producer posts more.
+	maxUnfinished = 150
+	// lease is short, so that jobs whose runner is dead soon run again.
+	lease = 2 * time.Second
+)
+
+// producer posts jobs until its context ends.
+type producer struct {
+	client *client.Client
+	to     *account
+	rng    *rand.Rand
+	name   string
+	posts  int
+}
+
+// run posts jobs of each type by turns. It waits while there are many.
+func (p *producer) run(ctx context.Context) {
+	types := []string{treeType, linesType, scriptType, webType, hookType}
+	for ctx.Err() == nil {
+		s, err := p.client.Stats(ctx)
+		if err != nil || s.Jobs["pending"]+s.Jobs["active"]+s.Jobs["deferred"] > maxUnfinished {
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		p.post(ctx, types[p.posts%len(types)])
+	}
+}
+
+// post posts lines with a key, so that a post that is repeated creates its jobs once.
+func (p *producer) post(ctx context.Context, typ string) {
+	p.posts++
+	n := 1 + p.rng.IntN(30)
+	if typ == treeType {
+		n = 1 + p.rng.IntN(4) // each of them starts many processes
+	}
+	made := post{typ: typ, follow: p.posts/10%2 == 0, payloads: make([]string, n)}
+	for i := range made.payloads {
+		made.payloads[i] = fmt.Sprintf("%s-%s-%d-%d", p.name, typ, p.posts, i)
+	}
+	initial, most := int64(20), int64(500)
+	attributes := client.Attributes{MaxAttempts: 100, LeaseMs: lease.Milliseconds(), Backoff: &client.Backoff{InitialMs: &initial, MaxMs: &most}}
+	if made.follow {
+		next := attributes
+		attributes.OnComplete = &client.FollowOn{Type: afterType, Attributes: next}
+	}
+	_, err := p.client.AddLines(ctx, []byte(strings.Join(made.payloads, "\n")+"\n"), client.AddOptions{Type: typ, Attributes: attributes, Key: client.NewKey()})
+	made.acknowledged = err == nil
+	p.to.add(made)
+}
