@@ -408,3 +408,33 @@ func TestVerdicts(t *testing.T) {
 		t.Errorf("only %d fixtures can lose a record in the window that a user would see", windows)
 	}
 }
+
+// TestMayMiss: damage excuses missing records if it touches the first of them and all that proves it, also when it
+// touches older records.
+func TestMayMiss(t *testing.T) {
+	f := &fixture{name: "made up", places: []record{
+		{file: "a", to: 10, seq: 1},
+		{file: "b", to: 10, seq: 2, synced: 1},
+		{file: "b", from: 10, to: 20, seq: 3, synced: 2},
+		{file: "c", to: 10, seq: 4, synced: 3},
+		{file: "c", from: 10, to: 20, seq: 5, synced: 4},
+	}}
+	for _, tt := range []struct {
+		d    damage
+		want []bool // for 1, 2, … missing records
+	}{
+		{damage{kind: "flip a bit", file: "c", at: 8 * 15}, []bool{true, false, false, false, false, false}},
+		{damage{kind: "flip a bit", file: "c", at: 8 * 5}, []bool{false, false, false, false, false, false}}, // 5 proves 4
+		{damage{kind: "cut at a byte", file: "c", at: 0}, []bool{true, true, false, false, false, false}},
+		{damage{kind: "swap", file: "a", other: "c"}, []bool{true, true, false, false, false, false}}, // 1 is proven by 2
+		{damage{kind: "swap", file: "b", other: "c"}, []bool{true, true, true, true, false, false}},
+		{damage{kind: "append", file: "c"}, []bool{false, false, false, false, false, false}},
+	} {
+		tt.d.fixture = f
+		for i, want := range tt.want {
+			if got := tt.d.mayMiss(i + 1); got != want {
+				t.Errorf("%s: %d records may be missing: %v", &tt.d, i+1, got)
+			}
+		}
+	}
+}

@@ -150,25 +150,21 @@ func (d *damage) reaches(file string, from, to int) bool {
 	return true
 }
 
-// maxMissing returns how many of the last records may be missing after this damage: the first record that it touches
-// and all later ones, unless an untouched later record proves the first one. 0: none may be missing.
-func (d *damage) maxMissing() int {
-	first := -1
-	for i, r := range d.fixture.places {
-		if first < 0 {
-			if d.reaches(r.file, r.from, r.to) {
-				first = i
-			}
-			continue
-		}
-		if !d.reaches(r.file, r.from, r.to) && r.synced >= d.fixture.places[first].seq {
-			return 0
-		}
+// mayMiss reports whether the last n records may be missing after this damage: it touches the first of them, and no
+// untouched record proves that one. The damage may touch earlier records too, as a swap of two segments does. They may
+// not be missing, and need not be: a store that has applied them does not read them again.
+func (d *damage) mayMiss(n int) bool {
+	places := d.fixture.places
+	if n < 1 || n > len(places) {
+		return false
 	}
-	if first < 0 {
-		return 0
+	first := places[len(places)-n]
+	if !d.reaches(first.file, first.from, first.to) {
+		return false
 	}
-	return len(d.fixture.places) - first
+	return !slices.ContainsFunc(places, func(r record) bool {
+		return r.synced >= first.seq && !d.reaches(r.file, r.from, r.to)
+	})
 }
 
 func sector(data []byte, i int) []byte {
