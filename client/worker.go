@@ -39,16 +39,20 @@ var (
 )
 
 // Worker is a runner: it claims jobs, calls a handler for each, tickles the jobs meanwhile, and reports their outcomes.
-// Client and Handler are required. The zero value of every other field works.
+// Client, and one of Handler and Take, are required. The zero value of every other field works.
 type Worker struct {
 	Client  *Client
 	Handler Handler
+	// Take, in place of Handler, is called with jobs that begin now, up to Concurrency at a time: for a program that runs
+	// many jobs together, and without a goroutine for each. It must not wait. The program ends each Run, from any
+	// goroutine.
+	Take func([]*Run)
 
 	RunnerID string   // "" means the host's name, the process id and a random number
 	Clients  []string // whose jobs to claim; empty means those of all clients
 	Types    []string // which jobs to claim; empty means all types
 	Strategy string   // which jobs to claim first: oldest, newest, random or fair; "" means oldest
-	// Concurrency is how many handlers run at once. 0 means 1.
+	// Concurrency is how many handlers run at once, or how many jobs that Take got have not ended. 0 means 1.
 	Concurrency int
 	// Batch is how many jobs one claim requests at most, up to 1000. 0 means Concurrency. With quick handlers a larger
 	// batch is faster. In a stream, the server decides how many jobs a claim has.

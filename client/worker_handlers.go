@@ -35,10 +35,13 @@ func (r *running) handle() {
 
 // do runs the handler for one job. A panic, or the end of the goroutine, is an error of that job.
 func (r *running) do(t *task) {
-	if cause := context.Cause(t.ctx); cause != nil { // the job was lost before it began
-		r.end(t, judge(t.ctx, Outcome{}, cause))
+	if cause := t.run.Err(); cause != nil { // the job was lost before it began
+		r.end(t, judge(cause, Outcome{}, cause))
 		return
 	}
+	ctx, cancel := context.WithCancelCause(r.ctx.handlers)
+	defer cancel(nil)
+	t.run.whenCancelled(cancel)
 	var o Outcome
 	err := errGoexit
 	began := time.Now()
@@ -46,11 +49,11 @@ func (r *running) do(t *task) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
 		}
-		e := judge(t.ctx, o, err)
+		e := judge(context.Cause(ctx), o, err)
 		e.took = time.Since(began)
 		r.end(t, e)
 	}()
-	o, err = r.Handler(t.ctx, t.job)
+	o, err = r.Handler(ctx, t.run.Job)
 }
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
@@ -60,13 +63,13 @@ func firstLines(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// judge returns what to report of a run whose handler returned o and err.
+// judge returns what to report of a run whose handler returned o and err. cause is why its context has ended, or nil.
 //
 // If only the worker's clock ended the run, the claim may still hold the job, since a server that was down gives every
 // lease its full length again. Finished work is then reported. The report names the claim, so the server refuses it if
 // another runner has the job.
-func judge(ctx context.Context, o Outcome, err error) ending {
-	switch cause := context.Cause(ctx); {
+func judge(cause error, o Outcome, err error) ending {
+	switch {
 	case errors.Is(cause, errByClock) && err == nil:
 	case errors.Is(cause, ErrLeaseLost):
 		return ending{err: cause}

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"slices"
 	"time"
 )
@@ -9,17 +8,14 @@ import (
 // task is a job that the worker holds.
 type task struct {
 	claim *heldClaim
-	job   *Job
+	run   Run
 
 	// running.mu guards these.
 	state   taskState
-	lost    error     // why the worker no longer holds the job
 	giveUp  time.Time // when the job is returned to its queue if it still waits; zero means never
 	timeout *time.Timer
-	cancel  context.CancelCauseFunc // of ctx; set when the job runs
 
-	ctx context.Context // of the handler; set before the job runs
-	how ending          // set before the task is added to the reports
+	how ending // set before the task is added to the reports
 }
 
 type taskState uint8
@@ -50,8 +46,10 @@ type heldClaim struct {
 type heldJobs struct {
 	queue      []*task // jobs that wait for a handler
 	held       int     // jobs that wait or run
+	started    int     // jobs that run
 	unreported int     // jobs that have ended and are not reported
-	stopped    bool    // no handler begins another job
+	stopped    bool    // no other job begins
+	endedBy    error   // why the handlers of all jobs must return; nil while they need not
 	// meanTook is the moving average of how long a handler takes for a job. It is negative until the first job has
 	// ended.
 	meanTook time.Duration
@@ -82,13 +80,14 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 	var first time.Time // the earliest giveUp
 	for i := range c.tasks {
 		t := &c.tasks[i]
-		t.claim, t.job = c, got.Jobs[i]
-		t.job.Handler = got.HandlerOf(t.job)
+		t.claim = c
+		t.run.begin(r, t, got.Jobs[i])
+		t.run.Job.Handler = got.HandlerOf(t.run.Job)
 		if r.jobs.stopped {
 			back = append(back, t)
 			continue
 		}
-		if limit := r.mayWait(t.job); limit > 0 {
+		if limit := r.mayWait(t.run.Job); limit > 0 {
 			if t.giveUp = got.received.Add(limit); first.IsZero() || t.giveUp.Before(first) {
 				first = t.giveUp
 			}
@@ -124,45 +123,96 @@ func (r *running) next() *task {
 		}
 		r.ready.Wait()
 	}
-	t := r.jobs.queue[0]
-	r.jobs.queue[0] = nil
-	if r.jobs.queue = r.jobs.queue[1:]; len(r.jobs.queue) == 0 {
+	return r.start(1)[0]
+}
+
+// nextSome waits for jobs, and returns those that Take gets: all that wait, as far as Concurrency allows. It returns nil
+// when no more jobs will come and those that have begun have ended.
+func (r *running) nextSome() []*task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		n := min(len(r.jobs.queue), r.Concurrency-r.jobs.started)
+		switch {
+		case n > 0 && r.ctx.stopping.Err() == nil:
+			return r.start(n)
+		case r.jobs.stopped && r.jobs.started == 0:
+			return nil
+		}
+		r.ready.Wait()
+	}
+}
+
+// start takes the first n jobs that wait: they run from now on. running.mu is held.
+func (r *running) start(n int) []*task {
+	tasks := slices.Clone(r.jobs.queue[:n])
+	clear(r.jobs.queue[:n])
+	r.jobs.started += n
+	if r.jobs.queue = r.jobs.queue[n:]; len(r.jobs.queue) == 0 {
 		r.jobs.queue = nil
 		r.claimMore() // which sends no claim for a few jobs while jobs wait
 	}
-	t.state = started
-	t.ctx, t.cancel = context.WithCancelCause(r.ctx.handlers)
-	if t.lost != nil {
-		t.cancel(t.lost)
+	for _, t := range tasks {
+		t.state = started
+		if r.jobs.endedBy != nil {
+			t.run.Cancel(r.jobs.endedBy)
+		}
+		if ms := t.run.Job.TimeoutMs; ms > 0 {
+			left := time.Until(t.claim.received.Add(time.Duration(ms) * time.Millisecond))
+			t.timeout = time.AfterFunc(left, func() { t.run.Cancel(errTimedOut) })
+		}
 	}
-	if ms := t.job.TimeoutMs; ms > 0 {
-		left := time.Until(t.claim.received.Add(time.Duration(ms) * time.Millisecond))
-		t.timeout = time.AfterFunc(left, func() { t.cancel(errTimedOut) })
-	}
-	return t
+	return tasks
 }
 
 // end records how the run of a job ended, and adds the job to the reports.
 func (r *running) end(t *task, how ending) {
 	t.how = how
+	r.endAll([]*task{t})
+}
+
+// endAll records that the runs of jobs have ended, and adds the jobs to the reports.
+func (r *running) endAll(tasks []*task) {
+	if len(tasks) == 0 {
+		return
+	}
 	r.mu.Lock()
-	if t.state == started {
-		t.cancel(nil)
-		if t.timeout != nil {
-			t.timeout.Stop()
+	for _, t := range tasks {
+		if t.state == started {
+			r.jobs.started--
+			if t.timeout != nil {
+				t.timeout.Stop()
+			}
+			if mean := &r.jobs.meanTook; *mean < 0 {
+				*mean = t.how.took
+			} else {
+				*mean += (t.how.took - *mean) / 16
+			}
 		}
-		if mean := &r.jobs.meanTook; *mean < 0 {
-			*mean = how.took
-		} else {
-			*mean += (how.took - *mean) / 16
+		t.state = ended
+	}
+	r.jobs.held -= len(tasks)
+	r.jobs.unreported += len(tasks)
+	r.claimMore()
+	if r.Take != nil {
+		r.ready.Signal() // jobs may begin in place of these
+	}
+	r.mu.Unlock()
+	r.reports.add(tasks)
+}
+
+// endHandlers ends the contexts of all handlers, also of those that begin later.
+func (r *running) endHandlers(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs.endedBy = cause
+	for c := range r.leases.claims {
+		for i := range c.tasks {
+			if t := &c.tasks[i]; t.state == started {
+				t.run.Cancel(cause)
+			}
 		}
 	}
-	t.state = ended
-	r.jobs.held--
-	r.jobs.unreported++
-	r.claimMore()
-	r.mu.Unlock()
-	r.reports.add(t)
 }
 
 // removeWaiting removes from the queue, and returns, the waiting jobs for which remove returns true. running.mu is
@@ -181,8 +231,9 @@ func (r *running) removeWaiting(remove func(*task) bool) (removed []*task) {
 // giveBackAll returns jobs that no handler has begun to their queues.
 func (r *running) giveBackAll(tasks []*task) {
 	for _, t := range tasks {
-		r.end(t, ending{giveBack: true})
+		t.how = ending{giveBack: true}
 	}
+	r.endAll(tasks)
 }
 
 // reported records that tasks are reported. A claim is released with its last task.

@@ -204,32 +204,22 @@ func (r *running) tickle(c *heldClaim) {
 func (r *running) lose(c *heldClaim, lost []Lost) {
 	for _, l := range lost {
 		for i := range c.tasks {
-			if t := &c.tasks[i]; t.job.ID != l.JobID {
+			if t := &c.tasks[i]; t.run.Job.ID != l.JobID {
 				continue
 			} else if l.Code == "cancelled" {
-				t.lose(errCancelledRun)
+				t.run.Cancel(errCancelledRun)
 			} else {
-				t.lose(ErrLeaseLost)
+				t.run.Cancel(ErrLeaseLost)
 			}
 			break
 		}
 	}
 }
 
-// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. running.mu is held.
+// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. A job that waits still
+// gets a handler, which finds its context ended. running.mu is held.
 func (r *running) loseAll(c *heldClaim, cause error) {
 	for i := range c.tasks {
-		c.tasks[i].lose(cause)
-	}
-}
-
-// lose ends the handler of a job. A job that waits still gets a handler, which finds its context ended. running.mu is
-// held.
-func (t *task) lose(cause error) {
-	if t.lost == nil {
-		t.lost = cause
-	}
-	if t.cancel != nil {
-		t.cancel(cause)
+		c.tasks[i].run.Cancel(cause)
 	}
 }

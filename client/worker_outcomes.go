@@ -84,7 +84,7 @@ func (r *running) complete(tasks []*task) {
 	size := 0
 	for _, t := range tasks {
 		var text []byte
-		body, err := t.how.outcome.body(t.job.ID)
+		body, err := t.how.outcome.body(t.run.Job.ID)
 		if err == nil {
 			body.ClaimID = t.claim.id
 			text, err = json.Marshal(body)
@@ -161,7 +161,7 @@ const tooManyHops = "too_many_hops"
 // standIn reports an error, with a code, in place of an outcome that cannot be reported, so that the history of the job
 // has the reason.
 func (r *running) standIn(t *task, code string, reason error) {
-	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.job.ID, Outcome{
+	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.run.Job.ID, Outcome{
 		Code: code, Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
 	}}})
 	if err == nil && len(results) == 1 {
@@ -179,7 +179,7 @@ func (r *running) giveBack(tasks []*task) {
 	for _, t := range tasks {
 		r.ungets <- struct{}{}
 		ungets.Go(func() {
-			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.job.ID, t.claim.id, Unget, nil)
+			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.run.Job.ID, t.claim.id, Unget, nil)
 			cause := errWaited
 			switch {
 			case r.ctx.stopping.Err() != nil:
@@ -188,10 +188,10 @@ func (r *running) giveBack(tasks []*task) {
 				cause = ErrUnget
 			}
 			if err != nil && !lostJob(err) { // a lost job is already in its queue, perhaps by an unget whose answer was lost
-				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.job.ID, "error", err)
+				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.run.Job.ID, "error", err)
 				cause = fmt.Errorf("%w; to return it failed: %w", cause, err)
 			}
-			r.OnEvent(Event{Claim: t.claim.id, Job: t.job, Err: cause, Took: t.how.took})
+			r.OnEvent(Event{Claim: t.claim.id, Job: t.run.Job, Err: cause, Took: t.how.took})
 			<-r.ungets
 		})
 	}
@@ -215,12 +215,12 @@ func (r *running) settle(tasks []*task, err error) {
 			if !errors.Is(err, ErrLeaseLost) {
 				err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 			}
-			r.Logger.Warn("a job was lost before its outcome was reported", "claim_id", t.claim.id, "job_id", t.job.ID, "error", err)
+			r.Logger.Warn("a job was lost before its outcome was reported", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
 		default:
-			r.Logger.Error("cannot report an outcome", "claim_id", t.claim.id, "job_id", t.job.ID, "error", err)
-			r.problems.addUnreported(fmt.Errorf("job %s: %w", t.job.ID, err))
+			r.Logger.Error("cannot report an outcome", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
+			r.problems.addUnreported(fmt.Errorf("job %s: %w", t.run.Job.ID, err))
 		}
-		r.OnEvent(Event{Claim: t.claim.id, Job: t.job, Outcome: t.how.outcome, Err: err, Took: t.how.took})
+		r.OnEvent(Event{Claim: t.claim.id, Job: t.run.Job, Outcome: t.how.outcome, Err: err, Took: t.how.took})
 	}
 	r.reported(tasks)
 }

@@ -35,19 +35,21 @@ type reports struct {
 	urgent         bool         // no job waits for reportDelay, since the worker stops
 }
 
-// add adds the end of a run.
-func (s *reports) add(t *task) {
+// add adds the ends of runs.
+func (s *reports) add(tasks []*task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := t.claim
-	c.unended--
-	if len(c.toReport) == 0 {
-		c.since = time.Now()
-		s.claims = append(s.claims, c)
-		signal(s.changed)
-	}
-	if c.toReport = append(c.toReport, t); c.unended == 0 {
-		signal(s.changed)
+	for _, t := range tasks {
+		c := t.claim
+		c.unended--
+		if len(c.toReport) == 0 {
+			c.since = time.Now()
+			s.claims = append(s.claims, c)
+			signal(s.changed)
+		}
+		if c.toReport = append(c.toReport, t); c.unended == 0 {
+			signal(s.changed)
+		}
 	}
 }
 
@@ -67,7 +69,8 @@ func (s *reports) ended(underWay *int) {
 	signal(s.changed)
 }
 
-// sendReports reports jobs that have ended, as many at once as there are. It ends when done is closed.
+// sendReports reports jobs that have ended, as many at once as there are. It also records the ends of runs that Take got.
+// It ends when done is closed.
 func (r *running) sendReports(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -76,6 +79,8 @@ func (r *running) sendReports(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-r.reports.changed:
+		case <-r.ends.changed:
+			r.endAll(r.ends.take())
 		case <-timer.C:
 		}
 		next := r.sendDue(time.Now())

@@ -36,8 +36,8 @@ const (
 // not be reported; it contains the first few reasons. A lost lease is no error of Run: the job runs again, and OnEvent
 // gets an Event.
 func (w *Worker) Run(ctx context.Context) error {
-	if w.Client == nil || w.Handler == nil {
-		return errors.New("run worker: Client and Handler are required")
+	if w.Client == nil || (w.Handler == nil) == (w.Take == nil) {
+		return errors.New("run worker: Client, and one of Handler and Take, are required")
 	}
 	r, err := w.newRunning(ctx)
 	if err != nil {
@@ -49,8 +49,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { r.keepLeases(done) })
 	loops.Go(func() { r.sendReports(done) })
-	for range r.Concurrency {
-		r.underWay.handlers.Go(r.handle)
+	if r.Take != nil {
+		r.underWay.handlers.Go(r.handOver)
+	} else {
+		for range r.Concurrency {
+			r.underWay.handlers.Go(r.handle)
+		}
 	}
 	if r.NoStream {
 		r.noStream()
@@ -76,7 +80,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // drain returns the jobs that no handler has begun to their queues, and waits until all others have ended and are
 // reported.
 func (r *running) drain() {
-	drained := time.AfterFunc(r.DrainTimeout, func() { r.ctx.endHandlers(ErrDraining) })
+	drained := time.AfterFunc(r.DrainTimeout, func() { r.endHandlers(ErrDraining) })
 	defer drained.Stop()
 	r.mu.Lock()
 	r.jobs.stopped = true
@@ -102,6 +106,7 @@ type running struct {
 	stop     context.CancelFunc // ends ctx.stopping
 	underWay underWay
 	problems problems
+	ends     ends
 	reports  reports       // has its own lock, which is never held together with mu
 	ungets   chan struct{} // has as much room as jobs may be returned to their queues at the same time
 
@@ -120,10 +125,9 @@ type running struct {
 type contexts struct {
 	// stopping ends when the worker must claim no more: with the context of Run, or when a claim is refused for good.
 	stopping context.Context
-	handlers context.Context // of all handlers; ends after DrainTimeout
+	handlers context.Context // has the values of the handlers' contexts, and does not end
 	requests context.Context // of all requests; ends after ReportTimeout
 
-	endHandlers context.CancelCauseFunc
 	endRequests context.CancelFunc
 	endAll      func()
 }
@@ -149,16 +153,14 @@ func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 	r.jobs.meanTook = -1
 	r.claims.atOnce, r.claims.most, r.claims.roundTrip = 1, r.Batch, firstRoundTrip
 	r.leases.claims, r.leases.changed = map[*heldClaim]struct{}{}, make(chan struct{}, 1)
-	r.reports.changed = make(chan struct{}, 1)
+	r.reports.changed, r.ends.changed = make(chan struct{}, 1), make(chan struct{}, 1)
 
 	// Handlers and requests outlive ctx, since they continue while the worker drains.
-	lasting := context.WithoutCancel(ctx)
 	r.ctx.stopping, r.stop = context.WithCancel(ctx)
-	r.ctx.handlers, r.ctx.endHandlers = context.WithCancelCause(lasting)
-	r.ctx.requests, r.ctx.endRequests = context.WithCancel(lasting)
+	r.ctx.handlers = context.WithoutCancel(ctx)
+	r.ctx.requests, r.ctx.endRequests = context.WithCancel(r.ctx.handlers)
 	r.ctx.endAll = func() {
 		r.stop()
-		r.ctx.endHandlers(nil)
 		r.ctx.endRequests()
 	}
 	return r, nil

@@ -97,7 +97,7 @@ func (r *Runner) startFeed(f *feed) {
 		Client: r.Client, RunnerID: r.ID, Clients: f.clients, Types: f.types, Strategy: f.strategy,
 		Concurrency: min(capacity, mostHeld) + mostStrays, Room: func() int { return r.roomOf(f) },
 		DrainTimeout: forEver, // Run ends the runs
-		Handler:      func(ctx context.Context, j *client.Job) (client.Outcome, error) { return r.dispatch(ctx, f, j) },
+		Take:         func(runs []*client.Run) { r.dispatch(f, runs) },
 		OnEvent:      r.counters.event, Logger: r.Log,
 	}
 	r.working.Go(func() {
@@ -128,64 +128,8 @@ func (r *Runner) roomOf(f *feed) int {
 	return n
 }
 
-const (
-	// strayPause is how long the runner keeps a job that it cannot run before it returns the job, so that it does not
-	// claim the same job again and again.
-	strayPause = 5 * time.Second
-	// mostStrays is how many strays a feed holds beside the jobs of its lanes. A feed that claims the jobs of all clients
-	// also gets those of clients with handlers of their own, because a claim cannot exclude clients.
-	mostStrays = 100
-	// forEver is longer than any run.
-	forEver = 100 * 365 * 24 * time.Hour
-)
-
-// dispatch runs a job that a feed has claimed in its lane.
-func (r *Runner) dispatch(ctx context.Context, f *feed, j *client.Job) (client.Outcome, error) {
-	l := r.laneOf(j)
-	if l == nil || !slices.Contains(f.lanes, l) {
-		f.strays.Add(1)
-		defer f.strays.Add(-1)
-	}
-	if l == nil {
-		r.say("stray "+j.Client+" "+j.Type, "this runner cannot run a job that it has claimed, and returns it", "type", j.Type, "client", j.Client, "job_id", j.ID)
-		r.refreshSoon()
-		select {
-		case <-ctx.Done():
-		case <-time.After(strayPause):
-		}
-		return client.Outcome{}, client.ErrUnget
-	}
-	defer l.users.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	runs := l.runsNow()
-	defer context.AfterFunc(runs, func() { cancel(context.Cause(runs)) })()
-	return l.handle(ctx, j)
-}
-
-// runsNow returns what ends the runs that begin now.
-func (l *lane) runsNow() context.Context {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	return l.r.runs
-}
-
-// laneOf returns the lane of a job, and counts the job as one of its users; nil if this runner cannot run it.
-func (r *Runner) laneOf(j *client.Job) *lane {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.lanes[queue{"", j.Type}]
-	if l == nil || !l.local { // no handler of the configuration
-		if j.Handler == nil {
-			return nil
-		}
-		if l = r.lanes[queue{j.Handler.Client, j.Type}]; l == nil {
-			return nil
-		}
-	}
-	l.users.Add(1)
-	return l
-}
+// forEver is longer than any run.
+const forEver = 100 * 365 * 24 * time.Hour
 
 // say logs a warning once.
 func (r *Runner) say(key, text string, args ...any) {

@@ -2,13 +2,11 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/runner/slots"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -27,7 +25,7 @@ type lane struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	runs  sync.WaitGroup
-	users sync.WaitGroup // jobs in handle; Add while r.mu is held
+	users sync.WaitGroup // jobs that have not ended; Add while r.mu is held
 
 	making sync.Mutex // while an executor is made
 
@@ -37,6 +35,8 @@ type lane struct {
 	most      int // runs at a time, at most
 	executors map[string]*executor
 	waiting   []*waiting
+	late      *time.Timer   // looks for jobs that have waited too long
+	lookAt    time.Time     // when it does; zero means never
 	stopped   bool          // no run begins any more
 	noneAhead time.Time     // until then, the lane holds only jobs that run
 	acquiring int           // runs that wait for their slots
@@ -47,7 +47,8 @@ type lane struct {
 // waiting is a job that waits for a run.
 type waiting struct {
 	*task.Task
-	version string // of its handler
+	version string    // of its handler
+	giveUp  time.Time // when it is returned to its queue
 }
 
 // executor is an executor of a version, and how many runs use it.
@@ -90,6 +91,7 @@ func (r *Runner) newLane(q queue, v version) (*lane, error) {
 	l.share = share
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.newest, l.batch, l.most = v, v.batch(), most
+	l.late = time.AfterFunc(longestWait, l.giveUpLate)
 	return l, nil
 }
 
@@ -121,65 +123,70 @@ func (l *lane) batchNow() int {
 	return min(max(int(batchTime/l.each), 1), l.batch)
 }
 
-// handle runs a job, and returns how it ended as a client.Handler does.
-func (l *lane) handle(ctx context.Context, j *client.Job) (client.Outcome, error) {
-	ended := make(chan task.End, 1)
-	w := &waiting{Task: task.New(ctx, j, func(e task.End) { ended <- e })}
-	if !l.local {
-		w.version = j.Handler.ID
-	}
-	l.r.heldBytes.Add(int64(len(j.Payload)))
-	defer l.r.heldBytes.Add(-int64(len(j.Payload)))
-	l.add(w)
-	limit := longestWait
-	if j.TimeoutMs > 0 {
-		limit = min(limit, time.Duration(j.TimeoutMs)*time.Millisecond/timeoutShare)
-	}
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	select {
-	case e := <-ended:
-		return outcome(ctx, e)
-	case <-ctx.Done():
-		if l.remove(w) {
-			return client.Outcome{}, client.ErrUnget
-		}
-	case <-late.C:
-		if l.remove(w) {
-			l.mu.Lock()
-			l.noneAhead = time.Now().Add(noneAheadFor)
-			l.mu.Unlock()
-			return client.Outcome{}, client.ErrUnget
-		}
-	}
-	return outcome(ctx, <-ended) // it has begun
-}
-
-// outcome returns what the Worker reports. A run that the runner itself has ended costs no attempt.
-func outcome(ctx context.Context, e task.End) (client.Outcome, error) {
-	if e.Unget || e.Code != "ok" && e.Code != "failed" && endedByRunner(ctx) {
-		return client.Outcome{}, client.ErrUnget
-	}
-	e.Outcome.Then = e.Then
-	return e.Outcome, nil
-}
-
-// endedByRunner reports whether a run was ended because the runner stops, or was declared lost.
-func endedByRunner(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, client.ErrDraining) || errors.Is(cause, errDropped)
-}
-
-// add adds a job, and starts a run for it if there may be one more.
-func (l *lane) add(w *waiting) {
+// add adds jobs, and starts runs for them if there may be more.
+func (l *lane) add(jobs []*waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
-		w.End(task.Unget())
+		for _, w := range jobs {
+			w.End(task.Unget())
+		}
 		return
 	}
-	l.waiting = append(l.waiting, w)
+	now := time.Now()
+	for _, w := range jobs {
+		limit := longestWait
+		if ms := w.Job.TimeoutMs; ms > 0 {
+			limit = min(limit, time.Duration(ms)*time.Millisecond/timeoutShare)
+		}
+		w.giveUp = now.Add(limit)
+		l.look(w.giveUp)
+	}
+	l.waiting = append(l.waiting, jobs...)
 	l.start()
+}
+
+// look has giveUpLate look at this time, or before. l.mu is held.
+func (l *lane) look(at time.Time) {
+	if l.lookAt.IsZero() || at.Before(l.lookAt) {
+		l.lookAt = at
+		l.late.Reset(time.Until(at))
+	}
+}
+
+// giveUpLate returns jobs that have waited too long for a run to their queues.
+func (l *lane) giveUpLate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lookAt = time.Time{}
+	now := time.Now()
+	late := l.removeWaiting(func(w *waiting) bool { return !now.Before(w.giveUp) })
+	for _, w := range l.waiting {
+		l.look(w.giveUp)
+	}
+	if late > 0 {
+		l.noneAhead = now.Add(noneAheadFor)
+	}
+}
+
+// removeWaiting returns the jobs for which remove returns true to their queues, and their number. l.mu is held.
+func (l *lane) removeWaiting(remove func(*waiting) bool) int {
+	n := len(l.waiting)
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiting) bool {
+		if remove(w) {
+			w.End(task.Unget())
+			return true
+		}
+		return false
+	})
+	return n - len(l.waiting)
+}
+
+// unwanted returns jobs that wait for a run, and for which nobody waits, to their queues.
+func (l *lane) unwanted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removeWaiting(func(w *waiting) bool { return w.Context.Err() != nil })
 }
 
 // giveBack returns the jobs that no run has taken, and all that come later. Runs that are under way go on.
@@ -187,10 +194,7 @@ func (l *lane) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = true
-	for _, w := range l.waiting {
-		w.End(task.Unget())
-	}
-	l.waiting = nil
+	l.removeWaiting(func(*waiting) bool { return true })
 }
 
 // start starts runs for the jobs that wait. One run more than there may be waits for slots, so that the lane gets all of
@@ -200,15 +204,6 @@ func (l *lane) start() {
 		l.acquiring++
 		l.runs.Go(l.run)
 	}
-}
-
-// remove removes a job that no run has taken. It reports false if one has.
-func (l *lane) remove(w *waiting) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(l.waiting)
-	l.waiting = slices.DeleteFunc(l.waiting, func(x *waiting) bool { return x == w })
-	return len(l.waiting) < n
 }
 
 // run waits for slots, and runs batches until no job waits.
@@ -355,6 +350,7 @@ func (l *lane) done(e *executor, each time.Duration) (again bool) {
 // close ends the lane, which gets no more jobs.
 func (l *lane) close() {
 	l.stop()
+	l.late.Stop()
 	l.runs.Wait()
 	l.share.Unregister()
 	l.mu.Lock()

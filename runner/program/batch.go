@@ -2,10 +2,8 @@ package program
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/daybookq/daybook/runner/answers"
 	"github.com/daybookq/daybook/runner/task"
@@ -27,36 +25,13 @@ func (e *Executor) runBatch(tasks []*task.Task) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := whileAwaited(batch)
+	ctx, cancel := task.WhileWanted(batch)
 	defer cancel()
 	p := &process{handler: e, stdin: payloads(batch), env: forBatch(e.env, batch), stop: make(chan struct{}), more: make(chan struct{}, 1)}
 	lines := &frames{process: p, tasks: batch, reader: answers.NewReader(len(batch))}
 	p.stdout = lines
 	x := p.run(ctx)
 	lines.end(x)
-}
-
-// whileAwaited returns a context that ends when nobody waits for any of the tasks any more.
-func whileAwaited(tasks []*task.Task) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	var mu sync.Mutex
-	awaited := len(tasks)
-	stops := make([]func() bool, len(tasks))
-	for i, t := range tasks {
-		stops[i] = context.AfterFunc(t.Context, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if awaited--; awaited == 0 {
-				cancel(context.Cause(t.Context))
-			}
-		})
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel(nil)
-	}
 }
 
 // payloads returns the lines that the process reads.

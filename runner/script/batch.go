@@ -110,7 +110,7 @@ func (b *batch) answer(end task.End) {
 
 // begun waits for before_each.
 func (b *batch) begun() error {
-	ctx, stop := whileWanted(b.tasks)
+	ctx, stop := task.WhileWanted(b.tasks)
 	defer stop()
 	b.host.child.begin(ctx, b.timeout)
 	m, err := b.next()
@@ -196,27 +196,4 @@ func (b *batch) logPrint(text string) {
 func (b *batch) logLine(line Line) {
 	line.Lang, line.Client, line.Type = b.Document.Lang, b.host.key.client, b.Type
 	b.pool.log(line)
-}
-
-// whileWanted returns a context that ends when those of all tasks have ended.
-func whileWanted(tasks []*task.Task) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	var mu sync.Mutex
-	left := len(tasks)
-	stops := make([]func() bool, 0, len(tasks)+1)
-	for _, t := range tasks {
-		stops = append(stops, context.AfterFunc(t.Context, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if left--; left == 0 {
-				cancel(context.Cause(t.Context))
-			}
-		}))
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel(nil)
-	}
 }

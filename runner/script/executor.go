@@ -145,7 +145,7 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	if x.Document.EID != "" {
 		k.group, k.shared = x.Document.EID, true
 	}
-	wanted := func() (context.Context, func()) { return whileWanted(tasks) }
+	wanted := func() (context.Context, func()) { return task.WhileWanted(tasks) }
 	h, err := x.pool.acquire(wanted, k, x)
 	if err != nil {
 		return 0, err

@@ -35,6 +35,35 @@ func (t *Task) End(e End) {
 	}
 }
 
+// AfterFunc does what context.AfterFunc does with the task's Context.
+func (t *Task) AfterFunc(f func()) (stop func() bool) {
+	if run, ok := t.Context.(*client.Run); ok { // costs less
+		return run.AfterFunc(f)
+	}
+	return context.AfterFunc(t.Context, f)
+}
+
+// WhileWanted returns a context that ends when those of all tasks have ended, or when the caller calls stop.
+func WhileWanted(tasks []*Task) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var left atomic.Int64
+	left.Store(int64(len(tasks)))
+	stops := make([]func() bool, len(tasks))
+	for i, t := range tasks {
+		stops[i] = t.AfterFunc(func() {
+			if left.Add(-1) == 0 {
+				cancel(context.Cause(t.Context))
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
 // Ended reports whether End was called.
 func (t *Task) Ended() bool { return t.ended.Load() }
 

@@ -85,7 +85,7 @@ func newWaiting(tasks []*task.Task, cancel context.CancelFunc) *waiting {
 	w.left.Store(int64(len(tasks)))
 	w.ended.Add(len(tasks))
 	for i, t := range tasks {
-		w.stops[i] = context.AfterFunc(t.Context, func() {
+		w.stops[i] = t.AfterFunc(func() {
 			defer w.ended.Done()
 			t.End(task.Unget())
 			w.leave()
