@@ -1,0 +1,175 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+// byTake has start replace the Handler of a worker by Take.
+var byTake bool
+
+// takeInPlaceOfHandler gives a worker a Take that calls its Handler in a goroutine for each job.
+func takeInPlaceOfHandler(w *client.Worker) {
+	handler := w.Handler
+	w.Handler, w.Take = nil, func(runs []*client.Run) {
+		for _, u := range runs {
+			go func() { u.End(handler(u, u.Job)) }()
+		}
+	}
+}
+
+// TestTakeDoesWhatHandlersDo: the tests of workers with a Handler hold for those with Take.
+func TestTakeDoesWhatHandlersDo(t *testing.T) {
+	byTake = true
+	defer func() { byTake = false }()
+	for name, test := range map[string]func(*testing.T){
+		"Claims": TestClaimsOfAWorker, "Drain": TestDrain, "DrainStrandsNothing": TestDrainStrandsNothing,
+		"TimeOut": TestJobsWithATimeOutDoNotWait, "ClaimedAhead": TestJobsClaimedAheadDoNotWaitForLong,
+		"Lease": TestLeaseIsCountedFromTheAnswer, "Reports": TestReports, "Session": TestWorkersSession, "Restart": TestWorkerOutlivesARestart,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func TestTake(t *testing.T) {
+	t.Run("it gets the jobs that fit together, and may end them in any order", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(10, time.Minute))})
+			var ev events
+			var calls [][]*client.Run
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 6, Batch: 10, Prefetch: 4, OnEvent: ev.add, Take: func(runs []*client.Run) { calls = append(calls, runs) }})
+			synctest.Wait()
+			if len(calls) != 1 || len(calls[0]) != 6 {
+				t.Fatalf("%d calls, the first of %d jobs", len(calls), len(calls[0]))
+			}
+			first := calls[0]
+			for _, i := range []int{5, 2} {
+				first[i].End(client.TextOutput(fmt.Sprint(i)), nil)
+				first[i].End(client.Outcome{}, errors.New("the second end of a run")) // does not count
+			}
+			synctest.Wait()
+			if len(calls) < 2 || len(calls)+len(calls[1]) > 4 {
+				t.Fatalf("%d calls after two jobs have ended", len(calls))
+			}
+			for _, i := range []int{0, 1, 3, 4} {
+				first[i].End(client.Outcome{}, fmt.Errorf("job %d", i))
+			}
+			synctest.Wait()
+			for _, runs := range calls[1:] {
+				for _, u := range runs {
+					u.End(client.Outcome{}, client.ErrUnget)
+				}
+			}
+			time.Sleep(time.Second) // reports wait for others
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			ends := ev.ends()
+			for i := range 10 {
+				end := ends[testID(i)]
+				switch {
+				case i > 5:
+					if !errors.Is(end.Err, client.ErrUnget) {
+						t.Errorf("job %d: %+v", i, end)
+					}
+				case i == 2 || i == 5:
+					if end.Err != nil || string(end.Outcome.Output) != fmt.Sprint(i) {
+						t.Errorf("job %d: %+v", i, end)
+					}
+				default:
+					if end.Err != nil || end.Outcome.Code != "error" || end.Outcome.Error != fmt.Sprint("job ", i) {
+						t.Errorf("job %d: %+v", i, end)
+					}
+				}
+			}
+		})
+	})
+	t.Run("Handler and Take, or neither", func(t *testing.T) {
+		s := client.New("http://127.0.0.1:1", client.Options{})
+		for _, w := range []client.Worker{{Client: s}, {Client: s, Handler: well, Take: func([]*client.Run) {}}} {
+			if err := w.Run(t.Context()); err == nil {
+				t.Error("it ran")
+			}
+		}
+	})
+}
+
+// TestRunIsAContext: a Run ends as other contexts do.
+func TestRunIsAContext(t *testing.T) {
+	type key struct{}
+	s := daybooktest.Start(t)
+	got := make(chan *client.Run, 4)
+	for i := range cap(got) {
+		if _, err := s.Client.Create(t.Context(), client.NewJob{Payload: fmt.Append(nil, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := client.Worker{Client: s.Client, Concurrency: cap(got), Take: func(runs []*client.Run) {
+		for _, u := range runs {
+			got <- u
+		}
+	}}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	var working sync.WaitGroup
+	working.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer working.Wait()
+	defer cancel()
+	u := <-got
+	if _, limited := u.Deadline(); limited || u.Err() != nil || context.Cause(u) != nil || u.Value(key{}) != "value" {
+		t.Errorf("a new run has the error %v and the value %v", u.Err(), u.Value(key{}))
+	}
+	derived, stop := context.WithCancel(u)
+	defer stop()
+	var after atomic.Int32
+	u.AfterFunc(func() { after.Add(1) })
+	context.AfterFunc(u, func() { after.Add(10) })
+	stopped := u.AfterFunc(func() { after.Add(100) })
+	if !stopped() || stopped() {
+		t.Error("a function was not stopped, or twice")
+	}
+	reason := errors.New("the reason")
+	u.Cancel(reason)
+	u.Cancel(errors.New("another one"))
+	<-u.Done()
+	<-derived.Done()
+	late := make(chan struct{})
+	stopped = u.AfterFunc(func() { close(late) })
+	<-late
+	for deadline := time.Now().Add(30 * time.Second); after.Load() != 11; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the functions have added %d", after.Load())
+		}
+	}
+	for _, err := range []error{u.Err(), context.Cause(u), context.Cause(derived)} {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
+			t.Errorf("%v", err)
+		}
+	}
+	if stopped() {
+		t.Error("a function that was called is stopped")
+	}
+	u.End(client.Outcome{}, nil)
+
+	ended := <-got
+	ended.End(client.Outcome{}, nil)
+	<-ended.Done() // as a Handler's context ends when it returns
+	if err := ended.Err(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for range cap(got) - 2 {
+		(<-got).End(client.Outcome{}, nil)
+	}
+}
