@@ -14,11 +14,11 @@ type Run struct {
 	r   *running
 	t   *task
 
-	began time.Time
-	mu    sync.Mutex // guards the fields below
-	over  bool       // End was called
-	ended *runEnded  // nil while the context has not ended
-	done  chan struct{}
+	began  time.Time
+	mu     sync.Mutex // guards the fields below
+	isOver bool       // End was called
+	ended  *runEnded  // nil while the context has not ended
+	done   chan struct{}
 	// after are called when the context ends: cancelled at once, and the others in goroutines.
 	cancelled context.CancelCauseFunc
 	after     []*func()
@@ -30,27 +30,43 @@ func (u *Run) begin(r *running, t *task, j *Job) { u.r, u.t, u.Job = r, t, j }
 
 // End says how the run ended, with what a Handler returns. Only the first call counts. It does not wait.
 func (u *Run) End(o Outcome, err error) {
-	u.mu.Lock()
-	if u.over {
-		u.mu.Unlock()
-		return
+	if u.over(o, err) {
+		u.r.ends.add(u.t)
 	}
-	u.over = true
-	u.mu.Unlock()
-	u.t.how = judge(u.Err(), o, err)
+}
+
+// over records how the run ended, and ends the context. It reports whether this is the first call.
+func (u *Run) over(o Outcome, err error) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.isOver {
+		return false
+	}
+	u.isOver = true
+	var cause error
+	if u.ended != nil {
+		cause = u.ended
+	}
+	u.t.how = judge(cause, o, err)
 	u.t.how.took = time.Since(u.began)
-	u.Cancel(context.Canceled)
-	u.r.ends.add(u.t)
+	u.cancel(context.Canceled)
+	return true
 }
 
 // Cancel ends the context. The run goes on until End is called.
 func (u *Run) Cancel(cause error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.cancel(cause)
+}
+
+func (u *Run) cancel(cause error) {
 	if u.ended != nil {
 		return
 	}
-	u.ended = &runEnded{cause}
+	if u.ended = &ranWell; cause != context.Canceled {
+		u.ended = &runEnded{cause}
+	}
 	if u.done != nil {
 		close(u.done)
 	}
@@ -68,6 +84,9 @@ type runEnded struct{ cause error }
 
 func (e *runEnded) Error() string   { return e.cause.Error() }
 func (e *runEnded) Unwrap() []error { return []error{context.Canceled, e.cause} }
+
+// ranWell is the error of contexts that have ended with their runs.
+var ranWell = runEnded{context.Canceled}
 
 // whenCancelled has cancel be called when the context ends.
 func (u *Run) whenCancelled(cancel context.CancelCauseFunc) {

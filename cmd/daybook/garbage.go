@@ -10,7 +10,8 @@ const (
 	// ballastBytes makes the garbage collector wait for more garbage. The heap of a server has about 20 MiB that are in
 	// use, so with Go's default (GOGC=100) it would collect after each 20 MiB of garbage: 14 times a second while it
 	// creates 300,000 jobs a second. Each collection stops all requests twice, for as long as it takes to stop all
-	// threads, which on a busy machine are tens of milliseconds.
+	// threads, which on a busy machine are tens of milliseconds. A runner that runs 100,000 jobs a second, with 4 MiB in
+	// use, would collect 40 times a second.
 	ballastBytes = 32 << 20
 	// ballastLimit is the least memory limit with which there is ballast. It counts against the limit, although it
 	// takes no memory.
@@ -23,8 +24,8 @@ const (
 // take a gigabyte. A factor that is adjusted after each collection stops all requests for each change.
 var ballast []byte
 
-// delayCollections makes the heap larger by the ballast, unless GOGC is set or the memory limit is small. It is called
-// after limitMemory.
+// delayCollections makes the heap larger by the ballast, unless GOGC is set or the memory limit is small. A server calls
+// it after limitMemory.
 func delayCollections() {
 	limit := debug.SetMemoryLimit(-1) // which changes nothing
 	if os.Getenv("GOGC") != "" || limit != math.MaxInt64 && limit < ballastLimit {

@@ -201,3 +201,31 @@ func FuzzJob(f *testing.F) {
 		}
 	})
 }
+
+// TestDecodeOK: the short way to decode an answer gives what the library gives, or nothing.
+func TestDecodeOK(t *testing.T) {
+	short := 0
+	for _, number := range []string{"0", "7", "10", "99", "999999", "1000000", "99999999999999999999", "00", "01", "-1", "1.0", "1e1", "", " 1", "1 ", "x"} {
+		line := []byte(okHead + number + okTail)
+		job, ok := decodeOK(line)
+		if !ok {
+			continue
+		}
+		short++
+		m, err := decode(line)
+		if err != nil || m.Job == nil || *m.Job != job || m.Code != "ok" {
+			t.Errorf("%s: %d, but %+v, %v", line, job, m, err)
+		}
+		if quick, err := Decode(line); err != nil || !reflect.DeepEqual(quick, m) {
+			t.Errorf("%s: %+v and %+v, %v", line, quick, m, err)
+		}
+	}
+	if short != 5 {
+		t.Errorf("the short way was taken %d times", short)
+	}
+	for _, line := range []string{`{"job":1,"code":"ok"`, `{"job":1,"code":"ok"} `, `{"job":1,"code":"ok","output":1}`, `{"jab":1,"code":"ok"}`, okHead, okTail} {
+		if _, ok := decodeOK([]byte(line)); ok {
+			t.Errorf("%s is taken for an answer", line)
+		}
+	}
+}

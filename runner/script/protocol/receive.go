@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 
@@ -27,8 +28,33 @@ type Message struct {
 	PrintsB64 []byte `json:"prints_b64"`
 }
 
+// okHead and okTail are around the number of a job that ended ok without an output or prints, as the hosts write it.
+const okHead, okTail = `{"job":`, `,"code":"ok"}`
+
+// decodeOK reads the answer of a job that ended ok without an output or prints: most answers, in many systems.
+func decodeOK(line []byte) (job int, ok bool) {
+	number, ok := bytes.CutPrefix(line, []byte(okHead))
+	if number, ok = bytes.CutSuffix(number, []byte(okTail)); !ok || len(number) == 0 || len(number) > 6 || number[0] == '0' && len(number) > 1 {
+		return 0, false
+	}
+	for _, c := range number {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		job = 10*job + int(c-'0')
+	}
+	return job, true
+}
+
 // Decode reads a line. The message shares nothing with it.
 func Decode(line []byte) (*Message, error) {
+	if job, ok := decodeOK(line); ok {
+		return &Message{Job: &job, Code: "ok"}, nil
+	}
+	return decode(line)
+}
+
+func decode(line []byte) (*Message, error) {
 	m := new(Message)
 	// Handlers return strings with lone surrogates, and objects that have a name twice. Those are errors of a job and not
 	// of its host. In texts, lone surrogates become replacement characters.
