@@ -24,7 +24,7 @@ type feed struct {
 }
 
 const (
-	ownFeeds     = 32  // with more lanes, types share feeds
+	ownFeeds     = 256 // with more lanes, types share feeds
 	typesPerFeed = 100 // how many types a claim may name
 )
 

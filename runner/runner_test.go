@@ -317,7 +317,7 @@ func TestSlowJobsAreLeft(t *testing.T) {
 // TestPlan: types share feeds when there are many.
 func TestPlan(t *testing.T) {
 	r := &Runner{lanes: map[queue]*lane{}}
-	for i := range 20 {
+	for i := range 200 {
 		r.lanes[queue{"", fmt.Sprint("t", i)}] = &lane{}
 		r.lanes[queue{"a", fmt.Sprint("t", i)}] = &lane{}
 	}
@@ -329,7 +329,25 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%v", f.types)
 		}
 	}
-	if seen != 40 || len(feeds) != 20 {
+	if seen != 400 || len(feeds) != 200 {
 		t.Errorf("%d types in %d feeds", seen, len(feeds))
+	}
+}
+
+// TestManyHandlers: types share feeds when there are many, and a job of each runs.
+func TestManyHandlers(t *testing.T) {
+	r := start(t)
+	shells := map[string]string{}
+	for i := range ownFeeds + 20 {
+		shells[fmt.Sprintf("t%03d", i)] = "cat"
+	}
+	for typ := range shells {
+		r.add(typ, typ)
+	}
+	s := r.settings(shells)
+	s.UntilIdle = time.Second
+	w := r.run(s)
+	if got := w.Totals().Ended; got["ok"] != int64(len(shells)) {
+		t.Errorf("ended: %v", got)
 	}
 }

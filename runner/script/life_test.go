@@ -376,6 +376,7 @@ func TestErrorsAtStart(t *testing.T) {
 	for _, lang := range handler.Langs {
 		t.Run(lang, func(t *testing.T) {
 			b := newBed(t)
+			need(t, b.Pool, lang)
 			good := actors[lang].Source
 			for name, c := range map[string]struct {
 				d    handler.Document
