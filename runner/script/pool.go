@@ -81,7 +81,7 @@ func NewPool(s Settings) (*Pool, error) {
 			[]string{"PATH=" + os.Getenv("PATH"), "LANG=" + locale()}, s.Env)},
 	}
 	for _, l := range languages {
-		p.interpreters[l.name] = sync.OnceValues(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
+		p.interpreters[l.name] = kept(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
 	}
 	p.background.Go(p.watch)
 	return p, nil

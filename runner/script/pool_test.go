@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -231,6 +233,39 @@ func TestRefusals(t *testing.T) {
 	if langs := b.Available(); slices.Contains(langs, handler.PHP) || slices.Contains(langs, handler.Node) || !slices.Contains(langs, handler.Shell) {
 		t.Errorf("available: %v", langs)
 	}
+}
+
+// TestAnInterpreterIsInstalledLater: a missing interpreter is looked up again, and one that was found is kept.
+func TestAnInterpreterIsInstalledLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sh")
+	at := slices.IndexFunc(languages, func(l language) bool { return l.name == handler.Shell })
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		shell := kept(func() (*interpreter, error) {
+			looks++
+			return languages[at].find(path)
+		})
+		check := func(want bool, wantLooks int) {
+			t.Helper()
+			i, err := shell()
+			if found := err == nil; found != want || looks != wantLooks || found && i.path != path {
+				t.Errorf("%+v, %v after %d looks", i, err, looks)
+			}
+		}
+		check(false, 1)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(findAgain - 1)
+		check(false, 1)
+		time.Sleep(1)
+		check(true, 2)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * findAgain)
+		check(true, 2)
+	})
 }
 
 // TestModes: scripts run with all modes of the sandbox.
