@@ -124,13 +124,13 @@ func New(s Settings) (*Runner, error) {
 
 // Missing returns what this machine cannot do, as sentences.
 func (r *Runner) Missing() []string {
-	missing := r.kinds.sandbox.Missing()
-	if slices.Contains(r.Accept, handler.Script) {
-		for _, lang := range handler.Langs {
-			if !slices.Contains(r.kinds.scripts.Available(), lang) {
-				missing = append(missing, "There is no interpreter for scripts in "+lang+".")
-			}
+	missing := slices.Clone(r.kinds.sandbox.Missing())
+	if slices.Contains(r.kindsRun(), handler.Script) {
+		var langs []string // New has found those of the configuration
+		if slices.Contains(r.Accept, handler.Script) {
+			langs = handler.Langs
 		}
+		missing = append(missing, r.kinds.scripts.Missing(langs)...)
 	}
 	return missing
 }

@@ -50,7 +50,7 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if h.Document.Kind != handler.Script {
 		return nil, fmt.Errorf("handler %s: kind is %s, not %s", h.Type, h.Document.Kind, handler.Script)
 	}
-	i, err := p.interpreters[h.Document.Lang]()
+	i, err := p.interpreter(h.Document.Lang)
 	if err != nil {
 		return nil, fmt.Errorf("handler %s: %w", h.Type, err)
 	}
