@@ -173,6 +173,11 @@ func (p *Pool) log(line Line) {
 	}
 }
 
+// logOf logs a line of a context. Which job wrote it is not known: the line may have been on its way when the next began.
+func (p *Pool) logOf(h *host, stream, text string) {
+	p.log(Line{Lang: h.key.lang, Client: h.key.client, Type: *h.handlerType.Load(), Stream: stream, Text: text})
+}
+
 var errClosed = errors.New("the pool of scripts is closed")
 
 // acquire returns a context that was used before, or starts one. It waits while there are too many.
@@ -238,14 +243,9 @@ func (p *Pool) takeIdle(k key) *host {
 // start starts a context in a place that the caller has taken.
 func (p *Pool) start(k key, x *executor) (*host, error) {
 	h := &host{key: k, loaded: map[string]int{}, users: map[string]bool{x.ID: true}}
+	h.handlerType.Store(&x.Type)
 	limits := sandbox.Limits{MemoryBytes: x.memoryBytes, OpenFiles: openFiles}
-	c, err := startChild(&p.child, x.interpreter, limits, func(stream, text string) {
-		line := Line{Lang: k.lang, Client: k.client, Stream: stream, Text: text}
-		if typ := h.handlerType.Load(); typ != nil {
-			line.Type = *typ
-		}
-		p.log(line)
-	})
+	c, err := startChild(&p.child, x.interpreter, limits, func(stream, text string) { p.logOf(h, stream, text) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -279,7 +279,7 @@ func (p *Pool) release(h *host, again bool, idleFor time.Duration) {
 func (p *Pool) end(h *host) {
 	p.background.Go(func() {
 		if err := h.child.close(); err != nil {
-			p.log(Line{Lang: h.key.lang, Client: h.key.client, Stream: "runner", Text: err.Error()})
+			p.logOf(h, "runner", err.Error())
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
