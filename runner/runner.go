@@ -76,6 +76,8 @@ type Runner struct {
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that end
 	soon    chan struct{}  // capacity 1: refresh now
+	// typesChanged, with capacity 1, has an element if a heartbeat shall send new types.
+	typesChanged chan struct{}
 	// heldBytes is how many bytes of payloads the lanes hold.
 	heldBytes atomic.Int64
 
@@ -96,6 +98,7 @@ type Runner struct {
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
+		typesChanged: make(chan struct{}, 1),
 	}
 	r.runs, r.endRuns = context.WithCancelCause(context.Background())
 	var err error
