@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
@@ -71,7 +74,10 @@ func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, do
 	if err := body.reserve(c.Request().Context(), 3*int64(len(body.bytes))); err != nil {
 		return err
 	}
-	if err := document.Check(); err != nil {
+	if s.reserved[client] {
+		return reservedClient(client)
+	}
+	if err := checkHandler(document, body.bytes); err != nil {
 		if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
 			return badRequest(wrong.Field, wrong.Text)
 		}
@@ -100,6 +106,28 @@ func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, do
 		c.Response().Header().Set(echo.HeaderLocation, "/handler-versions/"+put.Handler.ID.String())
 	}
 	return answerDocument(c, status, documentOfHandler(&put.Handler, text))
+}
+
+// checkHandler says what is wrong with a handler, which was read from a text.
+func checkHandler(document *handler.Document, text []byte) error {
+	if err := document.Check(); err != nil {
+		return err
+	}
+	// An option that is given as 0 looks like one that is left out.
+	var given struct {
+		Options map[string]jsontext.Value `json:"options"`
+	}
+	if err := json.Unmarshal(text, &given); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(given.Options)) {
+		if value := string(given.Options[name]); value == "0" || value == "-0" {
+			if err := handler.CheckZero(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // handlerOf answers GET /handlers/{type}.

@@ -71,6 +71,11 @@ func traceOf(c echo.Context) *string {
 	return nil
 }
 
+// reservedClient refuses a client name in s.reserved.
+func reservedClient(client string) error {
+	return badRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", client))
+}
+
 // group returns a group with the attributes of jobs that are created now. It fills in every default, because the
 // applier has no configuration.
 func (s *Server) group(a *attributes, now int64) (job.Group, error) {
@@ -104,7 +109,7 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 		return g, badField("client", err)
 	}
 	if s.reserved[g.Client] {
-		return g, badRequest("client", fmt.Sprintf("client must not be %q, because paths of this server begin with it", g.Client))
+		return g, reservedClient(g.Client)
 	}
 	if err := job.CheckName("type", g.Type); err != nil {
 		return g, badField("type", err)

@@ -130,6 +130,7 @@ func (r *Runner) refresh(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.types()
 	for q, v := range versions {
 		l := r.lanes[q]
 		if l != nil && l.fits(&v) {
@@ -152,6 +153,12 @@ func (r *Runner) refresh(ctx context.Context) error {
 		}
 	}
 	r.updateFeeds()
+	if !slices.Equal(before, r.types()) {
+		select {
+		case r.typesChanged <- struct{}{}:
+		default: // the next heartbeat has them
+		}
+	}
 	return nil
 }
 

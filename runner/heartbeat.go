@@ -22,6 +22,8 @@ const (
 	firstPatience = 3 * time.Second
 	// heartbeatAgain is how soon a heartbeat that failed is sent again.
 	heartbeatAgain = time.Second
+	// typesAfter is how soon the server is notified of changed types. It bounds how often that happens.
+	typesAfter = 500 * time.Millisecond
 	// listBytes bounds the names in a heartbeat: all texts of it have at most 4 KiB.
 	listBytes = 1 << 10
 	maxListed = 100
@@ -66,7 +68,7 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 // keep sends heartbeats until ctx ends. end ends the runner for a reason.
 func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(error)) {
 	away := false // the server does not answer
-	for wait := every; sleep(ctx, wait); {
+	for wait := every; h.wait(ctx, wait); {
 		next, err := h.send(ctx, usualHeartbeat)
 		switch {
 		case err == nil:
@@ -92,6 +94,21 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 			wait = min(heartbeatAgain, every)
 		}
 	}
+}
+
+// wait waits until the next heartbeat is due: after d, or soon after the types of the runner have changed. It reports
+// whether ctx has not ended.
+func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
+	due := time.Now().Add(d)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-h.r.typesChanged:
+		return sleep(ctx, min(typesAfter, time.Until(due)))
+	}
+	return ctx.Err() == nil
 }
 
 // send sends a heartbeat, and waits for its answer for at most patience.
@@ -142,11 +159,16 @@ func (r *Runner) kindsRun() []string {
 func (r *Runner) typesRun() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return listed(r.types())
+}
+
+// types returns the types whose jobs the runner claims, sorted. r.mu is held.
+func (r *Runner) types() []string {
 	types := map[string]bool{}
 	for q := range r.lanes {
 		types[q.typ] = true
 	}
-	return listed(slices.Sorted(maps.Keys(types)))
+	return slices.Sorted(maps.Keys(types))
 }
 
 // listed returns the beginning of a list of names that fits into a heartbeat.

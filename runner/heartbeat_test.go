@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
 )
 
 // registered returns the document of the runner r, if the server has it.
@@ -40,6 +42,22 @@ func TestRegistered(t *testing.T) {
 	if got := r.registered(); got.State != client.RunnerDead || got.End != client.RunnerLeft {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestTypesAreRegistered: the server knows the types of a runner soon after they have changed, long before the next usual
+// heartbeat.
+func TestTypesAreRegistered(t *testing.T) {
+	r := start(t, "--runner-heartbeat", "10m")
+	s := r.settings(map[string]string{"x": "cat", "y": "cat"})
+	s.UntilIdle, s.Accept = 0, []string{handler.Exec}
+	r.begin(s)
+	r.until("it has two types", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y"}) })
+	r.put("", "z", handler.Document{Kind: handler.Exec, Program: "x"})
+	r.until("it has another type", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y", "z"}) })
+	if err := r.DeleteHandler(t.Context(), "", "z"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the type is gone", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y"}) })
 }
 
 // TestOneProcessHoldsAnID: a second runner with the id of another one is refused, or replaces it.

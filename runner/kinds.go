@@ -52,9 +52,7 @@ func (k *kinds) check(v *version) error {
 		}
 		v.program = &of.Program
 	case handler.Script:
-		if !slices.Contains(k.scripts.Available(), v.document.Lang) {
-			return fmt.Errorf("this machine has no interpreter for %s", v.document.Lang)
-		}
+		return k.scripts.Check(v.document.Lang)
 	}
 	return nil
 }

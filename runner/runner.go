@@ -76,6 +76,8 @@ type Runner struct {
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that end
 	soon    chan struct{}  // capacity 1: refresh now
+	// typesChanged, with capacity 1, has an element if a heartbeat shall send new types.
+	typesChanged chan struct{}
 	// heldBytes is how many bytes of payloads the lanes hold.
 	heldBytes atomic.Int64
 
@@ -96,6 +98,7 @@ type Runner struct {
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
+		typesChanged: make(chan struct{}, 1),
 	}
 	r.runs, r.endRuns = context.WithCancelCause(context.Background())
 	var err error
@@ -124,13 +127,13 @@ func New(s Settings) (*Runner, error) {
 
 // Missing returns what this machine cannot do, as sentences.
 func (r *Runner) Missing() []string {
-	missing := r.kinds.sandbox.Missing()
-	if slices.Contains(r.Accept, handler.Script) {
-		for _, lang := range handler.Langs {
-			if !slices.Contains(r.kinds.scripts.Available(), lang) {
-				missing = append(missing, "There is no interpreter for scripts in "+lang+".")
-			}
+	missing := slices.Clone(r.kinds.sandbox.Missing())
+	if slices.Contains(r.kindsRun(), handler.Script) {
+		var langs []string // New has found those of the configuration
+		if slices.Contains(r.Accept, handler.Script) {
+			langs = handler.Langs
 		}
+		missing = append(missing, r.kinds.scripts.Missing(langs)...)
 	}
 	return missing
 }

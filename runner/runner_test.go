@@ -84,6 +84,28 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestWrongHandlers: a handler of the configuration that cannot run is an error that names the handler once.
+func TestWrongHandlers(t *testing.T) {
+	r := &rig{T: t}
+	for name, c := range map[string]struct {
+		h    Handler
+		want string
+	}{
+		"a program":           {Handler{Document: handler.Document{Kind: handler.Exec, Program: "u"}}, "argv"},
+		"a URL":               {Handler{Document: handler.Document{Kind: handler.HTTP, URL: "ftp://a/"}}, "url must be"},
+		"a script":            {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.Shell}}, "source is missing"},
+		"another interpreter": {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}}, "no php on this machine"},
+	} {
+		s := r.settings(nil)
+		s.Handlers["u"], s.Interpreters = &c.h, map[string]string{handler.PHP: "/no/such/php"}
+		_, err := New(s)
+		text := fmt.Sprint(err)
+		if !strings.HasPrefix(text, "handler u: "+c.want) || strings.Count(text, "handler u") != 1 {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
 // TestClientsAndVersions: each client's jobs run by its handler, new versions and deletions count within seconds, without a
 // restart.
 func TestClientsAndVersions(t *testing.T) {

@@ -175,10 +175,26 @@ func (o *Options) check(kind string) error {
 	case o.MemoryBytes != 0 && kind == HTTP:
 		return wrong("options.memory_bytes", "is for handlers of kinds that run a process")
 	}
-	for _, n := range []struct {
-		name          string
-		value, lo, hi int64
-	}{
+	for _, n := range o.numbers() {
+		if n.value != 0 && (n.value < n.lo || n.value > n.hi) {
+			return n.wrong()
+		}
+	}
+	return nil
+}
+
+// number is an option that is a number, and its bounds.
+type number struct {
+	name          string
+	value, lo, hi int64
+}
+
+func (n *number) wrong() error {
+	return wrong("options."+n.name, "must be %d to %d, not %d", n.lo, n.hi, n.value)
+}
+
+func (o *Options) numbers() []number {
+	return []number{
 		{"batch_size", int64(o.BatchSize), 1, job.MaxClaimJobs},
 		{"concurrency", int64(o.Concurrency), 1, MaxConcurrency},
 		{"weight", int64(o.Weight), 1, MaxWeight},
@@ -188,9 +204,15 @@ func (o *Options) check(kind string) error {
 		{"max_runs", int64(o.MaxRuns), 1, MaxRuns},
 		{"memory_bytes", o.MemoryBytes, MinMemoryBytes, MaxMemoryBytes},
 		{"inline_bytes", o.InlineBytes, 1, job.MaxOutputBytes},
-	} {
-		if n.value != 0 && (n.value < n.lo || n.value > n.hi) {
-			return wrong("options."+n.name, "must be %d to %d, not %d", n.lo, n.hi, n.value)
+	}
+}
+
+// CheckZero says why an option must not be given as 0, as a *FieldError. It returns nil if no number has that name. Check
+// cannot say it, since Options have zero for what is not given.
+func CheckZero(name string) error {
+	for _, n := range (&Options{}).numbers() {
+		if n.name == name {
+			return n.wrong()
 		}
 	}
 	return nil

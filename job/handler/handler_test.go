@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -59,5 +60,26 @@ func TestCheck(t *testing.T) {
 		if !ok || wrong.Field != c.field || !strings.Contains(wrong.Text, c.field) {
 			t.Errorf("%s: %v, not an error of the field %s", name, c.d.Check(), c.field)
 		}
+	}
+}
+
+func TestCheckZero(t *testing.T) {
+	numbers := 0
+	for f := range reflect.TypeFor[Options]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		wrong, ok := errors.AsType[*FieldError](CheckZero(name))
+		if f.Type.Kind() == reflect.Bool {
+			if ok {
+				t.Errorf("%s: %v", name, wrong)
+			}
+			continue
+		}
+		numbers++
+		if !ok || wrong.Field != "options."+name || !strings.HasSuffix(wrong.Text, ", not 0") {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+	if numbers == 0 || CheckZero("other") != nil {
+		t.Errorf("%d numbers; of another option: %v", numbers, CheckZero("other"))
 	}
 }

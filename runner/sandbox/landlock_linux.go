@@ -64,6 +64,26 @@ var etcPaths = sync.OnceValue(func() (paths []string) {
 	return paths
 })
 
+// shares reports whether a directory is in one that all processes may write. Those of the runner's TMPDIR get it as theirs.
+func (t *tree) shares(dir string) bool {
+	if t.landlock == 0 {
+		return false
+	}
+	return slices.ContainsFunc(append(slices.Clone(sharedPaths), os.TempDir()), func(shared string) bool { return within(dir, shared) })
+}
+
+// within reports whether a path is that of a directory or below it, after symbolic links.
+func within(path, dir string) bool {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
+	}
+	below, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(below)
+}
+
 // landlockABI returns the version of landlock, or 0 if the kernel has none or it is switched off.
 func landlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)

@@ -26,6 +26,10 @@ type Sandbox struct {
 // Missing returns what this machine cannot do, as sentences. It is empty if the machine can do everything.
 func (s *Sandbox) Missing() []string { return s.missing }
 
+// Shares reports whether every process may write below a directory because it is one for temporary files, or in one. It
+// reports false if files are not restricted at all: see Missing.
+func (s *Sandbox) Shares(dir string) bool { return s.tree.shares(dir) }
+
 // ErrMissing is returned by New with mode Require.
 var ErrMissing = errors.New("this machine cannot do all that a sandbox needs")
 

@@ -23,6 +23,9 @@ type tree struct {
 	landlock  int  // its version, or 0
 	filter    bool // seccomp
 	cgroups   *cgroups
+
+	// sent is for tests, which delay a handshake: it is called with the channel when the settings are sent.
+	sent func(channel *os.File)
 }
 
 // kind is a way to end a tree.
@@ -141,8 +144,9 @@ func (t *tree) start(c *Command, path string) (_ *Process, err error) {
 	}
 	far.Close() // the helper has it: so the handshake sees the end of a helper that is killed
 	if err := h.handshake(&settings); err != nil {
-		h.cmd.Process.Kill()
+		h.kill() // not only the helper: the program may run already
 		h.cmd.Wait()
+		close(h.done)
 		return nil, err
 	}
 	return &Process{cmd: h.cmd, kill: h.kill, terminate: h.terminate, exited: h.exited, release: h.release}, nil
@@ -215,18 +219,29 @@ func (h *helped) handshake(s *helper.Settings) error {
 	h.channel.SetDeadline(time.Now().Add(startWait))
 	defer h.channel.SetDeadline(time.Time{})
 	if _, err := h.channel.Write(s.Append(nil)); err != nil {
-		return fmt.Errorf("the sandbox's helper ended: %w", err)
+		return unanswered(err)
+	}
+	if h.tree.sent != nil {
+		h.tree.sent(h.channel)
 	}
 	m, err := h.receive()
 	switch {
 	case err != nil:
-		return fmt.Errorf("the sandbox's helper ended: %w", err)
+		return unanswered(err)
 	case m.Kind == helper.Refused && m.Text == "":
 		return m.Errno
 	case m.Kind == helper.Refused:
 		return &setupError{m.Text, m.Errno}
 	}
 	return nil
+}
+
+// unanswered says why a helper has not answered.
+func unanswered(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("the sandbox's helper did not answer within %v", startWait)
+	}
+	return fmt.Errorf("the sandbox's helper ended: %w", err)
 }
 
 // setupError is what the helper could not do before it starts the program.

@@ -63,6 +63,16 @@ func gone(t *testing.T, m string) {
 	}
 }
 
+// endMarked ends what is left of a tree after a test that has failed.
+func endMarked(t *testing.T, m string) {
+	for _, line := range marked(t, m) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "/proc/"), " ")
+		if pid, err := strconv.Atoi(name); err == nil {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 func TestKillEndsTheTree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, "wait")
@@ -129,6 +139,31 @@ func TestTerminate(t *testing.T) {
 	})
 }
 
+// TestALateHandshakeEndsTheTree: the helper has started the program, and says so too late.
+func TestALateHandshakeEndsTheTree(t *testing.T) {
+	need(t, "setsid", "nohup", "sleep")
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		m, before := mark(), descriptors(t)
+		t.Cleanup(func() { endMarked(t, m) })
+		s.tree.sent = func(channel *os.File) {
+			awaitTree(t, m)
+			channel.SetDeadline(time.Now())
+		}
+		p, err := s.Start(shell(treeOfSeven+"wait", m))
+		if err == nil {
+			p.Kill()
+			p.Wait()
+		}
+		if err == nil || !strings.Contains(err.Error(), "did not answer within") {
+			t.Errorf("Start returned %v", err)
+		}
+		gone(t, m)
+		if after := descriptors(t); after != before {
+			t.Errorf("%d descriptors, %d before", after, before)
+		}
+	})
+}
+
 // TestTheTreeEndsWithTheRunner kills the process that has started the tree.
 func TestTheTreeEndsWithTheRunner(t *testing.T) {
 	need(t, "setsid", "nohup", "sleep")
@@ -146,14 +181,7 @@ func TestTheTreeEndsWithTheRunner(t *testing.T) {
 		}
 		defer runner.Wait()
 		defer runner.Process.Kill()
-		t.Cleanup(func() {
-			for _, line := range marked(t, m) { // if the test fails
-				name, _, _ := strings.Cut(strings.TrimPrefix(line, "/proc/"), " ")
-				if pid, err := strconv.Atoi(name); err == nil {
-					syscall.Kill(pid, syscall.SIGKILL)
-				}
-			}
-		})
+		t.Cleanup(func() { endMarked(t, m) })
 		awaitTree(t, m)
 		if err := runner.Process.Kill(); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/daybookq/daybook/runner/sandbox"
 )
 
 const directoryPrefix = "daybook-scripts-"
@@ -15,17 +17,28 @@ type directory struct {
 	lock *os.File // nil where the system has no locks
 }
 
-// newDirectory creates a directory in parent, and removes those of runners that were killed. If parent is "", that is the
-// user's cache, since the sandbox leaves directories for temporary files open to all scripts.
-func newDirectory(parent string) (*directory, error) {
-	if parent == "" {
-		parent = os.TempDir()
-		if cache, err := os.UserCacheDir(); err == nil {
-			if cache = filepath.Join(cache, "daybook"); os.MkdirAll(cache, 0o700) == nil {
-				parent = cache
-			}
-		}
+// cacheDirectory returns where pools have their directories: in the user's cache. It is an error if all programs of the
+// sandbox may write there, since a script could then change the host that runs the scripts of another client. A directory
+// that XDG_CACHE_HOME names is used nevertheless, and shared is set.
+func cacheDirectory(box *sandbox.Sandbox) (dir string, shared bool, err error) {
+	const advice = "set XDG_CACHE_HOME to a directory outside of those for temporary files"
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", false, fmt.Errorf("there is no directory for scripts: %w; %s", err, advice)
 	}
+	cache = filepath.Join(cache, "daybook")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", false, fmt.Errorf("there is no directory for scripts: %w; %s", err, advice)
+	}
+	shared = box.Shares(cache)
+	if shared && os.Getenv("XDG_CACHE_HOME") == "" {
+		return "", false, fmt.Errorf("there is no directory for scripts: all programs in the sandbox may write %s; %s", cache, advice)
+	}
+	return cache, shared, nil
+}
+
+// newDirectory creates a directory in parent, and removes those of runners that were killed.
+func newDirectory(parent string) (*directory, error) {
 	removeAbandoned(parent)
 	for try := 0; ; try++ {
 		path, err := os.MkdirTemp(parent, directoryPrefix)

@@ -42,17 +42,18 @@ type executor struct {
 	lineLimit                int // of a message of the host
 }
 
-// Executor returns the executor of a handler. The error says what is wrong with the handler, or what this machine lacks.
+// Executor returns the executor of a handler. The error says what is wrong with the handler, or what this machine lacks,
+// and does not name the handler.
 func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if err := h.Document.Check(); err != nil {
-		return nil, fmt.Errorf("handler %s: %w", h.Type, err)
+		return nil, err
 	}
 	if h.Document.Kind != handler.Script {
-		return nil, fmt.Errorf("handler %s: kind is %s, not %s", h.Type, h.Document.Kind, handler.Script)
+		return nil, fmt.Errorf("kind is %s, not %s", h.Document.Kind, handler.Script)
 	}
-	i, err := p.interpreters[h.Document.Lang]()
+	i, err := p.interpreter(h.Document.Lang)
 	if err != nil {
-		return nil, fmt.Errorf("handler %s: %w", h.Type, err)
+		return nil, err
 	}
 	var o handler.Options
 	if h.Document.Options != nil {

@@ -38,7 +38,7 @@ type host struct {
 	message []byte  // memory for the next batch, at most sendBytes
 	limiter limiter // of prints in the log
 
-	handlerType atomic.Pointer[string] // of the handler whose batch runs, for the log
+	handlerType atomic.Pointer[string] // of the handler that is loaded or whose batch runs, for the log; not nil
 
 	// Of the pool's lock:
 	users     map[string]bool // ids of loaded handlers that may be used again
@@ -63,6 +63,7 @@ func (h *host) load(ctx context.Context, x *executor) (int, error) {
 	if number, ok := h.loaded[x.ID]; ok {
 		return number, nil
 	}
+	h.handlerType.Store(&x.Type)
 	number := len(h.loaded) + 1
 	d := &x.Document
 	message, err := protocol.Load{Number: number, Source: d.Source, Before: d.Before, BeforeEach: d.BeforeEach, AfterEach: d.AfterEach}.Append(nil, x.interpreter.encoding)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/job/handler"
@@ -62,8 +63,30 @@ type interpreter struct {
 	reads []string // directories that it reads
 }
 
-// locateTimeout is how long an interpreter may take to print where it is.
-const locateTimeout = 20 * time.Second
+const (
+	// locateTimeout is how long an interpreter may take to print where it is.
+	locateTimeout = 20 * time.Second
+	// findAgain is how long an interpreter counts as missing after it was not found. It may be installed at any time.
+	findAgain = 30 * time.Second
+)
+
+// kept returns a function that calls find until it returns an interpreter, and keeps that. An error is kept for findAgain.
+func kept(find func() (*interpreter, error)) func() (*interpreter, error) {
+	var mu sync.Mutex
+	var found *interpreter
+	var err error
+	var failed time.Time
+	return func() (*interpreter, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if found == nil && (err == nil || time.Since(failed) >= findAgain) {
+			if found, err = find(); err != nil {
+				failed = time.Now()
+			}
+		}
+		return found, err
+	}
+}
 
 // find finds the interpreter of a language. path is what the configuration names, or "".
 func (l language) find(path string) (*interpreter, error) {

@@ -463,3 +463,27 @@ func TestLog(t *testing.T) {
 			has(Line{Job: "job-1", Stream: "stdout", Text: strings.Repeat("x", maxLogBytes)})
 	})
 }
+
+// TestLogOfLoading: what a handler prints while it is loaded is logged with its type, also in a context that has run another
+// handler.
+func TestLogOfLoading(t *testing.T) {
+	b := newBed(t)
+	need(t, b.Pool, handler.Shell)
+	const before, noHandle = "echo loading >&2", "true" // so no batch runs that would say the type
+	for _, h := range []Handler{
+		{ID: "1", Type: "first", Document: handler.Document{Before: before, Source: noHandle}},
+		{ID: "2", Type: "second", Document: handler.Document{Source: `handle() { printf x; }`, EID: "e"}},
+		{ID: "3", Type: "third", Document: handler.Document{Before: before, Source: noHandle, EID: "e"}},
+	} {
+		h.Document.Kind, h.Document.Lang = handler.Script, handler.Shell
+		x, err := b.Executor(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(x, text("a"))
+		if h.Type != "second" {
+			want := Line{Lang: handler.Shell, Client: "acme", Type: h.Type, Stream: "stderr", Text: "loading"}
+			eventually(t, h.Type+" is in the log", func() bool { return slices.Contains(b.logged(), want) })
+		}
+	}
+}

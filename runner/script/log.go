@@ -12,10 +12,12 @@ import (
 // Line is a line that a script printed.
 type Line struct {
 	Lang, Client string
-	Type         string // of the handler whose batch runs, or ran last
-	Job          string // the id, or "" if nobody knows which job printed it
-	Stream       string // stdout or stderr
-	Text         string // at most 8 KiB
+	// Type is of the handler. If handlers share a context by an eid, it is of the one that is loaded or runs when the line
+	// arrives.
+	Type   string
+	Job    string // the id, or "" if nobody knows which job printed it, as on stderr
+	Stream string // stdout, stderr, or runner for what the runner says about the context
+	Text   string // at most 8 KiB
 }
 
 const (

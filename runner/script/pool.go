@@ -27,8 +27,9 @@ type Settings struct {
 	Access sandbox.Access
 	// Env is added to the environment of scripts, as in NAME=value. It has only PATH, HOME, LANG and TMPDIR otherwise.
 	Env []string
-	// Dir is where contexts have their directories. If it is "", that is the user's cache. The sandbox leaves /tmp open to all
-	// scripts; elsewhere, a script reaches only the directory of its own context.
+	// Dir is where contexts have their directories. If it is "", that is the user's cache. It should not be below a directory
+	// for temporary files, which all programs in the sandbox may write: elsewhere, a script reaches only the directory of its
+	// own context.
 	Dir string
 	// MaxContexts is how many contexts there are at a time. Zero means four for each processor.
 	MaxContexts int
@@ -46,6 +47,8 @@ type Pool struct {
 	interpreters map[string]func() (*interpreter, error) // by language
 	failures     failures
 	dir          *directory
+	noDir        error // why dir is nil, and no script runs
+	shared       bool  // all programs in the sandbox may write dir
 
 	background sync.WaitGroup // ends contexts, and watches them
 	stop       chan struct{}  // closed by Close
@@ -71,20 +74,33 @@ func NewPool(s Settings) (*Pool, error) {
 	if s.MaxContexts <= 0 {
 		s.MaxContexts = 4 * runtime.NumCPU()
 	}
-	dir, err := newDirectory(s.Dir)
-	if err != nil {
+	p := &Pool{
+		settings: s, interpreters: map[string]func() (*interpreter, error){}, stop: make(chan struct{}), busy: map[*host]bool{},
+		child: childSettings{sandbox: s.Sandbox, access: s.Access, env: slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "LANG=" + locale()}, s.Env)},
+	}
+	if err := p.makeDirectory(); err != nil {
 		return nil, err
 	}
-	p := &Pool{
-		settings: s, dir: dir, interpreters: map[string]func() (*interpreter, error){}, stop: make(chan struct{}), busy: map[*host]bool{},
-		child: childSettings{sandbox: s.Sandbox, dir: dir.path, access: s.Access, env: slices.Concat(
-			[]string{"PATH=" + os.Getenv("PATH"), "LANG=" + locale()}, s.Env)},
-	}
 	for _, l := range languages {
-		p.interpreters[l.name] = sync.OnceValues(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
+		p.interpreters[l.name] = kept(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
 	}
 	p.background.Go(p.watch)
 	return p, nil
+}
+
+// makeDirectory creates the directory of the pool. Without a cache for it, the pool runs no scripts: a runner may have none.
+func (p *Pool) makeDirectory() (err error) {
+	parent := p.settings.Dir
+	if parent == "" {
+		if parent, p.shared, p.noDir = cacheDirectory(p.settings.Sandbox); p.noDir != nil {
+			return nil
+		}
+	}
+	if p.dir, err = newDirectory(parent); err != nil {
+		return err
+	}
+	p.child.dir = p.dir.path
+	return nil
 }
 
 func locale() string {
@@ -94,15 +110,33 @@ func locale() string {
 	return "C.UTF-8"
 }
 
-// Available returns the languages that this machine can run.
-func (p *Pool) Available() []string {
-	var names []string
-	for _, l := range languages {
-		if _, err := p.interpreters[l.name](); err == nil {
-			names = append(names, l.name)
+// Check says why this machine cannot run scripts in a language, or returns nil.
+func (p *Pool) Check(lang string) error {
+	_, err := p.interpreter(lang)
+	return err
+}
+
+func (p *Pool) interpreter(lang string) (*interpreter, error) {
+	if p.noDir != nil {
+		return nil, p.noDir
+	}
+	return p.interpreters[lang]()
+}
+
+// Missing returns what this machine lacks to run scripts in some languages, as sentences.
+func (p *Pool) Missing(langs []string) (missing []string) {
+	if p.noDir != nil {
+		return []string{fmt.Sprintf("No scripts run here: %v.", p.noDir)}
+	}
+	if p.shared {
+		missing = append(missing, fmt.Sprintf("All programs in the sandbox may write the directory of scripts, %s. Another XDG_CACHE_HOME prevents it.", p.dir.path))
+	}
+	for _, lang := range langs {
+		if p.Check(lang) != nil {
+			missing = append(missing, "There is no interpreter for scripts in "+lang+".")
 		}
 	}
-	return names
+	return missing
 }
 
 // Close ends all contexts, and waits until their processes are gone. No Run of an executor is under way.
@@ -127,6 +161,9 @@ func (p *Pool) Close() error {
 	p.waiting = nil
 	p.mu.Unlock()
 	p.background.Wait()
+	if p.dir == nil {
+		return nil
+	}
 	return p.dir.remove()
 }
 
@@ -134,6 +171,11 @@ func (p *Pool) log(line Line) {
 	if p.settings.Log != nil {
 		p.settings.Log(line)
 	}
+}
+
+// logOf logs a line of a context. Which job wrote it is not known: the line may have been on its way when the next began.
+func (p *Pool) logOf(h *host, stream, text string) {
+	p.log(Line{Lang: h.key.lang, Client: h.key.client, Type: *h.handlerType.Load(), Stream: stream, Text: text})
 }
 
 var errClosed = errors.New("the pool of scripts is closed")
@@ -201,14 +243,9 @@ func (p *Pool) takeIdle(k key) *host {
 // start starts a context in a place that the caller has taken.
 func (p *Pool) start(k key, x *executor) (*host, error) {
 	h := &host{key: k, loaded: map[string]int{}, users: map[string]bool{x.ID: true}}
+	h.handlerType.Store(&x.Type)
 	limits := sandbox.Limits{MemoryBytes: x.memoryBytes, OpenFiles: openFiles}
-	c, err := startChild(&p.child, x.interpreter, limits, func(stream, text string) {
-		line := Line{Lang: k.lang, Client: k.client, Stream: stream, Text: text}
-		if typ := h.handlerType.Load(); typ != nil {
-			line.Type = *typ
-		}
-		p.log(line)
-	})
+	c, err := startChild(&p.child, x.interpreter, limits, func(stream, text string) { p.logOf(h, stream, text) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -242,7 +279,7 @@ func (p *Pool) release(h *host, again bool, idleFor time.Duration) {
 func (p *Pool) end(h *host) {
 	p.background.Go(func() {
 		if err := h.child.close(); err != nil {
-			p.log(Line{Lang: h.key.lang, Client: h.key.client, Stream: "runner", Text: err.Error()})
+			p.logOf(h, "runner", err.Error())
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -228,9 +230,91 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if langs := b.Available(); slices.Contains(langs, handler.PHP) || slices.Contains(langs, handler.Node) || !slices.Contains(langs, handler.Shell) {
-		t.Errorf("available: %v", langs)
+	if missing := b.Missing(handler.Langs); !slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(m, "php") }) || b.Check(handler.PHP) == nil || b.Check(handler.Shell) != nil {
+		t.Errorf("missing: %q", missing)
 	}
+}
+
+// TestNoDirectory: no script runs where a script of another client could change its host.
+func TestNoDirectory(t *testing.T) {
+	box, err := theSandbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !box.Shares(os.TempDir()) {
+		t.Skip("this machine has no landlock")
+	}
+	temporary := t.TempDir()
+	file := filepath.Join(temporary, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ home, cache, want string }{
+		"no HOME":                          {"", "", "$HOME"},
+		"a HOME for temporary files":       {temporary, "", "may write " + temporary},
+		"a cache that cannot be created":   {temporary, file, "not a directory"},
+		"a cache directory that was named": {"", temporary, ""},
+		"a HOME like others":               {"outside", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.home == "outside" {
+				c.home = outside(t)
+			}
+			t.Setenv("HOME", c.home)
+			t.Setenv("XDG_CACHE_HOME", c.cache)
+			b := newBed(t, func(s *Settings) { s.Dir = "" })
+			missing := strings.Join(b.Missing([]string{handler.Shell}), "\n")
+			x, err := b.Executor(Handler{ID: "1", Type: "t", Document: handler.Document{Kind: handler.Script, Lang: handler.Shell, Source: echo.Source}})
+			if c.want != "" {
+				for _, text := range []string{fmt.Sprint(err), fmt.Sprint(b.Check(handler.Shell)), missing} {
+					if !strings.Contains(text, c.want) || !strings.Contains(text, "set XDG_CACHE_HOME") {
+						t.Errorf("%q does not say %q", text, c.want)
+					}
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, run(x, text("a")), "ok text:a")
+			if said := strings.Contains(missing, "may write the directory of scripts"); said != (c.cache != "") {
+				t.Errorf("missing: %q", missing)
+			}
+		})
+	}
+}
+
+// TestAnInterpreterIsInstalledLater: a missing interpreter is looked up again, and one that was found is kept.
+func TestAnInterpreterIsInstalledLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sh")
+	at := slices.IndexFunc(languages, func(l language) bool { return l.name == handler.Shell })
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		shell := kept(func() (*interpreter, error) {
+			looks++
+			return languages[at].find(path)
+		})
+		check := func(want bool, wantLooks int) {
+			t.Helper()
+			i, err := shell()
+			if found := err == nil; found != want || looks != wantLooks || found && i.path != path {
+				t.Errorf("%+v, %v after %d looks", i, err, looks)
+			}
+		}
+		check(false, 1)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(findAgain - 1)
+		check(false, 1)
+		time.Sleep(1)
+		check(true, 2)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * findAgain)
+		check(true, 2)
+	})
 }
 
 // TestModes: scripts run with all modes of the sandbox.
