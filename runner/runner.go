@@ -114,6 +114,10 @@ func New(s Settings) (*Runner, error) {
 		return nil, err
 	}
 	r.kinds = kinds{sandbox: box, scripts: pool, web: webhook.Settings{Allow: s.Allow, UserAgent: s.UserAgent}, accept: s.Accept, programs: s.Handlers}
+	if text := pool.Exposed(); text != "" && s.Sandbox == sandbox.Require && slices.Contains(r.kindsRun(), handler.Script) {
+		_ = pool.Close() // the reason counts
+		return nil, fmt.Errorf("%w: %s", sandbox.ErrMissing, text)
+	}
 	for name, h := range s.Handlers { // so that a mistake is found now
 		e, err := r.kinds.executor(&version{typ: name, document: h.Document, program: &h.Program})
 		if err != nil {

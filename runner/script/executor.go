@@ -51,7 +51,7 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if h.Document.Kind != handler.Script {
 		return nil, fmt.Errorf("kind is %s, not %s", h.Document.Kind, handler.Script)
 	}
-	i, err := p.interpreter(h.Document.Lang)
+	i, err := p.interpreters[h.Document.Lang]()
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,6 @@ type Pool struct {
 	interpreters map[string]func() (*interpreter, error) // by language
 	failures     failures
 	dir          *directory
-	noDir        error // why dir is nil, and no script runs
-	shared       bool  // all programs in the sandbox may write dir
 
 	background sync.WaitGroup // ends contexts, and watches them
 	stop       chan struct{}  // closed by Close
@@ -78,29 +77,16 @@ func NewPool(s Settings) (*Pool, error) {
 		settings: s, interpreters: map[string]func() (*interpreter, error){}, stop: make(chan struct{}), busy: map[*host]bool{},
 		child: childSettings{sandbox: s.Sandbox, access: s.Access, env: slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "LANG=" + locale()}, s.Env)},
 	}
-	if err := p.makeDirectory(); err != nil {
+	var err error
+	if p.dir, err = newDirectory(cmp.Or(s.Dir, cacheDirectory())); err != nil {
 		return nil, err
 	}
+	p.child.dir = p.dir.path
 	for _, l := range languages {
 		p.interpreters[l.name] = kept(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
 	}
 	p.background.Go(p.watch)
 	return p, nil
-}
-
-// makeDirectory creates the directory of the pool. Without a cache for it, the pool runs no scripts: a runner may have none.
-func (p *Pool) makeDirectory() (err error) {
-	parent := p.settings.Dir
-	if parent == "" {
-		if parent, p.shared, p.noDir = cacheDirectory(p.settings.Sandbox); p.noDir != nil {
-			return nil
-		}
-	}
-	if p.dir, err = newDirectory(parent); err != nil {
-		return err
-	}
-	p.child.dir = p.dir.path
-	return nil
 }
 
 func locale() string {
@@ -112,24 +98,23 @@ func locale() string {
 
 // Check says why this machine cannot run scripts in a language, or returns nil.
 func (p *Pool) Check(lang string) error {
-	_, err := p.interpreter(lang)
+	_, err := p.interpreters[lang]()
 	return err
 }
 
-func (p *Pool) interpreter(lang string) (*interpreter, error) {
-	if p.noDir != nil {
-		return nil, p.noDir
+// Exposed says why a script could change those of other clients, as a sentence, or returns "": all programs in the sandbox
+// may write the directory of the pool.
+func (p *Pool) Exposed() string {
+	if !p.settings.Sandbox.Shares(p.dir.path) {
+		return ""
 	}
-	return p.interpreters[lang]()
+	return fmt.Sprintf("All programs in the sandbox may write the directory of scripts, %s, because it is among temporary files. Set XDG_CACHE_HOME to another directory.", p.dir.path)
 }
 
 // Missing returns what this machine lacks to run scripts in some languages, as sentences.
 func (p *Pool) Missing(langs []string) (missing []string) {
-	if p.noDir != nil {
-		return []string{fmt.Sprintf("No scripts run here: %v.", p.noDir)}
-	}
-	if p.shared {
-		missing = append(missing, fmt.Sprintf("All programs in the sandbox may write the directory of scripts, %s. Another XDG_CACHE_HOME prevents it.", p.dir.path))
+	if text := p.Exposed(); text != "" {
+		missing = append(missing, text)
 	}
 	for _, lang := range langs {
 		if p.Check(lang) != nil {
