@@ -239,20 +239,28 @@ func (l falseServer) see(f *fixture) (*state, error) {
 	return l.change(s)
 }
 
-// TestFixtures: the first fixture has each command of package job in its journal, an open and an ended session, and chained
-// jobs.
+// TestFixtures: the first fixture has each command of package job in its journal, an open and an ended session, chained
+// jobs, and jobs that lost runners held. One runner is lost before the store's last flush, and another one after it.
 func TestFixtures(t *testing.T) {
 	all, err := fixtures(memory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	verbs := map[string]bool{}
+	lost := 0
 	for _, r := range all[0].places {
 		verbs[r.verb] = true
+		if r.verb == "loserunner" {
+			lost++
+		}
+	}
+	unflushed := all[0].places[len(all[0].places)-len(all[0].shorter):]
+	if lost != 2 || !slices.ContainsFunc(unflushed, func(r record) bool { return r.verb == "loserunner" }) {
+		t.Errorf("%d runners were lost, and the records after the last flush are %+v", lost, unflushed)
 	}
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
-		"opensession", "endsession", "puthandler", "deletehandler", "tick", "grace", "mark", "level",
+		"opensession", "endsession", "puthandler", "deletehandler", "loserunner", "tick", "grace", "mark", "level",
 	} {
 		if !verbs[verb] {
 			t.Errorf("no %s in the journal", verb)
@@ -260,6 +268,7 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, f := range all {
 		f.checkChain(t)
+		f.checkLost(t)
 		if s := f.want.sessions; len(s) != 2 || !strings.Contains(s[f.sessions[0]], "slots [{0 1} {3 2}]") || s[f.sessions[1]] != "not found" {
 			t.Errorf("%s: sessions %q", f.name, s)
 		}
@@ -283,6 +292,20 @@ func (f *fixture) checkChain(t *testing.T) {
 	}
 	if doc := f.want.docs[f.jobs[f.chain+2]]; !strings.Contains(doc, `"then 0 of 0 #:end`) || !strings.Contains(doc, "colour=blue") {
 		t.Errorf("%s: the first chained job is %s", f.name, doc)
+	}
+}
+
+// checkLost: one job was abandoned by two lost runners, and has no attempt left. The other one was abandoned by one.
+func (f *fixture) checkLost(t *testing.T) {
+	t.Helper()
+	one, two := `(abandoned by "lost": `, `(abandoned by "lost later": `
+	for i, want := range [][]string{{"failed", " 2/2 ", " attempts 2 ", one, two, `"its runner was lost"`}, {"pending", " 1/2 ", " attempts 1 ", one, `"its runner was lost"`}} {
+		doc := f.want.docs[f.jobs[f.lost+i]]
+		for _, part := range want {
+			if !strings.Contains(doc, part) {
+				t.Errorf("%s: job %d of lost runners is %s, without %q", f.name, i, doc, part)
+			}
+		}
 	}
 }
 
@@ -344,6 +367,18 @@ func TestVerdicts(t *testing.T) {
 		}), lost},
 		"a lost on_complete": {lying(func(s *state) (*state, error) {
 			s.docs[f.jobs[f.chain]] = strings.Replace(s.docs[f.jobs[f.chain]], "on_complete \"type=", "on_complete \"", 1)
+			return s, nil
+		}), lost},
+		"a job that a lost runner still holds": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.lost+1]] = strings.Replace(s.docs[f.jobs[f.lost+1]], "pending", "active", 1)
+			return s, nil
+		}), lost},
+		"a lost runner whose attempts do not count": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.lost]] = strings.Replace(s.docs[f.jobs[f.lost]], "2/2", "1/2", 1)
+			return s, nil
+		}), lost},
+		"an abandoned attempt without its reason": {lying(func(s *state) (*state, error) {
+			s.docs[f.jobs[f.lost]] = strings.Replace(s.docs[f.jobs[f.lost]], "its runner was lost", "", 1)
 			return s, nil
 		}), lost},
 		"an error and a lost job": {lying(func(s *state) (*state, error) {

@@ -8,9 +8,9 @@
 //
 // # What is damaged
 //
-// The test makes data directories (fixtures) in which every kind of command was carried out, cancels and sweeps among
-// them. So every kind of command is in the journal, in several segments and volumes, and every kind of row is in the
-// store. The fixtures are left by a server that was
+// The test makes data directories (fixtures) in which every kind of command was carried out, cancels, sweeps and lost
+// runners among them. So every kind of command is in the journal, in several segments and volumes, and every kind of
+// row is in the store. The fixtures are left by a server that was
 //
 //   - killed while it was idle;
 //   - killed while it was idle, with its journal only (the store is removed);
@@ -35,8 +35,9 @@
 // The test starts a server on the damaged files, reads everything, and checks the store. These verdicts pass:
 //
 //	intact           Everything shows as before: each job with its payload, status, outcome, attempts, claim, hops
-//	                 and on_complete, and the queues, sweeps, sessions and handlers. Chained jobs are among them.
-//	                 The damage was in bytes that are not needed, or that a start rebuilds.
+//	                 and on_complete, and the queues, sweeps, sessions and handlers. Chained jobs are among them, and
+//	                 jobs that lost runners held. The damage was in bytes that are not needed, or that a start
+//	                 rebuilds.
 //	refused          The start fails. Its error names the file, the place in the file, and the next step. For the
 //	                 store, whose files Pebble reads, it names the directory and quotes Pebble.
 //	refused on read  The server starts. A read is answered with an error of that kind. All other reads are right.

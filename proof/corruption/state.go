@@ -45,10 +45,11 @@ func (s *state) difference(want *state) string {
 	return ""
 }
 
-// engineOptions makes small segments and volumes, and a small disk, so that the ballast is small.
+// engineOptions makes small segments and volumes, a small disk, so that the ballast is small, and a short time between
+// heartbeats, so that a runner is lost soon.
 func engineOptions(dir string, retain int64) ingest.Options {
 	return ingest.Options{
-		Dir: dir, JournalRetain: retain, AllowClockAhead: true,
+		Dir: dir, JournalRetain: retain, AllowClockAhead: true, RunnerHeartbeat: time.Millisecond,
 		Journal: journal.Options{SegmentBytes: 900, VolumeBytes: 2500},
 		Store:   store.Options{Small: true, MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
 		Statfs:  func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },
@@ -138,8 +139,8 @@ func (r *running) see(f *fixture) (*state, error) {
 			first = errors.Join(first, err)
 			delete(s.docs, id)
 		default:
-			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %d attempts, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
-				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, len(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
+			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
 		}
 	}
 	for _, id := range f.sessions {
@@ -174,6 +175,15 @@ func (r *running) see(f *fixture) (*state, error) {
 		s.sweeps += fmt.Sprintf("%v: %v %s/%s %v moved %d, left %d, finished %v; ", w.ID, w.Op, w.Client, w.Type, w.Batch, w.Moved, w.Skipped, w.FinishedAt != 0)
 	}
 	return s, first
+}
+
+// attempts describes runs that did not succeed, without their times, which are those of ticks that may be repeated.
+func attempts(list []job.Attempt) string {
+	text := fmt.Sprint(len(list))
+	for _, t := range list {
+		text += fmt.Sprintf(" (%v by %q: %v %d %q)", t.Why, t.Runner, t.Code, t.ExitCode, t.Error)
+	}
+	return text
 }
 
 // seeHandlers reads all versions of all handlers.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -103,6 +104,13 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		},
 		func() error { return f.createChain(r) },
 		func() error { return f.completeChain(r, true) },
+		func() error {
+			g := group
+			g.Lines, g.Type = 2, lostType
+			f.lost = len(f.jobs)
+			return f.post(r, &job.Create{Frame: job.LineFrame, Groups: []job.Group{g}}, "lost twice", "lost once")
+		},
+		func() error { return f.loseRunner(r, "lost", 2) },
 		func() error { return wait(r, "later", 1) }, // this takes a tick
 		func() error { return r.FlushWait() },
 		func() (err error) { claimed, docs, _, err = r.Claim(ctx, claim, 0); return err },
@@ -255,6 +263,38 @@ func (f *fixture) completeChain(r *running, then bool) error {
 		f.jobs = append(f.jobs, job.NewID(receipt.At, receipt.Seq, line))
 	}
 	return err
+}
+
+// lostType is the type of the jobs that lost runners held.
+const lostType = "lost"
+
+// loseRunner lets a runner claim the first n jobs that lost runners held, and waits until the server has declared it lost
+// and returned them. The runner sends its only heartbeat after its claim, so the claim is one of those that are returned.
+func (f *fixture) loseRunner(r *running, runner string, n int) error {
+	ctx := context.Background()
+	_, docs, _, err := r.Claim(ctx, job.Claim{Runner: runner, Max: n, MaxBytes: job.MaxClaimBytes, Types: []string{lostType}}, 0)
+	if err != nil {
+		return err
+	}
+	if len(docs) != n || docs[0].ID != f.jobs[f.lost] {
+		return fmt.Errorf("%d jobs are handed out to a runner that is lost later", len(docs))
+	}
+	if _, _, err := r.Heartbeat(runner, registry.Info{Instance: "of " + runner}, false); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if err := r.CatchUp(ctx, 0); err != nil {
+			return err
+		}
+		doc, err := r.Queries().Job(docs[n-1].ID)
+		if err != nil {
+			return err
+		}
+		if doc.Status != job.Active {
+			return nil
+		}
+	}
+	return fmt.Errorf("undecided, machine too slow: runner %s is not declared lost after %v", runner, maxSettle)
 }
 
 // queue returns the document of a queue, after everything that is synced.

@@ -58,11 +58,15 @@
 //   - a completion that creates two jobs, once, although it is repeated;
 //   - patches, the claim of the only job, releases and completions;
 //   - deletes of jobs and of queues, and queues that --queue-idle deletes;
+//   - lost runners: a runner claims a job for an hour and sends a heartbeat, and no more. The job must be returned, but
+//     not before the server ran for three periods without a break; one attempt is spent. The server must refuse what the
+//     runner reports later, and its heartbeats, and hand out the job once more;
 //   - the document of the session;
 //   - repeats of numbered requests, at once and after later requests were carried out.
 //
-// A request without an answer is repeated through kills and power cuts until it is answered. TestErrands shows that
-// wrong answers are noticed.
+// A request without an answer is repeated through kills and power cuts until it is answered. The server knows runners in
+// memory only, so after a restart a silent runner sends another heartbeat. Some kills and cuts are at about the time at
+// which it is lost. TestErrands shows that wrong answers are noticed.
 //
 // # The model
 //
@@ -104,9 +108,10 @@
 //   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out. But all jobs
 //     must be completed at the end.
 //   - A tickle of a whole claim that renewed only some of its jobs proves nothing here.
-//   - Unique keys, patches, deletes and sessions are in the errands only, where nobody else touches the jobs.
+//   - Unique keys, patches, deletes, sessions and lost runners are in the errands only, where nobody else touches the jobs.
 //   - If several completions of a redriven job end without an output, the jobs that follow them have no payload, so they are
 //     counted only.
+//   - How soon a runner is lost after three periods is not checked. A job that is still held after minutes is undecided.
 //   - Purging after a retention is not in the load.
 //   - Queues that --queue-idle deletes are waited for in full runs only, since that takes at least a minute.
 //   - Data directories are small, some dozen megabytes.
@@ -143,6 +148,7 @@
 //	errand_queues.go    the steps that concern queues and the session
 //	errand_handlers.go  the steps that concern the handler
 //	errand_chains.go    the steps that concern chained jobs
+//	errand_runners.go   the steps that concern lost runners
 //
 // The lanes:
 //

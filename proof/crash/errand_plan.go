@@ -84,6 +84,11 @@ func (e *errands) plan() {
 	if e.done%12 == 9 {
 		add(e.chainSteps()...)
 	}
+	if e.waiting {
+		add(e.waitForLoss(false))
+	} else if e.done%4 == 2 {
+		add(e.lossSteps()...)
+	}
 	switch n := rng.IntN(40); {
 	case n < 4:
 		add(e.checkSession())

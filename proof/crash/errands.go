@@ -28,6 +28,7 @@ type errands struct {
 	ownQueues
 	ownHandler
 	ownChain
+	ownLoss
 
 	todo []step
 	open bool // the first of todo was begun and is not answered: the server may have carried it out
@@ -116,7 +117,7 @@ var errNoAnswer = errors.New("no answer")
 
 func newErrands(u *user, name string, seed uint64) *errands {
 	o := client.Options{RetryFor: maxWait}
-	e := &errands{h: u.h, raw: u, c: client.New(u.url, o), rng: rand.New(rand.NewPCG(seed, 0)), name: name}
+	e := &errands{h: u.h, raw: u, c: client.New(u.url, o), rng: rand.New(rand.NewPCG(seed, 0)), name: name, ownLoss: ownLoss{every: runnerHeartbeat, patience: maxWait}}
 	o.RetryFor = -1
 	e.once = client.New(u.url, o)
 	return e
@@ -185,7 +186,7 @@ func (e *errands) all(ctx context.Context) error {
 	return e.err
 }
 
-// leaveOneJob ends the errand that is under way, beginning with the state that was acknowledged last, and leaves one
+// leaveOneJob ends the errands that are under way, beginning with the state that was acknowledged last, and leaves one
 // job that has ended.
 func (e *errands) leaveOneJob(ctx context.Context) error {
 	if !e.open && e.job.id != "" {
@@ -197,7 +198,7 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 	if e.queue == "" {
 		e.newQueue()
 	}
-	e.todo = append(e.todo, e.create(e.name+lastKey, true), e.claim(), e.complete(), e.readJob())
+	e.todo = append(e.todo, e.waitForLoss(true), e.create(e.name+lastKey, true), e.claim(), e.complete(), e.readJob())
 	return e.all(ctx)
 }
 

@@ -101,6 +101,9 @@ func bodyOf(t *testing.T, r *http.Request) []byte {
 	return b.Bytes()
 }
 
+// testHeartbeat is the time between the heartbeats of a runner in TestErrands.
+const testHeartbeat = 20 * time.Millisecond
+
 // TestErrands: errands succeed on a server that keeps its promises, and notice one that does not. Otherwise their
 // success in a lane would prove nothing.
 func TestErrands(t *testing.T) {
@@ -114,6 +117,33 @@ func TestErrands(t *testing.T) {
 	}
 	ofQueue := func(r *http.Request, method string) bool {
 		return r.Method == method && strings.HasPrefix(r.URL.Path, "/queues/") && strings.Count(r.URL.Path, "/") == 3
+	}
+	beats := func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/runners/")
+	}
+	// jobOf returns the job that an outcome is about, or nil.
+	jobOf := func(l *falseServer, r *http.Request) (doc *struct {
+		ID      string `json:"job_id"`
+		Status  string `json:"status"`
+		ClaimID string `json:"claim_id"`
+	},
+	) {
+		if answer := l.ask(r, http.MethodGet, strings.TrimSuffix(r.URL.Path, "/complete"), ""); answer.Code == http.StatusOK {
+			_ = json.Unmarshal(answer.Body.Bytes(), &doc)
+		}
+		return doc
+	}
+	heartbeatMs := func(d time.Duration) []byte { return fmt.Appendf(nil, `"heartbeat_ms":%d`, d.Milliseconds()) }
+	// accept carries out a request, and answers a refusal with body, as if it had succeeded.
+	accept := func(l *falseServer, w http.ResponseWriter, r *http.Request, body string) bool {
+		answer := l.record(r)
+		if answer.Code != http.StatusConflict {
+			give(w, answer, answer.Body.Bytes())
+			return true
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+		return true
 	}
 	unnumbered := func(r *http.Request) *http.Request {
 		r = r.Clone(r.Context())
@@ -214,12 +244,16 @@ func TestErrands(t *testing.T) {
 			return true
 		}},
 		"a completion that does not happen": {"the job must be gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
-			id := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/jobs/"), "/complete")
-			if !completed(r) || id == "complete" || id == r.URL.Path || l.ask(r, http.MethodGet, "/jobs/"+id, "").Code != http.StatusOK {
+			if !completed(r) {
 				return false
 			}
+			doc, body := jobOf(l, r), bodyOf(t, r)
+			if doc == nil || doc.ClaimID == "" || !bytes.Contains(body, []byte(doc.ClaimID)) {
+				l.real.ServeHTTP(w, withBody(r, body))
+				return true
+			}
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"job_id": id, "status": "completed"})
+			_ = json.NewEncoder(w).Encode(map[string]any{"job_id": doc.ID, "status": "completed"})
 			return true
 		}},
 		"a completed job is there again": {"the job must be gone, and reads", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
@@ -295,6 +329,84 @@ func TestErrands(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 			return true
 		}},
+		"a silent runner that keeps its job": {"still holds job", func(_ *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !beats(r) {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{%s,"alive_since":1}`, heartbeatMs(testHeartbeat))
+			return true
+		}},
+		"a runner that is lost early": {"was lost early", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !beats(r) {
+				return false
+			}
+			answer := l.record(r)
+			give(w, answer, bytes.Replace(answer.Body.Bytes(), heartbeatMs(testHeartbeat), heartbeatMs(runnerHeartbeat), 1))
+			return true
+		}},
+		"a lost runner whose attempt does not count": {"must be returned by its loss", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !ofJob(r, http.MethodGet) {
+				return false
+			}
+			answer := l.record(r)
+			body := answer.Body.Bytes()
+			if bytes.Contains(body, []byte("its runner was lost")) {
+				body = bytes.Replace(body, []byte(`"run_attempts":1`), []byte(`"run_attempts":0`), 1)
+			}
+			give(w, answer, body)
+			return true
+		}},
+		"a job that a lost runner held and nobody gets": {"for run 2", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !claimed(r) {
+				return false
+			}
+			body := bodyOf(t, r)
+			if bytes.Contains(body, []byte("-held")) {
+				l.n["held"]++
+			}
+			if l.n["held"] < 2 {
+				l.real.ServeHTTP(w, withBody(r, body))
+				return true
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}},
+		"an outcome of a lost runner that is accepted": {"an outcome under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !completed(r) {
+				return false
+			}
+			if doc := jobOf(l, r); doc == nil || doc.Status != "pending" {
+				return false
+			}
+			return accept(l, w, r, `{"job_id":"a","status":"completed"}`)
+		}},
+		"an outcome of a lost runner that ends the next run": {"an outcome under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			if !completed(r) {
+				return false
+			}
+			doc := jobOf(l, r)
+			if doc == nil || doc.Status != "active" {
+				return false
+			}
+			var body map[string]any
+			if err := json.Unmarshal(bodyOf(t, r), &body); err != nil {
+				t.Error(err)
+			}
+			body["claim_id"] = doc.ClaimID
+			changed, err := json.Marshal(body)
+			if err != nil {
+				t.Error(err)
+			}
+			l.real.ServeHTTP(w, withBody(r, changed))
+			return true
+		}},
+		"a tickle of a lost runner that is accepted": {"a tickle under claim", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return strings.HasSuffix(r.URL.Path, "/tickle") && accept(l, w, r, `{"job_id":"a","status":"active"}`)
+		}},
+		"a heartbeat of a lost runner that is accepted": {"accepts its heartbeat", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
+			return beats(r) && accept(l, w, r, fmt.Sprintf(`{%s,"alive_since":1}`, heartbeatMs(testHeartbeat)))
+		}},
 		"a forgotten session": {"404 session_not_found", func(l *falseServer, w http.ResponseWriter, r *http.Request) bool {
 			if r.Header.Get("Daybook-Session") == "" {
 				return false
@@ -327,7 +439,7 @@ func TestErrands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			engine, err := ingest.Open(ingest.Options{Dir: t.TempDir()})
+			engine, err := ingest.Open(ingest.Options{Dir: t.TempDir(), RunnerHeartbeat: testHeartbeat})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +463,12 @@ func TestErrands(t *testing.T) {
 			defer there.Close()
 
 			h := newHistory()
+			h.serverStarted()
 			e := newErrands(newUser(h, there.URL, "nobody", 2), "errand", 7)
+			e.every = 0
+			if tt.lie != nil {
+				e.patience = 5 * time.Second // a job that is still held is noticed
+			}
 			for e.err == nil && e.done < 60 {
 				if len(e.todo) == 0 {
 					e.plan()
@@ -366,6 +483,9 @@ func TestErrands(t *testing.T) {
 			}
 			if tt.lie == nil && (e.err != nil || len(h.wrong) > 0) {
 				t.Errorf("%v, %q", e.err, h.wrong)
+			}
+			if tt.lie == nil && h.count.LostRunners < 2 {
+				t.Errorf("%d runners were lost", h.count.LostRunners)
 			}
 			if counts := engine.Stats().Jobs; tt.lie == nil && counts["pending"]+counts["active"]+counts["completed"] > 0 {
 				t.Errorf("jobs are left: %v", counts)

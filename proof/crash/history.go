@@ -43,8 +43,9 @@ type tally struct {
 	Checked, OpenClaims, Undecided int
 	Operations                     int
 	// Jobs that an errand took through their life; queues of errands that --queue-idle deleted.
-	Errands, IdleQueues     int
-	Lost, Wrong, Violations int
+	// Runners of errands that were declared lost.
+	Errands, IdleQueues, LostRunners int
+	Lost, Wrong, Violations          int
 }
 
 func (t *tally) add(o tally) {
@@ -66,6 +67,7 @@ func (t *tally) add(o tally) {
 	t.Operations += o.Operations
 	t.Errands += o.Errands
 	t.IdleQueues += o.IdleQueues
+	t.LostRunners += o.LostRunners
 	t.Lost += o.Lost
 	t.Wrong += o.Wrong
 	t.Violations += o.Violations
@@ -101,6 +103,21 @@ func (h *history) serverFrozen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives[len(h.lives)-1].end = h.now()
+}
+
+// life returns the number of the last life of the server, from 1; 0 before the first one.
+func (h *history) life() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.lives)
+}
+
+// mayLapse is that of the model.
+func (h *history) mayLapse(r, lease, now int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := jobModel{lives: h.lives}
+	return m.mayLapse(r, lease, now)
 }
 
 // end returns the latest time at which a request can have been carried out that got no answer at t: the next death of

@@ -20,6 +20,9 @@ func TestKills(t *testing.T) {
 		s.startErrands(c, 2)
 		l.awaitLoad(s, c)
 		for range min(perTrial, *kills-killed) {
+			if killed%8 == 1 { // the kill is at about the time at which runners are lost
+				time.Sleep(lossTime + 200*time.Millisecond)
+			}
 			time.Sleep(l.between(20*time.Millisecond, 900*time.Millisecond)) // the load goes on until the kill
 			l.must(s, s.kill())
 			killed++
@@ -39,5 +42,6 @@ func TestKills(t *testing.T) {
 		l.progress("%d of %d kills, %d jobs, %d operations checked", killed, *kills, l.tally.Jobs, l.tally.Operations)
 	}
 	l.mustChain()
+	l.mustLose()
 	l.report(fmt.Sprint(*kills, " kills by SIGKILL"))
 }

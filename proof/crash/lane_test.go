@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	full  = flag.Bool("full", false, "run everything, about 25 minutes; otherwise a little of each lane")
+	full  = flag.Bool("full", false, "run everything, about half an hour; otherwise a little of each lane")
 	seed  = flag.Uint64("seed", 0, "seed of the plan; 0: a random one, which is printed. A seed repeats the plan, not the run")
 	kills = flag.Int("kills", 0, "how many SIGKILLs; 0: 200 with -full, otherwise a few")
 	cuts  = flag.Int("cuts", 0, "how many power cuts; 0: 500 with -full, otherwise a few")
@@ -97,6 +97,14 @@ func (l *lane) mustChain() {
 	l.Helper()
 	if c := l.tally; *full && (c.Chained == 0 || c.Followed == 0) {
 		l.Error(undecided("outcomes created %d jobs, and %d jobs followed others, so the lane proves nothing of them", c.Chained, c.Followed))
+	}
+}
+
+// mustLose fails the lane if no runner was declared lost.
+func (l *lane) mustLose() {
+	l.Helper()
+	if *full && l.tally.LostRunners == 0 {
+		l.Error(undecided("no runner was lost, so the lane proves nothing of lost runners"))
 	}
 }
 

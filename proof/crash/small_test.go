@@ -33,7 +33,7 @@ func serveSmall(args []string) int {
 		return 1
 	}
 	engine, err := ingest.Open(ingest.Options{
-		Dir: data, QueueIdle: queueIdle,
+		Dir: data, QueueIdle: queueIdle, RunnerHeartbeat: runnerHeartbeat,
 		Journal: journal.Options{SegmentBytes: 24 << 10, VolumeBytes: 150 << 10},
 		Store:   store.Options{MemtableBytes: 128 << 10},
 		Fatal:   func(reason string) { os.Exit(failed(fmt.Errorf("the store cannot continue: %s", reason))) },

@@ -109,8 +109,5 @@ func (l *lane) claimSome(s *trial, c *crowd) (held []*grant) {
 // mayHaveLapsed reports whether the leases of a grant of this lane can have run out by now, by the clock of the
 // history.
 func (s *trial) mayHaveLapsed(g *grant, now int64) bool {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	m := jobModel{lives: s.h.lives}
-	return m.mayLapse(g.call, longLease*ms, now)
+	return s.h.mayLapse(g.call, longLease*ms, now)
 }
