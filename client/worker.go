@@ -43,9 +43,9 @@ var (
 type Worker struct {
 	Client  *Client
 	Handler Handler
-	// Take, in place of Handler, is called with jobs that begin now, up to Concurrency at a time: for a program that runs
-	// many jobs together, and without a goroutine for each. It must not wait. The program ends each Run, from any
-	// goroutine.
+	// Take, in place of Handler, is called with jobs that begin now: for a program that runs many jobs together, and
+	// without a goroutine for each. The worker calls it again while fewer than Concurrency runs have not ended, one call
+	// at a time, so it must not wait. The program may keep the slice, and ends each Run from any goroutine.
 	Take func([]*Run)
 
 	RunnerID string   // "" means the host's name, the process id and a random number

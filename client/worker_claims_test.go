@@ -34,7 +34,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 					time.Sleep(10 * time.Second) // a job that has begun ends and is reported
 					return client.Outcome{}, nil
 				}}
-				err := w.Run(t.Context())
+				err := tested(w).Run(t.Context())
 				var refused *client.Error
 				if claims, reports := len(f.to("/jobs/claim")), len(f.to("/jobs/complete")); !errors.As(err, &refused) || claims != 2 || reports != 1 {
 					t.Errorf("%d claims, %d reports, %v", claims, reports, err)
@@ -44,7 +44,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 	}
 	t.Run("a malformed type ends Run", func(t *testing.T) {
 		w := &client.Worker{Client: daybooktest.Start(t).Client, Types: []string{"no/name"}, Handler: well}
-		if err := w.Run(t.Context()); !errors.Is(err, client.ErrBadRequest) {
+		if err := tested(w).Run(t.Context()); !errors.Is(err, client.ErrBadRequest) {
 			t.Error(err)
 		}
 	})

@@ -108,7 +108,7 @@ func TestDrain(t *testing.T) {
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
-		go func() { ran <- w.Run(ctx) }()
+		go func() { ran <- tested(w).Run(ctx) }()
 		for range jobs / 2 {
 			<-begun
 		}
@@ -169,7 +169,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 			}
 			return client.Outcome{}, nil
 		}}
-		if err := w.Run(ctx); err != nil {
+		if err := tested(&w).Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 		q, err := s.Client.Queue(t.Context(), "default", "default")

@@ -35,13 +35,13 @@ func (r *running) handle() {
 
 // do runs the handler for one job. A panic, or the end of the goroutine, is an error of that job.
 func (r *running) do(t *task) {
-	if cause := t.run.Err(); cause != nil { // the job was lost before it began
+	if cause := t.run.lostBy(); cause != nil { // before it began
 		r.end(t, judge(cause, Outcome{}, cause))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx.handlers)
 	defer cancel(nil)
-	t.run.whenCancelled(cancel)
+	t.run.onEnd(cancel)
 	var o Outcome
 	err := errGoexit
 	began := time.Now()

@@ -155,11 +155,11 @@ func (r *running) start(n int) []*task {
 	for _, t := range tasks {
 		t.state = started
 		if r.jobs.endedBy != nil {
-			t.run.Cancel(r.jobs.endedBy)
+			t.run.lose(r.jobs.endedBy)
 		}
 		if ms := t.run.Job.TimeoutMs; ms > 0 {
 			left := time.Until(t.claim.received.Add(time.Duration(ms) * time.Millisecond))
-			t.timeout = time.AfterFunc(left, func() { t.run.Cancel(errTimedOut) })
+			t.timeout = time.AfterFunc(left, func() { t.run.lose(errTimedOut) })
 		}
 	}
 	return tasks
@@ -168,11 +168,11 @@ func (r *running) start(n int) []*task {
 // end records how the run of a job ended, and adds the job to the reports.
 func (r *running) end(t *task, how ending) {
 	t.how = how
-	r.endAll([]*task{t})
+	r.recordEnds([]*task{t})
 }
 
-// endAll records that the runs of jobs have ended, and adds the jobs to the reports.
-func (r *running) endAll(tasks []*task) {
+// recordEnds records that the runs of jobs have ended, and adds the jobs to the reports.
+func (r *running) recordEnds(tasks []*task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -195,7 +195,7 @@ func (r *running) endAll(tasks []*task) {
 	r.jobs.unreported += len(tasks)
 	r.claimMore()
 	if r.Take != nil {
-		r.ready.Signal() // jobs may begin in place of these
+		r.ready.Signal() // to handOver, the only one that waits: jobs may begin in place of these
 	}
 	r.mu.Unlock()
 	r.reports.add(tasks)
@@ -209,7 +209,7 @@ func (r *running) endHandlers(cause error) {
 	for c := range r.leases.claims {
 		for i := range c.tasks {
 			if t := &c.tasks[i]; t.state == started {
-				t.run.Cancel(cause)
+				t.run.lose(cause)
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (r *running) giveBackAll(tasks []*task) {
 	for _, t := range tasks {
 		t.how = ending{giveBack: true}
 	}
-	r.endAll(tasks)
+	r.recordEnds(tasks)
 }
 
 // reported records that tasks are reported. A claim is released with its last task.

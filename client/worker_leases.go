@@ -207,19 +207,19 @@ func (r *running) lose(c *heldClaim, lost []Lost) {
 			if t := &c.tasks[i]; t.run.Job.ID != l.JobID {
 				continue
 			} else if l.Code == "cancelled" {
-				t.run.Cancel(errCancelledRun)
+				t.run.lose(errCancelledRun)
 			} else {
-				t.run.Cancel(ErrLeaseLost)
+				t.run.lose(ErrLeaseLost)
 			}
 			break
 		}
 	}
 }
 
-// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. A job that waits still
-// gets a handler, which finds its context ended. running.mu is held.
+// loseAll ends the handlers of all jobs of a claim. It has no effect on those that have returned. A job that waits for a
+// handler gets none, and ends when its turn comes. running.mu is held.
 func (r *running) loseAll(c *heldClaim, cause error) {
 	for i := range c.tasks {
-		c.tasks[i].run.Cancel(cause)
+		c.tasks[i].run.lose(cause)
 	}
 }

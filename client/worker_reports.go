@@ -80,7 +80,7 @@ func (r *running) sendReports(done <-chan struct{}) {
 			return
 		case <-r.reports.changed:
 		case <-r.ends.changed:
-			r.endAll(r.ends.take())
+			r.recordEnds(r.ends.take())
 		case <-timer.C:
 		}
 		next := r.sendDue(time.Now())

@@ -97,7 +97,7 @@ func (r *running) drain() {
 }
 
 // running is a worker that runs. Jobs arrive by take, which claims call. Handlers begin them with next and end them
-// with end. Reports settle them with reported. Meanwhile keepLeases keeps their leases. Handlers and leases do not know
+// with end. With Take, handOver begins them with nextSome, and sendReports ends them with recordEnds. Reports settle them with reported. Meanwhile keepLeases keeps their leases. Handlers and leases do not know
 // how jobs are claimed or reported.
 type running struct {
 	Worker
@@ -114,14 +114,14 @@ type running struct {
 	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends
 	// handlers.
 	mu     sync.Mutex
-	ready  sync.Cond // with mu; signals that jobs.queue has grown, or that jobs.stopped is set
+	ready  sync.Cond // with mu; signals that jobs.queue has grown, that jobs.stopped is set, or, with Take, that runs have ended
 	jobs   heldJobs
 	claims claimState
 	leases leases
 	stream streamState
 }
 
-// contexts are the three periods in the life of a worker.
+// contexts are two periods in the life of a worker, and the values of its handlers.
 type contexts struct {
 	// stopping ends when the worker must claim no more: with the context of Run, or when a claim is refused for good.
 	stopping context.Context

@@ -1,27 +1,32 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Run is the run of a job that a Worker has handed to Take. It is a context, too, which ends as that of a Handler does, or
-// by Cancel. It ends with End as well.
+// Run is one run of a job. The Worker hands it to Take. It is also the context of the run, which ends when the job is
+// lost, when draining takes longer than DrainTimeout, and when the program calls Cancel or End.
 type Run struct {
 	Job *Job
-	r   *running
-	t   *task
 
-	began  time.Time
-	mu     sync.Mutex // guards the fields below
-	isOver bool       // End was called
-	ended  *runEnded  // nil while the context has not ended
-	done   chan struct{}
-	// after are called when the context ends: cancelled at once, and the others in goroutines.
-	cancelled context.CancelCauseFunc
-	after     []*func()
+	r     *running
+	t     *task
+	began time.Time
+
+	mu    sync.Mutex    // guards the fields below
+	ended bool          // End was called
+	lost  error         // why the worker does not want the outcome, or wants no error
+	err   error         // why the context has ended
+	done  chan struct{} // made when Done is called
+	// cancel is called when the context ends, and each of after in a goroutine.
+	cancel context.CancelCauseFunc
+	after  []*func()
 }
 
 var _ context.Context = (*Run)(nil)
@@ -30,48 +35,63 @@ func (u *Run) begin(r *running, t *task, j *Job) { u.r, u.t, u.Job = r, t, j }
 
 // End says how the run ended, with what a Handler returns. Only the first call counts. It does not wait.
 func (u *Run) End(o Outcome, err error) {
-	if u.over(o, err) {
+	if u.recordEnd(o, err) {
 		u.r.ends.add(u.t)
 	}
 }
 
-// over records how the run ended, and ends the context. It reports whether this is the first call.
-func (u *Run) over(o Outcome, err error) bool {
+// recordEnd records how the run ended, and ends the context. It reports whether this is the first call.
+func (u *Run) recordEnd(o Outcome, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.isOver {
+	if u.ended {
 		return false
 	}
-	u.isOver = true
-	var cause error
-	if u.ended != nil {
-		cause = u.ended
-	}
-	u.t.how = judge(cause, o, err)
+	u.ended = true
+	u.t.how = judge(u.lost, o, err)
 	u.t.how.took = time.Since(u.began)
-	u.cancel(context.Canceled)
+	u.endContext(context.Canceled)
 	return true
 }
 
-// Cancel ends the context. The run goes on until End is called.
+// Cancel ends the context. The program must still call End. The cause changes nothing of what End reports; nil is
+// context.Canceled.
 func (u *Run) Cancel(cause error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.cancel(cause)
+	u.endContext(cmp.Or(cause, context.Canceled))
 }
 
-func (u *Run) cancel(cause error) {
-	if u.ended != nil {
+// lose ends the context because the worker does not want the outcome, or wants no error. The first cause counts.
+func (u *Run) lose(cause error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.lost == nil {
+		u.lost = cause
+	}
+	u.endContext(cause)
+}
+
+// lostBy returns the cause of lose, or nil.
+func (u *Run) lostBy() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lost
+}
+
+// endContext ends the context. u.mu is held.
+func (u *Run) endContext(cause error) {
+	if u.err != nil {
 		return
 	}
-	if u.ended = &ranWell; cause != context.Canceled {
-		u.ended = &runEnded{cause}
+	if u.err = cause; cause != context.Canceled {
+		u.err = &runEnded{cause}
 	}
 	if u.done != nil {
 		close(u.done)
 	}
-	if u.cancelled != nil {
-		u.cancelled(cause)
+	if u.cancel != nil {
+		u.cancel(cause)
 	}
 	for _, f := range u.after {
 		go (*f)()
@@ -79,21 +99,18 @@ func (u *Run) cancel(cause error) {
 	u.after = nil
 }
 
-// runEnded is the error of a context that has ended. It is context.Canceled, and its cause.
+// runEnded is the error of a context that has ended early. It is context.Canceled, and its cause.
 type runEnded struct{ cause error }
 
 func (e *runEnded) Error() string   { return e.cause.Error() }
 func (e *runEnded) Unwrap() []error { return []error{context.Canceled, e.cause} }
 
-// ranWell is the error of contexts that have ended with their runs.
-var ranWell = runEnded{context.Canceled}
-
-// whenCancelled has cancel be called when the context ends.
-func (u *Run) whenCancelled(cancel context.CancelCauseFunc) {
+// onEnd sets what is called when the context ends.
+func (u *Run) onEnd(cancel context.CancelCauseFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.cancelled = cancel; u.ended != nil {
-		cancel(u.ended.cause)
+	if u.cancel = cancel; u.err != nil {
+		cancel(u.lost)
 	}
 }
 
@@ -108,28 +125,26 @@ func (u *Run) Done() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.done == nil {
-		if u.done = make(chan struct{}); u.ended != nil {
+		if u.done = make(chan struct{}); u.err != nil {
 			close(u.done)
 		}
 	}
 	return u.done
 }
 
-// Err implements context.Context. The error is context.Canceled, and why: ErrLeaseLost, ErrDraining, or what Cancel got.
+// Err implements context.Context. By errors.Is the error is context.Canceled, and also why the context has ended:
+// ErrLeaseLost, ErrDraining, or what Cancel got. context.Cause returns the same.
 func (u *Run) Err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended == nil {
-		return nil
-	}
-	return u.ended
+	return u.err
 }
 
 // AfterFunc does what context.AfterFunc does, and costs less.
 func (u *Run) AfterFunc(f func()) (stop func() bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended != nil {
+	if u.err != nil {
 		go f()
 		return func() bool { return false }
 	}
@@ -154,16 +169,40 @@ func (r *running) handOver() {
 		for _, t := range tasks {
 			u := &t.run
 			u.began = now
-			if cause := u.Err(); cause != nil { // the job was lost before it began
+			if cause := u.lostBy(); cause != nil { // before it began
 				u.End(Outcome{}, cause)
 				continue
 			}
 			runs = append(runs, u)
 		}
-		if len(runs) > 0 {
-			r.Take(runs)
+		if len(runs) > 0 && !r.callTake(runs) {
+			return
 		}
 	}
+}
+
+// callTake calls Take. A panic of Take, or the end of its goroutine, is an error of all runs that have not ended. In the
+// second case, another goroutine goes on.
+func (r *running) callTake(runs []*Run) (returned bool) {
+	err := errGoexit
+	defer func() {
+		p := recover()
+		if p != nil {
+			returned, err = true, fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
+		}
+		if err == nil {
+			return
+		}
+		for _, u := range runs {
+			u.End(Outcome{}, err)
+		}
+		if p == nil {
+			r.underWay.handlers.Go(r.handOver)
+		}
+	}()
+	r.Take(runs)
+	err = nil
+	return true
 }
 
 // ends are runs that have ended. sendReports takes them, as many at once as there are, so that the end of a run costs

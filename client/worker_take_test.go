@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,17 +15,19 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// byTake has start replace the Handler of a worker by Take.
+// byTake makes the tests of workers use Take. See tested.
 var byTake bool
 
-// takeInPlaceOfHandler gives a worker a Take that calls its Handler in a goroutine for each job.
-func takeInPlaceOfHandler(w *client.Worker) {
-	handler := w.Handler
-	w.Handler, w.Take = nil, func(runs []*client.Run) {
-		for _, u := range runs {
-			go func() { u.End(handler(u, u.Job)) }()
+// tested returns a worker as it is tested: as it is, or with a Take that calls its Handler in a goroutine for each job.
+func tested(w *client.Worker) *client.Worker {
+	if handler := w.Handler; byTake && handler != nil {
+		w.Handler, w.Take = nil, func(runs []*client.Run) {
+			for _, u := range runs {
+				go func() { u.End(handler(u, u.Job)) }()
+			}
 		}
 	}
+	return w
 }
 
 // TestTakeDoesWhatHandlersDo: the tests of workers with a Handler hold for those with Take.
@@ -93,6 +96,58 @@ func TestTake(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a cause of the program does not change what End reports", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(3, time.Minute))})
+			var ev events
+			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 3, OnEvent: ev.add, Take: func(runs []*client.Run) {
+				for i, cause := range []error{client.ErrLeaseLost, client.ErrDraining, nil} {
+					u := runs[i]
+					u.Cancel(cause)
+					if err := u.Err(); !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) || err.Error() == "" {
+						t.Errorf("%v: %v", cause, err)
+					}
+					u.End(client.Outcome{}, cause)
+				}
+			}})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			for id, end := range ev.ends() {
+				if want := map[bool]string{true: "", false: "error"}[id == testID(2)]; end.Err != nil || end.Outcome.Code != want {
+					t.Errorf("%s: %+v", id, end)
+				}
+			}
+		})
+	})
+	for name, take := range map[string]func(){
+		"a panic is an error of the runs that have not ended": func() { panic("in Take") },
+		"so is the end of the goroutine":                      runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(5, time.Minute))})
+				var ev events
+				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 2, Batch: 5, Prefetch: 3, OnEvent: ev.add, Take: func(runs []*client.Run) {
+					if runs[0].End(client.TextOutput("a"), nil); len(runs) > 1 {
+						take()
+					}
+				}})
+				time.Sleep(time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				ends, codes := ev.ends(), map[string]int{}
+				for _, end := range ends {
+					codes[fmt.Sprint(end.Outcome.Code, end.Err)]++
+				}
+				if len(ends) != 5 || codes["error<nil>"] < 1 || codes["error<nil>"]+codes["<nil>"] != 5 {
+					t.Errorf("%v", codes)
+				}
+			})
+		})
+	}
 	t.Run("Handler and Take, or neither", func(t *testing.T) {
 		s := client.New("http://127.0.0.1:1", client.Options{})
 		for _, w := range []client.Worker{{Client: s}, {Client: s, Handler: well, Take: func([]*client.Run) {}}} {

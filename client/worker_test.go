@@ -40,12 +40,9 @@ func (e *events) ends() map[string]client.Event {
 
 // start runs a worker in the background. stop drains it, and returns the result of Run.
 func start(t *testing.T, w *client.Worker) (stop func() error) {
-	if byTake {
-		takeInPlaceOfHandler(w)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
+	go func() { done <- tested(w).Run(ctx) }()
 	return func() error {
 		cancel()
 		return <-done

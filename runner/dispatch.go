@@ -21,8 +21,8 @@ const (
 	mostStrays = 100
 )
 
-// handedOut are jobs that a worker has handed out together.
-type handedOut struct {
+// handout is jobs that a worker has handed out together.
+type handout struct {
 	r     *Runner
 	left  atomic.Int64 // jobs that have not ended
 	watch func() bool  // ends the watch of Runner.runs
@@ -30,7 +30,7 @@ type handedOut struct {
 
 // dispatch adds the jobs that a feed has claimed to their lanes.
 func (r *Runner) dispatch(f *feed, runs []*client.Run) {
-	h := &handedOut{r: r}
+	h := &handout{r: r}
 	h.left.Store(int64(len(runs)))
 	r.mu.Lock()
 	end := r.runs // what ends the runs that begin now
@@ -76,13 +76,15 @@ func cancelAll(runs []*client.Run, lanes []*lane, cause error) {
 	}
 	for i, l := range lanes {
 		if l != nil && !slices.Contains(lanes[:i], l) {
-			l.unwanted()
+			l.mu.Lock()
+			l.endUnwanted()
+			l.mu.Unlock()
 		}
 	}
 }
 
 // job returns a job for a lane.
-func (h *handedOut) job(f *feed, l *lane, u *client.Run) *waiting {
+func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 	stray := !slices.Contains(f.lanes, l)
 	if stray {
 		f.strays.Add(1)
@@ -105,7 +107,7 @@ func (h *handedOut) job(f *feed, l *lane, u *client.Run) *waiting {
 }
 
 // stray returns a job that this runner cannot run to its queue, after a while.
-func (h *handedOut) stray(f *feed, u *client.Run) {
+func (h *handout) stray(f *feed, u *client.Run) {
 	j := u.Job
 	h.r.say("stray "+j.Client+" "+j.Type, "this runner cannot run a job that it has claimed, and returns it", "type", j.Type, "client", j.Client, "job_id", j.ID)
 	h.r.refreshSoon()
@@ -119,7 +121,7 @@ func (h *handedOut) stray(f *feed, u *client.Run) {
 	u.AfterFunc(end)
 }
 
-func (h *handedOut) ended() {
+func (h *handout) ended() {
 	if h.left.Add(-1) == 0 {
 		h.watch()
 	}

@@ -87,3 +87,41 @@ func TestSharedContexts(t *testing.T) {
 	r.want("own", "completed ok 1 red", "completed ok 1 red")
 	r.want("stored", "completed ok 1 None")
 }
+
+// TestLostWhileItWaits: a job that is cancelled while it waits for slots makes room soon, and does not count as one that
+// has waited too long.
+func TestLostWhileItWaits(t *testing.T) {
+	r := start(t)
+	lease := client.Attributes{LeaseMs: 1000}
+	if _, err := r.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{Type: "x", Attributes: lease}); err != nil {
+		t.Fatal(err)
+	}
+	s := r.settings(map[string]string{"x": "sleep 60"})
+	s.Concurrency, s.UntilIdle, s.DrainTimeout = 1, 0, time.Millisecond
+	w, stop := r.begin(s)
+	waits := func() (id string, noneAhead bool) {
+		w.mu.Lock()
+		l := w.lanes[queue{"", "x"}]
+		w.mu.Unlock()
+		if l == nil {
+			return "", false
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.waiting) > 0 {
+			id = l.waiting[0].Job.ID
+		}
+		return id, !l.noneAhead.IsZero()
+	}
+	id := ""
+	r.until("one job runs and one waits", func() bool { id, _ = waits(); return id != "" && w.Totals().Claimed == 2 })
+	if _, err := r.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.until("no job waits", func() bool { id, _ := waits(); return id == "" })
+	if _, noneAhead := waits(); noneAhead {
+		t.Error("the lane holds no jobs in advance any more")
+	}
+	r.until("the job is lost", func() bool { return w.Totals().Ended["lost"] == 1 })
+	stop()
+}

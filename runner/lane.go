@@ -36,7 +36,7 @@ type lane struct {
 	executors map[string]*executor
 	waiting   []*waiting
 	late      *time.Timer   // looks for jobs that have waited too long
-	lookAt    time.Time     // when it does; zero means never
+	lookAt    time.Time     // when it does next; in the past if it does not
 	stopped   bool          // no run begins any more
 	noneAhead time.Time     // until then, the lane holds only jobs that run
 	acquiring int           // runs that wait for their slots
@@ -140,36 +140,46 @@ func (l *lane) add(jobs []*waiting) {
 			limit = min(limit, time.Duration(ms)*time.Millisecond/timeoutShare)
 		}
 		w.giveUp = now.Add(limit)
-		l.look(w.giveUp)
 	}
 	l.waiting = append(l.waiting, jobs...)
+	l.endUnwanted()
+	l.lookAgain(now)
 	l.start()
 }
 
-// look has giveUpLate look at this time, or before. l.mu is held.
-func (l *lane) look(at time.Time) {
-	if l.lookAt.IsZero() || at.Before(l.lookAt) {
+// lookAgain sets the timer of giveUpLate to when the next job has waited too long, but to a second at most, since jobs may
+// be lost. l.mu is held.
+func (l *lane) lookAgain(now time.Time) {
+	if len(l.waiting) == 0 {
+		return
+	}
+	at := now.Add(time.Second)
+	for _, w := range l.waiting {
+		if w.giveUp.Before(at) {
+			at = w.giveUp
+		}
+	}
+	if l.lookAt.Before(now) || at.Before(l.lookAt) {
 		l.lookAt = at
-		l.late.Reset(time.Until(at))
+		l.late.Reset(at.Sub(now))
 	}
 }
 
-// giveUpLate returns jobs that have waited too long for a run to their queues.
+// giveUpLate ends the jobs that have waited too long for a run, so that they go back to their queues.
 func (l *lane) giveUpLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lookAt = time.Time{}
 	now := time.Now()
-	late := l.removeWaiting(func(w *waiting) bool { return !now.Before(w.giveUp) })
-	for _, w := range l.waiting {
-		l.look(w.giveUp)
-	}
-	if late > 0 {
+	l.lookAt = time.Time{}
+	l.endUnwanted()
+	if l.removeWaiting(func(w *waiting) bool { return !now.Before(w.giveUp) }) > 0 {
 		l.noneAhead = now.Add(noneAheadFor)
 	}
+	l.lookAgain(now)
 }
 
-// removeWaiting returns the jobs for which remove returns true to their queues, and their number. l.mu is held.
+// removeWaiting ends the waiting jobs that remove selects, so that they go back to their queues. It returns how many.
+// l.mu is held.
 func (l *lane) removeWaiting(remove func(*waiting) bool) int {
 	n := len(l.waiting)
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiting) bool {
@@ -182,10 +192,8 @@ func (l *lane) removeWaiting(remove func(*waiting) bool) int {
 	return n - len(l.waiting)
 }
 
-// unwanted returns jobs that wait for a run, and for which nobody waits, to their queues.
-func (l *lane) unwanted() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// endUnwanted ends the waiting jobs that are lost or cancelled, or that the runner drops. l.mu is held.
+func (l *lane) endUnwanted() {
 	l.removeWaiting(func(w *waiting) bool { return w.Context.Err() != nil })
 }
 
@@ -256,6 +264,7 @@ func (l *lane) runBatch(tasks []*task.Task, e *executor) {
 func (l *lane) take(err error) (tasks []*task.Task, e *executor) {
 	l.mu.Lock()
 	l.acquiring--
+	l.endUnwanted()
 	if err != nil || len(l.waiting) == 0 {
 		l.mu.Unlock()
 		return nil, nil

@@ -68,7 +68,21 @@ func (r *rig) run(s Settings) *Runner {
 	if ctx.Err() != nil {
 		r.Fatal("the runner did not become idle")
 	}
+	r.wantEmpty(w)
 	return w
+}
+
+// wantEmpty: a runner that has ended holds nothing.
+func (r *rig) wantEmpty(w *Runner) {
+	r.Helper()
+	if n := w.heldBytes.Load(); n != 0 {
+		r.Errorf("the runner has ended and holds %d bytes of payloads", n)
+	}
+	for _, f := range w.feeds {
+		if n := f.strays.Load(); n != 0 {
+			r.Errorf("the feed of %v has ended and holds %d strays", f.types, n)
+		}
+	}
 }
 
 func (r *rig) new(s Settings) *Runner {
@@ -92,6 +106,7 @@ func (r *rig) begin(s Settings) (w *Runner, stop func()) {
 		if err := <-ended; err != nil {
 			r.Error(err)
 		}
+		r.wantEmpty(w)
 	})
 	r.Cleanup(stop)
 	return w, stop

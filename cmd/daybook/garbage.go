@@ -4,6 +4,8 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 const (
@@ -24,10 +26,18 @@ const (
 // take a gigabyte. A factor that is adjusted after each collection stops all requests for each change.
 var ballast []byte
 
-// delayCollections makes the heap larger by the ballast, unless GOGC is set or the memory limit is small. A server calls
-// it after limitMemory.
-func delayCollections() {
-	limit := debug.SetMemoryLimit(-1) // which changes nothing
+// memoryLimit returns how many bytes this process may have: the soft limit, or that of the container if it is lower.
+func memoryLimit() int64 {
+	soft := debug.SetMemoryLimit(-1) // which changes nothing
+	container, err := memlimit.FromCgroup()
+	if err != nil || container > math.MaxInt64 { // there is none
+		return soft
+	}
+	return min(soft, int64(container))
+}
+
+// delayCollections makes the heap larger by the ballast, unless GOGC is set or the memory limit is small.
+func delayCollections(limit int64) {
 	if os.Getenv("GOGC") != "" || limit != math.MaxInt64 && limit < ballastLimit {
 		return
 	}

@@ -8,8 +8,7 @@ import (
 
 // TestBallast: there is ballast, unless GOGC is set or the memory limit is small.
 func TestBallast(t *testing.T) {
-	old := debug.SetMemoryLimit(-1)
-	t.Cleanup(func() { debug.SetMemoryLimit(old); ballast = nil })
+	t.Cleanup(func() { ballast = nil })
 	for name, c := range map[string]struct {
 		gogc  string
 		limit int64
@@ -21,10 +20,18 @@ func TestBallast(t *testing.T) {
 		"a setting of the operator": {"100", math.MaxInt64, 0},
 	} {
 		t.Setenv("GOGC", c.gogc)
-		debug.SetMemoryLimit(c.limit)
 		ballast = nil
-		if delayCollections(); len(ballast) != c.want {
+		if delayCollections(c.limit); len(ballast) != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, len(ballast), c.want)
 		}
+	}
+}
+
+// TestMemoryLimit: the soft limit counts, if that of a container is not lower.
+func TestMemoryLimit(t *testing.T) {
+	old := debug.SetMemoryLimit(64 << 20)
+	t.Cleanup(func() { debug.SetMemoryLimit(old) })
+	if got := memoryLimit(); got > 64<<20 || got <= 0 {
+		t.Errorf("%d bytes", got)
 	}
 }

@@ -118,7 +118,7 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if err := limitMemory(memlimit.FromCgroup, s.log); err != nil {
 		s.log.Warn().Err(err).Msg("the memory of this process has no soft limit; set GOMEMLIMIT if it runs in a container")
 	}
-	delayCollections()
+	delayCollections(memoryLimit())
 	s.options.Log, s.options.MaxConnections = s.log, s.files.connections
 	return s, nil
 }

@@ -101,7 +101,7 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	for _, text := range r.Missing() {
 		settings.Log.Warn("this machine cannot do all: " + text)
 	}
-	delayCollections()
+	delayCollections(memoryLimit())
 	ctx, stop := untilSignal(cmd.Context(), out.zero)
 	defer stop()
 	if f.listen != "" {

@@ -33,8 +33,9 @@ const okHead, okTail = `{"job":`, `,"code":"ok"}`
 
 // decodeOK reads the answer of a job that ended ok without an output or prints: most answers, in many systems.
 func decodeOK(line []byte) (job int, ok bool) {
-	number, ok := bytes.CutPrefix(line, []byte(okHead))
-	if number, ok = bytes.CutSuffix(number, []byte(okTail)); !ok || len(number) == 0 || len(number) > 6 || number[0] == '0' && len(number) > 1 {
+	number, begins := bytes.CutPrefix(line, []byte(okHead))
+	number, ends := bytes.CutSuffix(number, []byte(okTail))
+	if !begins || !ends || len(number) == 0 || len(number) > 6 || number[0] == '0' && len(number) > 1 {
 		return 0, false
 	}
 	for _, c := range number {
