@@ -61,10 +61,13 @@ const moment = new Int32Array(new SharedArrayBuffer(4))
 
 // send writes at once, so that an answer is not lost when the next job ends the process.
 function send(text) {
-  let rest = Buffer.from(text)
-  while (rest.length > 0) {
+  let rest = text
+  let left = Buffer.byteLength(text)
+  while (left > 0) {
     try {
-      rest = rest.subarray(fs.writeSync(CONNECTION, rest))
+      const sent = fs.writeSync(CONNECTION, rest) // a string is quicker to write than a Buffer
+      left -= sent
+      if (left > 0) rest = (typeof rest === 'string' ? Buffer.from(rest) : rest).subarray(sent)
     } catch (error) {
       if (error.code === 'EPIPE') process.exit(0) // the runner is gone
       if (error.code !== 'EAGAIN') throw error
