@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -188,7 +189,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 
 // request sends the request of a step. The first line of the step has the method and the path. Lines with headers
 // follow, and the other lines are the body. The arguments of the step are the headers of the answer that the transcript
-// shows.
+// shows, and, after a minus sign, the fields that it does not show.
 func (s *scenario) request(d *datadriven.TestData) chan string {
 	input := s.withIDs(d.Input)
 	first, rest, _ := strings.Cut(input, "\n")
@@ -240,8 +241,13 @@ func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte,
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d\n", w.Code)
 	names := []string{"Location", "Retry-After", "Allow", headerReplayed}
+	var hidden []string
 	for _, arg := range d.CmdArgs {
-		names = append(names, arg.Key)
+		if field, ok := strings.CutPrefix(arg.Key, "-"); ok {
+			hidden = append(hidden, field)
+		} else {
+			names = append(names, arg.Key)
+		}
 	}
 	for _, name := range names {
 		if value := w.Header().Get(name); value != "" {
@@ -251,13 +257,14 @@ func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte,
 	for text := bytes.TrimSpace(w.Body.Bytes()); len(text) > 0; {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\n"))
-		fmt.Fprintln(&out, s.line(line))
+		fmt.Fprintln(&out, s.line(line, hidden))
 	}
 	return out.String()
 }
 
-// line formats one line of a body. It leaves out the fields of a JSON object that have the values in quiet.
-func (s *scenario) line(text []byte) string {
+// line formats one line of a body. It leaves out the hidden fields of a JSON object, and those that have the values in
+// quiet.
+func (s *scenario) line(text []byte, hidden []string) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -270,6 +277,9 @@ func (s *scenario) line(text []byte) string {
 			}
 			return name + "=" + s.moment(ms)
 		})
+	}
+	if object, ok := v.(map[string]any); ok {
+		maps.DeleteFunc(object, func(name string, _ any) bool { return slices.Contains(hidden, name) })
 	}
 	return s.value("", v)
 }

@@ -99,7 +99,8 @@ type Worker struct {
 }
 
 // Event is a claim of some jobs, or the end of the run of one job once it is reported. Err says why the outcome was not
-// reported: ErrLeaseLost, ErrDraining for a job that was returned to its queue, or the reason why the report failed.
+// reported: ErrLeaseLost, ErrUnget or ErrDraining for a job that was returned to its queue, or the reason why the report
+// failed.
 type Event struct {
 	Claim   string
 	Jobs    int // how many jobs a claim got; 0 for the end of a run

@@ -182,10 +182,10 @@ func (r *running) giveBack(tasks []*task) {
 			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.run.Job.ID, t.claim.id, Unget, nil)
 			cause := errWaited
 			switch {
-			case r.ctx.stopping.Err() != nil:
-				cause = ErrDraining
 			case t.how.asked:
 				cause = ErrUnget
+			case r.ctx.stopping.Err() != nil:
+				cause = ErrDraining
 			}
 			if err != nil && !lostJob(err) { // a lost job is already in its queue, perhaps by an unget whose answer was lost
 				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.run.Job.ID, "error", err)
