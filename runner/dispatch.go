@@ -97,6 +97,9 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 			f.strays.Add(-1)
 		}
 		u.End(outcome(u, e))
+		if e.Code == "error" || e.Code == "failed" {
+			h.r.failures.log(h.r.Log, u.Job, &e)
+		}
 		h.ended()
 		l.users.Done()
 	})}

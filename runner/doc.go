@@ -25,6 +25,7 @@
 //	kinds.go     executors of handlers, by kind
 //	lane.go      the jobs of one handler: waiting, batches, runs
 //	feeds.go     which jobs are claimed for which lanes
+//	failures.go  runs that have ended badly, in the log
 //	dispatch.go  from the jobs that a worker hands out to those of lanes, and back to outcomes
 //	catalog.go   which handlers there are
 //	heartbeat.go the registry of runners: heartbeats, and what the server says to them

@@ -91,6 +91,7 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 				away = true
 				h.r.Log.Warn("a heartbeat failed; the runner goes on and tries again", "error", err)
 			}
+			h.r.counters.unreachable(err)
 			wait = min(heartbeatAgain, every)
 		}
 	}

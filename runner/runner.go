@@ -72,6 +72,7 @@ type Runner struct {
 	kinds    kinds
 	slots    *slots.Allocator
 	counters counters
+	failures failures
 
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that end
@@ -232,7 +233,9 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 			continue
 		case <-next.C:
 		}
-		err := r.refresh(ctx)
+		asking, answered := context.WithTimeout(ctx, refreshEvery)
+		err := r.refresh(asking)
+		answered()
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:

@@ -291,6 +291,14 @@ func TestHealth(t *testing.T) {
 			t.Errorf("the metrics do not have %s", line)
 		}
 	}
+	r.server.Stop()
+	stopped := time.Now()
+	r.until("it is not healthy", func() bool { code, _ := get("/healthz"); return code == http.StatusServiceUnavailable })
+	if d := time.Since(stopped); d > 20*time.Second { // twice as long as on a quiet machine
+		t.Errorf("it took %v", d)
+	}
+	r.server.Restart()
+	r.until("it is healthy again", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
 }
 
 // TestUntilIdleWaitsForTheServer: a runner that has not reached its server is not idle.

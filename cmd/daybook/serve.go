@@ -248,10 +248,18 @@ func (f *serveFlags) options() (api.Options, error) {
 	return o, nil
 }
 
-func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
+func parseLevel(level string) (zerolog.Level, error) {
 	parsed, err := zerolog.ParseLevel(level)
 	if err != nil || level == "" {
-		return zerolog.Logger{}, usageError{fmt.Errorf("--log-level %q is not one of trace, debug, info, warn, error", level)}
+		return parsed, usageError{fmt.Errorf("--log-level %q is not one of trace, debug, info, warn, error", level)}
+	}
+	return parsed, nil
+}
+
+func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
+	parsed, err := parseLevel(level)
+	if err != nil {
+		return zerolog.Logger{}, err
 	}
 	switch format {
 	case "json":

@@ -32,6 +32,7 @@ type workFlags struct {
 	server                            serverAddress
 	networkFlags                      // where metrics are served
 	config, strategy, sandbox, id     string
+	logLevel                          string
 	accept, types, clients, httpAllow []string
 	concurrency                       int
 	takeover                          bool
@@ -76,6 +77,7 @@ start. With --sandbox=require the runner does not start then.`,
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")
 	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
+	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error")
 	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
 	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
@@ -92,7 +94,11 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	out := newWorkOutput(cmd.ErrOrStderr())
+	level, err := parseLevel(f.logLevel)
+	if err != nil {
+		return err
+	}
+	out := newWorkOutput(cmd.ErrOrStderr(), level)
 	settings.Log, settings.ScriptOutput = out.log, out.script
 	r, err := runner.New(settings)
 	if err != nil {
@@ -224,7 +230,7 @@ type workOutput struct {
 	progress *progressLine // nil unless the output is a terminal
 }
 
-func newWorkOutput(errs io.Writer) *workOutput {
+func newWorkOutput(errs io.Writer, level zerolog.Level) *workOutput {
 	w := &workOutput{}
 	if file, ok := errs.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
 		w.progress = &progressLine{to: file}
@@ -232,6 +238,7 @@ func newWorkOutput(errs io.Writer) *workOutput {
 	} else {
 		w.zero = zerolog.New(errs).With().Timestamp().Logger()
 	}
+	w.zero = w.zero.Level(level)
 	w.log = slog.New(zerolog.NewSlogHandler(w.zero))
 	return w
 }
