@@ -44,7 +44,16 @@ type Error struct {
 	Lost []Lost `json:"lost"`
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail) }
+func (e *Error) Error() string {
+	text := e.Code
+	if e.Status != 0 { // of a request, and not of one of its items
+		text = fmt.Sprintf("%d %s", e.Status, e.Code)
+	}
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
 
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "upgrade_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
