@@ -18,6 +18,9 @@ const (
 	// freeEvery is how many bytes an upload writes between two looks at the free space. With n uploads at once the
 	// reserve may be short of up to n times as much.
 	freeEvery = 16 << 20
+	// flushEvery is after how many bytes an upload asks the kernel to begin to write them to the disk, so that the fsync
+	// at the end of a large blob does not begin with gigabytes to write.
+	flushEvery = 8 << 20
 	// parallelFrom is the number of bytes from which it pays to compute the SHA-1 in another goroutine.
 	parallelFrom = 64 << 10
 )
@@ -74,7 +77,7 @@ func (u *upload) receive(ctx context.Context, r io.Reader) (Info, error) {
 	buf := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(buf)
 	h256, h1 := sha256.New(), sha1.New()
-	for looked := int64(0); ; {
+	for looked, flushed := int64(0), int64(0); ; {
 		n, end := fill(ctx, r, buf[:])
 		if end != nil && end != io.EOF {
 			return Info{}, fmt.Errorf("receive blob: %w", end)
@@ -105,6 +108,11 @@ func (u *upload) receive(ctx context.Context, r io.Reader) (Info, error) {
 		other.Wait()
 		if err != nil {
 			return Info{}, noSpace("write blob", err)
+		}
+		if u.size-flushed >= flushEvery {
+			// Only a hint: the fsync reports what fails.
+			_ = unix.SyncFileRange(int(u.f.Fd()), flushed, u.size-flushed, unix.SYNC_FILE_RANGE_WRITE)
+			flushed = u.size
 		}
 		if end == io.EOF {
 			return Info{Address: Address(h256.Sum(nil)), SHA1: SHA1(h1.Sum(nil)), Size: u.size}, nil
