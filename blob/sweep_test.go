@@ -60,7 +60,7 @@ func TestSweep(t *testing.T) {
 
 // TestSlowUpload: the age of a blob counts from its acknowledgement and not from the last write of its stream.
 func TestSlowUpload(t *testing.T) {
-	c := &clock{time.Unix(1_700_000_000, 0)}
+	c := &clock{time.Now()} // as the file system has it
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sent := false
 	_, err := s.Put(context.Background(), readerFunc(func(p []byte) (int, error) {
@@ -78,6 +78,52 @@ func TestSlowUpload(t *testing.T) {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	mustRead(t, s, wilson)
+}
+
+// TestSweepOwnsTheBlob: a Put or a Missing that begins after a sweep has decided about a blob waits for the removal.
+func TestSweepOwnsTheBlob(t *testing.T) {
+	for name, produce := range map[string]func(s *Store) error{
+		"Put": func(s *Store) error {
+			info, err := put(s, wilson)
+			if info.Existed {
+				t.Error("it existed")
+			}
+			return err
+		},
+		"Missing": func(s *Store) error {
+			missing, err := s.Missing([]Address{addressOf(wilson)})
+			if len(missing) != 1 {
+				t.Error("Missing has reported a blob that was being removed")
+			}
+			return err
+		},
+	} {
+		c := &clock{time.Unix(1_700_000_000, 0)}
+		s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+		mustPut(t, s, wilson)
+		c.at = c.at.Add(2 * defaultGrace)
+		done := make(chan error, 1)
+		swept, err := s.Sweep(context.Background(), func(Address) bool {
+			go func() { done <- produce(s) }()
+			select {
+			case <-time.After(50 * time.Millisecond): // enough for it to end if it does not wait
+			case err := <-done:
+				t.Errorf("%s did not wait: %v", name, err)
+				done <- err
+			}
+			return false
+		})
+		if err != nil || swept.Blobs != 1 {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if there, err := s.Has(addressOf(wilson)); there != (name == "Put") || err != nil {
+			t.Errorf("after %s: %v, %v", name, there, err)
+		}
+		mustAddUp(t, s)
+	}
 }
 
 // TestSweepModel runs producers, a sweeper and a deleter at once on a few blobs. The grace is nearly nothing, so only
