@@ -124,11 +124,15 @@ func TestPowerCuts(t *testing.T) {
 	dir := filepath.Join(mount, "blobs")
 	durable := map[string]bool{} // contents that were acknowledged, or that Has has reported
 	attempted := map[string]bool{}
-	for range 40 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 6
+	}
+	for range rounds {
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
 		s, err := Open(dir, Options{})
 		for i := 0; err == nil && i < 30; i++ {
-			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(40), " "), 1+rng.IntN(2)*2000)
+			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(20), " "), 1+rng.IntN(2)*2000)
 			attempted[content] = true
 			if _, err = put(s, content); err == nil {
 				durable[content] = true
