@@ -22,6 +22,7 @@ const tree = "github.com/daybookq/daybook/"
 
 // mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
 var mayImport = map[string][]string{
+	"blob":                   {},
 	"job":                    {},
 	"job/handler":            {"job"},
 	"job/runs":               {"job"},
@@ -267,7 +268,7 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
+	"bench/peers/report", "blob", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/program", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/webhook", "store", "store/lsm",
 }
 

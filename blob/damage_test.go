@@ -1,0 +1,223 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// TestDamage: a blob with one flipped byte, cut short or grown is refused on every read, and the next Put repairs it.
+func TestDamage(t *testing.T) {
+	s := newStore(t, Options{})
+	for _, size := range []int{1, 1000, bufferBytes, 2*bufferBytes + 7} {
+		content := random(1, size)
+		info := mustPut(t, s, content)
+		mustRead(t, s, content) // it is in the list of those that were verified
+		path := s.path(info.Address)
+		flip := func(at int) func() error {
+			return func() error {
+				f, err := os.OpenFile(path, os.O_WRONLY, 0)
+				if err != nil {
+					return err
+				}
+				_, err = f.WriteAt([]byte{content[at] ^ 1}, int64(at))
+				return errors.Join(err, f.Close())
+			}
+		}
+		for name, damage := range map[string]func() error{
+			"the first byte":  flip(0),
+			"the last byte":   flip(size - 1),
+			"one in between":  flip(size / 2),
+			"shorter":         func() error { return os.Truncate(path, int64(size-1)) },
+			"empty":           func() error { return os.Truncate(path, 0) },
+			"longer":          func() error { return os.Truncate(path, int64(size+1)) },
+			"another content": func() error { return os.WriteFile(path, []byte(wilson), 0o600) },
+		} {
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				got, err := read(t, s, info.Address)
+				if err == nil {
+					t.Errorf("%d bytes, %s: %d bytes were read", size, name, len(got))
+				}
+				mustBeDamaged(t, err, path)
+			}
+			if again := mustPut(t, s, content); !again.Existed {
+				t.Errorf("%d bytes, %s: it did not exist", size, name)
+			}
+			mustRead(t, s, content)
+			// A store that was running does not know how much it has lost; the next one does.
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = mustOpen(t, s.dir, Options{})
+			mustAddUp(t, s)
+		}
+	}
+}
+
+// TestDamageWhileOpen: a reader that has verified a blob notices that its file was changed.
+func TestDamageWhileOpen(t *testing.T) {
+	s := newStore(t, Options{})
+	info := mustPut(t, s, wilson)
+	b, err := s.Get(context.Background(), info.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p := make([]byte, 3)
+	if _, err := b.ReadAt(p, 2); err != nil || string(p) != "LSO" {
+		t.Fatal(string(p), err)
+	}
+	// The size changes, since two changes within a tick of the file system's clock have the same time.
+	if err := os.WriteFile(s.path(info.Address), []byte("Wilson?!"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.ReadAt(p, 2)
+	mustBeDamaged(t, err, s.path(info.Address))
+}
+
+func TestReader(t *testing.T) {
+	s := newStore(t, Options{})
+	content := random(2, 50_000) // TestReader reads it byte by byte
+	info := mustPut(t, s, content)
+	b, err := s.Get(context.Background(), info.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := iotest.TestReader(b, []byte(content)); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Seek(10, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	var rest bytes.Buffer
+	if n, err := io.Copy(&rest, b); n != int64(len(content)-10) || err != nil || rest.String() != content[10:] {
+		t.Errorf("the rest has %d bytes, %v", n, err)
+	}
+}
+
+// TestVerifiedOnce: many ranges of a blob are verified together once, and one reader that gives up does not stop the
+// others.
+func TestVerifiedOnce(t *testing.T) {
+	var v verified
+	v.init()
+	id := fileID{inode: 1}
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	runs := 0 // guarded by running, as only one verifies
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		err := v.once(ctx, id, func() error { close(begun); runs++; <-goOn; return ctx.Err() })
+		mustFail(t, err, context.Canceled)
+	})
+	<-begun
+	for range 8 {
+		wg.Go(func() {
+			if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	mustFail(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
+	cancel()
+	close(goOn)
+	wg.Wait()
+	if runs != 2 {
+		t.Errorf("it was verified %d times", runs)
+	}
+	for i := range uint64(2 * maxVerified) {
+		if err := v.once(context.Background(), fileID{inode: i}, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(v.at) != maxVerified || len(v.running) != 0 {
+		t.Errorf("the list has %d files, and %d are being verified", len(v.at), len(v.running))
+	}
+	v.at[id] = time.Now().Add(-verifiedFor)
+	if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil || runs != 3 {
+		t.Errorf("an old verification was trusted: %d, %v", runs, err)
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestHTTP: a server that follows doc.go. The client of a damaged blob gets an error, whether it asks for all of it or
+// for a range that is intact.
+func TestHTTP(t *testing.T) {
+	s := newStore(t, Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := addressOf(r.URL.Query().Get("content"))
+		b, err := s.Get(r.Context(), a)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer b.Close()
+		if r.Header.Get("Range") != "" {
+			if err := b.Verify(); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			http.ServeContent(w, r, "blob", time.Time{}, b)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
+		if _, err := b.WriteTo(w); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	server.Config.ErrorLog = nil
+	defer server.Close()
+	content := strings.Repeat("x", 10_000)
+	get := func(rang string) (int, string, error) {
+		t.Helper()
+		r, err := http.NewRequest("GET", server.URL+"?content="+content, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rang != "" {
+			r.Header.Set("Range", rang)
+		}
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			return 0, "", err // the connection may end before the header
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(body), err
+	}
+	info := mustPut(t, s, content)
+	for rang, want := range map[string]string{"": content, "bytes=0-9": content[:10], "bytes=-5": content[:5], "bytes=9000-": content[9000:]} {
+		if _, body, err := get(rang); body != want || err != nil {
+			t.Errorf("range %q has %d bytes, %v", rang, len(body), err)
+		}
+	}
+	if err := os.WriteFile(s.path(info.Address), []byte(content[1:]+"y"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, body, err := get(""); err == nil {
+		t.Errorf("%d bytes of a damaged blob were sent without an error", len(body))
+	}
+	for _, rang := range []string{"bytes=0-9", "bytes=-5", "bytes=5-6"} {
+		if status, body, err := get(rang); status != http.StatusInternalServerError || err != nil || !strings.Contains(body, "damaged") {
+			t.Errorf("range %s of a damaged blob: %d, %q, %v", rang, status, body, err)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var errInjected = errors.New("injected")
+
+// recorder observes the calls of a store, and makes the failAt-th of them fail. The first has the number 1.
+type recorder struct {
+	calls  []string
+	failAt int
+}
+
+func (r *recorder) call(verb, path string) error {
+	name := filepath.Base(path)
+	if strings.HasPrefix(name, tempPrefix) {
+		name = "temp"
+	}
+	r.calls = append(r.calls, verb+" "+filepath.Base(filepath.Dir(path))+"/"+name)
+	if len(r.calls) == r.failAt {
+		return errInjected
+	}
+	return nil
+}
+
+func (r *recorder) hooks() Hooks {
+	return Hooks{
+		Write: func(f *os.File, b []byte) (int, error) {
+			if err := r.call("write", f.Name()); err != nil {
+				return 0, err
+			}
+			return f.Write(b)
+		},
+		Sync: func(f *os.File) error {
+			if err := r.call("sync", f.Name()); err != nil {
+				return err
+			}
+			return f.Sync()
+		},
+		Rename: func(from, to string) error {
+			if err := r.call("rename", to); err != nil {
+				return err
+			}
+			return os.Rename(from, to)
+		},
+		Remove: func(path string) error {
+			if err := r.call("remove", path); err != nil {
+				return err
+			}
+			return os.Remove(path)
+		},
+	}
+}
+
+// TestOrder: the calls of a Put, all of which are before its acknowledgement.
+func TestOrder(t *testing.T) {
+	rec := &recorder{}
+	dir := filepath.Join(t.TempDir(), "blobs")
+	s := mustOpen(t, dir, Options{Hooks: rec.hooks()})
+	hex := filepath.Base(s.path(addressOf(wilson)))
+	ask := func(want bool) {
+		t.Helper()
+		if there, err := s.Has(addressOf(wilson)); there != want || err != nil {
+			t.Errorf("Has is %v, %v after %v", there, err, rec.calls)
+		}
+	}
+	sync := s.h.Sync
+	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
+		ask(false)
+		_, err := s.Get(context.Background(), addressOf(wilson))
+		mustFail(t, err, ErrNotFound)
+		if infos, err := s.List(nil, 1); len(infos) != 0 || err != nil {
+			t.Errorf("List has %v, %v", infos, err)
+		}
+		return sync(f)
+	}
+	rec.calls = nil
+	info := mustPut(t, s, wilson)
+	ask(true)
+	want := []string{
+		"write uploads/temp", "sync uploads/temp",
+		"write uploads/temp", "sync uploads/temp", "rename sha1/" + info.SHA1.String(), "sync blobs/sha1",
+		"rename sha256/" + hex, "sync blobs/sha256",
+	}
+	if !slices.Equal(rec.calls, want) {
+		t.Errorf("the first Put calls\n%s\nwant\n%s", strings.Join(rec.calls, "\n"), strings.Join(want, "\n"))
+	}
+	s.h.Sync = func(f *os.File) error { ask(true); return sync(f) } // a repeated Put hides nothing
+	rec.calls = nil
+	mustPut(t, s, wilson)
+	want = []string{"write uploads/temp", "sync uploads/temp", "sync blobs/sha1", "rename sha256/" + hex, "sync blobs/sha256"}
+	if !slices.Equal(rec.calls, want) {
+		t.Errorf("the second Put calls\n%s\nwant\n%s", strings.Join(rec.calls, "\n"), strings.Join(want, "\n"))
+	}
+
+	// Open syncs the names that a killed process may have left.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rec.calls = nil
+	mustOpen(t, dir, Options{Hooks: rec.hooks()})
+	for _, call := range []string{"sync blobs/sha256", "sync blobs/sha1"} {
+		if !slices.Contains(rec.calls, call) {
+			t.Errorf("Open does not call %s: %v", call, rec.calls)
+		}
+	}
+}
+
+// TestFailedCalls makes each call of a Put fail, and checks that the Put fails, that nothing of it can be seen, that a
+// blob that was there before stays, and that the next Put succeeds.
+func TestFailedCalls(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		for failAt := 1; ; failAt++ {
+			rec := &recorder{}
+			s := newStore(t, Options{QuotaBytes: int64(len(wilson)), Hooks: rec.hooks()})
+			if before {
+				mustPut(t, s, wilson)
+			}
+			rec.calls, rec.failAt = nil, failAt
+			a := addressOf(wilson)
+			_, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA256: &a})
+			if len(rec.calls) < failAt {
+				if err != nil || failAt < 5 {
+					t.Errorf("a Put of %d calls: %v", len(rec.calls), err)
+				}
+				break
+			}
+			name := fmt.Sprintf("before %v, %s fails", before, rec.calls[failAt-1])
+			if !errors.Is(err, errInjected) {
+				t.Errorf("%s: Put returned %v", name, err)
+			}
+			if there, err := s.Has(a); there != before || err != nil {
+				t.Errorf("%s: Has is %v, %v", name, there, err)
+			}
+			if before {
+				mustRead(t, s, wilson)
+			}
+			mustBeEmpty(t, s.uploads())
+			mustAddUp(t, s)
+			if _, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
+				t.Errorf("%s: the next Put: %v", name, err)
+			}
+			mustRead(t, s, wilson)
+			mustAddUp(t, s)
+		}
+	}
+}
+
+// TestUnsyncedNameThatStays: if the name of a blob is not durable and cannot be removed, no read sees it.
+func TestUnsyncedNameThatStays(t *testing.T) {
+	s := newStore(t, Options{})
+	s.h.Sync = func(f *os.File) error {
+		if f.Name() == s.blobs() {
+			return errInjected
+		}
+		return f.Sync()
+	}
+	s.h.Remove = func(path string) error {
+		if path == s.path(addressOf(wilson)) {
+			return errInjected
+		}
+		return os.Remove(path)
+	}
+	for range 2 {
+		_, err := put(s, wilson)
+		mustFail(t, err, errInjected)
+		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
+			t.Fatal(err) // the point of this test is that it is there
+		}
+		if missing, err := s.Missing([]Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
+			t.Errorf("missing are %v, %v", missing, err)
+		}
+		_, err = s.Get(context.Background(), addressOf(wilson))
+		mustFail(t, err, ErrNotFound)
+		mustAddUp(t, s)
+	}
+	s.h.Sync = (*os.File).Sync
+	if info := mustPut(t, s, wilson); info.Existed {
+		t.Error("it existed")
+	}
+	mustRead(t, s, wilson)
+	mustAddUp(t, s)
+}

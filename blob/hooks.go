@@ -1,0 +1,49 @@
+package blob
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hooks are the clock and the file system calls that may fail while this package goes on. Tests replace them to make
+// them fail, or to observe their order. A nil field means the real call.
+type Hooks struct {
+	Now    func() time.Time
+	Free   func(dir string) (free, total uint64, err error) // bytes of the file system
+	Write  func(f *os.File, b []byte) (int, error)
+	Sync   func(*os.File) error // of a file or a directory
+	Rename func(from, to string) error
+	Remove func(path string) error
+}
+
+func (h *Hooks) fill() {
+	if h.Now == nil {
+		h.Now = time.Now
+	}
+	if h.Free == nil {
+		h.Free = statfs
+	}
+	if h.Write == nil {
+		h.Write = (*os.File).Write
+	}
+	if h.Sync == nil {
+		h.Sync = (*os.File).Sync
+	}
+	if h.Rename == nil {
+		h.Rename = os.Rename
+	}
+	if h.Remove == nil {
+		h.Remove = os.Remove
+	}
+}
+
+func statfs(dir string) (free, total uint64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, 0, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
+}

@@ -1,0 +1,223 @@
+package blob
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/proof/powerfs"
+)
+
+// killDir is set in the process that TestKill starts, which is this test binary as a writer.
+const killDir = "DAYBOOK_BLOB_KILL_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		if err := putUntilKilled(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// putUntilKilled puts blobs and prints the number of each that was acknowledged, while an upload that never ends holds
+// a temporary file.
+func putUntilKilled(dir string) error {
+	s, err := Open(dir, Options{})
+	if err != nil {
+		return err
+	}
+	begun := make(chan struct{})
+	var once sync.Once
+	go s.Put(context.Background(), readerFunc(func(p []byte) (int, error) { // ends with the process
+		once.Do(func() { close(begun) })
+		return len(p), nil
+	}), Ref{})
+	<-begun
+	for i := 0; ; i++ {
+		if _, err := put(s, killContent(i)); err != nil {
+			return err
+		}
+		if _, err := fmt.Println(i); err != nil {
+			return err
+		}
+	}
+}
+
+func killContent(i int) string { return strings.Repeat(fmt.Sprintf("kill %d ", i), 1+i*i*100) }
+
+// TestKill kills a process that puts blobs. The page cache survives the process, so this tests the start and not the
+// fsyncs, which have tests of their own.
+func TestKill(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	leftovers := 0
+	for round := range 4 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		acknowledged := -1
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			acknowledged++
+			if acknowledged == 3+round {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("the writer ended by itself")
+		}
+		left, err := os.ReadDir(filepath.Join(dir, "uploads"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leftovers += len(left)
+		s := mustOpen(t, dir, Options{})
+		for i := range acknowledged + 1 {
+			mustRead(t, s, killContent(i))
+			mustResolve(t, s, killContent(i))
+		}
+		mustAddUp(t, s)
+		mustBeEmpty(t, s.uploads())
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if leftovers == 0 {
+		t.Error("no kill has left an upload")
+	}
+}
+
+// TestPowerCuts cuts the power of the disk while blobs are put, again and again. Each acknowledged blob is there, with
+// its SHA-1, and what Has reports is whole and survives the next cut.
+func TestPowerCuts(t *testing.T) {
+	mount := t.TempDir()
+	disk, err := powerfs.Mount(mount)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := filepath.Join(mount, "blobs")
+	durable := map[string]bool{} // contents that were acknowledged, or that Has has reported
+	attempted := map[string]bool{}
+	rounds := 20
+	if testing.Short() {
+		rounds = 6
+	}
+	for range rounds {
+		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
+		s, err := Open(dir, Options{})
+		for i := 0; err == nil && i < 30; i++ {
+			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(20), " "), 1+rng.IntN(2)*2000)
+			attempted[content] = true
+			if _, err = put(s, content); err == nil {
+				durable[content] = true
+			}
+		}
+		select {
+		case <-moment:
+		default:
+			disk.Cut(rng.Uint64())
+		}
+		if s != nil {
+			s.Close() // fails, as everything does
+		}
+		disk.PowerOn()
+		if s, err = Open(dir, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		mustBeEmpty(t, s.uploads())
+		mustAddUp(t, s)
+		for content := range attempted {
+			there, err := s.Has(addressOf(content))
+			if err != nil || !there && durable[content] {
+				t.Errorf("Has is %v, %v", there, err)
+			}
+			if there {
+				mustRead(t, s, content)
+				mustResolve(t, s, content)
+				durable[content] = true
+			}
+		}
+		if t.Failed() {
+			return
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		disk.Cut(rng.Uint64())
+		disk.PowerOn()
+	}
+	if lost := disk.Unsynced(); lost.Files == 0 || lost.Names == 0 || len(durable) == 0 {
+		t.Errorf("the cuts have lost %+v, and %d blobs were acknowledged", lost, len(durable))
+	}
+}
+
+// TestFailedSyncsThenCut: a disk that fails one sync and then none loses no acknowledged blob at a cut.
+func TestFailedSyncsThenCut(t *testing.T) {
+	mount := t.TempDir()
+	disk, err := powerfs.Mount(mount)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dir := filepath.Join(mount, "blobs")
+	for n := range 8 {
+		s := mustOpen(t, dir, Options{})
+		disk.FailSyncs(n % 3)
+		durable := map[string]bool{}
+		failed := 0
+		for i := range 6 {
+			content := fmt.Sprint("failing ", n, " ", i%4)
+			if _, err := put(s, content); err == nil {
+				durable[content] = true
+			} else if failed++; !strings.Contains(err.Error(), "input/output error") {
+				t.Error(err)
+			}
+		}
+		if failed != n%3 {
+			t.Errorf("%d Puts failed", failed)
+		}
+		disk.Cut(uint64(n))
+		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Log(err) // the power is off
+		}
+		disk.PowerOn()
+		s = mustOpen(t, dir, Options{})
+		for content := range durable {
+			mustRead(t, s, content)
+			mustResolve(t, s, content)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

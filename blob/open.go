@@ -1,0 +1,169 @@
+package blob
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tempPrefix begins the names of the files in uploads. Open removes no others.
+	tempPrefix = "put-"
+
+	layoutVersion = "1.0.0"
+	layoutFile    = `{"imageLayoutVersion":"` + layoutVersion + `"}` + "\n"
+	indexFile     = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}` + "\n"
+)
+
+// Open opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
+// uploads that a killed process has left. It makes all names durable that it finds, because that process may have been
+// killed before it did. It returns ErrLocked if another Store has the directory.
+func Open(dir string, o Options) (_ *Store, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = MaxBlobBytes
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	o.Hooks.fill()
+	s := &Store{dir: filepath.Clean(dir), o: o, h: o.Hooks, busy: map[any]chan struct{}{}, unsynced: map[Address]bool{}}
+	s.verified.init()
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open blobs: %w", err), s.Close())
+		}
+	}()
+	if err := s.makeDir(s.dir); err != nil {
+		return nil, err
+	}
+	if s.lock, err = os.Open(s.dir); err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock directory %s: %w", s.dir, ErrLocked)
+	} else if err != nil {
+		return nil, fmt.Errorf("lock directory %s: %w", s.dir, err)
+	}
+	if o.ReserveBytes == 0 {
+		_, total, err := s.h.Free(s.dir)
+		if err != nil {
+			return nil, err
+		}
+		s.o.ReserveBytes = int64(min(maxReserve, total/reserveShare))
+	}
+	if err := s.makeLayout(); err != nil {
+		return nil, err
+	}
+	if err := s.count(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close lets another Store open the directory. No other method may be running, or be called later.
+func (s *Store) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	lock := s.lock
+	s.lock = nil
+	return lock.Close()
+}
+
+// makeDir makes a directory, unless it is there, and its name durable.
+func (s *Store) makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	look := os.Lstat
+	if dir == s.dir {
+		look = os.Stat // the operator may have linked it to another disk
+	}
+	info, err := look(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: unix.ENOTDIR}
+	}
+	// If an operator has made it, this process may have no permission to read the parent.
+	if err := s.syncPath(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
+// makeLayout makes the directories and files of the OCI image layout, and our own.
+func (s *Store) makeLayout() error {
+	for _, dir := range []string{filepath.Dir(s.blobs()), s.blobs(), s.sha1s(), s.uploads()} {
+		if err := s.makeDir(dir); err != nil {
+			return err
+		}
+	}
+	err := names(s.uploads(), func(name string) error {
+		if !strings.HasPrefix(name, tempPrefix) {
+			return nil
+		}
+		return s.h.Remove(filepath.Join(s.uploads(), name))
+	})
+	if err != nil {
+		return err
+	}
+	var layout struct {
+		Version string `json:"imageLayoutVersion"`
+	}
+	var index struct {
+		Version int `json:"schemaVersion"`
+	}
+	for name, file := range map[string]struct {
+		content string
+		into    any
+		known   func() bool
+	}{
+		"oci-layout": {layoutFile, &layout, func() bool { return layout.Version == layoutVersion }},
+		"index.json": {indexFile, &index, func() bool { return index.Version == 2 }},
+	} {
+		path := filepath.Join(s.dir, name)
+		text, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = s.writeFile(path, file.content)
+		case err == nil && (json.Unmarshal(text, file.into) != nil || !file.known()):
+			err = fmt.Errorf("%s is not that of an OCI image layout of version %s; next step: if nothing else uses the directory, remove this file", path, layoutVersion)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{s.dir, s.blobs(), s.sha1s()} {
+		if err := s.syncPath(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count adds up the sizes of all blobs.
+func (s *Store) count() error {
+	return names(s.blobs(), func(name string) error {
+		a, ok := parseName(name)
+		if !ok {
+			return nil
+		}
+		info, there, err := s.stat(a)
+		if there {
+			s.used += info.Size()
+		}
+		return err
+	})
+}

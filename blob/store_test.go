@@ -1,0 +1,446 @@
+package blob
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+)
+
+func TestPutAndGet(t *testing.T) {
+	s := newStore(t, Options{})
+	for _, size := range []int{0, 1, len(wilson), parallelFrom - 1, parallelFrom, bufferBytes - 1, bufferBytes, bufferBytes + 1, 3*bufferBytes + 5} {
+		content := strings.Repeat(wilson, size/len(wilson)+1)[:size]
+		if info := mustPut(t, s, content); info.Existed {
+			t.Errorf("%d bytes existed before the first Put", size)
+		}
+		mustRead(t, s, content)
+		if info := mustPut(t, s, content); !info.Existed {
+			t.Errorf("%d bytes did not exist before the second Put", size)
+		}
+	}
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+	if _, err := s.Get(context.Background(), addressOf("none")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get of a blob that is not there: %v", err)
+	}
+	missing, err := s.Missing([]Address{addressOf("none"), addressOf(""), addressOf("nothing")})
+	if err != nil || !slices.Equal(missing, []Address{addressOf("none"), addressOf("nothing")}) {
+		t.Errorf("missing are %v, %v", missing, err)
+	}
+	if err := s.Delete(addressOf("")); err != nil {
+		t.Error(err)
+	}
+	mustFail(t, s.Delete(addressOf("")), ErrNotFound)
+	if there, err := s.Has(addressOf("")); there || err != nil {
+		t.Errorf("Has after Delete: %v, %v", there, err)
+	}
+	mustAddUp(t, s)
+}
+
+// TestLayout: OCI tools accept the directory, only the owner reads it, and what others have put there stays.
+func TestLayout(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	s := mustOpen(t, dir, Options{})
+	mustPut(t, s, wilson)
+	for name, want := range map[string]string{
+		"oci-layout": `map[imageLayoutVersion:1.0.0]`,
+		"index.json": `map[manifests:[] mediaType:application/vnd.oci.image.index.v1+json schemaVersion:2]`,
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		var got map[string]any
+		if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s has %v, %v; want %s", name, got, err, want)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	foreign := map[string]string{
+		"index.json":           `{"schemaVersion":2,"manifests":[{"digest":"sha256:` + servalHex + `"}],"annotations":{}}`,
+		"uploads/mine":         "not an upload",
+		"blobs/sha256/README":  "not a blob",
+		"blobs/sha512":         "of another tool",
+		"sha1/README":          "not an entry",
+		"uploads/put-00killed": "",
+	}
+	for name, text := range foreign {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, dir, Options{})
+	if _, err := s.Sweep(context.Background(), func(Address) bool { return true }); err != nil {
+		t.Error(err)
+	}
+	for name, want := range foreign {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if name == "uploads/put-00killed" {
+			mustFail(t, err, os.ErrNotExist)
+		} else if string(got) != want {
+			t.Errorf("%s has %q, %v", name, got, err)
+		}
+	}
+	if s.Used() != int64(len(wilson)) {
+		t.Errorf("%d bytes are used", s.Used())
+	}
+	if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
+		t.Errorf("Open of a layout of another version: %v", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	s := mustOpen(t, dir, Options{})
+	_, err := Open(dir, Options{})
+	mustFail(t, err, ErrLocked)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir, Options{})
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{MaxBytes: -1}, {QuotaBytes: -1}, {ReserveBytes: -1}, {Grace: -1}} {
+		if _, err := Open(t.TempDir(), o); err == nil {
+			t.Errorf("Open took %+v", o)
+		}
+	}
+}
+
+// TestLimits: each limit, and one past it. Nothing of a refused upload stays, and the next one is taken.
+func TestLimits(t *testing.T) {
+	s := newStore(t, Options{MaxBytes: 10})
+	mustPut(t, s, "0123456789")
+	_, err := put(s, "0123456789+")
+	mustFail(t, err, ErrTooLarge)
+
+	a := addressOf(wilson)
+	want := []Ref{{SHA256: &a}, {SHA1: new(SHA1)}}
+	_, err = s.Put(context.Background(), strings.NewReader("other"), want[0])
+	mustFail(t, err, ErrDigest)
+	_, err = s.Put(context.Background(), strings.NewReader("other"), want[1])
+	mustFail(t, err, ErrDigest)
+	if info, err := s.Put(context.Background(), strings.NewReader(wilson), want[0]); err != nil || info.Address != a {
+		t.Errorf("Put of the expected content: %v, %v", info, err)
+	}
+
+	_, err = s.Put(context.Background(), io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), Ref{})
+	mustFail(t, err, io.ErrUnexpectedEOF) // as net/http reports a body that was cut off
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = s.Put(ctx, strings.NewReader("x"), Ref{})
+	mustFail(t, err, context.Canceled)
+
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+	if infos, err := s.List(nil, MaxList); len(infos) != 2 || err != nil {
+		t.Errorf("stored are %v, %v", infos, err)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	s := mustOpen(t, dir, Options{QuotaBytes: 20})
+	mustPut(t, s, "0123456789")
+	mustPut(t, s, "abcdefghij")
+	_, err := put(s, "x")
+	mustFail(t, err, ErrQuota)
+	a := addressOf("0123456789")
+	if _, err := s.Put(context.Background(), strings.NewReader("0123456789"), Ref{SHA256: &a}); err != nil {
+		t.Errorf("a repeated Put that names its digest: %v", err)
+	}
+	_, err = s.Put(context.Background(), strings.NewReader("0123456789+"), Ref{SHA256: &a})
+	mustFail(t, err, ErrQuota)
+	mustAddUp(t, s)
+
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, dir, Options{QuotaBytes: 20})
+	_, err = put(s, "x")
+	mustFail(t, err, ErrQuota)
+	if err := s.Delete(a); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, "0123456780")
+
+	// The blob that a Put is to replace is deleted while it arrives.
+	b := addressOf("abcdefghij")
+	deletes := readerFunc(func(p []byte) (int, error) {
+		if err := s.Delete(b); err == nil {
+			mustPut(t, s, "klmnopqrst")
+			return copy(p, "abcdefghij"), nil
+		}
+		return 0, io.EOF
+	})
+	_, err = s.Put(context.Background(), deletes, Ref{SHA256: &b})
+	mustFail(t, err, ErrQuota)
+	mustAddUp(t, s)
+	mustBeEmpty(t, s.uploads())
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestConcurrentPuts: many Puts of a few blobs against a quota that all but one of them fill.
+func TestConcurrentPuts(t *testing.T) {
+	const size, kinds = 100_000, 5
+	s := newStore(t, Options{QuotaBytes: size * (kinds - 1)})
+	content := func(kind int) string { return strings.Repeat(fmt.Sprint(kind), size) }
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	stored := map[Address]bool{}
+	for i := range 60 {
+		wg.Go(func() {
+			info, err := put(s, content(i%kinds))
+			if err != nil && !errors.Is(err, ErrQuota) {
+				t.Error(err)
+			}
+			if used := s.Used(); used > size*(kinds-1) {
+				t.Errorf("%d bytes are used", used)
+			}
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				stored[info.Address] = true
+			}
+		})
+	}
+	wg.Wait()
+	mustAddUp(t, s)
+	mustBeEmpty(t, s.uploads())
+	there := 0
+	for kind := range kinds {
+		if stored[addressOf(content(kind))] {
+			mustRead(t, s, content(kind))
+			there++
+		}
+	}
+	if infos, err := s.List(nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
+		t.Errorf("%d blobs were acknowledged, %d are stored, %v", there, len(infos), err)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	var free uint64 = 1 << 30
+	s := newStore(t, Options{ReserveBytes: 1 << 20, Hooks: Hooks{Free: func(string) (uint64, uint64, error) { return free, 1 << 40, nil }}})
+	mustPut(t, s, wilson)
+	free = 1<<20 - 1
+	_, err := put(s, "x")
+	mustFail(t, err, ErrNoSpace)
+	free = 1 << 20
+	mustPut(t, s, "x")
+	sent := 0
+	endless := readerFunc(func(p []byte) (int, error) {
+		if sent += len(p); sent > 2*freeEvery {
+			free = 1 << 10
+		}
+		return len(p), nil
+	})
+	_, err = s.Put(context.Background(), endless, Ref{})
+	mustFail(t, err, ErrNoSpace)
+	if sent > 4*freeEvery {
+		t.Errorf("it was refused after %d bytes", sent)
+	}
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+}
+
+// smallDisk mounts a tmpfs.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("daybook-blob", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mount a small tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	s := mustOpen(t, smallDisk(t, "4m"), Options{ReserveBytes: 1})
+	t.Cleanup(func() { s.Close() }) // before the unmount
+	mustPut(t, s, wilson)
+	_, err := put(s, strings.Repeat("x", 5<<20))
+	mustFail(t, err, ErrNoSpace)
+	mustFail(t, err, syscall.ENOSPC)
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+	mustPut(t, s, strings.Repeat("y", 2<<20))
+	mustRead(t, s, wilson)
+}
+
+func TestReadOnlyDisk(t *testing.T) {
+	dir := smallDisk(t, "4m")
+	s := mustOpen(t, dir, Options{})
+	mustPut(t, s, wilson)
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := put(s, "x")
+		mustFail(t, err, syscall.EROFS)
+		mustFail(t, s.Delete(addressOf(wilson)), syscall.EROFS)
+		mustRead(t, s, wilson)
+		if s.Used() != int64(len(wilson)) {
+			t.Errorf("%d bytes are used", s.Used())
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = mustOpen(t, dir, Options{}) // reads go on after a restart, too
+	}
+	s.Close()
+}
+
+func TestList(t *testing.T) {
+	s := newStore(t, Options{})
+	var all []string
+	for i := range 50 {
+		all = append(all, mustPut(t, s, fmt.Sprint(i)).Address.String())
+	}
+	slices.Sort(all)
+	for _, limit := range []int{1, 7, 49, 50, 51, MaxList} {
+		var got []string
+		for after := (*Address)(nil); ; {
+			page, err := s.List(after, limit)
+			if err != nil || len(page) > limit {
+				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
+			}
+			for _, info := range page {
+				got = append(got, info.Address.String())
+			}
+			if len(page) < limit {
+				break
+			}
+			after = &page[limit-1].Address
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("pages of %d have %v, want %v", limit, got, all)
+		}
+	}
+	for _, limit := range []int{0, MaxList + 1} {
+		if _, err := s.List(nil, limit); err == nil {
+			t.Errorf("the limit %d was taken", limit)
+		}
+	}
+}
+
+func TestSHA1(t *testing.T) {
+	s := newStore(t, Options{})
+	ref, err := Parse(servalSHA1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Resolve(ref)
+	mustFail(t, err, ErrNotFound)
+	_, err = s.Resolve(Ref{})
+	mustFail(t, err, ErrNotFound)
+	first := mustPut(t, s, wilson)
+	resolves := func(want Info) {
+		t.Helper()
+		if got, err := s.Resolve(Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
+			t.Errorf("it resolves to %v, %v; want %v", got, err, want.Address)
+		}
+	}
+	resolves(first)
+	if !strings.HasPrefix(first.SHA1.String(), "68d5b573") || !strings.HasSuffix(first.Address.String(), "2e9698") {
+		t.Errorf("%s has the digests %v and %v", wilson, first.Address, first.SHA1)
+	}
+	if info, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA1: &first.SHA1}); err != nil || info.Address != first.Address {
+		t.Errorf("Put that expects a SHA-1: %v, %v", info, err)
+	}
+
+	// Another content with the same SHA-1 gets the entry only when the first is gone.
+	second := mustPut(t, s, "second")
+	if err := s.keepSHA1(first.SHA1, second.Address); err != nil {
+		t.Fatal(err)
+	}
+	resolves(first)
+	if err := s.Delete(first.Address); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.keepSHA1(first.SHA1, second.Address); err != nil {
+		t.Fatal(err)
+	}
+	resolves(second)
+
+	// A Put repairs a damaged entry.
+	path := s.sha1Path(second.SHA1)
+	for _, damage := range []string{"", second.Address.String(), second.Address.String() + "\n\n", second.Address.String()[7:] + "\n", strings.Repeat("x", 1000)} {
+		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Resolve(Ref{SHA1: &second.SHA1})
+		mustBeDamaged(t, err, path)
+		mustPut(t, s, "second")
+		if got, err := s.Resolve(Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
+			t.Errorf("after a repair of %q it resolves to %v, %v", damage, got, err)
+		}
+	}
+}
+
+// TestSymlinks: a symbolic link in place of a file is not followed, and the next Put replaces it.
+func TestSymlinks(t *testing.T) {
+	s := newStore(t, Options{})
+	info := mustPut(t, s, wilson)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for _, path := range []string{s.path(info.Address), s.sha1Path(info.SHA1)} {
+		if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Get(context.Background(), info.Address)
+		_, sha1Err := s.Resolve(Ref{SHA1: &info.SHA1})
+		mustBeDamaged(t, errors.Join(err, sha1Err), path)
+		mustPut(t, s, wilson)
+		mustRead(t, s, wilson)
+		if st, err := os.Lstat(path); err != nil || !st.Mode().IsRegular() {
+			t.Errorf("%s is %v, %v", path, st, err)
+		}
+	}
+	if err := errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("Open with a link for the directory of blobs: %v", err)
+	}
+}
+
+func random(seed uint64, n int) string {
+	b := make([]byte, n)
+	rng := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	rng.Read(b)
+	return string(b)
+}

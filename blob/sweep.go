@@ -1,0 +1,68 @@
+package blob
+
+import (
+	"context"
+	"fmt"
+)
+
+// Swept counts what a sweep has removed.
+type Swept struct {
+	Blobs int
+	Bytes int64
+	SHA1s int // entries of the table
+}
+
+// Sweep removes the blobs that are older than Options.Grace and that live does not name, and the SHA-1 entries of
+// blobs that are gone. The age of a blob counts from its last Put or Missing.
+//
+// Sweep calls live for one blob at a time, while no Put of this blob can end; live must not call the Store. A producer
+// has put a blob, or asked Missing for it, before it creates a job that names it. So a job that live does not know yet
+// names only young blobs.
+func (s *Store) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, err error) {
+	err = names(s.blobs(), func(name string) error {
+		a, ok := parseName(name)
+		if err := ctx.Err(); err != nil || !ok {
+			return err
+		}
+		size, gone, err := s.sweep(a, live)
+		if gone {
+			swept.Blobs++
+			swept.Bytes += size
+		}
+		return err
+	})
+	if err == nil {
+		err = names(s.sha1s(), func(name string) error {
+			ref, parseErr := Parse(name)
+			if err := ctx.Err(); err != nil || parseErr != nil || ref.SHA1 == nil {
+				return err
+			}
+			dropped, err := s.dropSHA1(*ref.SHA1)
+			if dropped {
+				swept.SHA1s++
+			}
+			return err
+		})
+	}
+	if err == nil && swept.Blobs > 0 {
+		err = s.syncPath(s.blobs())
+	}
+	if err != nil {
+		return swept, fmt.Errorf("sweep blobs: %w", err)
+	}
+	return swept, nil
+}
+
+// sweep removes one blob if it may go. It owns the address from its look at the age until the file is removed, so a Put
+// or a Missing is either before the look, and the blob is young, or after the removal, and finds no blob.
+func (s *Store) sweep(a Address, live func(Address) bool) (size int64, gone bool, err error) {
+	defer s.own(a)()
+	info, there, err := s.stat(a)
+	if !there || err != nil || s.h.Now().Sub(info.ModTime()) <= s.o.Grace || live(a) {
+		return 0, false, err
+	}
+	if err := s.remove(a, info.Size()); err != nil {
+		return 0, false, err
+	}
+	return info.Size(), true, nil
+}

@@ -1,0 +1,248 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+func nobody(Address) bool { return false }
+
+func TestSweep(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	sweep := func(want int) {
+		t.Helper()
+		got, err := s.Sweep(context.Background(), func(a Address) bool { return a == addressOf("live") })
+		if err != nil || got.Blobs != want || got.SHA1s != want {
+			t.Errorf("swept %+v, %v; want %d", got, err, want)
+		}
+		mustAddUp(t, s)
+	}
+	for _, content := range []string{"live", "dead", "put again", "asked for", "asked for early"} {
+		mustPut(t, s, content)
+	}
+	c.at = c.at.Add(defaultGrace / renewShare)
+	early := c.at
+	if _, err := s.Missing([]Address{addressOf("asked for early")}); err != nil {
+		t.Error(err)
+	}
+	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
+	sweep(0) // exactly the grace
+	mustPut(t, s, "put again")
+	if missing, err := s.Missing([]Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
+		t.Error(missing, err)
+	}
+	c.at = c.at.Add(1)
+	sweep(2) // "dead", and what was asked for so early that this did not renew it
+	mustRead(t, s, "live")
+	mustRead(t, s, "put again")
+	mustRead(t, s, "asked for")
+	if early.Add(defaultGrace * (renewShare - 1) / renewShare).After(c.at) {
+		t.Error("the sweep was too early for what doc.go promises")
+	}
+	c.at = c.at.Add(defaultGrace)
+	sweep(2)
+	mustRead(t, s, "live")
+	if _, err := s.Sweep(canceled(), nobody); !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled sweep: %v", err)
+	}
+	c.at = c.at.Add(-48 * time.Hour) // the clock was set back
+	sweep(0)
+}
+
+// TestSlowUpload: the age of a blob counts from its acknowledgement and not from the last write of its stream.
+func TestSlowUpload(t *testing.T) {
+	c := &clock{time.Now()} // as the file system has it
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	sent := false
+	_, err := s.Put(context.Background(), readerFunc(func(p []byte) (int, error) {
+		c.at = c.at.Add(2 * defaultGrace)
+		if sent {
+			return 0, io.EOF
+		}
+		sent = true
+		return copy(p, wilson), nil
+	}), Ref{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.Sweep(context.Background(), nobody); swept.Blobs != 0 || err != nil {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	mustRead(t, s, wilson)
+}
+
+// TestSweepOwnsTheBlob: a Put or a Missing that begins after a sweep has decided about a blob waits for the removal.
+func TestSweepOwnsTheBlob(t *testing.T) {
+	for name, produce := range map[string]func(s *Store) error{
+		"Put": func(s *Store) error {
+			info, err := put(s, wilson)
+			if info.Existed {
+				t.Error("it existed")
+			}
+			return err
+		},
+		"Missing": func(s *Store) error {
+			missing, err := s.Missing([]Address{addressOf(wilson)})
+			if len(missing) != 1 {
+				t.Error("Missing has reported a blob that was being removed")
+			}
+			return err
+		},
+	} {
+		c := &clock{time.Unix(1_700_000_000, 0)}
+		s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+		mustPut(t, s, wilson)
+		c.at = c.at.Add(2 * defaultGrace)
+		done := make(chan error, 1)
+		swept, err := s.Sweep(context.Background(), func(Address) bool {
+			go func() { done <- produce(s) }()
+			select {
+			case <-time.After(50 * time.Millisecond): // enough for it to end if it does not wait
+			case err := <-done:
+				t.Errorf("%s did not wait: %v", name, err)
+				done <- err
+			}
+			return false
+		})
+		if err != nil || swept.Blobs != 1 {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if there, err := s.Has(addressOf(wilson)); there != (name == "Put") || err != nil {
+			t.Errorf("after %s: %v, %v", name, there, err)
+		}
+		mustAddUp(t, s)
+	}
+}
+
+// TestSweepModel runs producers, a sweeper and a deleter at once on a few blobs. The grace is nearly nothing, so only
+// the order of the calls protects a blob. After each Put a producer names its blob, as a job does, and after each
+// Missing it names what is there. A named blob must be there, with its SHA-1, until it is not named any more.
+func TestSweepModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var mu sync.Mutex // guards the next two
+	named := map[Address]int{}
+	now := time.Unix(1_700_000_000, 0)
+	// Time passes only between the phases: within one, what is put is young, and all else is old.
+	s := newStore(t, Options{Grace: time.Hour, Hooks: Hooks{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}})
+	swept := 0
+	for phase := range 12 {
+		mu.Lock()
+		now = now.Add(2 * time.Hour)
+		mu.Unlock()
+		stop := make(chan struct{})
+		var producers, sweeper sync.WaitGroup
+		sweeper.Go(func() {
+			for done := false; !done; {
+				select {
+				case <-stop:
+					done = true
+				default:
+				}
+				got, err := s.Sweep(context.Background(), func(a Address) bool { mu.Lock(); defer mu.Unlock(); return named[a] > 0 })
+				if err != nil {
+					t.Error(err)
+				}
+				swept += got.Blobs
+			}
+		})
+		for p := range 4 {
+			rng := rand.New(rand.NewPCG(seed, uint64(phase*10+p)))
+			producers.Go(func() {
+				for range 15 {
+					content := fmt.Sprint("content ", rng.IntN(6))
+					a := addressOf(content)
+					if rng.IntN(2) == 0 {
+						mustPut(t, s, content)
+					} else if missing, err := s.Missing([]Address{a}); err != nil {
+						t.Error(err)
+					} else if len(missing) == 1 {
+						continue
+					}
+					mu.Lock()
+					named[a]++
+					mu.Unlock()
+					mustRead(t, s, content)
+					x := mustResolve(t, s, content)
+					if x != a {
+						t.Errorf("the SHA-1 of %q is %v", content, x)
+					}
+					mu.Lock()
+					named[a]--
+					mu.Unlock()
+				}
+			})
+		}
+		producers.Wait()
+		close(stop)
+		sweeper.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	if swept == 0 {
+		t.Error("no sweep has removed anything")
+	}
+	mu.Lock()
+	now = now.Add(2 * time.Hour)
+	mu.Unlock()
+	if _, err := s.Sweep(context.Background(), nobody); err != nil {
+		t.Error(err)
+	}
+	mustBeEmpty(t, s.blobs())
+	mustBeEmpty(t, s.sha1s())
+	mustBeEmpty(t, s.uploads())
+	if s.Used() != 0 || len(s.busy) != 0 || len(s.unsynced) != 0 {
+		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), len(s.unsynced))
+	}
+}
+
+// TestSweepDuringCommit: a sweep that is in time for every step of a Put never takes the blob or its SHA-1.
+func TestSweepDuringCommit(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	for range 2 { // the second time, the blob is there and old
+		var sweeps sync.WaitGroup
+		s.h.Sync = func(f *os.File) error {
+			sweeps.Go(func() { // it waits until the Put is done, if it gets as far as this blob
+				if swept, err := s.Sweep(context.Background(), nobody); err != nil || swept.Blobs+swept.SHA1s > 0 {
+					t.Errorf("swept %+v, %v", swept, err)
+				}
+			})
+			return f.Sync()
+		}
+		mustPut(t, s, wilson)
+		s.h.Sync = (*os.File).Sync
+		sweeps.Wait()
+		mustRead(t, s, wilson)
+		mustResolve(t, s, wilson)
+		c.at = c.at.Add(2 * defaultGrace)
+	}
+}
+
+func TestSweepKeepsWhatItCannotRead(t *testing.T) {
+	s := newStore(t, Options{})
+	info := mustPut(t, s, wilson)
+	path := s.sha1Path(info.SHA1)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.Sweep(context.Background(), nobody); swept != (Swept{}) || err != nil {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	if _, err := os.Stat(filepath.Clean(path)); err != nil {
+		t.Error(err)
+	}
+}
