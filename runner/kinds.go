@@ -57,6 +57,19 @@ func (k *kinds) check(v *version) error {
 	return nil
 }
 
+// try says why the runner cannot run a handler of the configuration, or returns nil.
+func (k *kinds) try(name string, h *Handler) error {
+	e, err := k.executor(&version{typ: name, document: h.Document, program: &h.Program})
+	if err != nil {
+		return err
+	}
+	e.Close()
+	if h.Document.Kind == handler.HTTP {
+		return k.web.CheckURL(h.Document.URL)
+	}
+	return nil
+}
+
 // executor returns the executor of a version that check has accepted, or that is of the configuration.
 func (k *kinds) executor(v *version) (task.Executor, error) {
 	switch v.document.Kind {

@@ -120,12 +120,10 @@ func New(s Settings) (*Runner, error) {
 		return nil, fmt.Errorf("%w: %s", sandbox.ErrMissing, text)
 	}
 	for name, h := range s.Handlers { // so that a mistake is found now
-		e, err := r.kinds.executor(&version{typ: name, document: h.Document, program: &h.Program})
-		if err != nil {
+		if err := r.kinds.try(name, h); err != nil {
 			_ = pool.Close() // the error of the handler counts
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
-		e.Close()
 	}
 	return r, nil
 }

@@ -93,6 +93,7 @@ func TestWrongHandlers(t *testing.T) {
 	}{
 		"a program":           {Handler{Document: handler.Document{Kind: handler.Exec, Program: "u"}}, "argv"},
 		"a URL":               {Handler{Document: handler.Document{Kind: handler.HTTP, URL: "ftp://a/"}}, "url must be"},
+		"a private address":   {Handler{Document: handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:8025/mail"}}, "the URL leads to 127.0.0.1:8025, which is a loopback address; to allow it, start the runner with --http-allow 127.0.0.1:8025"},
 		"a script":            {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.Shell}}, "source is missing"},
 		"another interpreter": {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}}, "no php on this machine"},
 	} {

@@ -46,8 +46,9 @@ func newWork() *cobra.Command {
 		Use:   "work",
 		Short: "Run jobs: claim them, run the handlers of their types, report the outcomes",
 		Long: `Run jobs. A runner claims the jobs that it has handlers for, runs them, tickles them while they run, and
-reports how they ended. It goes on while the server restarts. SIGTERM ends it: it claims no more, waits for
-the jobs that run, and reports them. A second signal ends it at once.
+reports how they ended. It goes on while the server restarts. SIGTERM ends it: it claims no more, waits up
+to --drain for the jobs that run, and reports them. Jobs that run longer go back to their queues, which
+costs them no attempt. A second signal ends it at once.
 
 Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
 be of any kind: exec (a program), http (a request to a URL) or script (node, python, php or sh). Of stored
@@ -56,7 +57,8 @@ chooses what it does. A stored handler of kind exec names a handler of the file.
 
 Programs and scripts run in a sandbox: nothing of them is left when they end, and they reach no network
 and few files, unless their handler in the file allows it. What this machine cannot do is logged at the
-start. With --sandbox=require the runner does not start then.`,
+start. With --sandbox=require the runner does not start then. Requests of handlers go to public addresses
+only; --http-allow names others. It is needed for handlers of the file, too.`,
 		Example: `  daybook work --accept script
   daybook work --config work.toml --until-idle 2s
   daybook work --accept http --http-allow 127.0.0.1:8080 --types resize`,
@@ -72,7 +74,7 @@ start. With --sandbox=require the runner does not start then.`,
 	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random or fair (default: oldest)")
 	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long (default: never)")
 	flags.Lookup("until-idle").DefValue = ""
-	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM")
+	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
 	flags.StringVar(&f.sandbox, "sandbox", string(sandbox.Auto), "auto: the best that this machine can do; require: do not start if anything is missing; off")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")

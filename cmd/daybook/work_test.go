@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
+	"github.com/daybookq/daybook/runner/webhook"
 )
 
 // TestWorkConfig: the file of a runner has handlers of each kind, and the values of flags.
@@ -73,6 +76,62 @@ batch = true
 	}
 	if mail.Document.URL != "https://example.com/mail" || !mail.Document.Options.Batch {
 		t.Errorf("%+v", mail)
+	}
+}
+
+// TestExampleOfWorkConfig: the runner accepts the file in docs/runners.md, if the machine has its interpreters.
+func TestExampleOfWorkConfig(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runners.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "```toml\n")
+	example, _, _ = strings.Cut(example, "```")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "work.toml")
+	for name, text := range map[string]string{path: example, filepath.Join(dir, "report.py"): "def handle(payload, job): return payload"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := newWork()
+	file, err := readWorkConfig(cmd.Flags(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := cmd.Flags().GetStringToString("label"); err != nil || got["zone"] != "a" || got["disk"] != "ssd" {
+		t.Errorf("the labels are %v: %v", got, err)
+	}
+	list, err := cmd.Flags().GetStringSlice("http-allow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow, err := webhook.ParseAllow(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := sandbox.New(sandbox.Off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for name, h := range file.handlers {
+		kinds[h.Document.Kind]++
+		switch h.Document.Kind {
+		case handler.HTTP:
+			web := webhook.Settings{Allow: allow}
+			err = web.CheckURL(h.Document.URL)
+		case handler.Exec:
+			_, err = program.New(box, h.Program, *h.Document.Options)
+		default:
+			err = h.Document.Check()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(kinds) != len(handler.Kinds) {
+		t.Errorf("the example has handlers of the kinds %v", kinds)
 	}
 }
 

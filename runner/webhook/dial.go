@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"syscall"
 	"time"
 )
@@ -19,7 +20,7 @@ type refusedError struct {
 }
 
 func (e *refusedError) Error() string {
-	return fmt.Sprintf("the URL leads to %s, which is %s; to allow it, start the runner with --http-allow", e.address, e.what)
+	return fmt.Sprintf("the URL leads to %s, which is %s; to allow it, start the runner with --http-allow %[1]s", e.address, e.what)
 }
 
 // dialer makes the connections of an executor.
@@ -56,4 +57,31 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		return d.free.DialContext(ctx, network, address)
 	}
 	return d.check.DialContext(ctx, network, address)
+}
+
+// CheckURL says why requests to a URL are refused whatever happens, or returns nil. It is for a handler that somebody may
+// still correct. A name other than localhost is not looked up: what counts are its addresses when it is dialled.
+func (s *Settings) CheckURL(text string) error {
+	to, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	host, port := to.Hostname(), to.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	}
+	if s.Proxy != nil || s.Allow.name(host, port) { // a proxy makes the connection
+		return nil
+	}
+	d := newDialer(s.Allow)
+	if plainName(host) == "localhost" {
+		if d.permit(net.JoinHostPort("127.0.0.1", port)) == nil || d.permit(net.JoinHostPort("::1", port)) == nil {
+			return nil
+		}
+		return &refusedError{net.JoinHostPort(host, port), "a loopback address"}
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		return nil // a name
+	}
+	return d.permit(net.JoinHostPort(host, port))
 }

@@ -195,6 +195,65 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// TestCheckURL: a URL is refused early if its requests would be refused, and only then. A refusal names the flag.
+func TestCheckURL(t *testing.T) {
+	for _, c := range []struct {
+		url     string
+		allow   []string
+		refused string // what --http-allow would have to name
+	}{
+		{"http://127.0.0.1:8025/mail", nil, "127.0.0.1:8025"},
+		{"http://127.0.0.1:8025/mail", []string{"127.0.0.1:8026", "localhost"}, "127.0.0.1:8025"},
+		{"http://127.0.0.1:8025/mail", []string{"127.0.0.1:8025"}, ""},
+		{"http://127.0.0.1:8025/mail", []string{"127.0.0.0/8"}, ""},
+		{"http://10.1.2.3/", nil, "10.1.2.3:80"},
+		{"https://10.1.2.3/", []string{"10.1.2.3:80"}, "10.1.2.3:443"},
+		{"https://10.1.2.3/", []string{"10.1.2.3:443"}, ""},
+		{"http://[::1]/", nil, "[::1]:80"},
+		{"http://[::1]/", []string{"::1"}, ""},
+		{"http://[fd00::1]:8080/", nil, "[fd00::1]:8080"},
+		{"http://[::ffff:192.168.0.1]/", nil, "[::ffff:192.168.0.1]:80"},
+		{"http://localhost:8025/", nil, "localhost:8025"},
+		{"http://LOCALHOST./", nil, "LOCALHOST.:80"},
+		{"http://localhost:8025/", []string{"localhost:8026", "10.0.0.0/8"}, "localhost:8025"},
+		{"http://localhost:8025/", []string{"localhost"}, ""},
+		{"http://localhost:8025/", []string{"localhost:8025"}, ""},
+		{"http://localhost:8025/", []string{"127.0.0.1:8025"}, ""},
+		{"http://localhost:8025/", []string{"::1"}, ""},
+		{"https://example.com/", nil, ""},
+		{"http://no-such-name.invalid/", nil, ""},
+		{"http://8.8.8.8/", nil, ""},
+	} {
+		allow, err := ParseAllow(c.allow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = (&Settings{Allow: allow}).CheckURL(c.url)
+		switch {
+		case c.refused == "" && err != nil:
+			t.Errorf("%s with %q: %v", c.url, c.allow, err)
+		case c.refused == "":
+		case err == nil:
+			t.Errorf("%s with %q is not refused", c.url, c.allow)
+		case !strings.HasSuffix(err.Error(), " --http-allow "+c.refused):
+			t.Errorf("%s with %q: %v", c.url, c.allow, err)
+		default: // what the refusal recommends helps
+			if allow, err = ParseAllow(append(c.allow, c.refused)); err != nil {
+				t.Errorf("%s: %v", c.url, err)
+			} else if err = (&Settings{Allow: allow}).CheckURL(c.url); err != nil {
+				t.Errorf("%s with %q: %v", c.url, c.refused, err)
+			}
+		}
+	}
+	proxy := func(*http.Request) (*url.URL, error) { return nil, nil }
+	if err := (&Settings{Proxy: proxy}).CheckURL("http://127.0.0.1/"); err != nil {
+		t.Errorf("with a proxy: %v", err)
+	}
+	if err := (&Settings{}).CheckURL("http://a b/"); err == nil {
+		t.Error("a text that is no URL is accepted")
+	}
+}
+
 // TestRefusalText: the refusal names the address, the reason, and the way out.
 func TestRefusalText(t *testing.T) {
 	text := newDialer(nil).permit("169.254.169.254:80").Error()
