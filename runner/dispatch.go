@@ -96,9 +96,10 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 		if stray {
 			f.strays.Add(-1)
 		}
-		u.End(outcome(u, e))
-		if e.Code == "error" || e.Code == "failed" {
-			h.r.failures.log(h.r.Log, u.Job, &e)
+		o, err := outcome(u, e)
+		u.End(o, err)
+		if err == nil && (o.Code == "error" || o.Code == "failed") {
+			h.r.failures.log(h.r.Log, u.Job, &o)
 		}
 		h.ended()
 		l.users.Done()

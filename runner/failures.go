@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/runner/task"
 )
 
 // failures logs runs that have ended badly: at most one of a type in logEvery, with the number of the others.
@@ -29,16 +28,16 @@ const (
 )
 
 // log logs how the run of a job ended, if it is the turn of its type.
-func (f *failures) log(log *slog.Logger, j *client.Job, e *task.End) {
+func (f *failures) log(log *slog.Logger, j *client.Job, o *client.Outcome) {
 	others, turn := f.turn(j.Type, time.Now())
 	if !turn {
 		return
 	}
-	text := strings.TrimSpace(e.Error)
+	text := strings.TrimSpace(o.Error)
 	if len(text) > maxLogged {
 		text = strings.ToValidUTF8(text[:maxLogged], "") + "…"
 	}
-	log.Warn("a run ended badly", "type", j.Type, "client", j.Client, "job_id", j.ID, "code", e.Code, "error", text, "not_logged", others)
+	log.Warn("a run ended badly", "type", j.Type, "client", j.Client, "job_id", j.ID, "code", o.Code, "error", text, "not_logged", others)
 }
 
 // turn reports whether a run of a type is logged, and how many were not since the last one.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/runner/task"
 )
 
 // TestFailuresInTheLog: of the runs of a type that end badly, one a second is logged, with the number of the others.
@@ -25,8 +24,7 @@ func TestFailuresInTheLog(t *testing.T) {
 		}}))
 		var f failures
 		fail := func(typ, id, reason string) {
-			e := task.Error(reason)
-			f.log(log, &client.Job{Type: typ, Client: "c", ID: id}, &e)
+			f.log(log, &client.Job{Type: typ, Client: "c", ID: id}, &client.Outcome{Code: "error", Error: reason})
 		}
 		for i := range 5 {
 			fail("a", fmt.Sprint(i), "broken\n")

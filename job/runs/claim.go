@@ -108,7 +108,7 @@ func (h *head) claim() (c Claim, handlers int) {
 		h.fail("%d jobs cannot be in %d runs", c.Jobs, c.Runs)
 	case c.ID.IsZero() && (c.Runner != "" || c.LeaseMs != 0 || c.Jobs > 0):
 		h.fail("field claim_id is missing, or is not in its place")
-	case !c.ID.IsZero() && c.LeaseMs == 0:
+	case c.Jobs > 0 && c.LeaseMs == 0:
 		h.fail("field lease_ms is missing, or is not in its place")
 	case c.Code != "" && !c.ID.IsZero():
 		h.fail("a refused claim has no claim_id")
