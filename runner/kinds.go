@@ -20,7 +20,7 @@ type version struct {
 	client   string // "" if it is for all clients
 	typ      string
 	document handler.Document
-	program  *program.Settings // of kind exec
+	program  *program.Settings // of kind exec, and of all of the configuration
 }
 
 // kinds makes executors of handlers, with what all handlers of a kind share.
@@ -65,7 +65,11 @@ func (k *kinds) executor(v *version) (task.Executor, error) {
 	case handler.HTTP:
 		return webhook.New(k.web, v.document)
 	case handler.Script:
-		return k.scripts.Executor(script.Handler{ID: cmp.Or(v.id, "local "+v.typ), Local: v.id == "", Client: v.client, Type: v.typ, Document: v.document})
+		h := script.Handler{ID: v.id, Client: v.client, Type: v.typ, Document: v.document}
+		if v.id == "" {
+			h.ID, h.Local = "local "+v.typ, &v.program.Grants
+		}
+		return k.scripts.Executor(h)
 	}
 	return nil, fmt.Errorf("the kind %s is not known", v.document.Kind)
 }
