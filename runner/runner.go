@@ -56,7 +56,7 @@ type Handler struct {
 	// exec can name it.
 	Types    *[]string
 	Document handler.Document
-	Program  program.Settings // of kind exec
+	Program  program.Settings // of kind exec; of kind script, only its Grants
 }
 
 func (h *Handler) types(name string) []string {
@@ -120,7 +120,12 @@ func New(s Settings) (*Runner, error) {
 		return nil, fmt.Errorf("%w: %s", sandbox.ErrMissing, text)
 	}
 	for name, h := range s.Handlers { // so that a mistake is found now
-		e, err := r.kinds.executor(&version{typ: name, document: h.Document, program: &h.Program})
+		v := version{typ: name, document: h.Document, program: &h.Program}
+		e, err := r.kinds.executor(&v)
+		if n := v.options().Slots; err == nil && n > s.Concurrency {
+			e.Close()
+			err = fmt.Errorf("options.slots is %d, and the runner has %d slots; set concurrency to at least %d, or lower options.slots", n, s.Concurrency, n)
+		}
 		if err != nil {
 			_ = pool.Close() // the error of the handler counts
 			return nil, fmt.Errorf("handler %s: %w", name, err)
