@@ -8,6 +8,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
 )
 
 // once are attributes of jobs that may run only once.
@@ -86,6 +88,28 @@ func TestSharedContexts(t *testing.T) {
 	r.run(s)
 	r.want("own", "completed ok 1 red", "completed ok 1 red")
 	r.want("stored", "completed ok 1 None")
+}
+
+// TestGrantsAreLocal: what the configuration gives to a script of its own, a stored script with the same eid does not get.
+// Two scripts of the configuration each get their own.
+func TestGrantsAreLocal(t *testing.T) {
+	r := start(t)
+	d := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import os\ndef handle(payload, job):\n    return os.environ.get('COLOUR', 'none')", EID: "e"}
+	r.put("", "stored", d)
+	r.put("default", "of-client", d)
+	s := r.settings(nil)
+	s.Accept = []string{handler.Script}
+	for _, colour := range []string{"red", "blue"} {
+		s.Handlers[colour] = &Handler{Document: d, Program: program.Settings{Grants: sandbox.Grants{Env: map[string]string{"COLOUR": colour}}}}
+	}
+	for _, typ := range []string{"red", "blue", "stored", "of-client", "red"} {
+		r.add(typ, "a")
+	}
+	r.run(s)
+	r.want("red", "completed ok 1 red", "completed ok 1 red")
+	r.want("blue", "completed ok 1 blue")
+	r.want("stored", "completed ok 1 none")
+	r.want("of-client", "completed ok 1 none")
 }
 
 // TestLostWhileItWaits: a job that is cancelled while it waits for slots makes room soon, and does not count as one that

@@ -20,7 +20,7 @@ type version struct {
 	client   string // "" if it is for all clients
 	typ      string
 	document handler.Document
-	program  *program.Settings // of kind exec
+	program  *program.Settings // of kind exec, and of all of the configuration
 }
 
 // kinds makes executors of handlers, with what all handlers of a kind share.
@@ -51,19 +51,24 @@ func (k *kinds) check(v *version) error {
 			return fmt.Errorf("it runs the program %q, which the configuration of this runner does not have", v.document.Program)
 		}
 		v.program = &of.Program
+		v.document.Options = within(v.options(), of.Document.Options)
 	case handler.Script:
 		return k.scripts.Check(v.document.Lang)
 	}
 	return nil
 }
 
-// try says why the runner cannot run a handler of the configuration, or returns nil.
-func (k *kinds) try(name string, h *Handler) error {
-	e, err := k.executor(&version{typ: name, document: h.Document, program: &h.Program})
+// try says why a runner with so many slots cannot run a handler of the configuration, or returns nil.
+func (k *kinds) try(name string, h *Handler, slots int) error {
+	v := version{typ: name, document: h.Document, program: &h.Program}
+	e, err := k.executor(&v)
 	if err != nil {
 		return err
 	}
 	e.Close()
+	if n := v.options().Slots; n > slots {
+		return fmt.Errorf("options.slots is %d, and the runner has %d slots; set concurrency to at least %d, or lower options.slots", n, slots, n)
+	}
 	if h.Document.Kind == handler.HTTP {
 		return k.web.CheckURL(h.Document.URL)
 	}
@@ -78,9 +83,32 @@ func (k *kinds) executor(v *version) (task.Executor, error) {
 	case handler.HTTP:
 		return webhook.New(k.web, v.document)
 	case handler.Script:
-		return k.scripts.Executor(script.Handler{ID: cmp.Or(v.id, "local "+v.typ), Local: v.id == "", Client: v.client, Type: v.typ, Document: v.document})
+		h := script.Handler{ID: v.id, Client: v.client, Type: v.typ, Document: v.document}
+		if v.id == "" {
+			h.ID, h.Local = "local "+v.typ, &v.program.Grants
+		}
+		return k.scripts.Executor(h)
 	}
 	return nil, fmt.Errorf("the kind %s is not known", v.document.Kind)
+}
+
+// within returns options whose limits are not above those of the configuration: whoever stores a handler must not lift
+// them.
+func within(o handler.Options, limits *handler.Options) *handler.Options {
+	if limits != nil {
+		o.TimeoutMs = lower(o.TimeoutMs, limits.TimeoutMs)
+		o.MemoryBytes = lower(o.MemoryBytes, limits.MemoryBytes)
+		o.InlineBytes = lower(o.InlineBytes, limits.InlineBytes)
+	}
+	return &o
+}
+
+// lower returns the lower of two limits. 0 is none.
+func lower(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func (v *version) options() handler.Options {

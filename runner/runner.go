@@ -56,7 +56,7 @@ type Handler struct {
 	// exec can name it.
 	Types    *[]string
 	Document handler.Document
-	Program  program.Settings // of kind exec
+	Program  program.Settings // of kind exec; of kind script, only its Grants
 }
 
 func (h *Handler) types(name string) []string {
@@ -120,7 +120,7 @@ func New(s Settings) (*Runner, error) {
 		return nil, fmt.Errorf("%w: %s", sandbox.ErrMissing, text)
 	}
 	for name, h := range s.Handlers { // so that a mistake is found now
-		if err := r.kinds.try(name, h); err != nil {
+		if err := r.kinds.try(name, h, s.Concurrency); err != nil {
 			_ = pool.Close() // the error of the handler counts
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
@@ -96,6 +98,13 @@ func TestWrongHandlers(t *testing.T) {
 		"a private address":   {Handler{Document: handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:8025/mail"}}, "the URL leads to 127.0.0.1:8025, which is a loopback address; to allow it, start the runner with --http-allow 127.0.0.1:8025"},
 		"a script":            {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.Shell}}, "source is missing"},
 		"another interpreter": {Handler{Document: handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}}, "no php on this machine"},
+		"a script's access": {Handler{
+			Document: handler.Document{Kind: handler.Script, Lang: handler.Shell, Source: "x"},
+			Program:  program.Settings{Grants: sandbox.Grants{Access: sandbox.Access{ReadOnly: []string{"/no/such"}}}},
+		}, "read_only has a path that is not there"},
+		"too many slots": {Handler{
+			Document: handler.Document{Kind: handler.Script, Lang: handler.Shell, Source: "x", Options: &handler.Options{Slots: 5}},
+		}, "options.slots is 5, and the runner has 4 slots"},
 	} {
 		s := r.settings(nil)
 		s.Handlers["u"], s.Interpreters = &c.h, map[string]string{handler.PHP: "/no/such/php"}

@@ -57,6 +57,29 @@ type handlerTable struct {
 	Options optionsTable `toml:"options"`
 }
 
+// keysOf are the keys of a handler beside kind, types and options, by its kind.
+var keysOf = map[string][]string{
+	handler.Exec:   {"argv", "shell", "dir", "frames", "exit_codes", "chain_lines", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
+	handler.HTTP:   {"url"},
+	handler.Script: {"lang", "source", "source_file", "before", "before_each", "after_each", "eid", "env", "network", "read_only", "read_write"},
+}
+
+// checkKeys refuses keys of a handler that are those of other kinds only. A value of false or 0 is refused as well.
+func checkKeys(kind string, keys []string) error {
+	for _, key := range keys {
+		var kinds []string
+		for _, k := range handler.Kinds {
+			if slices.Contains(keysOf[k], strings.ToLower(key)) { // as the decoder finds fields
+				kinds = append(kinds, k)
+			}
+		}
+		if len(kinds) > 0 && !slices.Contains(kinds, kind) {
+			return fmt.Errorf("%s must not be given for a handler of kind %s; it is for %s", key, kind, strings.Join(kinds, " and "))
+		}
+	}
+	return nil
+}
+
 type optionsTable struct {
 	Batch       bool  `toml:"batch"`
 	BatchSize   int   `toml:"batch_size"`
@@ -157,8 +180,11 @@ func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
 			return nil, nil, fmt.Errorf(": interpreters.%s: the languages are %s", lang, strings.Join(handler.Langs, ", "))
 		}
 	}
-	for name, table := range t.Handlers {
-		h, err := table.handler(name, dir)
+	raw, _ := tables["handlers"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(t.Handlers)) {
+		table := t.Handlers[name]
+		keys, _ := raw[name].(map[string]any)
+		h, err := table.handler(name, dir, slices.Sorted(maps.Keys(keys)))
 		if err != nil {
 			return nil, nil, fmt.Errorf(": handlers.%s: %w", name, err)
 		}
@@ -198,13 +224,16 @@ func typeError(err *toml.DecodeError) string {
 	return text
 }
 
-// handler returns the handler of a table.
-func (t *handlerTable) handler(name, dir string) (*runner.Handler, error) {
+// handler returns the handler of a table, which has these keys.
+func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler, error) {
 	if err := job.CheckName("its name", name); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(handler.Kinds, t.Kind) {
 		return nil, fmt.Errorf("kind must be one of %s, not %q", strings.Join(handler.Kinds, ", "), t.Kind)
+	}
+	if err := checkKeys(t.Kind, keys); err != nil {
+		return nil, err
 	}
 	if t.Types != nil {
 		for _, typ := range *t.Types {
@@ -233,8 +262,6 @@ func (t *handlerTable) handler(name, dir string) (*runner.Handler, error) {
 	}}
 	if t.Kind == handler.Exec {
 		h.Document.Program = name
-	} else if len(t.Argv) > 0 || t.Shell != "" {
-		return nil, fmt.Errorf("argv and shell are for handlers of kind %s", handler.Exec)
 	}
 	if len(h.Document.Source) > job.MaxHandlerBytes {
 		return nil, fmt.Errorf("source has %d bytes; the maximum is %d", len(h.Document.Source), job.MaxHandlerBytes)

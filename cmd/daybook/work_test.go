@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,7 +150,6 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[handler.x]\nkind = \"exec\"":                  "[handler] is not known; the tables are",
 		"[handlers.a]\nkind = \"exec\"\nargv = [\"a\"]\ntypes = [\"b\"]\n[handlers.b]\nkind = \"exec\"\nargv = [\"a\"]": "handlers.a and handlers.b both run the type b",
 		"[handlers.x]\nkind = \"wasm\"":                                            "handlers.x: kind must be one of exec",
-		"[handlers.x]\nkind = \"http\"\nargv = [\"a\"]":                            "handlers.x: argv and shell are for",
 		"[handlers.x]\nkind = \"script\"\nlang = \"perl\"\nsource = \"x\"":         "handlers.x: lang must be",
 		"[handlers.\"a b\"]\nkind = \"exec\"":                                      "handlers.a b: its name may hold only",
 		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\ntypes = [\"a b\"]":         "types may hold only",
@@ -162,6 +164,87 @@ func TestWorkConfigErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestKeysOfKinds: each key of a handler is refused for the kinds that do not have it, with any value.
+func TestKeysOfKinds(t *testing.T) {
+	of := map[string]string{ // the kinds that have a key
+		"argv": "exec", "shell": "exec", "dir": "exec", "frames": "exec", "exit_codes": "exec", "chain_lines": "exec", "open_files": "exec", "processes": "exec", "file_bytes": "exec",
+		"env": "exec and script", "network": "exec and script", "read_only": "exec and script", "read_write": "exec and script",
+		"url": "http", "lang": "script", "source": "script", "source_file": "script", "before": "script", "before_each": "script", "after_each": "script", "eid": "script",
+	}
+	whole := map[string]string{
+		handler.Exec: `argv = ["true"]`, handler.HTTP: `url = "http://127.0.0.1/"`, handler.Script: "lang = \"sh\"\nsource = \"x\"",
+	}
+	seen := 0
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		for n := range typ.NumField() {
+			field := typ.Field(n)
+			if field.Anonymous {
+				walk(field.Type)
+				continue
+			}
+			key := field.Tag.Get("toml")
+			if slices.Contains([]string{"kind", "types", "options"}, key) {
+				continue
+			}
+			seen++
+			kinds, ok := of[key]
+			if !ok {
+				t.Errorf("the test does not know the key %q", key)
+			}
+			if field.Type.Kind() == reflect.Pointer {
+				field.Type = field.Type.Elem()
+			}
+			zero := map[reflect.Kind]string{reflect.String: `""`, reflect.Bool: "false", reflect.Int: "0", reflect.Int64: "0", reflect.Slice: "[]", reflect.Map: "{}"}[field.Type.Kind()]
+			for _, kind := range handler.Kinds {
+				want := fmt.Sprintf(": handlers.x: %s must not be given for a handler of kind %s; it is for %s", key, kind, kinds)
+				text := fmt.Sprintf("[handlers.x]\nkind = %q\n%s\n%s = %s", kind, whole[kind], key, zero)
+				if strings.Contains(kinds, kind) {
+					if strings.Contains(whole[kind], key+" =") {
+						text = fmt.Sprintf("[handlers.x]\nkind = %q\n%s", kind, whole[kind])
+					}
+					want = "<nil>"
+				}
+				if _, _, err := parseWorkConfig([]byte(text), t.TempDir()); fmt.Sprint(err) != want {
+					t.Errorf("%s: %v, want %s", text, err, want)
+				}
+			}
+		}
+	}
+	walk(reflect.TypeFor[handlerTable]())
+	if seen != len(of) {
+		t.Errorf("handlers have %d keys, and the test knows %d", seen, len(of))
+	}
+}
+
+// TestGrantsInConfig: env, network, read_only and read_write of a script are those of the handler.
+func TestGrantsInConfig(t *testing.T) {
+	const keys = "\nenv = { A = \"b\" }\nnetwork = true\nread_only = [\"/etc\"]\nread_write = [\"/tmp\"]"
+	file, _, err := parseWorkConfig([]byte("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sandbox.Grants{Env: map[string]string{"A": "b"}, Access: sandbox.Access{Network: true, ReadOnly: []string{"/etc"}, ReadWrite: []string{"/tmp"}}}
+	for name, h := range file.handlers {
+		if !reflect.DeepEqual(h.Program.Grants, want) {
+			t.Errorf("%s: %+v", name, h.Program.Grants)
+		}
+	}
+}
+
+// TestTooManySlots: a handler of the file that could never run ends the command with the status of usage errors.
+func TestTooManySlots(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "work.toml")
+	if err := os.WriteFile(path, []byte("concurrency = 2\n[handlers.big]\nkind = \"exec\"\nargv = [\"true\"]\noptions = { slots = 3 }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run([]string{"work", "--server", "http://127.0.0.1:1", "--config", path}, strings.NewReader(""), &out, &errs)
+	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != exitUsage || !strings.Contains(errs.String(), want) {
+		t.Errorf("%d %s, want %q", code, errs.String(), want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -123,7 +124,7 @@ func TestManyLines(t *testing.T) {
 func TestAnswersCountAsTheyArrive(t *testing.T) {
 	dir := t.TempDir()
 	e := executor(t, Settings{Shell: `read -r a; echo "200 $a"; while [ ! -e "$FILE" ]; do sleep 0.01; done; read -r b; echo "200 $b"`,
-		Env: map[string]string{"FILE": filepath.Join(dir, "go")}, ReadOnly: []string{dir}, Frames: FramesLines}, handler.Options{})
+		Grants: sandbox.Grants{Env: map[string]string{"FILE": filepath.Join(dir, "go")}, Access: sandbox.Access{ReadOnly: []string{dir}}}, Frames: FramesLines}, handler.Options{})
 	b := newBatch(t.Context(), "a", "b")
 	go func() {
 		eventually(t, "the first job has ended", b.tasks[0].Ended)
@@ -162,7 +163,7 @@ func TestBatchTimeout(t *testing.T) {
 func TestNobodyWaitsForABatch(t *testing.T) {
 	dir, m := t.TempDir(), mark()
 	e := executor(t, Settings{Shell: `while [ ! -e "$FILE" ]; do sleep 0.01; done; read -r a; echo "200 $a"; read -r b; echo "200 $b"; exec sleep 1000 ` + m,
-		Env: map[string]string{"FILE": filepath.Join(dir, "go")}, ReadOnly: []string{dir}, Frames: FramesLines}, handler.Options{})
+		Grants: sandbox.Grants{Env: map[string]string{"FILE": filepath.Join(dir, "go")}, Access: sandbox.Access{ReadOnly: []string{dir}}}, Frames: FramesLines}, handler.Options{})
 	contexts, cancels := make([]context.Context, 3), make([]context.CancelCauseFunc, 3)
 	b := newBatch(t.Context(), "a", "b", "c")
 	for i := range contexts {

@@ -2,32 +2,24 @@ package program
 
 import (
 	"cmp"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
 
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// inherited are the variables that a program gets from the runner's environment, which may have secrets. The second text
-// is for a runner without the variable.
-var inherited = [][2]string{{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, {"HOME", ""}, {"LANG", ""}, {"TMPDIR", "/tmp"}}
-
-// environment returns the environment that all runs of a handler have.
-func environment(set map[string]string) []string {
-	variables := map[string]string{}
-	for _, v := range inherited {
-		if value := cmp.Or(os.Getenv(v[0]), v[1]); value != "" {
-			variables[v[0]] = value
+// environment returns the environment that all runs of a handler have. Of the runner's environment, which may have
+// secrets, it has only PATH, HOME, LANG and TMPDIR.
+func environment(g *sandbox.Grants) []string {
+	inherited := map[string]string{"PATH": sandbox.Path(), "TMPDIR": cmp.Or(os.Getenv("TMPDIR"), "/tmp")}
+	for _, name := range []string{"HOME", "LANG"} {
+		if value := os.Getenv(name); value != "" {
+			inherited[name] = value
 		}
 	}
-	maps.Copy(variables, set)
-	env := make([]string, 0, len(variables)+6)
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		env = append(env, name+"="+variables[name])
-	}
-	return env
+	return g.Environment(inherited)
 }
 
 // forJob returns the environment of the run of a job.

@@ -178,7 +178,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("HOME", "/nowhere")
 	t.Setenv("PATH", "/usr/bin:/bin")
 	dir := t.TempDir()
-	e := executor(t, Settings{Shell: "env | grep -Ev '^(PWD|OLDPWD|SHLVL|_)=' | sort; pwd", Env: map[string]string{"A": "b c", "LANG": "de"}, Dir: dir}, handler.Options{})
+	e := executor(t, Settings{Shell: "env | grep -Ev '^(PWD|OLDPWD|SHLVL|_)=' | sort; pwd", Grants: sandbox.Grants{Env: map[string]string{"A": "b c", "LANG": "de"}}, Dir: dir}, handler.Options{})
 	b := newBatch(t.Context(), "")
 	b.tasks[0].Job.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	want := "A=b c\nDAYBOOK_ATTEMPT=2\nDAYBOOK_CLIENT=ada\nDAYBOOK_JOB_ID=job-0\nDAYBOOK_TYPE=upper\nHOME=/nowhere\nLANG=de\nPATH=/usr/bin:/bin\nTMPDIR=/tmp\n" +
@@ -313,19 +313,19 @@ func TestSettings(t *testing.T) {
 		"a NUL byte":               {Settings{Argv: []string{"true", "\x00"}}, handler.Options{}, "argv"},
 		"a program that is not":    {Settings{Argv: []string{"no-such-program"}}, handler.Options{}, "argv"},
 		"a directory as a program": {Settings{Argv: []string{"/"}}, handler.Options{}, "argv"},
-		"a PATH without it":        {Settings{Argv: []string{"true"}, Env: map[string]string{"PATH": "/nowhere"}}, handler.Options{}, "argv"},
+		"a PATH without it":        {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Env: map[string]string{"PATH": "/nowhere"}}}, handler.Options{}, "argv"},
 		"unknown frames":           {Settings{Argv: []string{"true"}, Frames: "json"}, handler.Options{}, "frames"},
 		"a relative dir":           {Settings{Argv: []string{"true"}, Dir: "tmp"}, handler.Options{}, "dir"},
 		"no such dir":              {Settings{Argv: []string{"true"}, Dir: "/no/such"}, handler.Options{}, "dir"},
 		"a file as dir":            {Settings{Argv: []string{"true"}, Dir: "/etc/passwd"}, handler.Options{}, "dir"},
-		"a variable without name":  {Settings{Argv: []string{"true"}, Env: map[string]string{"": "x"}}, handler.Options{}, "env"},
-		"a variable with =":        {Settings{Argv: []string{"true"}, Env: map[string]string{"A=B": "x"}}, handler.Options{}, "env"},
-		"a variable with NUL":      {Settings{Argv: []string{"true"}, Env: map[string]string{"A": "\x00"}}, handler.Options{}, "env"},
+		"a variable without name":  {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Env: map[string]string{"": "x"}}}, handler.Options{}, "env"},
+		"a variable with =":        {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Env: map[string]string{"A=B": "x"}}}, handler.Options{}, "env"},
+		"a variable with NUL":      {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Env: map[string]string{"A": "\x00"}}}, handler.Options{}, "env"},
 		"a status of 256":          {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"256": "ok"}}, handler.Options{}, "exit_codes"},
 		"a status that is none":    {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"x": "ok"}}, handler.Options{}, "exit_codes"},
 		"an unknown outcome":       {Settings{Argv: []string{"true"}, ExitCodes: map[string]string{"1": "fail"}}, handler.Options{}, "exit_codes"},
-		"a relative path":          {Settings{Argv: []string{"true"}, ReadOnly: []string{"etc"}}, handler.Options{}, "read_only"},
-		"no such path":             {Settings{Argv: []string{"true"}, ReadWrite: []string{"/no/such"}}, handler.Options{}, "read_write"},
+		"a relative path":          {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Access: sandbox.Access{ReadOnly: []string{"etc"}}}}, handler.Options{}, "read_only"},
+		"no such path":             {Settings{Argv: []string{"true"}, Grants: sandbox.Grants{Access: sandbox.Access{ReadWrite: []string{"/no/such"}}}}, handler.Options{}, "read_write"},
 		"negative open files":      {Settings{Argv: []string{"true"}, OpenFiles: -1}, handler.Options{}, "open_files"},
 		"negative processes":       {Settings{Argv: []string{"true"}, Processes: -1}, handler.Options{}, "processes"},
 		"negative file bytes":      {Settings{Argv: []string{"true"}, FileBytes: -1}, handler.Options{}, "file_bytes"},

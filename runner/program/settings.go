@@ -18,8 +18,8 @@ type Settings struct {
 	// Argv is the program and its arguments. Shell is a command for sh -c instead.
 	Argv  []string `toml:"argv"`
 	Shell string   `toml:"shell"`
-	// Env are variables beside those that every program gets.
-	Env map[string]string `toml:"env"`
+	// What the program gets beyond its default environment and the default of sandbox.Access.
+	sandbox.Grants
 	// Dir is the working directory, which the program may read. Without one it is that of the runner.
 	Dir string `toml:"dir"`
 
@@ -30,10 +30,6 @@ type Settings struct {
 	// ChainLines is whether lines J: type|payload create jobs. nil means yes.
 	ChainLines *bool `toml:"chain_lines"`
 
-	// What the program may reach beyond the default of sandbox.Access.
-	ReadOnly  []string `toml:"read_only"`
-	ReadWrite []string `toml:"read_write"`
-	Network   bool     `toml:"network"`
 	// Limits of resources; 0 means none.
 	OpenFiles int   `toml:"open_files"`
 	Processes int   `toml:"processes"`
@@ -101,23 +97,8 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 			return nil, wrong("dir", "must be a directory: %s", e.dir)
 		}
 	}
-	for name, value := range set.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, wrong("env", "has a variable that no process can have: %q", name)
-		}
-	}
-	for _, paths := range []struct {
-		field string
-		paths []string
-	}{{"read_only", e.access.ReadOnly}, {"read_write", e.access.ReadWrite}} {
-		for _, path := range paths.paths {
-			if !filepath.IsAbs(path) {
-				return nil, wrong(paths.field, "must have absolute paths, not %q", path)
-			}
-			if _, err := os.Stat(path); err != nil {
-				return nil, wrong(paths.field, "has a path that is not there: %v", err)
-			}
-		}
+	if key, problem := set.Grants.Check(); key != "" {
+		return nil, wrong(key, "%s", problem)
 	}
 	for _, limit := range []struct {
 		field string
@@ -131,7 +112,7 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 	if e.codes, err = exitCodes(set.ExitCodes); err != nil {
 		return nil, err
 	}
-	e.env = environment(set.Env)
+	e.env = environment(&set.Grants)
 	if _, err := sandbox.Lookup(&sandbox.Command{Argv: e.argv, Env: e.env, Dir: e.dir}); err != nil {
 		return nil, wrong("argv", "names a program that cannot be run: %v", err)
 	}

@@ -20,6 +20,7 @@
 // The files, each of which uses only those before it:
 //
 //	sandbox.go             Mode, Sandbox, Command, Limits, Access
+//	grants.go              Grants: variables and access that a runner's configuration gives; the PATH of processes
 //	exit.go                Exit: how a process ended, and what it used
 //	process.go             Process: Wait, Kill, Terminate
 //	plain.go               starts a process in a group of its own, and nothing else

@@ -3,8 +3,11 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // tree is how the processes of a tree are ended. There is nothing but groups.
@@ -24,8 +27,20 @@ func New(mode Mode) (*Sandbox, error) {
 	}
 }
 
-// Lookup returns the path of a command's program, as Start finds it: in the PATH of the runner.
-func Lookup(c *Command) (string, error) { return exec.LookPath(c.Argv[0]) }
+// Lookup returns the path of a command's program, as Start finds it: in the PATH of the runner, or in the default if the
+// runner has none.
+func Lookup(c *Command) (string, error) {
+	path, err := exec.LookPath(c.Argv[0])
+	if os.Getenv("PATH") != "" || !errors.Is(err, exec.ErrNotFound) {
+		return path, err
+	}
+	for _, dir := range filepath.SplitList(defaultPath) {
+		if path, err := exec.LookPath(filepath.Join(dir, c.Argv[0])); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
 
 func (s *Sandbox) start(c *Command) (*Process, error) {
 	path, err := Lookup(c)

@@ -74,9 +74,9 @@ type Limits struct {
 //
 // With mode Off a process may reach what its user may.
 type Access struct {
-	ReadOnly  []string // absolute paths of files and directories, to read and execute
-	ReadWrite []string
-	Network   bool // the network and Unix sockets
+	ReadOnly  []string `toml:"read_only"` // absolute paths of files and directories, to read and execute
+	ReadWrite []string `toml:"read_write"`
+	Network   bool     `toml:"network"` // the network and Unix sockets
 }
 
 // check refuses what no system could start.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,12 +64,10 @@ type child struct {
 type childSettings struct {
 	sandbox *sandbox.Sandbox
 	dir     string // in which children get directories
-	env     []string
-	access  sandbox.Access
 }
 
-// startChild starts the host of a language.
-func startChild(s *childSettings, i *interpreter, limits sandbox.Limits, log func(stream, text string)) (_ *child, err error) {
+// startChild starts the host of a language. Its environment has PATH, LANG, HOME, TMPDIR and the variables of g.
+func startChild(s *childSettings, i *interpreter, g *sandbox.Grants, limits sandbox.Limits, log func(stream, text string)) (_ *child, err error) {
 	dir, err := os.MkdirTemp(s.dir, i.name+"-")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for a script: %w", err)
@@ -95,10 +94,14 @@ func startChild(s *childSettings, i *interpreter, limits sandbox.Limits, log fun
 		conn: near, dir: dir, ended: make(chan struct{}),
 		stdout: &stream{log: func(text string) { log("stdout", text) }}, stderr: &stream{log: func(text string) { log("stderr", text) }},
 	}
-	access := s.access
-	access.ReadOnly = append(access.ReadOnly[:len(access.ReadOnly):len(access.ReadOnly)], i.reads...)
+	access := sandbox.Access{
+		ReadOnly:  slices.Concat(g.ReadOnly, i.reads),
+		ReadWrite: slices.Concat(g.ReadWrite, []string{dir}), // g may have another TMPDIR
+		Network:   g.Network,
+	}
+	env := g.Environment(map[string]string{"PATH": sandbox.Path(), "LANG": locale(), "HOME": dir, "TMPDIR": dir})
 	c.process, err = s.sandbox.Start(sandbox.Command{
-		Argv: i.argv(i.path, host), Env: append(s.env[:len(s.env):len(s.env)], "HOME="+dir, "TMPDIR="+dir), Dir: dir,
+		Argv: i.argv(i.path, host), Env: env, Dir: dir,
 		Stdout: c.stdout, Stderr: c.stderr, Files: []*os.File{far}, Limits: limits, Access: access,
 	})
 	if err != nil {

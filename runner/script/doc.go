@@ -2,8 +2,8 @@
 // job). docs/handlers.md describes what scripts can do, and docs/script-protocol.md how a runner and a host talk.
 //
 // A context is a process of a language that has loaded handlers and runs one batch of jobs after the other. A context
-// belongs to one client, and to one handler or to the handlers with the same eid. A Pool starts contexts as they are
-// needed, keeps them for a while, and ends them. There is no timer that collects jobs: a batch is what waited when a
+// belongs to one client, and to one handler or to the handlers with the same eid and the same grants. A Pool starts
+// contexts as they are needed, keeps them for a while, and ends them. There is no timer that collects jobs: a batch is what waited when a
 // context was free.
 //
 // What holds when a script goes wrong:

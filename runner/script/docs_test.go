@@ -49,7 +49,7 @@ func TestExampleOfTheProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := startChild(&b.child, i, sandbox.Limits{}, func(string, string) {})
+	c, err := startChild(&b.child, i, &sandbox.Grants{}, sandbox.Limits{}, func(string, string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

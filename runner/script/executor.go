@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script/protocol"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -23,10 +24,12 @@ const (
 
 // Handler is a handler of kind script.
 type Handler struct {
-	ID       string // of this version of the handler
-	Client   string // "" if it is for all clients
-	Local    bool   // it is of the runner's configuration, not stored
-	Type     string
+	ID     string // of this version of the handler
+	Client string // "" if it is for all clients
+	Type   string
+	// Local is what the runner's configuration gives to a handler of its own. It is nil for a stored handler, which gets
+	// nothing.
+	Local    *sandbox.Grants
 	Document handler.Document
 }
 
@@ -35,6 +38,8 @@ type executor struct {
 	Handler
 	pool        *Pool
 	interpreter *interpreter
+	grants      sandbox.Grants // zero for a stored handler
+	grantsKey   string         // the same for equal grants only
 
 	timeout, idle            time.Duration
 	inlineBytes, memoryBytes int64
@@ -51,6 +56,13 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 	if h.Document.Kind != handler.Script {
 		return nil, fmt.Errorf("kind is %s, not %s", h.Document.Kind, handler.Script)
 	}
+	var grants sandbox.Grants
+	if h.Local != nil {
+		grants = *h.Local
+	}
+	if key, problem := grants.Check(); key != "" {
+		return nil, &handler.FieldError{Field: key, Text: key + " " + problem}
+	}
 	i, err := p.interpreters[h.Document.Lang]()
 	if err != nil {
 		return nil, err
@@ -60,7 +72,7 @@ func (p *Pool) Executor(h Handler) (task.Executor, error) {
 		o = *h.Document.Options
 	}
 	x := &executor{
-		Handler: h, pool: p, interpreter: i,
+		Handler: h, pool: p, interpreter: i, grants: grants, grantsKey: fmt.Sprintf("%#v", grants),
 		timeout:     time.Duration(cmp.Or(o.TimeoutMs, DefaultTimeoutMs)) * time.Millisecond,
 		idle:        time.Duration(cmp.Or(o.IdleMs, DefaultIdleMs)) * time.Millisecond,
 		inlineBytes: cmp.Or(o.InlineBytes, DefaultInlineBytes), memoryBytes: o.MemoryBytes, maxRuns: o.MaxRuns,
@@ -142,7 +154,7 @@ func endAll(tasks []*task.Task, end task.End) {
 // runBatch runs as many tasks as one context can, and returns their number. The error says why the handler could not be
 // started.
 func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err error) {
-	k := key{lang: x.Document.Lang, client: client, group: x.ID, owner: owner{x.Local, x.Client}}
+	k := key{lang: x.Document.Lang, client: client, group: x.ID, owner: owner{x.Local != nil, x.Client}, grants: x.grantsKey}
 	if x.Document.EID != "" {
 		k.group, k.shared = x.Document.EID, true
 	}

@@ -18,6 +18,7 @@ type key struct {
 	lang, client string
 	group        string // the eid, or the id of a handler without one
 	shared       bool   // group is an eid
+	grants       string // of the handler: a process has one environment and one access
 	owner        owner
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script/protocol"
 )
 
@@ -94,7 +95,7 @@ func (l language) find(path string) (*interpreter, error) {
 	if name == "" {
 		name = l.program
 	}
-	found, err := exec.LookPath(name)
+	found, err := sandbox.Lookup(&sandbox.Command{Argv: []string{name}, Env: []string{"PATH=" + sandbox.Path()}})
 	if err != nil {
 		return nil, fmt.Errorf("no %s on this machine: %w", l.name, err)
 	}
@@ -108,7 +109,7 @@ func (l language) find(path string) (*interpreter, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, found, l.locate...)
-	command.Env = os.Environ() // the chooser of a version looks at it
+	command.Env = append(os.Environ(), "PATH="+sandbox.Path()) // the chooser of a version looks at it
 	command.WaitDelay = time.Second
 	output, err := command.Output()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -411,8 +412,8 @@ func TestFailuresAreNotHot(t *testing.T) {
 	b := newBed(t)
 	starts := filepath.Join(t.TempDir(), "starts")
 	os.WriteFile(starts, nil, 0o666)
-	b.child.access.ReadWrite = append(b.child.access.ReadWrite, filepath.Dir(starts))
-	x := b.executor("1", handler.Document{Lang: handler.Shell, Source: "handle() { :; }", Before: "echo >>" + starts + "; exit 9"})
+	access := sandbox.Access{ReadWrite: []string{filepath.Dir(starts)}}
+	x := b.local("1", handler.Document{Lang: handler.Shell, Source: "handle() { :; }", Before: "echo >>" + starts + "; exit 9"}, &sandbox.Grants{Access: access})
 	for range 3000 {
 		expect(t, run(x, text("a")), "error:…exit status 9")
 	}
@@ -424,8 +425,8 @@ func TestFailuresAreNotHot(t *testing.T) {
 func TestFailuresEnd(t *testing.T) {
 	b := newBed(t)
 	repaired := filepath.Join(t.TempDir(), "repaired")
-	b.child.access.ReadOnly = append(b.child.access.ReadOnly, filepath.Dir(repaired))
-	x := b.executor("1", handler.Document{Lang: handler.Shell, Source: "handle() { printf x; }", Before: "test -e " + repaired})
+	access := sandbox.Access{ReadOnly: []string{filepath.Dir(repaired)}}
+	x := b.local("1", handler.Document{Lang: handler.Shell, Source: "handle() { printf x; }", Before: "test -e " + repaired}, &sandbox.Grants{Access: access})
 	expect(t, run(x, text("a")), "error:…before ended with status 1")
 	os.WriteFile(repaired, nil, 0o666)
 	eventually(t, "the handler is started again", func() bool { return show(run(x, text("a"))[0]) == "ok text:x" })

@@ -24,10 +24,6 @@ const (
 // Settings are those of a Pool.
 type Settings struct {
 	Sandbox *sandbox.Sandbox // required
-	// Access is what scripts may reach beyond the sandbox's default. Stored handlers come from the server.
-	Access sandbox.Access
-	// Env is added to the environment of scripts, as in NAME=value. It has only PATH, HOME, LANG and TMPDIR otherwise.
-	Env []string
 	// Dir is where contexts have their directories. If it is "", that is the user's cache. It should not be below a directory
 	// for temporary files, which all programs in the sandbox may write: elsewhere, a script reaches only the directory of its
 	// own context.
@@ -75,7 +71,7 @@ func NewPool(s Settings) (*Pool, error) {
 	}
 	p := &Pool{
 		settings: s, interpreters: map[string]func() (*interpreter, error){}, stop: make(chan struct{}), busy: map[*host]bool{},
-		child: childSettings{sandbox: s.Sandbox, access: s.Access, env: slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "LANG=" + locale()}, s.Env)},
+		child: childSettings{sandbox: s.Sandbox},
 	}
 	var err error
 	if p.dir, err = newDirectory(cmp.Or(s.Dir, cacheDirectory())); err != nil {
@@ -230,7 +226,7 @@ func (p *Pool) start(k key, x *executor) (*host, error) {
 	h := &host{key: k, loaded: map[string]int{}, users: map[string]bool{x.ID: true}}
 	h.handlerType.Store(&x.Type)
 	limits := sandbox.Limits{MemoryBytes: x.memoryBytes, OpenFiles: openFiles}
-	c, err := startChild(&p.child, x.interpreter, limits, func(stream, text string) { p.logOf(h, stream, text) })
+	c, err := startChild(&p.child, x.interpreter, &x.grants, limits, func(stream, text string) { p.logOf(h, stream, text) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {

@@ -74,9 +74,15 @@ func (b *bed) logged() []Line {
 // executor returns the executor of a handler, or skips the test if the machine lacks the language.
 func (b *bed) executor(id string, d handler.Document) task.Executor {
 	b.t.Helper()
+	return b.local(id, d, nil)
+}
+
+// local returns the executor of a handler of the runner's configuration, to which the configuration gives g.
+func (b *bed) local(id string, d handler.Document, g *sandbox.Grants) task.Executor {
+	b.t.Helper()
 	d.Kind = handler.Script
 	need(b.t, b.Pool, d.Lang)
-	x, err := b.Executor(Handler{ID: id, Type: "work", Document: d})
+	x, err := b.Executor(Handler{ID: id, Local: g, Type: "work", Document: d})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,0 +1,23 @@
+package runner
+
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestWithin: a stored handler that names a program of the configuration can lower its limits, and not lift them.
+func TestWithin(t *testing.T) {
+	limits := &handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}
+	for _, c := range []struct{ of, want handler.Options }{
+		{handler.Options{}, handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}},
+		{handler.Options{TimeoutMs: 500, MemoryBytes: 64 << 20, InlineBytes: 9, Weight: 3}, handler.Options{TimeoutMs: 500, MemoryBytes: 32 << 20, InlineBytes: 9, Weight: 3}},
+	} {
+		if got := *within(c.of, limits); got != c.want {
+			t.Errorf("%+v of %+v", got, c.of)
+		}
+		if got := *within(c.of, nil); got != c.of {
+			t.Errorf("without limits: %+v of %+v", got, c.of)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package sandbox
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Grants are what a runner's configuration gives to the processes of a handler, beyond what all processes have.
+type Grants struct {
+	// Env are variables. They have precedence over those that every process gets.
+	Env map[string]string `toml:"env"`
+	Access
+}
+
+// Check returns the key of the configuration that is wrong, and what is wrong with it as the end of a sentence that begins
+// with the key. If nothing is wrong, both are "".
+func (g *Grants) Check() (key, problem string) {
+	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(g.Env[name], 0) {
+			return "env", fmt.Sprintf("has a variable that no process can have: %q", name)
+		}
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read_only", g.ReadOnly}, {"read_write", g.ReadWrite}} {
+		for _, path := range list.paths {
+			if !filepath.IsAbs(path) {
+				return list.key, fmt.Sprintf("must have absolute paths, not %q", path)
+			}
+			if _, err := os.Stat(path); err != nil {
+				return list.key, fmt.Sprintf("has a path that is not there: %v", err)
+			}
+		}
+	}
+	return "", ""
+}
+
+// Environment returns the variables that every process gets, and those of Env, as in NAME=value.
+func (g *Grants) Environment(all map[string]string) []string {
+	variables := maps.Clone(all)
+	maps.Copy(variables, g.Env)
+	env := make([]string, 0, len(variables))
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		env = append(env, name+"="+variables[name])
+	}
+	return env
+}
+
+// defaultPath is where programs are looked up if the runner has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Path returns the PATH of the runner, or a default if it has none. Processes get the same.
+func Path() string { return cmp.Or(os.Getenv("PATH"), defaultPath) }
