@@ -86,7 +86,7 @@ func (b *batch) receive() error {
 	}
 	for b.answered < len(b.tasks) {
 		t := b.tasks[b.answered]
-		b.host.child.begin(t.Context, b.timeout, len(b.tasks)-b.answered)
+		b.host.child.begin(t.Context, b.timeout)
 		m, err := b.next()
 		switch {
 		case errors.Is(err, protocol.ErrTooLong):
@@ -112,7 +112,7 @@ func (b *batch) answer(end task.End) {
 func (b *batch) begun() error {
 	ctx, stop := task.WhileWanted(b.tasks)
 	defer stop()
-	b.host.child.begin(ctx, b.timeout, 0)
+	b.host.child.begin(ctx, b.timeout)
 	m, err := b.next()
 	switch {
 	case errors.Is(err, errStopped):
@@ -136,7 +136,7 @@ func (b *batch) begun() error {
 
 // done waits for after_each. All jobs are answered, so that nobody waits for it.
 func (b *batch) done() error {
-	b.host.child.begin(context.Background(), b.timeout, 0)
+	b.host.child.begin(context.Background(), b.timeout)
 	m, err := b.next()
 	if then, _ := b.prints.finish(); len(then) > 0 { // their jobs have ended
 		b.logLine(Line{Stream: "runner", Text: "the J: lines of after_each create no jobs"})

@@ -23,10 +23,6 @@ const (
 	// drainTime is how long the last messages of a process that has ended are read for, if something else has its
 	// connection open.
 	drainTime = time.Second
-	// A host writes each answer by itself. When they come quickly and many are left, the runner pauses before it reads, so
-	// that a read gets many of them: each costs as much as all else that the runner does for a quick job.
-	quickRead, quickPause = 100 * time.Microsecond, 50 * time.Microsecond
-	manyAnswers           = 16
 )
 
 // How reading from a host fails, beside what package protocol reports.
@@ -47,9 +43,6 @@ type child struct {
 	// Of what is waited for, see begin:
 	ctx     context.Context
 	timeout time.Duration
-	more    int // how many other answers follow
-
-	quick bool // the last read waited for less than quickRead
 
 	mu     sync.Mutex
 	until  time.Time // when reading fails; zero before the first read
@@ -126,10 +119,9 @@ func (c *child) wait() {
 	close(c.ended)
 }
 
-// begin begins something that may take a time, and that so many other answers follow: the time begins when the host is
-// waited for.
-func (c *child) begin(ctx context.Context, timeout time.Duration, more int) {
-	c.ctx, c.timeout, c.more = ctx, timeout, more
+// begin begins something that may take a time: the time begins when the host is waited for.
+func (c *child) begin(ctx context.Context, timeout time.Duration) {
+	c.ctx, c.timeout = ctx, timeout
 	c.mu.Lock()
 	c.until = time.Time{}
 	c.mu.Unlock()
@@ -174,12 +166,7 @@ func (c *child) read(p []byte) (int, error) {
 			}
 		}()
 	}
-	if c.quick && c.more >= manyAnswers {
-		pause(quickPause)
-	}
-	began := time.Now()
 	n, err := c.conn.Read(p)
-	c.quick = time.Since(began) < quickRead
 	if err == nil {
 		return n, nil
 	}

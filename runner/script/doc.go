@@ -26,7 +26,6 @@
 //	memory.go            the memory of a process and what it started
 //	system_unix.go       the socket that connects a runner and a host; the lock of a directory
 //	system_other.go      on other systems, there is neither
-//	pause_linux.go, pause_other.go: a short pause
 //	directory.go         the directory of a pool, and where it may be
 //	child.go             a process and the connection with its host
 //	host.go              a context: a child and the handlers that it has loaded

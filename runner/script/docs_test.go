@@ -54,7 +54,7 @@ func TestExampleOfTheProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	c.begin(context.Background(), time.Minute, 0)
+	c.begin(context.Background(), time.Minute)
 	for line := range strings.Lines(example) {
 		text := strings.TrimSpace(line[1:])
 		if line[0] == '>' {

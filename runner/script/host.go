@@ -71,7 +71,7 @@ func (h *host) load(ctx context.Context, x *executor) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.child.begin(ctx, x.timeout, 0)
+	h.child.begin(ctx, x.timeout)
 	h.child.conn.SetWriteDeadline(time.Now().Add(x.timeout))
 	h.child.write(message)
 	for {
