@@ -75,15 +75,20 @@ func (e *errands) completeSource() step {
 	o := client.TextOutput(output)
 	o.Then = []client.NewJob{j}
 	return e.underNumber("complete a job and create another one", 2, false, func(ctx context.Context, c *client.Client) (string, error) {
-		doc, err := c.Complete(ctx, e.source, e.chainClaim, o)
-		switch {
-		case err != nil:
-			return "", err
-		case doc.Status != "completed":
-			return "", impossiblef("the completion was answered with %+v", *doc)
-		}
-		return doc.Status, nil
+		return completeJob(ctx, c, e.source, e.chainClaim, o)
 	}, nil)
+}
+
+// completeJob completes a job, and returns its status, which must be completed.
+func completeJob(ctx context.Context, c *client.Client, id, claim string, o client.Outcome) (string, error) {
+	doc, err := c.Complete(ctx, id, claim, o)
+	switch {
+	case err != nil:
+		return "", err
+	case doc.Status != "completed":
+		return "", impossiblef("the completion was answered with %+v", *doc)
+	}
+	return doc.Status, nil
 }
 
 // claimCreated claims all jobs that the completion has created.

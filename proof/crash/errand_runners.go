@@ -234,14 +234,7 @@ func (e *errands) claimReturned() step {
 // completeReturned completes the job for the runner that has it now.
 func (e *errands) completeReturned() step {
 	return e.underNumber("complete the job of a lost runner", 1, false, func(ctx context.Context, c *client.Client) (string, error) {
-		doc, err := c.Complete(ctx, e.heldJob, e.newClaim, client.TextOutput("the end"))
-		switch {
-		case err != nil:
-			return "", err
-		case doc.Status != "completed":
-			return "", impossiblef("the completion was answered with %+v", *doc)
-		}
-		return doc.Status, nil
+		return completeJob(ctx, c, e.heldJob, e.newClaim, client.TextOutput("the end"))
 	}, nil)
 }
 
