@@ -217,6 +217,7 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		heap := func() uint64 {
 			var stats runtime.MemStats
 			runtime.GC()
+			runtime.GC() // what sync.Pool held
 			runtime.ReadMemStats(&stats)
 			return stats.HeapAlloc
 		}
@@ -233,9 +234,18 @@ func TestCheckMemoryIsFlat(t *testing.T) {
 		}
 		return most
 	}
-	small, large := retained(few), retained(many)
-	// Pebble's iterators differ by some hundred KiB.
-	if per := (float64(large) - float64(small)) / float64(many-few); per > 50 {
-		t.Errorf("a check of %d batches keeps %d bytes, of %d %d: %.0f for each", few, small, many, large, per)
+	// Caches and iterators of Pebble differ by some hundred KiB from one run to the next. What a check keeps for each batch
+	// shows in every run.
+	for tries := 1; ; tries++ {
+		small, large := retained(few), retained(many)
+		per := (float64(large) - float64(small)) / float64(many-few)
+		if per <= 50 {
+			return
+		}
+		report := t.Logf
+		if tries == 3 {
+			report = t.Fatalf
+		}
+		report("a check of %d batches keeps %d bytes, of %d %d: %.0f for each", few, small, many, large, per)
 	}
 }
