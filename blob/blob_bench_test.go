@@ -1,12 +1,15 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"time"
 )
 
 // zeros is an endless stream.
@@ -61,7 +64,7 @@ func BenchmarkGet(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	get := func(b *testing.B, read func(*Blob) error) {
+	get := func(b *testing.B, read func(Blob) error) {
 		b.ReportAllocs()
 		for b.Loop() {
 			blob, err := s.Get(context.Background(), info.Address)
@@ -75,7 +78,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 	b.Run("WriteTo", func(b *testing.B) {
 		b.SetBytes(size)
-		get(b, func(blob *Blob) error {
+		get(b, func(blob Blob) error {
 			_, err := blob.WriteTo(io.Discard)
 			return err
 		})
@@ -83,9 +86,93 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("ranges of 64 KiB", func(b *testing.B) {
 		b.SetBytes(64 << 10)
 		p := make([]byte, 64<<10)
-		get(b, func(blob *Blob) error {
+		get(b, func(blob Blob) error {
 			_, err := blob.ReadAt(p, size/2)
 			return err
 		})
 	})
+}
+
+// BenchmarkUpload appends 8 MiB at a time to a resumable upload.
+func BenchmarkUpload(b *testing.B) {
+	size := benchmarkBytes(b)
+	s := newStore(b, Options{})
+	b.SetBytes(size)
+	for b.Loop() {
+		u := mustNewUpload(b, s, size, Ref{})
+		for offset := int64(0); offset < size; offset = u.State().Offset {
+			if err := u.Append(b.Context(), offset, io.LimitReader(zeros{}, min(8<<20, size-offset))); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if _, err := u.Finish(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if err := u.Remove(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkBatch puts 10,000 blobs of 1 to 4 KiB in one batch; "again" are those that the store has.
+func BenchmarkBatch(b *testing.B) {
+	s := newStore(b, Options{})
+	const blobs = 10_000
+	content := []byte(random(1, 4096))
+	run := func(b *testing.B, syncFS bool, name func() string) {
+		s.trustsSyncFS = syncFS
+		b.ReportAllocs()
+		for b.Loop() {
+			run := name()
+			batch := mustBegin(b, s)
+			for i := range blobs {
+				copy(content, fmt.Sprint(run, i, " "))
+				if _, err := batch.Add(b.Context(), bytes.NewReader(content[:1024+i%3073]), Ref{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := batch.Commit(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(blobs*float64(b.N)/b.Elapsed().Seconds(), "blobs/s")
+	}
+	n := 0
+	next := func() string { n++; return fmt.Sprint("batch ", n, " ") }
+	b.Run("syncfs", func(b *testing.B) { run(b, true, next) })
+	b.Run("again", func(b *testing.B) { run(b, true, func() string { return "batch 1 " }) })
+	b.Run("many syncs at once", func(b *testing.B) { run(b, false, next) })
+}
+
+// BenchmarkMissing renews 1,000 old blobs.
+func BenchmarkMissing(b *testing.B) {
+	for _, trusted := range []bool{true, false} {
+		b.Run(fmt.Sprint("syncfs=", trusted), func(b *testing.B) {
+			c := &clock{time.Now()}
+			s := newStore(b, Options{Hooks: Hooks{Now: c.now}})
+			s.trustsSyncFS = trusted
+			batch, err := s.NewBatch(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			var all []Address
+			for i := range 1000 {
+				info, err := batch.Add(b.Context(), strings.NewReader(fmt.Sprint(i)), Ref{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				all = append(all, info.Address)
+			}
+			if err := batch.Commit(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				c.at = c.at.Add(2 * defaultGrace)
+				if missing, err := s.Missing(b.Context(), all); err != nil || len(missing) > 0 {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(all)*b.N)/b.Elapsed().Seconds(), "blobs/s")
+		})
+	}
 }

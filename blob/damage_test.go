@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -109,49 +108,6 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestVerifiedOnce: many ranges of a blob are verified together once, and one reader that gives up does not stop the
-// others.
-func TestVerifiedOnce(t *testing.T) {
-	var v verified
-	v.init()
-	id := fileID{inode: 1}
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	runs := 0 // guarded by running, as only one verifies
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() {
-		err := v.once(ctx, id, func() error { close(begun); runs++; <-goOn; return ctx.Err() })
-		mustFail(t, err, context.Canceled)
-	})
-	<-begun
-	for range 8 {
-		wg.Go(func() {
-			if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	mustFail(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
-	cancel()
-	close(goOn)
-	wg.Wait()
-	if runs != 2 {
-		t.Errorf("it was verified %d times", runs)
-	}
-	for i := range uint64(2 * maxVerified) {
-		if err := v.once(context.Background(), fileID{inode: i}, func() error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(v.at) != maxVerified || len(v.running) != 0 {
-		t.Errorf("the list has %d files, and %d are being verified", len(v.at), len(v.running))
-	}
-	v.at[id] = time.Now().Add(-verifiedFor)
-	if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil || runs != 3 {
-		t.Errorf("an old verification was trusted: %d, %v", runs, err)
-	}
-}
-
 func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -178,7 +134,7 @@ func TestHTTP(t *testing.T) {
 			http.ServeContent(w, r, "blob", time.Time{}, b)
 			return
 		}
-		w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
+		w.Header().Set("Content-Length", strconv.FormatInt(b.Info().Size, 10))
 		if _, err := b.WriteTo(w); err != nil {
 			panic(http.ErrAbortHandler)
 		}

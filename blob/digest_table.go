@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,18 +14,29 @@ import (
 
 // Resolve returns the address that ref names. It returns ErrNotFound if ref is a SHA-1 and no blob with it was put, or
 // if ref is zero. It does not look for the blob itself.
-func (s *Store) Resolve(ref Ref) (Address, error) {
+func (s *Dir) Resolve(ctx context.Context, ref Ref) (Address, error) {
 	switch {
 	case ref.SHA256 != nil:
 		return *ref.SHA256, nil
 	case ref.SHA1 != nil:
+		free, err := s.files.take(ctx, readFiles)
+		if err != nil {
+			return Address{}, err
+		}
+		defer free()
 		return s.lookup(*ref.SHA1)
 	}
 	return Address{}, fmt.Errorf("%w: no address", ErrNotFound)
 }
 
+// ownSHA1 reads an entry of the table for a collection, which has no files open.
+func (s *Dir) ownSHA1(_ context.Context, x SHA1) (Address, error) { return s.lookup(x) }
+
+// ownSHA1s lists nothing: to look for a file costs little.
+func (s *Dir) ownSHA1s(context.Context, func(SHA1) error) (listed bool, err error) { return false, nil }
+
 // lookup reads an entry of the table.
-func (s *Store) lookup(x SHA1) (a Address, err error) {
+func (s *Dir) lookup(x SHA1) (a Address, err error) {
 	path := s.sha1Path(x)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,30 +67,22 @@ func (s *Store) lookup(x SHA1) (a Address, err error) {
 	return a, &DamagedError{path, "it is not one line with an address"}
 }
 
-// keepSHA1 makes an entry durable. The caller owns the address. If the entry names another blob that exists, it stays:
-// of two contents with the same SHA-1, the first keeps it.
-func (s *Store) keepSHA1(x SHA1, a Address) error {
-	defer s.own(x)()
+// keepsSHA1 reports whether the table needs no new entry: it has this one, or one for another blob that exists. Of two
+// contents with the same SHA-1, the first keeps it.
+func (s *Dir) keepsSHA1(x SHA1, a Address) (bool, error) {
 	old, err := s.lookup(x)
-	var damaged *DamagedError
-	switch {
-	case err == nil && old != a:
-		_, there, err := s.stat(old)
-		if there || err != nil {
-			return err
-		}
-	case err == nil:
-		// A process that was killed may have written it, and not yet made its name durable; Open does that, but a Put
-		// whose fsync failed may also have left it.
-		return s.syncPath(s.sha1s())
-	case !errors.Is(err, ErrNotFound) && !errors.As(err, &damaged):
-		return err
+	if err != nil {
+		return false, ignoreDamage(err)
 	}
-	return s.writeFile(s.sha1Path(x), a.String()+"\n")
+	if old == a {
+		return true, nil
+	}
+	_, there, err := s.stat(old)
+	return there, err
 }
 
 // dropSHA1 removes an entry if it names a blob that does not exist.
-func (s *Store) dropSHA1(x SHA1) (dropped bool, err error) {
+func (s *Dir) dropSHA1(x SHA1) (dropped bool, err error) {
 	a, err := s.lookup(x)
 	if err != nil {
 		return false, ignoreDamage(err)

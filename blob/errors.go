@@ -3,12 +3,15 @@ package blob
 import (
 	"errors"
 	"fmt"
+	"path"
+
+	"github.com/daybookq/daybook/job/digest"
 )
 
 // Errors that a caller can distinguish with errors.Is. The text of the returned error adds the values.
 var (
 	// ErrAddress: the text is not an address in any of the forms that Parse takes.
-	ErrAddress = errors.New("blob: not an address")
+	ErrAddress = digest.Err
 	// ErrNotFound: the store has no such blob.
 	ErrNotFound = errors.New("blob: not found")
 	// ErrTooLarge: the stream is longer than Options.MaxBytes.
@@ -19,9 +22,37 @@ var (
 	ErrQuota = errors.New("blob: the quota is used up")
 	// ErrNoSpace: less space would be free on the disk than Options.ReserveBytes.
 	ErrNoSpace = errors.New("blob: the disk is nearly full")
+	// ErrBatchFull: the batch has MaxBatch blobs.
+	ErrBatchFull = errors.New("blob: the batch is full")
+	// ErrOffset: the append does not begin where the upload ends.
+	ErrOffset = errors.New("blob: the upload has another offset")
+	// ErrIncomplete: the upload has fewer bytes than its size.
+	ErrIncomplete = errors.New("blob: the upload is not complete")
+	// ErrBusy: the upload has another append at this moment.
+	ErrBusy = errors.New("blob: the upload is busy")
+	// ErrUploads: the store has MaxUploads.
+	ErrUploads = errors.New("blob: too many uploads")
+	// ErrVerifying: the blob is long, and is verified at this moment. That goes on, for whoever asks again.
+	ErrVerifying = errors.New("blob: it is being verified")
+	// ErrFiles: too many files of blobs are open.
+	ErrFiles = errors.New("blob: too many open files")
+	// ErrClient: the name cannot be that of a client.
+	ErrClient = errors.New("blob: not a client name")
+	// ErrClients: there are MaxClients.
+	ErrClients = errors.New("blob: too many clients")
+	// ErrUnavailable: the blobs are in another place, such as a bucket, which does not answer or refuses to serve.
+	ErrUnavailable = errors.New("blob: the store of the blobs is not available")
+	// ErrRefused: the place answers that it is not there, or that this server may not use it. To try again does not help.
+	ErrRefused = errors.New("refused")
 	// ErrLocked: another process, or another Store of this process, has locked the directory.
 	ErrLocked = errors.New("another process uses it")
 )
+
+// errBatchEnded is an error of the program that uses the batch.
+var errBatchEnded = errors.New("blob: the batch has ended")
+
+// errClosed is the error of a reader that goes on while the store is closed.
+var errClosed = errors.New("blob: the store is closed")
 
 // DamagedError says which file of a store does not have the content that its name promises, and what to do next.
 type DamagedError struct {
@@ -31,4 +62,13 @@ type DamagedError struct {
 
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("blob: damaged: %s (file %s); next step: put the same content again, which replaces the file", e.Reason, e.File)
+}
+
+// Detail is the text of the error for clients: it names the blob, and not where it is stored.
+func (e *DamagedError) Detail() string {
+	name := path.Base(e.File)
+	if ref, err := Parse(name); err == nil {
+		name = ref.String()
+	}
+	return fmt.Sprintf("blob: damaged: %s (%s); next step: put the same content again, which replaces what is damaged", e.Reason, name)
 }

@@ -8,18 +8,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 var errInjected = errors.New("injected")
 
 // recorder observes the calls of a store, and makes the failAt-th of them fail. The first has the number 1.
 type recorder struct {
+	mu     sync.Mutex // guards the fields below
 	calls  []string
 	failAt int
 }
 
 func (r *recorder) call(verb, path string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, tempPrefix) {
 		name = "temp"
@@ -45,6 +51,12 @@ func (r *recorder) hooks() Hooks {
 			}
 			return f.Sync()
 		},
+		SyncFS: func(f *os.File) error {
+			if err := r.call("syncfs", f.Name()); err != nil {
+				return err
+			}
+			return unix.Syncfs(int(f.Fd()))
+		},
 		Rename: func(from, to string) error {
 			if err := r.call("rename", to); err != nil {
 				return err
@@ -68,19 +80,19 @@ func TestOrder(t *testing.T) {
 	hex := filepath.Base(s.path(addressOf(wilson)))
 	ask := func(want bool) {
 		t.Helper()
-		if there, err := s.Has(addressOf(wilson)); there != want || err != nil {
+		if there, err := has(t, s, addressOf(wilson)); there != want || err != nil {
 			t.Errorf("Has is %v, %v after %v", there, err, rec.calls)
 		}
 	}
-	sync := s.h.Sync
+	realSync := s.h.Sync
 	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
 		ask(false)
 		_, err := s.Get(context.Background(), addressOf(wilson))
 		mustFail(t, err, ErrNotFound)
-		if infos, err := s.List(nil, 1); len(infos) != 0 || err != nil {
+		if infos, err := s.List(t.Context(), nil, 1); len(infos) != 0 || err != nil {
 			t.Errorf("List has %v, %v", infos, err)
 		}
-		return sync(f)
+		return realSync(f)
 	}
 	rec.calls = nil
 	info := mustPut(t, s, wilson)
@@ -93,7 +105,7 @@ func TestOrder(t *testing.T) {
 	if !slices.Equal(rec.calls, want) {
 		t.Errorf("the first Put calls\n%s\nwant\n%s", strings.Join(rec.calls, "\n"), strings.Join(want, "\n"))
 	}
-	s.h.Sync = func(f *os.File) error { ask(true); return sync(f) } // a repeated Put hides nothing
+	s.h.Sync = func(f *os.File) error { ask(true); return realSync(f) } // a repeated Put hides nothing
 	rec.calls = nil
 	mustPut(t, s, wilson)
 	want = []string{"write uploads/temp", "sync uploads/temp", "sync blobs/sha1", "rename sha256/" + hex, "sync blobs/sha256"}
@@ -137,7 +149,7 @@ func TestFailedCalls(t *testing.T) {
 			if !errors.Is(err, errInjected) {
 				t.Errorf("%s: Put returned %v", name, err)
 			}
-			if there, err := s.Has(a); there != before || err != nil {
+			if there, err := has(t, s, a); there != before || err != nil {
 				t.Errorf("%s: Has is %v, %v", name, there, err)
 			}
 			if before {
@@ -175,7 +187,7 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
 			t.Fatal(err) // the point of this test is that it is there
 		}
-		if missing, err := s.Missing([]Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
+		if missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
 			t.Errorf("missing are %v, %v", missing, err)
 		}
 		_, err = s.Get(context.Background(), addressOf(wilson))

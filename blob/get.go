@@ -8,27 +8,37 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Blob is a stored blob that is open for reading. One goroutine uses it at a time, except for ReadAt.
-//
-// Read, ReadAt and Seek give any range. Before the first byte the whole blob is verified, unless that was done in the
-// last minutes. WriteTo, which io.Copy uses, is for readers of everything: it reads the blob only once.
-type Blob struct {
-	Address Address
-	Size    int64
-
-	s   *Store
-	f   *os.File
-	ctx context.Context // ends a verification, which can take minutes
-	off int64           // of Read, Seek and WriteTo
+// file is a Blob of a directory.
+type file struct {
+	info Info
+	s    *Dir
+	f    *os.File
+	free func()          // of the open file
+	ctx  context.Context // ends a verification, which can take minutes
+	off  int64           // of Read, Seek and WriteTo
+	// known is the state of the file when it was verified for this Blob.
+	known atomic.Pointer[fileID]
 }
 
 // Get opens a blob. It returns ErrNotFound, or a *DamagedError if what has the name is not a file or is empty without
 // reason. Other damage is found by reading. ctx ends verifications.
-func (s *Store) Get(ctx context.Context, a Address) (_ *Blob, err error) {
+func (s *Dir) Get(ctx context.Context, a Address) (_ Blob, err error) {
+	free, err := s.files.take(ctx, readFiles)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			free()
+		}
+	}()
 	info, err := os.Lstat(s.path(a))
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, &DamagedError{s.path(a), "it is not a regular file"}
@@ -38,7 +48,7 @@ func (s *Store) Get(ctx context.Context, a Address) (_ *Blob, err error) {
 		f, err = open(s.path(a))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, a)
+		return nil, notFound(a)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)
@@ -52,10 +62,10 @@ func (s *Store) Get(ctx context.Context, a Address) (_ *Blob, err error) {
 		return nil, fmt.Errorf("open blob: %w", err)
 	}
 	if s.isUnsynced(a) { // asked after the file was opened: see stat
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, a)
+		return nil, notFound(a)
 	}
-	b := &Blob{Address: a, Size: info.Size(), s: s, f: f, ctx: ctx}
-	if b.Size == 0 {
+	b := &file{info: infoOf(a, info), s: s, f: f, free: sync.OnceFunc(free), ctx: ctx}
+	if b.info.Size == 0 {
 		if err := b.compare(sha256.Sum256(nil)); err != nil {
 			return nil, err
 		}
@@ -63,44 +73,71 @@ func (s *Store) Get(ctx context.Context, a Address) (_ *Blob, err error) {
 	return b, nil
 }
 
-// Close ends the reading.
-func (b *Blob) Close() error { return b.f.Close() }
+// Info describes the blob.
+func (b *file) Info() Info { return b.info }
 
-// Verify returns a *DamagedError unless the blob has the bytes that its address promises. It reads all of them, unless
-// that was done in the last minutes.
-func (b *Blob) Verify() error {
-	id, err := b.id()
-	if err != nil {
-		return err
-	}
-	return b.s.verified.once(b.ctx, id, func() error { return b.stream(nil) })
+// Close ends the reading.
+func (b *file) Close() error {
+	defer b.free()
+	return b.f.Close()
 }
 
-// id identifies the file and its state.
-func (b *Blob) id() (fileID, error) {
+// Verify returns a *DamagedError unless the blob has the bytes that its address promises. It reads all of them, unless
+// that was done in the last minutes or for this Blob. After 10 seconds it returns ErrVerifying.
+func (b *file) Verify() error { return b.verify(b.s.verified.patience) }
+
+// verify verifies the blob, and waits so long for that, or with 0 until it is done.
+func (b *file) verify(patience time.Duration) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(b.f.Fd()), &st); err != nil {
-		return fileID{}, fmt.Errorf("look at blob: %w", err)
+		return fmt.Errorf("look at blob: %w", err)
 	}
-	return fileID{b.Address, st.Ino, st.Size, st.Mtim, st.Ctim}, nil
+	id := idOf(b.info.Address, &st)
+	if known := b.known.Load(); known != nil {
+		// The loss of the last name changes ctime, and nobody opens a file without a name to change it.
+		if st.Nlink == 0 {
+			id.ctime = known.ctime
+		}
+		if id == *known {
+			return nil
+		}
+	}
+	err := b.s.verified.share(b.ctx, id, patience, func() error { return b.stream(nil) }, b.another)
+	if err == nil {
+		b.known.Store(&id)
+	}
+	return err
+}
+
+// another returns a function that verifies the blob, also after this Blob was closed.
+func (b *file) another() (func(context.Context) error, error) {
+	fd, err := unix.FcntlInt(b.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open blob: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), b.f.Name())
+	return func(ctx context.Context) error {
+		other := &file{info: b.info, s: b.s, f: f, ctx: ctx}
+		return errors.Join(other.stream(nil), f.Close())
+	}, nil
 }
 
 // stream reads the whole blob, computes its digest, and gives the bytes to out unless that is nil. It gives the last
 // ones only if the digest is right.
-func (b *Blob) stream(out io.Writer) error {
+func (b *file) stream(out io.Writer) error {
 	buf := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(buf)
 	h := sha256.New()
-	for off := int64(0); off < b.Size; {
+	for off := int64(0); off < b.info.Size; {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		n, err := b.f.ReadAt(buf[:min(bufferBytes, b.Size-off)], off)
+		n, err := b.f.ReadAt(buf[:min(bufferBytes, b.info.Size-off)], off)
 		if n == 0 {
 			return b.failed(err)
 		}
 		h.Write(buf[:n])
-		if off += int64(n); off == b.Size {
+		if off += int64(n); off == b.info.Size {
 			if err := b.compare(Address(h.Sum(nil))); err != nil {
 				return err
 			}
@@ -118,24 +155,27 @@ func (b *Blob) stream(out io.Writer) error {
 }
 
 // compare returns a *DamagedError if the bytes have another digest.
-func (b *Blob) compare(got Address) error {
-	if got != b.Address {
-		return &DamagedError{b.f.Name(), fmt.Sprintf("its %d bytes have the digest %s", b.Size, got)}
+func (b *file) compare(got Address) error {
+	if got != b.info.Address {
+		return &DamagedError{b.f.Name(), fmt.Sprintf("its %d bytes have the digest %s", b.info.Size, got)}
 	}
 	return nil
 }
 
 // failed is the error of a read. A disk that cannot read a sector reports EIO.
-func (b *Blob) failed(err error) error {
+func (b *file) failed(err error) error {
 	if err == io.EOF || errors.Is(err, unix.EIO) {
-		return &DamagedError{b.f.Name(), fmt.Sprintf("its %d bytes cannot be read: %v", b.Size, err)}
+		if of, ok := errors.AsType[*fs.PathError](err); ok {
+			err = of.Err // the reason does not name the file: see Detail
+		}
+		return &DamagedError{b.f.Name(), fmt.Sprintf("its %d bytes cannot be read: %v", b.info.Size, err)}
 	}
 	return fmt.Errorf("read blob: %w", err)
 }
 
 // WriteTo writes the rest of the blob to w. At the beginning of a blob it verifies while it writes. If the blob is
 // damaged, it returns a *DamagedError, and w has got fewer bytes than Size.
-func (b *Blob) WriteTo(w io.Writer) (int64, error) {
+func (b *file) WriteTo(w io.Writer) (int64, error) {
 	from := b.off
 	if from == 0 {
 		err := b.stream(w)
@@ -146,7 +186,7 @@ func (b *Blob) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Read reads on where the last Read, Seek or WriteTo ended.
-func (b *Blob) Read(p []byte) (int, error) {
+func (b *file) Read(p []byte) (int, error) {
 	n, err := b.ReadAt(p, b.off)
 	b.off += int64(n)
 	if n > 0 && err == io.EOF {
@@ -156,16 +196,16 @@ func (b *Blob) Read(p []byte) (int, error) {
 }
 
 // ReadAt reads at an offset, as io.ReaderAt says.
-func (b *Blob) ReadAt(p []byte, off int64) (int, error) {
+func (b *file) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read blob: negative offset %d", off)
 	}
-	if err := b.Verify(); err != nil {
+	if err := b.verify(0); err != nil {
 		return 0, err
 	}
-	short := int64(len(p)) > b.Size-off
+	short := int64(len(p)) > b.info.Size-off
 	if short {
-		p = p[:max(b.Size-off, 0)]
+		p = p[:max(b.info.Size-off, 0)]
 	}
 	n, err := 0, error(nil)
 	if len(p) > 0 {
@@ -181,19 +221,27 @@ func (b *Blob) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Seek sets where Read continues, as io.Seeker says.
-func (b *Blob) Seek(offset int64, whence int) (int64, error) {
+func (b *file) Seek(offset int64, whence int) (int64, error) {
+	to, err := seek(b.off, b.info.Size, offset, whence)
+	if err == nil {
+		b.off = to
+	}
+	return b.off, err
+}
+
+// seek returns the offset that a Seek leads to.
+func seek(off, size, offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
 	case io.SeekCurrent:
-		offset += b.off
+		offset += off
 	case io.SeekEnd:
-		offset += b.Size
+		offset += size
 	default:
-		return b.off, fmt.Errorf("seek in blob: unknown whence %d", whence)
+		return 0, fmt.Errorf("seek in blob: unknown whence %d", whence)
 	}
 	if offset < 0 {
-		return b.off, fmt.Errorf("seek in blob: negative offset %d", offset)
+		return 0, fmt.Errorf("seek in blob: negative offset %d", offset)
 	}
-	b.off = offset
 	return offset, nil
 }

@@ -12,11 +12,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/proof/powerfs"
 )
 
-func mustOpen(t testing.TB, dir string, o Options) *Store {
+// wilson is the example of CAStaway's documentation.
+const wilson = "WILSON!"
+
+// servalHex and servalSHA1 are the digests of a fixture of Serval.
+const (
+	servalHex  = "de58aa373d847cfc76ce55ac70ff628cee54dc648b74f0fe99428242405debbd"
+	servalSHA1 = "c1ab010132ad2253c24a18cbc10dfcce0b728664"
+)
+
+func mustOpen(t testing.TB, dir string, o Options) *Dir {
 	t.Helper()
-	s, err := Open(dir, o)
+	s, err := OpenDir(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,16 +39,16 @@ func mustOpen(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
-func newStore(t testing.TB, o Options) *Store {
+func newStore(t testing.TB, o Options) *Dir {
 	t.Helper()
 	return mustOpen(t, filepath.Join(t.TempDir(), "blobs"), o)
 }
 
-func put(s *Store, content string) (Info, error) {
+func put(s *Dir, content string) (Info, error) {
 	return s.Put(context.Background(), strings.NewReader(content), Ref{})
 }
 
-func mustPut(t testing.TB, s *Store, content string) Info {
+func mustPut(t testing.TB, s *Dir, content string) Info {
 	t.Helper()
 	info, err := put(s, content)
 	if err != nil {
@@ -49,10 +60,20 @@ func mustPut(t testing.TB, s *Store, content string) Info {
 	return info
 }
 
+// has reports whether a blob is stored.
+func has(t testing.TB, s *Dir, a Address) (bool, error) {
+	t.Helper()
+	_, err := s.Stat(t.Context(), a)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func addressOf(content string) Address { return sha256.Sum256([]byte(content)) }
 
 // read reads a blob by ReadAt, after it was verified, and by WriteTo, which verifies as it goes.
-func read(t testing.TB, s *Store, a Address) (string, error) {
+func read(t testing.TB, s *Dir, a Address) (string, error) {
 	t.Helper()
 	b, err := s.Get(context.Background(), a)
 	if err != nil {
@@ -61,10 +82,10 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 	defer b.Close()
 	var whole bytes.Buffer
 	_, streamErr := b.WriteTo(&whole)
-	if streamErr != nil && int64(whole.Len()) >= b.Size {
-		t.Errorf("WriteTo gave all of %d bytes before it reported %v", b.Size, streamErr)
+	if streamErr != nil && int64(whole.Len()) >= b.Info().Size {
+		t.Errorf("WriteTo gave all of %d bytes before it reported %v", b.Info().Size, streamErr)
 	}
-	ranged, err := io.ReadAll(io.NewSectionReader(b, 0, b.Size))
+	ranged, err := io.ReadAll(io.NewSectionReader(b, 0, b.Info().Size))
 	if err != nil && len(ranged) > 0 {
 		t.Errorf("ReadAt gave %d bytes of a blob before it reported %v", len(ranged), err)
 	}
@@ -74,7 +95,7 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 	return string(ranged), err
 }
 
-func mustRead(t testing.TB, s *Store, content string) {
+func mustRead(t testing.TB, s *Dir, content string) {
 	t.Helper()
 	if got, err := read(t, s, addressOf(content)); err != nil || got != content {
 		t.Errorf("read %d bytes, %v; want %d bytes", len(got), err, len(content))
@@ -109,7 +130,7 @@ func mustBeEmpty(t testing.TB, dir string) {
 }
 
 // mustAddUp checks what the store believes is used against the files.
-func mustAddUp(t testing.TB, s *Store) {
+func mustAddUp(t testing.TB, s *Dir) {
 	t.Helper()
 	var sum int64
 	entries, err := os.ReadDir(s.blobs())
@@ -134,12 +155,28 @@ type clock struct{ at time.Time }
 func (c *clock) now() time.Time { return c.at }
 
 // mustResolve returns the address that the SHA-1 of a content leads to.
-func mustResolve(t testing.TB, s *Store, content string) Address {
+func mustResolve(t testing.TB, s *Dir, content string) Address {
 	t.Helper()
 	x := SHA1(sha1.Sum([]byte(content)))
-	a, err := s.Resolve(Ref{SHA1: &x})
+	a, err := s.Resolve(t.Context(), Ref{SHA1: &x})
 	if err != nil {
 		t.Error(err)
 	}
 	return a
+}
+
+// mountDisk mounts a disk whose power the test cuts, and returns where it is. It is unmounted when the test ends.
+func mountDisk(t *testing.T) (disk *powerfs.FS, mount string) {
+	t.Helper()
+	mount = t.TempDir()
+	disk, err := powerfs.Mount(mount)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return disk, mount
 }

@@ -15,6 +15,7 @@ type Hooks struct {
 	Free   func(dir string) (free, total uint64, err error) // bytes of the file system
 	Write  func(f *os.File, b []byte) (int, error)
 	Sync   func(*os.File) error // of a file or a directory
+	SyncFS func(*os.File) error // of the file system that has the file; if it is set, batches trust it everywhere
 	Rename func(from, to string) error
 	Remove func(path string) error
 }
@@ -31,6 +32,9 @@ func (h *Hooks) fill() {
 	}
 	if h.Sync == nil {
 		h.Sync = (*os.File).Sync
+	}
+	if h.SyncFS == nil {
+		h.SyncFS = func(f *os.File) error { return unix.Syncfs(int(f.Fd())) }
 	}
 	if h.Rename == nil {
 		h.Rename = os.Rename

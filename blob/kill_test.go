@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // putUntilKilled puts blobs and prints the number of each that was acknowledged, while an upload that never ends holds
 // a temporary file.
 func putUntilKilled(dir string) error {
-	s, err := Open(dir, Options{})
+	s, err := OpenDir(dir, Options{})
 	if err != nil {
 		return err
 	}
@@ -108,16 +108,7 @@ func TestKill(t *testing.T) {
 // TestPowerCuts cuts the power of the disk while blobs are put, again and again. Each acknowledged blob is there, with
 // its SHA-1, and what Has reports is whole and survives the next cut.
 func TestPowerCuts(t *testing.T) {
-	mount := t.TempDir()
-	disk, err := powerfs.Mount(mount)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func() {
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	disk, mount := mountDisk(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -130,7 +121,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	for range rounds {
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
-		s, err := Open(dir, Options{})
+		s, err := OpenDir(dir, Options{})
 		for i := 0; err == nil && i < 30; i++ {
 			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(20), " "), 1+rng.IntN(2)*2000)
 			attempted[content] = true
@@ -147,13 +138,13 @@ func TestPowerCuts(t *testing.T) {
 			s.Close() // fails, as everything does
 		}
 		disk.PowerOn()
-		if s, err = Open(dir, Options{}); err != nil {
+		if s, err = OpenDir(dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		mustBeEmpty(t, s.uploads())
 		mustAddUp(t, s)
 		for content := range attempted {
-			there, err := s.Has(addressOf(content))
+			there, err := has(t, s, addressOf(content))
 			if err != nil || !there && durable[content] {
 				t.Errorf("Has is %v, %v", there, err)
 			}
@@ -179,16 +170,7 @@ func TestPowerCuts(t *testing.T) {
 
 // TestFailedSyncsThenCut: a disk that fails one sync and then none loses no acknowledged blob at a cut.
 func TestFailedSyncsThenCut(t *testing.T) {
-	mount := t.TempDir()
-	disk, err := powerfs.Mount(mount)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func() {
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	disk, mount := mountDisk(t)
 	dir := filepath.Join(mount, "blobs")
 	for n := range 8 {
 		s := mustOpen(t, dir, Options{})

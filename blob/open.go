@@ -21,10 +21,14 @@ const (
 	indexFile     = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}` + "\n"
 )
 
-// Open opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
-// uploads that a killed process has left. It makes all names durable that it finds, because that process may have been
+// OpenDir opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
+// uploads that a killed process has left, except for resumable ones. It makes all names durable that it finds, because that process may have been
 // killed before it did. It returns ErrLocked if another Store has the directory.
-func Open(dir string, o Options) (_ *Store, err error) {
+func OpenDir(dir string, o Options) (*Dir, error) {
+	return openDir(dir, o, true)
+}
+
+func openDir(dir string, o Options, lock bool) (_ *Dir, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -34,9 +38,13 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
+	if o.MaxFiles == 0 {
+		o.MaxFiles = defaultFiles
+	}
+	trusted := o.Hooks.SyncFS != nil
 	o.Hooks.fill()
-	s := &Store{dir: filepath.Clean(dir), o: o, h: o.Hooks, busy: map[any]chan struct{}{}, unsynced: map[Address]bool{}}
-	s.verified.init()
+	s := &Dir{dir: filepath.Clean(dir), o: o, h: o.Hooks, maxBatch: MaxBatch, maxUploads: MaxUploads, checkpointEvery: checkpointEvery,
+		resumables: map[string]*resumable{}, busy: map[any]chan struct{}{}, unsynced: map[Address]bool{}, unsyncedAge: map[Address]bool{}, verified: newVerified(), files: newOpenFiles(o.MaxFiles)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open blobs: %w", err), s.Close())
@@ -45,14 +53,12 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err := s.makeDir(s.dir); err != nil {
 		return nil, err
 	}
-	if s.lock, err = os.Open(s.dir); err != nil {
-		return nil, err
+	if lock {
+		if err := s.flock(); err != nil {
+			return nil, err
+		}
 	}
-	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("lock directory %s: %w", s.dir, ErrLocked)
-	} else if err != nil {
-		return nil, fmt.Errorf("lock directory %s: %w", s.dir, err)
-	}
+	s.trustsSyncFS = trusted || canTrustSyncFS(s.dir)
 	if o.ReserveBytes == 0 {
 		_, total, err := s.h.Free(s.dir)
 		if err != nil {
@@ -63,14 +69,34 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err := s.makeLayout(); err != nil {
 		return nil, err
 	}
-	if err := s.count(); err != nil {
+	if o.remote != nil {
+		s.remote = &remoteStore{Dir: s, remote: o.remote, unsure: map[Address]int64{}}
+		s.count(o.remoteBytes)
+	} else if err := s.countBlobs(); err != nil {
+		return nil, err
+	}
+	if err := s.openResumables(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close lets another Store open the directory. No other method may be running, or be called later.
-func (s *Store) Close() error {
+func (s *Dir) flock() (err error) {
+	if s.lock, err = os.Open(s.dir); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("lock directory %s: %w", s.dir, ErrLocked)
+	} else if err != nil {
+		return fmt.Errorf("lock directory %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// Close lets another Store open the directory. No other method may be running, or be called later. Verifications that go
+// on without a reader end.
+func (s *Dir) Close() error {
+	s.verified.close()
 	if s.lock == nil {
 		return nil
 	}
@@ -80,7 +106,7 @@ func (s *Store) Close() error {
 }
 
 // makeDir makes a directory, unless it is there, and its name durable.
-func (s *Store) makeDir(dir string) error {
+func (s *Dir) makeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -104,7 +130,7 @@ func (s *Store) makeDir(dir string) error {
 }
 
 // makeLayout makes the directories and files of the OCI image layout, and our own.
-func (s *Store) makeLayout() error {
+func (s *Dir) makeLayout() error {
 	for _, dir := range []string{filepath.Dir(s.blobs()), s.blobs(), s.sha1s(), s.uploads()} {
 		if err := s.makeDir(dir); err != nil {
 			return err
@@ -153,8 +179,8 @@ func (s *Store) makeLayout() error {
 	return nil
 }
 
-// count adds up the sizes of all blobs.
-func (s *Store) count() error {
+// countBlobs adds up the sizes of all blobs.
+func (s *Dir) countBlobs() error {
 	return names(s.blobs(), func(name string) error {
 		a, ok := parseName(name)
 		if !ok {
@@ -162,7 +188,7 @@ func (s *Store) count() error {
 		}
 		info, there, err := s.stat(a)
 		if there {
-			s.used += info.Size()
+			s.count(info.Size())
 		}
 		return err
 	})

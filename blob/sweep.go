@@ -5,20 +5,13 @@ import (
 	"fmt"
 )
 
-// Swept counts what a sweep has removed.
-type Swept struct {
-	Blobs int
-	Bytes int64
-	SHA1s int // entries of the table
-}
-
 // Sweep removes the blobs that are older than Options.Grace and that live does not name, and the SHA-1 entries of
-// blobs that are gone. The age of a blob counts from its last Put or Missing.
+// blobs that are gone. It also removes the resumable uploads that have expired. The age of a blob counts from its last Put or Missing.
 //
 // Sweep calls live for one blob at a time, while no Put of this blob can end; live must not call the Store. A producer
 // has put a blob, or asked Missing for it, before it creates a job that names it. So a job that live does not know yet
 // names only young blobs.
-func (s *Store) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, err error) {
+func (s *Dir) Sweep(ctx context.Context, live func(Address) bool) (swept Swept, err error) {
 	err = names(s.blobs(), func(name string) error {
 		a, ok := parseName(name)
 		if err := ctx.Err(); err != nil || !ok {
@@ -44,6 +37,9 @@ func (s *Store) Sweep(ctx context.Context, live func(Address) bool) (swept Swept
 			return err
 		})
 	}
+	if err == nil {
+		swept.Uploads, err = s.dropResumables(func(state UploadState) bool { return s.h.Now().After(state.Expires) })
+	}
 	if err == nil && swept.Blobs > 0 {
 		err = s.syncPath(s.blobs())
 	}
@@ -55,7 +51,7 @@ func (s *Store) Sweep(ctx context.Context, live func(Address) bool) (swept Swept
 
 // sweep removes one blob if it may go. It owns the address from its look at the age until the file is removed, so a Put
 // or a Missing is either before the look, and the blob is young, or after the removal, and finds no blob.
-func (s *Store) sweep(a Address, live func(Address) bool) (size int64, gone bool, err error) {
+func (s *Dir) sweep(a Address, live func(Address) bool) (size int64, gone bool, err error) {
 	defer s.own(a)()
 	info, there, err := s.stat(a)
 	if !there || err != nil || s.h.Now().Sub(info.ModTime()) <= s.o.Grace || live(a) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,13 +32,13 @@ func TestSweep(t *testing.T) {
 	}
 	c.at = c.at.Add(defaultGrace / renewShare)
 	early := c.at
-	if _, err := s.Missing([]Address{addressOf("asked for early")}); err != nil {
+	if _, err := s.Missing(t.Context(), []Address{addressOf("asked for early")}); err != nil {
 		t.Error(err)
 	}
 	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
 	sweep(0) // exactly the grace
 	mustPut(t, s, "put again")
-	if missing, err := s.Missing([]Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
+	if missing, err := s.Missing(t.Context(), []Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
 		t.Error(missing, err)
 	}
 	c.at = c.at.Add(1)
@@ -82,16 +83,16 @@ func TestSlowUpload(t *testing.T) {
 
 // TestSweepOwnsTheBlob: a Put or a Missing that begins after a sweep has decided about a blob waits for the removal.
 func TestSweepOwnsTheBlob(t *testing.T) {
-	for name, produce := range map[string]func(s *Store) error{
-		"Put": func(s *Store) error {
+	for name, produce := range map[string]func(s *Dir) error{
+		"Put": func(s *Dir) error {
 			info, err := put(s, wilson)
 			if info.Existed {
 				t.Error("it existed")
 			}
 			return err
 		},
-		"Missing": func(s *Store) error {
-			missing, err := s.Missing([]Address{addressOf(wilson)})
+		"Missing": func(s *Dir) error {
+			missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)})
 			if len(missing) != 1 {
 				t.Error("Missing has reported a blob that was being removed")
 			}
@@ -119,7 +120,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if there, err := s.Has(addressOf(wilson)); there != (name == "Put") || err != nil {
+		if there, err := has(t, s, addressOf(wilson)); there != (name == "Put") || err != nil {
 			t.Errorf("after %s: %v, %v", name, there, err)
 		}
 		mustAddUp(t, s)
@@ -137,8 +138,31 @@ func TestSweepModel(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	// Time passes only between the phases: within one, what is put is young, and all else is old.
 	s := newStore(t, Options{Grace: time.Hour, Hooks: Hooks{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}})
-	swept := 0
+	s.verified.backgroundFrom = 1 // all verifications are in the background
+	content := func(i int) string { return fmt.Sprint("content ", i) }
+	const contents = fewFiles + 6
+	// name names what way has made sure of, looks at it, and takes the names away.
+	name := func(all []int) {
+		mu.Lock()
+		for _, i := range all {
+			named[addressOf(content(i))]++
+		}
+		mu.Unlock()
+		for _, i := range all {
+			mustRead(t, s, content(i))
+			if x := mustResolve(t, s, content(i)); x != addressOf(content(i)) {
+				t.Errorf("the SHA-1 of %q is %v", content(i), x)
+			}
+		}
+		mu.Lock()
+		for _, i := range all {
+			named[addressOf(content(i))]--
+		}
+		mu.Unlock()
+	}
+	swept, renewed := 0, 0
 	for phase := range 12 {
+		s.trustsSyncFS = phase%2 == 0
 		mu.Lock()
 		now = now.Add(2 * time.Hour)
 		mu.Unlock()
@@ -161,27 +185,46 @@ func TestSweepModel(t *testing.T) {
 		for p := range 4 {
 			rng := rand.New(rand.NewPCG(seed, uint64(phase*10+p)))
 			producers.Go(func() {
-				for range 15 {
-					content := fmt.Sprint("content ", rng.IntN(6))
-					a := addressOf(content)
-					if rng.IntN(2) == 0 {
-						mustPut(t, s, content)
-					} else if missing, err := s.Missing([]Address{a}); err != nil {
-						t.Error(err)
-					} else if len(missing) == 1 {
-						continue
+				for range 10 {
+					i, j := rng.IntN(contents), rng.IntN(contents)
+					switch rng.IntN(5) {
+					case 0:
+						mustPut(t, s, content(i))
+						name([]int{i})
+					case 1:
+						mustCommit(t, s, content(i), content(j))
+						name([]int{i, j})
+					case 2:
+						u := mustNewUpload(t, s, int64(len(content(i))), Ref{})
+						mustAppend(t, u, content(i)[:3])
+						mustAppend(t, u, content(i)[3:])
+						if _, err := u.Finish(t.Context()); err != nil {
+							t.Error(err)
+						}
+						name([]int{i})
+						if err := u.Remove(t.Context()); err != nil {
+							t.Error(err)
+						}
+					default: // of one blob, or of so many that there are too many to sync each
+						some := []int{i}
+						if rng.IntN(2) == 0 {
+							some = rng.Perm(contents)
+						}
+						var asked []Address
+						for _, i := range some {
+							asked = append(asked, addressOf(content(i)))
+						}
+						missing, err := s.Missing(t.Context(), asked)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						some = slices.DeleteFunc(some, func(i int) bool { return slices.Contains(missing, addressOf(content(i))) })
+						mu.Lock()
+						renewed += len(some)
+						mu.Unlock()
+						name(some)
 					}
-					mu.Lock()
-					named[a]++
-					mu.Unlock()
-					mustRead(t, s, content)
-					x := mustResolve(t, s, content)
-					if x != a {
-						t.Errorf("the SHA-1 of %q is %v", content, x)
-					}
-					mu.Lock()
-					named[a]--
-					mu.Unlock()
 				}
 			})
 		}
@@ -192,8 +235,8 @@ func TestSweepModel(t *testing.T) {
 			return
 		}
 	}
-	if swept == 0 {
-		t.Error("no sweep has removed anything")
+	if swept == 0 || renewed == 0 {
+		t.Errorf("the sweeps have removed %d blobs, and Missing has found %d", swept, renewed)
 	}
 	mu.Lock()
 	now = now.Add(2 * time.Hour)
@@ -204,7 +247,7 @@ func TestSweepModel(t *testing.T) {
 	mustBeEmpty(t, s.blobs())
 	mustBeEmpty(t, s.sha1s())
 	mustBeEmpty(t, s.uploads())
-	if s.Used() != 0 || len(s.busy) != 0 || len(s.unsynced) != 0 {
+	if s.Used() != 0 || len(s.busy) != 0 || len(s.unsynced) != 0 || len(s.unsyncedAge) != 0 {
 		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), len(s.unsynced))
 	}
 }

@@ -2,6 +2,8 @@ package blob
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,69 +15,229 @@ const (
 	verifiedFor = 10 * time.Minute
 	// maxVerified bounds the memory of the list, to about 200 KB.
 	maxVerified = 1024
+	// backgroundFrom is from how many bytes a verification goes on without its reader, who may give up before its end. A
+	// shorter one takes less than a second.
+	backgroundFrom = 64 << 20
+	// maxBackground is how many of these run at once. Each needs 1 MiB of memory and an open file.
+	maxBackground = 8
+	// unaskedFor is how long one goes on after its last reader has gone. A client tries again within seconds.
+	unaskedFor = time.Minute
+	// verifyPatience is how long Verify waits for one. It is shorter than the time after which clients and proxies
+	// usually end a silent connection.
+	verifyPatience = 10 * time.Second
 )
 
 // fileID changes whenever the file changes, or another one takes its name.
 type fileID struct {
-	address      Address
-	inode        uint64
-	size         int64
-	mtime, ctime unix.Timespec
+	address       Address
+	device, inode uint64
+	size          int64
+	mtime, ctime  unix.Timespec
+}
+
+func idOf(a Address, st *unix.Stat_t) fileID {
+	return fileID{a, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
 // verified remembers which files were verified a short while ago, so that reading a blob in many ranges verifies it
-// once. Times are those of the process and not of the wall clock.
+// once. The stores of all clients share one. Times are those of the process and not of the wall clock.
 type verified struct {
-	mu      sync.Mutex // guards the fields below
-	at      map[fileID]time.Time
-	running map[fileID]chan struct{}
+	unaskedFor, patience time.Duration // the constants; tests set less
+	backgroundFrom       int64
+	maxBackground        int
+
+	ending context.Context // of those in the background; done after close
+	end    context.CancelFunc
+	all    sync.WaitGroup // those in the background
+
+	mu         sync.Mutex // guards the fields below
+	at         map[fileID]time.Time
+	running    map[fileID]*verification
+	background int           // how many run there
+	freed      chan struct{} // closed when one of them has ended
 }
 
-func (v *verified) init() {
-	v.at, v.running = map[fileID]time.Time{}, map[fileID]chan struct{}{}
+// verification is one that runs. At most one runs for each file, and all readers share it.
+type verification struct {
+	ids    []fileID      // of the file. It has several if its blob is renewed meanwhile
+	cancel func()        // nil: it runs in the goroutine of a reader
+	done   chan struct{} // closed when err is set
+	err    error
+	asking int         // readers that wait for it
+	idle   *time.Timer // ends it, since nobody asks
+}
+
+func newVerified() *verified {
+	v := &verified{unaskedFor: unaskedFor, patience: verifyPatience, backgroundFrom: backgroundFrom, maxBackground: maxBackground,
+		at: map[fileID]time.Time{}, running: map[fileID]*verification{}, freed: make(chan struct{})}
+	v.ending, v.end = context.WithCancel(context.Background())
+	return v
+}
+
+// close ends the verifications in the background, and waits for them. None begins later.
+func (v *verified) close() {
+	v.mu.Lock()
+	v.end()
+	v.mu.Unlock()
+	v.all.Wait()
 }
 
 // once calls verify, unless the file was verified recently. While one goroutine verifies a file, others wait for it
 // rather than read the file as well.
 func (v *verified) once(ctx context.Context, id fileID, verify func() error) error {
+	return v.share(ctx, id, 0, verify, nil)
+}
+
+// share is once for a file that may be long. A long one is verified in the background, by the function that begin
+// returns. If that takes longer than patience, share returns ErrVerifying, unless patience is 0.
+func (v *verified) share(ctx context.Context, id fileID, patience time.Duration, here func() error, begin func() (func(context.Context) error, error)) error {
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
 	for {
 		v.mu.Lock()
 		if at, ok := v.at[id]; ok && time.Since(at) < verifiedFor {
 			v.mu.Unlock()
 			return nil
 		}
-		other, busy := v.running[id]
-		if !busy {
-			break
+		r := v.running[id]
+		if r == nil && (id.size < v.backgroundFrom || begin == nil) {
+			r = v.add(id)
+			v.mu.Unlock()
+			err := here()
+			v.ended(r, err)
+			return err
+		}
+		if r == nil && v.background < v.maxBackground && v.ending.Err() == nil {
+			var err error
+			if r, err = v.start(id, begin); err != nil {
+				v.mu.Unlock()
+				return err
+			}
+		}
+		next := v.freed
+		if r != nil {
+			next = r.done
+			r.asks()
 		}
 		v.mu.Unlock()
+		var err error
 		select {
-		case <-other:
+		case <-next:
+		case <-late:
+			err = fmt.Errorf("%w: its %d bytes are read; next step: try again in a few seconds", ErrVerifying, id.size)
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		case <-v.ending.Done():
+			err = errClosed
+		}
+		if r != nil {
+			v.leaves(r)
+		}
+		if err != nil {
+			return err
+		}
+		if r != nil && !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, context.DeadlineExceeded) {
+			return r.err
 		}
 	}
-	done := make(chan struct{})
-	v.running[id] = done
-	v.mu.Unlock()
-	err := verify()
+}
+
+// add adds a verification. The caller holds the mutex.
+func (v *verified) add(id fileID) *verification {
+	r := &verification{ids: []fileID{id}, done: make(chan struct{})}
+	v.running[id] = r
+	return r
+}
+
+// start begins a verification in the background. The caller holds the mutex.
+func (v *verified) start(id fileID, begin func() (func(context.Context) error, error)) (*verification, error) {
+	verify, err := begin()
+	if err != nil {
+		return nil, err
+	}
+	r := v.add(id)
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(v.ending)
+	v.background++
+	v.all.Go(func() {
+		err := verify(ctx)
+		r.cancel()
+		v.ended(r, err)
+	})
+	return r, nil
+}
+
+// ended notes how a verification has ended.
+func (v *verified) ended(r *verification, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.running, id)
-	close(done)
-	if err == nil {
-		v.remember(id)
+	for _, id := range r.ids {
+		delete(v.running, id)
+		if err == nil {
+			v.remember(id, time.Now())
+		}
 	}
-	return err
+	r.err = err
+	close(r.done)
+	if r.idle != nil {
+		r.idle.Stop()
+	}
+	if r.cancel != nil {
+		v.background--
+		close(v.freed)
+		v.freed = make(chan struct{})
+	}
+}
+
+// asks counts a reader who waits. The caller holds the mutex.
+func (r *verification) asks() {
+	r.asking++
+	if r.idle != nil {
+		r.idle.Stop()
+		r.idle = nil
+	}
+}
+
+// leaves counts a reader who does not wait any more. After the last one, a verification in the background goes on for a
+// while.
+func (v *verified) leaves(r *verification) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r.asking--; r.asking > 0 || r.cancel == nil {
+		return
+	}
+	select {
+	case <-r.done:
+	default:
+		r.idle = time.AfterFunc(v.unaskedFor, r.cancel)
+	}
+}
+
+// renewed notes that only the age of a file was changed. So what is known of it stays known.
+func (v *verified) renewed(before, after fileID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if at, ok := v.at[before]; ok {
+		delete(v.at, before)
+		v.remember(after, at)
+	}
+	if r := v.running[before]; r != nil && v.running[after] == nil {
+		r.ids = append(r.ids, after)
+		v.running[after] = r
+	}
 }
 
 // remember adds a file, and removes others if there are too many. The caller holds the mutex.
-func (v *verified) remember(id fileID) {
+func (v *verified) remember(id fileID, at time.Time) {
 	for other := range v.at {
 		if len(v.at) < maxVerified {
 			break
 		}
 		delete(v.at, other) // any one: a file that is still read is verified again
 	}
-	v.at[id] = time.Now()
+	v.at[id] = at
 }

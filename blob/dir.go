@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -37,70 +38,92 @@ const (
 type Options struct {
 	MaxBytes     int64         // of one blob; 0: MaxBlobBytes
 	QuotaBytes   int64         // of all blobs and uploads together; 0: no quota
+	ClientBytes  int64         // of those of each client; 0: as QuotaBytes. For OpenClients
 	ReserveBytes int64         // that stay free on the disk; 0: 1 GiB, and at most a quarter of the disk
 	Grace        time.Duration // how long Sweep keeps a blob that nothing names; 0: 24 h
+	MaxFiles     int           // that are open at once for blobs; 0: 512; at least MinFiles
 	Hooks        Hooks
+
+	remote      Remote // nil: the directory keeps the blobs
+	remoteBytes int64  // of the blobs there
 }
 
 // Validate refuses values that make no sense.
 func (o *Options) Validate() error {
-	for _, n := range []int64{o.MaxBytes, o.QuotaBytes, o.ReserveBytes, int64(o.Grace)} {
+	for _, n := range []int64{o.MaxBytes, o.QuotaBytes, o.ClientBytes, o.ReserveBytes, int64(o.Grace)} {
 		if n < 0 {
 			return fmt.Errorf("blob: invalid options: %d is negative; use 0 for the default", n)
 		}
 	}
+	if o.MaxFiles != 0 && o.MaxFiles < MinFiles {
+		return fmt.Errorf("blob: invalid options: MaxFiles is %d; use 0 for the default, or at least %d", o.MaxFiles, MinFiles)
+	}
 	return nil
 }
 
-// Info describes a stored blob.
-type Info struct {
-	Address Address
-	SHA1    SHA1 // only from Put
-	Size    int64
-	Changed time.Time // when it was put or renewed last
-	Existed bool      // only from Put: the store had it before, intact or damaged
-}
+var _ Store = (*Dir)(nil)
 
-// Store is a directory of blobs. Its methods may be called by many goroutines.
-type Store struct {
+// Dir is a store in a directory. Its methods may be called by many goroutines.
+type Dir struct {
 	dir  string
 	o    Options
 	h    Hooks
-	lock *os.File
+	lock *os.File // nil in a directory of Clients
+	all  *tally   // nil: this store is alone
+	// remote has the blobs of this store, and the directory has only uploads. nil: the directory has the blobs.
+	remote *remoteStore
+	// trustsSyncFS: syncfs reports every error.
+	trustsSyncFS bool
+	// MaxBatch and MaxUploads; tests set less.
+	maxBatch, maxUploads int
+	checkpointEvery      int64
 
-	verified verified
+	verified *verified  // that of all clients, in a directory of Clients
+	files    *openFiles // the same
 
 	mu   sync.Mutex // guards the fields below
-	used int64      // bytes of the blobs and of the uploads under way. Invariant: at most the quota, unless that was lowered
+	used int64      // bytes of the blobs and of the uploads under way. Only count changes it. Invariant: at most the quota, unless that was lowered
 	busy map[any]chan struct{}
 	// unsynced are blobs whose file is there, but not yet durable. For all reads they are absent. A Put whose last
 	// fsync failed leaves its blob here if it cannot remove the file.
 	unsynced map[Address]bool
+	// unsyncedAge are blobs that were renewed, and whose new age may not be durable. There is at most one for each blob.
+	unsyncedAge map[Address]bool
+	resumables  map[string]*resumable
+	batches     int // that have not ended
 }
 
-func (s *Store) blobs() string          { return filepath.Join(s.dir, "blobs", "sha256") }
-func (s *Store) path(a Address) string  { return filepath.Join(s.blobs(), hex.EncodeToString(a[:])) }
-func (s *Store) sha1s() string          { return filepath.Join(s.dir, "sha1") }
-func (s *Store) sha1Path(x SHA1) string { return filepath.Join(s.sha1s(), x.String()) }
-func (s *Store) uploads() string        { return filepath.Join(s.dir, "uploads") }
+func (s *Dir) blobs() string          { return filepath.Join(s.dir, "blobs", "sha256") }
+func (s *Dir) path(a Address) string  { return filepath.Join(s.blobs(), hex.EncodeToString(a[:])) }
+func (s *Dir) sha1s() string          { return filepath.Join(s.dir, "sha1") }
+func (s *Dir) sha1Path(x SHA1) string { return filepath.Join(s.sha1s(), x.String()) }
+func (s *Dir) uploads() string        { return filepath.Join(s.dir, "uploads") }
+
+// asStore returns the Store of which the directory is a part.
+func (s *Dir) asStore() Store {
+	if s.remote != nil {
+		return s.remote
+	}
+	return s
+}
 
 // Used returns the bytes of all blobs and of the uploads under way.
-func (s *Store) Used() int64 {
+func (s *Dir) Used() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used
 }
 
-func (s *Store) isUnsynced(a Address) bool {
+func (s *Dir) isUnsynced(a Address) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unsynced[a]
 }
 
 // own waits until no other goroutine owns the key, an Address or a SHA1, and returns a function that gives it up.
-// Whoever changes what is stored under a digest owns it. The order is: an Address before a SHA1, and never two of one
-// kind.
-func (s *Store) own(key any) (release func()) {
+// Whoever changes what is stored under a digest owns it. The order is: Addresses before SHA1s, and several of one kind
+// in ascending order.
+func (s *Dir) own(key any) (release func()) {
 	for {
 		s.mu.Lock()
 		other, taken := s.busy[key]
@@ -111,6 +134,11 @@ func (s *Store) own(key any) (release func()) {
 		<-other
 	}
 	defer s.mu.Unlock()
+	return s.take(key)
+}
+
+// take makes the caller the owner of a key that is free. The caller holds the mutex.
+func (s *Dir) take(key any) (release func()) {
 	done := make(chan struct{})
 	s.busy[key] = done
 	return func() {
@@ -123,7 +151,7 @@ func (s *Store) own(key any) (release func()) {
 
 // stat returns what is stored at an address, and whether it is a blob that reads may see. The file is looked at before
 // the mark, since a Put sets the mark before it makes the file visible.
-func (s *Store) stat(a Address) (info fs.FileInfo, there bool, err error) {
+func (s *Dir) stat(a Address) (info fs.FileInfo, there bool, err error) {
 	info, err = os.Lstat(s.path(a))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -134,51 +162,33 @@ func (s *Store) stat(a Address) (info fs.FileInfo, there bool, err error) {
 	return info, info.Mode().IsRegular() && !s.isUnsynced(a), nil
 }
 
-// Has reports whether a blob is stored durably. It does not read the blob.
-func (s *Store) Has(a Address) (bool, error) {
-	_, there, err := s.stat(a)
-	return there, err
-}
-
-// Missing returns which of the blobs are not stored, in the order of its argument. A sweep that begins later keeps the
-// others as if they had just been put. So a producer puts only the missing ones and then creates its jobs.
-func (s *Store) Missing(all []Address) ([]Address, error) {
-	var missing []Address
-	for _, a := range all {
-		there, err := s.renew(a)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			missing = append(missing, a)
-		}
-	}
-	return missing, nil
-}
-
-// renew makes a blob young again, durably.
-func (s *Store) renew(a Address) (there bool, err error) {
-	defer s.own(a)()
+// Stat describes a blob that is stored durably, or returns ErrNotFound. It does not read the blob.
+func (s *Dir) Stat(_ context.Context, a Address) (Info, error) {
 	info, there, err := s.stat(a)
-	now := s.h.Now()
-	if !there || err != nil || now.Sub(info.ModTime()) <= s.o.Grace/renewShare {
-		return there, err
+	if err != nil {
+		return Info{}, err
 	}
-	if err := os.Chtimes(s.path(a), now, now); err != nil {
-		return false, fmt.Errorf("renew blob: %w", err)
+	if !there {
+		return Info{}, notFound(a)
 	}
-	return true, s.syncPath(s.path(a))
+	return infoOf(a, info), nil
+}
+
+func notFound(a Address) error { return fmt.Errorf("%w: %s", ErrNotFound, a) }
+
+func infoOf(a Address, info fs.FileInfo) Info {
+	return Info{Address: a, Size: info.Size(), Changed: info.ModTime()}
 }
 
 // Delete removes a blob at once, whatever names it. It returns ErrNotFound if there is none.
-func (s *Store) Delete(a Address) error {
+func (s *Dir) Delete(_ context.Context, a Address) error {
 	defer s.own(a)()
 	info, there, err := s.stat(a)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return fmt.Errorf("%w: %s", ErrNotFound, a)
+		return notFound(a)
 	}
 	if err := s.remove(a, info.Size()); err != nil {
 		return err
@@ -188,22 +198,23 @@ func (s *Store) Delete(a Address) error {
 
 // remove removes a blob's file. The caller owns the address. The name may come back after a power cut, which does no
 // harm. The SHA-1 entry stays until the next sweep, and leads nowhere.
-func (s *Store) remove(a Address, size int64) error {
+func (s *Dir) remove(a Address, size int64) error {
 	if err := s.h.Remove(s.path(a)); err != nil {
 		return fmt.Errorf("remove blob: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used -= size
+	s.count(-size)
 	delete(s.unsynced, a)
+	delete(s.unsyncedAge, a)
 	return nil
 }
 
 // List returns up to limit blobs in the order of their addresses, those after a given one, or from the first if it is
 // nil. It reads all names of the directory each time.
-func (s *Store) List(after *Address, limit int) ([]Info, error) {
-	if limit < 1 || limit > MaxList {
-		return nil, fmt.Errorf("list blobs: limit %d is not between 1 and %d", limit, MaxList)
+func (s *Dir) List(ctx context.Context, after *Address, limit int) ([]Info, error) {
+	if err := checkList(limit); err != nil {
+		return nil, err
 	}
 	var found []Address
 	first := func() { // keeps only those that can be in the answer
@@ -211,6 +222,9 @@ func (s *Store) List(after *Address, limit int) ([]Info, error) {
 		found = found[:min(len(found), limit)]
 	}
 	err := names(s.blobs(), func(name string) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		a, ok := parseName(name)
 		if ok && (after == nil || slices.Compare(a[:], after[:]) > 0) {
 			if found = append(found, a); len(found) > limit+namesBytes {
@@ -224,11 +238,18 @@ func (s *Store) List(after *Address, limit int) ([]Info, error) {
 	for _, a := range found {
 		info, there, statErr := s.stat(a)
 		if there {
-			infos = append(infos, Info{Address: a, Size: info.Size(), Changed: info.ModTime()})
+			infos = append(infos, infoOf(a, info))
 		}
 		err = errors.Join(err, statErr)
 	}
 	return infos, err
+}
+
+func checkList(limit int) error {
+	if limit < 1 || limit > MaxList {
+		return fmt.Errorf("list blobs: limit %d is not between 1 and %d", limit, MaxList)
+	}
+	return nil
 }
 
 // names calls visit with the names in a directory, in no order. Names that are added or removed meanwhile may be left
@@ -259,7 +280,7 @@ func names(dir string, visit func(name string) error) (err error) {
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0) }
 
 // syncPath makes a file durable; for a directory, the names in it.
-func (s *Store) syncPath(path string) error {
+func (s *Dir) syncPath(path string) error {
 	f, err := open(path)
 	if err != nil {
 		return err
@@ -267,40 +288,36 @@ func (s *Store) syncPath(path string) error {
 	return errors.Join(s.h.Sync(f), f.Close())
 }
 
-// replace renames a file, which is durable, and makes its new name durable. It calls renamed between the two. The
-// directory is opened before the rename, so that this fsync reports every error since then: the kernel reports an error
-// once to each open file.
-func (s *Store) replace(from, to string, renamed func()) error {
-	dir, err := open(filepath.Dir(to))
+// writeFile stores a small file durably, in place of what has the name. The directory is opened before the rename, so
+// that its fsync reports every error since then: the kernel reports an error once to each open file.
+func (s *Dir) writeFile(path string, content string) (err error) {
+	dir, err := open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	err = s.h.Rename(from, to)
-	if err == nil {
-		renamed()
-		err = s.h.Sync(dir)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	f, err := s.writeTemp(content)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, dir.Close())
+	err = errors.Join(s.h.Sync(f), f.Close())
+	if err == nil {
+		err = s.h.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, s.h.Remove(f.Name()))
+	}
+	return s.h.Sync(dir)
 }
 
-// writeFile stores a small file durably, in place of what has the name.
-func (s *Store) writeFile(path string, content string) (err error) {
+// writeTemp writes a small file in the directory of uploads. It is open and not durable.
+func (s *Dir) writeTemp(content string) (*os.File, error) {
 	f, err := os.CreateTemp(s.uploads(), tempPrefix+"*")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	renamed := false
-	defer func() {
-		if !renamed {
-			err = errors.Join(err, s.h.Remove(f.Name()))
-		}
-	}()
-	_, err = s.h.Write(f, []byte(content))
-	if err == nil {
-		err = s.h.Sync(f)
+	if _, err := s.h.Write(f, []byte(content)); err != nil {
+		return nil, errors.Join(err, f.Close(), s.h.Remove(f.Name()))
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return s.replace(f.Name(), path, func() { renamed = true })
+	return f, nil
 }

@@ -34,15 +34,15 @@ func TestPutAndGet(t *testing.T) {
 	if _, err := s.Get(context.Background(), addressOf("none")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a blob that is not there: %v", err)
 	}
-	missing, err := s.Missing([]Address{addressOf("none"), addressOf(""), addressOf("nothing")})
+	missing, err := s.Missing(t.Context(), []Address{addressOf("none"), addressOf(""), addressOf("nothing")})
 	if err != nil || !slices.Equal(missing, []Address{addressOf("none"), addressOf("nothing")}) {
 		t.Errorf("missing are %v, %v", missing, err)
 	}
-	if err := s.Delete(addressOf("")); err != nil {
+	if err := s.Delete(t.Context(), addressOf("")); err != nil {
 		t.Error(err)
 	}
-	mustFail(t, s.Delete(addressOf("")), ErrNotFound)
-	if there, err := s.Has(addressOf("")); there || err != nil {
+	mustFail(t, s.Delete(t.Context(), addressOf("")), ErrNotFound)
+	if there, err := has(t, s, addressOf("")); there || err != nil {
 		t.Errorf("Has after Delete: %v, %v", there, err)
 	}
 	mustAddUp(t, s)
@@ -110,7 +110,7 @@ func TestLayout(t *testing.T) {
 	if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
+	if _, err := OpenDir(dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
 		t.Errorf("Open of a layout of another version: %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestLayout(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
-	_, err := Open(dir, Options{})
+	_, err := OpenDir(dir, Options{})
 	mustFail(t, err, ErrLocked)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestLock(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: -1}, {QuotaBytes: -1}, {ReserveBytes: -1}, {Grace: -1}} {
-		if _, err := Open(t.TempDir(), o); err == nil {
+		if _, err := OpenDir(t.TempDir(), o); err == nil {
 			t.Errorf("Open took %+v", o)
 		}
 	}
@@ -160,7 +160,7 @@ func TestLimits(t *testing.T) {
 
 	mustBeEmpty(t, s.uploads())
 	mustAddUp(t, s)
-	if infos, err := s.List(nil, MaxList); len(infos) != 2 || err != nil {
+	if infos, err := s.List(t.Context(), nil, MaxList); len(infos) != 2 || err != nil {
 		t.Errorf("stored are %v, %v", infos, err)
 	}
 }
@@ -186,7 +186,7 @@ func TestQuota(t *testing.T) {
 	s = mustOpen(t, dir, Options{QuotaBytes: 20})
 	_, err = put(s, "x")
 	mustFail(t, err, ErrQuota)
-	if err := s.Delete(a); err != nil {
+	if err := s.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	mustPut(t, s, "0123456780")
@@ -194,7 +194,7 @@ func TestQuota(t *testing.T) {
 	// The blob that a Put is to replace is deleted while it arrives.
 	b := addressOf("abcdefghij")
 	deletes := readerFunc(func(p []byte) (int, error) {
-		if err := s.Delete(b); err == nil {
+		if err := s.Delete(t.Context(), b); err == nil {
 			mustPut(t, s, "klmnopqrst")
 			return copy(p, "abcdefghij"), nil
 		}
@@ -244,7 +244,7 @@ func TestConcurrentPuts(t *testing.T) {
 			there++
 		}
 	}
-	if infos, err := s.List(nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
+	if infos, err := s.List(t.Context(), nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
 		t.Errorf("%d blobs were acknowledged, %d are stored, %v", there, len(infos), err)
 	}
 }
@@ -312,7 +312,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	for range 2 {
 		_, err := put(s, "x")
 		mustFail(t, err, syscall.EROFS)
-		mustFail(t, s.Delete(addressOf(wilson)), syscall.EROFS)
+		mustFail(t, s.Delete(t.Context(), addressOf(wilson)), syscall.EROFS)
 		mustRead(t, s, wilson)
 		if s.Used() != int64(len(wilson)) {
 			t.Errorf("%d bytes are used", s.Used())
@@ -335,7 +335,7 @@ func TestList(t *testing.T) {
 	for _, limit := range []int{1, 7, 49, 50, 51, MaxList} {
 		var got []string
 		for after := (*Address)(nil); ; {
-			page, err := s.List(after, limit)
+			page, err := s.List(t.Context(), after, limit)
 			if err != nil || len(page) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
 			}
@@ -352,7 +352,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for _, limit := range []int{0, MaxList + 1} {
-		if _, err := s.List(nil, limit); err == nil {
+		if _, err := s.List(t.Context(), nil, limit); err == nil {
 			t.Errorf("the limit %d was taken", limit)
 		}
 	}
@@ -364,14 +364,14 @@ func TestSHA1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Resolve(ref)
+	_, err = s.Resolve(t.Context(), ref)
 	mustFail(t, err, ErrNotFound)
-	_, err = s.Resolve(Ref{})
+	_, err = s.Resolve(t.Context(), Ref{})
 	mustFail(t, err, ErrNotFound)
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()
-		if got, err := s.Resolve(Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
+		if got, err := s.Resolve(t.Context(), Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
 			t.Errorf("it resolves to %v, %v; want %v", got, err, want.Address)
 		}
 	}
@@ -383,16 +383,19 @@ func TestSHA1(t *testing.T) {
 		t.Errorf("Put that expects a SHA-1: %v, %v", info, err)
 	}
 
-	// Another content with the same SHA-1 gets the entry only when the first is gone.
 	second := mustPut(t, s, "second")
-	if err := s.keepSHA1(first.SHA1, second.Address); err != nil {
+	collide := func() error { // puts the second again, as if it had the SHA-1 of the first
+		return s.publish(t.Context(), []*upload{{s: s, info: Info{Address: second.Address, SHA1: first.SHA1}}})
+	}
+	// Another content with the same SHA-1 gets the entry only when the first is gone.
+	if err := collide(); err != nil {
 		t.Fatal(err)
 	}
 	resolves(first)
-	if err := s.Delete(first.Address); err != nil {
+	if err := s.Delete(t.Context(), first.Address); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.keepSHA1(first.SHA1, second.Address); err != nil {
+	if err := collide(); err != nil {
 		t.Fatal(err)
 	}
 	resolves(second)
@@ -403,10 +406,10 @@ func TestSHA1(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Resolve(Ref{SHA1: &second.SHA1})
+		_, err = s.Resolve(t.Context(), Ref{SHA1: &second.SHA1})
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
-		if got, err := s.Resolve(Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
+		if got, err := s.Resolve(t.Context(), Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
 			t.Errorf("after a repair of %q it resolves to %v, %v", damage, got, err)
 		}
 	}
@@ -422,7 +425,7 @@ func TestSymlinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.Get(context.Background(), info.Address)
-		_, sha1Err := s.Resolve(Ref{SHA1: &info.SHA1})
+		_, sha1Err := s.Resolve(t.Context(), Ref{SHA1: &info.SHA1})
 		mustBeDamaged(t, errors.Join(err, sha1Err), path)
 		mustPut(t, s, wilson)
 		mustRead(t, s, wilson)
@@ -433,7 +436,7 @@ func TestSymlinks(t *testing.T) {
 	if err := errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
+	if _, err := OpenDir(s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("Open with a link for the directory of blobs: %v", err)
 	}
 }

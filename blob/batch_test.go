@@ -1,0 +1,537 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/proof/powerfs"
+	"golang.org/x/sys/unix"
+)
+
+func mustBegin(t testing.TB, s *Dir) Batch {
+	t.Helper()
+	b, err := s.NewBatch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Discard(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func mustAdd(t testing.TB, b Batch, content string) Info {
+	t.Helper()
+	info, err := b.Add(context.Background(), strings.NewReader(content), Ref{})
+	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
+		t.Errorf("Add of %d bytes: %+v, %v", len(content), info, err)
+	}
+	return info
+}
+
+func mustCommit(t testing.TB, s *Dir, contents ...string) {
+	t.Helper()
+	b := mustBegin(t, s)
+	for _, content := range contents {
+		mustAdd(t, b, content)
+	}
+	if err := b.Commit(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// contents are n different ones, of which each seventh is larger than what Add keeps in memory.
+func contents(name string, n int) (all []string) {
+	for i := range n {
+		content := fmt.Sprint(name, " ", i)
+		if i%7 == 6 {
+			content = strings.Repeat(content, 1+bufferBytes/len(content))
+		}
+		all = append(all, content)
+	}
+	return all
+}
+
+// manyFiles is a number of blobs whose files are more than a batch keeps open.
+const manyFiles = fewFiles/2 + 2
+
+// ways are the ways in which a batch makes its files durable.
+func ways(t *testing.T, test func(t *testing.T, syncFS bool, n int)) {
+	t.Run("few files", func(t *testing.T) { test(t, true, fewFiles/2) })
+	t.Run("syncfs", func(t *testing.T) { test(t, true, manyFiles) })
+	t.Run("many syncs at once", func(t *testing.T) { test(t, false, manyFiles) })
+}
+
+// TestBatch: what is added is visible after Commit, and not before. There are only as many fsyncs as necessary.
+func TestBatch(t *testing.T) {
+	ways(t, func(t *testing.T, syncFS bool, n int) {
+		rec := &recorder{}
+		s := newStore(t, Options{Hooks: rec.hooks()})
+		s.trustsSyncFS = syncFS
+		all := contents("batch", n)
+		check := func() {
+			t.Helper()
+			missing, err := s.Missing(t.Context(), []Address{addressOf(all[0]), addressOf(all[n-1])})
+			_, getErr := s.Get(t.Context(), addressOf(all[0]))
+			infos, listErr := s.List(t.Context(), nil, 1)
+			if err := errors.Join(err, listErr); err != nil || len(missing) != 2 || !errors.Is(getErr, ErrNotFound) || len(infos) != 0 {
+				t.Errorf("before the commit %d are missing, Get returns %v, List has %v; %v", len(missing), getErr, infos, err)
+			}
+		}
+		// A reader looks at each sync. Missing would wait for Commit, which owns the addresses.
+		realSync := s.h.Sync
+		s.h.Sync = func(f *os.File) error {
+			for _, content := range all {
+				if there, err := has(t, s, addressOf(content)); there || err != nil {
+					t.Error("it is there before the last sync", err)
+				}
+			}
+			return realSync(f)
+		}
+		b := mustBegin(t, s)
+		for _, content := range all {
+			if mustAdd(t, b, content).Existed {
+				t.Error("it existed")
+			}
+		}
+		if !mustAdd(t, b, all[n-1]).Existed || !mustAdd(t, b, all[0]).Existed {
+			t.Error("it did not exist at the second time")
+		}
+		check()
+		if err := b.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range all {
+			mustRead(t, s, content)
+			if mustResolve(t, s, content) != addressOf(content) {
+				t.Error("its SHA-1 leads elsewhere")
+			}
+		}
+		mustAddUp(t, s)
+		mustBeEmpty(t, s.uploads())
+		count := map[string]int{}
+		first := len(rec.calls)
+		for i, call := range rec.calls {
+			verb, path, _ := strings.Cut(call, " ")
+			if verb == "rename" && path != "blobs/oci-layout" && path != "blobs/index.json" {
+				first = min(first, i)
+			}
+			if strings.HasPrefix(path, "uploads/") || verb == "syncfs" || path == "blobs/sha256" || path == "blobs/sha1" {
+				count[verb]++
+				if i > first && verb != "rename" && path == "uploads/temp" {
+					t.Errorf("%s after the first rename", call)
+				}
+			}
+		}
+		opening := 2 + 2 // what OpenDir syncs: two files, two directories
+		want := 2*n + 2  // each file; two directories
+		if n > fewFiles/2 && syncFS {
+			want = 2
+		}
+		if syncs := count["sync"] - opening; syncs != want || count["syncfs"] != map[bool]int{true: 1}[want == 2] {
+			t.Errorf("%d syncs and %d syncfs, want %d syncs; calls %v", syncs, count["syncfs"], want, count)
+		}
+		if err := b.Commit(t.Context()); !errors.Is(err, errBatchEnded) {
+			t.Errorf("a second Commit: %v", err)
+		}
+		if _, err := b.Add(t.Context(), strings.NewReader("late"), Ref{}); !errors.Is(err, errBatchEnded) {
+			t.Errorf("an Add after Commit: %v", err)
+		}
+		mustBeEmpty(t, s.uploads())
+		mustAddUp(t, s)
+	})
+}
+
+// TestBatchFailedCalls makes each call of a batch fail. Then nothing of it is there, and what was there before stays.
+func TestBatchFailedCalls(t *testing.T) {
+	ways(t, func(t *testing.T, syncFS bool, n int) {
+		all := contents("failing", n)
+		for failAt := 1; ; failAt++ {
+			rec := &recorder{}
+			s := newStore(t, Options{Hooks: rec.hooks()})
+			s.trustsSyncFS = syncFS
+			mustPut(t, s, all[0])
+			mustPut(t, s, all[6])
+			rec.calls, rec.failAt = nil, failAt
+			b := mustBegin(t, s)
+			var err error
+			for _, content := range all {
+				if _, err = b.Add(t.Context(), strings.NewReader(content), Ref{}); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				err = b.Commit(t.Context())
+			} else {
+				err = errors.Join(err, b.Discard())
+			}
+			if len(rec.calls) < failAt {
+				if err != nil || failAt < 2*n {
+					t.Errorf("a batch of %d calls: %v", len(rec.calls), err)
+				}
+				break
+			}
+			if !errors.Is(err, errInjected) {
+				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
+			}
+			mustBeEmpty(t, s.uploads())
+			mustAddUp(t, s)
+			for i, content := range all {
+				if there, err := has(t, s, addressOf(content)); there != (i == 0 || i == 6) || err != nil {
+					t.Errorf("%s fails: blob %d is there: %v, %v", rec.calls[failAt-1], i, there, err)
+				}
+			}
+			mustRead(t, s, all[0])
+			mustRead(t, s, all[6])
+			if len(s.unsynced) != 0 || len(s.busy) != 0 {
+				t.Errorf("%d are unsynced, %d are owned", len(s.unsynced), len(s.busy))
+			}
+			if t.Failed() {
+				return
+			}
+			if failAt%16 == 0 {
+				mustCommit(t, s, all...)
+				mustRead(t, s, all[n-1])
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestBatchOfKnownBlobs: an intact blob is renewed and not written again. A damaged or missing SHA-1 entry, and a
+// damaged blob, are repaired.
+func TestBatchOfKnownBlobs(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	damaged := random(1, 5000)
+	info := mustPut(t, s, wilson)
+	mustPut(t, s, damaged)
+	noSHA1 := mustPut(t, s, "without a SHA-1")
+	if err := errors.Join(os.Remove(s.sha1Path(noSHA1.SHA1)), os.WriteFile(s.path(addressOf(damaged)), make([]byte, 5000), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(s.path(info.Address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.at = c.at.Add(defaultGrace)
+	s.o.QuotaBytes = s.Used() // nothing is added
+	mustCommit(t, s, wilson, damaged, "without a SHA-1")
+	mustRead(t, s, wilson)
+	mustRead(t, s, damaged)
+	if mustResolve(t, s, "without a SHA-1") != noSHA1.Address {
+		t.Error("the SHA-1 leads elsewhere")
+	}
+	after, err := os.Stat(s.path(info.Address))
+	if err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(c.at) {
+		t.Errorf("the same file: %v; it is of %v, not %v; %v", os.SameFile(before, after), after.ModTime(), c.at, err)
+	}
+	mustAddUp(t, s)
+
+	// A blob that is deleted between Add and Commit fails the whole batch.
+	s.o.QuotaBytes += 3
+	b := mustBegin(t, s)
+	mustAdd(t, b, "new")
+	mustAdd(t, b, wilson)
+	if err := s.Delete(t.Context(), info.Address); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, b.Commit(t.Context()), ErrNotFound)
+	if there, err := has(t, s, addressOf("new")); there || err != nil {
+		t.Error("a part of the batch is there", err)
+	}
+	mustAddUp(t, s)
+	mustBeEmpty(t, s.uploads())
+}
+
+// TestBatchRefusals: a refused blob does not end the batch.
+func TestBatchRefusals(t *testing.T) {
+	free := uint64(1 << 40)
+	s := newStore(t, Options{MaxBytes: 2 * bufferBytes, QuotaBytes: 4 * bufferBytes, Hooks: Hooks{Free: func(string) (uint64, uint64, error) { return free, 1 << 40, nil }}})
+	s.maxBatch = 3
+	b := mustBegin(t, s)
+	mustAdd(t, b, wilson)
+	large := strings.Repeat("x", 2*bufferBytes)
+	other := addressOf("other")
+	for _, refused := range []struct {
+		name, content string
+		want          Ref
+		err           error
+	}{
+		{"too large", large + "x", Ref{}, ErrTooLarge},
+		{"another digest", "not it", Ref{SHA256: &other}, ErrDigest},
+		{"another digest of a large one", large, Ref{SHA256: &other}, ErrDigest},
+	} {
+		_, err := b.Add(t.Context(), strings.NewReader(refused.content), refused.want)
+		if !errors.Is(err, refused.err) {
+			t.Errorf("%s: %v", refused.name, err)
+		}
+	}
+	_, err := b.Add(canceled(), strings.NewReader("canceled"), Ref{})
+	mustFail(t, err, context.Canceled)
+	_, err = b.Add(t.Context(), readerFunc(func([]byte) (int, error) { return 0, errInjected }), Ref{})
+	mustFail(t, err, errInjected)
+	s.o.MaxBytes = 10
+	_, err = b.Add(t.Context(), strings.NewReader("eleven byte"), Ref{})
+	mustFail(t, err, ErrTooLarge)
+	s.o.MaxBytes = 2 * bufferBytes
+	free = 0
+	_, err = b.Add(t.Context(), strings.NewReader("no space"), Ref{})
+	mustFail(t, err, ErrNoSpace)
+	free = 1 << 40
+	mustAdd(t, b, large)
+	_, err = b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{})
+	mustFail(t, err, ErrQuota)
+	if used := int64(len(wilson) + len(large)); s.Used() != used {
+		t.Errorf("%d bytes are used, want %d", s.Used(), used)
+	}
+	mustAdd(t, b, "third")
+	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
+	mustFail(t, err, ErrBatchFull)
+	mustAdd(t, b, wilson) // it has this one
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{wilson, large, "third"} {
+		mustRead(t, s, content)
+	}
+	mustAddUp(t, s)
+	mustBeEmpty(t, s.uploads())
+
+	_, err = s.NewBatch(canceled())
+	mustFail(t, err, context.Canceled)
+	for _, end := range []func(Batch) error{Batch.Discard, func(b Batch) error {
+		mustFail(t, b.Commit(canceled()), context.Canceled)
+		return b.Discard()
+	}} {
+		b := mustBegin(t, s)
+		mustAdd(t, b, "gone")
+		if err := end(b); err != nil {
+			t.Error(err)
+		}
+		if there, err := has(t, s, addressOf("gone")); there || err != nil {
+			t.Error("a discarded blob is there", err)
+		}
+		mustAddUp(t, s)
+		mustBeEmpty(t, s.uploads())
+	}
+}
+
+// TestSlowBatch: the age of each blob counts from Commit.
+func TestSlowBatch(t *testing.T) {
+	ways(t, func(t *testing.T, syncFS bool, n int) {
+		c := &clock{time.Unix(1_700_000_000, 0)}
+		s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+		s.trustsSyncFS = syncFS
+		all := contents("slow", n)
+		mustPut(t, s, all[0])
+		b := mustBegin(t, s)
+		for _, content := range all {
+			mustAdd(t, b, content)
+		}
+		c.at = c.at.Add(2 * defaultGrace)
+		if err := b.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if swept, err := s.Sweep(t.Context(), nobody); swept.Blobs != 0 || err != nil {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+	})
+}
+
+// TestBatchesAtOnce: batches and Puts of the same blobs, several Adds at once. Nothing blocks, and a batch that fails
+// takes no blob away that a Put has acknowledged.
+func TestBatchesAtOnce(t *testing.T) {
+	for _, syncFS := range []bool{true, false} {
+		s := newStore(t, Options{})
+		s.trustsSyncFS = syncFS
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		var mu sync.Mutex // guards failing and durable
+		rng := rand.New(rand.NewPCG(seed, 0))
+		s.h.Rename = func(from, to string) error {
+			mu.Lock()
+			fails := rng.IntN(100) == 0
+			mu.Unlock()
+			if fails {
+				return errInjected
+			}
+			return os.Rename(from, to)
+		}
+		durable := map[string]bool{}
+		var all sync.WaitGroup
+		for g := range 4 {
+			rng := rand.New(rand.NewPCG(seed, 1+uint64(g)))
+			all.Go(func() {
+				for range 10 {
+					var some []string
+					for range 1 + rng.IntN(30) {
+						some = append(some, fmt.Sprint("at once ", rng.IntN(60)))
+					}
+					var err error
+					if rng.IntN(3) == 0 {
+						some = some[:1]
+						_, err = put(s, some[0])
+					} else {
+						b := mustBegin(t, s)
+						var adds sync.WaitGroup
+						for part := range slices.Chunk(some, 10) {
+							adds.Go(func() {
+								for _, content := range part {
+									mustAdd(t, b, content)
+								}
+							})
+						}
+						adds.Wait()
+						err = b.Commit(t.Context())
+					}
+					if err != nil && !errors.Is(err, errInjected) {
+						t.Error(err)
+					}
+					mu.Lock()
+					for _, content := range some {
+						durable[content] = durable[content] || err == nil
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		for content, is := range durable {
+			if is {
+				mustRead(t, s, content)
+				mustResolve(t, s, content)
+			}
+		}
+		mustAddUp(t, s)
+		mustBeEmpty(t, s.uploads())
+	}
+}
+
+// TestBatchPowerCuts cuts the power during batches. Each acknowledged batch is whole, and so is each blob that is there.
+func TestBatchPowerCuts(t *testing.T) {
+	disk, mount := mountDisk(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := filepath.Join(mount, "blobs")
+	durable, attempted := map[string]bool{}, map[string]bool{}
+	rounds, batches := 12, 0
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
+		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(160), rng.Uint64())
+		var hooks Hooks
+		if round%2 == 0 { // the kernel does not pass syncfs on to this file system
+			hooks.SyncFS = func(f *os.File) error { return syncAll(f.Name()) }
+		}
+		s, err := OpenDir(dir, Options{Hooks: hooks})
+		for i := 0; err == nil && i < 4; i++ {
+			var b Batch
+			if b, err = s.NewBatch(t.Context()); err != nil {
+				break
+			}
+			var some []string
+			for range 1 + rng.IntN(2*manyFiles) {
+				content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(200), " "), 1+rng.IntN(2)*200)
+				some = append(some, content)
+				attempted[content] = true
+				if _, err = b.Add(t.Context(), strings.NewReader(content), Ref{}); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				err = b.Commit(t.Context())
+			}
+			if err == nil {
+				batches++
+				for _, content := range some {
+					durable[content] = true
+				}
+			}
+			b.Discard() // fails without power
+		}
+		select {
+		case <-moment:
+		default:
+			disk.Cut(rng.Uint64())
+		}
+		if s != nil {
+			s.Close() // fails, as everything does
+		}
+		disk.PowerOn()
+		if s, err = OpenDir(dir, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		mustBeEmpty(t, s.uploads())
+		mustAddUp(t, s)
+		for content := range attempted {
+			there, err := has(t, s, addressOf(content))
+			if err != nil || !there && durable[content] {
+				t.Errorf("it is there: %v, %v", there, err)
+			}
+			if there {
+				mustRead(t, s, content)
+				mustResolve(t, s, content)
+				durable[content] = true
+			}
+		}
+		if err := s.Close(); err != nil || t.Failed() {
+			t.Fatal(err)
+		}
+		disk.Cut(rng.Uint64())
+		disk.PowerOn()
+	}
+	if lost := disk.Unsynced(); lost.Files == 0 || lost.Names == 0 || batches == 0 {
+		t.Errorf("the cuts have lost %+v, and %d batches were acknowledged", lost, batches)
+	}
+}
+
+// syncAll syncs each file of a directory.
+func syncAll(dir string) error {
+	return names(dir, func(name string) error {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
+// TestFailedSyncFS: the error of a syncfs fails the commit, and syncfs is trusted on this file system if it is a known one.
+func TestFailedSyncFS(t *testing.T) {
+	s := newStore(t, Options{Hooks: Hooks{SyncFS: func(*os.File) error { return unix.EIO }}})
+	b := mustBegin(t, s)
+	for _, content := range contents("failed", manyFiles) {
+		mustAdd(t, b, content)
+	}
+	mustFail(t, b.Commit(t.Context()), unix.EIO)
+	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.blobs())
+	mustAddUp(t, s)
+
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if fs.Type == unix.EXT4_SUPER_MAGIC != canTrustSyncFS(s.dir) && fs.Type != unix.XFS_SUPER_MAGIC && fs.Type != unix.BTRFS_SUPER_MAGIC {
+		t.Errorf("syncfs is trusted: %v", canTrustSyncFS(s.dir))
+	}
+	if canTrustSyncFS("/proc") || canTrustSyncFS(filepath.Join(s.dir, "missing")) {
+		t.Error("syncfs of /proc is trusted")
+	}
+}

@@ -1,0 +1,179 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// collection is a Collector of one store, in which the texts of a map name blobs.
+type collection struct {
+	*Collector
+	s     *Dir
+	clock *clock
+	texts map[int]string
+}
+
+func newCollection(t *testing.T) *collection {
+	c := &collection{clock: &clock{time.Unix(1_700_000_000, 0)}, texts: map[int]string{}}
+	c.s = newStore(t, Options{Hooks: Hooks{Now: c.clock.now}})
+	c.Collector = &Collector{
+		Stores: func() ([]Store, error) { return []Store{c.s}, nil },
+		Scan: func(_ context.Context, visit func([]byte) error) error {
+			for _, text := range c.texts {
+				if err := visit([]byte(text)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	return c
+}
+
+func (c *collection) mustCollect(t *testing.T) Swept {
+	t.Helper()
+	swept, err := c.Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return swept
+}
+
+func TestCollect(t *testing.T) {
+	c := newCollection(t)
+	for _, content := range []string{"by address", "by sha1", "dead"} {
+		mustPut(t, c.s, content)
+	}
+	c.texts[0] = "binary " + addressOf("by address").String()
+	c.texts[1] = "input " + mustPut(t, c.s, "by sha1").SHA1.String() + " of commit 0123456789012345678901234567890123456789"
+	if swept := c.mustCollect(t); swept.Blobs != 0 {
+		t.Errorf("collected young blobs: %+v", swept)
+	}
+	c.clock.at = c.clock.at.Add(defaultGrace + 1)
+	mustPut(t, c.s, "young")
+	if swept := c.mustCollect(t); swept.Blobs != 1 || swept.Bytes != int64(len("dead")) || swept.SHA1s != 1 {
+		t.Errorf("collected %+v, want 1 blob", swept)
+	}
+	for _, content := range []string{"by address", "by sha1", "young"} {
+		mustRead(t, c.s, content)
+	}
+
+	failed := errors.New("row 7 is damaged")
+	c.texts = nil
+	c.Scan = func(context.Context, func([]byte) error) error { return failed }
+	_, err := c.Collect(t.Context())
+	mustFail(t, err, failed)
+	mustRead(t, c.s, "by address") // what may name it could not be read
+	_, err = c.Collect(canceled())
+	mustFail(t, err, context.Canceled)
+}
+
+// TestCollectModel compares collections, of several parts, with a model: which blobs are old, and which are named. Texts
+// and blobs change while a collection reads.
+func TestCollectModel(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	c := newCollection(t)
+	c.most = 3
+	const kinds = 20
+	content := func(i int) string { return fmt.Sprintf("content %d", i) }
+	put := map[int]time.Time{}
+	busy, collected := false, 0 // names changed in the last collection; blobs
+	name := func(i int) {       // as a producer does: the blob first
+		missing, err := c.s.Missing(t.Context(), []Address{addressOf(content(i))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(missing) > 0 || r.IntN(2) == 0 {
+			mustPut(t, c.s, content(i))
+		}
+		put[i] = c.clock.at // or renewed less than an hour ago
+		c.texts[r.IntN(6)] = addressOf(content(i)).String()
+	}
+	scan := c.Scan
+	c.Scan = func(ctx context.Context, visit func([]byte) error) error {
+		if err := scan(ctx, visit); err != nil {
+			return err
+		}
+		if r.IntN(2) == 0 {
+			busy = true
+			name(r.IntN(kinds)) // after everything was read
+		}
+		return nil
+	}
+	for range 300 {
+		switch r.IntN(4) {
+		case 0, 1:
+			name(r.IntN(kinds))
+		case 2:
+			c.clock.at = c.clock.at.Add(time.Duration(r.Int64N(int64(defaultGrace))))
+		case 3:
+			busy = false
+			c.mustCollect(t)
+			for i := range kinds {
+				there, err := has(t, c.s, addressOf(content(i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				at, wasPut := put[i]
+				named := slices.Contains(slices.Collect(maps.Values(c.texts)), addressOf(content(i)).String())
+				switch age := c.clock.at.Sub(at); {
+				case there && !wasPut:
+					t.Fatalf("seed %d: blob %d was not put", seed, i)
+				case there && !named && age > defaultGrace && !busy:
+					t.Fatalf("seed %d: blob %d is named by nothing, %s old and still there", seed, i, age)
+				case wasPut && !there && (named || age < defaultGrace-defaultGrace/renewShare):
+					t.Fatalf("seed %d: blob %d is gone; named %v, %s old", seed, i, named, age)
+				case wasPut && !there:
+					delete(put, i)
+					collected++
+				}
+			}
+		}
+	}
+	if collected == 0 {
+		t.Errorf("seed %d: nothing was collected", seed)
+	}
+}
+
+// TestCollectByStore: a blob that is old in one store is not removed from another one, in which it is young.
+func TestCollectByStore(t *testing.T) {
+	c := newCollection(t)
+	other := newStore(t, Options{Hooks: Hooks{Now: c.clock.now}})
+	c.Stores = func() ([]Store, error) { return []Store{c.s, other}, nil }
+	mustPut(t, c.s, "twice")
+	c.clock.at = c.clock.at.Add(defaultGrace)
+	mustPut(t, other, "twice")
+	c.clock.at = c.clock.at.Add(time.Hour)
+	scan := c.Scan
+	c.Scan = func(ctx context.Context, visit func([]byte) error) error {
+		err := scan(ctx, visit)
+		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and a job names the blob of the other store meanwhile
+		return err
+	}
+	if swept := c.mustCollect(t); swept.Blobs != 1 {
+		t.Errorf("collected %+v", swept)
+	}
+	mustRead(t, other, "twice")
+}
+
+// TestCollectDamagedSHA1: while nobody can know which blob a SHA-1 names, nothing is removed.
+func TestCollectDamagedSHA1(t *testing.T) {
+	c := newCollection(t)
+	x := mustPut(t, c.s, "named").SHA1
+	c.texts[0] = x.String()
+	c.clock.at = c.clock.at.Add(defaultGrace + 1)
+	if err := os.WriteFile(c.s.sha1Path(x), []byte("sha256:0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Collect(t.Context())
+	mustBeDamaged(t, err, c.s.sha1Path(x))
+	mustRead(t, c.s, "named")
+}

@@ -1,0 +1,159 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// openBelow counts the files below a directory that this process has open.
+func openBelow(t *testing.T, dir string) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("no /proc to count descriptors in: %v", err)
+	}
+	for _, fd := range all {
+		if to, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(to, dir+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestOpenFiles: when all files are open that may be, everything that opens more is refused until some are closed.
+func TestOpenFiles(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	s := newStore(t, Options{MaxFiles: MinFiles, Hooks: Hooks{Now: c.now}})
+	s.files.patience = time.Millisecond
+	info := mustPut(t, s, wilson)
+	u := mustNewUpload(t, s, 1, Ref{})
+	full := mustNewUpload(t, s, 1, Ref{})
+	mustAppend(t, full, "x")
+	c.at = c.at.Add(12 * time.Hour) // the blob is renewed, and the uploads have not expired
+	var held []Blob
+	var err error
+	for err == nil {
+		var b Blob
+		if b, err = s.Get(t.Context(), info.Address); err == nil {
+			held = append(held, b)
+		}
+	}
+	mustFail(t, err, ErrFiles)
+	if len(held) != MinFiles-maxBackground {
+		t.Errorf("%d blobs are open", len(held))
+	}
+	all := map[string]func() error{
+		"Put": func() error { _, err := put(s, wilson); return err },
+		"NewBatch": func() error {
+			b, err := s.NewBatch(t.Context())
+			if err == nil {
+				err = b.Discard()
+			}
+			return err
+		},
+		"NewUpload": func() error { _, err := s.NewUpload(t.Context(), 1, Ref{}); return err },
+		"Append":    func() error { return u.Append(t.Context(), 0, strings.NewReader("x")) },
+		"Finish":    func() error { _, err := full.Finish(t.Context()); return err },
+		"Missing":   func() error { _, err := s.Missing(t.Context(), []Address{info.Address}); return err },
+		"Resolve":   func() error { _, err := s.Resolve(t.Context(), Ref{SHA1: &info.SHA1}); return err },
+	}
+	for name, do := range all {
+		if err := do(); !errors.Is(err, ErrFiles) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err = s.Get(canceled(), info.Address)
+	mustFail(t, err, context.Canceled)
+	for _, b := range held {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		b.Close() // an error, and the file does not count twice
+	}
+	for name, do := range all {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !s.files.free.TryAcquire(s.files.most) {
+		t.Error("some files still count")
+	}
+	if _, err := OpenDir(t.TempDir(), Options{MaxFiles: MinFiles - 1}); err == nil {
+		t.Error("fewer than MinFiles are taken")
+	}
+}
+
+// TestOpenFilesOfAll: many calls of all kinds at once have no more files open than they count. Those that wait get their
+// turn.
+func TestOpenFilesOfAll(t *testing.T) {
+	c, err := OpenClients(filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.shared.trustsSyncFS = false // which has the most files open
+	c.shared.files.patience = time.Minute
+	var all sync.WaitGroup
+	most, stop := 0, make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				most = max(most, openBelow(t, c.shared.dir))
+			}
+		}
+	})
+	for i := range 8 {
+		all.Go(func() {
+			s, err := c.Store([]string{"", "acme"}[i%2])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for k := range 2 {
+				b, err := s.NewBatch(t.Context())
+				if err == nil {
+					for j := range 20 {
+						_, addErr := b.Add(t.Context(), strings.NewReader(fmt.Sprint(i, k, j)), Ref{})
+						err = errors.Join(err, addErr)
+					}
+					err = errors.Join(err, b.Commit(t.Context()))
+				}
+				info, putErr := s.Put(t.Context(), strings.NewReader(fmt.Sprint(i)), Ref{})
+				err = errors.Join(err, putErr)
+				if err == nil {
+					var r Blob
+					if r, err = s.Get(t.Context(), info.Address); err == nil {
+						_, err = r.WriteTo(io.Discard)
+						err = errors.Join(err, r.Close())
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	watch.Wait()
+	if most > 100 || most < 2 {
+		t.Errorf("%d files were open", most)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := openBelow(t, c.shared.dir); left > 0 {
+		t.Errorf("%d files are still open", left)
+	}
+}

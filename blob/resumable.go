@@ -1,0 +1,516 @@
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// MaxUploads is how many resumable uploads a store has at once. The state of each needs about 1 KB of memory.
+	MaxUploads = 1000
+	// UploadExpiry is how long a resumable upload is kept without progress, and its result after the end.
+	UploadExpiry = 24 * time.Hour
+	// checkpointEvery is after how many bytes an append makes what it has received durable. So a crash of the server
+	// costs a client no more than that.
+	checkpointEvery = 64 << 20
+
+	// MaxMetadata is how many bytes of metadata an upload has.
+	MaxMetadata = 4096
+	// receivingPatience is how long a call waits for another one that receives from its client. If the connection of that
+	// client was lost at this moment, the other call will notice.
+	receivingPatience = 250 * time.Millisecond
+	// endingPatience is how long it then waits until the bytes are durable that the other call has received.
+	endingPatience = 5 * time.Second
+
+	resumablePrefix = "resumable-" // of the files of resumable uploads
+	stateSuffix     = ".json"
+)
+
+// resumable is the Upload of a Dir. Its bytes are in the file uploads/resumable-<id>, and its state is in another with
+// the suffix .json. The state is replaced as a whole, after the bytes that it counts are durable.
+type resumable struct {
+	id string
+
+	// Only the goroutine that has set busy uses these.
+	u     *upload
+	saved savedUpload // as it is in the file
+	// unsure: the file may have a later state than saved, since writing it has failed. It must be written again before
+	// the bytes that it counts change.
+	unsure bool
+
+	mu      sync.Mutex // guards the fields below
+	busy    bool
+	ending  bool          // who uses it needs nothing more from a client, and so is done soon
+	changed chan struct{} // closed when one of these changes
+	gone    bool          // it was removed
+	state   UploadState
+}
+
+// savedUpload is the content of the file with the state.
+type savedUpload struct {
+	Size       int64     `json:"size"` // -1: not known
+	WantSHA256 string    `json:"want_sha256,omitzero"`
+	WantSHA1   string    `json:"want_sha1,omitzero"`
+	Offset     int64     `json:"offset"`
+	SHA256     []byte    `json:"sha256_state"` // of the hash after offset bytes, as package crypto/sha256 writes it
+	SHA1       []byte    `json:"sha1_state"`
+	Changed    time.Time `json:"changed"`
+	Metadata   string    `json:"metadata,omitzero"`
+	// Blob is set before the file gets its name as a blob. If it is set and the file is gone, the upload is finished.
+	Blob string `json:"blob,omitzero"`
+}
+
+func (s *Dir) dataPath(id string) string  { return filepath.Join(s.uploads(), resumablePrefix+id) }
+func (s *Dir) statePath(id string) string { return s.dataPath(id) + stateSuffix }
+
+// NewUpload begins a resumable upload. size is that of the blob, or -1 if it is not known yet. It returns ErrTooLarge,
+// ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if there are MaxUploads.
+func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if size > s.o.MaxBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrTooLarge, size, s.o.MaxBytes)
+	}
+	u := newUpload(s)
+	credit := s.credit(ctx, want)
+	if err := u.room(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	err = s.fits(max(size, 0) - credit) // it counts when it has arrived
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var random [16]byte
+	rand.Read(random[:])
+	free, err := s.files.take(ctx, uploadFiles)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	r := &resumable{id: "u" + hex.EncodeToString(random[:]), u: u, busy: true, changed: make(chan struct{})}
+	r.saved = savedUpload{Size: max(size, -1)}
+	if want.SHA256 != nil {
+		r.saved.WantSHA256 = want.SHA256.String()
+	}
+	if want.SHA1 != nil {
+		r.saved.WantSHA1 = want.SHA1.String()
+	}
+	if err := s.addResumable(r); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(noSpace("begin an upload", err), r.drop())
+		} else {
+			r.release()
+		}
+	}()
+	u.path = s.dataPath(r.id)
+	if u.f, err = os.OpenFile(u.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, err
+	}
+	if err := r.save(); err != nil {
+		return nil, err
+	}
+	f := u.f
+	u.f = nil
+	return r, f.Close()
+}
+
+// addResumable makes an upload known. If there are too many, it first drops those that are finished or expired.
+func (s *Dir) addResumable(r *resumable) error {
+	for range 2 {
+		s.mu.Lock()
+		if len(s.resumables) < s.maxUploads {
+			s.resumables[r.id] = r
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		if _, err := s.dropResumables(func(state UploadState) bool { return state.Blob != nil || s.h.Now().After(state.Expires) }); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: there are %d; next step: finish or remove some, or try again in %v", ErrUploads, s.maxUploads, UploadExpiry)
+}
+
+// dropResumables removes those uploads that nobody uses and that which names.
+func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err error) {
+	s.mu.Lock()
+	var all []*resumable
+	for _, r := range s.resumables {
+		all = append(all, r)
+	}
+	s.mu.Unlock()
+	for _, r := range all {
+		if !which(r.State()) { // an upload that stays is not busy meanwhile
+			continue
+		}
+		if _, _, err := r.try(); err != nil {
+			continue
+		}
+		if !which(r.State()) {
+			r.release()
+			continue
+		}
+		dropped++
+		err = first(err, r.drop())
+	}
+	return dropped, err
+}
+
+// Upload returns a resumable upload, or ErrNotFound if there is none, or it has expired.
+func (s *Dir) Upload(_ context.Context, id string) (Upload, error) {
+	s.mu.Lock()
+	r := s.resumables[id]
+	s.mu.Unlock()
+	if r == nil || s.h.Now().After(r.State().Expires) {
+		return nil, fmt.Errorf("%w: there is no upload with this id; next step: begin another", ErrNotFound)
+	}
+	return r, nil
+}
+
+// State describes the upload.
+func (r *resumable) State() UploadState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := r.state
+	state.Busy = r.busy
+	return state
+}
+
+// acquire makes the caller the only one who uses the upload, until release or drop. It waits shortly for another one.
+func (r *resumable) acquire(ctx context.Context) error {
+	timer := time.NewTimer(receivingPatience)
+	defer timer.Stop()
+	waitsForEnd := false
+	for {
+		ending, changed, err := r.try()
+		if !errors.Is(err, ErrBusy) {
+			return err
+		}
+		if ending && !waitsForEnd {
+			waitsForEnd = true
+			timer.Reset(endingPatience)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// try is acquire without a wait. If it returns ErrBusy, ending reports whether the other one ends soon, and changed is
+// closed when this changes.
+func (r *resumable) try() (ending bool, changed <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.gone:
+		return false, nil, fmt.Errorf("%w: the upload was removed", ErrNotFound)
+	case r.busy:
+		return r.ending, r.changed, fmt.Errorf("%w: another request is using it; next step: try again", ErrBusy)
+	}
+	r.busy, r.ending = true, false
+	return false, nil, nil
+}
+
+// ends notes that the caller, who has acquired the upload, needs nothing more from a client.
+func (r *resumable) ends() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = true
+	r.change()
+}
+
+func (r *resumable) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy, r.ending = false, false
+	r.change()
+}
+
+// change wakes those who wait. The caller holds the mutex.
+func (r *resumable) change() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// save makes the bytes received so far durable, and then the state that counts them.
+func (r *resumable) save() error {
+	u := r.u
+	if err := u.s.h.Sync(u.f); err != nil {
+		u.broken = true // another fsync could succeed without writing what this one has not
+		return noSpace("sync upload", err)
+	}
+	return r.saveState()
+}
+
+// saveState makes the state durable that counts the bytes received so far, which are durable.
+func (r *resumable) saveState() error {
+	u := r.u
+	next := r.saved
+	next.Offset = u.size
+	next.Changed = u.s.h.Now()
+	var err, err1 error
+	next.SHA256, err = u.h256.(encoding.BinaryMarshaler).MarshalBinary()
+	next.SHA1, err1 = u.h1.(encoding.BinaryMarshaler).MarshalBinary()
+	if err := errors.Join(err, err1); err != nil {
+		return fmt.Errorf("save upload: %w", err)
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("save upload: %w", err)
+	}
+	r.unsure = true
+	if err := u.s.writeFile(u.s.statePath(r.id), string(text)); err != nil {
+		return noSpace("save upload", err)
+	}
+	r.saved, r.unsure = next, false
+	r.show(nil)
+	return nil
+}
+
+// show makes the saved state visible.
+func (r *resumable) show(blob *Address) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = UploadState{ID: r.id, Size: r.saved.Size, Offset: r.saved.Offset, Expires: r.saved.Changed.Add(UploadExpiry), Blob: blob, Metadata: r.saved.Metadata}
+}
+
+// revert goes back to the saved state.
+func (r *resumable) revert() error {
+	u := r.u
+	u.size, u.broken = r.saved.Offset, false
+	u.looked, u.flushed = min(u.looked, u.size), min(u.flushed, u.size)
+	u.s.mu.Lock()
+	u.s.count(u.size - u.charged) // never more than before
+	u.charged = u.size
+	u.s.mu.Unlock()
+	return r.restoreHashes()
+}
+
+func (r *resumable) restoreHashes() error {
+	err := errors.Join(
+		r.u.h256.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA256),
+		r.u.h1.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA1))
+	if err != nil {
+		return fmt.Errorf("restore upload: %w", err)
+	}
+	return nil
+}
+
+// Describe keeps a text with the upload.
+func (r *resumable) Describe(ctx context.Context, metadata string) error {
+	if len(metadata) > MaxMetadata || !utf8.ValidString(metadata) {
+		return fmt.Errorf("%w: the metadata of an upload must have at most %d bytes of UTF-8", ErrTooLarge, MaxMetadata)
+	}
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.release()
+	r.ends()
+	free, err := r.u.s.files.take(ctx, uploadFiles)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if r.State().Blob != nil {
+		return fmt.Errorf("%w: the upload is finished", ErrOffset)
+	}
+	r.saved.Metadata = metadata // a state that cannot be written now is written by the next Append
+	return r.saveState()
+}
+
+// Append writes the stream to the end of the upload.
+func (r *resumable) Append(ctx context.Context, offset int64, from io.Reader) (err error) {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.release()
+	state := r.State()
+	if offset != state.Offset || state.Blob != nil {
+		return fmt.Errorf("%w: it has %d bytes, and the append begins at %d", ErrOffset, state.Offset, offset)
+	}
+	u := r.u
+	if err := u.room(); err != nil {
+		return err
+	}
+	free, err := u.s.files.take(ctx, uploadFiles)
+	if err != nil {
+		return err
+	}
+	defer free()
+	// The file may have more bytes than the state counts, after an append that has failed.
+	if u.f, err = os.OpenFile(u.path, os.O_WRONLY, 0); err != nil {
+		return fmt.Errorf("append to upload: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, u.f.Close())
+		u.f = nil
+	}()
+	if err := u.f.Truncate(offset); err != nil {
+		return fmt.Errorf("append to upload: %w", err)
+	}
+	if _, err := u.f.Seek(offset, io.SeekStart); err != nil {
+		return fmt.Errorf("append to upload: %w", err)
+	}
+	r.saved.Blob = "" // of a Finish that has failed
+	if r.unsure {
+		if err := r.save(); err != nil {
+			return errors.Join(err, r.revert())
+		}
+	}
+	u.checkpoint = func() error {
+		if u.size-r.saved.Offset < u.s.checkpointEvery {
+			return nil
+		}
+		return r.save()
+	}
+	if state.Size >= 0 {
+		from = &exactly{from, state.Size - offset}
+	}
+	err = u.append(ctx, from)
+	r.ends()
+	if err == nil || !u.broken && !errors.Is(err, ErrTooLarge) { // an append that was cut off has made progress, too
+		if u.size == r.saved.Offset {
+			return err
+		}
+		saveErr := r.save()
+		if saveErr == nil {
+			return err
+		}
+		err = errors.Join(err, saveErr)
+	}
+	return errors.Join(err, r.revert())
+}
+
+// exactly reads at most left bytes, and returns ErrTooLarge if there are more.
+type exactly struct {
+	from io.Reader
+	left int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if int64(len(p)) > e.left {
+		p = p[:e.left+1]
+	}
+	n, err := e.from.Read(p)
+	if int64(n) > e.left {
+		return 0, fmt.Errorf("%w: the stream is longer than the rest of the upload", ErrTooLarge)
+	}
+	e.left -= int64(n)
+	return n, err
+}
+
+// Finish stores the blob.
+func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
+	if err := r.acquire(ctx); err != nil {
+		return Info{}, err
+	}
+	defer r.release()
+	r.ends()
+	u, state := r.u, r.State()
+	if state.Blob != nil {
+		return u.s.asStore().Stat(ctx, *state.Blob)
+	}
+	if state.Size >= 0 && state.Offset != state.Size {
+		return Info{}, fmt.Errorf("%w: it has %d of %d bytes", ErrIncomplete, state.Offset, state.Size)
+	}
+	free, err := u.s.files.take(ctx, uploadFiles)
+	if err != nil {
+		return Info{}, err
+	}
+	defer free()
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	u.info = u.digest()
+	if err := checkDigest(r.saved.want(), u.info); err != nil {
+		return Info{}, errors.Join(err, r.drop())
+	}
+	if u.f, err = os.OpenFile(u.path, os.O_WRONLY, 0); err != nil {
+		return Info{}, fmt.Errorf("finish upload: %w", err)
+	}
+	defer func() {
+		if u.f != nil {
+			err = errors.Join(err, u.f.Close())
+			u.f = nil
+		}
+	}()
+	if err := u.f.Truncate(u.size); err != nil {
+		return Info{}, fmt.Errorf("finish upload: %w", err)
+	}
+	r.saved.Blob = u.info.Address.String()
+	if err := r.save(); err != nil {
+		return Info{}, err
+	}
+	// A client that has hung up asks for the upload later. A copy to a Remote can take longer than its requests do.
+	if err := u.commit(context.WithoutCancel(ctx)); err != nil {
+		if u.path == "" { // it had its name for a moment, and was removed
+			err = errors.Join(err, r.drop())
+		}
+		return Info{}, err
+	}
+	a := u.info.Address
+	r.show(&a)
+	return u.info, nil
+}
+
+// want is the digest that was asked for.
+func (u *savedUpload) want() (want Ref) {
+	if ref, err := Parse(u.WantSHA256); err == nil {
+		want.SHA256 = ref.SHA256
+	}
+	if ref, err := Parse(u.WantSHA1); err == nil {
+		want.SHA1 = ref.SHA1
+	}
+	return want
+}
+
+// Remove ends the upload.
+func (r *resumable) Remove(ctx context.Context) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	return r.drop()
+}
+
+// drop removes the upload. The caller has acquired it. The bytes are removed before the state, which is not needed
+// without them.
+func (r *resumable) drop() error {
+	s := r.u.s
+	err := r.u.discard()
+	if err == nil {
+		err = ignoreMissing(s.h.Remove(s.statePath(r.id)))
+	}
+	r.mu.Lock()
+	r.gone = true
+	r.change()
+	r.mu.Unlock()
+	s.mu.Lock()
+	delete(s.resumables, r.id)
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("remove upload: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// maxStateBytes is more than any file with the state of an upload has. JSON writes a byte of metadata as up to six.
+const maxStateBytes = 4096 + 6*MaxMetadata
+
+// openResumables finds the resumable uploads that an earlier process has left. What is not complete or cannot be read
+// is removed, and its client begins again.
+func (s *Dir) openResumables() error {
+	var data, states []string
+	err := names(s.uploads(), func(name string) error {
+		if id, ok := strings.CutPrefix(name, resumablePrefix); ok {
+			if id, ok := strings.CutSuffix(id, stateSuffix); ok {
+				states = append(states, id)
+			} else {
+				data = append(data, id)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range states {
+		r, err := s.openResumable(id)
+		if err != nil {
+			return err
+		}
+		if r == nil || s.h.Now().After(r.state.Expires) {
+			if err := s.h.Remove(s.statePath(id)); err != nil {
+				return err
+			}
+			continue
+		}
+		s.resumables[id] = r
+		s.count(r.u.charged)
+	}
+	for _, id := range data {
+		if r := s.resumables[id]; r == nil || r.u.path == "" {
+			if err := s.h.Remove(s.dataPath(id)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openResumable reads the state of an upload. It returns nil if the upload cannot be continued.
+func (s *Dir) openResumable(id string) (*resumable, error) {
+	info, err := os.Lstat(s.statePath(id))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxStateBytes {
+		return nil, nil
+	}
+	text, err := os.ReadFile(s.statePath(id))
+	if err != nil {
+		return nil, fmt.Errorf("read state of upload: %w", err)
+	}
+	r := &resumable{id: id, u: newUpload(s), changed: make(chan struct{})}
+	if json.Unmarshal(text, &r.saved) != nil || r.saved.Size >= 0 && r.saved.Offset > r.saved.Size {
+		return nil, nil
+	}
+	r.u.path = s.dataPath(id)
+	data, err := os.Lstat(r.u.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		ref, err := Parse(r.saved.Blob)
+		if err != nil || ref.SHA256 == nil {
+			return nil, nil
+		}
+		if _, err := s.asStore().Stat(context.Background(), *ref.SHA256); err != nil {
+			return nil, ignoreNotFound(err)
+		}
+		r.u.path = ""
+		r.show(ref.SHA256)
+		return r, nil
+	case err != nil:
+		return nil, err
+	case !data.Mode().IsRegular() || r.saved.Offset < 0 || data.Size() < r.saved.Offset:
+		return nil, nil
+	}
+	// The file may have more bytes, which no append has acknowledged and which may not be durable.
+	if err := os.Truncate(r.u.path, r.saved.Offset); err != nil {
+		return nil, fmt.Errorf("continue upload %s: %w", filepath.Base(r.u.path), err)
+	}
+	r.u.size, r.u.charged = r.saved.Offset, r.saved.Offset
+	if r.restoreHashes() != nil { // another version of Go may write the state of a hash in another way
+		return nil, nil
+	}
+	r.show(nil)
+	return r, nil
+}

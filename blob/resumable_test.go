@@ -1,0 +1,686 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/daybookq/daybook/proof/powerfs"
+)
+
+func mustNewUpload(t testing.TB, s *Dir, size int64, want Ref) Upload {
+	t.Helper()
+	u, err := s.NewUpload(t.Context(), size, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := u.State(); len(state.ID) != 33 || state.Offset != 0 || state.Size != size || state.Blob != nil || state.Busy {
+		t.Errorf("a new upload is %+v", state)
+	}
+	return u
+}
+
+func mustAppend(t testing.TB, u Upload, content string) {
+	t.Helper()
+	offset := u.State().Offset
+	if err := u.Append(t.Context(), offset, strings.NewReader(content)); err != nil || u.State().Offset != offset+int64(len(content)) {
+		t.Errorf("Append of %d bytes at %d: %v; the state is %+v", len(content), offset, err, u.State())
+	}
+}
+
+func mustFinish(t testing.TB, s *Dir, u Upload, content string) {
+	t.Helper()
+	info, err := u.Finish(t.Context())
+	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
+		t.Errorf("Finish returned %+v, %v", info, err)
+	}
+	mustRead(t, s, content)
+	if mustResolve(t, s, content) != info.Address {
+		t.Error("the SHA-1 leads elsewhere")
+	}
+	if state := u.State(); state.Blob == nil || *state.Blob != info.Address {
+		t.Errorf("a finished upload is %+v", state)
+	}
+}
+
+func reopen(t testing.TB, s *Dir, o Options) *Dir {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return mustOpen(t, s.dir, o)
+}
+
+func mustFind(t testing.TB, s *Dir, id string) Upload {
+	t.Helper()
+	u, err := s.Upload(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestUpload: the life of an upload in several parts, with a restart between any two.
+func TestUpload(t *testing.T) {
+	content := random(7, 3*bufferBytes+17)
+	want := addressOf(content)
+	for _, size := range []int64{-1, int64(len(content))} {
+		for _, restarts := range []bool{false, true} {
+			s := newStore(t, Options{})
+			u := mustNewUpload(t, s, size, Ref{SHA256: &want})
+			restart := func() {
+				if restarts {
+					s = reopen(t, s, Options{})
+					u = mustFind(t, s, u.State().ID)
+				}
+			}
+			for from := 0; from < len(content); {
+				restart()
+				to := min(from+1+from*3, len(content))
+				mustAppend(t, u, content[from:to])
+				from = to
+				if s.Used() != int64(from) {
+					t.Errorf("%d bytes are used, want %d", s.Used(), from)
+				}
+				for _, wrong := range []int64{int64(from) - 1, int64(from) + 1, 1 << 40} {
+					mustFail(t, u.Append(t.Context(), wrong, strings.NewReader("x")), ErrOffset)
+				}
+				if there, err := has(t, s, want); there || err != nil {
+					t.Error("it is there before Finish", err)
+				}
+				if _, err := u.Finish(t.Context()); size >= 0 && int64(from) < size && !errors.Is(err, ErrIncomplete) {
+					t.Errorf("Finish at %d of %d: %v", from, size, err)
+				} else if size < 0 && from < len(content) {
+					mustFail(t, err, ErrDigest) // and the upload is gone
+					_, err := s.Upload(t.Context(), u.State().ID)
+					mustFail(t, err, ErrNotFound)
+					mustFail(t, u.Append(t.Context(), 1, strings.NewReader("x")), ErrNotFound)
+					mustBeEmpty(t, s.uploads())
+					mustAddUp(t, s)
+					u = mustNewUpload(t, s, size, Ref{SHA256: &want})
+					mustAppend(t, u, content[:len(content)-1])
+					from = len(content) - 1
+					restart()
+					mustAppend(t, u, content[from:])
+					break
+				}
+			}
+			restart()
+			mustFinish(t, s, u, content)
+			restart() // the client may not have got the answer
+			mustFinish(t, s, u, content)
+			mustFail(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("x")), ErrOffset)
+			mustAddUp(t, s)
+			if err := u.Remove(t.Context()); err != nil {
+				t.Error(err)
+			}
+			mustBeEmpty(t, s.uploads())
+			mustRead(t, s, content)
+			_, err := s.Upload(t.Context(), u.State().ID)
+			mustFail(t, err, ErrNotFound)
+		}
+	}
+}
+
+// TestUploadCutOff: what arrived before a stream was cut off counts, and only one append runs at a time.
+func TestUploadCutOff(t *testing.T) {
+	s := newStore(t, Options{})
+	s.checkpointEvery = 2 * bufferBytes
+	content := random(8, 4*bufferBytes)
+	u := mustNewUpload(t, s, int64(len(content)), Ref{})
+	for _, end := range []error{io.ErrUnexpectedEOF, context.Canceled} {
+		offset := u.State().Offset
+		mustFail(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
+		if got := u.State().Offset; got != offset+100 {
+			t.Errorf("after %v the upload has %d bytes", end, got)
+		}
+	}
+	mustFail(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	reached, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- u.Append(ctx, 200, io.MultiReader(strings.NewReader(content[200:3*bufferBytes]), readerFunc(func(p []byte) (int, error) {
+			close(reached)
+			<-release
+			return copy(p, "x"), nil
+		})))
+	}()
+	<-reached
+	if !u.State().Busy {
+		t.Error("it is not busy")
+	}
+	if got := u.State().Offset; got < 2*bufferBytes {
+		t.Errorf("after %d bytes only %d are durable", 3*bufferBytes, got)
+	}
+	mustFail(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
+	mustFail(t, u.Remove(t.Context()), ErrBusy)
+	_, err := u.Finish(t.Context())
+	mustFail(t, err, ErrBusy)
+	if swept, err := s.Sweep(t.Context(), nobody); swept != (Swept{}) || err != nil {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	cancel() // as when the connection is lost
+	close(release)
+	mustFail(t, <-ended, context.Canceled)
+	if got := u.State().Offset; got != 3*bufferBytes+1 {
+		t.Errorf("the upload has %d bytes", got)
+	}
+	if err := u.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+}
+
+// TestUploadWaits: a call waits for another one that stores what it has received, and not for one that still receives.
+func TestUploadWaits(t *testing.T) {
+	s := newStore(t, Options{})
+	u := mustNewUpload(t, s, int64(len(wilson)), Ref{})
+	syncing, goOn := make(chan struct{}), make(chan struct{})
+	first := true
+	s.h.Sync = func(f *os.File) error {
+		if first {
+			first = false
+			close(syncing)
+			<-goOn
+		}
+		return f.Sync()
+	}
+	lost := make(chan error)
+	go func() { // a connection that is lost after three bytes
+		lost <- u.Append(context.Background(), 0, io.MultiReader(strings.NewReader(wilson[:3]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}()
+	<-syncing
+	next := make(chan error)
+	go func() { next <- u.Append(context.Background(), 3, strings.NewReader(wilson[3:])) }()
+	mustFail(t, u.Append(canceled(), 3, strings.NewReader("")), context.Canceled)
+	select {
+	case err := <-next:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(2 * receivingPatience): // the wait for an end is longer
+	}
+	close(goOn)
+	mustFail(t, <-lost, io.ErrUnexpectedEOF)
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	mustFinish(t, s, u, wilson)
+
+	// Two Finishes at once are one.
+	content := random(20, 1000)
+	u = mustNewUpload(t, s, int64(len(content)), Ref{})
+	mustAppend(t, u, content)
+	syncing, goOn, first = make(chan struct{}), make(chan struct{}), true
+	finish := func() { _, err := u.Finish(context.Background()); next <- err }
+	go finish()
+	<-syncing
+	go finish()
+	close(goOn)
+	if err := errors.Join(<-next, <-next); err != nil {
+		t.Error(err)
+	}
+	mustFinish(t, s, u, content)
+}
+
+// TestUploadMetadata: the metadata is kept across restarts and progress, also at its longest.
+func TestUploadMetadata(t *testing.T) {
+	s := newStore(t, Options{})
+	for _, metadata := range []string{"filename d29ybGQ=", strings.Repeat("\x01", MaxMetadata)} {
+		u := mustNewUpload(t, s, int64(len(wilson)), Ref{})
+		for _, long := range []string{strings.Repeat("x", MaxMetadata+1), "\xff"} {
+			mustFail(t, u.Describe(t.Context(), long), ErrTooLarge)
+		}
+		if err := u.Describe(t.Context(), metadata); err != nil {
+			t.Fatal(err)
+		}
+		same := func() {
+			t.Helper()
+			s = reopen(t, s, Options{})
+			u = mustFind(t, s, u.State().ID)
+			if got := u.State().Metadata; got != metadata {
+				t.Errorf("the metadata is %q", got)
+			}
+		}
+		same()
+		mustAppend(t, u, wilson[:2])
+		same()
+		mustAppend(t, u, wilson[2:])
+		mustFinish(t, s, u, wilson)
+		same()
+		mustFail(t, u.Describe(t.Context(), "x"), ErrOffset)
+		if err := u.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustFail(t, u.Describe(t.Context(), "x"), ErrNotFound)
+	}
+}
+
+// FuzzUploadState: a store with any file in place of an upload's state opens, and continues or removes the upload.
+func FuzzUploadState(f *testing.F) {
+	o := Options{Hooks: Hooks{Sync: func(*os.File) error { return nil }}} // faster
+	s := newStore(f, o)
+	u := mustNewUpload(f, s, int64(len(wilson)), Ref{})
+	mustAppend(f, u, wilson[:5])
+	if err := u.Describe(f.Context(), "filename d29ybGQ="); err != nil {
+		f.Fatal(err)
+	}
+	id := u.State().ID
+	text, err := os.ReadFile(s.statePath(id))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add(strings.Replace(string(text), `"offset":5`, `"offset":-1`, 1))
+	f.Add(strings.Replace(string(text), `"size":7`, `"size":3`, 1))
+	f.Add(`{"blob":"sha256:` + servalHex + `"}`)
+	f.Fuzz(func(t *testing.T, state string) {
+		if err := errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = OpenDir(s.dir, o); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := s.Upload(t.Context(), id); err == nil {
+			if got := u.State(); got.Offset < 0 || got.Offset > 5 || len(got.Metadata) > maxStateBytes {
+				t.Errorf("it goes on with %+v", got)
+			}
+			_ = u.Append(t.Context(), u.State().Offset, strings.NewReader(wilson[u.State().Offset:])) // it may be refused
+			if info, err := u.Finish(t.Context()); err == nil {
+				var damaged *DamagedError // if the saved hash is that of other bytes
+				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
+					t.Errorf("it has stored %q, %v", text, err)
+				}
+				if err := s.Delete(t.Context(), info.Address); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = u.Remove(t.Context()) // ErrNotFound after ErrDigest
+		} else if !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		mustBeEmpty(t, s.uploads())
+	})
+}
+
+func TestUploadLimits(t *testing.T) {
+	free := uint64(1 << 40)
+	s := newStore(t, Options{MaxBytes: 2 * bufferBytes, QuotaBytes: 3 * bufferBytes, Hooks: Hooks{Free: func(string) (uint64, uint64, error) { return free, 1 << 40, nil }}})
+	s.maxUploads = 2
+	refused := func(size int64, want error) {
+		t.Helper()
+		_, err := s.NewUpload(t.Context(), size, Ref{})
+		mustFail(t, err, want)
+	}
+	refused(2*bufferBytes+1, ErrTooLarge)
+	large := random(9, 2*bufferBytes)
+	mustPut(t, s, large)
+	refused(bufferBytes+1, ErrQuota)
+	free = 0
+	refused(-1, ErrNoSpace)
+	free = 1 << 40
+	u := mustNewUpload(t, s, -1, Ref{})
+	free = 0
+	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("x")), ErrNoSpace)
+	free = 1 << 40
+	mustAppend(t, u, random(10, bufferBytes))
+	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
+	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
+		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
+	}
+	if err := s.Delete(t.Context(), addressOf(large)); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
+	if err := u.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	u = mustNewUpload(t, s, int64(len(wilson)), Ref{})
+	mustFail(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
+	if u.State().Offset != 0 {
+		t.Error("a stream that is too long has made progress")
+	}
+	mustAppend(t, u, wilson)
+	second := mustNewUpload(t, s, 5, Ref{})
+	refused(1, ErrUploads)
+	mustFinish(t, s, u, wilson)
+	third := mustNewUpload(t, s, 0, Ref{}) // in place of the finished one
+	_, err := s.Upload(t.Context(), u.State().ID)
+	mustFail(t, err, ErrNotFound)
+	mustFinish(t, s, third, "")
+	if err := errors.Join(second.Remove(t.Context()), third.Remove(t.Context())); err != nil {
+		t.Error(err)
+	}
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+	_, err = s.NewUpload(canceled(), 1, Ref{})
+	mustFail(t, err, context.Canceled)
+	x := SHA1{1}
+	u = mustNewUpload(t, s, 1, Ref{SHA1: &x})
+	s = reopen(t, s, Options{})
+	u = mustFind(t, s, u.State().ID)
+	mustAppend(t, u, "x")
+	_, err = u.Finish(t.Context())
+	mustFail(t, err, ErrDigest)
+}
+
+// TestUploadExpiry: an upload ends 24 hours after its last progress.
+func TestUploadExpiry(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	o := Options{Hooks: Hooks{Now: c.now}}
+	s := newStore(t, o)
+	s.maxUploads = 1
+	u := mustNewUpload(t, s, 10, Ref{})
+	c.at = c.at.Add(UploadExpiry)
+	mustAppend(t, mustFind(t, s, u.State().ID), "12345")
+	c.at = c.at.Add(UploadExpiry)
+	if swept, err := s.Sweep(t.Context(), nobody); swept.Uploads != 0 || err != nil {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	mustFind(t, s, u.State().ID)
+	c.at = c.at.Add(1)
+	_, err := s.Upload(t.Context(), u.State().ID)
+	mustFail(t, err, ErrNotFound)
+	if swept, err := s.Sweep(t.Context(), nobody); swept.Uploads != 1 || err != nil {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+
+	mustNewUpload(t, s, 10, Ref{})
+	c.at = c.at.Add(UploadExpiry + 1)
+	u = mustNewUpload(t, s, 10, Ref{}) // in place of the expired one
+	mustAppend(t, u, "12345")
+	c.at = c.at.Add(UploadExpiry + 1)
+	s = reopen(t, s, o)
+	mustBeEmpty(t, s.uploads())
+	mustAddUp(t, s)
+}
+
+// TestUploadFiles: what a killed process or an accident has left of an upload is continued or removed.
+func TestUploadFiles(t *testing.T) {
+	for name, change := range map[string]func(data, state string) error{
+		"more bytes than were acknowledged": func(data, _ string) error {
+			f, err := os.OpenFile(data, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString("not durable")
+			return errors.Join(err, f.Close())
+		},
+		"fewer bytes":    func(data, _ string) error { return os.Truncate(data, 4) },
+		"no bytes":       func(data, _ string) error { return os.Remove(data) },
+		"no state":       func(_, state string) error { return os.Remove(state) },
+		"an empty state": func(_, state string) error { return os.Truncate(state, 0) },
+		"a long state":   func(_, state string) error { return os.WriteFile(state, make([]byte, maxStateBytes+1), 0o600) },
+		"a state with no hash": func(_, state string) error {
+			return os.WriteFile(state, []byte(`{"size":10,"offset":5,"changed":"2100-01-01T00:00:00Z"}`), 0o600)
+		},
+		"a negative offset": func(_, state string) error {
+			return os.WriteFile(state, []byte(`{"size":10,"offset":-5,"changed":"2100-01-01T00:00:00Z"}`), 0o600)
+		},
+		"a directory": func(data, _ string) error { return errors.Join(os.Remove(data), os.Mkdir(data, 0o700)) },
+		"a link": func(data, _ string) error {
+			return errors.Join(os.Rename(data, data+"-elsewhere"), os.Symlink(data+"-elsewhere", data))
+		},
+		"a link for the state": func(_, state string) error {
+			return errors.Join(os.Rename(state, state+"-elsewhere"), os.Symlink(state+"-elsewhere", state))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, Options{})
+			u := mustNewUpload(t, s, 10, Ref{})
+			mustAppend(t, u, "12345")
+			id := u.State().ID
+			if err := change(s.dataPath(id), s.statePath(id)); err != nil {
+				t.Fatal(err)
+			}
+			s = reopen(t, s, Options{})
+			u, err := s.Upload(t.Context(), id)
+			if name != "more bytes than were acknowledged" {
+				mustFail(t, err, ErrNotFound)
+				mustBeEmpty(t, s.uploads())
+				mustAddUp(t, s)
+				return
+			}
+			if err != nil || s.Used() != 5 {
+				t.Fatalf("%v; %d bytes are used", err, s.Used())
+			}
+			if info, err := os.Stat(s.dataPath(id)); err != nil || info.Size() != 5 {
+				t.Errorf("the file is not cut to what counts: %v, %v", info, err)
+			}
+			mustAppend(t, u, "67890")
+			mustFinish(t, s, u, "1234567890")
+		})
+	}
+	s := newStore(t, Options{})
+	for _, id := range []string{"", "../blobs", "../../x", strings.Repeat("0", 32), "."} {
+		_, err := s.Upload(t.Context(), id)
+		mustFail(t, err, ErrNotFound)
+	}
+}
+
+// resume sends a content as a client does that asks for the offset after each error, and returns the errors.
+func resume(t testing.TB, s *Dir, u Upload, content string, part int) (failed []error) {
+	t.Helper()
+	for range 10 {
+		state := u.State()
+		if state.Offset > int64(len(content)) {
+			t.Fatalf("the upload has %d bytes, more than were sent", state.Offset)
+		}
+		var err error
+		for err == nil && state.Offset < int64(len(content)) {
+			err = u.Append(context.Background(), state.Offset, strings.NewReader(content[state.Offset:min(int(state.Offset)+part, len(content))]))
+			state = u.State()
+		}
+		if err == nil {
+			_, err = u.Finish(context.Background())
+		}
+		if err == nil {
+			return failed
+		}
+		if failed = append(failed, err); errors.Is(err, ErrNotFound) {
+			return failed
+		}
+	}
+	t.Errorf("the upload does not end: %v", failed)
+	return failed
+}
+
+// TestUploadFailedCalls makes each call fail once. The client goes on after the error, and the blob is whole.
+func TestUploadFailedCalls(t *testing.T) {
+	content := random(11, 3*bufferBytes+5)
+	for failAt := 1; ; failAt++ {
+		rec := &recorder{}
+		s := newStore(t, Options{Hooks: rec.hooks()})
+		s.checkpointEvery = bufferBytes
+		rec.calls, rec.failAt = nil, failAt
+		u, err := s.NewUpload(t.Context(), int64(len(content)), Ref{})
+		if err != nil {
+			mustFail(t, err, errInjected)
+			mustBeEmpty(t, s.uploads())
+			mustAddUp(t, s)
+			continue
+		}
+		for _, err := range resume(t, s, u, content, 2*bufferBytes) {
+			if !errors.Is(err, errInjected) && !errors.Is(err, ErrNotFound) {
+				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
+			}
+			if errors.Is(err, ErrNotFound) { // it was removed with the name of the blob
+				if there, err := has(t, s, addressOf(content)); there || err != nil {
+					t.Error("it is there", err)
+				}
+				break
+			}
+		}
+		if len(rec.calls) < failAt {
+			if failAt < 20 {
+				t.Errorf("only %d calls", failAt)
+			}
+			break
+		}
+		if u.State().Blob != nil {
+			mustRead(t, s, content)
+		} else if !strings.HasPrefix(rec.calls[failAt-1], "sync blobs/sha256") {
+			t.Errorf("%s fails, and the upload is lost", rec.calls[failAt-1])
+		}
+		mustAddUp(t, s)
+		rec.failAt = 0
+		if err := u.Remove(t.Context()); err != nil && !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		mustBeEmpty(t, s.uploads())
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestUploadUnsureState: if the state could not be written, it may be on the disk all the same. It must not count bytes
+// that a later append has replaced.
+func TestUploadUnsureState(t *testing.T) {
+	s := newStore(t, Options{})
+	u := mustNewUpload(t, s, 4, Ref{})
+	id := u.State().ID
+	s.h.Sync = func(f *os.File) error {
+		if f.Name() == s.uploads() {
+			return errInjected
+		}
+		return f.Sync()
+	}
+	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("aaaa")), errInjected)
+	s.h.Sync = func(f *os.File) error {
+		if info, err := f.Stat(); f.Name() == s.dataPath(id) && (err != nil || info.Size() > 0) {
+			return errInjected
+		}
+		return f.Sync()
+	}
+	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("bbbb")), errInjected)
+	if u.State().Offset != 0 {
+		t.Errorf("the upload has %d bytes", u.State().Offset)
+	}
+	s = reopen(t, s, Options{}) // as after a crash
+	u = mustFind(t, s, id)
+	if failed := resume(t, s, u, "bbbb", 4); len(failed) > 0 {
+		t.Error(failed)
+	}
+	mustRead(t, s, "bbbb")
+}
+
+// TestUploadFailedSyncThenCut: after a failed fsync another one may succeed and not write what the first has not.
+func TestUploadFailedSyncThenCut(t *testing.T) {
+	disk, mount := mountDisk(t)
+	dir := filepath.Join(mount, "blobs")
+	for seed := range uint64(8) {
+		content := random(seed, 3*bufferBytes)
+		s := mustOpen(t, dir, Options{})
+		s.checkpointEvery = bufferBytes
+		u := mustNewUpload(t, s, int64(len(content)), Ref{})
+		mustAppend(t, u, content[:5000])
+		disk.FailSyncs(1)
+		if err := u.Append(t.Context(), 5000, strings.NewReader(content[5000:])); err == nil || !strings.Contains(err.Error(), "input/output error") {
+			t.Error(err)
+		}
+		disk.Cut(seed)
+		s.Close() // fails, as everything does
+		disk.PowerOn()
+		s = mustOpen(t, dir, Options{})
+		if failed := resume(t, s, mustFind(t, s, u.State().ID), content, len(content)); len(failed) > 0 {
+			t.Error(failed)
+		}
+		mustRead(t, s, content)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUploadPowerCuts: what an append has acknowledged survives a power cut, and the blob is whole in the end.
+func TestUploadPowerCuts(t *testing.T) {
+	disk, mount := mountDisk(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := filepath.Join(mount, "blobs")
+	finished := 0
+	var id, content string
+	var acknowledged int64
+	for round := range 40 {
+		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(60), rng.Uint64())
+		s, err := OpenDir(dir, Options{})
+		for err == nil {
+			var u Upload
+			if id == "" {
+				content = random(seed+uint64(round), 1+rng.IntN(100_000))
+				if u, err = s.NewUpload(t.Context(), int64(len(content)), Ref{}); err != nil {
+					break
+				}
+				id, acknowledged = u.State().ID, 0
+			} else if u, err = s.Upload(t.Context(), id); err != nil {
+				break
+			}
+			for err == nil && acknowledged < int64(len(content)) {
+				to := min(acknowledged+1+rng.Int64N(50_000), int64(len(content)))
+				if err = u.Append(t.Context(), acknowledged, strings.NewReader(content[acknowledged:to])); err == nil {
+					acknowledged = to
+				}
+			}
+			if err == nil {
+				if _, err = u.Finish(t.Context()); err == nil {
+					finished++
+					id = ""
+				}
+			}
+		}
+		select {
+		case <-moment:
+		default:
+			disk.Cut(rng.Uint64())
+		}
+		if s != nil {
+			s.Close() // fails, as everything does
+		}
+		disk.PowerOn()
+		if s, err = OpenDir(dir, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if id != "" {
+			u, err := s.Upload(t.Context(), id)
+			switch {
+			case err == nil:
+				state := u.State()
+				if state.Offset < acknowledged {
+					t.Errorf("%d bytes were acknowledged, and %d are there", acknowledged, state.Offset)
+				}
+				acknowledged = state.Offset
+				if failed := resume(t, s, u, content, 50_000); len(failed) > 0 {
+					t.Error(failed)
+				}
+				mustRead(t, s, content)
+			case errors.Is(err, ErrNotFound):
+				t.Errorf("an upload of %d bytes is lost: %v", acknowledged, err)
+			default:
+				t.Error(err)
+			}
+			id = ""
+		}
+		if err := s.Close(); err != nil || t.Failed() {
+			t.Fatal(err)
+		}
+		disk.Cut(rng.Uint64())
+		disk.PowerOn()
+	}
+	if finished == 0 {
+		t.Error("no upload was finished before a cut")
+	}
+	if gone := disk.Unsynced(); gone.Files == 0 || gone.Names == 0 {
+		t.Errorf("the cuts have lost %+v", gone)
+	}
+}

@@ -1,0 +1,191 @@
+package s3
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/daybookq/daybook/blob"
+)
+
+const (
+	// tries is how often a request is sent, with rests of up to a second. An upload or a collection that fails is
+	// repeated as a whole by whoever wanted it.
+	tries = 4
+	// roleFor is how long the service that gives a machine its role may take.
+	roleFor = 2 * time.Second
+)
+
+// Options of a Bucket.
+type Options struct {
+	Address Address
+	// Server identifies this server to others that use the same bucket. It is the same after a restart.
+	Server string
+	// PartBytes is the size of the parts in which a longer blob is copied; 0: 64 MiB, and more for the longest.
+	PartBytes int64
+	Stats     *Stats // gets the counts of requests; nil: nobody asks
+	// Silence is how long a request waits for the next byte; 0: 30 s.
+	Silence time.Duration
+}
+
+// Bucket is a part of a bucket of S3: the objects whose keys have a prefix. Its methods may be called by many goroutines.
+type Bucket struct {
+	o         Options
+	core      *minio.Core
+	transport *transport
+	end       context.CancelFunc
+	run       string // of the owner object
+}
+
+var _ blob.Bucket = (*Bucket)(nil)
+
+// Open makes the server the owner of the bucket, and removes unfinished uploads of an earlier process. It returns
+// blob.ErrUnavailable if the service does not answer, which may pass. It returns ErrCredentials or ErrOwned, and also
+// blob.ErrRefused, for what somebody has to mend.
+func Open(ctx context.Context, o Options) (_ *Bucket, err error) {
+	ended, end := context.WithCancel(context.Background())
+	b := &Bucket{o: o, transport: newTransport(ended, cmp.Or(o.Stats, new(Stats))), end: end}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open %s: %w", &o.Address, errors.Join(err, b.Close()))
+		}
+	}()
+	if o.Silence > 0 {
+		b.transport.silent = o.Silence
+	}
+	b.core, err = minio.NewCore(o.Address.Endpoint, &minio.Options{
+		Creds: chain(), Secure: o.Address.TLS, Transport: b.transport, Region: o.Address.Region, MaxRetries: tries,
+		BucketLookup: map[string]minio.BucketLookupType{"path": minio.BucketLookupPath, "dns": minio.BucketLookupDNS}[o.Address.Lookup],
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
+	}
+	if value, err := b.core.GetCreds(); err != nil || value.SignerType == credentials.SignatureAnonymous {
+		return nil, ErrCredentials
+	}
+	for _, step := range []func(context.Context) error{b.look, b.own, b.abortAll} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// chain looks for credentials in the environment, in the shared credentials file, and in the role of the machine.
+func chain() *credentials.Credentials {
+	return credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: roleFor}},
+	})
+}
+
+// Close ends all requests that are under way.
+func (b *Bucket) Close() error {
+	b.end()
+	if t, ok := b.transport.base.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+	return nil
+}
+
+// place is the name of an object in messages.
+func (b *Bucket) place(key string) string { return Scheme + b.o.Address.Bucket + "/" + key }
+
+func (b *Bucket) name() string { return b.o.Address.Bucket }
+
+// look finds out whether the bucket is there and can be listed.
+func (b *Bucket) look(ctx context.Context) error {
+	for o := range b.core.ListObjectsIter(ctx, b.name(), minio.ListObjectsOptions{Prefix: b.o.Address.Prefix, Recursive: true, MaxKeys: 1}) {
+		return b.failed(ctx, "list", b.o.Address.Prefix, o.Err)
+	}
+	return nil
+}
+
+// abortAll removes uploads in parts that an earlier process has begun. This server is the only one that uses the prefix.
+// Uploads with other keys than those of blobs are of other programs.
+func (b *Bucket) abortAll(ctx context.Context) error {
+	for _, part := range []string{blobsDir, clientsDir} {
+		if err := b.abort(ctx, b.o.Address.Prefix+part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abort removes the uploads of blobs whose keys have a prefix.
+func (b *Bucket) abort(ctx context.Context, prefix string) error {
+	for key, id := "", ""; ; {
+		page, err := b.core.ListMultipartUploads(ctx, b.name(), prefix, key, id, "", 1000)
+		if err != nil {
+			return b.failed(ctx, "list uploads of", prefix, err)
+		}
+		for _, u := range page.Uploads {
+			if _, _, ok := b.parseKey(u.Key, blobsDir); !ok {
+				continue
+			}
+			err := b.core.AbortMultipartUpload(ctx, b.name(), u.Key, u.UploadID)
+			if code := minio.ToErrorResponse(err).Code; err != nil && code != "NoSuchUpload" && code != minio.NoSuchKey {
+				return b.failed(ctx, "abort upload of", u.Key, err)
+			}
+		}
+		if !page.IsTruncated || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		key, id = page.NextKeyMarker, page.NextUploadIDMarker
+	}
+}
+
+// parseKey splits the key of an object that a store has in a folder: PREFIX/[clients/NAME/]FOLDER/<hex>.
+func (b *Bucket) parseKey(key, folder string) (client, name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, b.o.Address.Prefix)
+	if after, isClient := strings.CutPrefix(rest, clientsDir); ok && isClient {
+		client, rest, ok = strings.Cut(after, "/")
+		ok = ok && client != ""
+	}
+	name, found := strings.CutPrefix(rest, folder)
+	digits := 64
+	if folder == sha1Dir {
+		digits = 40
+	}
+	return client, name, ok && found && len(name) == digits && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// Usage lists all blobs, and returns their bytes for each client. A client that has only entries without a blob has 0.
+func (b *Bucket) Usage(ctx context.Context) (map[string]int64, error) {
+	usage := map[string]int64{}
+	for _, part := range []string{blobsDir, clientsDir} {
+		prefix := b.o.Address.Prefix + part
+		for o := range b.core.ListObjectsIter(ctx, b.name(), minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+			if o.Err != nil {
+				return nil, b.failed(ctx, "list", prefix, o.Err)
+			}
+			if client, _, ok := b.parseKey(o.Key, blobsDir); ok {
+				usage[client] += o.Size
+				continue
+			}
+			for _, folder := range []string{sha1Dir, renewedDir} {
+				if client, _, ok := b.parseKey(o.Key, folder); ok {
+					usage[client] += 0
+				}
+			}
+		}
+	}
+	return usage, ctx.Err()
+}
+
+// Remote returns the blobs of a client, or with "" those that all share.
+func (b *Bucket) Remote(client string) blob.Remote {
+	prefix := b.o.Address.Prefix
+	if client != "" {
+		prefix += clientsDir + client + "/"
+	}
+	return &objects{b, prefix}
+}

@@ -1,0 +1,511 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/blob/s3/s3test"
+)
+
+// behindProxy starts a server, a proxy before it, and stores that use the proxy.
+func behindProxy(t *testing.T, o blob.Options) (*stores, *s3test.Server, *s3test.Proxy) {
+	t.Helper()
+	server := s3test.Start(t, "bucket")
+	proxy := s3test.NewProxy(t, server.Addr)
+	s := newStores(t, s3test.Address("bucket/p", proxy.Addr), o)
+	s.files = filepath.Join(server.Dir, "bucket", "p")
+	return s, server, proxy
+}
+
+// TestBitFlip: a damaged object is refused by all ways to read it, and repaired by the next Put.
+func TestBitFlip(t *testing.T) {
+	all, server, _ := behindProxy(t, blob.Options{})
+	s := all.of("")
+	for _, content := range []string{"WILSON!", long(2<<20 + 5)} {
+		a := mustPut(t, s, content).Address
+		path := file(server, "p/blobs/sha256/"+hexOf(a))
+		damaged := []byte(content)
+		damaged[len(damaged)/2] ^= 4
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(t.Context(), s, a)
+		of, ok := errors.AsType[*blob.DamagedError](err)
+		if !ok || len(got) >= len(content) {
+			t.Fatalf("read %d of %d damaged bytes, %v", len(got), len(content), err)
+		}
+		if text := of.Detail(); strings.Contains(text, "bucket") || !strings.Contains(text, a.String()) || !strings.Contains(err.Error(), "s3://bucket/p/") {
+			t.Errorf("the text for clients: %s; the error: %v", text, err)
+		}
+		b, err := s.Get(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			n, err := b.ReadAt(make([]byte, 3), 0)
+			if _, ok := errors.AsType[*blob.DamagedError](err); !ok || n > 0 {
+				t.Errorf("a range of a damaged blob: %d bytes, %v", n, err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if info := mustPut(t, s, content); !info.Existed {
+			t.Error("a damaged blob did not exist")
+		}
+		mustRead(t, s, content)
+	}
+}
+
+// TestRangesVerifyOnce: many ranges of a long blob download it once, and then only what they ask for.
+func TestRangesVerifyOnce(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s, content := all.of(""), long(6<<20)
+	a := mustPut(t, s, content).Address
+	var whole, ranges atomic.Int64
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && r.Header.Get("If-Match") == "" {
+			t.Errorf("a read without If-Match: %s", r.URL)
+		}
+		if r.Method == http.MethodGet && r.Header.Get("Range") == "" {
+			whole.Add(1)
+		} else if r.Method == http.MethodGet {
+			ranges.Add(1)
+		}
+		return false
+	})
+	for i := range 10 {
+		b, err := s.Get(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 100)
+		if _, err := b.ReadAt(p, int64(i)*1000); err != nil || string(p) != content[i*1000:i*1000+100] {
+			t.Errorf("range %d: %v", i, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if whole.Load() != 1 || ranges.Load() != 10 {
+		t.Errorf("%d downloads and %d ranges, not 1 and 10", whole.Load(), ranges.Load())
+	}
+}
+
+// TestVerificationGoesOn: a reader that gives up does not end the download by which a long blob is verified.
+func TestVerificationGoesOn(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s, content := all.of(""), long(65<<20)
+	a := mustPut(t, s, content).Address
+	var downloads atomic.Int64
+	asked, goOn := make(chan struct{}, 10), make(chan struct{})
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && r.Header.Get("Range") == "" {
+			downloads.Add(1)
+			asked <- struct{}{}
+			<-goOn
+		}
+		return false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	first, err := s.Get(ctx, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified := make(chan error, 1)
+	go func() { verified <- first.Verify() }()
+	<-asked
+	cancel()
+	if err := <-verified; !errors.Is(err, context.Canceled) {
+		t.Errorf("Verify for a reader that gave up: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	second, err := s.Get(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 10)
+	if _, err := second.ReadAt(p, 1000); err != nil || string(p) != content[1000:1010] {
+		t.Errorf("ReadAt: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := downloads.Load(); n != 1 {
+		t.Errorf("%d downloads", n)
+	}
+}
+
+// TestBrokenPut: whatever breaks a copy, Put reports it, and leaves neither a file nor a blob.
+func TestBrokenPut(t *testing.T) {
+	all, server, proxy := behindProxy(t, blob.Options{})
+	isBlob := func(r *http.Request) bool {
+		return (r.Method == http.MethodPut || r.Method == http.MethodPost) && strings.Contains(r.URL.Path, "/blobs/sha256/")
+	}
+	refuse := func(status int) func(w http.ResponseWriter, r *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				w.WriteHeader(status)
+			}
+			return isBlob(r)
+		}
+	}
+	tests := map[string]func(http.ResponseWriter, *http.Request) bool{
+		"500": refuse(500), "503": refuse(503), "403": refuse(403),
+		"changed on the way": func(_ http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) && r.Method == http.MethodPut {
+				body := r.Body
+				r.Body = struct {
+					io.Reader
+					io.Closer
+				}{&flip{from: body}, body}
+			}
+			return false
+		},
+		"silent": func(_ http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				<-proxy.Ended
+			}
+			return isBlob(r)
+		},
+		"connection closed": func(_ http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		},
+		"server killed": func(_ http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				server.Kill()
+			}
+			return false
+		},
+	}
+	all.bucket.Silence = 300 * time.Millisecond
+	all.reopen()
+	s := all.of("")
+	for name, before := range tests {
+		for _, content := range []string{"content " + name, long(6<<20) + name} {
+			proxy.Before(before)
+			if _, err := s.Put(t.Context(), strings.NewReader(content), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+				t.Errorf("%s: Put of %d bytes: %v", name, len(content), err)
+			}
+			all.noFiles()
+			proxy.Before(nil)
+			if name == "server killed" {
+				server.Restart()
+			}
+			mustMiss(t, s, content)
+		}
+	}
+	mustPut(t, s, "content 500")
+	mustRead(t, s, "content 500")
+	all.reopen()
+	wantUsed(t, all, 11) // also what no restart has counted
+	server.Kill()
+	if _, err := s.Stat(t.Context(), addressOf("content 500")); err == nil {
+		t.Error("Stat succeeded without a service")
+	}
+}
+
+// flip changes the first byte.
+type flip struct {
+	from io.Reader
+	done bool
+}
+
+func (f *flip) Read(p []byte) (int, error) {
+	n, err := f.from.Read(p)
+	if n > 0 && !f.done {
+		p[0] ^= 1
+		f.done = true
+	}
+	return n, err
+}
+
+// TestChangedFile: a file that is no longer what was received does not become a blob.
+func TestChangedFile(t *testing.T) {
+	all, _, _ := behindProxy(t, blob.Options{})
+	for _, n := range []int{100, 11 << 20} {
+		content := long(n)
+		info := blob.Info{Address: addressOf(content), Size: int64(n)}
+		if err := all.opened.Remote("").Put(t.Context(), strings.NewReader("X"+content[1:]), info); err == nil {
+			t.Errorf("Put of another content of %d bytes succeeded", n)
+		}
+		mustMiss(t, all.of(""), content)
+	}
+}
+
+// TestPassingTrouble: a request that fails once is sent again.
+func TestPassingTrouble(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s, content := all.of(""), long(11<<20)
+	seen := map[string]bool{}
+	fail := make(chan map[string]bool, 1)
+	fail <- seen
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		seen := <-fail
+		defer func() { fail <- seen }()
+		key := r.Method + r.URL.String()
+		if seen[key] {
+			return false
+		}
+		seen[key] = true
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	mustPut(t, s, content)
+	mustRead(t, s, content)
+	if missing, err := s.Missing(t.Context(), []blob.Address{addressOf(content)}); err != nil || len(missing) > 0 {
+		t.Errorf("missing: %v, %v", missing, err)
+	}
+	if stats := all.opened.transport.stats.Requests()[http.MethodPut]; stats.Failures == 0 || stats.Requests <= stats.Failures || stats.Seconds <= 0 {
+		t.Errorf("stats of PUT: %+v", stats)
+	}
+}
+
+// TestBrokenGet: a download that breaks off is continued where it ended.
+func TestBrokenGet(t *testing.T) {
+	all, server, proxy := behindProxy(t, blob.Options{})
+	s, content := all.of(""), long(9<<20)
+	a := mustPut(t, s, content).Address
+	var breaks atomic.Int64
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || breaks.Add(1) > 2 {
+			return false
+		}
+		var off int64
+		if from, _, ok := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-"); ok {
+			for _, c := range from {
+				off = 10*off + int64(c-'0')
+			}
+		}
+		w.Header().Set("Content-Length", itoa(int64(len(content))-off))
+		w.Header().Set("ETag", r.Header.Get("If-Match"))
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		if off > 0 {
+			w.WriteHeader(http.StatusPartialContent)
+		}
+		io.WriteString(w, content[off:off+3<<20])
+		panic(http.ErrAbortHandler)
+	})
+	if got, err := read(t.Context(), s, a); err != nil || got != content {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	proxy.Before(nil)
+	b, err := s.Get(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	var got bytes.Buffer
+	if n, err := b.WriteTo(&got); !errors.Is(err, blob.ErrUnavailable) || n >= int64(len(content)) {
+		t.Errorf("read %d bytes without a service: %v", n, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	server.Restart()
+	mustRead(t, s, content)
+}
+
+func itoa(n int64) string {
+	text := ""
+	for ; n > 0 || text == ""; n /= 10 {
+		text = string(rune('0'+n%10)) + text
+	}
+	return text
+}
+
+// TestUnknownOutcome: when the answer to a write is lost, the bytes count as they are stored.
+func TestUnknownOutcome(t *testing.T) {
+	all, server, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	var lose atomic.Bool
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/sha256/") && lose.Load() {
+			body, _ := io.ReadAll(r.Body)
+			path := file(server, strings.TrimPrefix(r.URL.Path, "/bucket/"))
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Error(err)
+			}
+			if err := os.WriteFile(path, body, 0o600); err != nil {
+				t.Error(err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	})
+	lose.Store(true)
+	if _, err := s.Put(t.Context(), strings.NewReader("stored, but nobody knows"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("Put without an answer: %v", err)
+	}
+	wantUsed(t, s, 24)
+	lose.Store(false)
+	// Now not even the look at it succeeds.
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/sha256/") && (r.Method == http.MethodPut || lose.Load()) {
+			lose.Store(true)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	if _, err := s.Put(t.Context(), strings.NewReader("not stored"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("Put without an answer: %v", err)
+	}
+	wantUsed(t, s, 24+10) // the most that it can be
+	proxy.Before(nil)
+	mustMiss(t, s, "not stored")
+	mustPut(t, s, "not stored")
+	wantUsed(t, s, 24+10)
+	all.reopen()
+	wantUsed(t, all, 24+10)
+}
+
+// TestFinishAgain: an upload whose copy has failed is copied by the next Finish, also after a restart.
+func TestFinishAgain(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	u, err := s.NewUpload(t.Context(), 7, blob.Ref{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Append(t.Context(), 0, strings.NewReader("WILSON!")); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return r.Method == http.MethodPut
+	}
+	for range 2 {
+		proxy.Before(refuse)
+		if _, err := u.Finish(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
+			t.Fatalf("Finish without a service: %v", err)
+		}
+		if state := u.State(); state.Blob != nil || state.Offset != 7 {
+			t.Errorf("state after a failed Finish: %+v", state)
+		}
+		wantUsed(t, s, 7)
+		proxy.Before(nil)
+		all.reopen()
+		s = all.of("")
+		if u, err = s.Upload(t.Context(), u.State().ID); err != nil {
+			t.Fatal(err)
+		}
+		wantUsed(t, s, 7)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			cancel() // the client hangs up
+		}
+		return false
+	})
+	if _, err := u.Finish(ctx); err != nil {
+		t.Errorf("Finish for a client that hangs up: %v", err)
+	}
+	mustRead(t, s, "WILSON!")
+	wantUsed(t, s, 7)
+}
+
+// TestRefusedBatch: a batch that cannot be copied leaves no files.
+func TestRefusedBatch(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	b, err := s.NewBatch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"one", "two", "three"} {
+		if _, err := b.Add(t.Context(), strings.NewReader(content), blob.Ref{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, hexOf(addressOf("two"))) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	if err := b.Commit(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("Commit: %v", err)
+	}
+	all.noFiles()
+	proxy.Before(nil)
+	mustMiss(t, s, "two")
+	used := s.Used()
+	all.reopen()
+	wantUsed(t, all, int(used))
+}
+
+// TestResolveIsBounded: look-ups of SHA-1 digests count as open files, since each has a connection.
+func TestResolveIsBounded(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{MaxFiles: blob.MinFiles})
+	s := all.of("")
+	var now, most atomic.Int64
+	goOn := make(chan struct{})
+	proxy.Before(func(http.ResponseWriter, *http.Request) bool {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		<-goOn
+		now.Add(-1)
+		return false
+	})
+	var running sync.WaitGroup
+	const asked = 2 * blob.MinFiles
+	for i := range asked {
+		running.Go(func() {
+			x := blob.SHA1(sha1.Sum([]byte{byte(i)}))
+			if _, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) && !errors.Is(err, blob.ErrFiles) {
+				t.Error(err)
+			}
+		})
+	}
+	waitFor(t, func() bool { return now.Load() >= blob.MinFiles/2 && now.Load() == most.Load() })
+	close(goOn)
+	running.Wait()
+	if n := most.Load(); n > blob.MinFiles {
+		t.Errorf("%d look-ups at once", n)
+	}
+}
+
+// TestSlowJoin: a service may take longer to join the parts of a blob than it may be silent otherwise.
+func TestSlowJoin(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	all.bucket.Silence = 300 * time.Millisecond
+	all.reopen()
+	var joins atomic.Int64
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
+			joins.Add(1)
+			time.Sleep(4 * all.bucket.Silence)
+		}
+		return false
+	})
+	content := long(6 << 20)
+	mustPut(t, all.of(""), content)
+	if n := joins.Load(); n != 1 {
+		t.Errorf("%d requests to join the parts", n)
+	}
+	mustRead(t, all.of(""), content)
+}

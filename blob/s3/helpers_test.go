@@ -1,0 +1,210 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/blob/s3/s3test"
+)
+
+// TestMain makes the rests between two tries of a request short.
+func TestMain(m *testing.M) {
+	minio.DefaultRetryUnit, minio.DefaultRetryCap = 5*time.Millisecond, 20*time.Millisecond
+	os.Exit(m.Run())
+}
+
+// stores are the blobs of a server in a bucket or, without one, in a directory.
+type stores struct {
+	*blob.Clients
+	t      *testing.T
+	dir    string
+	o      blob.Options
+	bucket *Options // nil: a directory
+	opened *Bucket
+	files  string // where the files of blobs are
+}
+
+// age makes all blobs and renewals older.
+func (s *stores) age(by time.Duration) {
+	s.t.Helper()
+	err := filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		at := info.ModTime().Add(-by)
+		return os.Chtimes(path, at, at)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func newStores(t *testing.T, address string, o blob.Options) *stores {
+	t.Helper()
+	s := &stores{t: t, dir: filepath.Join(t.TempDir(), "blobs"), o: o}
+	s.files = s.dir
+	if address != "" {
+		a, err := ParseAddress(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.bucket = &Options{Address: a, Server: "server-1", PartBytes: 5 << 20, Silence: 2 * time.Second}
+	}
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *stores) open() (err error) {
+	if s.bucket == nil {
+		s.Clients, err = blob.OpenClients(s.dir, s.o)
+		return err
+	}
+	b, err := Open(context.Background(), *s.bucket)
+	if err != nil {
+		return err
+	}
+	s.opened = b
+	s.Clients, err = blob.OpenBucket(context.Background(), s.dir, b, s.o)
+	return err
+}
+
+func (s *stores) close() {
+	if s.Clients == nil {
+		return
+	}
+	if err := s.Close(); err != nil {
+		s.t.Error(err)
+	}
+	s.Clients = nil
+}
+
+func (s *stores) reopen() {
+	s.t.Helper()
+	s.close()
+	if err := s.open(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stores) of(client string) blob.Store {
+	s.t.Helper()
+	store, err := s.Store(client)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return store
+}
+
+// noFiles checks that the directory of the stores has no uploads.
+func (s *stores) noFiles() {
+	s.t.Helper()
+	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "uploads" {
+			s.t.Errorf("%s was left", path)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+func mustPut(t *testing.T, s blob.Store, content string) blob.Info {
+	t.Helper()
+	info, err := s.Put(t.Context(), strings.NewReader(content), blob.Ref{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
+		t.Fatalf("Put of %d bytes: %+v", len(content), info)
+	}
+	return info
+}
+
+func addressOf(content string) blob.Address { return sha256.Sum256([]byte(content)) }
+
+// read reads a blob by WriteTo.
+func read(ctx context.Context, s blob.Store, a blob.Address) (string, error) {
+	b, err := s.Get(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	var all bytes.Buffer
+	_, err = b.WriteTo(&all)
+	return all.String(), errors.Join(err, b.Close())
+}
+
+func mustRead(t *testing.T, s blob.Store, content string) {
+	t.Helper()
+	if got, err := read(t.Context(), s, addressOf(content)); err != nil || got != content {
+		t.Fatalf("read %d bytes, %v; put were %d", len(got), err, len(content))
+	}
+}
+
+func mustMiss(t *testing.T, s blob.Store, content string) {
+	t.Helper()
+	_, err := s.Stat(t.Context(), addressOf(content))
+	if !errors.Is(err, blob.ErrNotFound) {
+		t.Fatalf("Stat of a missing blob: %v", err)
+	}
+	if text := err.Error(); strings.Contains(text, "bucket") || !strings.Contains(text, addressOf(content).String()) {
+		t.Errorf("the error must name the blob, and not its place: %s", text)
+	}
+	if _, err := s.Get(t.Context(), addressOf(content)); !errors.Is(err, blob.ErrNotFound) {
+		t.Fatalf("Get of a missing blob: %v", err)
+	}
+}
+
+func wantUsed(t *testing.T, s interface{ Used() int64 }, want int) {
+	t.Helper()
+	if got := s.Used(); got != int64(want) {
+		t.Fatalf("%d bytes are used, not %d", got, want)
+	}
+}
+
+// long is a text of n bytes without repetition.
+func long(n int) string {
+	b := make([]byte, n)
+	x := uint64(88172645463325252)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+	return string(b)
+}
+
+// file is the file of an object.
+func file(server *s3test.Server, key string) string {
+	return filepath.Join(server.Dir, "bucket", filepath.FromSlash(key))
+}
+
+func hexOf(a blob.Address) string { return strings.TrimPrefix(a.String(), "sha256:") }
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/blob/s3/s3test"
+)
+
+// TestUnfinishedParts: the next start removes the parts that a killed server has left.
+func TestUnfinishedParts(t *testing.T) {
+	all, _, _ := behindProxy(t, blob.Options{})
+	b := all.opened
+	list := func() int {
+		page, err := b.core.ListMultipartUploads(t.Context(), "bucket", "p/", "", "", "", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Uploads)
+	}
+	o := b.Remote("").(*objects)
+	for range 3 {
+		if _, err := b.core.NewMultipartUpload(t.Context(), "bucket", o.blob(addressOf("x")), putOptions(blob.Info{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := list(); n != 3 {
+		t.Fatalf("%d unfinished uploads, not 3", n)
+	}
+	all.reopen()
+	b = all.opened
+	if n := list(); n != 0 {
+		t.Errorf("%d unfinished uploads after a restart", n)
+	}
+}
+
+// TestUploadsOfOthers: a start removes no unfinished upload whose key is not that of a blob.
+func TestUploadsOfOthers(t *testing.T) {
+	server := s3test.Start(t, "bucket")
+	all := newStores(t, server.Address("bucket"), blob.Options{})
+	hex := hexOf(addressOf("x"))
+	keys := map[string]bool{ // true: it is ours
+		"blobs/sha256/" + hex: true, "clients/alice/blobs/sha256/" + hex: true,
+		"somebody/elses.bin": false, "blobs/sha256/" + hex + ".bin": false, "blobs/other": false, "clients/alice/other": false,
+		"other/blobs/sha256/" + hex: false, "clients/a/b/blobs/sha256/" + hex: false,
+	}
+	ids := map[string]string{}
+	for key := range keys {
+		id, err := all.opened.core.NewMultipartUpload(t.Context(), "bucket", key, minio.PutObjectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[key] = id
+	}
+	all.reopen()
+	for key, ours := range keys {
+		if _, err := all.opened.core.ListObjectParts(t.Context(), "bucket", key, ids[key], 0, 10); (err != nil) != ours {
+			t.Errorf("the upload of %s after a start: %v", key, err)
+		}
+	}
+}
+
+// TestOwner: a bucket has one server.
+func TestOwner(t *testing.T) {
+	all, server, _ := behindProxy(t, blob.Options{})
+	other := *all.bucket
+	other.Server = "server-2"
+	if _, err := Open(t.Context(), other); !errors.Is(err, ErrOwned) || errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "server-1") {
+		t.Errorf("a second server: %v", err)
+	}
+	elsewhere := other
+	elsewhere.Address.Prefix = "elsewhere/"
+	b, err := Open(t.Context(), elsewhere)
+	if err != nil {
+		t.Errorf("a second server with a prefix of its own: %v", err)
+	} else if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	all.reopen() // the same server again
+	mustPut(t, all.of(""), "mine")
+	all.age(25 * time.Hour)
+	owner := file(server, "p/owner.json")
+	sweep := func() (blob.Swept, error) {
+		return all.of("").Sweep(t.Context(), func(blob.Address) bool { return false })
+	}
+	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sweep(); !errors.Is(err, ErrOwned) {
+		t.Errorf("a sweep without an owner: %v", err)
+	}
+	b, err = Open(t.Context(), other)
+	if err != nil {
+		t.Fatalf("a takeover: %v", err)
+	}
+	defer b.Close()
+	if _, err := sweep(); !errors.Is(err, ErrOwned) {
+		t.Errorf("a sweep after a takeover: %v", err)
+	}
+	mustRead(t, all.of(""), "mine")
+	if err := os.WriteFile(owner, []byte("not an owner"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), other); !errors.Is(err, ErrOwned) {
+		t.Errorf("an owner that is none: %v", err)
+	}
+}
+
+// TestOwnerAtOnce: of many servers that start at once, one gets the bucket.
+func TestOwnerAtOnce(t *testing.T) {
+	all, _, _ := behindProxy(t, blob.Options{})
+	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	won := make(chan *Bucket, 8)
+	for i := range cap(won) {
+		go func() {
+			o := *all.bucket
+			o.Server = "server " + itoa(int64(i))
+			b, err := Open(context.Background(), o)
+			if err != nil && !errors.Is(err, ErrOwned) {
+				t.Error(err)
+			}
+			won <- b
+		}()
+	}
+	n := 0
+	for range cap(won) {
+		if b := <-won; b != nil {
+			n++
+			if _, err := b.owned(t.Context()); err != nil {
+				t.Error(err)
+			}
+			defer b.Close()
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d servers got the bucket", n)
+	}
+}
+
+// TestOpenErrors: what somebody has to mend is an error at once, and a service that does not answer may come back.
+func TestOpenErrors(t *testing.T) {
+	server := s3test.Start(t, "bucket")
+	open := func(address string) error {
+		a, err := ParseAddress(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(t.Context(), Options{Address: a, Server: "server"})
+		if err == nil {
+			b.Close()
+		} else if strings.Contains(err.Error(), s3test.SecretKey) {
+			t.Errorf("%v has the secret", err)
+		}
+		return err
+	}
+	if err := open(server.Address("nobucket/p")); !errors.Is(err, blob.ErrRefused) || !strings.Contains(err.Error(), "NoSuchBucket") {
+		t.Errorf("no bucket: %v", err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+	if err := open(server.Address("bucket/p")); !errors.Is(err, blob.ErrRefused) || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
+		t.Errorf("wrong secret: %v", err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
+	server.Kill()
+	if err := open(server.Address("bucket/p")); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrRefused) {
+		t.Errorf("no service: %v", err)
+	}
+}
+
+// TestCredentials: credentials come from the environment, a file or a role, and without any the start fails.
+func TestCredentials(t *testing.T) {
+	server := s3test.Start(t, "bucket")
+	a, err := ParseAddress(server.Address("bucket/p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() error {
+		b, err := Open(t.Context(), Options{Address: a, Server: "server"})
+		if err == nil {
+			err = b.Close()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Errorf("environment: %v", err)
+	}
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	path := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", path)
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/role" {
+			io.WriteString(w, `{"AccessKeyId":"`+s3test.AccessKey+`","SecretAccessKey":"`+s3test.SecretKey+`","Token":"","Expiration":"2999-01-01T00:00:00Z"}`)
+		} else {
+			http.NotFound(w, r)
+		}
+	}))
+	defer role.Close()
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/none")
+	if err := open(); !errors.Is(err, ErrCredentials) || errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("none: %v", err)
+	}
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/role")
+	if err := open(); err != nil {
+		t.Errorf("role: %v", err)
+	}
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/none")
+	text := "[default]\naws_access_key_id = x\naws_secret_access_key = y\n[blobs]\naws_access_key_id = " + s3test.AccessKey + "\naws_secret_access_key = " + s3test.SecretKey + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(); !errors.Is(err, blob.ErrRefused) {
+		t.Errorf("wrong profile: %v", err)
+	}
+	t.Setenv("AWS_PROFILE", "blobs")
+	if err := open(); err != nil {
+		t.Errorf("profile: %v", err)
+	}
+}
+
+// TestLater: stores of a service that is away are open when it is there.
+func TestLater(t *testing.T) {
+	server := s3test.Start(t, "bucket")
+	server.Kill()
+	a, err := ParseAddress(server.Address("bucket/p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "blobs")
+	later, err := blob.OpenLater(t.Context(), func(ctx context.Context) (*blob.Clients, error) {
+		b, err := Open(ctx, Options{Address: a, Server: "server"})
+		if err != nil {
+			return nil, err
+		}
+		return blob.OpenBucket(ctx, dir, b, blob.Options{})
+	}, time.Minute, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := later.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := later.Store(""); !errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("a store without a service: %v", err)
+	}
+	if _, err := later.All(); !errors.Is(err, blob.ErrUnavailable) || later.Used() != 0 {
+		t.Errorf("all stores without a service: %v", err)
+	}
+	server.Restart()
+	var s blob.Store
+	waitFor(t, func() bool { s, err = later.Store(""); return err == nil })
+	mustPut(t, s, "WILSON!")
+	wantUsed(t, later, 7)
+}

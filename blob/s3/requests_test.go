@@ -1,0 +1,166 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+)
+
+// TestRequestsOfManyBlobs: each blob of a batch, of Missing and of Sizes takes few requests. The log says how long each
+// takes if a request takes 20 ms.
+func TestRequestsOfManyBlobs(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	var mu sync.Mutex
+	counts := map[string]int{}
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		counts[r.Method]++
+		mu.Unlock()
+		time.Sleep(20 * time.Millisecond) // as a service that is far away
+		return false
+	})
+	const n = 100
+	var addresses []blob.Address
+	measure := func(what string, want map[string]int, do func()) {
+		t.Helper()
+		began := time.Now()
+		do()
+		mu.Lock()
+		defer mu.Unlock()
+		t.Logf("%s: %s each", what, time.Since(began)/n)
+		for method := range want {
+			want[method] *= n
+		}
+		if !maps.Equal(counts, want) {
+			t.Errorf("%s: %v requests, not %v", what, counts, want)
+		}
+		clear(counts)
+	}
+	commit := func() {
+		t.Helper()
+		addresses = nil
+		b, err := s.NewBatch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := b.Discard(); err != nil {
+				t.Error(err)
+			}
+		}()
+		for i := range n {
+			info, err := b.Add(t.Context(), strings.NewReader(fmt.Sprint("blob ", i)), blob.Ref{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addresses = append(addresses, info.Address)
+		}
+		if err := b.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() {
+		t.Helper()
+		sizes, err := s.Sizes(t.Context(), addresses)
+		if err != nil || len(sizes) != n || sizes[0] != 6 || sizes[n-1] != 7 || slices.Contains(sizes, blob.NotStored) {
+			t.Fatalf("sizes: %v, %v", sizes, err)
+		}
+	}
+	measure("a batch of new blobs", map[string]int{"HEAD": 1, "PUT": 2}, commit)
+	measure("the same batch", map[string]int{"HEAD": 1, "PUT": 1}, commit)
+	measure("sizes of young blobs", map[string]int{"HEAD": 1}, look)
+	all.age(2 * time.Hour)
+	measure("sizes of old blobs", map[string]int{"HEAD": 2, "PUT": 1}, look)
+	measure("sizes of renewed blobs", map[string]int{"HEAD": 2}, look)
+	measure("missing blobs", map[string]int{"HEAD": 1}, func() {
+		var none []blob.Address
+		for i := range n {
+			none = append(none, addressOf(fmt.Sprint("none ", i)))
+		}
+		missing, err := s.Missing(t.Context(), none)
+		if err != nil || !slices.Equal(missing, none) {
+			t.Errorf("%d of %d are missing, %v", len(missing), n, err)
+		}
+	})
+	mine := all.of("ann")
+	mustPut(t, mine, "mine")
+	sizes, err := mine.Sizes(t.Context(), []blob.Address{addressOf("none"), addresses[0], addressOf("mine"), addressOf("nothing"), addresses[n-1]})
+	if err != nil || !slices.Equal(sizes, []int64{blob.NotStored, 6, 4, blob.NotStored, 7}) {
+		t.Errorf("the sizes of a client: %v, %v", sizes, err)
+	}
+}
+
+// TestRenewalWhileOwned: Missing does not wait for a copy of a young blob, and waits for that of an old one.
+func TestRenewalWhileOwned(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	a := mustPut(t, s, "WILSON!").Address
+	copying, goOn := make(chan struct{}), make(chan struct{})
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/") {
+			close(copying)
+			<-goOn
+		}
+		return false
+	})
+	put := make(chan error, 1)
+	go func() {
+		_, err := s.Put(context.Background(), strings.NewReader("WILSON!"), blob.Ref{})
+		put <- err
+	}()
+	<-copying
+	if missing, err := s.Missing(t.Context(), []blob.Address{a}); err != nil || len(missing) > 0 {
+		t.Errorf("a young blob: %v, %v", missing, err)
+	}
+	all.age(2 * time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if missing, err := s.Missing(ctx, []blob.Address{a}); err != context.DeadlineExceeded {
+		t.Errorf("an old blob during its copy: %v, %v", missing, err)
+	}
+	close(goOn)
+	if err := <-put; err != nil {
+		t.Error(err)
+	}
+	if missing, err := s.Missing(t.Context(), []blob.Address{a}); err != nil || len(missing) > 0 {
+		t.Errorf("after the copy: %v, %v", missing, err)
+	}
+}
+
+// TestFirstSHA1Stays: an entry of the table that leads to a blob that is stored is not replaced, also if the service
+// refuses conditional requests.
+func TestFirstSHA1Stays(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	s := all.of("")
+	first := mustPut(t, s, "the first")
+	x := first.SHA1
+	remote := all.opened.Remote("")
+	if added, err := remote.AddSHA1(t.Context(), x, addressOf("another")); err != nil || added {
+		t.Fatalf("a second entry: %t, %v", added, err)
+	}
+	if a, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); err != nil || a != first.Address {
+		t.Errorf("it leads to %v, %v", a, err)
+	}
+	refused := 0
+	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("If-None-Match") == "" {
+			return false
+		}
+		refused++
+		w.WriteHeader(http.StatusNotImplemented)
+		return true
+	})
+	second := mustPut(t, s, "without conditional requests")
+	if a, err := s.Resolve(t.Context(), blob.Ref{SHA1: &second.SHA1}); err != nil || a != second.Address || refused != 1 {
+		t.Errorf("it leads to %v, %v, %d requests were refused", a, err, refused)
+	}
+}

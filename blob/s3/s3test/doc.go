@@ -1,0 +1,7 @@
+// Package s3test starts a real S3 server for tests: versitygw, which `make s3server` builds. It keeps objects as files.
+//
+// # Files
+//
+//	server.go  the server
+//	proxy.go   a proxy before it, which delays, breaks and changes requests
+package s3test

@@ -1,0 +1,171 @@
+package s3
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+)
+
+// TestClock: a sweep does not believe the clock of an answer that the service has not made, and removes nothing if the
+// clock of the service is far from ours.
+func TestClock(t *testing.T) {
+	var ahead atomic.Int64 // of our clock
+	o := blob.Options{Hooks: blob.Hooks{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}}
+	all, _, proxy := behindProxy(t, o)
+	s := all.of("")
+	mustPut(t, s, "acknowledged")
+	later := func(by time.Duration) string { return time.Now().Add(by).UTC().Format(http.TimeFormat) }
+	sweep := func(want int) error {
+		t.Helper()
+		swept, err := s.Sweep(t.Context(), func(blob.Address) bool { return false })
+		if swept.Blobs != want {
+			t.Errorf("a sweep has removed %d blobs, not %d", swept.Blobs, want)
+		}
+		return err
+	}
+	for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
+		proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodHead {
+				return false
+			}
+			w.Header().Set("Date", later(48*time.Hour))
+			w.WriteHeader(status)
+			return true
+		})
+		if _, err := s.Stat(t.Context(), addressOf("none")); err == nil {
+			t.Fatal("the stub did not answer")
+		}
+		if off := time.Until(all.opened.transport.now()); off.Abs() > time.Minute {
+			t.Errorf("after an answer with status %d the clock is %v ahead", status, off)
+		}
+	}
+	// Also other answers with status 200 do not count for a sweep.
+	proxy.Before(nil)
+	all.opened.transport.ahead.Store(int64(48 * time.Hour))
+	if err := sweep(0); err != nil {
+		t.Error(err)
+	}
+	ahead.Store(int64(48 * time.Hour))
+	if err := sweep(0); !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("a sweep by a clock that is two days ahead: %v", err)
+	}
+	all.age(24*time.Hour - 5*time.Minute)
+	ahead.Store(int64(10 * time.Minute)) // old by our clock only
+	if err := sweep(0); err != nil {
+		t.Error(err)
+	}
+	mustRead(t, s, "acknowledged")
+	ahead.Store(0)
+	all.age(10 * time.Minute)
+	if err := sweep(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEntriesWithoutBlob: a sweep removes old entries of the table and old renewals whose blobs are gone, also of a client
+// that has nothing else.
+func TestEntriesWithoutBlob(t *testing.T) {
+	all, server, _ := behindProxy(t, blob.Options{})
+	kept := mustPut(t, all.of(""), "kept")
+	gone := blob.Info{Address: addressOf("gone"), SHA1: sha1.Sum([]byte("gone"))}
+	for _, client := range []string{"", "alice"} {
+		o := all.opened.Remote(client)
+		for _, err := range []error{o.PutSHA1(t.Context(), gone.SHA1, gone.Address), o.Renew(t.Context(), gone.Address)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := all.opened.Remote("").Renew(t.Context(), kept.Address); err != nil {
+		t.Fatal(err)
+	}
+	files := func() (n int) {
+		for _, at := range []string{"p/", "p/clients/alice/"} {
+			for _, name := range []string{sha1Dir + gone.SHA1.String(), renewedDir + hexOf(gone.Address)} {
+				if _, err := os.Stat(file(server, at+name)); err == nil {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	sweep := func(want int) {
+		t.Helper()
+		all.reopen() // a store looks at its table once a day
+		got := 0
+		for _, client := range []string{"", "alice"} {
+			swept, err := all.of(client).Sweep(t.Context(), func(a blob.Address) bool { return a == kept.Address })
+			if err != nil || swept.Blobs != 0 {
+				t.Errorf("sweep: %+v, %v", swept, err)
+			}
+			got += swept.SHA1s
+		}
+		if got != want {
+			t.Errorf("a sweep has removed %d entries, not %d", got, want)
+		}
+	}
+	sweep(0)
+	if n := files(); n != 4 {
+		t.Errorf("%d young entries are left of 4", n)
+	}
+	all.age(25 * time.Hour)
+	if list, err := all.of("").List(t.Context(), nil, 10); err != nil || len(list) != 1 {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	sweep(2)
+	if n := files(); n != 0 {
+		t.Errorf("%d old entries are left", n)
+	}
+	if names := all.Names(); len(names) > 0 {
+		t.Errorf("clients: %v", names)
+	}
+	mustRead(t, all.of(""), "kept")
+	if a, err := all.of("").Resolve(t.Context(), blob.Ref{SHA1: &kept.SHA1}); err != nil || a != kept.Address {
+		t.Errorf("SHA-1 of a blob that is kept: %v, %v", a, err)
+	}
+}
+
+// TestCollectAsksOnce: a collection lists the SHA-1 table of each store once, and reads only the entries that texts name.
+func TestCollectAsksOnce(t *testing.T) {
+	all, _, proxy := behindProxy(t, blob.Options{})
+	mustPut(t, all.of("alice"), "of alice")
+	named := mustPut(t, all.of("bob"), "named")
+	mustPut(t, all.of(""), "shared")
+	all.age(25 * time.Hour)
+	var lists, reads atomic.Int64
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case strings.HasSuffix(r.URL.Query().Get("prefix"), "/"+sha1Dir):
+			lists.Add(1)
+		case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/"+sha1Dir):
+			reads.Add(1)
+		}
+		return false
+	})
+	c := &blob.Collector{Stores: all.All, Scan: func(_ context.Context, visit func([]byte) error) error {
+		lists.Store(0) // of the sweeps
+		reads.Store(0)
+		for i := range 50 {
+			if err := visit([]byte("commit " + blob.SHA1(sha1.Sum([]byte{byte(i)})).String())); err != nil {
+				return err
+			}
+		}
+		err := visit([]byte(named.SHA1.String()))
+		if lists.Load() != 3 || reads.Load() != 1 {
+			t.Errorf("%d lists and %d reads for 51 digests of 3 stores, not 3 and 1", lists.Load(), reads.Load())
+		}
+		return err
+	}}
+	if swept, err := c.Collect(t.Context()); err != nil || swept.Blobs != 2 {
+		t.Errorf("collected %+v, %v", swept, err)
+	}
+	mustRead(t, all.of("bob"), "named")
+}

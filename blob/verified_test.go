@@ -1,0 +1,309 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestVerifiedOnce: many ranges of a blob are verified together once, and one reader that gives up does not stop the
+// others.
+func TestVerifiedOnce(t *testing.T) {
+	v := newVerified()
+	defer v.close()
+	id := fileID{inode: 1}
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	runs := 0 // guarded by running, as only one verifies
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		err := v.once(ctx, id, func() error { close(begun); runs++; <-goOn; return ctx.Err() })
+		mustFail(t, err, context.Canceled)
+	})
+	<-begun
+	for range 8 {
+		wg.Go(func() {
+			if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	mustFail(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
+	cancel()
+	close(goOn)
+	wg.Wait()
+	if runs != 2 {
+		t.Errorf("it was verified %d times", runs)
+	}
+	for i := range uint64(2 * maxVerified) {
+		if err := v.once(context.Background(), fileID{inode: i}, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(v.at) != maxVerified || len(v.running) != 0 {
+		t.Errorf("the list has %d files, and %d are being verified", len(v.at), len(v.running))
+	}
+	v.at[id] = time.Now().Add(-verifiedFor)
+	if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil || runs != 3 {
+		t.Errorf("an old verification was trusted: %d, %v", runs, err)
+	}
+}
+
+// slowFile is a long file whose verification a test ends.
+type slowFile struct {
+	v    *verified
+	id   fileID
+	runs int
+	end  chan error
+}
+
+func (f *slowFile) verify(ctx context.Context, patience time.Duration) error {
+	return f.v.share(ctx, f.id, patience, nil, func() (func(context.Context) error, error) {
+		f.runs++
+		return func(ctx context.Context) error {
+			select {
+			case err := <-f.end:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, nil
+	})
+}
+
+// count returns how many verifications run, and how many of them in the background.
+func (v *verified) count() (running, background int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.running), v.background
+}
+
+func newSlowFile(v *verified, inode uint64) *slowFile {
+	return &slowFile{v: v, id: fileID{inode: inode, size: backgroundFrom}, end: make(chan error)}
+}
+
+// TestVerifiedInBackground: a long verification goes on while readers come and go.
+func TestVerifiedInBackground(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *verified){
+		"each reader gives up before the end": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			for range 20 { // much longer than unaskedFor
+				mustFail(t, f.verify(t.Context(), verifyPatience), ErrVerifying)
+				time.Sleep(2 * time.Second)
+			}
+			f.end <- nil
+			for range 2 {
+				if err := f.verify(t.Context(), verifyPatience); err != nil || f.runs != 1 {
+					t.Errorf("%v after %d runs", err, f.runs)
+				}
+			}
+		},
+		"nobody asks any more": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			time.Sleep(unaskedFor - time.Second)
+			synctest.Wait()
+			if _, n := v.count(); n != 1 {
+				t.Error("it has ended too early")
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if n, in := v.count(); n != 0 || in != 0 {
+				t.Errorf("%d run", n)
+			}
+			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			if f.runs != 2 {
+				t.Errorf("%d runs", f.runs)
+			}
+		},
+		"a reader without patience, and one whose context ends": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			done := make(chan error)
+			go func() { done <- f.verify(t.Context(), 0) }()
+			synctest.Wait()
+			mustFail(t, f.verify(canceled(), verifyPatience), context.Canceled)
+			time.Sleep(10 * unaskedFor)
+			f.end <- nil
+			if err := <-done; err != nil || f.runs != 1 {
+				t.Errorf("%v after %d runs", err, f.runs)
+			}
+		},
+		"all readers get the damage": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			done := make(chan error)
+			for range 4 {
+				go func() { done <- f.verify(t.Context(), 0) }()
+			}
+			synctest.Wait()
+			f.end <- &DamagedError{File: "x"}
+			for range 4 {
+				mustBeDamaged(t, <-done, "x")
+			}
+			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying) // it is verified again
+		},
+		"more files than run at once": func(t *testing.T, v *verified) {
+			var files []*slowFile
+			done := make(chan error)
+			for i := range uint64(maxBackground + 1) {
+				f := newSlowFile(v, i)
+				files = append(files, f)
+				go func() { done <- f.verify(t.Context(), 0) }()
+				synctest.Wait()
+			}
+			last := files[maxBackground]
+			if _, n := v.count(); n != maxBackground || last.runs != 0 {
+				t.Errorf("%d run", n)
+			}
+			mustFail(t, last.verify(t.Context(), time.Second), ErrVerifying)
+			short := false
+			if err := v.once(t.Context(), fileID{inode: 99}, func() error { short = true; return nil }); err != nil || !short {
+				t.Errorf("a short file was not verified: %v", err)
+			}
+			for _, f := range files {
+				f.end <- nil
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"the file is renewed meanwhile": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			before := f.id
+			f.id.ctime.Sec++
+			v.renewed(before, f.id)
+			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			f.end <- nil
+			if err := f.verify(t.Context(), time.Second); err != nil || f.runs != 1 {
+				t.Errorf("%v after %d runs", err, f.runs)
+			}
+			before = f.id
+			f.id.ctime.Sec++
+			v.renewed(before, f.id)
+			if err := f.verify(t.Context(), time.Second); err != nil || f.runs != 1 {
+				t.Errorf("%v after %d runs", err, f.runs)
+			}
+		},
+		"the store is closed": func(t *testing.T, v *verified) {
+			f := newSlowFile(v, 1)
+			done := make(chan error)
+			go func() { done <- f.verify(t.Context(), 0) }()
+			synctest.Wait()
+			v.close()
+			mustFail(t, <-done, errClosed)
+			mustFail(t, newSlowFile(v, 2).verify(t.Context(), 0), errClosed)
+		},
+		"it cannot begin": func(t *testing.T, v *verified) {
+			err := v.share(t.Context(), fileID{size: backgroundFrom}, 0, nil, func() (func(context.Context) error, error) { return nil, errInjected })
+			mustFail(t, err, errInjected)
+			if n, in := v.count(); n != 0 || in != 0 {
+				t.Errorf("%d run", n)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVerified()
+				defer v.close()
+				test(t, v)
+			})
+		})
+	}
+}
+
+// TestReaderGone: the verification of a long blob goes on when its reader has gone, and reports damage to the next one.
+func TestReaderGone(t *testing.T) {
+	s := newStore(t, Options{})
+	s.verified.backgroundFrom = 1
+	content := random(3, 3*bufferBytes)
+	info := mustPut(t, s, content)
+	open := func(ctx context.Context) Blob {
+		t.Helper()
+		b, err := s.Get(ctx, info.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	gone := open(canceled())
+	_, err := gone.ReadAt(make([]byte, 1), 5)
+	if err = errors.Join(err, gone.Close()); err != nil { // it may have been fast enough
+		mustFail(t, err, context.Canceled)
+	}
+	s.verified.all.Wait()
+	if len(s.verified.at) != 1 {
+		t.Error("the verification has ended with its reader")
+	}
+	mustRead(t, s, content)
+	if err := os.WriteFile(s.path(info.Address), []byte(content[1:]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t.Context())
+	defer b.Close()
+	mustBeDamaged(t, b.Verify(), s.path(info.Address))
+}
+
+// TestOpenBlobStaysVerified: an open blob is verified once, although the list has forgotten it, and its age or its name
+// changes.
+func TestOpenBlobStaysVerified(t *testing.T) {
+	c := &clock{time.Now()}
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	mustPut(t, s, wilson)
+	get := func() *file {
+		b, err := s.Get(t.Context(), addressOf(wilson))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() }) // it was only read
+		return b.(*file)
+	}
+	trusts := func(b *file) {
+		t.Helper()
+		p := make([]byte, len(wilson))
+		if _, err := b.ReadAt(p, 0); err != nil || string(p) != wilson {
+			t.Errorf("%q, %v", p, err)
+		}
+	}
+	b := get()
+	trusts(b)
+	b.ctx = canceled() // so another verification fails
+	clear(s.verified.at)
+	trusts(b)
+	other := get()
+	trusts(other)
+	other.ctx, b.ctx = canceled(), canceled()
+	for _, renew := range []func() error{
+		func() error { _, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); return err },
+		func() error { mustCommit(t, s, wilson); return nil },
+	} {
+		c.at = c.at.Add(2 * time.Hour)
+		if err := renew(); err != nil {
+			t.Error(err)
+		}
+		trusts(other)
+		trusts(b)
+		trusts(get())
+	}
+	for _, change := range []func() error{
+		func() error { _, err := s.Put(t.Context(), strings.NewReader(wilson), Ref{}); return err },
+		func() error { return s.Delete(t.Context(), addressOf(wilson)) },
+	} {
+		b := get()
+		trusts(b)
+		if err := change(); err != nil {
+			t.Error(err)
+		}
+		clear(s.verified.at)
+		b.ctx = canceled()
+		if _, err := b.Seek(0, io.SeekStart); err != nil {
+			t.Error(err)
+		}
+		trusts(b)
+	}
+}

@@ -1,0 +1,467 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/daybookq/daybook/fileset"
+)
+
+// memory is a Batch, and what Write reads from.
+type memory struct {
+	mu    sync.Mutex
+	blobs map[fileset.Address][]byte
+	fail  error // of Add
+	drop  bool  // the contents
+}
+
+func newMemory() *memory { return &memory{blobs: map[fileset.Address][]byte{}} }
+
+func (m *memory) Add(ctx context.Context, r io.Reader) (fileset.Address, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return fileset.Address{}, fmt.Errorf("receive: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return fileset.Address{}, m.fail
+	}
+	a := fileset.AddressOf(b)
+	if m.drop {
+		b = nil
+	}
+	m.blobs[a] = b
+	return a, nil
+}
+
+func (m *memory) copyFile(w io.Writer, f *fileset.File) error {
+	_, err := w.Write(m.blobs[f.Blob])
+	return err
+}
+
+// archiveOf returns an archive of entries. A file's content is in PAXRecords["content"].
+func archiveOf(t testing.TB, entries ...*tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		h, content := *h, ""
+		if h.Typeflag == tar.TypeReg {
+			content = h.Linkname
+			h.Linkname = ""
+			h.Size = int64(len(content))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// regular is a file. archiveOf takes its content from Linkname.
+func regular(path, content string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: path, Linkname: content, Mode: 0o644}
+}
+
+func folder(path string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeDir, Name: path, Mode: 0o755}
+}
+
+func read(t testing.TB, text []byte) (*fileset.Manifest, *memory, error) {
+	t.Helper()
+	m := newMemory()
+	got, err := Read(t.Context(), bytes.NewReader(text), m)
+	return got, m, err
+}
+
+// TestArchivesThatAreRefused: one entry that is not accepted refuses the archive, with an error that names it.
+func TestArchivesThatAreRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		entries []*tar.Header
+		want    error
+		text    string
+	}{
+		"a hard link":                 {[]*tar.Header{{Typeflag: tar.TypeLink, Name: "l", Linkname: "a"}}, ErrArchive, `"l" is a hard link`},
+		"a symbolic link":             {[]*tar.Header{{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc/passwd"}}, ErrArchive, `"l" is a symbolic link`},
+		"a file behind a link":        {[]*tar.Header{{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc"}, regular("l/passwd", "x")}, ErrArchive, `"l" is a symbolic link`},
+		"a character device":          {[]*tar.Header{{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3}}, ErrArchive, `"null" is a device`},
+		"a block device":              {[]*tar.Header{{Typeflag: tar.TypeBlock, Name: "sda"}}, ErrArchive, `"sda" is a device`},
+		"a named pipe":                {[]*tar.Header{{Typeflag: tar.TypeFifo, Name: "p"}}, ErrArchive, `"p" is a named pipe`},
+		"a contiguous file":           {[]*tar.Header{{Typeflag: tar.TypeCont, Name: "c"}}, ErrArchive, `"c" has the type '7'`},
+		"a path that escapes":         {[]*tar.Header{regular("../a", "x")}, fileset.ErrPath, `"../a" has the element ".."`},
+		"one that escapes within":     {[]*tar.Header{regular("a/../../b", "x")}, fileset.ErrPath, `has the element ".."`},
+		"one that escapes after ./":   {[]*tar.Header{regular("./../b", "x")}, fileset.ErrPath, `has the element ".."`},
+		"an absolute path":            {[]*tar.Header{regular("/etc/passwd", "x")}, fileset.ErrPath, `"/etc/passwd" is absolute`},
+		"an absolute one after ./":    {[]*tar.Header{regular(".//etc/passwd", "x")}, fileset.ErrPath, `"/etc/passwd" is absolute`},
+		"an absolute directory":       {[]*tar.Header{folder("/tmp/")}, fileset.ErrPath, `"/tmp" is absolute`},
+		"the root":                    {[]*tar.Header{folder("/")}, fileset.ErrPath, "is absolute"},
+		"a directory that escapes":    {[]*tar.Header{folder("../")}, fileset.ErrPath, `has the element ".."`},
+		"a backslash":                 {[]*tar.Header{regular(`..\a`, "x")}, fileset.ErrPath, "has a backslash"},
+		"a drive":                     {[]*tar.Header{regular(`C:/a`, "x")}, fileset.ErrPath, "drive"},
+		"a file named .":              {[]*tar.Header{regular(".", "")}, fileset.ErrPath, `has the element "."`},
+		"a path twice":                {[]*tar.Header{regular("a", "x"), regular("a", "y")}, fileset.ErrPath, `"a" occurs twice`},
+		"a path twice, once with ./":  {[]*tar.Header{regular("a", "x"), regular("./a", "y")}, fileset.ErrPath, `"a" occurs twice`},
+		"a file that is a directory":  {[]*tar.Header{regular("a", "x"), regular("a/b", "y")}, fileset.ErrPath, `"a" is a file and a directory`},
+		"a file that is empty folder": {[]*tar.Header{regular("a", "x"), folder("a/")}, fileset.ErrPath, `"a" is a file and a directory`},
+		"a name that is too long":     {[]*tar.Header{regular(strings.Repeat("x", 256), "x")}, fileset.ErrPath, "256 bytes"},
+		"a path that is too long":     {[]*tar.Header{regular(strings.Repeat("x/", 600)+"x", "x")}, fileset.ErrPath, "1201 bytes"},
+		"invalid UTF-8":               {[]*tar.Header{regular("a\xff", "x")}, fileset.ErrPath, "UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries := append([]*tar.Header{regular("good", "content")}, tt.entries...)
+			m, _, err := read(t, archiveOf(t, append(entries, regular("later", "x"))...))
+			if m != nil || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%v, %v", m, err)
+			}
+		})
+	}
+}
+
+// TestSparseFilesAreRefused: a file of a terabyte of holes takes a few bytes in an archive.
+func TestSparseFilesAreRefused(t *testing.T) {
+	if _, err := exec.LookPath("tar"); err != nil {
+		t.Skip("there is no tar here, which writes sparse files")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "holes"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "holes"), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"--format=gnu", "--format=posix", "--sparse-version=0.0", "--sparse-version=0.1"} {
+		args := []string{"-C", dir, "--sparse", format, "-c", "holes"}
+		if strings.HasPrefix(format, "--sparse") {
+			args = append([]string{"--format=posix"}, args...)
+		}
+		text, err := exec.Command("tar", args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 1<<20 {
+			t.Fatalf("%s: tar has not found the hole", format)
+		}
+		if m, _, err := read(t, text); m != nil || !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), `"holes" is a sparse file`) {
+			t.Errorf("%s: %v, %v", format, m, err)
+		}
+	}
+}
+
+// TestArchivesThatAreCutOff: an archive without its end is refused, wherever it was cut.
+func TestArchivesThatAreCutOff(t *testing.T) {
+	whole := archiveOf(t, folder("d/"), regular("d/zeros", strings.Repeat("\x00", 1024)), regular("a", "content"), regular(strings.Repeat("long/", 60)+"b", "x"))
+	if _, _, err := read(t, whole); err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) {
+		m, _, err := read(t, whole[:n])
+		if m != nil || !errors.Is(err, ErrArchive) {
+			t.Fatalf("the first %d of %d bytes: %v, %v", n, len(whole), m, err)
+		}
+	}
+	broken := errors.New("the connection has ended")
+	for _, n := range []int{0, 100, 512, 2000, len(whole) - 1} {
+		r := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(broken))
+		if m, err := Read(t.Context(), r, newMemory()); m != nil || !errors.Is(err, broken) || errors.Is(err, ErrArchive) {
+			t.Errorf("after %d bytes: %v, %v", n, m, err)
+		}
+	}
+	for _, more := range [][]byte{whole, []byte("x"), append(make([]byte, 20_000), 'x')} {
+		if m, _, err := read(t, append(slices.Clone(whole), more...)); m != nil || !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "data follows after its end") {
+			t.Errorf("with %d bytes more: %v, %v", len(more), m, err)
+		}
+	}
+	if _, _, err := read(t, append(slices.Clone(whole), make([]byte, 20_000)...)); err != nil {
+		t.Errorf("with zeros at its end: %v", err)
+	}
+	if m, _, err := read(t, archiveOf(t)); err != nil || len(m.Files) != 0 {
+		t.Errorf("an archive without entries: %v, %v", m, err)
+	}
+}
+
+// TestDamagedArchives: no change of a byte makes Read fail in another way, or panic. Contents have no checksum in tar.
+func TestDamagedArchives(t *testing.T) {
+	whole := archiveOf(t, folder("d/"), regular("d/a", "content"), regular(strings.Repeat("long/", 60)+"b", "x"))
+	for i := range whole {
+		damaged := slices.Clone(whole)
+		damaged[i] ^= 0x40
+		m, _, err := read(t, damaged)
+		if (m == nil) == (err == nil) {
+			t.Fatalf("byte %d: %v, %v", i, m, err)
+		}
+		if err != nil && !errors.Is(err, ErrArchive) && !errors.Is(err, fileset.ErrPath) && !errors.Is(err, fileset.ErrTooLarge) {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+}
+
+// endless repeats a text.
+type endless struct {
+	text []byte
+	at   int
+	read int64
+}
+
+func (e *endless) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		m := copy(p[n:], e.text[e.at:])
+		n += m
+		e.at = (e.at + m) % len(e.text)
+	}
+	e.read += int64(n)
+	return n, nil
+}
+
+// TestHeadersWithoutEnd: a stream of headers that never has a file is given up.
+func TestHeadersWithoutEnd(t *testing.T) {
+	global := archiveOf(t, &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "g", PAXRecords: map[string]string{"comment": strings.Repeat("x", 900_000)}})
+	long := archiveOf(t, &tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("x", 300), Format: tar.FormatGNU})
+	for name, text := range map[string][]byte{
+		"global headers": global[:len(global)-2*blockBytes],
+		"long names":     long[:2*blockBytes], // without what they are the names of
+	} {
+		e := &endless{text: text}
+		began := time.Now()
+		m, err := Read(t.Context(), e, newMemory())
+		if m != nil || !errors.Is(err, ErrArchive) || e.read > maxOverheadBytes+1<<20 {
+			t.Errorf("%s: %v, %v after %d bytes", name, m, err, e.read)
+		}
+		t.Logf("%s: given up after %d bytes, %s", name, e.read, time.Since(began))
+	}
+	zeros := io.MultiReader(bytes.NewReader(archiveOf(t)), &endless{text: make([]byte, 1<<16)})
+	if m, err := Read(t.Context(), zeros, newMemory()); m != nil || !errors.Is(err, ErrArchive) {
+		t.Errorf("zeros without end: %v, %v", m, err)
+	}
+}
+
+// TestForms: Read takes the forms of archives that tar programs write.
+func TestForms(t *testing.T) {
+	deep := strings.Repeat("directory/", 30) + "file"
+	global := &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "a commit"}}
+	run := regular("./bin/run", "#!")
+	run.Mode = 0o755
+	m, blobs, err := read(t, archiveOf(t, global, folder("./"), folder("./bin/"), run, folder("empty/"), folder("empty/"), folder("out/"), folder("out/none/"), regular("zero", ""), regular(deep, "x"), regular("é", "x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range m.Files {
+		got = append(got, fmt.Sprintf("%s %d %v", f.Path, f.Size, f.Executable))
+	}
+	want := []string{"bin/run 2 true", deep + " 1 false", "zero 0 false", "é 1 false"}
+	if !slices.Equal(got, want) || !slices.Equal(m.EmptyDirectories, []string{"empty", "out/none"}) || len(blobs.blobs) != 3 {
+		t.Errorf("%q, %q, %d blobs", got, m.EmptyDirectories, len(blobs.blobs))
+	}
+	if _, err := exec.LookPath("tar"); err != nil {
+		t.Skip("there is no tar here, whose forms the rest of this test reads")
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(deep), "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, deep), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"gnu", "oldgnu", "posix"} {
+		for _, what := range []string{".", "directory"} {
+			text, err := exec.Command("tar", "-C", dir, "--format="+form, "-c", what).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, _, err := read(t, text)
+			if err != nil || len(m.Files) != 1 || m.Files[0].Path != deep || len(m.EmptyDirectories) != 1 {
+				t.Errorf("%s %s: %+v, %v", form, what, m, err)
+			}
+		}
+	}
+}
+
+// TestWriteAndRead: what Write writes, Read and tar read; and it is the same each time.
+func TestWriteAndRead(t *testing.T) {
+	deep := strings.Repeat("directory/", 30) + "file"
+	large := strings.Repeat("large", 100_000)
+	run := regular("run", "#!")
+	run.Mode = 0o700
+	m, blobs, err := read(t, archiveOf(t, regular("b", "x"), run, regular(deep, "deep"), regular("large", large), folder("empty/"), regular("zero", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() []byte {
+		var b bytes.Buffer
+		if err := Write(t.Context(), &b, m, blobs.copyFile); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	text := write()
+	if !bytes.Equal(text, write()) {
+		t.Error("it is another archive the second time")
+	}
+	again, others, err := read(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := m.Encode()
+	second, _ := again.Encode()
+	if !bytes.Equal(first, second) || !maps.EqualFunc(blobs.blobs, others.blobs, bytes.Equal) {
+		t.Errorf("%s became %s", first, second)
+	}
+	for name, copyFile := range map[string]func(w io.Writer, f *fileset.File) error{
+		"too short": func(w io.Writer, f *fileset.File) error {
+			_, err := w.Write(blobs.blobs[f.Blob][:f.Size/2])
+			return err
+		},
+		"too long": func(w io.Writer, f *fileset.File) error {
+			_, err := w.Write(append(slices.Clone(blobs.blobs[f.Blob]), 'x'))
+			return err
+		},
+		"none": func(w io.Writer, f *fileset.File) error { return io.ErrUnexpectedEOF },
+	} {
+		if err := Write(t.Context(), io.Discard, m, copyFile); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := exec.LookPath("tar"); err != nil {
+		t.Skip("there is no tar here, which the rest of this test runs")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("tar", "-C", dir, "-x")
+	cmd.Stdin = bytes.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("tar -x: %v, %s", err, out)
+	}
+	for path, want := range map[string]string{"b": "x", "run": "#!", deep: "deep", "large": large, "zero": ""} {
+		if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != want {
+			t.Errorf("%s: %d bytes, %v", path, len(got), err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "run")); err != nil || info.Mode()&0o111 == 0 {
+		t.Errorf("run: %v, %v", info, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "empty")); err != nil || !info.IsDir() {
+		t.Errorf("empty: %v, %v", info, err)
+	}
+}
+
+// TestErrorsOfTheBatch: the error of storing a file, small or large, is that of Read.
+func TestErrorsOfTheBatch(t *testing.T) {
+	full := errors.New("the disk is full")
+	for _, size := range []int{1, smallFileBytes + 1} {
+		entries := []*tar.Header{}
+		for i := range 50 {
+			entries = append(entries, regular(fmt.Sprint(i), strings.Repeat("x", size)))
+		}
+		m := newMemory()
+		m.fail = full
+		if got, err := Read(t.Context(), bytes.NewReader(archiveOf(t, entries...)), m); got != nil || !errors.Is(err, full) {
+			t.Errorf("files of %d bytes: %v, %v", size, got, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := Read(ctx, bytes.NewReader(archiveOf(t, regular("a", "x"))), newMemory()); got != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("after a cancel: %v, %v", got, err)
+	}
+}
+
+// many is an archive of n files, which is written as it is read.
+func many(n, size int) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		t := tar.NewWriter(w)
+		content := make([]byte, size)
+		for i := range n {
+			copy(content, fmt.Sprint(i))
+			if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("d%03d/f%06d", i/500, i), Size: int64(size), Mode: 0o644}); err != nil {
+				w.CloseWithError(err)
+				return
+			}
+			if _, err := t.Write(content); err != nil {
+				w.CloseWithError(err)
+				return
+			}
+		}
+		w.CloseWithError(t.Close())
+	}()
+	return r
+}
+
+func TestLargestArchive(t *testing.T) {
+	began := time.Now()
+	m, err := Read(t.Context(), many(fileset.MaxFiles, 20), &memory{blobs: map[fileset.Address][]byte{}, drop: true})
+	if err != nil || len(m.Files) != fileset.MaxFiles {
+		t.Fatal(err)
+	}
+	t.Logf("%d files in %s", fileset.MaxFiles, time.Since(began))
+	r := many(fileset.MaxFiles+1, 0)
+	defer r.(io.Closer).Close()
+	if m, err := Read(t.Context(), r, newMemory()); m != nil || !errors.Is(err, fileset.ErrTooLarge) {
+		t.Errorf("one file more: %v", err)
+	}
+	// A large file passes through a small buffer.
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r = many(2, 512<<20)
+	defer r.(io.Closer).Close()
+	if _, err := Read(t.Context(), r, discard{}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 600<<20 { // the writer of the test takes 512 MiB
+		t.Errorf("%d bytes were allocated", grown)
+	}
+}
+
+// discard is a Batch that keeps nothing.
+type discard struct{}
+
+func (discard) Add(_ context.Context, r io.Reader) (a fileset.Address, err error) {
+	n, err := io.Copy(io.Discard, r)
+	a[0] = byte(n)
+	return a, err
+}
+
+// FuzzRead: any bytes lead to a manifest that can be encoded, or to an error of the archive.
+func FuzzRead(f *testing.F) {
+	f.Add(archiveOf(f, folder("d/"), regular("d/a", "content"), regular(strings.Repeat("long/", 60)+"b", "x")))
+	f.Add(archiveOf(f, regular("a", "x"), &tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a"}))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, blobs, err := read(t, text)
+		if err != nil {
+			if !errors.Is(err, ErrArchive) && !errors.Is(err, fileset.ErrPath) && !errors.Is(err, fileset.ErrTooLarge) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if _, err := m.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range m.Files {
+			if int64(len(blobs.blobs[f.Blob])) != f.Size {
+				t.Fatalf("%+v has %d bytes", f, len(blobs.blobs[f.Blob]))
+			}
+		}
+	})
+}

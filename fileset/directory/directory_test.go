@@ -1,0 +1,503 @@
+package directory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/fileset"
+)
+
+// store is a Source and a Target in memory.
+type store struct {
+	mu     sync.Mutex
+	blobs  map[fileset.Address][]byte
+	copied int
+	stored int
+	before func() // is called before a blob is copied
+	failAt int    // the number of the copy that fails
+}
+
+func newStore() *store { return &store{blobs: map[fileset.Address][]byte{}} }
+
+func (s *store) CopyBlob(_ context.Context, a fileset.Address, w io.Writer) error {
+	s.mu.Lock()
+	b, ok := s.blobs[a]
+	s.copied++
+	n, before := s.copied, s.before
+	s.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	if !ok || n == s.failAt {
+		return errors.New("there is no such blob")
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func (s *store) Missing(_ context.Context, all []fileset.Address) (missing []fileset.Address, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range all {
+		if _, ok := s.blobs[a]; !ok {
+			missing = append(missing, a)
+		}
+	}
+	return missing, nil
+}
+
+func (s *store) StoreBlob(_ context.Context, a fileset.Address, size int64, r io.ReadSeeker) error {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if fileset.AddressOf(b) != a || int64(len(b)) != size {
+		return errors.New("the content has another digest")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blobs[a] = b
+	s.stored++
+	return nil
+}
+
+// add adds a file to a manifest and its content to the store.
+func (s *store) add(m *fileset.Manifest, path, content string) *fileset.File {
+	a := fileset.AddressOf([]byte(content))
+	s.blobs[a] = []byte(content)
+	m.Files = append(m.Files, fileset.File{Path: path, Blob: a, Size: int64(len(content))})
+	m.Sort()
+	return &m.Files[slices.IndexFunc(m.Files, func(f fileset.File) bool { return f.Path == path })]
+}
+
+func openRoot(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func write(t *testing.T, dir, path, content string) {
+	t.Helper()
+	path = filepath.Join(dir, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func has(t *testing.T, dir, path, content string) {
+	t.Helper()
+	if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != content {
+		t.Errorf("%s is %q, %v", path, got, err)
+	}
+}
+
+// leftover says what is in a directory beside some names.
+func leftover(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(names, e.Name()) {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+func noPatterns(t *testing.T, list ...string) fileset.Patterns {
+	t.Helper()
+	p, err := fileset.ParsePatterns(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestPullAndScan: what Pull writes, Scan reads; a second Pull fetches what has changed.
+func TestPullAndScan(t *testing.T) {
+	dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{EmptyDirectories: []string{"empty", "out/none"}}
+	s.add(m, "bin/run", "#!").Executable = true
+	s.add(m, "a", "content")
+	s.add(m, "same", "content")
+	s.add(m, "zero", "")
+	s.add(m, strings.Repeat("directory/", 60)+"file", strings.Repeat("x", 100_000))
+	root := openRoot(t, dir)
+	moved, err := Pull(t.Context(), s, root, m, Options{})
+	if err != nil || moved != (Moved{Files: 5, Bytes: m.Bytes()}) {
+		t.Fatalf("%+v, %v", moved, err)
+	}
+	has(t, dir, "a", "content")
+	if info, err := os.Stat(filepath.Join(dir, "bin/run")); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("bin/run: %v, %v", info, err)
+	}
+	leftover(t, dir, "a", "bin", "directory", "empty", "out", "same", "zero")
+	same := func() {
+		t.Helper()
+		got, err := Scan(t.Context(), root, noPatterns(t), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := m.Encode()
+		if second, err := got.Encode(); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s\nnot %s, %v", second, first, err)
+		}
+	}
+	same()
+
+	if moved, err := Pull(t.Context(), s, root, m, Options{Parallel: 1}); err != nil || moved != (Moved{Skipped: 5}) {
+		t.Errorf("again: %+v, %v", moved, err)
+	}
+	write(t, dir, "a", "CONTENT")
+	write(t, dir, "zero", "x")
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "bin/run"), 0o644), os.Chmod(filepath.Join(dir, "same"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := Pull(t.Context(), s, root, m, Options{}); err != nil || moved != (Moved{Files: 2, Skipped: 3, Bytes: 7}) {
+		t.Errorf("after changes: %+v, %v", moved, err)
+	}
+	same()
+}
+
+// TestPushSendsWhatIsMissing: equal files are sent once, and what is stored is not sent.
+func TestPushSendsWhatIsMissing(t *testing.T) {
+	dir, s := t.TempDir(), newStore()
+	for i := range 100 {
+		write(t, dir, fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint(i/2))
+	}
+	root := openRoot(t, dir)
+	push := func() (*Tree, Moved) {
+		m, err := Scan(t.Context(), root, noPatterns(t), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved, err := Push(t.Context(), s, root, m.Manifest, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, moved
+	}
+	if m, moved := push(); len(m.Files) != 100 || moved.Files != 50 || moved.Skipped != 50 || s.stored != 50 {
+		t.Errorf("%d files, %+v, %d stored", len(m.Files), moved, s.stored)
+	}
+	write(t, dir, "d0/f0", "another")
+	if _, moved := push(); moved.Files != 1 || moved.Bytes != 7 || s.stored != 51 {
+		t.Errorf("%+v, %d stored", moved, s.stored)
+	}
+	m, err := Scan(t.Context(), root, noPatterns(t, "d1/**", "!**/f1"), Options{})
+	if err != nil || len(m.Files) != 14 {
+		t.Errorf("%d files, %v", len(m.Files), err)
+	}
+	m, _ = Scan(t.Context(), root, noPatterns(t), Options{})
+	write(t, dir, "d3/f3", "changed after the scan")
+	delete(s.blobs, fileset.AddressOf([]byte("1"))) // of f2 and f3
+	write(t, dir, "d2/f2", "changed, too")
+	if _, err := Push(t.Context(), s, root, m.Manifest, Options{}); err == nil || !strings.Contains(err.Error(), "has changed while it was pushed") {
+		t.Errorf("a file that has changed: %v", err)
+	}
+	write(t, dir, "d2/f2", "2")
+	write(t, dir, "d3/f3", "2")
+	if _, err := Push(t.Context(), s, root, m.Manifest, Options{}); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "it has the digest") {
+		t.Errorf("a file that has changed, of the same size: %v", err)
+	}
+}
+
+// TestChangesAreFound: a file that changes after its Scan, or while it is read, is an error, also if its size and its time
+// stay the same. The archive then ends before its last byte.
+func TestChangesAreFound(t *testing.T) {
+	content := strings.Repeat("content", 10_000)
+	other := strings.Repeat("CONTENT", 10_000)
+	for name, change := range map[string]func(dir string) error{
+		"other content, same time": func(dir string) error {
+			info, err := os.Stat(filepath.Join(dir, "b"))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, "b"), []byte(other), 0o644), os.Chtimes(filepath.Join(dir, "b"), info.ModTime(), info.ModTime()))
+		},
+		"longer":  func(dir string) error { return os.WriteFile(filepath.Join(dir, "b"), []byte(content+"x"), 0o644) },
+		"shorter": func(dir string) error { return os.Truncate(filepath.Join(dir, "b"), 5) },
+		"removed": func(dir string) error { return os.Remove(filepath.Join(dir, "b")) },
+		"one that was sent already": func(dir string) error {
+			return os.Chtimes(filepath.Join(dir, "a"), time.Time{}, time.Unix(1, 0))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "a", content)
+			write(t, dir, "b", content)
+			root := openRoot(t, dir)
+			tree, err := Scan(t.Context(), root, noPatterns(t), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := &trigger{}
+			if err := WriteArchive(t.Context(), whole, root, tree); err != nil {
+				t.Fatal(err)
+			}
+			if err := tree.Unchanged(t.Context(), root); err != nil {
+				t.Error(err)
+			}
+			cut := &trigger{at: 20_000, do: func() error { return change(dir) }}
+			if err := WriteArchive(t.Context(), cut, root, tree); !errors.Is(err, ErrChanged) || cut.err != nil {
+				t.Errorf("%v, %v", err, cut.err)
+			}
+			if name != "one that was sent already" && cut.n >= whole.n-1024 {
+				t.Errorf("%d of %d bytes were written", cut.n, whole.n)
+			}
+			if name == "other content, same time" {
+				s := newStore()
+				if _, err := Push(t.Context(), s, root, &fileset.Manifest{Files: tree.Files[1:]}, Options{}); !errors.Is(err, ErrChanged) || s.stored != 0 {
+					t.Errorf("Push: %v, %d were stored", err, s.stored)
+				}
+			} else if err := tree.Unchanged(t.Context(), root); !errors.Is(err, ErrChanged) {
+				t.Errorf("Unchanged: %v", err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	write(t, dir, "a", content)
+	root := openRoot(t, dir)
+	in, err := openUnchanged(root, &fileset.File{Path: "a", Size: int64(len(content)), Blob: fileset.AddressOf([]byte(content))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for _, from := range []int64{0, 100, 69_999, 5, 70_000, 0} { // as an upload that goes on
+		if _, err := in.Seek(from, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(in); err != nil || string(got) != content[from:] {
+			t.Errorf("from %d: %d bytes, %v", from, len(got), err)
+		}
+	}
+	if size, err := in.Seek(0, io.SeekEnd); err != nil || size != 70_000 {
+		t.Errorf("%d, %v", size, err)
+	}
+	write(t, dir, "a", other)
+	in.Seek(69_000, io.SeekStart)
+	in.Seek(0, io.SeekStart)
+	if got, err := io.ReadAll(in); !errors.Is(err, ErrChanged) || len(got) == len(content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// trigger is a writer that does something once it has got some bytes.
+type trigger struct {
+	n, at int
+	do    func() error
+	err   error
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	w.n += len(p)
+	if w.do != nil && w.n >= w.at {
+		w.err = w.do()
+		w.do = nil
+	}
+	return len(p), nil
+}
+
+// TestScanFindsWriters: a file that is written to while Scan reads it is an error.
+func TestScanFindsWriters(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a", "x")
+	root := openRoot(t, dir)
+	ended := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := int64(1); ; n++ {
+			select {
+			case <-ended:
+				return
+			default:
+				os.Truncate(filepath.Join(dir, "a"), 1<<20+n%1000)
+			}
+		}
+	})
+	defer writing.Wait()
+	defer close(ended)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, err := Scan(t.Context(), root, noPatterns(t), Options{}); errors.Is(err, ErrChanged) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no change was found")
+		}
+	}
+}
+
+// TestPullDoesNotEscape: links in the directory lead Pull nowhere, whenever they are made.
+func TestPullDoesNotEscape(t *testing.T) {
+	outside := t.TempDir()
+	write(t, outside, "victim", "untouched")
+	link := func(dir, path, to string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(dir, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		make func(dir string)
+		want error
+		text string
+	}{
+		"a file is a link":              {func(dir string) { link(dir, "victim", filepath.Join(outside, "victim")) }, ErrNotRegular, `"victim" is a symbolic link`},
+		"a file is a link that dangles": {func(dir string) { link(dir, "victim", "nowhere") }, ErrNotRegular, `"victim" is a symbolic link`},
+		"a file is a link within":       {func(dir string) { write(t, dir, "x", "x"); link(dir, "victim", "x") }, ErrNotRegular, `"victim" is a symbolic link`},
+		"a directory is a link":         {func(dir string) { link(dir, "d", outside) }, ErrNotRegular, `"d" is a symbolic link`},
+		"a directory is a link within":  {func(dir string) { os.Mkdir(filepath.Join(dir, "x"), 0o755); link(dir, "d", "x") }, ErrNotRegular, `"d" is a symbolic link`},
+		"a directory is a file":         {func(dir string) { write(t, dir, "d", "x") }, ErrNotRegular, `"d" is a regular file`},
+		"a file is a directory":         {func(dir string) { os.Mkdir(filepath.Join(dir, "victim"), 0o755) }, ErrNotRegular, `"victim" is a directory`},
+		"a file is a named pipe":        {func(dir string) { syscall.Mkfifo(filepath.Join(dir, "victim"), 0o644) }, ErrNotRegular, `"victim" is a named pipe`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
+			s.add(m, "victim", "attack")
+			s.add(m, "d/victim", "attack")
+			tt.make(dir)
+			_, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{})
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%v", err)
+			}
+			has(t, outside, "victim", "untouched")
+			leftover(t, outside, "victim")
+			leftover(t, dir, "victim", "d", "x")
+		})
+	}
+	t.Run("links are made meanwhile", func(t *testing.T) {
+		dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
+		for i := range 50 {
+			s.add(m, fmt.Sprintf("victim%d", i), fmt.Sprint("attack ", i))
+			s.add(m, fmt.Sprintf("d%d/victim", i), fmt.Sprint("attack ", i))
+		}
+		n := 0
+		s.before = func() { // all is laid out by one goroutine, so this runs between its look and its rename
+			os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, fmt.Sprintf("victim%d", n)))
+			os.RemoveAll(filepath.Join(dir, fmt.Sprintf("d%d", n)))
+			os.Symlink(outside, filepath.Join(dir, fmt.Sprintf("d%d", n)))
+			n++
+		}
+		for range 50 { // a file whose directory has become a link is an error
+			n = 0
+			if _, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{Parallel: 1}); err == nil {
+				t.Error("no error")
+			}
+			if s.copied > 60 {
+				break
+			}
+		}
+		has(t, outside, "victim", "untouched")
+		leftover(t, outside, "victim")
+		if s.copied == 0 {
+			t.Error("nothing was fetched")
+		}
+	})
+}
+
+// TestScanRefusesSpecialFiles: links and pipes are errors, unless the patterns exclude them. Nothing is read through a
+// link.
+func TestScanRefusesSpecialFiles(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"a symbolic link": func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"a named pipe":    func(path string) error { return syscall.Mkfifo(path, 0o644) },
+	} {
+		dir := t.TempDir()
+		write(t, dir, "good", "x")
+		if err := make(filepath.Join(dir, "special")); err != nil {
+			t.Fatal(err)
+		}
+		root := openRoot(t, dir)
+		_, err := Scan(t.Context(), root, noPatterns(t), Options{})
+		if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), `"special" is `+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m, err := Scan(t.Context(), root, noPatterns(t, "!special"), Options{}); err != nil || len(m.Files) != 1 {
+			t.Errorf("%s that is excluded: %+v, %v", name, m, err)
+		}
+		if _, _, err := describe(t.Context(), root, "special"); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s that was a file when it was listed: %v", name, err)
+		}
+	}
+	dir := t.TempDir()
+	write(t, dir, `back\slash`, "x")
+	if _, err := Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}); !errors.Is(err, fileset.ErrPath) {
+		t.Errorf("a backslash: %v", err)
+	}
+	dir = t.TempDir()
+	write(t, dir, temporaryPrefix+"left/0", "x")
+	if m, err := Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}); err != nil || len(m.Files) != 0 {
+		t.Errorf("what a killed Pull has left: %+v, %v", m, err)
+	}
+}
+
+// TestDamagedBlobs: content with another digest, or another size, never gets the path of a file.
+func TestDamagedBlobs(t *testing.T) {
+	for name, content := range map[string]string{"another": "CONTENT", "shorter": "conten", "longer": "contents", "none": ""} {
+		dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
+		f := s.add(m, "a", "content")
+		s.blobs[f.Blob] = []byte(content)
+		write(t, dir, "a", "old")
+		if _, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), `pull "a"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+		has(t, dir, "a", "old")
+		leftover(t, dir, "a")
+	}
+}
+
+// TestPullGoesOn: a Pull that has failed is continued by the next one.
+func TestPullGoesOn(t *testing.T) {
+	dir, s, m := t.TempDir(), newStore(), &fileset.Manifest{}
+	for i := range 100 {
+		s.add(m, fmt.Sprint("f", i), fmt.Sprint(i))
+	}
+	s.failAt = 50
+	root := openRoot(t, dir)
+	first, err := Pull(t.Context(), s, root, m, Options{})
+	if err == nil || first.Files == 0 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	s.failAt = 0
+	second, err := Pull(t.Context(), s, root, m, Options{})
+	if err != nil || second.Skipped != first.Files || second.Files != 100-first.Files {
+		t.Errorf("%+v after %+v, %v", second, first, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Pull(ctx, s, openRoot(t, t.TempDir()), m, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after a cancel: %v", err)
+	}
+	if _, err := Scan(ctx, root, noPatterns(t), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Scan after a cancel: %v", err)
+	}
+	bad := &fileset.Manifest{Files: []fileset.File{{Path: "../x"}}}
+	if _, err := Pull(t.Context(), s, root, bad, Options{}); !errors.Is(err, fileset.ErrPath) {
+		t.Errorf("a path that escapes: %v", err)
+	}
+	if os.Geteuid() != 0 && runtime.GOOS == "linux" {
+		readOnly := t.TempDir()
+		if err := os.Chmod(readOnly, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Pull(t.Context(), s, openRoot(t, readOnly), m, Options{}); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a directory that cannot be written: %v", err)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+// Package fileset describes trees of files whose contents are blobs. A manifest lists the files: for each, its path, the
+// address and size of its blob, and whether it is executable.
+//
+// # Contract
+//
+//   - A Manifest that Check accepts can be written into any directory of a Unix system without leaving that directory.
+//   - Equal trees have equal manifests: Encode has one result for a tree, whatever the order of its files was. So the
+//     address of a manifest identifies the tree.
+//   - Decode is strict. What it accepts, Check accepts, and Encode gives the canonical text of it.
+//   - All sizes are bounded: see limits.go.
+//
+// # The text of a manifest
+//
+// A manifest is a JSON object without white space, with the members in this order:
+//
+//	{"format":1,
+//	 "files":[{"path":"bin/run","blob":"sha256:<64 hex>","size":1234,"executable":true},
+//	          {"path":"data/a.dat","blob":"sha256:<64 hex>","size":5}],
+//	 "empty_directories":["out"]}
+//
+// Files and directories are in the order of the bytes of their paths. `executable` is left out if it is false, and
+// `empty_directories` if there are none. Owners, times and other permissions are not kept: they differ between machines,
+// and equal trees would have different manifests.
+//
+// # Files
+//
+//	errors.go    the errors
+//	limits.go    the limits
+//	address.go   addresses of blobs
+//	path.go      which paths are accepted
+//	manifest.go  Manifest and File; Check
+//	encoding.go  the JSON text of a manifest
+//	pattern.go   patterns, and the part of a manifest that they select
+//
+// Not for: names and versions of filesets (package store), and storing blobs (package blob).
+package fileset

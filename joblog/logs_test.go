@@ -1,0 +1,164 @@
+package joblog
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+func id(n int) job.ID { return job.NewID(1, uint64(n), 0) }
+
+// rest reads what a reader gets without waiting.
+func rest(r *Reader) string {
+	var b strings.Builder
+	for {
+		text, _, _ := r.Next()
+		if len(text) == 0 {
+			return b.String()
+		}
+		b.Write(text)
+	}
+}
+
+// TestAppend: parts that are repeated, missing or of another run.
+func TestAppend(t *testing.T) {
+	l := New()
+	r := l.Reader(id(1))
+	if _, changed, exists := r.Next(); exists || changed == nil {
+		t.Error("there is a log")
+	}
+	l.Append(id(1), id(10), 0, []byte("abc"), newEnd())
+	_, changed, _ := l.Reader(id(1)).Next()
+	if changed != nil {
+		t.Error("there is text, and nothing to read")
+	}
+	want := "abc"
+	for _, c := range []struct {
+		claim  int
+		offset int64
+		text   string
+		adds   string
+	}{
+		{10, 0, "abc", ""},
+		{10, 1, "bc", ""},
+		{10, 2, "cde", "de"},
+		{10, 5, "f", "f"},
+		{10, 10, "k", "\n[4 bytes are missing here]\nk"},
+		{11, 0, "again", "\n[the job runs again]\nagain"},
+		{11, 5, "", ""},
+	} {
+		l.Append(id(1), id(c.claim), c.offset, []byte(c.text), newEnd())
+		if want += c.adds; rest(l.Reader(id(1))) != want {
+			t.Errorf("after %+v: %q, want %q", c, rest(l.Reader(id(1))), want)
+		}
+	}
+	if s := l.Stats(); s.AppendedBytes != int64(len("abc"+"de"+"f"+"k"+"again")) || s.MissingBytes != 4 || s.Dropped != 0 {
+		t.Errorf("%+v", s)
+	}
+	if got := rest(r); got != want {
+		t.Errorf("a reader from the beginning: %q", got)
+	}
+	_, changed, exists := r.Next()
+	if !exists || changed == nil {
+		t.Fatal("there is nothing to wait for")
+	}
+	l.Append(id(1), id(11), 5, []byte("more"), newEnd())
+	<-changed
+	if got := rest(r); got != "more" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBounds: a log, all logs and their number are bounded, whoever writes.
+func TestBounds(t *testing.T) {
+	l := New()
+	slow := l.Reader(id(0))
+	l.Append(id(0), id(1), 0, []byte("first"), newEnd())
+	slow.Next()
+	chance, at := rand.New(rand.NewPCG(1, 2)), int64(5)
+	for range 50 {
+		p := bytes.Repeat([]byte("x"), 1+chance.IntN(2*MaxBytes))
+		l.Append(id(0), id(1), at, p, newEnd())
+		at += int64(len(p))
+		if n := l.Stats().Bytes; n > MaxBytes+spareBytes {
+			t.Fatalf("%+v", l.Stats())
+		}
+	}
+	if got, want := len(rest(l.Reader(id(0)))), MaxBytes; got != want {
+		t.Errorf("%d bytes are kept, want %d", got, want)
+	}
+	text := rest(slow)
+	var missed int64
+	if _, err := fmt.Sscanf(text, "\n[%d bytes came faster", &missed); err != nil || int64(strings.Count(text, "x"))+missed != at-5 {
+		t.Errorf("%d missed and %d read of %d: %v", missed, strings.Count(text, "x"), at-5, err)
+	}
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for n := range 100 {
+				l.Append(id(1+w*1000+n), id(1), 0, make([]byte, MaxBytes), newEnd())
+			}
+		})
+	}
+	writers.Wait()
+	if s := l.Stats(); s.Logs > maxLogs || s.Bytes > maxTotalBytes || s.Bytes < maxTotalBytes/2 || s.Dropped == 0 {
+		t.Errorf("%+v", s)
+	}
+	for n := range 3 * maxLogs {
+		l.Append(id(10_000+n), id(1), 0, []byte("x"), newEnd())
+	}
+	if logs := l.Stats().Logs; logs != maxLogs {
+		t.Errorf("%+v", l.Stats())
+	}
+	if got := rest(l.Reader(id(10_000 + 3*maxLogs - 1))); got != "x" {
+		t.Errorf("the newest log is %q", got)
+	}
+}
+
+// TestTidy: a log is kept for a minute after the end of its job, and wakes its readers when it is dropped. Nothing waits
+// for the end of a job without a log.
+func TestTidy(t *testing.T) {
+	l, now := New(), time.Unix(1, 0)
+	first, second, third := newEnd(), newEnd(), newEnd()
+	l.Append(id(1), id(10), 0, []byte("a"), first)
+	l.Append(id(1), id(10), 1, []byte("a"), second)
+	l.Append(id(2), id(20), 0, []byte("b"), third)
+	if first.stopped != 0 || second.stopped != 1 {
+		t.Errorf("%d, %d", first.stopped, second.stopped)
+	}
+	r := l.Reader(id(1))
+	rest(r)
+	_, changed, _ := r.Next()
+	l.tidy(now)
+	close(first.done)
+	l.tidy(now)
+	l.tidy(now.Add(keptAfterEnd - 1))
+	if logs := l.Stats().Logs; logs != 2 {
+		t.Errorf("%+v", l.Stats())
+	}
+	l.tidy(now.Add(keptAfterEnd))
+	if s := l.Stats(); s.Logs != 1 || s.Bytes != 1 {
+		t.Errorf("%+v", s)
+	}
+	<-changed
+	if _, _, exists := r.Next(); exists || first.stopped != 1 || third.stopped != 0 {
+		t.Errorf("the log is there: %v; %d, %d", exists, first.stopped, third.stopped)
+	}
+}
+
+// end is the end of a job.
+type end struct {
+	done    chan struct{}
+	stopped int
+}
+
+func newEnd() *end { return &end{done: make(chan struct{})} }
+
+func (e *end) Done() <-chan struct{} { return e.done }
+func (e *end) Stop()                 { e.stopped++ }
