@@ -167,7 +167,7 @@ func (g *goldenMaker) all() {
 	g.sessions()
 }
 
-// level4 carries out the commands of level 4: those of level 3, and those of handlers, chained jobs and lost runners.
+// level4 carries out the commands of level 4: those of level 3, and those of handlers, filesets, chained jobs and lost runners.
 func (g *goldenMaker) level4() {
 	g.all()
 	for i := range job.MaxHandlerVersions + 2 {
@@ -178,6 +178,14 @@ func (g *goldenMaker) level4() {
 	g.decide(job.PutHandler{Type: "gone", Kind: "exec", Document: []byte(`{"kind":"exec"}`)})
 	g.decide(job.DeleteHandler{Type: "gone"})
 	g.decide(job.DeleteHandler{Type: "gone"})
+	for i := range job.MaxFilesetVersions + 2 {
+		g.decide(job.PutFileset{Client: "acme", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i) << 40})
+	}
+	g.decide(job.PutFileset{Name: "input", Manifest: job.ManifestDigest{1}, Files: 1, Bytes: 1})
+	g.decide(job.PutFileset{Name: "input", Manifest: job.ManifestDigest{1}, Files: 1, Bytes: 1})
+	g.decide(job.PutFileset{Name: "gone"})
+	g.decide(job.DeleteFileset{Name: "gone"})
+	g.decide(job.DeleteFileset{Name: "gone"})
 	g.chains()
 	g.losses()
 }

@@ -63,6 +63,10 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		body = nil
 	case "deletehandler":
 		cmd = decodeDeleteHandler(&r)
+	case "putfileset":
+		cmd = decodePutFileset(&r)
+	case "deletefileset":
+		cmd = decodeDeleteFileset(&r)
 	case "loserunner":
 		cmd = decodeLoseRunner(&r)
 	case "tick":

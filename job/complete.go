@@ -53,6 +53,7 @@ func appendOutcome(body []byte, o *Outcome) []byte {
 		f = fmt.Appendf(f, "%d", *o.ProcessExit)
 	}
 	f.text("output_addr", o.OutputAddr)
+	f.text("log_addr", o.LogAddr)
 	if o.OutputKind != Nothing {
 		f.text("output_kind", o.OutputKind.String())
 		f.int("output_bytes", int64(len(o.Output)))
@@ -157,6 +158,8 @@ func decodeOutcome(body []byte) (o Outcome, rest []byte, err error) {
 			o.ProcessExit = &n
 		case "output_addr":
 			o.OutputAddr = r.bounded(key, raw, MaxAddrBytes)
+		case "log_addr":
+			o.LogAddr = r.bounded(key, raw, MaxAddrBytes)
 		case "output_kind":
 			if o.OutputKind, err = ParseKind(key, raw); err != nil {
 				r.fail(err)

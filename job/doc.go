@@ -67,6 +67,7 @@
 //	session.go      commands that open and end sessions
 //	runner.go       LoseRunner: returns the jobs of a lost runner
 //	handler.go      commands that store and delete handlers
+//	fileset.go      commands that store and delete versions of filesets
 //	once.go         Once: an idempotency key or a session's number
 //	strategy.go     the orders in which a claim may take jobs
 //	payload.go      payload kinds and frames

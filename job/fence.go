@@ -40,10 +40,12 @@ func (f *Fence) Repeats(s *State, h Holder, o *Outcome, refused Refusal) Refusal
 		return refused
 	case f.Runner != "" && f.Runner != h.Runner:
 		return RunnerDiffers
-	case !o.Same(s.Code, int(s.ExitCode)):
-		return OutcomeDiffers
+	case o.Same(s.Code, int(s.ExitCode)):
+		return Granted
+	case s.Code == Unget: // nobody ended the run; the job was returned to its queue
+		return refused
 	}
-	return Granted
+	return OutcomeDiffers
 }
 
 // AllowsClaim says whether a request may act on everything that a claim holds. known is whether there is a claim with

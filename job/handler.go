@@ -11,13 +11,18 @@ import (
 type HandlerDigest [sha256.Size]byte
 
 // String returns the digest in the form sha256:hex.
-func (d HandlerDigest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
+func (d HandlerDigest) String() string { return digestPrefix + hex.EncodeToString(d[:]) }
 
 // ParseHandlerDigest is the inverse of String.
-func ParseHandlerDigest(text string) (d HandlerDigest, err error) {
-	digits, ok := strings.CutPrefix(text, "sha256:")
-	if n, bad := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || bad != nil || n != len(d) || d.String() != text {
-		return HandlerDigest{}, fmt.Errorf("%q is not sha256: and 64 hexadecimal digits", text)
+func ParseHandlerDigest(text string) (HandlerDigest, error) { return parseDigest(text) }
+
+const digestPrefix = "sha256:"
+
+// parseDigest reads sha256: and 64 lower-case hexadecimal digits.
+func parseDigest(text string) (d [sha256.Size]byte, err error) {
+	digits, ok := strings.CutPrefix(text, digestPrefix)
+	if n, bad := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || bad != nil || n != len(d) || digestPrefix+hex.EncodeToString(d[:]) != text {
+		return [sha256.Size]byte{}, fmt.Errorf("%q is not sha256: and 64 hexadecimal digits", text)
 	}
 	return d, nil
 }

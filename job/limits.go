@@ -26,7 +26,7 @@ const (
 	MaxForAllBytes = 8 << 10
 	// MaxStepBytes bounds the step that a tickle may name.
 	MaxStepBytes = 1 << 10
-	// MaxAddrBytes bounds binary_addr, input_addr and output_addr: addresses, not contents.
+	// MaxAddrBytes bounds binary_addr, input_addr, output_addr and log_addr: addresses, not contents.
 	MaxAddrBytes = 4 << 10
 	// MaxClaimJobs and MaxClaimBytes bound what a claim hands out, so that no answer is long in the making.
 	MaxClaimJobs  = 1000
@@ -126,6 +126,13 @@ const (
 	MaxHandlerVersions = 20
 	// MaxHandlersBytes bounds the documents of all versions, because no retention deletes them.
 	MaxHandlersBytes = 1 << 30
+	// MaxFilesets bounds the filesets that there are at a time, and MaxFilesetVersions the versions that are kept of each:
+	// when there is one more, the oldest is deleted. A fileset has one row, which lists its versions.
+	MaxFilesets        = 1_000_000
+	MaxFilesetVersions = 20
+	// MaxFilesetFiles and MaxFilesetBytes bound what a command says of a manifest. The manifest itself has lower limits.
+	MaxFilesetFiles = 1_000_000_000
+	MaxFilesetBytes = math.MaxInt64
 	// MaxParkedClaims bounds the claims that wait for a job.
 	MaxParkedClaims = 100_000
 )

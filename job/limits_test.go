@@ -117,6 +117,7 @@ func TestLimits(t *testing.T) {
 		inOutcome(number("complete", outcome, "process_exit", "", -1<<31, 1<<32-1)),
 		inOutcome(length("complete", outcome, "error", "", MaxErrorBytes)),
 		inOutcome(length("complete", outcome, "output_addr", "", MaxAddrBytes)),
+		inOutcome(length("complete", outcome, "log_addr", "", MaxAddrBytes)),
 		inOutcome([]limitCase{
 			{"exit_code lowest", "complete", "id=" + id + " code=error exit_code=500", "", true}, {"exit_code below", "complete", "id=" + id + " code=error exit_code=499", "", false},
 			{"exit_code highest", "complete", "id=" + id + " code=error exit_code=599", "", true}, {"exit_code above", "complete", "id=" + id + " code=error exit_code=600", "", false},

@@ -18,13 +18,14 @@ type Outcome struct {
 type Result struct {
 	ProcessExit *int64 // the exit status of a process or container, as its system reports it
 	OutputAddr  string
-	OutputKind  Kind // Nothing: no inline output
+	LogAddr     string `json:",omitzero"` // of what the run printed
+	OutputKind  Kind   // Nothing: no inline output
 	Output      []byte
 }
 
 // Empty reports whether there is nothing to keep.
 func (r *Result) Empty() bool {
-	return r.ProcessExit == nil && r.OutputAddr == "" && r.OutputKind == Nothing
+	return r.ProcessExit == nil && r.OutputAddr == "" && r.LogAddr == "" && r.OutputKind == Nothing
 }
 
 // Same reports whether a repeated outcome is the one that was stored, so that repeating it is no error.

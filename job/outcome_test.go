@@ -102,7 +102,7 @@ func TestOutcome(t *testing.T) {
 		t.Error("Same")
 	}
 	n := int64(0)
-	for _, r := range []Result{{ProcessExit: &n}, {OutputAddr: "a"}, {OutputKind: Text}} {
+	for _, r := range []Result{{ProcessExit: &n}, {OutputAddr: "a"}, {LogAddr: "a"}, {OutputKind: Text}} {
 		if r.Empty() {
 			t.Errorf("%+v is empty", r)
 		}

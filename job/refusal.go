@@ -57,6 +57,10 @@ const (
 	HandlerNotFound
 	// TooManyHandlers: MaxHandlers or MaxHandlersBytes are stored.
 	TooManyHandlers
+	// FilesetNotFound: there is no fileset of that client and name, or no such version.
+	FilesetNotFound
+	// TooManyFilesets: MaxFilesets are stored.
+	TooManyFilesets
 
 	// TooManyHops: the outcome creates jobs, and MaxHops jobs have created each other before.
 	TooManyHops
@@ -68,7 +72,8 @@ const (
 var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_lost", "outcome_differs", "runner_differs",
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
 	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty",
-	"session_not_found", "too_many_sessions", "number_reused", "number_passed", "handler_not_found", "too_many_handlers", "too_many_hops"}
+	"session_not_found", "too_many_sessions", "number_reused", "number_passed", "handler_not_found", "too_many_handlers",
+	"fileset_not_found", "too_many_filesets", "too_many_hops"}
 
 var refusalTexts = [...]string{
 	"",
@@ -97,6 +102,8 @@ var refusalTexts = [...]string{
 	"the slot of the session has carried out a request with a higher number",
 	"there is no such handler, or no such version of it",
 	"the server has the maximum number or size of handlers; delete those that no runner needs",
+	"there is no such fileset, or no such version of it",
+	"the server has the maximum number of filesets; delete those that nobody needs",
 	"the outcome creates jobs, but 100 jobs have already created each other one after the other",
 }
 

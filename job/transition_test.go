@@ -32,6 +32,7 @@ var (
 	kept      = Changes{Priority: 10, MaxAttempts: 2, Redrives: 3} // what no transition may lose
 	pending   = State{Status: Pending, Class: Fresh, Order: 50, UpdatedAt: 5000, Changes: kept}
 	returned  = State{Status: Pending, Class: Returned, Attempts: 1, UpdatedAt: 5000, Changes: kept}
+	givenBack = State{Status: Pending, Code: Unget, Order: 50, Claim: 60, UpdatedAt: 5000, Changes: kept}
 	deferred  = State{Status: Deferred, Class: Fresh, UpdatedAt: 5000, At: 6000, Changes: kept}
 	backedOff = State{Status: Deferred, Class: Returned, Code: Retry, ExitCode: 100, Attempts: 1, Claim: 60, UpdatedAt: 5000, At: 6000, Changes: kept}
 	aside     = State{Status: Deferred, Class: Returned, Code: Damaged, Claim: 60, UpdatedAt: 5000, At: MaxTimeMs, Changes: kept}

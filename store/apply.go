@@ -68,6 +68,10 @@ func (a *applying) apply(cmd job.Command) Result {
 		return a.putHandler(cmd)
 	case job.DeleteHandler:
 		return a.deleteHandler(cmd)
+	case job.PutFileset:
+		return a.putFileset(cmd)
+	case job.DeleteFileset:
+		return a.deleteFileset(cmd)
 	case job.LoseRunner:
 		return a.loseRunner(cmd)
 	case job.Tick:

@@ -64,6 +64,7 @@ func (c *checker) run() {
 	c.sweeps()
 	c.effects()
 	c.handlers()
+	c.filesets()
 	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })

@@ -55,6 +55,7 @@
 //	Z used:1 at:8 seq:8                                a session by whether it carried out a request, and when it was used; may be early
 //	H type 0 client                                    a handler: what is known of its versions
 //	h seq:8                                            the document of a version
+//	F name 0 client                                    a fileset: its versions
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -93,6 +94,7 @@
 //	session_row.go            sessions and their slots
 //	sweep_row.go              sweeps
 //	handler_row.go            handlers and the documents of their versions
+//	fileset_row.go            filesets and their versions
 //	pages.go                  reading pages of payloads, and the rows of their lengths
 //
 // Memory:
@@ -128,6 +130,7 @@
 //	sweeps.go                 sweeps, step by step
 //	sessions.go               opening, using and forgetting sessions
 //	handler_changes.go        storing and deleting handlers
+//	fileset_changes.go        storing and deleting versions of filesets
 //	once.go                   repeated requests
 //	payload_room.go           how many payloads fit into a claim
 //	create.go                 the create command
@@ -156,6 +159,7 @@
 //	sweep_documents.go        documents of sweeps
 //	session_documents.go      documents of sessions
 //	handler_documents.go      handlers
+//	fileset_documents.go      filesets
 //	once_documents.go         what a repeated request is answered, before it is journaled
 //	lister.go                 which jobs a list shows
 //	list_order.go             where a list begins, and lists by queue and status
@@ -176,6 +180,7 @@
 //	check_claims.go           Check: claims, leases and runners
 //	check_keys.go             Check: keys, sessions, sweeps and effects
 //	check_handlers.go         Check: handlers
+//	check_filesets.go         Check: filesets
 //	check_queues.go           Check: queues, lanes and cells
 //	check.go                  Check
 //	digest.go                 comparing stores

@@ -61,6 +61,19 @@ type Handler struct {
 	CreatedAt int64             // unix ms
 }
 
+// Fileset describes a version of a fileset.
+type Fileset struct {
+	ID        job.ID
+	Client    string // "" if it belongs to no client
+	Name      string
+	Version   int                // from 1 on
+	Manifest  job.ManifestDigest // the address of its manifest
+	Files     int
+	Bytes     int64 // of all files
+	Newest    bool  // it is the newest version
+	CreatedAt int64 // unix ms
+}
+
 // Claim is the document of a claim. Times are unix ms. DeadlineAt is when what it holds counts as abandoned unless it
 // is tickled, but for jobs that have a lease of their own or a time-out; 0 when it holds nothing.
 type Claim struct {

@@ -21,6 +21,9 @@ func wellFormed(key string) bool {
 	case handlerTable:
 		name := handlerOfKey(key)
 		return name.typ != "" && handlerKey(name) == key
+	case filesetTable:
+		name := filesetOfKey(key)
+		return name.name != "" && filesetKey(name) == key
 	case uniqueTable:
 		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
 	case onceTable:

@@ -39,13 +39,14 @@ const (
 	idleTable            = 'Z'
 	handlerTable         = 'H'
 	handlerDocumentTable = 'h'
+	filesetTable         = 'F'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
-	handlerTable, handlerDocumentTable}
+	handlerTable, handlerDocumentTable, filesetTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -333,17 +334,26 @@ func generationKey(generation uint32) string {
 
 func runnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
 
-// handlerKey puts the type first, because lists are in that order. No name has a NUL.
-func handlerKey(name queueName) string {
-	k := make(lsm.KeyBuilder, 0, 2+len(name.typ)+len(name.client))
-	k.U8(handlerTable)
-	k = append(k, name.typ...)
-	k.U8(0)
-	k = append(k, name.client...)
-	return string(k)
-}
+func handlerKey(name queueName) string { return namedKey(handlerTable, name.typ, name.client) }
 
 func handlerOfKey(key string) queueName {
 	typ, client, _ := strings.Cut(key[1:], "\x00")
 	return queueName{client, typ}
+}
+
+func filesetKey(name filesetName) string { return namedKey(filesetTable, name.name, name.client) }
+
+func filesetOfKey(key string) filesetName {
+	name, client, _ := strings.Cut(key[1:], "\x00")
+	return filesetName{client, name}
+}
+
+// namedKey puts the client last, because lists are in that order. No name has a NUL.
+func namedKey(table byte, name, client string) string {
+	k := make(lsm.KeyBuilder, 0, 2+len(name)+len(client))
+	k.U8(table)
+	k = append(k, name...)
+	k.U8(0)
+	k = append(k, client...)
+	return string(k)
 }

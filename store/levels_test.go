@@ -138,6 +138,13 @@ func TestWhatLevelsDecide(t *testing.T) {
 		step("tick after keys", job.Tick{})
 		step("grace", job.Grace{})
 		if l.number >= 4 {
+			for i := range job.MaxFilesetVersions + 1 {
+				step("a fileset", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
+			}
+			step("a fileset again", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{job.MaxFilesetVersions}})
+			step("a fileset of all", job.PutFileset{Name: "input"})
+			step("a fileset less", job.DeleteFileset{Name: "input"})
+			step("no fileset", job.DeleteFileset{Name: "input"})
 			claim := plainClaim("lost", 700)
 			claim.Types = []string{"pages"}
 			for range 3 {

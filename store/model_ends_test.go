@@ -78,10 +78,10 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) JobResult {
 		switch {
 		case cmd.Runner != "" && c.runner != cmd.Runner:
 			refusal = job.RunnerDiffers
-		case !o.Same(j.code, j.exitCode):
-			refusal = job.OutcomeDiffers
-		default:
+		case o.Same(j.code, j.exitCode):
 			return JobResult{ID: o.ID, Status: j.status}
+		case j.code != job.Unget:
+			refusal = job.OutcomeDiffers
 		}
 	}
 	return JobResult{ID: o.ID, Refusal: refusal}

@@ -32,7 +32,8 @@ type model struct {
 	once     map[[2]string]*modelOnce
 	sessions map[job.ID]*modelSession
 	handlers map[queueName][]modelHandler // by version
-	rules    *rules                       // the numbers that bound commands, sessions and handlers
+	filesets map[filesetName][]Fileset    // by version
+	rules    *rules                       // the numbers that bound commands, sessions, handlers and filesets
 	sweeps   []*modelSweep
 	served   string
 	stopped  bool
@@ -138,7 +139,7 @@ type modelRunner struct {
 
 func newModel(seed uint64, rules *rules) *model {
 	return &model{seed: seed, jobs: map[job.ID]*modelJob{}, queues: map[queueName]*modelQueue{}, claims: map[job.ID]*modelClaim{},
-		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, rules: rules,
+		runners: map[string]*modelRunner{}, keys: map[queueName]map[string]*modelJob{}, once: map[[2]string]*modelOnce{}, handlers: map[queueName][]modelHandler{}, filesets: map[filesetName][]Fileset{}, rules: rules,
 		sessions: map[job.ID]*modelSession{}}
 }
 
@@ -207,6 +208,10 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.putHandler(cmd)
 	case job.DeleteHandler:
 		return m.deleteHandler(cmd)
+	case job.PutFileset:
+		return m.putFileset(cmd)
+	case job.DeleteFileset:
+		return m.deleteFileset(cmd)
 	case job.LoseRunner:
 		return m.loseRunner(cmd, events)
 	case job.Tick:

@@ -33,3 +33,6 @@ func (r Run) Lines() int { return int(r.Last-r.First) + 1 }
 
 // queueName is the name of a queue.
 type queueName struct{ client, typ string }
+
+// filesetName identifies a fileset.
+type filesetName struct{ client, name string }

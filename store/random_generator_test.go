@@ -33,6 +33,7 @@ func newGenerator(seed uint64) *generator {
 			effectRowBytes: oneOf(g, 1, 50, 1024), listedClaims: oneOf(g, 0, 1, 3, 8),
 			sessions: oneOf[uint64](g, 1, 2, 4, 1000),
 			handlers: oneOf(g, 1, 2, 1000), handlerVersions: oneOf(g, 1, 2, 20), handlersBytes: oneOf[int64](g, 1, 300, 1<<20),
+			filesets: oneOf(g, 1, 2, 1000), filesetVersions: oneOf(g, 1, 2, 20),
 		},
 	}
 	g.m = newModel(0, g.options.bounds.rules)
@@ -93,7 +94,9 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(136); {
+	switch n := g.IntN(140); {
+	case n >= 136:
+		return g.fileset()
 	case n >= 133:
 		return g.lostRunner()
 	case n >= 129:
@@ -413,7 +416,7 @@ func (g *generator) outcome() job.Outcome {
 			*o.ProcessExit = oneOf[int64](g, 0, -1, 137)
 		}
 		if g.some(20) {
-			o.OutputAddr = "s3://out put"
+			o.OutputAddr, o.LogAddr = "s3://out put", "s3://log"
 		}
 		if g.some(25) {
 			o.OutputKind, o.Output = job.Text, []byte(oneOf(g, "result", "two\nlines"))

@@ -134,6 +134,17 @@ type HandlerPut struct {
 // HandlerDeleted is the result of deleting a handler. Refusal is HandlerNotFound, or Granted.
 type HandlerDeleted struct{ Refusal job.Refusal }
 
+// FilesetPut is the result of storing a version of a fileset. Same is set if the newest version has the same manifest: it
+// is the result then, and nothing was stored. Refusal is TooManyFilesets, or Granted.
+type FilesetPut struct {
+	Fileset Fileset
+	Same    bool
+	Refusal job.Refusal
+}
+
+// FilesetDeleted is the result of deleting a fileset. Refusal is FilesetNotFound, or Granted.
+type FilesetDeleted struct{ Refusal job.Refusal }
+
 // RunnerLost is the result of returning the jobs of a lost runner: how many it returned, and whether more are left.
 type RunnerLost struct {
 	Jobs int

@@ -35,7 +35,7 @@ func rowForms() map[string]struct {
 	o := jobLease{lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, timerAt: 5}
 	r := &runner{name: "r1", claims: 2, held: 3, tickledAt: 4, promise: job.Promise{From: 5, Until: 6, Seq: 7}, open: []uint64{1, math.MaxUint64}}
 	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported}
-	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.Bytes, Output: []byte{0, 255}}
+	result := job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &done{digest: job.Digest{1, 0xff}, seq: 812, at: startAt, lines: 9, group: b.groups[0], queueName: queueName{"a", "x y"}, existing: []madeBy{{3, jobID(1, 2, 3)}}}
 	made.group.first = 0
 	made.ended = []endedPart{}
@@ -43,6 +43,7 @@ func rowForms() map[string]struct {
 		{seq: 812, at: startAt, all: 1000, results: []resultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
 		{seq: math.MaxUint64, at: startAt, refusal: job.ClaimLost, results: []resultRun{}},
 	}}
+	files := &fileset{filesetName{"a", "x"}, []filesetVersion{{8, startAt, 1, job.ManifestDigest{1}, 0, 0}, {9, startAt + 1, 2, job.ManifestDigest{2, 0xff}, 100_000, math.MaxInt64}}}
 	opened := &session{seq: 9, at: startAt, runner: "r1", usedAt: startAt + 1, timerAt: startAt + 2, used: true, idleAt: startAt + 1}
 	last := slot{number: math.MaxInt64, done: took}
 	encoded := func(d *done) (e lsm.Encoder) { d.encode(&e); return e }
@@ -70,6 +71,7 @@ func rowForms() map[string]struct {
 		"done":      {made, encoded(made), decoded},
 		"taken":     {took, encoded(took), decoded},
 		"session":   {opened, opened.encode(), func(b []byte) any { return decodeSession(9, b) }},
+		"fileset":   {files, files.encode(), func(b []byte) any { return decodeFileset(files.filesetName, b) }},
 		"slot": {last, last.encode(), func(b []byte) any {
 			number, done := decodeSlot(b)
 			return slot{number: number, done: done}

@@ -39,6 +39,8 @@ type rules struct {
 	// of all versions may have.
 	handlers, handlerVersions int
 	handlersBytes             int64
+	// filesets is how many there may be, and filesetVersions how many versions of each.
+	filesets, filesetVersions int
 }
 
 // level is a version of what Apply decides.
@@ -50,6 +52,7 @@ type level struct {
 var firstRules = rules{
 	pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
+	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
 }
 
 // levels are those that this program can apply, in order. Numbers below the first are of versions before the first
@@ -58,7 +61,7 @@ var firstRules = rules{
 // one.
 var levels = []level{
 	{3, firstRules},
-	{4, firstRules}, // adds commands for handlers and lost runners, and jobs that completions create, and keeps steps
+	{4, firstRules}, // adds commands for handlers, filesets and lost runners, and jobs that completions create, and keeps steps
 }
 
 // The newest level is the one that a server raises its journal to.

@@ -38,31 +38,51 @@ func decodeAttemptBrief(value []byte, most int) job.Attempt {
 	return a
 }
 
+// The parts of a result that its row has only if they are there, as bits of the number after the claim.
+const (
+	hasProcessExit = 1 << iota
+	hasLogAddr
+)
+
 // Result and progress rows begin with the claim under which they were reported: under another they are not shown, so
 // that a new run needs no row cleared.
 func encodeResult(claimSeq uint64, r *job.Result) []byte {
 	var e lsm.Encoder
 	e.Uint(claimSeq)
-	e.Bool(r.ProcessExit != nil)
+	parts := uint64(0)
+	if r.ProcessExit != nil {
+		parts |= hasProcessExit
+	}
+	if r.LogAddr != "" {
+		parts |= hasLogAddr
+	}
+	e.Uint(parts)
 	if r.ProcessExit != nil {
 		e.Int(*r.ProcessExit)
 	}
 	e.Text(r.OutputAddr)
 	e.Uint(uint64(r.OutputKind))
 	e.Bytes(r.Output)
+	if r.LogAddr != "" {
+		e.Text(r.LogAddr)
+	}
 	return e
 }
 
 func decodeResult(value []byte) (claimSeq uint64, r job.Result) {
 	d := lsm.Decoder(value)
 	claimSeq = d.Uint()
-	if d.Bool() {
+	parts := d.Uint()
+	if parts&hasProcessExit != 0 {
 		n := d.Int()
 		r.ProcessExit = &n
 	}
 	r.OutputAddr = d.Text()
 	r.OutputKind = job.Kind(d.Uint())
 	r.Output = append([]byte{}, d.Bytes()...)
+	if parts&hasLogAddr != 0 {
+		r.LogAddr = d.Text()
+	}
 	return claimSeq, r
 }
 

@@ -7,6 +7,15 @@
 //	        it has no command line itself
 //	http    a request to a URL
 //	script  source in a language: node, python, php or sh
+//	wasi    a module of WebAssembly: the address of its blob, and what it requires
+//	container  a container, which the job's payload describes: its image, its command, and filesets before and after it.
+//	           The runner's configuration lists the images, and what a container may use
+//
+// The files:
+//
+//	permission.go  what a guest of WASI may do
+//	handler.go     Document, Options, and Check
+//	manifest.go    checks handlers of kind wasi
 //
 // Not for: running jobs (package runner), storing (package store).
 package handler

@@ -11,9 +11,11 @@ import (
 
 // The kinds of handlers, and the languages of scripts.
 const (
-	Exec   = "exec"
-	HTTP   = "http"
-	Script = "script"
+	Exec      = "exec"
+	HTTP      = "http"
+	Script    = "script"
+	WASI      = "wasi"
+	Container = "container"
 
 	Node   = "node"
 	Python = "python"
@@ -23,7 +25,7 @@ const (
 
 // Kinds and Langs are all of them.
 var (
-	Kinds = []string{Exec, HTTP, Script}
+	Kinds = []string{Exec, HTTP, Script, WASI, Container}
 	Langs = []string{Node, Python, PHP, Shell}
 )
 
@@ -46,6 +48,16 @@ type Document struct {
 
 	// Program is of kind exec: the name of a handler in the runner's configuration.
 	Program string `json:"program,omitzero"`
+
+	// Of kind wasi: the manifest of a guest. Binary is the address of a blob. The permissions are those that CheckPermission
+	// knows.
+	Name                string   `json:"name,omitzero"`
+	Namespace           string   `json:"namespace,omitzero"`
+	Version             string   `json:"version,omitzero"`
+	Description         string   `json:"description,omitzero"`
+	Binary              string   `json:"binary,omitzero"`
+	RequiredExtensions  []string `json:"required_extensions,omitempty"`
+	RequiredPermissions []string `json:"required_permissions,omitempty"`
 
 	Options *Options `json:"options,omitzero"`
 }
@@ -77,6 +89,11 @@ const (
 	// MaxURLBytes and MaxEIDBytes bound texts that runners use as keys.
 	MaxURLBytes = 2 << 10
 	MaxEIDBytes = 128
+	// Of kind wasi.
+	MaxManifestNameBytes = 128
+	MaxNamespaceBytes    = 256
+	MaxVersionBytes      = 64
+	MaxDescriptionBytes  = 4 << 10
 )
 
 // FieldError names the field of a document that is wrong.
@@ -91,21 +108,35 @@ func wrong(field, format string, args ...any) error {
 	return &FieldError{field, field + " " + fmt.Sprintf(format, args...)}
 }
 
-// field is a text field and its value.
+// field is a text field and its value. The value of a list is that of one of its elements.
 type field struct{ name, value string }
+
+// of returns a field that is a list.
+func of(name string, list []string) field {
+	if len(list) > 0 {
+		return field{name, "[" + list[0] + "]"}
+	}
+	return field{name: name}
+}
 
 // Check says what is wrong with a document, as a *FieldError, or returns nil.
 func (d *Document) Check() error {
 	var own, others []field
 	script := []field{{"lang", d.Lang}, {"source", d.Source}, {"before", d.Before}, {"before_each", d.BeforeEach}, {"after_each", d.AfterEach}, {"eid", d.EID}}
 	web, exec := []field{{"url", d.URL}}, []field{{"program", d.Program}}
+	wasi := []field{{"binary", d.Binary}, {"name", d.Name}, {"namespace", d.Namespace}, {"version", d.Version}, {"description", d.Description},
+		of("required_extensions", d.RequiredExtensions), of("required_permissions", d.RequiredPermissions)}
 	switch d.Kind {
 	case Script:
-		own, others = script[:2], slices.Concat(web, exec)
+		own, others = script[:2], slices.Concat(web, exec, wasi)
 	case HTTP:
-		own, others = web, slices.Concat(script, exec)
+		own, others = web, slices.Concat(script, exec, wasi)
 	case Exec:
-		own, others = exec, slices.Concat(script, web)
+		own, others = exec, slices.Concat(script, web, wasi)
+	case WASI:
+		own, others = wasi[:1], slices.Concat(script, web, exec)
+	case Container:
+		others = slices.Concat(script, web, exec, wasi)
 	case "":
 		return wrong("kind", "is missing; it must be %s", oneOf(Kinds))
 	default:
@@ -156,6 +187,8 @@ func (d *Document) checkValues() error {
 		if err := job.CheckName("program", d.Program); err != nil {
 			return &FieldError{"program", err.Error()}
 		}
+	case WASI:
+		return d.checkManifest()
 	}
 	return nil
 }

@@ -105,6 +105,7 @@ func (w *writer) outcome(o *job.Outcome, frame job.Frame, size int) {
 	w.text("error", o.Error)
 	w.set("delay_ms", o.DelayMs, -1)
 	w.text("output_addr", o.OutputAddr)
+	w.text("log_addr", o.LogAddr)
 	if frame != job.NoFrame {
 		w.kind(o.OutputKind, frame)
 		w.int("bytes", int64(size))
@@ -169,6 +170,7 @@ func (h *head) outcome() (o job.Outcome, frame job.Frame, size int) {
 		h.fail("field delay_ms requires code=retry or code=error")
 	}
 	o.OutputAddr = h.text("output_addr", job.MaxAddrBytes)
+	o.LogAddr = h.text("log_addr", job.MaxAddrBytes)
 	o.OutputKind, frame = h.kind()
 	if frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))

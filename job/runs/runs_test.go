@@ -116,7 +116,7 @@ func completionText() ([]byte, Completion, []OutcomeRun) {
 	}
 	outputs, rich := first(7, job.OK), first(8, job.Error)
 	outputs.OutputKind = job.JSON
-	rich.ExitCode, rich.ProcessExit, rich.Error, rich.DelayMs, rich.OutputAddr = 502, &exit, "no, not again", 1000, "s3://x/y"
+	rich.ExitCode, rich.ProcessExit, rich.Error, rich.DelayMs, rich.OutputAddr, rich.LogAddr = 502, &exit, "no, not again", 1000, "s3://x/y", "sha256:z"
 	list := []OutcomeRun{
 		{Claim: claimID, Runner: "r", Outcome: outputs, N: 2, Frame: job.LineFrame, Outputs: []byte("1\n{\"a\":2}\n")},
 		{Claim: job.NewID(claimAt, 901, 0), Runner: "s", Outcome: rich, N: 1},
