@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -80,8 +81,8 @@ type access struct {
 }
 
 // logAccess writes one line per request. Successes of hot routes are logged at debug level, other answers at info,
-// failures of the server as warnings or errors with their cause. A path has names and ids only. Queries and bodies are
-// never logged.
+// failures of the server as warnings or errors with their cause. A path has names and ids only. A path with a secret is
+// not logged, and its secret is removed from the cause. Queries and bodies are never logged.
 func (s *Server) logAccess(c echo.Context, a access) {
 	level := zerolog.InfoLevel
 	switch {
@@ -99,8 +100,12 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		return
 	}
 	r := c.Request()
-	e = e.Str("method", r.Method).Str("route", c.Path()).Str("path", r.URL.Path).Int("status", a.status).Dur("took_ms", a.took).
-		Int64("bytes_out", c.Response().Size).Str("remote", r.RemoteAddr)
+	secret, hidden := secretOf(r.URL.Path)
+	e = e.Str("method", r.Method).Str("route", c.Path())
+	if !hidden {
+		e = e.Str("path", r.URL.Path)
+	}
+	e = e.Int("status", a.status).Dur("took_ms", a.took).Int64("bytes_out", c.Response().Size).Str("remote", r.RemoteAddr)
 	if r.ContentLength >= 0 {
 		e = e.Int64("bytes_in", r.ContentLength)
 	}
@@ -108,9 +113,27 @@ func (s *Server) logAccess(c echo.Context, a access) {
 		e = e.Str("code", a.problem.code)
 	}
 	if a.err != nil && level >= zerolog.WarnLevel {
-		e = e.AnErr("error", a.err)
+		text := a.err.Error()
+		if secret != "" { // files are named after it
+			text = strings.ReplaceAll(text, secret, "(hidden)")
+		}
+		e = e.Str("error", text)
 	}
 	e.Msg("request")
+}
+
+// uploadsPath is what the paths with secrets begin with. The id of an upload is the only secret in a path: whoever knows it
+// can append and remove. Ids of jobs, claims and sessions are in documents that everybody can read.
+const uploadsPath = "/uploads/"
+
+// secretOf returns the secret in a path, and whether it must not be logged. It does not look at the route: a path that no
+// route matches is hidden, too. A fileset may have the name uploads.
+func secretOf(path string) (secret string, hidden bool) {
+	at := strings.Index(path, uploadsPath)
+	if at < 0 || strings.HasPrefix(path, "/filesets/") {
+		return "", false
+	}
+	return path[at+len(uploadsPath):], true
 }
 
 // logFailure logs why a claim was refused after its outcomes were applied. The answer is then a success, so logAccess

@@ -296,7 +296,7 @@ const stepBytes = 128
 
 // stateBytes is about what a job takes in memory.
 func stateBytes(j *job.Job) int64 {
-	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.Error)
+	n := jobStateBytes + len(j.Payload) + len(j.Output) + len(j.OutputAddr) + len(j.LogAddr) + len(j.Error)
 	for i := range j.Attempts {
 		n += len(j.Attempts[i].Error)
 	}

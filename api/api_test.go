@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -31,6 +33,7 @@ type rig struct {
 	dir    string // with the data; empty if the engine is a test double
 	engine parts
 	server *Server
+	blobs  *testBlobs
 	stop   func() // shuts the server down as a signal does; a second call does nothing
 }
 
@@ -45,6 +48,7 @@ type parts struct {
 	queueOperator
 	sessionOperator
 	handlerOperator
+	filesetOperator
 	runnerRegistry
 	switcher
 	clock
@@ -57,6 +61,7 @@ type parts struct {
 	runnerReader
 	sessionReader
 	handlerReader
+	filesetReader
 	sweepReader
 }
 
@@ -69,13 +74,16 @@ func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Clai
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.
 type setup struct {
 	Options
 	parts
+	blobOptions blob.Options
+	rows        func(visit func(key string, value []byte) bool) error // of the store
+	filesets    FilesetLister                                         // nil: there are none
 }
 
 // start runs a server until the test ends, and then checks the data.
@@ -102,7 +110,7 @@ func start(t *testing.T, change ...func(*setup)) *rig {
 			t.Errorf("check: %d problems, %v", problems, err)
 		}
 	})
-	o := setup{Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}, partsOf(engine, engine.Queries())}
+	o := setup{Options: Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries()), rows: engine.Queries().EachRow, filesets: engine.Queries()}
 	for _, f := range change {
 		f(&o)
 	}
@@ -119,6 +127,16 @@ func start(t *testing.T, change ...func(*setup)) *rig {
 // startOn runs a server with the given engine.
 func startOn(t *testing.T, o setup) *rig {
 	t.Helper()
+	if o.rows == nil {
+		o.rows = func(func(string, []byte) bool) error { return nil }
+	}
+	blobs := newBlobs(t, o.parts, o.rows, o.blobOptions)
+	if scan := blobs.Scan; o.filesets != nil {
+		blobs.Scan = func(ctx context.Context, visit func([]byte) error) error {
+			return errors.Join(scan(ctx, visit), ScanFilesets(ctx, o.filesets, blobs.Stores, visit))
+		}
+	}
+	o.Blobs = blobs.Keeper
 	s, err := newServer(o.Options, o.parts)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +148,7 @@ func startOn(t *testing.T, o setup) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
-	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.parts, server: s}
+	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.parts, server: s, blobs: blobs}
 	stopped := false
 	r.stop = func() {
 		if stopped {

@@ -29,6 +29,7 @@ func TestComplete(t *testing.T) {
 		fields     []any
 	}{
 		{"completed", `{"status":"completed","output_addr":"there"}`, []any{"status", "completed", "code", "ok", "exit_code", 200, "output_addr", "there", "output", nil}},
+		{"log", `{"status":"failed","log_addr":"kept"}`, []any{"status", "failed", "log_addr", "kept", "output_addr", nil}},
 		{"failed", `{"status":"failed","error":"it broke","process_exit":-9}`, []any{"status", "failed", "code", "failed", "exit_code", 400, "error", "it broke", "process_exit", -9}},
 		{"by code", `{"code":"ok","output":"text"}`, []any{"status", "completed", "output", "text", "output_b64", nil}},
 		{"by exit code", `{"exit_code":299,"output":{"a": 1}}`, []any{"status", "completed", "code", "ok", "exit_code", 299, "output", "map[a:1]"}},
@@ -38,7 +39,7 @@ func TestComplete(t *testing.T) {
 		{"error by exit code", `{"exit_code":599,"delay_ms":3600000}`, []any{"status", "deferred", "code", "error", "exit_code", 599}},
 		{"empty output", `{"code":"ok","output":""}`, []any{"output", ""}},
 		{"nulls", `{"code":"ok","output":null,"error":null,"claim_id":null,"runner_id":null,"delay_ms":null}`, []any{"status", "completed", "output", nil}},
-		{"largest", `{"code":"failed","error":"` + repeat(' ', job.MaxErrorBytes) + `","output":"` + repeat('o', job.MaxOutputBytes) + `","output_addr":"` + repeat('a', 4096) + `","process_exit":4294967295}`,
+		{"largest", `{"code":"failed","error":"` + repeat(' ', job.MaxErrorBytes) + `","output":"` + repeat('o', job.MaxOutputBytes) + `","output_addr":"` + repeat('a', 4096) + `","log_addr":"` + repeat('a', 4096) + `","process_exit":4294967295}`,
 			[]any{"status", "failed", "process_exit", 4294967295}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,6 +109,7 @@ func TestComplete(t *testing.T) {
 		{"process exit below", `{"code":"ok","process_exit":-2147483649}`, "process_exit"},
 		{"process exit above", `{"code":"ok","process_exit":4294967296}`, "process_exit"},
 		{"output address", `{"code":"ok","output_addr":"` + repeat('a', 4097) + `"}`, "output_addr"},
+		{"log address", `{"code":"ok","log_addr":"` + repeat('a', 4097) + `"}`, "log_addr"},
 		{"error", `{"code":"error","error":"` + repeat('e', job.MaxErrorBytes+1) + `"}`, "error"},
 		{"output", `{"code":"ok","output":"` + repeat('o', job.MaxOutputBytes+1) + `"}`, "output"},
 		{"both outputs", `{"code":"ok","output":"a","output_b64":"YQ=="}`, "output"},

@@ -129,7 +129,7 @@ func decodeEach[T any](d *completion, list string, text jsontext.Value, take fun
 
 // any reports whether at least one field is given.
 func (f *outcomeFields) any() bool {
-	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
+	return f.given() || f.ProcessExit != nil || f.OutputAddr != nil || f.LogAddr != nil || !absent(f.Output) || f.OutputB64 != nil || f.Error != nil || f.DelayMs != nil || !absent(f.Then)
 }
 
 // list adds a list of outcomes. An item can have its own claim_id and runner_id, which replace those of the request.
@@ -168,7 +168,7 @@ const maxCommandBytes = job.MaxBodyBytes
 // add appends an outcome to the last command. It begins a new command if the claim or the runner differs, and if the
 // last command is full.
 func (d *completion) add(claim job.ID, runner string, o job.Outcome) {
-	bytes, creates := 256+3*(len(o.Error)+len(o.OutputAddr))+len(o.Output), 0
+	bytes, creates := 256+3*(len(o.Error)+len(o.OutputAddr)+len(o.LogAddr))+len(o.Output), 0
 	if o.Then != nil {
 		bytes, creates = bytes+textBytes(o.Then), o.Then.Lines()
 	}

@@ -31,7 +31,7 @@
 //   - claim.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their answers in JSON and in
 //     runs; the handlers that these name.
 //   - tickle.go: the tickles that extend leases.
-//   - job_output.go, job_states.go: the output of a job; a job as the list of its states
+//   - job_output.go, job_log.go, job_states.go: the output of a job; its log; a job as the list of its states
 //   - chain.go: jobs that are created when another one ends
 //   - complete.go, completion.go, completion_runs.go, outcomes.go: the routes for completions; a completion as commands,
 //     from JSON and from runs; one outcome.
@@ -49,6 +49,12 @@
 //   - stream_hello.go, stream_subscriptions.go, stream_push.go, stream_holding.go: the name and the settings of a stream;
 //     its subscriptions; the jobs that it sends, and those that it holds.
 //   - stream_answers.go, stream_window.go: what a stream sends, and how many of its requests are under way.
+//   - blobs.go, uploads.go, streamed_body.go, blob_metrics.go: blobs; resumable uploads; bodies that are stored while they
+//     arrive; metrics of blobs.
+//   - filesets.go, fileset_put.go, fileset_ahead.go, fileset_get.go, fileset_compression.go, fileset_marks.go,
+//     fileset_metrics.go: filesets; storing archives and manifests; reading files from a bucket before their turn; sending
+//     filesets; the compression of archives; the blobs that filesets name; metrics of filesets.
+//   - log_metrics.go: metrics of the logs of jobs.
 //   - problem.go, access_log.go: refusals; the log entry and the metrics of each request.
 //   - engine.go: the interfaces to the engine and to its state.
 //

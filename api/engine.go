@@ -13,6 +13,7 @@ type Engine interface {
 	queueOperator
 	sessionOperator
 	handlerOperator
+	filesetOperator
 	runnerRegistry
 	switcher
 	clock
@@ -28,6 +29,7 @@ type Queries interface {
 	runnerReader
 	sessionReader
 	handlerReader
+	filesetReader
 	sweepReader
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -88,6 +89,16 @@ func (s *picky) DeleteHandler(_ context.Context, d job.DeleteHandler) (ingest.Re
 	return fuzzReceipt, nil
 }
 
+func (s *picky) PutFileset(_ context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error) {
+	s.take(p)
+	return store.FilesetPut{Fileset: store.Fileset{ID: job.NewID(1, 2, 0), Client: p.Client, Name: p.Name, Version: 1, Manifest: p.Manifest, Newest: true}}, fuzzReceipt, nil
+}
+
+func (s *picky) DeleteFileset(_ context.Context, d job.DeleteFileset) (ingest.Receipt, error) {
+	s.take(d)
+	return fuzzReceipt, nil
+}
+
 func (s *picky) Heartbeat(id string, info registry.Info, _ bool) (int64, time.Duration, error) {
 	if err := errors.Join(job.CheckName("id", id), info.Check()); err != nil {
 		s.t.Errorf("heartbeat of %q with %+v: %v", id, info, err)
@@ -144,6 +155,21 @@ func (s *picky) HandlerByID(id job.ID) (store.Handler, []byte, error) {
 
 func (s *picky) HandlerVersions(client, typ string) ([]store.Handler, error) {
 	return []store.Handler{{ID: job.NewID(1, 2, 0), Client: client, Type: typ}}, nil
+}
+
+// emptyManifest is the manifest of all filesets of a picky.
+const emptyManifest = `{"format":1,"files":[]}`
+
+func (s *picky) Fileset(client, name string, version int) (store.Fileset, error) {
+	return store.Fileset{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: max(version, 1), Manifest: sha256Of(emptyManifest)}, nil
+}
+
+func (s *picky) FilesetVersions(client, name string) ([]store.Fileset, error) {
+	return []store.Fileset{{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: 1}}, nil
+}
+
+func (s *picky) Filesets(_, _ string, limit int) ([]store.Fileset, bool, error) {
+	return []store.Fileset{{ID: job.NewID(1, 2, 0), Name: "n", Version: 1}}, limit == 1, nil
 }
 
 func (s *picky) Handlers(_, _ string, limit int) ([]store.Handler, bool, error) {
@@ -276,9 +302,15 @@ func FuzzRoutes(f *testing.F) {
 			f.Add(n, uint8(130), true, "", "acme", "resize", "", []byte(body))
 		}
 	}
+	blobs := newBlobs(f, &picky{}, func(func(string, []byte) bool) error { return nil }, blob.Options{ReserveBytes: 1})
+	if of, err := blobs.Store(""); err != nil {
+		f.Fatal(err)
+	} else if _, err := of.Put(f.Context(), strings.NewReader(emptyManifest), blob.Ref{}); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Queries: engine, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := New(Options{Engine: engine, Queries: engine, Blobs: blobs.Keeper, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
 		if err != nil {
 			t.Fatal(err)
 		}

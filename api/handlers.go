@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/manifest"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -53,23 +54,44 @@ func documentOfHandler(h *store.Handler, text []byte) handlerDocument {
 	}
 }
 
-// putHandler answers PUT /handlers/{type}: 201 with the new version, or 200 with the newest one if it is the same.
+// putHandler answers PUT /handlers/{type} with a handler in JSON or a manifest in TOML: 201 with the new version, or 200 with the newest one if it is the same.
 func (s *Server) putHandler(c echo.Context) error {
 	client, typ, err := handlerName(c)
 	if err != nil {
 		return err
 	}
-	var document handler.Document
-	body, err := s.readObject(c, &s.bodies.handler, &document)
+	body, err := readBody(c, &s.bodies.toml)
 	if err != nil {
 		return err
 	}
 	defer body.release()
-	return s.storeHandler(c, body, client, typ, &document)
+	var document handler.Document
+	if formOf(c.Request()) == mimeTOML {
+		if document, err = parseManifest(body.bytes); err != nil {
+			return err
+		}
+		return s.storeHandler(c, body, nil, client, typ, &document)
+	}
+	if err := decodeObject(body.bytes, &document); err != nil {
+		return err
+	}
+	return s.storeHandler(c, body, body.bytes, client, typ, &document)
 }
 
-// storeHandler stores a handler that was read from a body.
-func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, document *handler.Document) error {
+// parseManifest reads a handler of kind wasi as a manifest in TOML.
+func parseManifest(text []byte) (handler.Document, error) {
+	document, err := manifest.Parse(text)
+	if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
+		return document, badRequest(wrong.Field, wrong.Text)
+	}
+	if err != nil {
+		return document, badRequest("", err.Error())
+	}
+	return document, nil
+}
+
+// storeHandler stores a handler that was read from a body. text is the body if it is JSON.
+func (s *Server) storeHandler(c echo.Context, body *body, text []byte, client, typ string, document *handler.Document) error {
 	// Its texts, the text that is stored and the answer are about as long as the body.
 	if err := body.reserve(c.Request().Context(), 3*int64(len(body.bytes))); err != nil {
 		return err
@@ -77,7 +99,7 @@ func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, do
 	if s.reserved[client] {
 		return reservedClient(client)
 	}
-	if err := checkHandler(document, body.bytes); err != nil {
+	if err := checkHandler(document, text); err != nil {
 		if wrong, ok := errors.AsType[*handler.FieldError](err); ok {
 			return badRequest(wrong.Field, wrong.Text)
 		}
@@ -86,16 +108,16 @@ func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, do
 	if o := document.Options; o != nil && *o == (handler.Options{}) {
 		document.Options = nil // so that equal handlers have equal texts
 	}
-	text, err := encodeDocument(document)
+	stored, err := encodeDocument(document)
 	if err != nil {
 		return err
 	}
-	text = text[:len(text)-1]
-	if len(text) > job.MaxHandlerBytes {
+	stored = stored[:len(stored)-1]
+	if len(stored) > job.MaxHandlerBytes {
 		return &problem{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-			detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(text), job.MaxHandlerBytes)}
+			detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(stored), job.MaxHandlerBytes)}
 	}
-	put, receipt, err := s.engine.PutHandler(c.Request().Context(), job.PutHandler{Client: client, Type: typ, Kind: document.Kind, Document: text})
+	put, receipt, err := s.engine.PutHandler(c.Request().Context(), job.PutHandler{Client: client, Type: typ, Kind: document.Kind, Document: stored})
 	if err != nil {
 		return err
 	}
@@ -105,12 +127,12 @@ func (s *Server) storeHandler(c echo.Context, body *body, client, typ string, do
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/handler-versions/"+put.Handler.ID.String())
 	}
-	return answerDocument(c, status, documentOfHandler(&put.Handler, text))
+	return answerDocument(c, status, documentOfHandler(&put.Handler, stored))
 }
 
-// checkHandler says what is wrong with a handler, which was read from a text.
+// checkHandler says what is wrong with a handler. text is its JSON, or nil if it was not read from JSON.
 func checkHandler(document *handler.Document, text []byte) error {
-	if err := document.Check(); err != nil {
+	if err := document.Check(); err != nil || text == nil {
 		return err
 	}
 	// An option that is given as 0 looks like one that is left out.

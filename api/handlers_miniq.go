@@ -59,5 +59,5 @@ func (s *Server) addHandler(c echo.Context) error {
 	case m.Body == "":
 		return badRequest("body", "body is missing; it must be the source of the handler, or its URL")
 	}
-	return s.storeHandler(c, body, client, typ, m.document())
+	return s.storeHandler(c, body, body.bytes, client, typ, m.document())
 }

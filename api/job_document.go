@@ -35,6 +35,7 @@ var jobFields = table([]field{
 	{name: "binary_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendBinaryAddr(b, j) }},
 	{name: "input_addr", parts: store.Payloads, append: func(b []byte, j *job.Job, _ form) []byte { return appendInputAddr(b, j) }},
 	{name: "output_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.OutputAddr) }},
+	{name: "log_addr", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.LogAddr) }},
 	{name: "output", parts: store.Details, append: func(b []byte, j *job.Job, f form) []byte { return appendValue(b, j.OutputKind, j.Output, f) }},
 	{name: "output_b64", parts: store.Details, append: func(b []byte, j *job.Job, _ form) []byte { return appendB64(b, j.OutputKind, j.Output) }},
 	{name: "code", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.Code.String()) }},

@@ -52,7 +52,7 @@ func TestJobDocument(t *testing.T) {
 		Attributes: job.Attributes{Priority: 9, Kind: job.Text, MaxAttempts: 3, LeaseMs: 4, RunAt: 5},
 		Code:       job.Error, ExitCode: 500, Error: "err \"or\"\n", Step: "s", Progress: 999_999, Runner: "r\u2028", Claim: job.NewID(8, 9, 0),
 		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
-		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
+		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
 		Attempts: []job.Attempt{
 			{At: 1, Runner: "a", Code: job.Error, ExitCode: 500, Error: "no", Why: job.Reported},
 			{At: 2, Runner: "b", Why: job.Abandoned},
@@ -76,7 +76,7 @@ func TestJobDocument(t *testing.T) {
 	want(t, o, "job_id", full.ID, "batch_id", full.Batch, "client", "c", "type", "t", "status", "failed", "priority", 9, "payload", "p", "payload_b64", nil,
 		"code", "error", "exit_code", 500, "process_exit", -1, "error", full.Error, "step", "s", "progress", "0.999999", "runner_id", full.Runner,
 		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "completed_at", 8,
-		"deadline_at", 9, "output_addr", "there", "output", "[1 2]", "output_b64", nil)
+		"deadline_at", 9, "output_addr", "there", "log_addr", "kept", "output", "[1 2]", "output_b64", nil)
 	attempts := o["attempts"].([]any)
 	want(t, attempts[0].(map[string]any), "at", 1, "runner_id", "a", "code", "error", "exit_code", 500, "error", "no", "why", "reported")
 	want(t, attempts[1].(map[string]any), "at", 2, "runner_id", "b", "code", nil, "exit_code", nil, "error", nil, "why", "abandoned")
@@ -94,7 +94,7 @@ func TestJobsInARow(t *testing.T) {
 	for _, change := range []func(*job.Job){
 		func(j *job.Job) { j.Batch = job.NewID(1, 1, 0) }, func(j *job.Job) { j.Client = "d" }, func(j *job.Job) { j.Type = "d" },
 		func(j *job.Job) { j.Status = job.Pending }, func(j *job.Job) { j.Priority = 5 }, func(j *job.Job) { j.Code = job.Error },
-		func(j *job.Job) { j.ExitCode = 5 }, func(j *job.Job) { j.ProcessExit = &exit }, func(j *job.Job) { j.OutputAddr = "a" },
+		func(j *job.Job) { j.ExitCode = 5 }, func(j *job.Job) { j.ProcessExit = &exit }, func(j *job.Job) { j.OutputAddr = "a" }, func(j *job.Job) { j.LogAddr = "a" },
 		func(j *job.Job) { j.OutputKind, j.Output = job.Text, []byte("o") }, func(j *job.Job) { j.Error = "e" },
 		func(j *job.Job) { j.Attempts = []job.Attempt{{At: 1, Why: job.Reported}} }, func(j *job.Job) { j.Step = "s" }, func(j *job.Job) { j.Progress = 5 },
 		func(j *job.Job) { j.Runner = "s" }, func(j *job.Job) { j.Claim = job.ID{} }, func(j *job.Job) { j.RunAttempts = 2 }, func(j *job.Job) { j.MaxAttempts = 2 },

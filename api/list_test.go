@@ -168,7 +168,7 @@ func TestPartsOfFields(t *testing.T) {
 	r.post("/jobs/"+id+"/complete", `{"code":"retry","error":"no","delay_ms":0}`).object(http.StatusOK)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	r.post("/jobs/"+id+"/tickle", `{"step":"s","progress":0.5}`).object(http.StatusOK)
-	r.post("/jobs/"+id+"/complete", `{"code":"failed","output":[1],"output_addr":"there","process_exit":3,"error":"never"}`).object(http.StatusOK)
+	r.post("/jobs/"+id+"/complete", `{"code":"failed","output":[1],"output_addr":"there","log_addr":"kept","process_exit":3,"error":"never"}`).object(http.StatusOK)
 	whole := r.get("/jobs/" + id).object(http.StatusOK)
 	for _, f := range jobFields {
 		o := r.get("/jobs?fields=" + f.name).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)

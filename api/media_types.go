@@ -14,6 +14,7 @@ const (
 	mimeNDJSON = "application/x-ndjson"
 	mimeText   = "text/plain"
 	mimeHTML   = "text/html"
+	mimeTOML   = "application/toml"
 
 	// Some routes can answer with JSON of two shapes. Each shape has its own media type, so that clients with static
 	// types know which one they got.
@@ -54,10 +55,10 @@ func isGzip(encoding []string) (bool, error) {
 		field: echo.HeaderContentEncoding, detail: "Content-Encoding must be gzip or identity"}
 }
 
-// formOf returns the media type of a body that checkContentType accepted: JSON, NDJSON or runs.
+// formOf returns the media type of a body that checkContentType accepted: JSON, NDJSON, runs or TOML.
 func formOf(r *http.Request) string {
 	name, _, _ := strings.Cut(r.Header.Get(echo.HeaderContentType), ";")
-	if name = strings.ToLower(strings.TrimSpace(name)); name == mimeNDJSON || name == mimeRuns {
+	if name = strings.ToLower(strings.TrimSpace(name)); name == mimeNDJSON || name == mimeRuns || name == mimeTOML {
 		return name
 	}
 	return mimeJSON

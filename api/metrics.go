@@ -22,6 +22,8 @@ type metrics struct {
 	routes   map[routeKey]*routeMetrics
 	unrouted *routeMetrics
 	verbs    map[string]*routeMetrics // of requests in streams
+	blobMetrics
+	filesetMetrics
 }
 
 type routeKey struct{ method, path string }
@@ -94,6 +96,9 @@ func newMetrics(s *Server, routes []route) *metrics {
 	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, including the data that they are made from."
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
 	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "control", s.control)
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "blobs", s.uploads)
+	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "filesets", s.manifests)
+	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "blobs", s.downloads)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
@@ -101,6 +106,9 @@ func newMetrics(s *Server, routes []route) *metrics {
 	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
 	inFlight("daybook_stream_bytes", held, "kind", "requests", room.requests)
 	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
+	m.blobMetrics = newBlobMetrics(s.blobs, registry)
+	m.filesetMetrics = newFilesetMetrics(registry)
+	registerLogMetrics(&s.logs, registry)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -36,7 +37,7 @@ var described = sync.OnceValues(func() (d description, err error) {
 	for _, kind := range []string{mimeClaim, mimeBatch, mimeTypes} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder(mimeJSON))
 	}
-	for _, kind := range []string{"application/yaml", "text/html", "text/css", "text/javascript", "image/png", mimeRuns} {
+	for _, kind := range []string{mimeTOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", mimeRuns, mimeTar, mimeTarGzip, mimeTarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
 	routed, err := loader.LoadFromData(openapiText)
@@ -86,6 +87,8 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 		req = req.Clone(req.Context())
 		req.URL.Path, req.URL.RawPath = path, ""
 	}
+	req = req.Clone(req.Context())
+	spellAddress(req.URL)
 	route, params, err := d.router.FindRoute(req)
 	if err != nil { // there is no such route, so the answer must be a refusal
 		if answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusForbidden || answer.status == http.StatusBadRequest {
@@ -98,7 +101,7 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 		again := *input
 		again.Request = req.Clone(req.Context())
 		again.Request.Body = io.NopCloser(bytes.NewReader(sent))
-		again.Options = &openapi3filter.Options{ExcludeRequestBody: strings.HasSuffix(route.Path, "/add") || len(sent) == 0 || prefersEach(req)}
+		again.Options = &openapi3filter.Options{ExcludeRequestBody: strings.HasSuffix(route.Path, "/add") || streamsBody(req.Method, route.Path) || len(sent) == 0 || prefersEach(req)}
 		if err := openapi3filter.ValidateRequest(req.Context(), &again); err != nil {
 			return fmt.Errorf("a request that was taken: %w", err)
 		}
@@ -221,7 +224,7 @@ func TestDescribedParameters(t *testing.T) {
 				described = append(described, p.Value.Name)
 			}
 		}
-		want := strings.Fields(r.query)
+		want := strings.Fields(strings.ReplaceAll(r.query, "*", ""))
 		slices.Sort(described)
 		if slices.Sort(want); !slices.Equal(described, want) {
 			t.Errorf("%s %s: described %q, declared %q", r.method, r.path, described, want)
@@ -327,7 +330,7 @@ func TestDescribedLimits(t *testing.T) {
 		schema, name string
 		lo, hi       uint64
 	}{
-		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"OutcomeFields", "error", 0, job.MaxErrorBytes}, {"OutcomeFields", "output_addr", 0, job.MaxAddrBytes},
+		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"OutcomeFields", "error", 0, job.MaxErrorBytes}, {"OutcomeFields", "output_addr", 0, job.MaxAddrBytes}, {"OutcomeFields", "log_addr", 0, job.MaxAddrBytes},
 		{"TickleFields", "step", 0, job.MaxStepBytes},
 	} {
 		p := property(c.schema, c.name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -52,7 +53,27 @@ func oneSpelling(next echo.HandlerFunc) echo.HandlerFunc {
 				u.Path, u.RawPath = path, ""
 			}
 		}
+		spellAddress(c.Request().URL)
 		return next(c)
+	}
+}
+
+// spellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,
+// which would divide the path.
+func spellAddress(u *url.URL) {
+	if !strings.HasPrefix(u.Path, "/blob") {
+		return
+	}
+	for _, prefix := range [...]string{"/blobs/", "/blob/"} {
+		text, found := strings.CutPrefix(u.EscapedPath(), prefix)
+		if !found || !strings.HasPrefix(text, "sha256-") {
+			continue
+		}
+		if text, err := url.PathUnescape(text); err == nil {
+			if ref, err := blob.Parse(text); err == nil {
+				u.Path, u.RawPath = prefix+ref.String(), ""
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type outcomeFields struct {
 	ExitCode    *int64         `json:"exit_code"`
 	ProcessExit *int64         `json:"process_exit"`
 	OutputAddr  *string        `json:"output_addr"`
+	LogAddr     *string        `json:"log_addr"`
 	Output      jsontext.Value `json:"output"`
 	OutputB64   *[]byte        `json:"output_b64"`
 	Error       *string        `json:"error"`
@@ -82,9 +83,9 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	}
 	if f.Status != nil {
 		switch *f.Status {
-		case "completed":
+		case "completed", "Completed": // with a capital, as the runners of queuey-queue write it
 			o.Code = job.OK
-		case "failed":
+		case "failed", "Failed":
 			o.Code = job.Fail
 		default:
 			return o, badRequest("status", fmt.Sprintf("status must be completed or failed, not %q", shortened(*f.Status)))
@@ -142,6 +143,12 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 			return o, badField("output_addr", err)
 		}
 		o.OutputAddr = *f.OutputAddr
+	}
+	if f.LogAddr != nil {
+		if err := job.CheckText("log_addr", *f.LogAddr, 0, job.MaxAddrBytes); err != nil {
+			return o, badField("log_addr", err)
+		}
+		o.LogAddr = *f.LogAddr
 	}
 	return o, f.output(&o)
 }

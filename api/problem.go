@@ -12,6 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/fileset/archive"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/registry"
@@ -38,7 +41,8 @@ type problem struct {
 	// retryAfter is the Retry-After of a 429 or 503. 0 means defaultRetryAfter.
 	retryAfter time.Duration
 	lost       []store.JobResult
-	whole      bool // refuses the whole body, even if each position has a result
+	missing    []string // blobs that a manifest names
+	whole      bool     // refuses the whole body, even if each position has a result
 }
 
 func (p *problem) Error() string { return p.code + ": " + p.detail }
@@ -51,6 +55,9 @@ const (
 	codeOverloaded  = "overloaded"
 	codeUnsupported = "unsupported_media_type"
 	codeShutdown    = "shutting_down"
+	codeBadAddress  = "bad_address"
+
+	codeBlobsUnavailable = "blobs_unavailable"
 )
 
 func badRequest(field, detail string) *problem {
@@ -83,7 +90,7 @@ func refused(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound, job.FilesetNotFound:
 		status = http.StatusNotFound
 	case job.SessionNotFound:
 		status, f = http.StatusNotFound, unknown // an earlier try of the request may have been carried out
@@ -91,7 +98,7 @@ func refused(r job.Refusal) error {
 		status = http.StatusBadRequest
 	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
-	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers:
+	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets:
 		status = http.StatusTooManyRequests
 	case job.NumberPassed:
 		f = unknown // an earlier try may have been carried out, and its results are deleted
@@ -133,6 +140,25 @@ var known = []struct {
 	{ingest.ErrMalformed, http.StatusBadRequest, codeBadRequest, notStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", stored},
+	{fileset.ErrPath, http.StatusBadRequest, "bad_path", notStored}, // before the archive that has it
+	{fileset.ErrPattern, http.StatusBadRequest, "bad_pattern", notStored},
+	{fileset.ErrTooLarge, http.StatusRequestEntityTooLarge, "fileset_too_large", notStored},
+	{fileset.ErrManifest, http.StatusBadRequest, "bad_manifest", notStored},
+	{archive.ErrArchive, http.StatusBadRequest, "bad_archive", notStored},
+	{blob.ErrAddress, http.StatusBadRequest, codeBadAddress, notStored},
+	{blob.ErrUnavailable, http.StatusServiceUnavailable, codeBlobsUnavailable, notStored},
+	{blob.ErrNotFound, http.StatusNotFound, "blob_not_found", notStored},
+	{blob.ErrTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, notStored},
+	{blob.ErrDigest, http.StatusUnprocessableEntity, "wrong_digest", notStored},
+	{blob.ErrQuota, http.StatusInsufficientStorage, "blob_quota", notStored},
+	{blob.ErrNoSpace, http.StatusInsufficientStorage, "disk_full", notStored},
+	{blob.ErrOffset, http.StatusConflict, "offset_differs", notStored},
+	{blob.ErrBusy, http.StatusLocked, "upload_busy", notStored},
+	{blob.ErrVerifying, http.StatusServiceUnavailable, "blob_verifying", notStored},
+	{blob.ErrFiles, http.StatusTooManyRequests, codeOverloaded, notStored},
+	{blob.ErrUploads, http.StatusTooManyRequests, "too_many_uploads", notStored},
+	{blob.ErrClients, http.StatusTooManyRequests, "too_many_blob_clients", notStored},
+	{blob.ErrCollecting, http.StatusConflict, "collecting_blobs", notStored},
 	{store.ErrDamaged, http.StatusInternalServerError, "store_damaged", unknown},
 }
 
@@ -160,10 +186,16 @@ func problemOf(err error) *problem {
 		if full, ok := errors.AsType[*ingest.TooManyQueues](err); ok {
 			p.retryAfter = full.RetryAfter
 		}
+		if k.code == codeBlobsUnavailable { // the cause has names of the bucket, and is for the log
+			p.detail = "the bucket that keeps the blobs does not answer, or refuses; the server's log has the cause; next step: try again later"
+		}
 		if k.code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
 			p.status, p.code = http.StatusInsufficientStorage, "disk_full"
 		}
 		return p
+	}
+	if damaged, ok := errors.AsType[*blob.DamagedError](err); ok {
+		return &problem{status: http.StatusInternalServerError, code: "blob_damaged", detail: damaged.Detail()}
 	}
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch e.Code {
@@ -216,13 +248,14 @@ type problemDocument struct {
 	Detail  string    `json:"detail"`
 	Outcome fate      `json:"outcome"`
 	Field   string    `json:"field,omitzero"`
-	Lost    []lostJob `json:"lost,omitzero"` // only in the refusal of a tickle
+	Lost    []lostJob `json:"lost,omitzero"`    // only in the refusal of a tickle
+	Missing []string  `json:"missing,omitzero"` // only in the refusal of a manifest
 }
 
 func documentOfProblem(p *problem) problemDocument {
 	doc := problemDocument{
 		Type: "about:blank", Title: cmp.Or(http.StatusText(p.status), "Client Closed Request"), Status: p.status, Code: p.code,
-		Detail: strings.TrimSpace(p.detail), Outcome: cmp.Or(p.fate, notStored), Field: p.field,
+		Detail: strings.TrimSpace(p.detail), Outcome: cmp.Or(p.fate, notStored), Field: p.field, Missing: p.missing,
 	}
 	if p.lost != nil {
 		doc.Lost = lostJobs(p.lost)

@@ -31,7 +31,7 @@ func parameters(c echo.Context) []parameter {
 // misspelt filter would list all jobs, and DELETE /jobs/{id}?status=failed would delete a job with any status.
 func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
-	bodiless := reads || r.method == http.MethodDelete
+	bodiless := reads || r.method == http.MethodDelete || r.method == http.MethodOptions
 	return func(c echo.Context) error {
 		req := c.Request()
 		if !r.keyed && !reads {
@@ -61,7 +61,8 @@ func strictRequest(r *route, next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // parseQuery reads a query. known lists the names of parameters, separated by spaces. A name that ends in a dot stands
-// for all names with this prefix. parseQuery refuses unknown and repeated parameters.
+// for all names with this prefix. A name that ends in a star can be given several times. parseQuery refuses unknown and
+// other repeated parameters.
 func parseQuery(raw, known string) ([]parameter, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -71,14 +72,16 @@ func parseQuery(raw, known string) ([]parameter, error) {
 	list := make([]parameter, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(names, func(name string) bool {
-			return key == name || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
+			return key == strings.TrimSuffix(name, "*") || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
 		}) {
 			return nil, badRequest(shortened(key), unknownParameter(key, names))
 		}
-		if len(values[key]) > 1 {
+		if len(values[key]) > 1 && !slices.Contains(names, key+"*") {
 			return nil, badRequest(shortened(key), fmt.Sprintf("parameter %s is given twice", shortened(key)))
 		}
-		list = append(list, parameter{key, values[key][0]})
+		for _, value := range values[key] {
+			list = append(list, parameter{key, value})
+		}
 	}
 	return list, nil
 }
@@ -91,6 +94,7 @@ func unknownParameter(key string, names []string) string {
 		if strings.HasSuffix(name, ".") {
 			names[i] = name + "<name>"
 		}
+		names[i] = strings.TrimSuffix(names[i], "*")
 	}
 	return fmt.Sprintf("parameter %q is not known: this route has %s", shortened(key), strings.Join(names, ", "))
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/fileset"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/joblog"
 )
 
 const (
@@ -53,12 +55,16 @@ type bodyRules struct {
 	small       bodyRule // JSON without payloads and outputs
 	optional    bodyRule // like small, or no body
 	handler     bodyRule // JSON with the source of a handler
+	toml        bodyRule // the source of a handler, or a manifest in TOML
+	log         bodyRule // what a job prints
+	addresses   bodyRule // JSON with addresses of blobs
+	manifest    bodyRule // the manifest of a fileset
 
 	messages     bodyRule // messages of streams
 	bulkMessages bodyRule // long messages of streams with creates
 }
 
-func newBodyRules(bulk, control *budget) bodyRules {
+func newBodyRules(bulk, control, manifests *budget) bodyRules {
 	asJSON, asList := []string{mimeJSON}, []string{mimeJSON, mimeNDJSON, mimeRuns}
 	return bodyRules{
 		lines:       bodyRule{budget: bulk, limit: maxBodyBytes},
@@ -67,7 +73,12 @@ func newBodyRules(bulk, control *budget) bodyRules {
 		outcomeList: bodyRule{budget: control, limit: maxBodyBytes, types: asList, pooled: true},
 		small:       bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true},
 		optional:    bodyRule{budget: control, limit: smallBodyBytes, types: asJSON, pooled: true, optional: true},
+		log:         bodyRule{budget: control, limit: joblog.MaxBytes, types: []string{mimeText, echo.MIMEOctetStream}},
 		handler:     bodyRule{budget: control, limit: 2 * job.MaxHandlerBytes, types: asJSON}, // escapes take up to twice as many bytes
+		toml:        bodyRule{budget: control, limit: 2 * job.MaxHandlerBytes, types: []string{mimeJSON, mimeTOML}},
+
+		manifest:  bodyRule{budget: manifests, limit: fileset.MaxManifestBytes, types: asJSON},
+		addresses: bodyRule{budget: control, limit: 1 << 20, types: asJSON},
 
 		messages:     bodyRule{budget: control, limit: maxBodyBytes},
 		bulkMessages: bodyRule{budget: bulk, limit: maxBodyBytes},
@@ -184,22 +195,26 @@ func readBody(c echo.Context, rule *bodyRule) (_ *body, err error) {
 	return b, nil
 }
 
-// pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime.
+// pacedReader reads a body. It fails if paceBytes, or a shorter rest, do not arrive within paceTime. The time between two
+// reads does not count: the server takes it to store what has arrived.
 type pacedReader struct {
 	from     io.Reader
 	deadline interface{ SetReadDeadline(time.Time) error }
-	left     int // how much of paceBytes must still arrive
+	left     int           // how much of paceBytes must still arrive
+	spent    time.Duration // how long the reads of it have taken
 }
 
 func (r *pacedReader) Read(p []byte) (int, error) {
 	if r.left == 0 {
-		if err := r.deadline.SetReadDeadline(time.Now().Add(paceTime)); err != nil {
-			return 0, fmt.Errorf("set read deadline: %w", err)
-		}
-		r.left = paceBytes
+		r.left, r.spent = paceBytes, 0
+	}
+	began := time.Now()
+	if err := r.deadline.SetReadDeadline(began.Add(paceTime - r.spent)); err != nil {
+		return 0, fmt.Errorf("set read deadline: %w", err)
 	}
 	n, err := r.from.Read(p[:min(len(p), r.left)])
 	r.left -= n
+	r.spent += time.Since(began)
 	return n, err
 }
 

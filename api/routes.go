@@ -15,7 +15,7 @@ import (
 //   - hot: the route is called so often that its successes are logged only at debug level.
 //   - keyed: the route supports an Idempotency-Key and session numbers. Other routes that change something refuse them.
 //   - query: the names of the query parameters, separated by spaces. A name that ends in a dot stands for all names
-//     with this prefix. The server refuses other parameters.
+//     with this prefix, and a name that ends in a star can be given several times. The server refuses other parameters.
 //
 // To add a route, add a line with its handler to routes, an operation to openapi.yaml, and a section to docs/api.md.
 // Tests compare the three.
@@ -43,6 +43,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type runner_id claim_id created_after created_before limit after fields " + metaPrefix},
 		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields view"},
 		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms"},
+		{http.MethodGet, "/jobs/:id/log", s.jobLog, !hot, !keyed, "follow"},
+		{http.MethodPost, "/jobs/:id/log", s.appendLog, hot, !keyed, "claim_id offset"},
 		{http.MethodGet, "/batches/:id", s.batch, hot, !keyed, ""},
 		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields"},
 		{http.MethodGet, "/runners", s.runners, !hot, !keyed, "limit after"},
@@ -84,6 +86,27 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, ""},
 		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, ""},
 		{http.MethodPost, "/:client/handler/:type/delete", s.deleteHandler, !hot, !keyed, ""},
+
+		{http.MethodPut, "/blobs", s.putBlob, !hot, !keyed, "client"},
+		{http.MethodGet, "/blobs", s.listBlobs, !hot, !keyed, "client limit after"},
+		{http.MethodPut, "/blobs/:address", s.putBlob, !hot, !keyed, "client"},
+		{http.MethodGet, "/blobs/:address", s.blob, hot, !keyed, "client"},
+		{http.MethodPost, "/blobs/missing", s.missingBlobs, !hot, !keyed, "client"},
+		{http.MethodPost, "/blobs/collect", s.collectBlobs, !hot, !keyed, ""},
+		{http.MethodPut, "/blob", s.putCastawayBlob, !hot, !keyed, "client"},
+		{http.MethodGet, "/blob/:address", s.blob, hot, !keyed, "client"},
+
+		{http.MethodOptions, "/uploads", tusRoute(s.uploadOptions), !hot, !keyed, ""},
+		{http.MethodPost, "/uploads", tusRoute(s.createUpload), !hot, !keyed, "client"},
+		{http.MethodGet, "/uploads/:id", tusRoute(s.upload), !hot, !keyed, "client"},
+		{http.MethodPatch, "/uploads/:id", tusRoute(s.appendUpload), hot, !keyed, "client"},
+		{http.MethodDelete, "/uploads/:id", tusRoute(s.removeUpload), !hot, !keyed, "client"},
+
+		{http.MethodGet, "/filesets", s.listFilesets, !hot, !keyed, "limit after"},
+		{http.MethodPut, "/filesets/:name", s.putFileset, !hot, !keyed, "client"},
+		{http.MethodGet, "/filesets/:name", s.fileset, !hot, !keyed, "client version pattern*"},
+		{http.MethodDelete, "/filesets/:name", s.deleteFileset, !hot, !keyed, "client"},
+		{http.MethodGet, "/filesets/:name/versions", s.filesetVersions, !hot, !keyed, "client"},
 
 		{http.MethodGet, "/stream", s.stream, hot, !keyed, ""},
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +28,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 )
@@ -70,6 +72,7 @@ type scenario struct {
 	waiting map[string]chan string
 
 	engine *ingest.Engine
+	blobs  *blob.Clients
 	server *Server
 	cancel context.CancelFunc
 	ended  chan error
@@ -114,7 +117,16 @@ func (s *scenario) up() {
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
+	blobs, err := blob.OpenClients(filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.blobs = blobs
+	keeper := &blob.Keeper{Stores: blobs, Log: slog.New(slog.DiscardHandler)}
+	keeper.Scan = func(ctx context.Context, visit func([]byte) error) error {
+		return errors.Join(scanOf(engine, engine.Queries().EachRow)(ctx, visit), ScanFilesets(ctx, engine.Queries(), keeper.Stores, visit))
+	}
+	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Blobs: keeper, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
 		s.t.Fatal(err)
 	}
 	for engine.Ready() != nil {
@@ -126,6 +138,9 @@ func (s *scenario) up() {
 // down stops the server.
 func (s *scenario) down(clean bool) {
 	s.server.drain()
+	if err := s.blobs.Close(); err != nil {
+		s.t.Fatal(err)
+	}
 	s.cancel()
 	if err := <-s.ended; err != nil && clean {
 		s.t.Fatal(err)
@@ -354,7 +369,7 @@ func (s *scenario) moment(ms int64) string {
 	return fmt.Sprintf("t+%gs", float64(since)/1000)
 }
 
-var idText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var idText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|\bu[0-9a-f]{32}\b`)
 
 // withNames replaces ids by names, which are numbered in the order in which the ids appear.
 func (s *scenario) withNames(text string) string {
@@ -392,8 +407,11 @@ func (s *scenario) withIDs(text string) string {
 // TestScenariosShowEveryCode: each code that docs/api.md lists is in a transcript, unless a script cannot cause it.
 func TestScenariosShowEveryCode(t *testing.T) {
 	exempt := map[string]string{
-		"client_gone": "nobody reads the answer", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
-		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions", "too_many_handlers": "ten thousand handlers: the model test of the store has few",
+		"client_gone": "nobody reads the answer",
+		"no_blobs":    "the script's server keeps blobs: TestEveryDocumentedStatus", "blob_quota": "the script's server has no quota: TestBlobLimits",
+		"blobs_unavailable": "the script's server has no bucket: TestEveryDocumentedStatus, and TestServeS3 of cmd/daybook", "blob_damaged": "a script cannot damage files: TestDamagedBlob", "blob_verifying": "a blob of gigabytes: TestVerifyingBlob", "collecting_blobs": "a collection of few blobs ends at once: TestEveryDocumentedStatus", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
+		"upload_busy": "two requests at once: TestUploadConnections", "too_many_uploads": "a thousand uploads: TestUploadRefusals", "too_many_blob_clients": "ten thousand clients: TestClientDirectories of package blob",
+		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions", "too_many_handlers": "ten thousand handlers: the model test of the store has few", "too_many_filesets": "a million filesets: the model test of the store has few",
 		"too_many_runners": "ten thousand runners: the tests of the registry have them",
 		"too_many_hops":    "a hundred jobs, one after the other: TestHops",
 		"too_many_sweeps":  "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",

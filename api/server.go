@@ -9,17 +9,22 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/joblog"
 )
 
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
 type Options struct {
 	Engine   Engine
-	Queries  Queries // reads the state of Engine
+	Queries  Queries      // reads the state of Engine
+	Blobs    *blob.Keeper // nil: the server keeps none
 	Defaults Defaults
 	// Hosts are the names that a request's Host can have, beside localhost and any IP address. *.example.com allows all
 	// names below example.com, and * allows any name.
@@ -44,6 +49,7 @@ type Options struct {
 // Server answers the HTTP API.
 type Server struct {
 	engine   backend
+	blobs    *blob.Keeper // nil: none
 	defaults Defaults
 	log      zerolog.Logger
 	build    Version
@@ -60,6 +66,7 @@ type Server struct {
 
 	limits
 	streams   streams
+	logs      jobLogs
 	listening atomic.Pointer[listener] // nil before Run
 
 	draining context.Context // done when the shutdown begins
@@ -71,6 +78,8 @@ type limits struct {
 	bulk, control                *budget // for request bodies
 	documents, handouts, changes *budget // for answers
 	parked                       *budget // for results of completions whose claim waits
+	uploads, downloads           *budget // for bodies and answers that are longer than memory
+	manifests                    *budget // for the files of filesets
 	compressors                  *budget
 	pages                        turns // to make pages of lists
 	bodies                       bodyRules
@@ -81,10 +90,10 @@ func newLimits(maxConnections int) limits {
 	l := limits{
 		bulk: newBudget(bulkBudgetBytes), control: newBudget(controlBudgetBytes),
 		documents: newBudget(documentsBudgetBytes), handouts: newBudget(handoutsBudgetBytes), changes: newBudget(changesBudgetBytes),
-		parked: newBudget(parkedBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
+		parked: newBudget(parkedBudgetBytes), uploads: newBudget(streamsBudgetBytes), downloads: newBudget(streamsBudgetBytes), manifests: newBudget(manifestsBudgetBytes), compressors: newBudget(compressorsBudgetBytes), pages: newTurns(),
 		maxConnections: cmp.Or(maxConnections, defaultMaxConnections),
 	}
-	l.bodies = newBodyRules(l.bulk, l.control)
+	l.bodies = newBodyRules(l.bulk, l.control, l.manifests)
 	return l
 }
 
@@ -106,9 +115,10 @@ func newServer(o Options, engine backend) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
+		engine: engine, blobs: o.Blobs, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
+	s.logs.Logs = joblog.New()
 	s.streams.init(o.StreamHeartbeat, s.maxConnections)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	routes := withHeads(s.routes())
@@ -120,7 +130,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.echo.Use(s.around)
 	for _, r := range routes {
 		handle := strictRequest(&r, r.handle)
-		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" {
+		if (r.method == http.MethodGet || r.method == http.MethodHead) && r.path != "/stream" && !strings.HasPrefix(r.path, "/blob") && r.path != "/filesets/:name" && r.path != "/jobs/:id/log" {
 			handle = s.compressed(handle)
 		}
 		s.echo.Add(r.method, r.path, handle)
@@ -162,6 +172,11 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		ConnContext:                  withConnection,
 	}
 	server.RegisterOnShutdown(conns.closeSilent)
+	tidying, stopTidying := context.WithCancel(context.Background())
+	var tidy sync.WaitGroup
+	tidy.Go(func() { s.logs.Run(tidying) })
+	defer tidy.Wait()
+	defer stopTidying()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(conns) }()
 	select {

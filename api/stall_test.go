@@ -45,7 +45,7 @@ func startStalled(t *testing.T) *rig {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	r := startOn(t, setup{Options{Log: zerolog.Nop()}, partsOf(engine, engine.Queries())})
+	r := startOn(t, setup{Options: Options{Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries())})
 	for engine.Ready() != nil {
 		time.Sleep(time.Millisecond) // the engine does not signal that it is ready
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
@@ -235,7 +236,7 @@ func TestAccessLog(t *testing.T) {
 	r := start(t, func(o *setup) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
 	r.stop() // so that nothing else writes to the journal
 	log.Reset()
-	r = startOn(t, setup{Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, r.engine})
+	r = startOn(t, setup{Options: Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, parts: r.engine})
 	r.add("/add?client=hidden", "payload\n").object(http.StatusCreated)
 	r.get("/queues?client=hidden").object(http.StatusOK)
 	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")
@@ -252,6 +253,34 @@ func TestAccessLog(t *testing.T) {
 	for _, name := range []string{"took_ms", "bytes_in", "bytes_out", "remote"} {
 		if _, there := o[name]; !there {
 			t.Errorf("the log lacks %s", name)
+		}
+	}
+}
+
+// TestSecretsAreNotLogged: the id of an upload is in no line of the access log, at any level, nor in the text of an error.
+func TestSecretsAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	r := start(t, func(o *setup) { o.Log = zerolog.New(&log) })
+	path := r.begin(3)
+	id := strings.TrimPrefix(path, "/uploads/")
+	r.get(path).wantStatus(http.StatusOK)
+	r.append(path, 1, "x").refused(http.StatusConflict, "offset_differs")
+	r.do(http.MethodPut, path, nil).wantStatus(http.StatusMethodNotAllowed)
+	r.get(path + "/more").wantStatus(http.StatusNotFound)
+	r.get("//" + path[1:]).wantStatus(http.StatusNotFound)
+	r.blobs.fail(fmt.Errorf("%w: write uploads/resumable-%s", blob.ErrUnavailable, id))
+	r.get(path).wantStatus(http.StatusServiceUnavailable)
+	r.blobs.fail(nil)
+	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
+	r.get("/filesets/uploads/versions").wantStatus(http.StatusNotFound)
+	r.stop()
+	text := log.String()
+	if strings.Contains(text, id) || strings.Contains(text, id[1:]) {
+		t.Errorf("the log has the id %s: %s", id, text)
+	}
+	for _, part := range []string{`"route":"/uploads/:id"`, "resumable-(hidden)", `"path":"/uploads"`, `"path":"/filesets/uploads/versions"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the log lacks %s: %s", part, text)
 		}
 	}
 }

@@ -56,6 +56,8 @@ type Client struct {
 	own *held
 	// session, if not nil, gives numbers to the requests that set inSession.
 	session *workerSession
+	// resumableFrom is the length of the blobs that PutBlob sends as resumable uploads.
+	resumableFrom int64
 	// joined, if not nil, is the stream that concurrent creates share.
 	joined *joinedCreates
 	// stream, if not nil, points to the stream that carries the requests with a verb; nil while there is none.
@@ -76,7 +78,7 @@ func New(url string, o Options) *Client {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{url: strings.TrimRight(url, "/"), o: o}
+	c := &Client{url: strings.TrimRight(url, "/"), o: o, resumableFrom: resumableFrom}
 	if !o.NoJoin {
 		c.joined = new(joinedCreates)
 	}
@@ -133,6 +135,8 @@ type request struct {
 	number       *held // nil means a new number
 	repeat       repeating
 	wait         time.Duration // how long the server may wait before it answers
+	upload       *upload       // instead of body
+	header       http.Header   // more headers; may be nil
 }
 
 const (
@@ -178,36 +182,45 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 }
 
 // repeat sends a request, and sends it again while that is safe and may succeed.
-func (c *Client) repeat(ctx context.Context, r request) (answer, error) {
-	rules := retryRules{repeat: r.repeat, persistent: c.persistent}
+func (c *Client) repeat(ctx context.Context, r request) (a answer, err error) {
+	err = c.retry(ctx, r.path, r.repeat, func() error {
+		a, err = c.once(ctx, r)
+		return err
+	})
+	return a, err
+}
+
+// retry calls once, which sends a request, and calls it again while that is safe and may succeed.
+func (c *Client) retry(ctx context.Context, path string, repeat repeating, once func() error) error {
+	rules := retryRules{repeat: repeat, persistent: c.persistent}
 	give := time.Now().Add(c.o.RetryFor)
 	lost := false // the answer of the try before was lost: something may be stored
 	for attempt := 0; ; attempt++ {
-		a, err := c.once(ctx, r)
+		err := once()
 		if err == nil {
-			return a, nil
+			return nil
 		}
 		if lost {
 			err = afterLost(err)
 		}
 		lost = errors.Is(err, ErrUnknown)
 		if ctx.Err() != nil {
-			return a, err
+			return err
 		}
-		if c.persistent && down(err) {
+		if c.persistent && down(err) || verifying(err) {
 			give = time.Now().Add(c.o.RetryFor)
 		}
 		wait, again := rules.wait(err, attempt)
 		if !again || time.Now().Add(wait).After(give) {
-			return a, err
+			return err
 		}
-		c.o.Logger.DebugContext(ctx, "repeating a request", "path", r.path, "attempt", attempt+1, "after", wait, "error", err)
+		c.o.Logger.DebugContext(ctx, "repeating a request", "path", path, "attempt", attempt+1, "after", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return a, errors.Join(ctx.Err(), err)
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

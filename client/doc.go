@@ -28,11 +28,14 @@
 //   - claim.go: claims and tickles.
 //   - claim_answer.go, claim_runs.go: how the answer to a claim is read, in JSON and in runs.
 //   - complete.go: completions and releases.
-//   - output.go: outputs of jobs.
+//   - output.go, job_log.go: outputs of jobs; what jobs print.
 //   - operations.go: cancel, redrive, run, patch, delete, and sweeps.
 //   - job.go, list.go, queues.go: documents of jobs; lists of jobs and types; queues and batches.
 //   - runners.go: runners, and their heartbeats.
 //   - handlers.go: handlers, which say how the jobs of a type are run.
+//   - blobs.go, blob_read.go, blob_upload.go: blobs, which are too long for payloads and outputs; how one is read; how a
+//     long one is sent, which can be resumed.
+//   - filesets.go, fileset_tar.go, fileset_directory.go: filesets; reading one as an archive; pushing and pulling directories.
 //   - server.go, discover.go: the server's stats, version, switches and time; servers on the local network.
 //   - session.go: sessions, and the numbers of their requests.
 //   - stream.go, stream_read.go, subscription.go: streams, which carry many requests at once; what arrives in them; the

@@ -9,7 +9,7 @@ import (
 // The errors of this package, for errors.Is.
 var (
 	ErrBadRequest       = errors.New("the request is malformed")
-	ErrNotFound         = errors.New("no such job, batch, queue, claim or sweep")
+	ErrNotFound         = errors.New("no such job, batch, queue, claim, sweep, blob or fileset")
 	ErrNotActive        = errors.New("the job is not active")
 	ErrClaimLost        = errors.New("the claim no longer holds the job")
 	ErrOutcomeDiffers   = errors.New("the claim has ended the job with another outcome")
@@ -24,6 +24,8 @@ var (
 	ErrRunnerReplaced   = errors.New("another process has taken the runner id over")
 	ErrRunnerLost       = errors.New("the runner was declared lost, or has said goodbye")
 	ErrTooLarge         = errors.New("the request is larger than the server accepts")
+	ErrNoBlobs          = errors.New("the server keeps no blobs")
+	ErrBlobDamaged      = errors.New("the blob is damaged")
 	ErrForbidden        = errors.New("the server does not serve this host or origin")
 	ErrOverloaded       = errors.New("the server accepts no more requests of this kind for now")
 	ErrUnavailable      = errors.New("the server cannot be reached or does not serve requests now; nothing was stored")
@@ -42,6 +44,8 @@ type Error struct {
 	RetryAfter time.Duration `json:"-"`
 	// Lost lists the jobs that a tickle found lost.
 	Lost []Lost `json:"lost"`
+	// Missing lists the blobs that a manifest names and that are not stored, up to 10,000.
+	Missing []string `json:"missing"`
 }
 
 func (e *Error) Error() string {
@@ -57,8 +61,9 @@ func (e *Error) Error() string {
 
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "upgrade_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
-	"job_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
-	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound, "handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "too_many_hops": ErrConflict,
+	"job_not_found": ErrNotFound, "blob_not_found": ErrNotFound, "log_not_found": ErrNotFound, "bad_address": ErrBadRequest, "wrong_digest": ErrBadRequest, "bad_range": ErrBadRequest, "blob_quota": ErrOverloaded, "upload_not_found": ErrNotFound, "offset_differs": ErrConflict, "upload_busy": ErrConflict, "tus_version": ErrBadRequest, "too_many_uploads": ErrOverloaded, "too_many_blob_clients": ErrOverloaded, "blob_damaged": ErrBlobDamaged, "blob_verifying": ErrUnavailable, "no_blobs": ErrNoBlobs, "collecting_blobs": ErrConflict, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
+	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound, "fileset_not_found": ErrNotFound, "too_many_filesets": ErrOverloaded, "bad_path": ErrBadRequest, "bad_pattern": ErrBadRequest, "bad_manifest": ErrBadRequest, "bad_archive": ErrBadRequest, "blobs_missing": ErrConflict, "fileset_too_large": ErrTooLarge,
+	"handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "too_many_hops": ErrConflict,
 	"runner_not_found": ErrNotFound, "runner_id_taken": ErrRunnerTaken, "runner_replaced": ErrRunnerReplaced, "runner_lost": ErrRunnerLost, "too_many_runners": ErrOverloaded,
 	"number_reused": ErrKeyReused, "number_passed": ErrNumberPassed, "too_many_sessions": ErrOverloaded, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
 	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict, "queue_not_empty": ErrConflict,
@@ -66,7 +71,7 @@ var sentinels = map[string]error{
 	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
 	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden, "forbidden_peer": ErrForbidden, "quit_disabled": ErrForbidden,
 	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "too_many_keys": ErrOverloaded, "too_many_sweeps": ErrOverloaded, "disk_full": ErrOverloaded,
-	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable,
+	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable, "blobs_unavailable": ErrUnavailable,
 }
 
 // Is reports whether target is the sentinel of e's code. A refusal is ErrUnknown as well if its outcome is unknown. It

@@ -129,7 +129,8 @@ type Job struct {
 	Output      []byte `json:"-"`
 	OutputKind  Kind   `json:"-"`
 	OutputAddr  string `json:"output_addr"`
-	Code        string `json:"code"` // ok, failed, retry or error
+	LogAddr     string `json:"log_addr"` // of what the last run printed
+	Code        string `json:"code"`     // ok, failed, retry or error
 	ExitCode    int    `json:"exit_code"`
 	ProcessExit *int64 `json:"process_exit"`
 	Error       string `json:"error"`

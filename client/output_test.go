@@ -30,14 +30,17 @@ func TestOutput(t *testing.T) {
 		if err != nil || len(claim.Jobs) != 1 {
 			t.Fatal(claim, err)
 		}
+		completed := make(chan error)
 		go func() {
-			if _, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{Code: want.Code, Output: want.Bytes, OutputKind: want.Kind}); err != nil {
-				t.Error(err)
-			}
+			_, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{Code: want.Code, Output: want.Bytes, OutputKind: want.Kind})
+			completed <- err
 		}()
 		got, err := c.Output(ctx, j.ID, time.Hour)
 		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Kind != want.Kind || string(got.Bytes) != string(want.Bytes) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+		if err := <-completed; err != nil { // its answer may come after the output
+			t.Error(err)
 		}
 	}
 	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, client.ErrNotFound) {

@@ -159,7 +159,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestCodesHaveSentinels(t *testing.T) {
 	all := []error{
 		client.ErrBadRequest, client.ErrNotFound, client.ErrNotActive, client.ErrClaimLost, client.ErrOutcomeDiffers, client.ErrRunnerDiffers,
-		client.ErrCancelled, client.ErrConflict, client.ErrKeyHeld, client.ErrKeyReused, client.ErrSessionNotFound, client.ErrNumberPassed, client.ErrTooLarge, client.ErrForbidden, client.ErrOverloaded, client.ErrUnavailable,
+		client.ErrCancelled, client.ErrConflict, client.ErrKeyHeld, client.ErrKeyReused, client.ErrSessionNotFound, client.ErrNumberPassed, client.ErrTooLarge, client.ErrNoBlobs, client.ErrBlobDamaged, client.ErrForbidden, client.ErrOverloaded, client.ErrUnavailable,
 		client.ErrRunnerTaken, client.ErrRunnerReplaced, client.ErrRunnerLost,
 	}
 	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true, "store_damaged": true}

@@ -82,6 +82,12 @@ func down(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
+// verifying reports whether err says that the server verifies a long blob. It ends with the blob or with its damage.
+func verifying(err error) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == "blob_verifying"
+}
+
 // backoff returns a wait that doubles from firstWait to maxWait. The result is a random part of it, between half and
 // all, so that many clients do not come back at the same time.
 func backoff(attempt int) time.Duration {

@@ -160,6 +160,13 @@ func (s *Stream) Close() {
 	<-s.done
 }
 
+// cut ends the connection without a farewell. The server then keeps the jobs of the stream for its Linger, where Close
+// gives them back at once.
+func (s *Stream) cut() {
+	_ = s.conn.CloseNow() // it has ended then
+	<-s.done
+}
+
 // Client returns a client whose completions of several jobs and tickles of several jobs travel in the stream while it
 // is open. Its other requests are HTTP requests.
 func (s *Stream) Client() *Client {

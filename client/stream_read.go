@@ -44,15 +44,15 @@ func (s *Stream) readAll() error {
 			err = s.lines(text, at)
 		}
 		if err != nil {
-			return cmp.Or(s.cut(), fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err))
+			return cmp.Or(s.cutOff(), fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err))
 		}
 	}
 }
 
-// cut returns why the connection has ended, or nil if it has not. The library takes a message whose connection ends
+// cutOff returns why the connection has ended, or nil if it has not. The library takes a message whose connection ends
 // between two of its frames for complete. So after a message that cannot be read, the end of the connection means that
 // the rest of the message is missing.
-func (s *Stream) cut() error {
+func (s *Stream) cutOff() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, _, err := s.conn.Reader(ctx)

@@ -165,6 +165,33 @@ func TestStreamGoesAway(t *testing.T) {
 	}
 }
 
+// TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does not
+// say goodbye. Otherwise the server would take the jobs back that the worker still runs.
+func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
+	end := make(chan websocket.StatusCode, 1)
+	c := silentServer(t, time.Hour, func(conn *websocket.Conn) {
+		if _, _, err := conn.Read(context.Background()); err != nil {
+			t.Error(err)
+		}
+		refusal := `{"n":2,"problem":{"status":503,"code":"not_ready","outcome":"not_stored"}}`
+		if err := conn.Write(context.Background(), websocket.MessageText, []byte(refusal)); err != nil {
+			t.Error(err)
+		}
+		_, _, err := conn.Read(context.Background())
+		end <- websocket.CloseStatus(err)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- (&client.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}).Run(ctx)
+	}()
+	if status := <-end; status != -1 {
+		t.Errorf("the stream was closed with status %v", status)
+	}
+	stop()
+	<-ended // with the refusal of claims by HTTP
+}
+
 // TestStreamHearsSlowMessages: a message that takes longer than three heartbeats to arrive keeps the stream open.
 func TestStreamHearsSlowMessages(t *testing.T) {
 	const heartbeat, piece = time.Second, 64 << 10

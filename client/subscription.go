@@ -66,7 +66,7 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 	case <-s.done:
 		return nil, errNotSent
 	case <-ctx.Done():
-		go s.Close() // jobs may be on their way
+		go s.cut() // jobs may be on their way
 		return nil, context.Cause(ctx)
 	}
 }

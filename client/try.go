@@ -69,19 +69,16 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	defer late.Stop()
 
 	var t tracer
-	address := c.url + r.path
-	if len(r.query) > 0 {
-		address += "?" + r.query.Encode()
-	}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, t.trace()), r.method, address, bytes.NewReader(r.body))
+	req, err := c.newRequest(httptrace.WithClientTrace(ctx, t.trace()), r)
 	if err != nil {
-		return a, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return a, err
 	}
-	if r.contentType != "" {
-		req.Header.Set("Content-Type", r.contentType)
-	}
-	if r.accept != "" {
-		req.Header.Set("Accept", r.accept)
+	if r.upload != nil {
+		end, err := r.upload.begin(req, func() { late.Reset(patience) })
+		if err != nil {
+			return a, err
+		}
+		defer end()
 	}
 	if r.minSeq > 0 {
 		req.Header.Set("Daybook-Min-Seq", strconv.FormatUint(r.minSeq, 10))
@@ -135,6 +132,28 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	return a, nil
 }
 
+// newRequest returns the request of net/http, with the headers that do not depend on the try.
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+	address := c.url + r.path
+	if len(r.query) > 0 {
+		address += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
+	return req, nil
+}
+
 // tracer records what the transport reports about a request.
 type tracer struct{ connected, sent atomic.Bool }
 
@@ -159,6 +178,9 @@ func (t *tracer) provesUnsent(err error, traced bool) bool {
 // readAnswer reads a body. It calls alive whenever some of the body arrives.
 func readAnswer(res *http.Response, alive func()) ([]byte, error) {
 	var b bytes.Buffer
+	if res.Request != nil && res.Request.Method == http.MethodHead {
+		return nil, nil // its Content-Length is that of another answer
+	}
 	if n := res.ContentLength; n > 0 && n <= maxAnswerBytes {
 		b.Grow(int(n) + bytes.MinRead)
 	}

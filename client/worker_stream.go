@@ -81,7 +81,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 		Take: r.takePushed, Failed: func(err error) { r.Logger.Warn("the server cannot claim; it will retry", "error", err) },
 	})
 	if err != nil {
-		s.Close()
+		s.cut() // the stream has taken over the jobs that run
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	r.mu.Lock()
@@ -117,7 +117,7 @@ func (r *running) serveStream(s *Stream) {
 		ctx, cancel := context.WithTimeout(r.ctx.requests, lastAnswer)
 		defer cancel()
 		if err := sub.End(ctx); err != nil {
-			s.Close() // so that no jobs arrive
+			s.cut() // so that no jobs arrive; some may still run
 		}
 	}()
 	for {

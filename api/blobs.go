@@ -1,0 +1,416 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	// maxAddresses is how many addresses a request can ask about. The body has about 750 KB then.
+	maxAddresses = 10_000
+	// verifiedFirst is the size up to which a blob is verified before its first byte is sent, so that a damaged blob gets
+	// a status and not a broken connection.
+	verifiedFirst = 4 << 20
+	// resolveAtOnce is how many SHA-1 digests a request looks up at once. In a bucket each takes tens of milliseconds.
+	resolveAtOnce = 16
+)
+
+// noBlobs is the refusal of a server that keeps no blobs.
+func noBlobs() *problem {
+	return &problem{status: http.StatusNotImplemented, code: "no_blobs", detail: "this server keeps no blobs: it was started with --blobs none"}
+}
+
+// blobDocument describes a blob.
+type blobDocument struct {
+	Address   string `json:"address"`
+	SHA1      string `json:"sha1,omitzero"` // only after an upload
+	Size      int64  `json:"size"`
+	ChangedAt int64  `json:"changed_at"`
+}
+
+func documentOfBlob(i *blob.Info) blobDocument {
+	d := blobDocument{Address: i.Address.String(), Size: i.Size, ChangedAt: i.Changed.UnixMilli()}
+	if i.SHA1 != (blob.SHA1{}) {
+		d.SHA1 = i.SHA1.String()
+	}
+	return d
+}
+
+// blobsOf returns the blobs of the client in the query.
+func (s *Server) blobsOf(c echo.Context) (blob.Store, error) {
+	if s.blobs == nil {
+		return nil, noBlobs()
+	}
+	client := ""
+	for _, p := range parameters(c) {
+		if p.key != "client" {
+			continue
+		}
+		if client = p.value; s.reserved[client] {
+			return nil, reservedClient(client)
+		}
+		if err := job.CheckName(p.key, client); err != nil {
+			return nil, badField(p.key, err)
+		}
+	}
+	return s.blobs.Store(client)
+}
+
+// pathBlob returns the blobs of the client in the query, and the address in the path.
+func (s *Server) pathBlob(c echo.Context) (blob.Store, blob.Ref, error) {
+	ref, err := blob.Parse(c.Param("address"))
+	if err != nil {
+		return nil, ref, err
+	}
+	of, err := s.blobsOf(c)
+	return of, ref, err
+}
+
+// putBlob answers PUT /blobs and PUT /blobs/{address}: 201, or 200 if the blob was there. A repeated PUT repairs a
+// damaged blob.
+func (s *Server) putBlob(c echo.Context) error {
+	var want blob.Ref
+	of, err := s.blobsOf(c)
+	if c.Param("address") != "" {
+		of, want, err = s.pathBlob(c)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := s.storeBlob(c, of, want)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, blobLocation(c, info.Address))
+	return answerDocument(c, createdUnless(info.Existed), documentOfBlob(&info))
+}
+
+// blobLocation returns the path of a blob that a request has stored.
+func blobLocation(c echo.Context, a blob.Address) string {
+	path := "/blobs/" + a.String()
+	if client := c.QueryParam("client"); client != "" {
+		path += "?client=" + url.QueryEscape(client)
+	}
+	return path
+}
+
+// putCastawayBlob answers PUT /blob as CAStaway does: with the hex digits of the address as text.
+func (s *Server) putCastawayBlob(c echo.Context) error {
+	of, err := s.blobsOf(c)
+	if err != nil {
+		return err
+	}
+	info, err := s.storeBlob(c, of, blob.Ref{})
+	if err != nil {
+		return err
+	}
+	return answer(c, createdUnless(info.Existed), mimeText+"; charset=utf-8", hex.AppendEncode(nil, info.Address[:]))
+}
+
+func createdUnless(existed bool) int {
+	if existed {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// storeBlob stores the body of a request.
+func (s *Server) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.Info, error) {
+	body, err := s.streamBody(c)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer body.release()
+	info, err := of.Put(c.Request().Context(), body, want)
+	if err != nil {
+		return info, body.refused(err)
+	}
+	s.metrics.blobsPut.Inc()
+	s.metrics.blobBytesPut.Add(float64(info.Size))
+	return info, body.stored()
+}
+
+// blob answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
+func (s *Server) blob(c echo.Context) error {
+	of, ref, err := s.pathBlob(c)
+	if err != nil {
+		return err
+	}
+	r := c.Request()
+	address, err := of.Resolve(r.Context(), ref)
+	if err != nil {
+		return readRefused(err)
+	}
+	tag := `"` + address.String() + `"`
+	if r.Method == http.MethodHead {
+		info, err := of.Stat(r.Context(), address)
+		if err != nil {
+			return err
+		}
+		blobHeaders(c, &info, tag)
+		c.Response().Header().Set(echo.HeaderContentLength, strconv.FormatInt(info.Size, 10))
+		return c.NoContent(http.StatusOK)
+	}
+	held, err := s.hold(c, s.downloads, streamBytes)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	b, err := of.Get(r.Context(), address)
+	if err != nil {
+		return s.blobDamage(err)
+	}
+	defer b.Close() // it was only read
+	info := b.Info()
+	ranged := r.Header.Get("Range") != ""
+	same := !ranged && namesTag(r.Header["If-None-Match"], tag)
+	if ranged || !same && info.Size <= verifiedFirst {
+		if err := s.blobDamage(b.Verify()); err != nil {
+			return err
+		}
+	}
+	blobHeaders(c, &info, tag)
+	switch {
+	case ranged:
+		return sendRange(c, b)
+	case same:
+		c.Response().WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return s.sendBlob(c, b)
+}
+
+// sendRange answers with the range that the request names.
+func sendRange(c echo.Context, b blob.Blob) error {
+	r := c.Request().Clone(c.Request().Context())
+	for _, name := range [...]string{"If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since"} {
+		r.Header.Del(name) // If-Range is enough for ranges
+	}
+	w := &rangeWriter{Response: c.Response()}
+	http.ServeContent(w, r, "", b.Info().Changed, b)
+	if w.refused {
+		for _, name := range [...]string{"Cache-Control", "Etag", "Repr-Digest"} {
+			c.Response().Header().Del(name)
+		}
+		return &problem{status: http.StatusRequestedRangeNotSatisfiable, code: "bad_range", field: "Range",
+			detail: fmt.Sprintf("the blob has %d bytes, and the range is none of them, or malformed", b.Info().Size)}
+	}
+	return nil
+}
+
+// rangeWriter keeps back the refusal that net/http writes, which is no problem document.
+type rangeWriter struct {
+	*echo.Response
+	refused bool
+}
+
+func (w *rangeWriter) WriteHeader(status int) {
+	if w.refused = status >= http.StatusBadRequest; !w.refused {
+		w.Response.WriteHeader(status)
+	}
+}
+
+func (w *rangeWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.Response.Write(p)
+}
+
+func blobHeaders(c echo.Context, info *blob.Info, tag string) {
+	h := c.Response().Header()
+	h["Etag"] = []string{tag}
+	h.Set("Cache-Control", "private, max-age=31536000, immutable") // an address always has the same content
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(info.Address[:])+":") // RFC 9530
+	h[echo.HeaderContentType] = []string{echo.MIMEOctetStream}
+	h["X-Content-Type-Options"] = nosniff
+}
+
+// sendBlob sends all bytes of a blob. If the blob turns out to be damaged, the client gets fewer bytes than the
+// Content-Length, and the connection is closed.
+func (s *Server) sendBlob(c echo.Context, b blob.Blob) error {
+	w := c.Response()
+	w.Header().Set(echo.HeaderContentLength, strconv.FormatInt(b.Info().Size, 10))
+	w.WriteHeader(http.StatusOK)
+	if _, err := b.WriteTo(w); err != nil {
+		if c.Request().Context().Err() == nil {
+			s.log.Error().Err(s.blobDamage(err)).Str("blob", b.Info().Address.String()).Msg("a blob was not sent to its end")
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// readRefused returns the error of a read. If too many files are open, the answer is that for too many answers at once.
+func readRefused(err error) error {
+	if errors.Is(err, blob.ErrFiles) {
+		return &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: err.Error()}
+	}
+	return err
+}
+
+// blobDamage is readRefused, and counts the error if the blob is damaged.
+func (s *Server) blobDamage(err error) error {
+	if _, damaged := errors.AsType[*blob.DamagedError](err); damaged {
+		s.metrics.blobsDamaged.Inc()
+	}
+	return readRefused(err)
+}
+
+// missingBlobs answers POST /blobs/missing: which of the blobs are not stored. Those that are stored are kept for a day
+// from now on, so a producer uploads the missing ones and then creates its jobs.
+func (s *Server) missingBlobs(c echo.Context) error {
+	var r struct {
+		Addresses []string `json:"addresses"`
+	}
+	of, err := s.blobsOf(c)
+	if err != nil {
+		return err
+	}
+	body, err := s.readObject(c, &s.bodies.addresses, &r)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	if len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
+		return badRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", maxAddresses, len(r.Addresses)))
+	}
+	if err := body.reserve(c.Request().Context(), 2*int64(len(body.bytes))); err != nil { // for the addresses, and the answer
+		return err
+	}
+	refs := make([]blob.Ref, len(r.Addresses))
+	for i, text := range r.Addresses {
+		if refs[i], err = blob.Parse(text); err != nil {
+			return &problem{status: http.StatusBadRequest, code: codeBadAddress, field: fmt.Sprintf("addresses[%d]", i), detail: err.Error()}
+		}
+	}
+	ctx := c.Request().Context()
+	addresses, err := resolveAll(ctx, of, refs)
+	if err != nil {
+		return readRefused(err)
+	}
+	var all []blob.Address
+	for _, a := range addresses {
+		if a != nil {
+			all = append(all, *a)
+		}
+	}
+	missing, err := of.Missing(ctx, all)
+	if err != nil {
+		return err
+	}
+	gone := map[blob.Address]bool{}
+	for _, a := range missing {
+		gone[a] = true
+	}
+	list := []string{}
+	for i, text := range r.Addresses { // in the forms in which the client has sent them
+		if a := addresses[i]; a == nil || gone[*a] {
+			list = append(list, text)
+		}
+	}
+	return answerDocument(c, http.StatusOK, struct {
+		Missing []string `json:"missing"`
+	}{list})
+}
+
+// resolveAll resolves digests, resolveAtOnce at a time. An address is nil if no blob has been put with this SHA-1.
+func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Address, error) {
+	all := make([]*blob.Address, len(refs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(resolveAtOnce)
+	for i, ref := range refs {
+		if ref.SHA256 != nil {
+			all[i] = ref.SHA256
+			continue
+		}
+		group.Go(func() error {
+			a, err := of.Resolve(ctx, ref)
+			if errors.Is(err, blob.ErrNotFound) {
+				return nil
+			}
+			all[i] = &a
+			return err
+		})
+	}
+	return all, group.Wait()
+}
+
+// listBlobs answers GET /blobs with a page of blobs in the order of their addresses.
+func (s *Server) listBlobs(c echo.Context) error {
+	of, err := s.blobsOf(c)
+	if err != nil {
+		return err
+	}
+	limit, after := defaultPage, (*blob.Address)(nil)
+	for _, p := range parameters(c) {
+		switch p.key {
+		case "limit":
+			if limit, err = pageLimit(p); err != nil {
+				return err
+			}
+		case "after":
+			ref, err := blob.Parse(p.value)
+			if err != nil || ref.SHA256 == nil {
+				return &problem{status: http.StatusBadRequest, code: codeBadAddress, field: p.key, detail: "after must be the address of a blob, as next has it"}
+			}
+			after = ref.SHA256
+		}
+	}
+	held, err := s.hold(c, s.documents, maxRowsBytes)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	list, err := of.List(c.Request().Context(), after, limit+1)
+	if err != nil {
+		return err
+	}
+	page := blobsDocument{Blobs: []blobDocument{}, Bytes: of.Used()}
+	if len(list) > limit {
+		list = list[:limit]
+		page.Next = orNull(list[limit-1].Address.String())
+	}
+	for i := range list {
+		page.Blobs = append(page.Blobs, documentOfBlob(&list[i]))
+	}
+	return answerDocument(c, http.StatusOK, page)
+}
+
+// blobsDocument is a page of blobs. If more follow, next is the last address of the page. Bytes are those of all blobs.
+type blobsDocument struct {
+	Blobs []blobDocument `json:"blobs"`
+	Bytes int64          `json:"bytes"`
+	Next  *string        `json:"next"`
+}
+
+// collectBlobs answers POST /blobs/collect: it removes the old blobs that nothing names.
+func (s *Server) collectBlobs(c echo.Context) error {
+	if s.blobs == nil {
+		return noBlobs()
+	}
+	if err := s.noBody(c); err != nil {
+		return err
+	}
+	swept, err := s.blobs.Collect(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return answerDocument(c, http.StatusOK, struct {
+		Blobs int   `json:"blobs"`
+		Bytes int64 `json:"bytes"`
+	}{swept.Blobs, swept.Bytes})
+}

@@ -1,0 +1,605 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+)
+
+// maxTestBlob is how long a blob can be in the tests of this package.
+const maxTestBlob = 16 << 20
+
+// streamsBody reports whether a route stores its body while it arrives.
+func streamsBody(method, path string) bool {
+	return method == http.MethodPut && (strings.HasPrefix(path, "/blob") || strings.HasPrefix(path, "/filesets/")) ||
+		(method == http.MethodPost || method == http.MethodPatch) && strings.HasPrefix(path, "/uploads")
+}
+
+func sha256Of(content string) [sha256.Size]byte { return sha256.Sum256([]byte(content)) }
+
+func addressOf(content string) string { return blob.Address(sha256Of(content)).String() }
+
+// testBlobs are the blobs of a server under test. Its clock can be moved, and its stores can fail.
+type testBlobs struct {
+	*blob.Keeper
+	dir string
+
+	mu    sync.Mutex
+	later time.Duration
+	err   error
+}
+
+// newBlobs returns the blobs of a server with an engine.
+func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, value []byte) bool) error, o blob.Options) *testBlobs {
+	t.Helper()
+	b := &testBlobs{dir: filepath.Join(t.TempDir(), "blobs")}
+	o.Hooks.Now = func() time.Time {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return time.Now().Add(b.later)
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = maxTestBlob
+	}
+	stores, err := blob.OpenClients(b.dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stores.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.Keeper = &blob.Keeper{
+		Stores: failing{stores, b}, Log: slog.New(slog.DiscardHandler),
+		Scan: scanOf(engine, rows),
+	}
+	return b
+}
+
+// scanOf visits all rows of an engine that has caught up.
+func scanOf(engine follower, rows func(visit func(key string, value []byte) bool) error) func(context.Context, func([]byte) error) error {
+	return func(ctx context.Context, visit func([]byte) error) error {
+		if err := engine.CatchUp(ctx, 0); err != nil {
+			return err
+		}
+		var failed error
+		err := rows(func(_ string, value []byte) bool {
+			failed = visit(value)
+			return failed == nil
+		})
+		return errors.Join(failed, err)
+	}
+}
+
+func (b *testBlobs) wait(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.later += d
+}
+
+func (b *testBlobs) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// failing are stores that fail with the error of testBlobs.
+type failing struct {
+	blob.Stores
+	b *testBlobs
+}
+
+func (f failing) Store(client string) (blob.Store, error) {
+	f.b.mu.Lock()
+	defer f.b.mu.Unlock()
+	if f.b.err != nil {
+		return nil, f.b.err
+	}
+	return f.Stores.Store(client)
+}
+
+// put stores a blob.
+func (r *rig) put(path, content string, headers ...string) reply {
+	r.Helper()
+	return r.do(http.MethodPut, path, strings.NewReader(content), headers...)
+}
+
+func TestBlobs(t *testing.T) {
+	r := start(t)
+	const content = "WILSON!"
+	digits := strings.TrimPrefix(addressOf(content), "sha256:")
+	sum := sha256Of(content)
+	base := base64.StdEncoding.EncodeToString(sum[:])
+	x := sha1.Sum([]byte(content))
+
+	r.get("/blobs/"+addressOf(content)).refused(http.StatusNotFound, "blob_not_found")
+	made := r.put("/blobs", content)
+	made.wantStatus(http.StatusCreated)
+	doc := made.object(http.StatusCreated)
+	if doc["address"] != addressOf(content) || doc["sha1"] != hex.EncodeToString(x[:]) || fmt.Sprint(doc["size"]) != "7" || made.header.Get("Location") != "/blobs/"+addressOf(content) {
+		t.Errorf("%s, Location %q", made.body, made.header.Get("Location"))
+	}
+	r.put("/blobs", content).wantStatus(http.StatusOK)
+	for _, form := range []string{addressOf(content), digits, strings.ToUpper(digits), "sha256-" + base, url.PathEscape("sha256-" + base), url.QueryEscape("sha256-" + base), hex.EncodeToString(x[:])} {
+		for _, prefix := range []string{"/blobs/", "/blob/"} {
+			a := r.get(prefix + form)
+			a.wantStatus(http.StatusOK)
+			if a.body != content || a.header.Get("ETag") != `"`+addressOf(content)+`"` || a.header.Get("Repr-Digest") != "sha-256=:"+base+":" || a.header.Get("Content-Type") != "application/octet-stream" {
+				t.Errorf("%s: %q with %v", form, a.body, a.header)
+			}
+			head := r.do(http.MethodHead, prefix+form, nil)
+			head.wantStatus(http.StatusOK)
+			if head.header.Get("Content-Length") != "7" {
+				t.Errorf("HEAD %s: %v", form, head.header)
+			}
+		}
+		r.put("/blobs/"+form, content).wantStatus(http.StatusOK)
+		r.put("/blobs/"+form, "WILSON?").refused(http.StatusUnprocessableEntity, "wrong_digest")
+	}
+	// An address with slashes in base64.
+	slashed, sri := "", ""
+	for i := 0; !strings.Contains(sri, "/") || !strings.Contains(sri, "+"); i++ {
+		slashed = strconv.Itoa(i)
+		sum := sha256Of(slashed)
+		sri = base64.StdEncoding.EncodeToString(sum[:])
+	}
+	r.put("/blobs/sha256-"+sri, slashed).wantStatus(http.StatusCreated)
+	r.get("/blob/sha256-" + url.PathEscape(sri)).wantStatus(http.StatusOK)
+	r.get("/blob/sha256-" + sri).wantStatus(http.StatusOK)
+
+	castaway := r.put("/blob", "new")
+	castaway.wantStatus(http.StatusCreated)
+	if want := strings.TrimPrefix(addressOf("new"), "sha256:"); castaway.body != want || !strings.HasPrefix(castaway.header.Get("Content-Type"), "text/plain") {
+		t.Errorf("PUT /blob: %q, want %q", castaway.body, want)
+	}
+	r.put("/blob", "new").wantStatus(http.StatusOK)
+	r.put("/blobs", "").wantStatus(http.StatusCreated)
+	if a := r.get("/blobs/" + addressOf("")); a.status != http.StatusOK || a.body != "" {
+		t.Errorf("the empty blob: %d %q", a.status, a.body)
+	}
+
+	for _, path := range []string{"/blobs/guest.wasm", "/blobs/sha256:00", "/blobs/sha256-abc", "/blobs/sha256-ab/cd", "/blob/" + digits + "0"} {
+		if a := r.get(path); a.status != http.StatusBadRequest && a.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	r.get("/blobs/guest.wasm").refused(http.StatusBadRequest, "bad_address")
+	r.put("/blobs/guest.wasm", "x").refused(http.StatusBadRequest, "bad_address")
+	r.get("/blobs?client=queues").refused(http.StatusBadRequest, "bad_request")
+	r.put("/blobs", "x", "Content-Encoding", "gzip").refused(http.StatusUnsupportedMediaType, codeUnsupported)
+}
+
+func TestBlobRanges(t *testing.T) {
+	r := start(t)
+	content := strings.Repeat("0123456789", 100)
+	r.put("/blobs", content).wantStatus(http.StatusCreated)
+	path := "/blobs/" + addressOf(content)
+	for _, c := range []struct {
+		header, value string
+		status        int
+		body          string
+	}{
+		{"Range", "bytes=0-0", http.StatusPartialContent, "0"},
+		{"Range", "bytes=995-", http.StatusPartialContent, "56789"},
+		{"Range", "bytes=-3", http.StatusPartialContent, "789"},
+		{"Range", "bytes=0-1,5-6", http.StatusPartialContent, "multipart"},
+		{"Range", "bytes=1000-", http.StatusRequestedRangeNotSatisfiable, "bad_range"},
+		{"Range", "bytes=x", http.StatusRequestedRangeNotSatisfiable, "bad_range"},
+		{"If-None-Match", `"` + addressOf(content) + `"`, http.StatusNotModified, ""},
+		{"If-None-Match", `"other"`, http.StatusOK, content},
+	} {
+		a := r.do(http.MethodGet, path, nil, c.header, c.value)
+		if a.status != c.status || c.body != "multipart" && c.body != "bad_range" && a.body != c.body {
+			t.Errorf("%s %s: %d %q, want %d %q", c.header, c.value, a.status, a.body, c.status, c.body)
+		}
+		if c.body == "bad_range" {
+			a.refused(c.status, c.body)
+		}
+	}
+	a := r.do(http.MethodGet, path, nil, "Range", "bytes=0-9", "If-Range", `"other"`)
+	if a.status != http.StatusOK || a.body != content {
+		t.Errorf("If-Range of another version: %d, %d bytes", a.status, len(a.body))
+	}
+}
+
+// TestVerifyingBlob: a range of a long blob that is not verified yet gets a status after which clients try again.
+func TestVerifyingBlob(t *testing.T) {
+	r := start(t)
+	r.put("/blobs", "x").wantStatus(http.StatusCreated)
+	r.blobs.fail(blob.ErrVerifying) // as Verify does after 10 seconds
+	a := r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0")
+	a.refused(http.StatusServiceUnavailable, "blob_verifying")
+	if a.header.Get("Retry-After") != "1" {
+		t.Errorf("%v", a.header)
+	}
+	r.blobs.fail(nil)
+	r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0").wantStatus(http.StatusPartialContent)
+}
+
+// TestManyOpenFiles: a server whose blobs have too many open files answers so.
+func TestManyOpenFiles(t *testing.T) {
+	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxFiles: blob.MinFiles} })
+	r.put("/blobs", "x").wantStatus(http.StatusCreated)
+	path := r.begin(1)
+	s, err := r.blobs.Store("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := blob.Parse(addressOf("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []blob.Blob
+	for err == nil {
+		var b blob.Blob
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if b, err = s.Get(ctx, *x.SHA256); err == nil {
+			held = append(held, b)
+		}
+		cancel()
+	}
+	if len(held) < 10 {
+		t.Fatalf("%d are open: %v", len(held), err)
+	}
+	var all sync.WaitGroup // each waits for 5 seconds
+	for _, ask := range []func(){
+		func() { r.get("/blobs/"+addressOf("x")).refused(http.StatusServiceUnavailable, codeOverloaded) },
+		func() { r.put("/blobs", "y").refused(http.StatusTooManyRequests, codeOverloaded) },
+		func() { r.append(path, 0, "x").refused(http.StatusTooManyRequests, codeOverloaded) },
+		func() {
+			r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "1").refused(http.StatusTooManyRequests, codeOverloaded)
+		},
+	} {
+		all.Go(ask)
+	}
+	all.Wait()
+	for _, b := range held {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := r.get("/blobs/" + addressOf("x")); got.body != "x" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	r.append(path, 0, "x").wantStatus(http.StatusNoContent)
+}
+
+// resolver counts look-ups. Those of SHA-1 digests that begin with 1 find nothing, and with 2 they fail.
+type resolver struct {
+	blob.Store
+	asked, now, most atomic.Int64
+	full             chan struct{} // closed when as many run as may
+	fill             sync.Once
+}
+
+var errResolver = errors.New("no answer")
+
+func (r *resolver) Resolve(ctx context.Context, ref blob.Ref) (blob.Address, error) {
+	r.asked.Add(1)
+	n := r.now.Add(1)
+	defer r.now.Add(-1)
+	for old := r.most.Load(); n > old && !r.most.CompareAndSwap(old, n); old = r.most.Load() {
+	}
+	if n == resolveAtOnce {
+		r.fill.Do(func() { close(r.full) })
+	}
+	<-r.full
+	switch ref.SHA1[0] {
+	case 1:
+		return blob.Address{}, fmt.Errorf("%w: nothing", blob.ErrNotFound)
+	case 2:
+		return blob.Address{}, errResolver
+	}
+	return blob.Address{0: ref.SHA1[0], 1: ref.SHA1[1]}, ctx.Err()
+}
+
+// TestResolveAll: each SHA-1 of a request is looked up once, a bounded number at a time, and an error is no missing blob.
+func TestResolveAll(t *testing.T) {
+	var refs []blob.Ref
+	for i := range 1000 {
+		if i%10 == 0 {
+			refs = append(refs, blob.Ref{SHA256: &blob.Address{0: 9}})
+		} else {
+			refs = append(refs, blob.Ref{SHA1: &blob.SHA1{0: byte(i % 2), 1: byte(i)}})
+		}
+	}
+	of := resolver{full: make(chan struct{})}
+	all, err := resolveAll(t.Context(), &of, refs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ref := range refs {
+		switch {
+		case ref.SHA256 != nil && (all[i] == nil || *all[i] != *ref.SHA256),
+			ref.SHA256 == nil && ref.SHA1[0] == 1 && all[i] != nil,
+			ref.SHA256 == nil && ref.SHA1[0] == 0 && (all[i] == nil || all[i][1] != byte(i)):
+			t.Fatalf("%s: %v", ref, all[i])
+		}
+	}
+	if asked, most := of.asked.Load(), of.most.Load(); asked != 900 || most != resolveAtOnce {
+		t.Errorf("%d look-ups, %d at once", asked, most)
+	}
+	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
+	if _, err := resolveAll(t.Context(), &of, refs); !errors.Is(err, errResolver) {
+		t.Errorf("a look-up that fails: %v", err)
+	}
+}
+
+// TestDamagedBlob: a blob with a flipped byte is refused on read, and repaired by the next PUT.
+func TestDamagedBlob(t *testing.T) {
+	r := start(t)
+	short, long := strings.Repeat("s", 1000), strings.Repeat("l", verifiedFirst+1)
+	for _, content := range []string{short, long} {
+		r.put("/blobs", content).wantStatus(http.StatusCreated)
+		address := addressOf(content)
+		file := filepath.Join(r.blobs.dir, "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[len(text)-1] ^= 1
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.do(http.MethodGet, "/blobs/"+address, nil, "Range", "bytes=0-0").refused(http.StatusInternalServerError, "blob_damaged")
+		if len(content) <= verifiedFirst {
+			a := r.get("/blobs/" + address)
+			a.refused(http.StatusInternalServerError, "blob_damaged")
+			if strings.Contains(a.body, r.blobs.dir) || !strings.Contains(a.body, address) {
+				t.Errorf("the refusal must name the blob, and not its file: %s", a.body)
+			}
+		} else {
+			resp, err := http.Get(r.url + "/blobs/" + address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err == nil || len(got) >= len(content) {
+				t.Errorf("read %d of %d bytes of a damaged blob, %v", len(got), len(content), err)
+			}
+		}
+		r.put("/blobs", content).wantStatus(http.StatusOK)
+		if a := r.get("/blobs/" + address); a.status != http.StatusOK || a.body != content {
+			t.Errorf("after the repair: %d, %d bytes", a.status, len(a.body))
+		}
+	}
+	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_damaged_total 4\n") {
+		t.Error("the metrics do not count the damage")
+	}
+}
+
+// TestBlobLimits: what ends an upload, and that nothing stays of it.
+func TestBlobLimits(t *testing.T) {
+	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1 << 20, QuotaBytes: 3 << 19} })
+	mib := strings.Repeat("x", 1<<20)
+	r.put("/blobs", mib+"x").refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.do(http.MethodPut, "/blobs", chunked(mib+"x")).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.do(http.MethodPut, "/blobs", chunked(mib)).wantStatus(http.StatusCreated)
+	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
+	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
+	for _, end := range []func(net.Conn) error{
+		func(c net.Conn) error { return c.Close() },
+		func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() },
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(c); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	r.until("the uploads that were cut off are gone", func() bool {
+		entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
+		return err == nil && len(entries) == 0 && r.blobs.Used() == 1<<20
+	})
+	list := r.get("/blobs").object(http.StatusOK)
+	if blobs := list["blobs"].([]any); len(blobs) != 1 || fmt.Sprint(list["bytes"]) != "1048576" {
+		t.Errorf("list: %v", list)
+	}
+}
+
+func TestListAndMissingBlobs(t *testing.T) {
+	r := start(t)
+	var all []string
+	for i := range 7 {
+		all = append(all, r.put("/blobs", strconv.Itoa(i)).object(http.StatusCreated)["address"].(string))
+	}
+	slices.Sort(all)
+	var listed []string
+	for after := ""; ; {
+		page := r.get("/blobs?limit=3" + after).object(http.StatusOK)
+		for _, b := range page["blobs"].([]any) {
+			listed = append(listed, b.(map[string]any)["address"].(string))
+		}
+		if page["next"] == nil {
+			break
+		}
+		after = "&after=" + page["next"].(string)
+	}
+	if !slices.Equal(listed, all) {
+		t.Errorf("listed %v, want %v", listed, all)
+	}
+	for _, query := range []string{"?limit=0", "?after=x", "?after=" + strings.Repeat("a", 40), "?limit=1001"} {
+		r.get("/blobs" + query).wantStatus(http.StatusBadRequest)
+	}
+	x := sha1.Sum([]byte("0"))
+	unknown := strings.Repeat("0", 40)
+	upper := strings.ToUpper(strings.TrimPrefix(addressOf("none"), "sha256:"))
+	a := r.post("/blobs/missing", fmt.Sprintf(`{"addresses":[%q,%q,%q,%q]}`, all[0], upper, unknown, hex.EncodeToString(x[:])))
+	if got := a.object(http.StatusOK)["missing"].([]any); len(got) != 2 || got[0] != upper || got[1] != unknown {
+		t.Errorf("missing %v", got)
+	}
+	entry := filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:]))
+	if err := os.WriteFile(entry, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
+	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, codeBadRequest)
+	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")
+	r.post("/blobs/missing", `{"addresses":["`+strings.Repeat(unknown+`","`, maxAddresses)+unknown+`"]}`).refused(http.StatusBadRequest, codeBadRequest)
+}
+
+// TestCollectBlobs: blobs that a job, an output or a handler names stay, and those that nothing names go.
+func TestCollectBlobs(t *testing.T) {
+	r := start(t)
+	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "dead"} {
+		r.put("/blobs", content).wantStatus(http.StatusCreated)
+	}
+	input := sha256Of("input")
+	r.make(fmt.Sprintf(`{"type":"wasi","binary_addr":%q,"input_addr":"sha256-%s"}`, addressOf("binary"), base64.StdEncoding.EncodeToString(input[:])))
+	r.make(fmt.Sprintf(`{"payload":{"file":%q}}`, addressOf("payload")))
+	id := r.make(`{"type":"done"}`)
+	r.claimed("done")
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"code":"ok","output_addr":%q,"output":{"see":%q}}`, addressOf("output"), addressOf("inline"))).object(http.StatusOK)
+	failed := r.make(`{"type":"bad"}`)
+	r.claimed("bad")
+	r.post("/jobs/"+failed+"/complete", fmt.Sprintf(`{"code":"failed","error":%q}`, "see "+addressOf("error"))).object(http.StatusOK)
+	r.do(http.MethodPut, "/handlers/h", strings.NewReader(fmt.Sprintf(`{"kind":"script","lang":"sh","source":%q}`, "# "+addressOf("handler"))), "Content-Type", mimeJSON).wantStatus(http.StatusCreated)
+
+	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "0" {
+		t.Errorf("collected young blobs: %v", got)
+	}
+	r.blobs.wait(25 * time.Hour)
+	r.put("/blobs", "young").wantStatus(http.StatusCreated)
+	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"], " ", got["bytes"]) != "1 4" {
+		t.Errorf("collected %v", got)
+	}
+	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "young"} {
+		if a := r.get("/blobs/" + addressOf(content)); a.status != http.StatusOK {
+			t.Errorf("%s: %d", content, a.status)
+		}
+	}
+	r.get("/blobs/"+addressOf("dead")).refused(http.StatusNotFound, "blob_not_found")
+
+	r.do(http.MethodDelete, "/jobs/"+id, nil).wantStatus(http.StatusNoContent)
+	r.blobs.wait(25 * time.Hour)
+	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "3" { // output, inline, young
+		t.Errorf("collected %v", got)
+	}
+}
+
+// TestManyBlobStreams: more uploads than there is memory for wait for each other, and none fails.
+func TestManyBlobStreams(t *testing.T) {
+	r := start(t)
+	var all sync.WaitGroup
+	for range 2 * streamsBudgetBytes / streamBytes {
+		all.Go(func() {
+			content := make([]byte, 100_000)
+			rand.Read(content)
+			a := r.do(http.MethodPut, "/blobs", bytes.NewReader(content))
+			a.wantStatus(http.StatusCreated)
+			if got := r.get("/blobs/" + addressOf(string(content))); got.body != string(content) {
+				t.Errorf("got %d bytes, %d", len(got.body), got.status)
+			}
+		})
+	}
+	all.Wait()
+	if used := r.server.uploads.used() + r.server.downloads.used(); used != 0 {
+		t.Errorf("%d bytes are held", used)
+	}
+}
+
+// statusesOfBlobs makes requests that get the statuses of the routes of blobs.
+func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path, body string, headers ...string) reply) {
+	r.Helper()
+	for i := range operations {
+		o := &operations[i]
+		if !o.ofBlobs() {
+			continue
+		}
+		r.blobs.fail(errors.New("broken"))
+		if o.route.path != "/blobs/collect" && o.method != http.MethodOptions {
+			do(o, o.path, o.body).wantStatus(http.StatusInternalServerError)
+		}
+		r.blobs.fail(fmt.Errorf("%w: secret details", blob.ErrUnavailable))
+		if o.route.path != "/blobs/collect" && o.method != http.MethodOptions {
+			a := do(o, o.path, o.body)
+			a.refused(http.StatusServiceUnavailable, "blobs_unavailable")
+			if strings.Contains(a.body, "secret") {
+				r.Errorf("%s %s: the answer has the cause", o.method, o.path)
+			}
+		}
+		r.blobs.fail(blob.ErrNoSpace)
+		if o.streams() {
+			do(o, o.path, o.body).refused(http.StatusInsufficientStorage, "disk_full")
+		}
+		r.blobs.fail(nil)
+		keeper := r.server.blobs
+		r.server.blobs = nil
+		if o.method != http.MethodOptions {
+			do(o, o.path, o.body).refused(http.StatusNotImplemented, "no_blobs")
+		}
+		r.server.blobs = keeper
+		if strings.HasPrefix(o.route.path, "/uploads") {
+			r.statusesOfUploads(o, do)
+		}
+		switch o.name() {
+		case "POST /blobs/collect":
+			release := r.blobs.hold()
+			do(o, o.path, o.body).refused(http.StatusConflict, "collecting_blobs")
+			release()
+		case "PUT /blobs", "PUT /blob":
+			do(o, o.path, fmt.Sprint("new", i)).wantStatus(http.StatusCreated)
+			do(o, o.path, fmt.Sprint("new", i)).wantStatus(http.StatusOK)
+		case "PUT /blobs/{address}":
+			do(o, "/blobs/"+addressOf("at"), "at").wantStatus(http.StatusCreated)
+			do(o, "/blobs/"+addressOf("at"), "at").wantStatus(http.StatusOK)
+			do(o, o.path, "other").refused(http.StatusUnprocessableEntity, "wrong_digest")
+		case "GET /blobs/{address}", "GET /blob/{address}":
+			r.put("/blobs", "{}")
+			do(o, o.path, "", "Range", "bytes=0-0").wantStatus(http.StatusPartialContent)
+			do(o, o.path, "", "Range", "bytes=9-").refused(http.StatusRequestedRangeNotSatisfiable, "bad_range")
+		}
+	}
+}
+
+// hold begins a collection that goes on until release is called.
+func (b *testBlobs) hold() (release func()) {
+	b.wait(25 * time.Hour) // so that there is something to collect
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	scan := b.Scan
+	b.Scan = func(context.Context, func([]byte) error) error {
+		close(begun)
+		<-goOn
+		return errors.New("held")
+	}
+	go func() {
+		defer close(ended)
+		_, _ = b.Collect(context.Background()) // fails as said
+	}()
+	<-begun
+	return func() {
+		close(goOn)
+		<-ended
+		b.Scan = scan
+	}
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
+)
+
+// faulty is an engine that fails, or that starts a sweep for every operation on many jobs. Reads fail in CatchUp.
+type faulty struct {
+	parts
+	mu    sync.Mutex
+	err   error
+	sweep bool
+}
+
+func (f *faulty) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *faulty) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *faulty) Create(ctx context.Context, c *job.Create) (store.Made, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Made{}, ingest.Receipt{}, err
+	}
+	return f.parts.Create(ctx, c)
+}
+
+func (f *faulty) StartCreate(ctx context.Context, c *job.Create) func() (store.Made, ingest.Receipt, error) {
+	return func() (store.Made, ingest.Receipt, error) { return f.Create(ctx, c) }
+}
+
+func (f *faulty) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (store.Claimed, []runs.Run, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Claimed{}, nil, ingest.Receipt{}, err
+	}
+	return f.parts.ClaimAdmitted(ctx, c, wait, admit)
+}
+
+func (f *faulty) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.parts.Exchange(ctx, commands, c)
+}
+
+func (f *faulty) Tickle(ctx context.Context, t job.Tickle) (store.Tickled, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Tickled{}, ingest.Receipt{}, err
+	}
+	return f.parts.Tickle(ctx, t)
+}
+
+func (f *faulty) Complete(ctx context.Context, c job.Complete) (store.Ended, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Ended{}, ingest.Receipt{}, err
+	}
+	return f.parts.Complete(ctx, c)
+}
+
+func (f *faulty) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]store.Ended, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return nil, ingest.Receipt{}, err
+	}
+	return f.parts.CompleteInOrder(ctx, commands)
+}
+
+func (f *faulty) Pause(ctx context.Context, p job.Pause) (store.Paused, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Paused{}, ingest.Receipt{}, err
+	}
+	return f.parts.Pause(ctx, p)
+}
+
+func (f *faulty) Move(ctx context.Context, m job.Move) (store.Moved, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Moved{}, ingest.Receipt{}, err
+	}
+	return f.parts.Move(ctx, m)
+}
+
+func (f *faulty) MoveAll(ctx context.Context, m job.Move) (store.Swept, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Swept{}, ingest.Receipt{}, err
+	}
+	if f.sweep {
+		return store.Swept{Sweep: job.NewID(1, 1, 0)}, ingest.Receipt{Seq: 1, At: 1}, nil
+	}
+	return f.parts.MoveAll(ctx, m)
+}
+
+func (f *faulty) Patch(ctx context.Context, p job.Patch) (store.Moved, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Moved{}, ingest.Receipt{}, err
+	}
+	return f.parts.Patch(ctx, p)
+}
+
+func (f *faulty) Switch(ctx context.Context, s job.Switch) (store.Switched, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Switched{}, ingest.Receipt{}, err
+	}
+	return f.parts.Switch(ctx, s)
+}
+
+func (f *faulty) OpenSession(ctx context.Context, o job.OpenSession) (store.Session, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.Session{}, ingest.Receipt{}, err
+	}
+	return f.parts.OpenSession(ctx, o)
+}
+
+func (f *faulty) EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return ingest.Receipt{}, err
+	}
+	return f.parts.EndSession(ctx, s)
+}
+
+func (f *faulty) PutHandler(ctx context.Context, p job.PutHandler) (store.HandlerPut, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.HandlerPut{}, ingest.Receipt{}, err
+	}
+	return f.parts.PutHandler(ctx, p)
+}
+
+func (f *faulty) DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return ingest.Receipt{}, err
+	}
+	return f.parts.DeleteHandler(ctx, d)
+}
+
+func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.QueueDeleted, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.QueueDeleted{}, ingest.Receipt{}, err
+	}
+	return f.parts.DeleteQueue(ctx, d)
+}
+
+func (f *faulty) AcceptTime(ctx context.Context) (int64, error) {
+	if err := f.failure(); err != nil {
+		return 0, err
+	}
+	return f.parts.AcceptTime(ctx)
+}
+
+func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.parts.CatchUp(ctx, minSeq)
+}
+
+func (f *faulty) PutFileset(ctx context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.FilesetPut{}, ingest.Receipt{}, err
+	}
+	return f.parts.PutFileset(ctx, p)
+}
+
+func (f *faulty) DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return ingest.Receipt{}, err
+	}
+	return f.parts.DeleteFileset(ctx, d)
+}
+
+func (f *faulty) Stats() ingest.Stats {
+	if err := f.failure(); err != nil {
+		panic(err) // only a programming error can cause it
+	}
+	return f.parts.Stats()
+}
+
+func (f *faulty) Ready() error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.parts.Ready()
+}

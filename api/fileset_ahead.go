@@ -1,0 +1,96 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+)
+
+const (
+	// aheadFiles is how many small files of an archive are read at once, if their blobs are in a bucket: there each takes
+	// two requests. Each has one descriptor meanwhile.
+	aheadFiles = 16
+	// aheadFileBytes is the size of a small file. A longer one is read in its turn, since its requests are a small part of
+	// its time.
+	aheadFileBytes = 128 << 10
+	// aheadBytes is what they take in memory: each is there twice while its blob is open.
+	aheadBytes = 2 * aheadFiles * aheadFileBytes
+)
+
+// filesAhead reads the small files of a manifest before it is their turn. One goroutine calls its methods.
+type filesAhead struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	of     blob.Store
+	files  []fileset.File
+
+	turn    int // which file is copied next
+	begun   int // how many files were begun, or are too long for that
+	reading [aheadFiles]chan []byte
+	running sync.WaitGroup
+}
+
+func newFilesAhead(ctx context.Context, of blob.Store, m *fileset.Manifest) *filesAhead {
+	ctx, cancel := context.WithCancel(ctx)
+	return &filesAhead{ctx: ctx, cancel: cancel, of: of, files: m.Files}
+}
+
+// copy writes the next file. If it could not be read ahead, it is read again, so that the error is that of its turn.
+func (a *filesAhead) copy(w io.Writer) error {
+	for ; a.begun < min(len(a.files), a.turn+aheadFiles); a.begun++ {
+		a.begin(a.begun)
+	}
+	f, content := &a.files[a.turn], a.reading[a.turn%aheadFiles]
+	a.turn++
+	if content != nil {
+		if read := <-content; read != nil {
+			_, err := w.Write(read)
+			return err
+		}
+	}
+	return copyBlob(a.ctx, a.of, w, f)
+}
+
+// begin reads a file, unless it is too long.
+func (a *filesAhead) begin(i int) {
+	f := &a.files[i]
+	if f.Size > aheadFileBytes {
+		a.reading[i%aheadFiles] = nil
+		return
+	}
+	to := make(chan []byte, 1)
+	a.reading[i%aheadFiles] = to
+	a.running.Go(func() {
+		content := bytes.NewBuffer(make([]byte, 0, f.Size))
+		if copyBlob(a.ctx, a.of, content, f) != nil {
+			content = &bytes.Buffer{} // its Bytes are nil
+		}
+		to <- content.Bytes()
+	})
+}
+
+// end waits until nothing is read any more.
+func (a *filesAhead) end() {
+	a.cancel()
+	a.running.Wait()
+}
+
+// copyBlob writes the content of a file.
+func copyBlob(ctx context.Context, of blob.Store, w io.Writer, f *fileset.File) (err error) {
+	b, err := of.Get(ctx, blob.Address(f.Blob))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if size := b.Info().Size; size != f.Size {
+		return fmt.Errorf("blob %s has %d bytes instead of %d", f.Blob, size, f.Size)
+	}
+	_, err = b.WriteTo(w)
+	return err
+}

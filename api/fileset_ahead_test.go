@@ -1,0 +1,178 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+)
+
+// aheadStore counts how many of its blobs are being opened, and calls before for each.
+type aheadStore struct {
+	blob.Store
+	before func(a blob.Address) error
+
+	mu        sync.Mutex // guards the fields below
+	now, most int
+}
+
+func (s *aheadStore) Get(ctx context.Context, a blob.Address) (blob.Blob, error) {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.now--
+		s.mu.Unlock()
+	}()
+	if err := s.before(a); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, a)
+}
+
+// newAheadStore stores contents, and returns their manifest.
+func newAheadStore(t *testing.T, contents []string) (*aheadStore, *fileset.Manifest) {
+	t.Helper()
+	dir, err := blob.OpenDir(t.TempDir(), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dir.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m := &fileset.Manifest{}
+	for i, content := range contents {
+		info, err := dir.Put(t.Context(), strings.NewReader(content), blob.Ref{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Files = append(m.Files, fileset.File{Path: fmt.Sprint(i), Blob: fileset.Address(info.Address), Size: info.Size})
+	}
+	return &aheadStore{Store: dir, before: func(blob.Address) error { return nil }}, m
+}
+
+func TestFilesAhead(t *testing.T) {
+	var contents []string
+	for i := range 3*aheadFiles + 5 {
+		contents = append(contents, strings.Repeat(fmt.Sprint(i%7, " "), i))
+	}
+	contents[10] = strings.Repeat("x", aheadFileBytes)
+	contents[20] = strings.Repeat("y", aheadFileBytes+1)
+
+	t.Run("many at once, in their order", func(t *testing.T) {
+		s, m := newAheadStore(t, contents)
+		var begun sync.WaitGroup // the first ones wait for each other
+		begun.Add(aheadFiles)
+		var mu sync.Mutex
+		opened := 0
+		s.before = func(blob.Address) error {
+			mu.Lock()
+			opened++
+			first := opened <= aheadFiles
+			mu.Unlock()
+			if first {
+				begun.Done()
+				begun.Wait()
+			}
+			return nil
+		}
+		a := newFilesAhead(t.Context(), s, m)
+		defer a.end()
+		for i, content := range contents {
+			var b bytes.Buffer
+			if err := a.copy(&b); err != nil || b.String() != content {
+				t.Fatalf("file %d: %d of %d bytes, %v", i, b.Len(), len(content), err)
+			}
+		}
+		if opened != len(contents) {
+			t.Errorf("%d blobs were opened, not %d", opened, len(contents))
+		}
+		if s.most < aheadFiles || s.most > aheadFiles+1 { // and a long one
+			t.Errorf("%d were opened at once", s.most)
+		}
+	})
+	t.Run("a failure is repeated in its turn", func(t *testing.T) {
+		s, m := newAheadStore(t, contents[:30])
+		broken, fails := errors.New("broken"), 1
+		var mu sync.Mutex
+		s.before = func(a blob.Address) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if fails > 0 && fileset.Address(a) == m.Files[25].Blob {
+				fails--
+				return broken
+			}
+			return nil
+		}
+		all := func() (i int, err error) {
+			a := newFilesAhead(t.Context(), s, m)
+			defer a.end()
+			for i := range m.Files {
+				var b bytes.Buffer
+				if err := a.copy(&b); err != nil {
+					return i, err
+				}
+				if b.String() != contents[i] {
+					t.Errorf("file %d has %d bytes", i, b.Len())
+				}
+			}
+			return len(m.Files), nil
+		}
+		if i, err := all(); err != nil {
+			t.Errorf("one failure: file %d, %v", i, err)
+		}
+		fails = 2
+		if i, err := all(); i != 25 || !errors.Is(err, broken) {
+			t.Errorf("two failures: file %d, %v", i, err)
+		}
+	})
+	t.Run("the end stops what is read", func(t *testing.T) {
+		s, m := newAheadStore(t, contents)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		reading := make(chan struct{}, len(contents))
+		first := fileset.Address(sha256Of(contents[0]))
+		s.before = func(a blob.Address) error {
+			if fileset.Address(a) == first {
+				return nil
+			}
+			reading <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		a := newFilesAhead(ctx, s, m)
+		if err := a.copy(&bytes.Buffer{}); err != nil {
+			t.Fatal(err)
+		}
+		<-reading
+		cancel()
+		a.end()
+		if s.now != 0 {
+			t.Errorf("%d are still being opened", s.now)
+		}
+		if err := a.copy(&bytes.Buffer{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+	t.Run("a blob of another size", func(t *testing.T) {
+		s, m := newAheadStore(t, contents[:3])
+		m.Files[2].Size++
+		a := newFilesAhead(t.Context(), s, m)
+		defer a.end()
+		for i := range m.Files {
+			if err := a.copy(&bytes.Buffer{}); (err != nil) != (i == 2) {
+				t.Errorf("file %d: %v", i, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/store"
+)
+
+// selectTime is how long patterns may take to select files. Ordinary ones take milliseconds; some with many stars would
+// take minutes with long paths.
+const selectTime = 10 * time.Second
+
+// fileset answers GET and HEAD /filesets/{name}: with the manifest, or with an archive of the files if the Accept header
+// names one of the media types for that first.
+func (s *Server) fileset(c echo.Context) error {
+	q, err := s.filesetQuery(c)
+	if err != nil {
+		return err
+	}
+	if s.blobs == nil {
+		return noBlobs()
+	}
+	if err := s.catchUp(c); err != nil {
+		return err
+	}
+	version, err := s.engine.Fileset(q.client, q.name, q.version)
+	if err != nil {
+		return err
+	}
+	of, err := s.blobs.Store(q.client)
+	if err != nil {
+		return err
+	}
+	kind := preferred(c.Request(), mimeTar, mimeTarGzip, mimeTarZstd)
+	tag := filesetTag(&version, kind, q.patterns)
+	h := c.Response().Header()
+	h["Etag"] = []string{tag}
+	h.Set(echo.HeaderVary, echo.HeaderAccept)
+	h.Set(headerVersion, strconv.Itoa(version.Version))
+	h["Cache-Control"] = []string{"no-cache"} // the client must ask each time
+	h["X-Content-Type-Options"] = nosniff
+	if namesTag(c.Request().Header["If-None-Match"], tag) {
+		c.Response().WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	ctx := c.Request().Context()
+	b, err := of.Get(ctx, blob.Address(version.Manifest))
+	if err != nil {
+		return s.blobDamage(missingManifest(&version, err))
+	}
+	defer b.Close() // it was only read
+	held, err := s.hold(c, s.manifests, (1+manifestFactor)*b.Info().Size)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	m, text, err := readManifest(ctx, b, q.patterns)
+	if err != nil {
+		return s.blobDamage(err)
+	}
+	if kind == "" {
+		if c.Request().Method != http.MethodHead {
+			s.metrics.filesetGets.WithLabelValues(formManifest).Inc()
+		}
+		return answer(c, http.StatusOK, mimeJSON, text)
+	}
+	return s.sendArchive(c, of, m, kind)
+}
+
+// filesetTag is the entity tag of an answer: the address of the manifest, and what makes another answer of it.
+func filesetTag(f *store.Fileset, kind string, patterns fileset.Patterns) string {
+	tag := f.Manifest.String()
+	if kind != "" {
+		tag += ";" + kind[len("application/x-"):]
+	}
+	if !patterns.Empty() {
+		tag += ";" + patterns.Digest()
+	}
+	return `"` + tag + `"`
+}
+
+// missingManifest returns the error of reading a manifest. A fileset whose manifest is not stored is damaged, and not
+// unknown.
+func missingManifest(f *store.Fileset, err error) error {
+	if errors.Is(err, blob.ErrNotFound) {
+		return &problem{status: http.StatusInternalServerError, code: "blob_damaged",
+			detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Manifest, f.Version, f.Name)}
+	}
+	return err
+}
+
+// readManifest returns what patterns select of a manifest, and the text of that.
+func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (*fileset.Manifest, []byte, error) {
+	if size := b.Info().Size; size > fileset.MaxManifestBytes {
+		return nil, nil, fmt.Errorf("%w: blob %s has %d bytes", fileset.ErrManifest, b.Info().Address, size)
+	}
+	text, err := io.ReadAll(b) // which verifies it
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := fileset.Decode(text)
+	if err != nil || patterns.Empty() {
+		return m, text, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, selectTime)
+	defer cancel()
+	if m, err = patterns.Select(ctx, m); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = badRequest("pattern", fmt.Sprintf("the patterns take longer than %s; use fewer stars and alternatives", selectTime))
+		}
+		return nil, nil, err
+	}
+	text, err = m.Encode()
+	return m, text, err
+}
+
+// sendArchive sends the files as an archive, which is made while it is sent. If a blob is damaged, the connection is
+// closed before the end of the archive.
+func (s *Server) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest, kind string) error {
+	r, w := c.Request(), c.Response()
+	w.Header()[echo.HeaderContentType] = []string{kind}
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	room, remote := int64(streamBytes+packBytes), blob.IsRemote(of)
+	if remote {
+		room += aheadBytes
+	}
+	held, err := s.hold(c, s.downloads, room)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	z, err := packer(kind, w)
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusOK)
+	ctx := r.Context()
+	copyFile := func(w io.Writer, f *fileset.File) error { return copyBlob(ctx, of, w, f) }
+	if remote {
+		ahead := newFilesAhead(ctx, of, m)
+		defer ahead.end()
+		copyFile = func(w io.Writer, _ *fileset.File) error { return ahead.copy(w) }
+	}
+	err = archive.Write(ctx, z, m, copyFile)
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Error().Err(s.blobDamage(err)).Str("fileset", c.Param("name")).Msg("a fileset was not sent to its end")
+		}
+		panic(http.ErrAbortHandler)
+	}
+	s.metrics.filesetGets.WithLabelValues(formArchive).Inc()
+	return nil
+}

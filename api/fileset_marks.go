@@ -1,0 +1,49 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/job"
+)
+
+// FilesetLister lists the manifests of all filesets. *store.Queries implements it.
+type FilesetLister interface {
+	FilesetManifests(visit func(client string, manifest job.ManifestDigest) error) error
+}
+
+// ScanFilesets calls visit with texts that name all blobs of all filesets: the addresses of the manifests, and the
+// manifests. It is a part of blob.Keeper's Scan. If a manifest cannot be read, it returns an error, since it is unknown
+// then which blobs the fileset has.
+func ScanFilesets(ctx context.Context, q FilesetLister, stores blob.Stores, visit func(text []byte) error) error {
+	return q.FilesetManifests(func(client string, manifest job.ManifestDigest) error {
+		if err := visit([]byte(manifest.String())); err != nil {
+			return err
+		}
+		text, err := manifestText(ctx, stores, client, blob.Address(manifest))
+		if err != nil {
+			return fmt.Errorf("read manifest %s of a fileset of client %q: %w; store its files again, or delete the fileset", manifest, client, err)
+		}
+		return visit(text)
+	})
+}
+
+func manifestText(ctx context.Context, stores blob.Stores, client string, a blob.Address) (text []byte, err error) {
+	of, err := stores.Store(client)
+	if err != nil {
+		return nil, err
+	}
+	b, err := of.Get(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if size := b.Info().Size; size > fileset.MaxManifestBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes", fileset.ErrManifest, size)
+	}
+	return io.ReadAll(b)
+}

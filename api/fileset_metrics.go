@@ -1,0 +1,53 @@
+package api
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybookq/daybook/fileset"
+)
+
+// filesetMetrics has the metrics of filesets, by the form in which they are stored or read: archive or manifest.
+type filesetMetrics struct {
+	filesetPuts, filesetFilesPut, filesetBytesPut, filesetGets *prometheus.CounterVec
+}
+
+// The forms of filesets in requests and answers. A manifest has no content, so the bytes that are counted with it are those
+// that did not have to be sent again, but for the blobs that were uploaded for it.
+const (
+	formArchive  = "archive"
+	formManifest = "manifest"
+)
+
+func newFilesetMetrics(registry *prometheus.Registry) filesetMetrics {
+	of := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		registry.MustRegister(c)
+		return c
+	}
+	m := filesetMetrics{
+		filesetPuts:     of("daybook_fileset_puts_total", "Filesets stored, by form, and by result: a new version, or the same files as the newest one.", "form", "result"),
+		filesetFilesPut: of("daybook_fileset_put_files_total", "Files of filesets stored, by form.", "form"),
+		filesetBytesPut: of("daybook_fileset_put_bytes_total", "Bytes of files of filesets stored, by form.", "form"),
+		filesetGets:     of("daybook_fileset_gets_total", "Filesets sent to clients, by form.", "form"),
+	}
+	for _, form := range []string{formArchive, formManifest} { // so that all are there from the start
+		for _, result := range []string{"new", "same"} {
+			m.filesetPuts.WithLabelValues(form, result)
+		}
+		m.filesetFilesPut.WithLabelValues(form)
+		m.filesetBytesPut.WithLabelValues(form)
+		m.filesetGets.WithLabelValues(form)
+	}
+	return m
+}
+
+// putFileset counts a fileset that was stored.
+func (m *filesetMetrics) putFileset(form string, same bool, stored *fileset.Manifest) {
+	result := "new"
+	if same {
+		result = "same"
+	}
+	m.filesetPuts.WithLabelValues(form, result).Inc()
+	m.filesetFilesPut.WithLabelValues(form).Add(float64(len(stored.Files)))
+	m.filesetBytesPut.WithLabelValues(form).Add(float64(stored.Bytes()))
+}

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/fileset/archive"
+	"github.com/daybookq/daybook/job"
+)
+
+const (
+	// fileBytes is about what a file of a fileset takes in memory while an archive is stored: in the batch, in the
+	// manifest, and in its text.
+	fileBytes = 1 << 10
+	// filesAtOnce is for how many files an upload takes memory at once.
+	filesAtOnce = 64
+	// manifestFactor is how much more memory a manifest takes than its text.
+	manifestFactor = 4
+	// manifestsBudgetBytes bounds the memory for manifests. Half of it, which one remote address can get, is enough for
+	// the largest fileset.
+	manifestsBudgetBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
+	// maxMissing is how many missing blobs a refusal lists.
+	maxMissing = 10_000
+)
+
+// archiveTypes are the media types of a body that is an archive. What it is compressed with is seen from its content.
+// The first three are also what curl sends without a Content-Type.
+var archiveTypes = map[string]bool{
+	"": true, echo.MIMEOctetStream: true, echo.MIMEApplicationForm: true, mimeTar: true, mimeTarGzip: true, mimeTarZstd: true,
+	"application/tar": true, "application/gzip": true, "application/x-gzip": true, "application/zstd": true,
+}
+
+// putFileset answers PUT /filesets/{name}: 201 with the new version, or 200 with the newest one if it is the same. The body
+// is an archive, or a manifest as JSON.
+func (s *Server) putFileset(c echo.Context) error {
+	q, err := s.filesetQuery(c)
+	if err != nil {
+		return err
+	}
+	if s.blobs == nil {
+		return noBlobs()
+	}
+	of, err := s.blobs.Store(q.client)
+	if err != nil {
+		return err
+	}
+	kind := c.Request().Header.Get(echo.HeaderContentType)
+	if name, _, err := mime.ParseMediaType(kind); err == nil {
+		kind = name
+	}
+	switch {
+	case kind == mimeJSON:
+		return s.putManifest(c, of, q)
+	case archiveTypes[kind]:
+		return s.putArchive(c, of, q)
+	}
+	return &problem{status: http.StatusUnsupportedMediaType, code: codeUnsupported, field: echo.HeaderContentType,
+		detail: "this route requires a manifest as application/json, or a tar archive as application/x-tar, application/gzip, application/zstd or without Content-Type"}
+}
+
+// putArchive stores the files of an archive while it arrives.
+func (s *Server) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
+	ctx := c.Request().Context()
+	body, err := s.streamBody(c)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	if err := body.reserve(ctx, unpackBytes); err != nil {
+		return err
+	}
+	held := s.shareOf(c, s.manifests)
+	defer held.release()
+	batch, err := of.NewBatch(ctx)
+	if err != nil {
+		return body.refused(err)
+	}
+	var m *fileset.Manifest
+	text, err := func() (_ []byte, err error) {
+		r, free, err := unpacked(body)
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+		if m, err = archive.Read(ctx, r, &filesetBatch{batch: batch, held: held}); err != nil {
+			return nil, err
+		}
+		text, err := m.Encode()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := batch.Add(ctx, bytes.NewReader(text), blob.Ref{}); err != nil {
+			return nil, err
+		}
+		return text, batch.Commit(ctx)
+	}()
+	if err := errors.Join(err, batch.Discard()); err != nil {
+		if errors.Is(err, blob.ErrNotFound) {
+			err = &problem{status: http.StatusServiceUnavailable, code: codeOverloaded, detail: "a blob of the fileset was removed while the fileset was stored; repeat the request"}
+		}
+		return body.refused(err)
+	}
+	if err := body.stored(); err != nil {
+		return err
+	}
+	s.metrics.blobsPut.Add(float64(len(m.Files)))
+	s.metrics.blobBytesPut.Add(float64(m.Bytes()))
+	return s.nameFileset(c, q, formArchive, m, text)
+}
+
+// filesetBatch is a batch to which an archive is added. It takes a share of memory for each file.
+type filesetBatch struct {
+	batch blob.Batch
+
+	mu    sync.Mutex // guards the fields below
+	held  *share
+	files int
+}
+
+// Add stores the content of a file.
+func (b *filesetBatch) Add(ctx context.Context, r io.Reader) (fileset.Address, error) {
+	if err := b.reserve(ctx); err != nil {
+		return fileset.Address{}, err
+	}
+	info, err := b.batch.Add(ctx, r, blob.Ref{})
+	return fileset.Address(info.Address), err
+}
+
+func (b *filesetBatch) reserve(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.files++
+	if b.files%filesAtOnce != 1 || b.held.grow(ctx, filesAtOnce*fileBytes, maxBudgetWait) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return overloaded()
+}
+
+// putManifest stores a manifest whose blobs are stored already.
+func (s *Server) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
+	ctx := c.Request().Context()
+	body, err := readBody(c, &s.bodies.manifest)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	if err := body.reserve(ctx, manifestFactor*int64(len(body.bytes))); err != nil {
+		return err
+	}
+	m, err := fileset.Decode(body.bytes)
+	if err != nil {
+		return err
+	}
+	if err := s.haveBlobs(ctx, of, m); err != nil {
+		return err
+	}
+	text, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := of.Put(ctx, bytes.NewReader(text), blob.Ref{}); err != nil {
+		return err
+	}
+	return s.nameFileset(c, q, formManifest, m, text)
+}
+
+// haveBlobs returns a problem unless all blobs of a manifest are stored, with the sizes that it names. A collection of
+// blobs that begins later keeps them until the manifest has a name.
+func (s *Server) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manifest) error {
+	sizes := make(map[blob.Address]int64, len(m.Files))
+	all := make([]blob.Address, 0, len(m.Files))
+	for i := range m.Files {
+		a := blob.Address(m.Files[i].Blob)
+		if _, ok := sizes[a]; !ok {
+			sizes[a] = m.Files[i].Size
+			all = append(all, a)
+		}
+	}
+	stored, err := of.Sizes(ctx, all)
+	if err != nil {
+		return err
+	}
+	var missing []blob.Address
+	for i, size := range stored {
+		if size == blob.NotStored {
+			missing = append(missing, all[i])
+		}
+	}
+	if len(missing) > 0 {
+		p := &problem{status: http.StatusConflict, code: "blobs_missing",
+			detail: fmt.Sprintf("%d of the %d blobs that the manifest names are not stored; store them by PUT /blobs, then repeat this request; missing lists them, up to %d", len(missing), len(all), maxMissing)}
+		for _, a := range missing[:min(len(missing), maxMissing)] {
+			p.missing = append(p.missing, a.String())
+		}
+		return p
+	}
+	for i, a := range all {
+		if stored[i] != sizes[a] {
+			return &problem{status: http.StatusBadRequest, code: "bad_manifest", detail: fmt.Sprintf("the manifest says that blob %s has %d bytes; it has %d", a, sizes[a], stored[i])}
+		}
+	}
+	return nil
+}
+
+// nameFileset makes a stored manifest a version of the fileset.
+func (s *Server) nameFileset(c echo.Context, q filesetQuery, form string, m *fileset.Manifest, text []byte) error {
+	address := fileset.AddressOf(text)
+	put, receipt, err := s.engine.PutFileset(c.Request().Context(), job.PutFileset{
+		Client: q.client, Name: q.name, Manifest: job.ManifestDigest(address), Files: len(m.Files), Bytes: m.Bytes(),
+	})
+	if err != nil {
+		return err
+	}
+	s.metrics.putFileset(form, put.Same, m)
+	setSeq(c, receipt.Seq)
+	h := c.Response().Header()
+	h["Etag"] = []string{`"` + address.String() + `"`}
+	status := http.StatusOK
+	if !put.Same {
+		status = http.StatusCreated
+		location := "/filesets/" + q.name + "?"
+		if q.client != "" {
+			location += "client=" + q.client + "&"
+		}
+		h.Set(echo.HeaderLocation, location+"version="+strconv.Itoa(put.Fileset.Version))
+	}
+	return answerDocument(c, status, documentOfFileset(&put.Fileset))
+}

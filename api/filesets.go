@@ -1,0 +1,172 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+type filesetOperator interface {
+	PutFileset(ctx context.Context, p job.PutFileset) (store.FilesetPut, ingest.Receipt, error)
+	DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest.Receipt, error)
+}
+
+type filesetReader interface {
+	Fileset(client, name string, version int) (store.Fileset, error)
+	FilesetVersions(client, name string) ([]store.Fileset, error)
+	Filesets(afterName, afterClient string, limit int) (list []store.Fileset, more bool, err error)
+}
+
+// filesetDocument is the document of a version of a fileset.
+type filesetDocument struct {
+	FilesetID job.ID  `json:"fileset_id"`
+	Client    *string `json:"client"` // null: of no client
+	Name      string  `json:"name"`
+	Version   int     `json:"version"`
+	Newest    bool    `json:"newest"`
+	Manifest  string  `json:"manifest"`
+	Files     int     `json:"files"`
+	Bytes     int64   `json:"bytes"`
+	CreatedAt int64   `json:"created_at"`
+}
+
+func documentOfFileset(f *store.Fileset) filesetDocument {
+	return filesetDocument{
+		FilesetID: f.ID, Client: orNull(f.Client), Name: f.Name, Version: f.Version, Newest: f.Newest, Manifest: f.Manifest.String(),
+		Files: f.Files, Bytes: f.Bytes, CreatedAt: f.CreatedAt,
+	}
+}
+
+// headerVersion is the version of a fileset, in answers that have its files.
+const headerVersion = "Daybook-Fileset-Version"
+
+// filesetQuery is what the path and the query of a request about a fileset say.
+type filesetQuery struct {
+	client, name string
+	version      int // 0: the newest
+	patterns     fileset.Patterns
+}
+
+func (s *Server) filesetQuery(c echo.Context) (q filesetQuery, err error) {
+	q.name = c.Param("name")
+	if err := badField("name", job.CheckName("name", q.name)); err != nil {
+		return q, err
+	}
+	var patterns []string
+	for _, p := range parameters(c) {
+		switch p.key {
+		case "client":
+			if q.client = p.value; s.reserved[q.client] {
+				return q, reservedClient(q.client)
+			}
+			err = badField(p.key, job.CheckName(p.key, p.value))
+		case "version":
+			q.version, err = strconv.Atoi(p.value)
+			if err != nil || q.version < 1 || strconv.Itoa(q.version) != p.value {
+				err = badRequest(p.key, fmt.Sprintf("version must be a number from 1 on, not %q", shortened(p.value)))
+			}
+		case "pattern":
+			patterns = append(patterns, p.value)
+		}
+		if err != nil {
+			return q, err
+		}
+	}
+	q.patterns, err = fileset.ParsePatterns(patterns)
+	return q, err
+}
+
+// filesetVersions answers GET /filesets/{name}/versions, the newest version first.
+func (s *Server) filesetVersions(c echo.Context) error {
+	q, err := s.filesetQuery(c)
+	if err != nil {
+		return err
+	}
+	held, err := s.holdPage(c, smallShareBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	list, err := s.engine.FilesetVersions(q.client, q.name)
+	if err != nil {
+		return err
+	}
+	return answerFilesets(c, held, list, nil)
+}
+
+// listFilesets answers GET /filesets with a page of filesets in the order of name and client.
+func (s *Server) listFilesets(c echo.Context) error {
+	limit, afterName, afterClient := job.MaxPage, "", ""
+	for _, p := range parameters(c) {
+		var err error
+		switch p.key {
+		case "limit":
+			limit, err = pageLimit(p)
+		case "after":
+			var slash bool
+			afterName, afterClient, slash = strings.Cut(p.value, "/")
+			if !slash || job.CheckName(p.key, afterName) != nil || afterClient != "" && job.CheckName(p.key, afterClient) != nil {
+				err = badRequest(p.key, "after must be name/client, the value of next of the previous page")
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	held, err := s.holdPage(c, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	list, more, err := s.engine.Filesets(afterName, afterClient, limit)
+	if err != nil {
+		return err
+	}
+	var next *string
+	if more && len(list) > 0 {
+		last := &list[len(list)-1]
+		next = orNull(last.Name + "/" + last.Client)
+	}
+	return answerFilesets(c, held, list, next)
+}
+
+// filesetsDocument is a page of filesets. If more follow, next is name/client of the last one of the page.
+type filesetsDocument struct {
+	Filesets []filesetDocument `json:"filesets"`
+	Next     *string           `json:"next"`
+}
+
+func answerFilesets(c echo.Context, held *share, list []store.Fileset, next *string) error {
+	page := filesetsDocument{make([]filesetDocument, len(list)), next}
+	for i := range list {
+		page.Filesets[i] = documentOfFileset(&list[i])
+	}
+	text, err := encodePage(c.Request().Context(), held, page)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, text)
+}
+
+// deleteFileset answers DELETE /filesets/{name}, which deletes all versions. Their blobs are collected later.
+func (s *Server) deleteFileset(c echo.Context) error {
+	q, err := s.filesetQuery(c)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.engine.DeleteFileset(c.Request().Context(), job.DeleteFileset{Client: q.client, Name: q.name})
+	if err != nil {
+		return err
+	}
+	setSeq(c, receipt.Seq)
+	return c.NoContent(http.StatusNoContent)
+}

@@ -1,0 +1,224 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/joblog"
+)
+
+const (
+	// maxLogOffset is far more than a job can print.
+	maxLogOffset = 1 << 60
+	// maxLogReaders bounds the requests that follow logs. Each has a connection, which others need too.
+	maxLogReaders = 256
+	codeNoLog     = "log_not_found"
+)
+
+// jobLogs are the logs of the jobs that run.
+type jobLogs struct {
+	*joblog.Logs
+	readers atomic.Int64 // that follow
+}
+
+func noLog(detail string) *problem {
+	return &problem{status: http.StatusNotFound, code: codeNoLog, detail: detail}
+}
+
+// appendLog answers POST /jobs/{id}/log: the runner adds what the job has printed.
+func (s *Server) appendLog(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(c, &s.bodies.log)
+	if err != nil {
+		return err
+	}
+	defer body.release()
+	var claim job.ID
+	offset := int64(-1)
+	for _, p := range parameters(c) {
+		switch p.key {
+		case "claim_id":
+			if claim, err = job.ParseID(p.value); err != nil {
+				return badID(p.key)
+			}
+		case "offset":
+			n, err := wholeNumber(p.key, p.value)
+			if err == nil {
+				err = badField(p.key, job.CheckRange(p.key, *n, 0, maxLogOffset))
+			}
+			if err != nil {
+				return err
+			}
+			offset = *n
+		}
+	}
+	switch {
+	case claim.IsZero():
+		return badRequest("claim_id", "claim_id is missing: only the run that holds a job can write its log")
+	case offset < 0:
+		return badRequest("offset", "offset is missing: it is the place of the body in what the job has printed")
+	}
+	end, err := s.engine.AwaitEnd(id) // before the look at the job, so that its end is not missed
+	if err != nil {
+		return err
+	}
+	if err = s.catchUp(c); err == nil {
+		err = s.holds(c, id, claim)
+	}
+	if err != nil {
+		end.Stop()
+		return err
+	}
+	s.logs.Append(id, claim, offset, body.bytes, end)
+	return c.NoContent(http.StatusNoContent)
+}
+
+// holds refuses a request unless the job runs under the claim.
+func (s *Server) holds(c echo.Context, id, claim job.ID) error {
+	j, held, err := s.readJob(c, s.documents, id)
+	defer held.release()
+	switch {
+	case err != nil:
+		return err
+	case j.Status == job.Cancelled:
+		return refused(job.WasCancelled)
+	case j.Status != job.Active:
+		return refused(job.NotActive)
+	case j.Claim != claim:
+		return refused(job.ClaimLost)
+	}
+	return nil
+}
+
+// jobLog answers GET /jobs/{id}/log: what is kept of what a job prints, and with follow what it prints until it ends. Of a
+// job that has ended it is the blob that the runner has stored.
+func (s *Server) jobLog(c echo.Context) error {
+	follow := false
+	for _, p := range parameters(c) {
+		var err error
+		if follow, err = queryBool(p); err != nil {
+			return err
+		}
+	}
+	id, err := s.idToRead(c)
+	if err != nil {
+		return err
+	}
+	end, err := s.engine.AwaitEnd(id)
+	if err != nil {
+		return err
+	}
+	defer end.Stop()
+	if err := s.catchUp(c); err != nil { // so that no end before the wait is missed
+		return err
+	}
+	j, held, err := s.readJob(c, s.documents, id)
+	held.release()
+	if err != nil {
+		return err
+	}
+	if j.Status.Terminal() {
+		return s.storedLog(c, &j)
+	}
+	reader := s.logs.Reader(id)
+	if !follow || c.Request().Method == http.MethodHead {
+		if _, _, exists := s.logs.Reader(id).Next(); !exists {
+			return noLog("the server has nothing of a log of the job, which has not ended; ?follow=true waits for it")
+		}
+		logHeaders(c)
+		return s.sendLog(c, reader, nil)
+	}
+	if s.logs.readers.Add(1) > maxLogReaders {
+		s.logs.readers.Add(-1)
+		return &problem{status: http.StatusTooManyRequests, code: codeOverloaded, detail: fmt.Sprintf("%d requests follow logs already", maxLogReaders)}
+	}
+	defer s.logs.readers.Add(-1)
+	logHeaders(c)
+	c.Response().WriteHeader(http.StatusOK)
+	c.Response().Flush() // the client knows now that the job exists
+	return s.sendLog(c, reader, end)
+}
+
+func logHeaders(c echo.Context) {
+	h := c.Response().Header()
+	h[echo.HeaderContentType] = []string{mimeText + "; charset=utf-8"}
+	h["X-Content-Type-Options"] = nosniff
+}
+
+// sendLog sends what a reader gets: without an end what is there, otherwise all until the end.
+func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) error {
+	w, ended := c.Response(), false
+	for {
+		text, changed, _ := reader.Next()
+		if len(text) > 0 {
+			if _, err := w.Write(text); err != nil {
+				return nil // the client has gone
+			}
+			continue
+		}
+		if end == nil && !w.Committed {
+			w.WriteHeader(http.StatusOK)
+		}
+		if end == nil || ended {
+			return nil
+		}
+		w.Flush()
+		select {
+		case <-changed:
+		case <-end.Done():
+			ended = true // the last part may have arrived just before
+		case <-s.draining.Done():
+			panic(http.ErrAbortHandler) // so that the client does not take it for the end of the log
+		case <-c.Request().Context().Done():
+			return nil
+		}
+	}
+}
+
+// storedLog answers with the log of a job that has ended: the blob that it names, or what is still in memory.
+func (s *Server) storedLog(c echo.Context, j *job.Job) error {
+	ref, err := blob.Parse(j.LogAddr)
+	if err != nil || ref.SHA256 == nil || s.blobs == nil {
+		if _, _, exists := s.logs.Reader(j.ID).Next(); !exists {
+			return noLog("no log of the job is kept; its log_addr says if it is elsewhere")
+		}
+		logHeaders(c)
+		return s.sendLog(c, s.logs.Reader(j.ID), nil)
+	}
+	of, err := s.blobs.Store(j.Client)
+	if err != nil {
+		return err
+	}
+	held, err := s.hold(c, s.downloads, streamBytes)
+	defer held.release()
+	if err != nil {
+		return err
+	}
+	b, err := of.Get(c.Request().Context(), *ref.SHA256)
+	if errors.Is(err, blob.ErrNotFound) {
+		return noLog("the blob " + ref.String() + " with the log of the job was deleted")
+	}
+	if err != nil {
+		return s.blobDamage(err)
+	}
+	defer b.Close() // it was only read
+	if b.Info().Size <= verifiedFirst {
+		if err := s.blobDamage(b.Verify()); err != nil {
+			return err
+		}
+	}
+	logHeaders(c)
+	if c.Request().Method == http.MethodHead {
+		return c.NoContent(http.StatusOK)
+	}
+	return s.sendBlob(c, b)
+}

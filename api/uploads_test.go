@@ -1,0 +1,297 @@
+package api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob"
+)
+
+// begin begins an upload, and returns its path.
+func (r *rig) begin(size int, headers ...string) string {
+	r.Helper()
+	a := r.do(http.MethodPost, "/uploads", nil, append(headers, "Upload-Length", strconv.Itoa(size))...)
+	a.wantStatus(http.StatusCreated)
+	path := a.header.Get("Location")
+	if !strings.HasPrefix(path, "/uploads/") || a.header.Get("Tus-Resumable") != "1.0.0" || a.header.Get("Upload-Offset") != "0" || a.header.Get("Upload-Expires") == "" {
+		r.Errorf("%v", a.header)
+	}
+	return path
+}
+
+// append appends to an upload.
+func (r *rig) append(path string, offset int, content string, headers ...string) reply {
+	r.Helper()
+	return r.do(http.MethodPatch, path, strings.NewReader(content), append(headers, "Upload-Offset", strconv.Itoa(offset), "Content-Type", mimeOffset)...)
+}
+
+func TestUploads(t *testing.T) {
+	r := start(t)
+	const content = "in three parts"
+	address := addressOf(content)
+	options := r.do(http.MethodOptions, "/uploads", nil)
+	if options.status != http.StatusNoContent || options.header.Get("Tus-Version") != "1.0.0" || options.header.Get("Tus-Extension") != tusExtensions || options.header.Get("Tus-Max-Size") != "68719476736" {
+		t.Errorf("OPTIONS: %d %v", options.status, options.header)
+	}
+	path := r.begin(len(content), "Upload-Metadata", "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)), "Tus-Resumable", "1.0.0")
+	looks := func(offset int, finished bool) {
+		t.Helper()
+		head := r.do(http.MethodHead, path, nil)
+		if meta := head.header.Get("Upload-Metadata"); meta != "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)) {
+			t.Errorf("at %d the metadata is %q", offset, meta)
+		}
+		d := r.get(path).object(http.StatusOK)
+		if head.status != http.StatusOK || head.header.Get("Upload-Offset") != strconv.Itoa(offset) || head.header.Get("Upload-Length") != strconv.Itoa(len(content)) || head.header.Get("Cache-Control") != "no-store" ||
+			fmt.Sprint(d["offset"]) != strconv.Itoa(offset) || fmt.Sprint(d["size"]) != strconv.Itoa(len(content)) || (d["blob"] == address) != finished || (head.header.Get("Daybook-Blob") == address) != finished {
+			t.Errorf("at %d: %d %v, %v", offset, head.status, head.header, d)
+		}
+	}
+	looks(0, false)
+	a := r.append(path, 0, content[:3])
+	a.wantStatus(http.StatusNoContent)
+	if a.header.Get("Upload-Offset") != "3" || a.header.Get("Daybook-Blob") != "" {
+		t.Errorf("%v", a.header)
+	}
+	looks(3, false)
+	a = r.append(path, 0, content)
+	a.refused(http.StatusConflict, "offset_differs")
+	if a.header.Get("Upload-Offset") != "3" {
+		t.Errorf("%v", a.header)
+	}
+	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	looks(3, false)
+	r.get("/blobs/"+address).refused(http.StatusNotFound, "blob_not_found")
+	r.append(path, 3, content[3:7]).wantStatus(http.StatusNoContent)
+	a = r.append(path, 7, content[7:])
+	a.wantStatus(http.StatusNoContent)
+	if a.header.Get("Daybook-Blob") != address || a.header.Get("Location") != "/blobs/"+address || a.header.Get("Upload-Offset") != strconv.Itoa(len(content)) {
+		t.Errorf("the last answer has %v", a.header)
+	}
+	looks(len(content), true)
+	if got := r.get("/blobs/" + address); got.body != content {
+		t.Errorf("the blob is %q", got.body)
+	}
+	r.append(path, len(content), "").refused(http.StatusConflict, "offset_differs")
+	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
+	r.do(http.MethodDelete, path, nil).refused(http.StatusNotFound, "upload_not_found")
+	r.get("/blobs/" + address).wantStatus(http.StatusOK)
+
+	// A creation with all of the bytes, and one of an empty blob.
+	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", mimeOffset)
+	whole.wantStatus(http.StatusCreated)
+	if whole.header.Get("Daybook-Blob") != addressOf("whole") || !strings.HasPrefix(whole.header.Get("Location"), "/uploads/") {
+		t.Errorf("%v", whole.header)
+	}
+	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", mimeOffset)
+	begun.wantStatus(http.StatusCreated)
+	r.append(begun.header.Get("Location"), 3, "le").wantStatus(http.StatusNoContent)
+	if empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0"); empty.header.Get("Daybook-Blob") != addressOf("") {
+		t.Errorf("%d %v", empty.status, empty.header)
+	}
+	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_put_total 4\n") {
+		t.Error("the metrics do not count the blobs")
+	}
+}
+
+func TestUploadRefusals(t *testing.T) {
+	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxBytes: 1000, QuotaBytes: 1500} })
+	post := func(headers ...string) reply { t.Helper(); return r.do(http.MethodPost, "/uploads", nil, headers...) }
+	for _, length := range []string{"", "-1", "+1", "x", "1.5", "99999999999999999999"} {
+		post("Upload-Length", length).refused(http.StatusBadRequest, codeBadRequest)
+	}
+	post().refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Defer-Length", "1").refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Length", "1", "Tus-Resumable", "0.2.2").refused(http.StatusPreconditionFailed, "tus_version")
+	post("Upload-Length", "1", "Upload-Metadata", "address !").refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Length", "1", "Upload-Metadata", "address eA==").refused(http.StatusBadRequest, "bad_address")
+	post("Upload-Length", "1", "Upload-Metadata", "name \xff").refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Length", "1", "Upload-Metadata", strings.Repeat("x", maxMetaBytes+1)).refused(http.StatusBadRequest, codeBadRequest)
+	post("Upload-Length", "1001").refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.put("/blobs", strings.Repeat("x", 1000)).wantStatus(http.StatusCreated)
+	post("Upload-Length", "501").refused(http.StatusInsufficientStorage, "blob_quota")
+	r.do(http.MethodPost, "/uploads", strings.NewReader("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", mimeOffset).refused(http.StatusRequestEntityTooLarge, codeTooLarge)
+	other := "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))
+	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", mimeOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
+	if entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads")); err != nil || len(entries) != 0 {
+		t.Errorf("refused uploads have left %v, %v", entries, err)
+	}
+	path := r.begin(1, "Upload-Metadata", other)
+	r.append(path, 0, "x").refused(http.StatusUnprocessableEntity, "wrong_digest")
+	r.get(path).refused(http.StatusNotFound, "upload_not_found")
+	path = r.begin(10)
+	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", mimeOffset).refused(http.StatusBadRequest, codeBadRequest)
+	r.do(http.MethodPatch, path, strings.NewReader("x"), "Content-Type", "text/plain", "Upload-Offset", "0").refused(http.StatusUnsupportedMediaType, codeUnsupported)
+	r.append("/uploads/0123", 0, "x").refused(http.StatusNotFound, "upload_not_found")
+	r.blobs.wait(blob.UploadExpiry + time.Minute)
+	r.append(path, 0, "x").refused(http.StatusNotFound, "upload_not_found")
+	first := r.begin(1)
+	for range blob.MaxUploads - 1 {
+		r.begin(1)
+	}
+	post("Upload-Length", "1").refused(http.StatusTooManyRequests, "too_many_uploads")
+	r.do(http.MethodDelete, first, nil).wantStatus(http.StatusNoContent)
+	r.begin(1)
+}
+
+// partOf sends a PATCH of size bytes from offset, but only a part of them.
+func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
+	r.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, mimeOffset, size, part); err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// untilBusy waits until a request uses the upload.
+func (r *rig) untilBusy(path string) {
+	r.Helper()
+	r.until("the upload is busy", func() bool {
+		s, err := r.blobs.Store("")
+		if err != nil {
+			r.Fatal(err)
+		}
+		u, err := s.Upload(r.Context(), strings.TrimPrefix(path, "/uploads/"))
+		return err == nil && u.State().Busy
+	})
+}
+
+// TestUploadConnections: what arrived before a connection was lost counts. A connection that is silent ends, and does
+// not block the upload for longer than others may wait.
+func TestUploadConnections(t *testing.T) {
+	t.Parallel() // it waits for slow bodies
+	r := start(t)
+	const content = "over several connections"
+	path := r.begin(len(content))
+	offset := func() string { return r.do(http.MethodHead, path, nil).header.Get("Upload-Offset") }
+	c := r.partOf(path, 0, len(content), content[:5])
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the bytes of the lost connection count", func() bool { return offset() == "5" })
+	silent := r.partOf(path, 5, len(content)-5, content[5:9])
+	defer silent.Close()
+	r.untilBusy(path)
+	r.append(path, 5, "").refused(http.StatusLocked, "upload_busy")
+	answer, err := io.ReadAll(silent)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+		t.Errorf("the silent connection got %q, %v", answer, err)
+	}
+	r.until("the bytes of the silent connection count", func() bool { return offset() == "9" })
+	r.append(path, 9, content[9:]).wantStatus(http.StatusNoContent)
+	if got := r.get("/blobs/" + addressOf(content)); got.body != content {
+		t.Errorf("the blob is %q", got.body)
+	}
+}
+
+// TestUploadGoesOnAtOnce: a client that has lost its connection goes on at once, although the server may not have noticed
+// yet. HEAD has an offset at every moment.
+func TestUploadGoesOnAtOnce(t *testing.T) {
+	r := start(t)
+	const content, rounds = "0123456789", 30
+	for range rounds {
+		path := r.begin(len(content))
+		c := r.partOf(path, 0, len(content), content[:4])
+		r.untilBusy(path)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		a := r.append(path, 0, "") // waits for the other one; whether it has received its bytes is a matter of chance
+		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		head := r.do(http.MethodHead, path, nil)
+		offset, err := strconv.Atoi(head.header.Get("Upload-Offset"))
+		if err != nil {
+			t.Fatalf("%d %v", head.status, head.header)
+		}
+		r.append(path, offset, content[offset:]).wantStatus(http.StatusNoContent)
+	}
+	// Many looks at an upload never hinder its last append.
+	for range rounds {
+		path := r.begin(len(content))
+		var looks sync.WaitGroup
+		stop := make(chan struct{})
+		for range 4 {
+			looks.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if head := r.do(http.MethodHead, path, nil); head.status != http.StatusOK || head.header.Get("Upload-Offset") == "" {
+						t.Errorf("%d %v", head.status, head.header)
+						return
+					}
+				}
+			})
+		}
+		a := r.append(path, 0, content)
+		close(stop)
+		looks.Wait()
+		if a.status != http.StatusNoContent || a.header.Get("Daybook-Blob") != addressOf(content) {
+			t.Errorf("%d %v %s", a.status, a.header, a.body)
+		}
+	}
+	if text := r.get("/metrics").body; !strings.Contains(text, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds)) {
+		t.Error("the metrics do not count the blobs once")
+	}
+}
+
+// FuzzWantedBlob: any metadata gives a digest or an error.
+func FuzzWantedBlob(f *testing.F) {
+	f.Add("filename YQ==,address " + base64.StdEncoding.EncodeToString([]byte(addressOf("x"))))
+	f.Add(",, address ,address !")
+	f.Fuzz(func(t *testing.T, meta string) {
+		want, err := wantedBlob(meta)
+		if (want.SHA256 != nil || want.SHA1 != nil) && (err != nil || !strings.Contains(meta, "address")) {
+			t.Errorf("%q wants %v, %v", meta, want, err)
+		}
+	})
+}
+
+// statusesOfUploads makes requests that get the statuses of the routes of uploads.
+func (r *rig) statusesOfUploads(o *operation, do func(o *operation, path, body string, headers ...string) reply) {
+	r.Helper()
+	do(o, o.path, o.body, "Tus-Resumable", "2").refused(http.StatusPreconditionFailed, "tus_version")
+	wrong := []string{"Upload-Metadata", "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))}
+	switch o.name() {
+	case "POST /uploads":
+		do(o, o.path, "{}", wrong...).refused(http.StatusUnprocessableEntity, "wrong_digest")
+	case "GET /uploads/{id}":
+		r.blobs.fail(blob.ErrNoSpace)
+		do(o, o.path, "").refused(http.StatusInsufficientStorage, "disk_full")
+		r.blobs.fail(nil)
+	case "PATCH /uploads/{id}", "DELETE /uploads/{id}":
+		path := r.begin(2, wrong...)
+		if o.method == http.MethodPatch {
+			do(o, path, "{}").refused(http.StatusUnprocessableEntity, "wrong_digest")
+			path = r.begin(3)
+			do(o, path, "{").wantStatus(http.StatusNoContent)
+			do(o, path, "}").refused(http.StatusConflict, "offset_differs")
+		}
+		path = r.begin(5)
+		busy := r.partOf(path, 0, 5, "x")
+		r.untilBusy(path)
+		do(o, path, o.body).refused(http.StatusLocked, "upload_busy")
+		if err := busy.Close(); err != nil {
+			r.Error(err)
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package client_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/fileset/directory"
+)
+
+// counting is a proxy that counts requests, and may break some of them.
+type counting struct {
+	*httptest.Server
+	mu    sync.Mutex
+	seen  map[string]int // by method and the first segment of the path
+	cutAt func(r *http.Request) bool
+}
+
+func countingProxy(t *testing.T, to string) *counting {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &counting{seen: map[string]int{}}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.seen[r.Method+" /"+strings.Split(r.URL.Path, "/")[1]]++
+		cut := p.cutAt != nil && p.cutAt(r)
+		p.mu.Unlock()
+		if cut {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// count returns how many requests there were, and begins again.
+func (p *counting) count(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.seen[what]
+	p.seen = map[string]int{}
+	return n
+}
+
+func writeFiles(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[i+1]), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// treeOf lists a directory: the paths, what they contain, and which are executable.
+func treeOf(t *testing.T, dir string) (list string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if info.IsDir() {
+			list += name + "/ "
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if info.Mode()&0o100 != 0 {
+			name += "*"
+		}
+		list += fmt.Sprintf("%s=%.20s ", name, text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestPushAndPull: a directory becomes a fileset, and a fileset a directory. Only what is missing is transferred.
+func TestPushAndPull(t *testing.T) {
+	s := daybooktest.Start(t)
+	p := countingProxy(t, s.URL)
+	c, ctx := client.New(p.URL, client.Options{}), t.Context()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "new", "directory")
+	writeFiles(t, from, "a", "A", "d/b", "B", "d/c", "B", "bin/run", "#!")
+	if err := errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	f, moved, err := c.PushFileset(ctx, "acme", "in", from, nil)
+	if err != nil || f.Version != 1 || f.Existed || f.Files != 4 || f.Bytes != 5 || moved.Files != 3 || moved.Skipped != 1 {
+		t.Fatalf("%+v, %+v, %v", f, moved, err)
+	}
+	if n := p.count("PUT /blobs"); n != 3 {
+		t.Errorf("%d blobs were sent", n)
+	}
+	version, moved, err := c.PullFileset(ctx, "acme", "in", to, client.FilesetQuery{})
+	if err != nil || version != 1 || moved.Files != 4 {
+		t.Fatalf("%d, %+v, %v", version, moved, err)
+	}
+	if got, want := treeOf(t, to), treeOf(t, from); got != want {
+		t.Errorf("%s became %s", want, got)
+	}
+	p.count("")
+	if _, moved, err = c.PullFileset(ctx, "acme", "in", to, client.FilesetQuery{}); err != nil || moved.Files != 0 || moved.Skipped != 4 || p.count("GET /blobs") != 0 {
+		t.Errorf("pulled again: %+v, %v", moved, err)
+	}
+	if f, moved, err = c.PushFileset(ctx, "acme", "in", to, nil); err != nil || !f.Existed || moved.Files != 0 || p.count("PUT /blobs") != 0 {
+		t.Errorf("pushed again: %+v, %+v, %v", f, moved, err)
+	}
+	writeFiles(t, to, "d/b", "other")
+	if f, moved, err = c.PushFileset(ctx, "acme", "in", to, []string{"d/**", "!d/c"}); err != nil || f.Version != 2 || f.Files != 1 || moved.Files != 1 || p.count("PUT /blobs") != 1 {
+		t.Errorf("pushed with patterns: %+v, %+v, %v", f, moved, err)
+	}
+	part := t.TempDir()
+	if _, _, err := c.PullFileset(ctx, "acme", "in", part, client.FilesetQuery{Version: 1, Patterns: []string{"d/**"}}); err != nil || treeOf(t, part) != "d/ d/b=B d/c=B " {
+		t.Errorf("pulled with a pattern: %s, %v", treeOf(t, part), err)
+	}
+
+	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.PushFileset(ctx, "acme", "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
+		t.Errorf("a directory with a link: %v", err)
+	}
+	if _, _, err := c.PushFileset(ctx, "acme", "in", filepath.Join(from, "none"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	if _, _, err := c.PushFileset(ctx, "acme", "in", from, []string{"["}); !errors.Is(err, client.ErrBadRequest) || !errors.Is(err, fileset.ErrPattern) {
+		t.Errorf("a wrong pattern: %v", err)
+	}
+	if _, _, err := c.PullFileset(ctx, "acme", "none", to, client.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("no fileset: %v", err)
+	}
+}
+
+// TestPushOfManyFiles: many missing files are sent as one archive, also if its connection breaks.
+func TestPushOfManyFiles(t *testing.T) {
+	s := daybooktest.Start(t)
+	p := countingProxy(t, s.URL)
+	c, from := client.New(p.URL, client.Options{}), t.TempDir()
+	for i := range 300 {
+		writeFiles(t, from, fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint("content ", i))
+	}
+	tries := 0
+	p.cutAt = func(r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			tries++
+		}
+		return r.Method == http.MethodPut && tries == 1
+	}
+	f, moved, err := c.PushFileset(t.Context(), "", "in", from, nil)
+	if err != nil || f.Files != 300 || moved.Files != 300 || tries != 2 {
+		t.Fatalf("%+v, %+v, %v after %d tries", f, moved, err, tries)
+	}
+	if n := p.count("PUT /blobs"); n != 0 {
+		t.Errorf("%d blobs were sent one by one", n)
+	}
+	to := t.TempDir()
+	if _, moved, err := c.PullFileset(t.Context(), "", "in", to, client.FilesetQuery{}); err != nil || moved.Files != 300 || treeOf(t, to) != treeOf(t, from) {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	for i := range 100 {
+		writeFiles(t, from, fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint("changed ", i))
+	}
+	if f, moved, err := c.PushFileset(t.Context(), "", "in", from, nil); err != nil || f.Version != 2 || moved.Files != 100 || p.count("PUT /blobs") != 100 {
+		t.Errorf("a third of the files: %+v, %+v, %v", f, moved, err)
+	}
+}
+
+// TestPushOfFilesThatChange: if a file changes while a directory is pushed, no version is stored, and no archive.
+func TestPushOfFilesThatChange(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files int
+		at    string // the request before which a file changes
+		keep  bool   // its time
+	}{
+		"an archive":                         {300, "/blobs/missing", false},
+		"an archive, the time stays":         {300, "/blobs/missing", true},
+		"an archive, while it is sent":       {300, "/filesets/in", false},
+		"a manifest":                         {3, "/blobs/missing", false},
+		"a manifest, the time stays":         {3, "/blobs/missing", true},
+		"a manifest, after a blob was taken": {3, "/blobs", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := daybooktest.Start(t)
+			p := countingProxy(t, s.URL)
+			c, from := client.New(p.URL, client.Options{}), t.TempDir()
+			for i := range tt.files {
+				writeFiles(t, from, fmt.Sprintf("f%03d", i), fmt.Sprint("content ", i))
+			}
+			var changed error
+			p.cutAt = func(r *http.Request) bool {
+				if r.URL.Path != tt.at || p.seen["changed"] > 0 {
+					return false
+				}
+				p.seen["changed"]++
+				path := filepath.Join(from, "f001")
+				info, err := os.Stat(path)
+				changed = errors.Join(err, os.WriteFile(path, []byte("CONTENT 1"), 0o644))
+				if tt.keep && err == nil {
+					changed = errors.Join(changed, os.Chtimes(path, info.ModTime(), info.ModTime()))
+				}
+				return false
+			}
+			_, _, err := c.PushFileset(t.Context(), "", "in", from, nil)
+			if !errors.Is(err, directory.ErrChanged) || p.count("changed") != 1 || changed != nil {
+				t.Errorf("%v, %v", err, changed)
+			}
+			if f, err := c.FilesetVersions(t.Context(), "", "in"); !errors.Is(err, client.ErrNotFound) {
+				t.Errorf("%+v, %v", f, err)
+			}
+			if tt.files > 3 {
+				for b, err := range c.Blobs(t.Context(), "") {
+					t.Errorf("the blob %+v, %v", b, err)
+				}
+			}
+			p.cutAt = nil
+			if f, _, err := c.PushFileset(t.Context(), "", "in", from, nil); err != nil || f.Version != 1 || f.Files != tt.files {
+				t.Errorf("pushed again: %+v, %v", f, err)
+			}
+		})
+	}
+}
+
+// TestFilesetRequests: the requests of the client about filesets, and their errors.
+func TestFilesetRequests(t *testing.T) {
+	s := daybooktest.Start(t)
+	c, ctx := client.New(s.URL, client.Options{}), t.Context()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, name := range []string{"a.dat", "b.txt"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: 5, Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, name)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]io.Reader{"a": bytes.NewReader(archive.Bytes()), "b": struct{ io.Reader }{bytes.NewReader(archive.Bytes())}} {
+		if f, err := c.PutFileset(ctx, "", name, r); err != nil || f.Files != 2 || f.Existed || f.Name != name {
+			t.Errorf("%s: %+v, %v", name, f, err)
+		}
+	}
+	m, version, err := c.Fileset(ctx, "", "a", client.FilesetQuery{Patterns: []string{"*.dat"}})
+	if err != nil || version != 1 || len(m.Files) != 1 || m.Files[0].Path != "a.dat" {
+		t.Errorf("%+v, %d, %v", m, version, err)
+	}
+	if f, err := c.PutManifest(ctx, "", "a", m); err != nil || f.Version != 2 || f.Files != 1 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	m.Files[0].Blob = fileset.AddressOf([]byte("none"))
+	var refused *client.Error
+	if _, err := c.PutManifest(ctx, "", "a", m); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || len(refused.Missing) != 1 || refused.Missing[0] != addressOf("none") {
+		t.Errorf("a blob that is missing: %v", err)
+	}
+	m.Files[0].Path = "../x"
+	if _, err := c.PutManifest(ctx, "", "a", m); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a path that escapes: %v", err)
+	}
+	if _, err := c.PutFileset(ctx, "", "a", strings.NewReader("no archive")); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("no archive: %v", err)
+	}
+	if _, err := c.PutFileset(ctx, "", "a/b", &archive); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a wrong name: %v", err)
+	}
+	r, err := c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for in := tar.NewReader(r); ; n++ {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(in); err != nil || string(text) != h.Name {
+			t.Errorf("%s: %q, %v", h.Name, text, err)
+		}
+	}
+	if err := r.Close(); err != nil || n != 2 {
+		t.Errorf("%d files, %v", n, err)
+	}
+	for what, err := range map[string]error{
+		"a tar of no version": func() error { _, err := c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 9}); return err }(),
+		"no fileset":          func() error { _, _, err := c.Fileset(ctx, "acme", "a", client.FilesetQuery{}); return err }(),
+		"no versions":         func() error { _, err := c.FilesetVersions(ctx, "acme", "a"); return err }(),
+		"a delete of nothing": c.DeleteFileset(ctx, "acme", "a"),
+	} {
+		if !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	versions, err := c.FilesetVersions(ctx, "", "a")
+	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
+		t.Errorf("%+v, %v", versions, err)
+	}
+	if err := c.DeleteFileset(ctx, "", "a"); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for f, err := range c.Filesets(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, f.Name)
+	}
+	if len(names) != 1 || names[0] != "b" {
+		t.Errorf("%q", names)
+	}
+}
+
+// TestFilesetTarThatBreaks: whoever reads to io.EOF has got the whole archive.
+func TestFilesetTarThatBreaks(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-tar")
+		w.Write(make([]byte, 1024))
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(s.Close)
+	r, err := client.New(s.URL, client.Options{}).FilesetTar(t.Context(), "", "a", client.FilesetQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}

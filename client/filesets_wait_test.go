@@ -1,0 +1,17 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/fileset"
+)
+
+// TestWaitForFiles: the time for the answer grows with the number of files.
+func TestWaitForFiles(t *testing.T) {
+	for files, want := range map[int]time.Duration{0: 5 * time.Minute, 1000: 5*time.Minute + 10*time.Second, fileset.MaxFiles: 5*time.Minute + 1000*time.Second} {
+		if got := waitForFiles(files); got != want {
+			t.Errorf("%d files: %s, not %s", files, got, want)
+		}
+	}
+}

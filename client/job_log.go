@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// JobLog opens what a job has printed: while it runs, the end that the server has, and afterwards the blob that LogAddr
+// names. With follow, the reader goes on until the job ends, and waits while there is nothing to read. The error is
+// ErrNotFound if there is no such job, or no log of it. Opening is repeated after a failure. If the connection breaks while
+// the log is read, the error of Read is ErrUnavailable.
+func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadCloser, error) {
+	path, err := idPath("/jobs/", id, "/log")
+	if err != nil {
+		return nil, err
+	}
+	r := get(path)
+	if follow {
+		r.query = url.Values{"follow": {"true"}}
+	}
+	var log io.ReadCloser
+	err = c.retry(ctx, path, repeatable, func() error {
+		log, err = c.openLog(ctx, r)
+		return err
+	})
+	return log, err
+}
+
+// openLog opens a log once. The server answers before there is text.
+func (c *Client) openLog(ctx context.Context, r request) (log io.ReadCloser, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(c.o.Timeout, func() { cancel(errSilent) })
+	defer func() {
+		late.Stop()
+		if err != nil {
+			cancel(nil)
+		}
+	}()
+	req, err := c.newRequest(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if context.Cause(ctx) == errSilent {
+			err = errSilent
+		}
+		return nil, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnavailable, err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return &jobLog{body: closing{res.Body, func() { cancel(nil) }}, path: r.path}, nil
+	}
+	text, err := readAnswer(res, func() {})
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnavailable, err)
+	}
+	return nil, refusal(r, res, text)
+}
+
+// jobLog reads a log.
+type jobLog struct {
+	body closing
+	path string
+}
+
+func (l *jobLog) Read(p []byte) (int, error) {
+	n, err := l.body.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("GET %s: %w: %w", l.path, ErrUnavailable, err)
+	}
+	return n, err
+}
+
+func (l *jobLog) Close() error { return l.body.Close() }
+
+// AppendLog adds what a run of a job has printed to the log that JobLog returns while it runs. offset is the place of text
+// in all that the run has printed, and text has at most 256 KiB. The server keeps the end in memory. The errors are
+// ErrNotFound, ErrNotActive and ErrClaimLost. AppendLog is repeated when the answer is lost.
+func (c *Client) AppendLog(ctx context.Context, jobID, claimID string, offset int64, text []byte) error {
+	path, err := idPath("/jobs/", jobID, "/log")
+	if err != nil {
+		return err
+	}
+	if _, err := job.ParseID(claimID); err != nil {
+		return fmt.Errorf("%w: claim id %q: %w", ErrBadRequest, claimID, err)
+	}
+	query := url.Values{"claim_id": {claimID}, "offset": {strconv.FormatInt(offset, 10)}}
+	_, err = c.do(ctx, request{method: http.MethodPost, path: path, query: query, body: text, contentType: mimeText, repeat: repeatable})
+	return err
+}
