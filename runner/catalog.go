@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -25,15 +27,36 @@ func (s *Settings) local() map[queue]version {
 			if len(s.Types) > 0 && !slices.Contains(s.Types, typ) {
 				continue
 			}
-			versions[queue{"", typ}] = version{typ: typ, document: h.Document, program: &h.Program}
+			versions[queue{"", typ}] = version{typ: typ, document: h.Document, program: &h.Program, images: h.Images, file: h.Binary}
 		}
 	}
 	return versions
 }
 
+// implicitType is the type whose jobs a runner of kind wasi runs without a handler, unless Types name others.
+const implicitType = job.DefaultName
+
+// addImplicit adds versions for the types of jobs that name their own binaries: those that have no handler. shared are
+// types that have a stored one for all clients, which this runner may not run.
+func (s *Settings) addImplicit(versions map[queue]version, shared map[string]bool) {
+	if !slices.Contains(s.Accept, handler.WASI) {
+		return
+	}
+	types := s.Types
+	if len(types) == 0 {
+		types = []string{implicitType}
+	}
+	for _, typ := range types {
+		q := queue{"", typ}
+		if _, has := versions[q]; !has && !shared[typ] {
+			versions[q] = version{typ: typ, implicit: true, document: handler.Document{Kind: handler.WASI}}
+		}
+	}
+}
+
 // stored returns the newest versions that the server stores and this runner can run, by the queues whose jobs they run.
 func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
-	versions, listed, own := map[queue]version{}, map[string]bool{}, map[string]bool{}
+	versions, listed, own, shared := map[queue]version{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for h, err := range r.Client.Handlers(ctx) {
 		if err != nil {
 			return nil, err
@@ -42,6 +65,8 @@ func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
 		listed[h.ID] = true
 		if h.Client != "" {
 			own[h.Type] = true
+		} else {
+			shared[h.Type] = true
 		}
 		switch {
 		case len(r.Accept) == 0, len(r.Types) > 0 && !slices.Contains(r.Types, h.Type):
@@ -70,7 +95,7 @@ func (r *Runner) stored(ctx context.Context) (map[queue]version, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own = own
+	r.own, r.shared = own, shared
 	maps.DeleteFunc(r.versions, func(id string, _ version) bool { return !listed[id] }) // what lanes still use is read again
 	return versions, nil
 }
@@ -130,6 +155,7 @@ func (r *Runner) refresh(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.addImplicit(versions, r.shared)
 	before := r.types()
 	for q, v := range versions {
 		l := r.lanes[q]
@@ -168,7 +194,7 @@ func (l *lane) fits(v *version) bool {
 	defer l.mu.Unlock()
 	a, b := l.newest.options(), v.options()
 	same := l.batch == v.batch() && l.most == v.most(l.r.Concurrency) && cmp.Or(a.Weight, 1) == cmp.Or(b.Weight, 1) && cmp.Or(a.Slots, 1) == cmp.Or(b.Slots, 1)
-	if same {
+	if same = same && l.newest.implicit == v.implicit; same {
 		l.newest = *v
 	}
 	return same

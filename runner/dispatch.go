@@ -36,7 +36,7 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 	end := r.runs // what ends the runs that begin now
 	lanes := make([]*lane, len(runs))
 	for i, u := range runs {
-		if lanes[i] = r.laneOf(u.Job); lanes[i] != nil {
+		if lanes[i] = r.laneOf(u.Job); lanes[i] != nil && !lanes[i].nothingToRun(u.Job) {
 			lanes[i].users.Add(1)
 		}
 	}
@@ -49,7 +49,13 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 			h.stray(f, u)
 			continue
 		}
-		jobs = append(jobs, h.job(f, l, u))
+		if l.nothingToRun(u.Job) {
+			u.End(client.Outcome{}, client.ErrUnget)
+			h.ended()
+			r.restFrom(l, u.Job)
+		} else {
+			jobs = append(jobs, h.job(f, l, u))
+		}
 		if i == len(runs)-1 || lanes[i+1] != l {
 			l.add(jobs)
 			jobs = nil
@@ -64,6 +70,11 @@ func (r *Runner) laneOf(j *client.Job) *lane {
 	case l != nil && l.local: // a handler of the configuration
 		return l
 	case j.Handler == nil:
+		if l != nil && l.implicit {
+			return l
+		}
+		return nil
+	case l != nil && l.implicit && j.Handler.Client == "": // a handler that was stored a moment ago
 		return nil
 	}
 	return r.lanes[queue{j.Handler.Client, j.Type}]
@@ -104,7 +115,7 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 		h.ended()
 		l.users.Done()
 	})}
-	if !l.local {
+	if !l.local && !l.implicit {
 		w.version = u.Job.Handler.ID
 	}
 	return w

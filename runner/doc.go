@@ -6,7 +6,7 @@
 // tickles them and reports their outcomes. A lane divides its jobs into batches, and runs each when it gets slots. Then
 // the kind of the handler runs the batch.
 //
-//	feed (client.Worker) ──► lane ──► slots ──► program, webhook or script ──► outcome (client.Worker)
+//	feed (client.Worker) ──► lane ──► slots ──► program, webhook, … ──► outcome (client.Worker)
 //
 // The packages below:
 //
@@ -14,15 +14,23 @@
 //	answers   the lines with which a process or a web service answers a batch
 //	slots     which handler may begin the next run
 //	sandbox   starts processes so that none outlives its run
+//	dirlock   locks directories, so that those of killed runners can be told apart
+//	pool      keeps processes that are used again: for script and wasi
+//	runlog    keeps what a run prints as the log of its job
 //	program   runs handlers of kind exec
 //	webhook   runs handlers of kind http
 //	script    runs handlers of kind script
+//	wasi      runs handlers of kind wasi, and jobs that name their own binaries
+//	container runs handlers of kind container
 //
 // The files, each of which uses only those before it:
 //
 //	counters.go  what the runner has done
 //	usage_linux.go, usage_other.go: processor time and memory
+//	blobs.go     the blobs of the server
+//	containers.go what the server does for containers
 //	kinds.go     executors of handlers, by kind
+//	rest.go      lanes that claim nothing for a while
 //	lane.go      the jobs of one handler: waiting, batches, runs
 //	feeds.go     which jobs are claimed for which lanes
 //	failures.go  runs that have ended badly, in the log
@@ -30,6 +38,8 @@
 //	catalog.go   which handlers there are
 //	heartbeat.go the registry of runners: heartbeats, and what the server says to them
 //	runner.go    Settings, Runner: the life of a runner
+//	guest_metrics.go metrics of WASI guests
+//	container_metrics.go: the metrics of containers and logs
 //	metrics.go   /metrics and /healthz
 //
 // Not for: what a server stores (package store), settings from files and flags (cmd/daybook).

@@ -43,6 +43,9 @@ func (r *Runner) plan() (feeds []*feed) {
 		each = min((len(queues)+ownFeeds-1)/ownFeeds, typesPerFeed)
 	}
 	for _, q := range queues {
+		if r.lanes[q].rest.now() {
+			continue
+		}
 		clients := r.Clients
 		if q.client != "" {
 			clients = []string{q.client}

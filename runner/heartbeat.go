@@ -22,6 +22,8 @@ const (
 	firstPatience = 3 * time.Second
 	// heartbeatAgain is how soon a heartbeat that failed is sent again.
 	heartbeatAgain = time.Second
+	// sayAgain is how often the log says that the server does not answer.
+	sayAgain = time.Minute
 	// typesAfter is how soon the server is notified of changed types. It bounds how often that happens.
 	typesAfter = 500 * time.Millisecond
 	// listBytes bounds the names in a heartbeat: all texts of it have at most 4 KiB.
@@ -43,7 +45,7 @@ type heartbeat struct {
 // register sends heartbeats until the first one is answered. The error is why the runner must not run: another process
 // holds its id.
 func (h *heartbeat) register(ctx context.Context) (every time.Duration, err error) {
-	said := false
+	var said time.Time
 	for ctx.Err() == nil {
 		every, err := h.send(ctx, firstPatience)
 		switch {
@@ -55,10 +57,10 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 		case errors.Is(err, client.ErrRunnerLost), errors.Is(err, client.ErrRunnerReplaced): // of the instance before
 			h.instance = client.NewKey()
 			continue
-		case ctx.Err() == nil && !said:
-			said = true
+		case ctx.Err() == nil && time.Since(said) >= sayAgain:
+			said = time.Now()
 			h.r.counters.unreachable(err)
-			h.r.Log.Warn("the runner is not registered; trying again", "error", err)
+			h.r.Log.Warn("the runner is not registered and runs no jobs; trying again", "error", err)
 		}
 		sleep(ctx, heartbeatAgain)
 	}

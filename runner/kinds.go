@@ -7,10 +7,13 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/container"
 	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script"
 	"github.com/daybookq/daybook/runner/task"
+	"github.com/daybookq/daybook/runner/wasi"
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
@@ -21,15 +24,22 @@ type version struct {
 	typ      string
 	document handler.Document
 	program  *program.Settings // of kind exec, and of all of the configuration
+	images   *container.Images // of kind container, of the configuration
+	file     string            // of kind wasi, in the configuration: the file of the module
+	// implicit: the version is that of a type without a handler, whose jobs name their own binaries.
+	implicit bool
 }
 
 // kinds makes executors of handlers, with what all handlers of a kind share.
 type kinds struct {
-	sandbox  *sandbox.Sandbox
-	scripts  *script.Pool
-	web      webhook.Settings
-	accept   []string
-	programs map[string]*Handler // of the configuration, by name
+	sandbox    *sandbox.Sandbox
+	scripts    *script.Pool
+	guests     *wasi.Pool // nil if the runner runs none
+	web        webhook.Settings
+	containers *container.Engine // nil if no handler needs it
+	accept     []string
+	programs   map[string]*Handler // of the configuration, by name
+	logs       *runlog.Keeper      // of kind exec
 }
 
 const (
@@ -54,13 +64,42 @@ func (k *kinds) check(v *version) error {
 		v.document.Options = within(v.options(), of.Document.Options)
 	case handler.Script:
 		return k.scripts.Check(v.document.Lang)
+	case handler.WASI:
+		g := k.guest(v)
+		return k.guests.Check(&g)
+	case handler.Container:
+		v.document.Options = within(v.options(), k.containers.Limits())
 	}
 	return nil
 }
 
+// guest returns a version of kind wasi.
+func (k *kinds) guest(v *version) wasi.Handler {
+	g := wasi.Handler{
+		Client: v.client, Binary: v.document.Binary, Permissions: v.document.RequiredPermissions, Extensions: v.document.RequiredExtensions, Options: v.options(),
+		Local: v.id == "" && !v.implicit,
+	}
+	if v.file != "" {
+		g.Binary, g.File = "", v.file
+	}
+	return g
+}
+
+// close ends what all handlers of a kind share.
+func (k *kinds) close() error {
+	if k.guests != nil {
+		k.guests.Close()
+	}
+	err := k.scripts.Close()
+	if k.containers != nil {
+		err = errors.Join(err, k.containers.Close())
+	}
+	return err
+}
+
 // try says why a runner with so many slots cannot run a handler of the configuration, or returns nil.
 func (k *kinds) try(name string, h *Handler, slots int) error {
-	v := version{typ: name, document: h.Document, program: &h.Program}
+	v := version{typ: name, document: h.Document, program: &h.Program, images: h.Images, file: h.Binary}
 	e, err := k.executor(&v)
 	if err != nil {
 		return err
@@ -79,7 +118,12 @@ func (k *kinds) try(name string, h *Handler, slots int) error {
 func (k *kinds) executor(v *version) (task.Executor, error) {
 	switch v.document.Kind {
 	case handler.Exec:
-		return program.New(k.sandbox, *v.program, v.options())
+		e, err := program.New(k.sandbox, *v.program, v.options())
+		if err != nil {
+			return nil, err
+		}
+		e.KeepLogs(k.logs)
+		return e, nil
 	case handler.HTTP:
 		return webhook.New(k.web, v.document)
 	case handler.Script:
@@ -88,6 +132,14 @@ func (k *kinds) executor(v *version) (task.Executor, error) {
 			h.ID, h.Local = "local "+v.typ, &v.program.Grants
 		}
 		return k.scripts.Executor(h)
+	case handler.WASI:
+		return k.guests.Executor(k.guest(v))
+	case handler.Container:
+		h := container.Handler{Images: v.images, Options: v.options()}
+		if v.program != nil {
+			h.ExitCodes = v.program.ExitCodes
+		}
+		return k.containers.Executor(h)
 	}
 	return nil, fmt.Errorf("the kind %s is not known", v.document.Kind)
 }
@@ -122,7 +174,7 @@ func (v *version) options() handler.Options {
 func (v *version) batch() int {
 	o := v.options()
 	switch {
-	case v.document.Kind == handler.Exec && v.program.Frames == "", v.document.Kind == handler.HTTP && !o.Batch:
+	case v.document.Kind == handler.Exec && v.program.Frames == "", v.document.Kind == handler.HTTP && !o.Batch, v.document.Kind == handler.WASI, v.document.Kind == handler.Container:
 		return 1
 	}
 	return cmp.Or(o.BatchSize, defaultBatch)

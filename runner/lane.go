@@ -20,12 +20,15 @@ type lane struct {
 	queue
 	r     *Runner
 	local bool // the handler is one of the configuration
-	share *slots.Share
-	slots int // of a run
-	ctx   context.Context
-	stop  context.CancelFunc
-	runs  sync.WaitGroup
-	users sync.WaitGroup // jobs that have not ended; Add while r.mu is held
+	// implicit: the lane has jobs without a handler, which name their own binaries.
+	implicit bool
+	rest     rest
+	share    *slots.Share
+	slots    int // of a run
+	ctx      context.Context
+	stop     context.CancelFunc
+	runs     sync.WaitGroup
+	users    sync.WaitGroup // jobs that have not ended; Add while r.mu is held
 
 	making sync.Mutex // while an executor is made
 
@@ -80,7 +83,7 @@ const (
 )
 
 func (r *Runner) newLane(q queue, v version) (*lane, error) {
-	l := &lane{queue: q, r: r, local: v.id == "", executors: map[string]*executor{}}
+	l := &lane{queue: q, r: r, local: v.id == "" && !v.implicit, implicit: v.implicit, executors: map[string]*executor{}}
 	o := v.options()
 	l.slots = max(o.Slots, 1)
 	most := v.most(r.Concurrency)

@@ -33,7 +33,7 @@ func start(t *testing.T, args ...string) *rig {
 // settings are those of a runner with a handler of kind exec for each type. It ends when it has been idle for a while.
 func (r *rig) settings(shells map[string]string) Settings {
 	s := Settings{
-		Client: r.Client, ID: "r", Handlers: map[string]*Handler{}, Concurrency: 4, DrainTimeout: 10 * time.Second, UntilIdle: 300 * time.Millisecond,
+		Client: r.Client, ID: "r", Handlers: map[string]*Handler{}, Concurrency: 4, DrainTimeout: 10 * time.Second, UntilIdle: idleTime,
 		Sandbox: sandbox.Auto, Log: slog.New(slog.NewTextHandler(testWriter{r.T}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for typ, shell := range shells {

@@ -39,6 +39,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	lanes := len(c.lanes)
 	c.Runner.mu.Unlock()
 	gauge(handlerSum, float64(lanes))
+	c.collectContainers(to)
 	n := &c.counters
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,6 +57,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 func (r *Runner) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{r}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if r.kinds.guests != nil {
+		registry.MustRegister(guestCollector{r.kinds.guests})
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

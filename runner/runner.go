@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,10 +13,13 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/container"
 	"github.com/daybookq/daybook/runner/program"
+	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script"
 	"github.com/daybookq/daybook/runner/slots"
+	"github.com/daybookq/daybook/runner/wasi"
 	"github.com/daybookq/daybook/runner/webhook"
 )
 
@@ -45,9 +49,25 @@ type Settings struct {
 	Sandbox      sandbox.Mode
 	Allow        *webhook.Allow    // addresses for handlers of kind http
 	Interpreters map[string]string // of scripts, by language
-	UserAgent    string
+	// Containers are used if a handler is of kind container. What the server does for containers is set by New.
+	Containers container.Settings
+	UserAgent  string
+	// WASIGrants are the permissions of guests of kind wasi, and WASIExtensions the directory of modules that they can import.
+	WASIGrants     []string
+	WASIExtensions string
+	// WASI are limits of guests. 0 is the default.
+	WASI WASILimits
+	// Cache is the directory in which the runner keeps what it can fetch or make again, "" for one in the user's cache.
+	Cache string
 	// ScriptOutput gets the lines that scripts print, if it is not nil.
 	ScriptOutput func(script.Line)
+}
+
+// WASILimits are limits of handlers of kind wasi that the server stores, and of binaries that jobs name.
+type WASILimits struct {
+	MemoryBytes int64         // the most that a guest gets
+	Timeout     time.Duration // the longest
+	CacheBytes  int64         // of the cache of modules, about
 }
 
 // Handler is a handler of the configuration.
@@ -56,7 +76,10 @@ type Handler struct {
 	// exec can name it.
 	Types    *[]string
 	Document handler.Document
-	Program  program.Settings // of kind exec; of kind script, only its Grants
+	Program  program.Settings // of kind exec; of kind script, only its Grants; of kind container, only its ExitCodes
+	Binary   string           // of kind wasi: the file of the module, or "" for the blob that the document names
+	// Images are those that jobs of a handler of kind container may run. nil means those of Settings.Containers.
+	Images *container.Images
 }
 
 func (h *Handler) types(name string) []string {
@@ -73,6 +96,7 @@ type Runner struct {
 	slots    *slots.Allocator
 	counters counters
 	failures failures
+	moved    movedFiles
 
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that end
@@ -89,6 +113,7 @@ type Runner struct {
 	feeds    map[string]*feed
 	versions map[string]version // that were read from the server, by id
 	own      map[string]bool    // types of which some clients have handlers of their own
+	shared   map[string]bool    // types that have a stored handler for all clients
 	stopped  bool
 
 	sayMu sync.Mutex
@@ -114,15 +139,40 @@ func New(s Settings) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.kinds = kinds{sandbox: box, scripts: pool, web: webhook.Settings{Allow: s.Allow, UserAgent: s.UserAgent}, accept: s.Accept, programs: s.Handlers}
+	r.kinds = kinds{sandbox: box, scripts: pool, web: webhook.Settings{Allow: s.Allow, UserAgent: s.UserAgent}, accept: s.Accept, programs: s.Handlers,
+		logs: &runlog.Keeper{Blobs: blobs{s.Client}, Logs: logs{s.Client}, Log: s.Log}}
+	fail := func(err error) (*Runner, error) {
+		_ = r.kinds.close() // the first error counts
+		return nil, err
+	}
+	if slices.Contains(r.kindsRun(), handler.WASI) {
+		dir := s.Cache
+		if dir != "" {
+			dir = filepath.Join(dir, "wasi")
+		}
+		r.kinds.guests, err = wasi.NewPool(wasi.Settings{
+			Sandbox: box, Blobs: blobs{s.Client}, Dir: dir, MaxProcesses: max(s.Concurrency, 1), Grants: s.WASIGrants, Extensions: s.WASIExtensions,
+			MemoryBytes: s.WASI.MemoryBytes, Timeout: s.WASI.Timeout, CacheBytes: s.WASI.CacheBytes,
+			Allow: s.Allow, UserAgent: s.UserAgent, Log: s.Log,
+		})
+		if err != nil {
+			return fail(err)
+		}
+		if text := r.kinds.guests.Exposed(); text != "" && s.Sandbox == sandbox.Require {
+			return fail(fmt.Errorf("%w: %s", sandbox.ErrMissing, text))
+		}
+	}
 	if text := pool.Exposed(); text != "" && s.Sandbox == sandbox.Require && slices.Contains(r.kindsRun(), handler.Script) {
-		_ = pool.Close() // the reason counts
-		return nil, fmt.Errorf("%w: %s", sandbox.ErrMissing, text)
+		return fail(fmt.Errorf("%w: %s", sandbox.ErrMissing, text))
+	}
+	if slices.Contains(r.kindsRun(), handler.Container) {
+		if r.kinds.containers, err = container.New(context.Background(), containerSettings(&s, &r.moved)); err != nil {
+			return fail(err)
+		}
 	}
 	for name, h := range s.Handlers { // so that a mistake is found now
 		if err := r.kinds.try(name, h, s.Concurrency); err != nil {
-			_ = pool.Close() // the error of the handler counts
-			return nil, fmt.Errorf("handler %s: %w", name, err)
+			return fail(fmt.Errorf("handler %s: %w", name, err))
 		}
 	}
 	return r, nil
@@ -138,6 +188,14 @@ func (r *Runner) Missing() []string {
 		}
 		missing = append(missing, r.kinds.scripts.Missing(langs)...)
 	}
+	if r.kinds.containers != nil {
+		missing = append(missing, r.kinds.containers.Missing()...)
+	}
+	if r.kinds.guests != nil {
+		if text := r.kinds.guests.Exposed(); text != "" {
+			missing = append(missing, text)
+		}
+	}
 	return missing
 }
 
@@ -151,9 +209,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	every, err := beat.register(ctx)
 	if err != nil {
 		if errors.Is(err, client.ErrRunnerTaken) || errors.Is(err, client.ErrBadRequest) {
-			return errors.Join(err, r.kinds.scripts.Close())
+			return errors.Join(err, r.kinds.close())
 		}
-		return r.kinds.scripts.Close() // stopped before the server was reached
+		return r.kinds.close() // stopped before the server was reached
 	}
 	beating, stopBeats := context.WithCancel(context.Background()) // until the last job is reported
 	var beats sync.WaitGroup
@@ -182,10 +240,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	stopBeats()
 	beats.Wait()
 	if err = context.Cause(ctx); errors.Is(err, client.ErrRunnerReplaced) || errors.Is(err, client.ErrRunnerTaken) {
-		return errors.Join(err, r.kinds.scripts.Close())
+		return errors.Join(err, r.kinds.close())
 	}
 	beat.goodbye()
-	return r.kinds.scripts.Close()
+	return r.kinds.close()
 }
 
 // follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for long enough.

@@ -186,7 +186,7 @@ func TestNeighbours(t *testing.T) {
 }
 
 // TestWeights: the runs of two types are in the proportion of their weights while both have jobs. On a busy machine a claim
-// may come late, and its type loses a turn; that the proportion is exact otherwise is tested in package slots.
+// may come late, and its type loses a turn, so the test only tells 3:1 from 1:1. Package slots tests that it is exact otherwise.
 func TestWeights(t *testing.T) {
 	r := start(t)
 	var mu sync.Mutex
@@ -226,8 +226,8 @@ func TestWeights(t *testing.T) {
 			a++
 		}
 	}
-	if share := float64(a) / float64(last-first); len(order) != 2*jobs || share < 0.70 || share > 0.80 {
-		t.Errorf("%d requests; a had %.3f of those between %d and %d, want 0.75", len(order), share, first, last)
+	if share := float64(a) / float64(last-first); len(order) != 2*jobs || share < 0.6 || share > 0.9 {
+		t.Errorf("%d requests; a had %.3f of those between %d and %d, want about 0.75", len(order), share, first, last)
 	}
 }
 

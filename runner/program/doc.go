@@ -26,6 +26,9 @@
 // configuration, and DAYBOOK_JOB_ID, DAYBOOK_CLIENT, DAYBOOK_TYPE, DAYBOOK_ATTEMPT (1 for the first run) and TRACEPARENT,
 // if the job has one.
 //
+// With log_bytes, what a program writes to stderr is the log of its job, while it runs and afterwards (package runlog). It
+// needs a process for each job.
+//
 // With frames = "lines", one process runs a batch. It gets one payload a line, and answers with the lines of package
 // answers, one for each job. An answer counts as soon as its line is complete; only the last job's waits for the end of
 // the process, since J lines may follow it. options.timeout_ms is the time until the next answer. If the process ends

@@ -2,6 +2,7 @@ package program
 
 import (
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -18,9 +19,15 @@ type Executor struct {
 	options handler.Options
 	access  sandbox.Access
 	limits  sandbox.Limits
+
+	logs     *runlog.Keeper // nil: no logs are kept
+	logBytes int64          // 0: neither
 }
 
 var _ task.Executor = (*Executor)(nil)
+
+// KeepLogs makes the executor keep logs, if its settings say so. It is called before the first Run.
+func (e *Executor) KeepLogs(k *runlog.Keeper) { e.logs = k }
 
 // Run runs a batch of jobs and ends each of them: in one process with frames = "lines", otherwise in a process of its
 // own, one after the other.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
@@ -29,6 +30,7 @@ type process struct {
 	stdin   io.Reader
 	stdout  io.Writer
 	errors  tail
+	log     *runlog.Log // gets stderr, too; nil if no log is kept
 	env     []string
 
 	stop chan struct{} // closed to end it at once
@@ -45,8 +47,12 @@ type ended struct {
 // run starts the program and waits for its end. It ends it when the time-out is over or ctx ends.
 func (p *process) run(ctx context.Context) ended {
 	e := p.handler
+	var stderr io.Writer = &p.errors
+	if p.log != nil {
+		stderr = io.MultiWriter(stderr, p.log)
+	}
 	running, err := e.sandbox.Start(sandbox.Command{
-		Argv: e.argv, Env: p.env, Dir: e.dir, Stdin: p.stdin, Stdout: p.stdout, Stderr: &p.errors, Limits: e.limits, Access: e.access,
+		Argv: e.argv, Env: p.env, Dir: e.dir, Stdin: p.stdin, Stdout: p.stdout, Stderr: stderr, Limits: e.limits, Access: e.access,
 	})
 	if err != nil {
 		return ended{Exit: sandbox.Exit{Code: -1}, err: err}

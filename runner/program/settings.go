@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
@@ -30,6 +31,10 @@ type Settings struct {
 	// ChainLines is whether lines J: type|payload create jobs. nil means yes.
 	ChainLines *bool `toml:"chain_lines"`
 
+	// LogBytes is how much of what the program writes to stderr is kept as the log of the job. 0 means that none is. It
+	// needs a process for each job, and KeepLogs.
+	LogBytes int64 `toml:"log_bytes"`
+
 	// Limits of resources; 0 means none.
 	OpenFiles int   `toml:"open_files"`
 	Processes int   `toml:"processes"`
@@ -38,6 +43,9 @@ type Settings struct {
 
 // FramesLines is the value of Settings.Frames with which one process runs a batch.
 const FramesLines = "lines"
+
+// MaxLogBytes bounds Settings.LogBytes. So much of the disk with temporary files is taken for each run.
+const MaxLogBytes = 1 << 30
 
 // defaultInlineBytes is the length of an output, at most, if the options do not say it.
 const defaultInlineBytes = 256 << 10
@@ -100,6 +108,13 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 	if key, problem := set.Grants.Check(); key != "" {
 		return nil, wrong(key, "%s", problem)
 	}
+	switch {
+	case set.LogBytes != 0 && (set.LogBytes < runlog.MinBytes || set.LogBytes > MaxLogBytes):
+		return nil, wrong("log_bytes", "must be 0 or between %d and %d, not %d", runlog.MinBytes, int64(MaxLogBytes), set.LogBytes)
+	case set.LogBytes != 0 && e.lines:
+		return nil, wrong("log_bytes", "must be 0 with frames = %q: the log would be that of all jobs of a process", FramesLines)
+	}
+	e.logBytes = set.LogBytes
 	for _, limit := range []struct {
 		field string
 		value int64
@@ -109,7 +124,7 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 		}
 	}
 	var err error
-	if e.codes, err = exitCodes(set.ExitCodes); err != nil {
+	if e.codes, err = ExitCodes(set.ExitCodes); err != nil {
 		return nil, err
 	}
 	e.env = environment(&set.Grants)
@@ -119,8 +134,8 @@ func New(s *sandbox.Sandbox, set Settings, options handler.Options) (*Executor, 
 	return e, nil
 }
 
-// exitCodes returns the outcomes of exit statuses.
-func exitCodes(set map[string]string) (map[int]string, error) {
+// ExitCodes returns the outcomes of exit statuses. The error is a *handler.FieldError.
+func ExitCodes(set map[string]string) (map[int]string, error) {
 	codes := map[int]string{0: ok, exTempfail: retry}
 	for _, text := range slices.Sorted(maps.Keys(set)) {
 		status, err := strconv.Atoi(text)

@@ -20,9 +20,21 @@ func (e *Executor) runSingle(t *task.Task) task.End {
 		out.chain = answers.NewReader(1)
 	}
 	p.stdout = out
+	if e.logs != nil && e.logBytes > 0 {
+		log, err := e.logs.Begin(t.Context, t.Job, e.logBytes, "")
+		if err != nil {
+			return task.Error(err.Error())
+		}
+		defer log.Close() // it was stored, or nobody needs it
+		p.log = log
+	}
 	x := p.run(t.Context)
 	out.end()
-	return withStatus(e.singleOutcome(t, p, out, x), x)
+	end := withStatus(e.singleOutcome(t, p, out, x), x)
+	if p.log != nil && t.Context.Err() == nil {
+		end.LogAddr = p.log.Keep(t.Context)
+	}
+	return end
 }
 
 func (e *Executor) singleOutcome(t *task.Task, p *process, out *output, x ended) task.End {

@@ -23,6 +23,7 @@
 //	grants.go              Grants: variables and access that a runner's configuration gives; the PATH of processes
 //	exit.go                Exit: how a process ended, and what it used
 //	process.go             Process: Wait, Kill, Terminate
+//	resident.go            the memory of a process and what it started
 //	plain.go               starts a process in a group of its own, and nothing else
 //	plain_linux.go         on Linux, it also ends with the runner
 //	plain_unix.go          process groups of other Unix systems

@@ -49,6 +49,10 @@ var (
 		"debian_version", "lsb-release",
 	}
 	sharedPaths = []string{"/tmp", "/var/tmp", "/dev/shm"}
+	// barePaths and bareDevices are all that is left of the default with Command.Bare. A program may need its loader and
+	// libraries.
+	barePaths   = []string{"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/nix/store", "/gnu/store", "/proc"}
+	bareDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 	devices     = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"}
 )
 
@@ -121,20 +125,23 @@ func newRuleset(abi int, c *Command, path string) (*ruleset, error) {
 
 // fill adds the rules of a command.
 func (r *ruleset) fill(c *Command, path string) error {
-	shared := sharedPaths
+	system, etc, shared, devices, dev := systemPaths, etcPaths(), sharedPaths, devices, []string{"/dev"}
 	if dir := variable(c.Env, "TMPDIR"); filepath.IsAbs(dir) {
 		shared = append(slices.Clone(shared), dir)
+	}
+	if c.Bare {
+		system, etc, shared, devices, dev = barePaths, nil, nil, bareDevices, nil
 	}
 	for _, paths := range []struct {
 		paths  []string
 		access uint64
 		must   bool
 	}{
-		{systemPaths, readFile | readDir, false},
-		{etcPaths(), readFile | readDir, false},
+		{system, readFile | readDir, false},
+		{etc, readFile | readDir, false},
 		{shared, r.handled, false},
 		{devices, useFile | readDir, false},
-		{[]string{"/dev"}, readDir, false},
+		{dev, readDir, false},
 		{[]string{path}, readFile, true},
 		{[]string{c.Dir}, readFile | readDir, c.Dir != ""},
 		{c.Access.ReadOnly, readFile | readDir, true},

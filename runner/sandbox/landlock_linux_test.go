@@ -149,3 +149,20 @@ func TestAbstractSockets(t *testing.T) {
 		}
 	})
 }
+
+// TestBare: without the default, a program reaches libraries and what it is given.
+func TestBare(t *testing.T) {
+	needLandlock(t, 1)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("given\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		c := shell(`cat "$1/file"; for f in /etc/passwd "$1/new" /tmp /dev; do if (: > "$f" || read line < "$f" || ls "$f") 2>/dev/null; then echo "reached $f"; fi; done`, "sh", dir)
+		c.Access = Access{ReadOnly: []string{dir, "/bin", "/usr/bin"}}
+		c.Bare = true
+		if r := run(t, s, c); r.out != "given\n" {
+			t.Errorf("%s", r)
+		}
+	})
+}

@@ -52,6 +52,9 @@ type Command struct {
 
 	Limits Limits
 	Access Access
+	// Bare takes the default of Access away, except for the program, /proc, the directories of libraries, the working
+	// directory if Dir is set, and devices like /dev/null.
+	Bare bool
 }
 
 // Limits are limits of resources. Zero means no limit, or that of the runner.

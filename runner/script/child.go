@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/runner/disk"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/script/protocol"
 )
@@ -67,7 +67,7 @@ func startChild(s *childSettings, i *interpreter, g *sandbox.Grants, limits sand
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(dir)
+			os.RemoveAll(dir) // no script has run in it
 		}
 	}()
 	source, err := hosts.ReadFile("hosts/" + i.host)
@@ -239,7 +239,7 @@ func (c *child) close() error {
 	}
 	c.stdout.end()
 	c.stderr.end()
-	if err := os.RemoveAll(c.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.RemoveTree(c.dir); err != nil {
 		return fmt.Errorf("remove the directory of a script: %w", err)
 	}
 	return nil

@@ -1,9 +1,14 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/daybookq/daybook/runner/dirlock"
+	"github.com/daybookq/daybook/runner/disk"
 )
 
 const directoryPrefix = "daybook-scripts-"
@@ -26,10 +31,11 @@ func cacheDirectory() string {
 	return os.TempDir()
 }
 
-// newDirectory creates a directory in parent, and removes those of runners that were killed.
+// newDirectory creates a directory in parent, and removes those of runners that were killed. A runner that does the same
+// at this moment may take the new directory for an abandoned one before it is locked: then another one is created.
 func newDirectory(parent string) (*directory, error) {
 	removeAbandoned(parent)
-	for try := 0; ; try++ {
+	for range 1000 {
 		path, err := os.MkdirTemp(parent, directoryPrefix)
 		if err != nil {
 			return nil, fmt.Errorf("create a directory for scripts: %w", err)
@@ -37,25 +43,26 @@ func newDirectory(parent string) (*directory, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, fmt.Errorf("create a directory for scripts: %w", err)
 		}
-		lock, ok := lockDirectory(path)
-		if ok {
+		lock, err := dirlock.Lock(path)
+		switch {
+		case err == nil:
 			if _, err := os.Stat(path); err == nil {
 				return &directory{path, lock}, nil
 			}
-			lock.Close() // another runner took it for abandoned before it was locked
-		} else if try == 3 {
-			return &directory{path, nil}, nil // the file system has no locks
+			lock.Close() // another runner has removed it
+		case !errors.Is(err, dirlock.ErrLocked) && !errors.Is(err, fs.ErrNotExist):
+			return &directory{path, nil}, nil // this system, or this file system, has no locks
 		}
-		os.Remove(path)
 	}
+	return nil, errors.New("create a directory for scripts: other runners removed 1000 new ones")
 }
 
 // removeAbandoned removes the directories of runners that have ended without doing so.
 func removeAbandoned(parent string) {
 	abandoned, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
 	for _, path := range abandoned {
-		if lock, ok := lockDirectory(path); ok {
-			os.RemoveAll(path) // the next runner tries again
+		if lock, err := dirlock.Lock(path); err == nil {
+			_ = disk.RemoveTree(path) // the next runner tries again
 			lock.Close()
 		}
 	}
@@ -63,7 +70,7 @@ func removeAbandoned(parent string) {
 
 // remove removes the directory.
 func (d *directory) remove() error {
-	err := os.RemoveAll(d.path)
+	err := disk.RemoveTree(d.path)
 	if d.lock != nil {
 		d.lock.Close()
 	}

@@ -24,12 +24,12 @@
 //	answer.go            from an answer to the end of a run
 //	failures.go          handlers that cannot be started are left alone for a while
 //	memory.go            the memory of a process and what it started
-//	system_unix.go       the socket that connects a runner and a host; the lock of a directory
-//	system_other.go      on other systems, there is neither
+//	system_unix.go       the socket that connects a runner and a host
+//	system_other.go      on other systems, there is none
 //	directory.go         the directory of a pool, and where it may be
 //	child.go             a process and the connection with its host
 //	host.go              a context: a child and the handlers that it has loaded
-//	pool.go              all contexts: start, use again, end
+//	pool.go              Pool and Settings; the contexts
 //	batch.go             a batch in a context
 //	executor.go          the jobs of one handler
 package script

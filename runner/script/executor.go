@@ -114,7 +114,7 @@ func (x *executor) runClient(client string, tasks []*task.Task) {
 		ran, err := x.runBatch(client, some)
 		tasks = tasks[ran:]
 		switch {
-		case errors.Is(err, errStopped), errors.Is(err, errClosed):
+		case errors.Is(err, errStopped):
 			endAll(tasks, task.Unget())
 			return
 		case err != nil:
@@ -163,8 +163,8 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	if err != nil {
 		return 0, err
 	}
-	again := false
-	defer func() { x.pool.release(h, again, x.idle) }()
+	var keep time.Duration
+	defer func() { x.pool.release(h, keep) }()
 	h.memoryBytes.Store(x.memoryBytes)
 	defer h.memoryBytes.Store(0)
 
@@ -186,8 +186,10 @@ func (x *executor) runBatch(client string, tasks []*task.Task) (ran int, err err
 	}
 	b := batch{executor: x, host: h, tasks: tasks}
 	err = b.run(number)
-	again = err == nil && (x.maxRuns == 0 || h.runs < x.maxRuns) && len(h.loaded) < maxHandlers &&
-		(x.memoryBytes == 0 || residentBytes(h.child.process.Pid()) <= x.memoryBytes)
+	if err == nil && (x.maxRuns == 0 || h.runs < x.maxRuns) && len(h.loaded) < maxHandlers &&
+		(x.memoryBytes == 0 || sandbox.ResidentBytes(h.child.process.Pid()) <= x.memoryBytes) {
+		keep = x.idle
+	}
 	if errors.Is(err, errBefore) {
 		return len(tasks), err
 	}

@@ -131,7 +131,7 @@ func TestGrantsAndContexts(t *testing.T) {
 				{"1", red(), "red", 7},
 			} {
 				expect(t, run(b.local(c.id, d, c.grants), text("env COLOUR")), "ok text:"+c.want)
-				if idle, _ := b.contexts(); idle != c.contexts {
+				if idle, _ := b.held(); idle != c.contexts {
 					t.Errorf("after handler %d: %d contexts, want %d", n, idle, c.contexts)
 				}
 			}

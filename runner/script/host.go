@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,22 +42,36 @@ type host struct {
 
 	handlerType atomic.Pointer[string] // of the handler that is loaded or whose batch runs, for the log; not nil
 
-	// Of the pool's lock:
-	users     map[string]bool // ids of loaded handlers that may be used again
-	idleFor   time.Duration
-	idleSince time.Time
+	usersMu sync.Mutex
+	users   map[string]bool // ids of loaded handlers that may be used again
 
 	memoryBytes atomic.Int64 // of the batch that runs; 0 means no limit
 }
 
-// alive reports whether the process of an unused context still runs.
-func (h *host) alive() bool {
+// usable reports whether the context can have another batch: its process runs, and a handler uses it.
+func (h *host) usable() bool {
 	select {
 	case <-h.child.ended:
 		return false
 	default:
-		return true
 	}
+	h.usersMu.Lock()
+	defer h.usersMu.Unlock()
+	return len(h.users) > 0
+}
+
+// use notes that a handler uses the context.
+func (h *host) use(handlerID string) {
+	h.usersMu.Lock()
+	defer h.usersMu.Unlock()
+	h.users[handlerID] = true
+}
+
+// forget notes that a handler does not use the context any more.
+func (h *host) forget(handlerID string) {
+	h.usersMu.Lock()
+	defer h.usersMu.Unlock()
+	delete(h.users, handlerID)
 }
 
 // load loads a handler, unless the context has it. It returns the number of the handler, or what is wrong.

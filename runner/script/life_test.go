@@ -160,11 +160,7 @@ func TestContextsBelongToOneHandlerOrEID(t *testing.T) {
 		second.Close()
 		one.Close()
 		two.Close()
-		eventually(t, "no context is left", func() bool {
-			b.Pool.mu.Lock()
-			defer b.Pool.mu.Unlock()
-			return b.places == 0
-		})
+		eventually(t, "no context is left", func() bool { return b.contexts.State().Places == 0 })
 	})
 }
 
@@ -225,11 +221,7 @@ func TestIdleContextsEnd(t *testing.T) {
 		d.Options = &handler.Options{IdleMs: handler.MinIdleMs}
 		x := b.executor("1", d)
 		expect(t, run(x, texts("a")...), "ok text:a")
-		eventually(t, "the context ends", func() bool {
-			b.Pool.mu.Lock()
-			defer b.Pool.mu.Unlock()
-			return b.places == 0
-		})
+		eventually(t, "the context ends", func() bool { return b.contexts.State().Places == 0 })
 		if left, err := filepath.Glob(filepath.Join(b.child.dir, "*")); err != nil || len(left) > 0 {
 			t.Errorf("left over: %v %v", left, err)
 		}
@@ -318,7 +310,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	if residentBytes(os.Getpid()) == 0 {
+	if sandbox.ResidentBytes(os.Getpid()) == 0 {
 		t.Skip("this system does not say how much memory a process has")
 	}
 	eachActor(t, withGlobals, func(t *testing.T, b *bed, d handler.Document) {
@@ -441,7 +433,7 @@ func TestAfterEachFails(t *testing.T) {
 		if !slices.ContainsFunc(b.logged(), func(l Line) bool { return l.Stream == "runner" && strings.Contains(l.Text, "nosuch") }) {
 			t.Error("the error of after_each is not in the log")
 		}
-		if len(b.idle) != 0 {
+		if idle, _ := b.held(); idle != 0 {
 			t.Error("the context was kept")
 		}
 	})

@@ -1,41 +1,6 @@
 package script
 
-import (
-	"bytes"
-	"fmt"
-	"os"
-	"strconv"
-)
-
-// maxProcesses bounds the processes of a tree whose memory is counted.
-const maxProcesses = 1000
-
-// residentBytes returns how much memory a process and all that it started have. It is 0 where the system does not say.
-func residentBytes(pid int) int64 {
-	var sum int64
-	pids := []int{pid}
-	for n := 0; n < len(pids) && n < maxProcesses; n++ {
-		dir := "/proc/" + strconv.Itoa(pids[n])
-		statm, err := os.ReadFile(dir + "/statm")
-		if fields := bytes.Fields(statm); err == nil && len(fields) > 1 {
-			pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-			sum += pages * int64(os.Getpagesize())
-		}
-		threads, err := os.ReadDir(dir + "/task")
-		if err != nil {
-			continue // it has ended
-		}
-		for _, thread := range threads {
-			children, _ := os.ReadFile(dir + "/task/" + thread.Name() + "/children")
-			for _, child := range bytes.Fields(children) {
-				if pid, err := strconv.Atoi(string(child)); err == nil {
-					pids = append(pids, pid)
-				}
-			}
-		}
-	}
-	return sum
-}
+import "fmt"
 
 // tooMuchMemory says why a context is ended, or returns "".
 func tooMuchMemory(used, allowed int64) string {

@@ -8,18 +8,14 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/runner/pool"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
-const (
-	// watchInterval is how often idle contexts and memory are looked at.
-	watchInterval = 250 * time.Millisecond
-	// openFiles bounds the descriptors of a context.
-	openFiles = 1024
-)
+// openFiles bounds the descriptors of a context.
+const openFiles = 1024
 
 // Settings are those of a Pool.
 type Settings struct {
@@ -45,15 +41,7 @@ type Pool struct {
 	failures     failures
 	dir          *directory
 
-	background sync.WaitGroup // ends contexts, and watches them
-	stop       chan struct{}  // closed by Close
-
-	mu      sync.Mutex
-	idle    []*host // the one that was used last is the last one
-	busy    map[*host]bool
-	places  int             // contexts that begin, run or end
-	waiting []chan struct{} // who waits for a place
-	closed  bool
+	contexts *pool.Pool[*host]
 }
 
 // NewPool returns a pool without contexts.
@@ -70,7 +58,7 @@ func NewPool(s Settings) (*Pool, error) {
 		s.MaxContexts = 4 * runtime.NumCPU()
 	}
 	p := &Pool{
-		settings: s, interpreters: map[string]func() (*interpreter, error){}, stop: make(chan struct{}), busy: map[*host]bool{},
+		settings: s, interpreters: map[string]func() (*interpreter, error){},
 		child: childSettings{sandbox: s.Sandbox},
 	}
 	var err error
@@ -81,7 +69,9 @@ func NewPool(s Settings) (*Pool, error) {
 	for _, l := range languages {
 		p.interpreters[l.name] = kept(func() (*interpreter, error) { return l.find(s.Interpreters[l.name]) })
 	}
-	p.background.Go(p.watch)
+	p.contexts = pool.New(pool.Options[*host]{
+		Most: s.MaxContexts, Usable: (*host).usable, Kill: func(h *host) { h.child.kill("the runner ends") }, Close: p.end, Look: checkMemory,
+	})
 	return p, nil
 }
 
@@ -122,29 +112,7 @@ func (p *Pool) Missing(langs []string) (missing []string) {
 
 // Close ends all contexts, and waits until their processes are gone. No Run of an executor is under way.
 func (p *Pool) Close() error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil
-	}
-	p.closed = true
-	close(p.stop)
-	for _, h := range p.idle {
-		p.end(h)
-	}
-	p.idle = nil
-	for h := range p.busy {
-		h.child.kill("the runner ends")
-	}
-	for _, w := range p.waiting {
-		close(w)
-	}
-	p.waiting = nil
-	p.mu.Unlock()
-	p.background.Wait()
-	if p.dir == nil {
-		return nil
-	}
+	p.contexts.Close()
 	return p.dir.remove()
 }
 
@@ -159,170 +127,56 @@ func (p *Pool) logOf(h *host, stream, text string) {
 	p.log(Line{Lang: h.key.lang, Client: h.key.client, Type: *h.handlerType.Load(), Stream: stream, Text: text})
 }
 
-var errClosed = errors.New("the pool of scripts is closed")
-
-// acquire returns a context that was used before, or starts one. It waits while there are too many.
-func (p *Pool) acquire(ctx func() (context.Context, func()), k key, x *executor) (*host, error) {
-	p.mu.Lock()
-	for {
-		if p.closed {
-			p.mu.Unlock()
-			return nil, errClosed
-		}
-		if h := p.takeIdle(k); h != nil {
-			p.busy[h], h.users[x.ID] = true, true
-			p.mu.Unlock()
-			return h, nil
-		}
-		if p.places < p.settings.MaxContexts {
-			p.places++
-			p.mu.Unlock()
-			return p.start(k, x)
-		}
-		if len(p.idle) > 0 { // the one that was not used for the longest time makes room
-			p.end(p.idle[0])
-			p.idle = slices.Delete(p.idle, 0, 1)
-		}
-		turn := make(chan struct{})
-		p.waiting = append(p.waiting, turn)
-		p.mu.Unlock()
-		wanted, stop := ctx()
-		select {
-		case <-turn:
-			stop()
-			p.mu.Lock()
-		case <-wanted.Done():
-			stop()
-			p.mu.Lock()
-			if n := slices.Index(p.waiting, turn); n >= 0 {
-				p.waiting = slices.Delete(p.waiting, n, n+1)
-			} else {
-				p.wake() // somebody else can use the place
-			}
-			p.mu.Unlock()
-			return nil, errStopped
-		}
+// acquire returns a context that was used before, or starts one. It waits while there are too many. The error is errStopped
+// if nobody waits for the jobs any more, or if the pool is closed.
+func (p *Pool) acquire(wanted func() (context.Context, func()), k key, x *executor) (*host, error) {
+	h, err := p.contexts.Acquire(wanted, func(h *host) bool { return h.key == k }, func() (*host, error) { return p.start(k, x) })
+	if errors.Is(err, pool.ErrClosed) || errors.Is(err, pool.ErrUnwanted) {
+		return nil, errStopped
 	}
+	if err != nil {
+		return nil, err
+	}
+	h.use(x.ID)
+	return h, nil
 }
 
-// takeIdle returns the idle context that was used last. The caller has the lock.
-func (p *Pool) takeIdle(k key) *host {
-	for n := len(p.idle) - 1; n >= 0; n-- {
-		h := p.idle[n]
-		if h.key != k {
-			continue
-		}
-		p.idle = slices.Delete(p.idle, n, n+1)
-		if h.alive() {
-			return h
-		}
-		p.end(h) // its process ended by itself
-	}
-	return nil
-}
-
-// start starts a context in a place that the caller has taken.
+// start starts a context.
 func (p *Pool) start(k key, x *executor) (*host, error) {
 	h := &host{key: k, loaded: map[string]int{}, users: map[string]bool{x.ID: true}}
 	h.handlerType.Store(&x.Type)
 	limits := sandbox.Limits{MemoryBytes: x.memoryBytes, OpenFiles: openFiles}
-	c, err := startChild(&p.child, x.interpreter, &x.grants, limits, func(stream, text string) { p.logOf(h, stream, text) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		p.places--
-		p.wake()
-		return nil, err
-	}
-	h.child = c
-	p.busy[h] = true
-	if p.closed {
-		c.kill("the runner ends")
-	}
-	return h, nil
+	var err error
+	h.child, err = startChild(&p.child, x.interpreter, &x.grants, limits, func(stream, text string) { p.logOf(h, stream, text) })
+	return h, err
 }
 
-// release takes a context back. It ends the context unless it can be used again.
-func (p *Pool) release(h *host, again bool, idleFor time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.busy, h)
-	if !again || p.closed || len(h.users) == 0 {
-		p.end(h)
-		return
-	}
-	h.idleFor, h.idleSince = idleFor, time.Now()
-	p.idle = append(p.idle, h)
-	p.wake()
-}
+// release takes a context back. It ends the context if keep is 0, or if it cannot be used again.
+func (p *Pool) release(h *host, keep time.Duration) { p.contexts.Release(h, keep) }
 
-// end ends a context that is in no list any more, without waiting for its process. The caller has the lock.
+// end ends a context, and waits until its process is gone.
 func (p *Pool) end(h *host) {
-	p.background.Go(func() {
-		if err := h.child.close(); err != nil {
-			p.logOf(h, "runner", err.Error())
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.places--
-		p.wake()
-	})
-}
-
-// wake lets the next one look for a place. The caller has the lock.
-func (p *Pool) wake() {
-	if len(p.waiting) > 0 {
-		close(p.waiting[0])
-		p.waiting = slices.Delete(p.waiting, 0, 1)
+	if err := h.child.close(); err != nil {
+		p.logOf(h, "runner", err.Error())
 	}
 }
 
 // forget ends the idle contexts that no other handler uses.
 func (p *Pool) forget(handlerID string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for h := range p.busy {
-		delete(h.users, handlerID)
+	s := p.contexts.State()
+	for _, h := range slices.Concat(s.Idle, s.Busy) {
+		h.forget(handlerID)
 	}
-	p.idle = slices.DeleteFunc(p.idle, func(h *host) bool {
-		delete(h.users, handlerID)
-		if len(h.users) > 0 {
-			return false
-		}
-		p.end(h)
-		return true
-	})
+	p.contexts.Sweep()
 }
 
-// watch ends contexts that were idle for too long, and those that use too much memory.
-func (p *Pool) watch() {
-	ticks := time.NewTicker(watchInterval)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-ticks.C:
-		}
-		p.mu.Lock()
-		p.idle = slices.DeleteFunc(p.idle, func(h *host) bool {
-			if time.Since(h.idleSince) < h.idleFor && h.alive() {
-				return false
-			}
-			p.end(h)
-			return true
-		})
-		var limited []*host
-		for h := range p.busy {
-			if h.memoryBytes.Load() > 0 {
-				limited = append(limited, h)
-			}
-		}
-		p.mu.Unlock()
-		for _, h := range limited { // reading /proc of many takes a while
-			if reason := tooMuchMemory(residentBytes(h.child.process.Pid()), h.memoryBytes.Load()); reason != "" {
-				h.child.kill(reason)
-			}
-		}
+// checkMemory ends a context that uses too much memory while it runs a batch.
+func checkMemory(h *host) {
+	allowed := h.memoryBytes.Load()
+	if allowed == 0 {
+		return
+	}
+	if reason := tooMuchMemory(sandbox.ResidentBytes(h.child.process.Pid()), allowed); reason != "" {
+		h.child.kill(reason)
 	}
 }

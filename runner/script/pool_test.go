@@ -22,10 +22,10 @@ import (
 // echo is a handler that every machine can run.
 var echo = handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$1"; }`}
 
-func (b *bed) contexts() (idle, places int) {
-	b.Pool.mu.Lock()
-	defer b.Pool.mu.Unlock()
-	return len(b.idle), b.places
+// held returns how many contexts are idle, and how many there are.
+func (b *bed) held() (idle, places int) {
+	s := b.contexts.State()
+	return len(s.Idle), s.Places
 }
 
 // TestMaxContexts: many handlers at a time share few contexts, and the one that was not used for the longest time ends.
@@ -42,7 +42,7 @@ func TestMaxContexts(t *testing.T) {
 			if s := show(run(executors[n%5], text(payload))[0]); s != "ok text:"+payload {
 				t.Errorf("job %d: %s", n, s)
 			}
-			if _, places := b.contexts(); places > 2 {
+			if _, places := b.held(); places > 2 {
 				t.Errorf("%d contexts", places)
 			}
 		})
@@ -53,10 +53,8 @@ func TestMaxContexts(t *testing.T) {
 	run(executors[1], text("a"))
 	run(executors[0], text("a")) // 1 was not used for the longest time
 	run(executors[2], text("a"))
-	b.Pool.mu.Lock()
-	defer b.Pool.mu.Unlock()
 	var groups []string
-	for _, h := range b.idle {
+	for _, h := range b.contexts.State().Idle {
 		groups = append(groups, h.key.group)
 	}
 	if !slices.Equal(groups, []string{"0", "2"}) {
@@ -73,9 +71,7 @@ func TestWaitingForAContext(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { expect(t, runWith(ctx, busy, text("loop")), "error:…enough") })
 	eventually(t, "the only context is in use", func() bool {
-		b.Pool.mu.Lock()
-		defer b.Pool.mu.Unlock()
-		return len(b.busy) == 1
+		return len(b.contexts.State().Busy) == 1
 	})
 	impatient, leave := context.WithCancel(t.Context())
 	all.Go(func() { expect(t, runWith(impatient, other, texts("a", "b")...), "unget", "unget") })
@@ -84,17 +80,9 @@ func TestWaitingForAContext(t *testing.T) {
 		defer close(patient)
 		expect(t, run(other, text("c")), "ok text:c")
 	})
-	eventually(t, "two wait", func() bool {
-		b.Pool.mu.Lock()
-		defer b.Pool.mu.Unlock()
-		return len(b.waiting) == 2
-	})
+	eventually(t, "two wait", func() bool { return b.contexts.State().Waiting == 2 })
 	leave()
-	eventually(t, "one waits", func() bool {
-		b.Pool.mu.Lock()
-		defer b.Pool.mu.Unlock()
-		return len(b.waiting) == 1
-	})
+	eventually(t, "one waits", func() bool { return b.contexts.State().Waiting == 1 })
 	cancel(errors.New("enough"))
 	<-patient
 	all.Wait()
@@ -106,9 +94,7 @@ func TestDeadWhileIdle(t *testing.T) {
 	x := b.executor("1", echo)
 	for range 3 {
 		expect(t, run(x, text("a")), "ok text:a")
-		b.Pool.mu.Lock()
-		c := b.idle[0].child
-		b.Pool.mu.Unlock()
+		c := b.contexts.State().Idle[0].child
 		c.process.Kill()
 		<-c.ended
 	}
@@ -123,10 +109,10 @@ func TestManyVersions(t *testing.T) {
 		x := b.executor(fmt.Sprint(n), d)
 		expect(t, run(x, text("a")), "ok text:a")
 	}
-	if idle, places := b.contexts(); idle != 1 || places > 2 {
+	if idle, places := b.held(); idle != 1 || places > 2 {
 		t.Errorf("%d idle contexts, %d in all", idle, places)
 	}
-	if loaded := len(b.idle[0].loaded); loaded != 10 {
+	if loaded := len(b.contexts.State().Idle[0].loaded); loaded != 10 {
 		t.Errorf("the context has %d handlers: it was not replaced when it had %d", loaded, maxHandlers)
 	}
 }
@@ -182,9 +168,8 @@ func TestScriptsCannotReachOthers(t *testing.T) {
 	other := text(b.child.dir)
 	other.Client = "other"
 	expect(t, run(x, other), "error:…ermission denied")
-	b.Pool.mu.Lock()
-	dirs := []string{b.idle[0].child.dir, b.idle[1].child.dir}
-	b.Pool.mu.Unlock()
+	idle := b.contexts.State().Idle
+	dirs := []string{idle[0].child.dir, idle[1].child.dir}
 	expect(t, run(x, texts(dirs...)...), "ok text:host.sh…readable", "error:…ermission denied")
 }
 

@@ -50,8 +50,8 @@ func newBed(t testing.TB, change ...func(*Settings)) *bed {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if b.places != 0 || len(b.busy) != 0 || len(b.idle) != 0 {
-			t.Errorf("after Close: %d places, %d busy and %d idle contexts", b.places, len(b.busy), len(b.idle))
+		if s := b.contexts.State(); s.Places != 0 || len(s.Busy) != 0 || len(s.Idle) != 0 {
+			t.Errorf("after Close: %d places, %d busy and %d idle contexts", s.Places, len(s.Busy), len(s.Idle))
 		}
 		if _, err := os.Stat(b.child.dir); !os.IsNotExist(err) {
 			t.Errorf("after Close: the directory of scripts: %v", err)

@@ -11,6 +11,3 @@ import (
 func socketPair() (near, far *os.File, err error) {
 	return nil, nil, errors.New("scripts do not run on this system")
 }
-
-// lockDirectory says that nobody knows who uses a directory.
-func lockDirectory(string) (*os.File, bool) { return nil, false }

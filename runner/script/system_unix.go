@@ -27,17 +27,3 @@ func socketPair() (near, far *os.File, err error) {
 	}
 	return os.NewFile(uintptr(fds[0]), "script"), os.NewFile(uintptr(fds[1]), "script"), nil
 }
-
-// lockDirectory locks a directory until the process ends or the file is closed. It reports false if somebody else has
-// locked it.
-func lockDirectory(dir string) (*os.File, bool) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, false
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, false
-	}
-	return f, true
-}

@@ -65,10 +65,9 @@ func TestViolations(t *testing.T) {
 			t.Parallel()
 			b := newBed(t)
 			expect(t, run(b.fake(c.commands), texts("a", "b", "c")...), c.want[:]...)
-			b.Pool.mu.Lock()
-			defer b.Pool.mu.Unlock()
-			if kept := name == "an unknown code" || name == "a long answer"; kept != (len(b.idle) == 1) {
-				t.Errorf("%d contexts were kept", len(b.idle))
+			idle, _ := b.held()
+			if kept := name == "an unknown code" || name == "a long answer"; kept != (idle == 1) {
+				t.Errorf("%d contexts were kept", idle)
 			}
 		})
 	}

@@ -59,6 +59,11 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.check.DialContext(ctx, network, address)
 }
 
+// DialContext connects to an address as executors do: to a public one, or one that the list has. A nil list is empty.
+func (a *Allow) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return newDialer(a).dial(ctx, network, address)
+}
+
 // CheckURL says why requests to a URL are refused whatever happens, or returns nil. It is for a handler that somebody may
 // still correct. A name other than localhost is not looked up: what counts are its addresses when it is dialled.
 func (s *Settings) CheckURL(text string) error {

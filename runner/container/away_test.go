@@ -1,0 +1,160 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	daybook "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+var errNoServer = fmt.Errorf("the test: %w", daybook.ErrUnavailable)
+
+// TestServerIsAway: a server that is away when the input is pulled costs no attempt. After the container has run, the
+// output and the log are stored when the server is back, from their beginning.
+func TestServerIsAway(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.engine.pause, r.engine.keeper.Pause = time.Millisecond, time.Millisecond
+		r.pullErr = errNoServer
+		if end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["*"]}`, handler.Options{}); !end.Unget {
+			t.Errorf("%+v", end)
+		}
+		r.pullErr = errors.New("refused")
+		r.want(r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["*"]}`, handler.Options{}), "error", "pull the fileset in: refused")
+
+		pushes, puts := 0, 0
+		r.pushErr = func() error {
+			if pushes++; pushes < 4 {
+				return errNoServer
+			}
+			return nil
+		}
+		r.putErr = func() error {
+			if puts++; puts < 3 {
+				return &daybook.Error{Status: http.StatusServiceUnavailable, Code: "not_ready"}
+			}
+			return nil
+		}
+		end := r.run(t.Context(), guest("spew", "300000"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
+		r.want(end, "ok", "")
+		got := r.report(end)
+		log := r.blobs[got.LogAddr]
+		if pushes != 4 || puts != 3 || got.Output == nil || len(log) < 128<<10 || !strings.HasPrefix(log, "the beginning\nxxx") || !strings.HasSuffix(log, "xxx\nthe end\n") {
+			t.Errorf("%d pushes, %d puts, %+v, a log of %d bytes", pushes, puts, got, len(log))
+		}
+
+		r.pushErr = func() error { return &daybook.Error{Status: http.StatusInsufficientStorage, Code: "disk_full"} }
+		end = r.run(t.Context(), guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
+		r.want(end, "error", "push the fileset out: 507 disk_full")
+		if r.report(end).Output != nil {
+			t.Errorf("%s", end.Output)
+		}
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.pushErr = func() error { cancel(daybook.ErrLeaseLost); return errNoServer }
+		end = r.run(ctx, guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
+		r.want(end, "error", "the run was ended: "+daybook.ErrLeaseLost.Error())
+		stats := r.engine.Stats()
+		if want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}; !maps.Equal(stats.Failures, want) {
+			t.Errorf("the reasons are %v, want %v", stats.Failures, want)
+		}
+		if want := map[string]int64{"returned": 1, "error": 3, "ok": 1}; !maps.Equal(stats.Ended, want) || stats.Running != 0 || stats.LogBytes < 290_000 || stats.LogBytesKept < 128<<10 || stats.LogBytesKept > 129<<10 {
+			t.Errorf("the ends are %v, want %v; %+v", stats.Ended, want, stats)
+		}
+	})
+}
+
+// fakeEngine returns an executor whose engine is answer. It runs a job with the returned function.
+func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, filesets string) task.End) {
+	socket := filepath.Join(t.TempDir(), "sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/_ping") {
+			w.Header().Set("Api-Version", "1.44")
+			return
+		}
+		answer(w, r)
+	})}
+	go s.Serve(listener)
+	t.Cleanup(func() { s.Close() })
+	docker, err := client.New(client.WithHost("unix://" + socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := ParseImages([]string{"docker.io/library/a:*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := Settings{Images: images, Workspaces: filepath.Join(t.TempDir(), "w"), Filesets: newServer()}
+	if err := set.check(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWorkspaces(set.Workspaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{Settings: set, docker: docker, workspaces: w, pause: time.Millisecond, patience: 20 * time.Second, orphanPause: time.Millisecond}
+	return e, func(config, filesets string) (end task.End) {
+		x := &Executor{engine: e, images: images, timeout: time.Minute}
+		payload := `{"Container":{"Config":{"Image":"a"` + config + `}},"Fileset":{` + filesets + `}}`
+		x.Run([]*task.Task{task.New(t.Context(), &daybook.Job{Payload: []byte(payload)}, func(e task.End) { end = e })})
+		return end
+	}
+}
+
+// TestEngineEnds: an engine that ends before the container has started costs no attempt.
+func TestEngineEnds(t *testing.T) {
+	asked := make(chan string, 100)
+	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		panic(http.ErrAbortHandler)
+	})
+	t.Cleanup(func() { e.Close() })
+	if end := run("", ""); !end.Unget || len(asked) == 0 || !strings.Contains(<-asked, "/images/") {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestEngineHangs: an engine that answers to pings only costs no attempt.
+func TestEngineHangs(t *testing.T) {
+	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	t.Cleanup(func() { e.Close() })
+	e.patience = 50 * time.Millisecond
+	if end := run("", ""); !end.Unget {
+		t.Errorf("%+v", end)
+	}
+	if got := e.Stats().Failures; got[becauseEngineAway] != 1 {
+		t.Errorf("the reasons are %v", got)
+	}
+}
+
+// TestDiskIsFull: a disk that has no room before the container has started costs no attempt.
+func TestDiskIsFull(t *testing.T) {
+	e, run := fakeEngine(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"Id":"sha256:1","Config":{}}`) })
+	t.Cleanup(func() { e.Close() })
+	for _, err := range []error{errFull, syscall.ENOSPC, syscall.EDQUOT} {
+		e.Filesets.(*server).pullErr = fmt.Errorf("the test: %w", err)
+		if end := run("", `"Input":{"Name":"in"}`); !end.Unget {
+			t.Errorf("%v: %+v", err, end)
+		}
+	}
+	if got := e.Stats().Failures; got[becauseDiskFull] != 3 {
+		t.Errorf("the reasons are %v", got)
+	}
+}

@@ -1,0 +1,122 @@
+package container
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// nestedDir is the variable with the directory of TestNestedFiles, in the processes that it starts.
+const nestedDir = "DAYBOOK_TEST_NESTED"
+
+// TestNestedFiles: the deleted files of a process in a namespace below that of a container count. Those of others do not.
+func TestNestedFiles(t *testing.T) {
+	if dir := os.Getenv(nestedDir); dir != "" {
+		holdNested(t, dir)
+		return
+	}
+	dir := t.TempDir()
+	hold := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(bytes.Repeat([]byte{1}, 4<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	defer hold("of the runner").Close()
+	first, output := startNested(t, dir)
+	lines := bufio.NewScanner(output)
+	if !lines.Scan() || lines.Text() != "holding" {
+		t.Fatalf("the process has printed %q", lines.Text()+rest(lines))
+	}
+	pids, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s unix.Stat_t
+	if err := unix.Stat(dir, &s); err != nil {
+		t.Fatal(err)
+	}
+	d := &deletedFiles{first, pids, uint64(s.Dev)} //nolint:unconvert // as in newDeletedFiles
+	if n, err := d.bytes(t.Context(), 1<<40); err != nil || n < 2<<20 || n >= 4<<20 {
+		t.Errorf("the files have %d bytes, want 2 MiB: %v", n, err)
+	}
+}
+
+func rest(lines *bufio.Scanner) (text string) {
+	for lines.Scan() {
+		text += "\n" + lines.Text()
+	}
+	return text
+}
+
+// startNested starts this test in a new PID namespace.
+func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byte) (int, error) }) {
+	c := exec.Command(os.Args[0], "-test.run=^TestNestedFiles$", "-test.timeout=60s")
+	c.Env = append(os.Environ(), nestedDir+"="+filepath.Join(dir, "below"))
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+	}
+	if os.Getenv(nestedDir) != "" { // it is in a user namespace, and /proc has no entries by the ids of its own one
+		c.SysProcAttr.Cloneflags, c.SysProcAttr.UidMappings = syscall.CLONE_NEWPID, nil
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		if dir := os.Getenv(nestedDir); dir != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("this machine has no user namespaces: %v", err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	return c.Process.Pid, stdout
+}
+
+// holdNested keeps a deleted file open, two namespaces below that of the test.
+func holdNested(t *testing.T, dir string) {
+	if filepath.Base(filepath.Dir(dir)) != "below" {
+		_, output := startNested(t, dir)
+		lines := bufio.NewScanner(output)
+		for lines.Scan() {
+			fmt.Println(lines.Text())
+		}
+		return
+	}
+	f, err := os.Create(filepath.Join(dir, "gone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(make([]byte, 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("holding")
+	time.Sleep(time.Hour) // the test ends it
+	fmt.Println(strconv.Itoa(int(f.Fd())))
+}

@@ -1,0 +1,394 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	daybook "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// TestForks: a container that starts ever more processes gets no more than its limit.
+func TestForks(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.want(r.run(t.Context(), guest("fork", "1000"), "", handler.Options{}), "error", "resource temporarily unavailable")
+	})
+}
+
+// TestMemory: a container that needs more memory than it may have is killed, and the error says so.
+func TestMemory(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.want(r.run(t.Context(), guest("hold", "200000000"), "", handler.Options{}), "error", "exit code 137")
+		end := r.run(t.Context(), guest("hold", "200000000"), "", handler.Options{MemoryBytes: 32 << 20})
+		r.want(end, "error", "exit code 137; a container that needs more memory than it may have, 33554432 bytes, is killed")
+	})
+}
+
+// TestLongLog: of a log that is longer than it may be, the two ends are kept, in so much disk and memory.
+func TestLongLog(t *testing.T) {
+	bytes := "100000000"
+	if testing.Short() {
+		bytes = "30000000"
+	}
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, func(s *Settings) { s.Logs = nil })
+		end := r.run(t.Context(), guest("spew", bytes), "", handler.Options{})
+		r.want(end, "ok", "")
+		got := r.report(end)
+		log := r.blobs[got.LogAddr]
+		if len(log) < 128<<10 || len(log) > 128<<10+100 || !strings.HasPrefix(log, "the beginning\nxxx") || !strings.HasSuffix(log, "xxx\nthe end\n") || !strings.Contains(log, "bytes are left out here]\n") {
+			t.Errorf("%d bytes: %.100q … %q", len(log), log, log[max(0, len(log)-100):])
+		}
+		if got.LogBytes < 29_000_000 {
+			t.Errorf("the log had %d bytes", got.LogBytes)
+		}
+	})
+}
+
+// TestTricks: the push of a workspace with links, pipes and closed directories follows none of them, and it can be
+// removed.
+func TestTricks(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		end := r.run(t.Context(), guest("tricks"), `"Output":{"Name":"out","Patterns":["*.dat"]}`, handler.Options{})
+		r.want(end, "error", "push the fileset out: p")
+		end = r.run(t.Context(), guest("tricks"), `"Output":{"Name":"out","Patterns":["good.dat"]}`, handler.Options{})
+		r.want(end, "ok", "")
+		if got := r.filesets["out"]; len(got) != 1 || got["good.dat"] != "good" {
+			t.Errorf("the output is %v", got)
+		}
+	})
+}
+
+// TestLargeWorkspace: a container that fills the disk, or builds endless directories, is killed.
+func TestLargeWorkspace(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8 << 20 })
+		r.want(r.run(t.Context(), guest("fill", "16777216"), "", handler.Options{}), "failed", "its files have more than 8388608 bytes")
+		r.want(r.run(t.Context(), guest("deep", "1000"), "", handler.Options{}), "failed", "directories in more than 100 levels")
+	})
+}
+
+// TestDeletedFiles: files that a container deletes and keeps open, or mapped, count.
+func TestDeletedFiles(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("they are counted on Linux only")
+	}
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 10 << 20 })
+		for _, verb := range []string{"deleted", "mapped"} {
+			if verb == "mapped" && os.Getuid() != 0 {
+				t.Log("a file that is mapped and closed counts only as far as it is mapped: the runner is not root")
+				continue
+			}
+			r.want(r.run(t.Context(), guest(verb, "16777216"), "", handler.Options{}), "failed", "files that were deleted and are still open have ")
+		}
+		end := r.run(t.Context(), guest("deleted", "8388608"), "", handler.Options{TimeoutMs: 2000})
+		r.want(end, "error", "time-out")
+	})
+}
+
+// TestLargeInput: an input that does not fit into the workspace is refused before any of it is fetched.
+func TestLargeInput(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8192 })
+		r.filesets["three"] = map[string]string{"a": "1", "b": "2", "c": "3"}
+		end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"three","Patterns":["*"]}`, handler.Options{})
+		r.want(end, "failed", "pull the fileset three: the input does not fit into the workspace: its 3 files take 12288 bytes on disk, and a workspace may have 8192")
+		if got := r.report(end); len(got.Steps) != 1 || got.Steps[0].Step != pullFileset || got.Steps[0].Error == "" {
+			t.Errorf("%+v", got)
+		}
+		r.filesets["two"] = map[string]string{"a": "1", "b": strings.Repeat("x", 4096)}
+		r.want(r.run(t.Context(), guest("upper"), `"Input":{"Name":"two","Patterns":["*"]}`, handler.Options{}), "ok", "")
+		r.filesets["deep"] = map[string]string{strings.Repeat("d/", maxDepth+1) + "f": "1"}
+		r.want(r.run(t.Context(), guest("upper"), `"Input":{"Name":"deep","Patterns":["*"]}`, handler.Options{}), "failed", "it has directories in 101 levels")
+		r.engine.WorkspaceBytes = 1 << 60
+		m := &fileset.Manifest{Files: []fileset.File{{Path: "a", Size: 1 << 50}}}
+		if err := r.engine.fits(m, t.TempDir()); err == nil || errors.Is(err, errFull) || !strings.Contains(err.Error(), "bytes in all") {
+			t.Errorf("an input that is larger than the disk: %v", err)
+		}
+	})
+}
+
+// TestEnd: a container ends by its stop signal, and one that ignores it is killed, after the time-out and when nobody
+// waits for the result.
+func TestEnd(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.engine.grace = time.Second
+		// Docker may need long to start a container on a busy machine, and the time-out counts from the start.
+		end := r.run(t.Context(), guest("stubborn"), "", handler.Options{TimeoutMs: 1500})
+		r.want(end, "error", "the container took longer than its time-out, 1500 ms")
+		if *end.ProcessExit != 137 {
+			t.Errorf("%d", *end.ProcessExit)
+		}
+		for _, c := range []struct{ config, signal string }{{guest("polite"), "terminated"}, {guest("polite") + `,"StopSignal":"SIGINT"`, "interrupt"}} {
+			r.server.mu.Lock()
+			r.live.Reset()
+			r.server.mu.Unlock()
+			select {
+			case <-r.printed: // by the last container
+			default:
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				<-r.printed
+				cancel(daybook.ErrLeaseLost)
+			}()
+			end = r.run(ctx, c.config, `"Output":{"Name":"out","Patterns":["**"]}`, handler.Options{})
+			cancel(nil)
+			r.want(end, "error", "the run was ended: "+daybook.ErrLeaseLost.Error()+"\nstarted\ngot "+c.signal)
+			if end.Output != nil || r.filesets["out"] != nil {
+				t.Errorf("a run that nobody waits for has the output %s", end.Output)
+			}
+		}
+	})
+}
+
+// TestRefusals: what a job may not say. Nothing of it reaches an engine.
+func TestRefusals(t *testing.T) {
+	images, err := ParseImages([]string{"docker.io/library/daybook-guest:1", "registry.example.com:5000/team/*:2", "docker.io/library/pinned@sha256:*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &Executor{engine: &Engine{Settings: Settings{Images: images}, rootless: true}, images: images}
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	image := `"Image":"daybook-guest:1"`
+	for _, c := range []struct{ payload, want string }{
+		{``, "it is not a JSON object"},
+		{`[]`, "it is not a JSON object"},
+		{`{}`, "Container.Config.Image is missing"},
+		{`{"Container":{"Config":{` + image + `,"Image":"x"}}}`, "duplicate"},
+		{`{"Container":{"Config":{` + image + `,"image":"x"}}}`, "duplicate"},
+		{`{"Container":{"Config":{` + image + `},"HostConfig":{"Privileged":true}}}`, "Container.HostConfig is not a field that a job may set"},
+		{`{"Container":{"Config":{` + image + `,"HostConfig":{"Binds":["/:/host"]}}}}`, "Container.Config.HostConfig is not"},
+		{`{"Container":{"Config":{` + image + `,"Privileged":true}}}`, "Container.Config.Privileged is not"},
+		{`{"Container":{"Config":{` + image + `,"NetworkMode":"host"}}}`, "Container.Config.NetworkMode is not"},
+		{`{"Container":{"Config":{` + image + `,"Volumes":{"/x":{}}}}}`, "Container.Config.Volumes is not"},
+		{`{"Container":{"Config":{` + image + `,"Tty":true}}}`, "Container.Config.Tty is not"},
+		{`{"Container":{"Config":{` + image + `,"Healthcheck":{"Test":["CMD","x"]}}}}`, "Container.Config.Healthcheck is not"},
+		{`{"HostConfig":{"NetworkMode":"host"},"Container":{"Config":{` + image + `}}}`, "HostConfig is not"},
+		{`{"Container":{"Config":{` + image + `,"Cmd":"sh"}}}`, "Container.Config.Cmd has a value of another type"},
+		{`{"Container":{"Config":{"Image":"other:1"}}}`, "docker.io/library/other:1 is not in the list"},
+		{`{"Container":{"Config":{"Image":"daybook-guest"}}}`, "docker.io/library/daybook-guest:latest is not in the list"},
+		{`{"Container":{"Config":{"Image":"evil.example.com/library/daybook-guest:1"}}}`, "is not in the list"},
+		{`{"Container":{"Config":{"Image":"docker.io/library/daybook-guest:1@` + digest + `"}}}`, "daybook-guest@" + digest + " is not in the list"},
+		{`{"Container":{"Config":{"Image":"registry.example.com:5000/team/a/b:2"}}}`, "is not in the list"},
+		{`{"Container":{"Config":{"Image":"registry.example.com:5000/team/../evil:2"}}}`, "is no name of an image"},
+		{`{"Container":{"Config":{"Image":"` + digest + `"}}}`, "is not in the list"},
+		{`{"Container":{"Config":{"Image":"` + strings.Repeat("0123456789abcdef", 4) + `"}}}`, "is no name of an image"},
+		{`{"Container":{"Config":{"Image":"daybook-guest:1 --privileged"}}}`, "is no name of an image"},
+		{`{"Container":{"Config":{"Image":"daybook-guest:1/../x"}}}`, "is no name of an image"},
+		{`{"Container":{"Config":{"Image":"http://evil/x"}}}`, "is no name of an image"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"../.."}}}`, "WorkingDir leaves the workspace"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/etc"}}}`, "WorkingDir must be relative to the workspace"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/workspace/../etc"}}}`, "WorkingDir must be relative to the workspace"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"/workspaces"}}}`, "WorkingDir must be relative to the workspace"},
+		{`{"Container":{"Config":{` + image + `,"WorkingDir":"` + strings.Repeat("a/", 200) + `"}}}`, "WorkingDir leaves the workspace"},
+		{`{"Container":{"Config":{` + image + `,"User":"root"}}}`, "User must be the number"},
+		{`{"Container":{"Config":{` + image + `,"User":"0"}}}`, "User must be the number"},
+		{`{"Container":{"Config":{` + image + `,"User":"1000:0"}}}`, "User must be the number"},
+		{`{"Container":{"Config":{` + image + `,"User":"4294967296"}}}`, "User must be the number"},
+		{`{"Container":{"Config":{` + image + `,"User":"77"}}}`, "containers of this runner have the user 0:0"},
+		{`{"Container":{"Config":{` + image + `,"Env":["PATH"]}}}`, "Env[0] must be NAME=value"},
+		{`{"Container":{"Config":{` + image + `,"Env":["A=1","DAYBOOK_JOB_ID=2"]}}}`, "Env[1] sets DAYBOOK_JOB_ID"},
+		{`{"Container":{"Config":{` + image + `,"Cmd":["a\u0000b"]}}}`, "Cmd[0] has a NUL byte"},
+		{`{"Container":{"Config":{` + image + `,"StopSignal":"9; reboot"}}}`, "StopSignal must be one of"},
+		{`{"Container":{"Config":{` + image + `,"Labels":{"":"x"}}}}`, "Labels: the label"},
+		{`{"Container":{"Config":{` + image + `,"Cmd":[` + strings.Repeat(`"a",`, 1000) + `"a"]}}}`, "Cmd has 1001 texts"},
+		{`{"Container":{"Config":{` + image + `}},"Fileset":{"Input":{"Name":"../x"}}}`, "Fileset.Input.Name"},
+		{`{"Container":{"Config":{` + image + `}},"Fileset":{"Input":{"Name":"x","Dir":"/etc"}}}`, "Fileset.Input.Dir is not"},
+		{`{"Container":{"Config":{` + image + `}},"Fileset":{"Output":{"Patterns":["*"]}}}`, "Fileset.Output has patterns and no name"},
+		{`{"Container":{"Config":{` + image + `}},"Fileset":{"Input":{"Name":"x"}}}`, "this runner has no filesets"},
+	} {
+		var end task.End
+		x.Run([]*task.Task{task.New(t.Context(), &daybook.Job{Payload: []byte(c.payload)}, func(e task.End) { end = e })})
+		if end.Code != "failed" || !strings.Contains(end.Error, c.want) || len(end.Error) > 1000 {
+			t.Errorf("%.200s: %s %q, want %q", c.payload, end.Code, end.Error, c.want)
+		}
+	}
+	for _, payload := range []string{
+		`{"Container":{"Config":{` + image + `}}}`,
+		`{"container":{"config":{"image":"daybook-guest:1","working_dir":"a/./b","stop_signal":"SIGINT"}}}`,
+		`{"Container":{"ID":"","Config":{"Hostname":"","Tty":false,"Volumes":null,"Labels":{},` + image + `,"WorkingDir":"/workspace/a/b/"}},"Fileset":{"Input":{"Name":""},"Output":null},"Owner":"","Result":null}`,
+		`{"Container":{"Config":{"Image":"registry.example.com:5000/team/a:2"}}}`,
+		`{"Container":{"Config":{"Image":"pinned:9@` + digest + `"}}}`,
+	} {
+		r := &run{engine: x.engine, executor: x, job: &daybook.Job{Payload: []byte(payload)}}
+		if end, ok := r.read(); !ok || r.dir != "." && r.dir != "a/b" {
+			t.Errorf("%s: %s, directory %q", payload, end.Error, r.dir)
+		}
+	}
+}
+
+// TestParseImages: patterns must say from where images come.
+func TestParseImages(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"busybox": "must begin with a registry", "*": "must begin with a registry", "library/busybox:1": "must begin with a registry", "*.io/a:1": "must not have a pattern in place of its registry",
+		"docker.io/library/busybox": "must end with a tag", "docker.io/": "must begin with a registry", "docker.io/[a-z]:1": "no other patterns", "docker.io/a:": "must end with a tag",
+	} {
+		if _, err := ParseImages([]string{pattern}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", pattern, err, want)
+		}
+	}
+	if _, err := ParseImages(make([]string, maxPatterns+1)); err == nil {
+		t.Error("there is no bound")
+	}
+}
+
+// TestLeftOvers: a runner that starts removes the containers and files of those that were killed, and touches neither
+// those of another runner that lives nor those of others.
+func TestLeftOvers(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		dir := filepath.Join(t.TempDir(), "workspaces")
+		in := func(s *Settings) { s.Workspaces = dir }
+		living := newServer()
+		first, err := New(t.Context(), living.settings(t, e, in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed, err := New(t.Context(), newServer().settings(t, e, in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), newServer().settings(t, e, nil)) // with a directory of its own
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := map[string]string{}
+		for name, of := range map[string]*Engine{"living": first, "killed": killed, "other": other} {
+			ws, err := of.workspaces.newRun()
+			if err != nil {
+				t.Fatal(err)
+			}
+			img, err := of.docker.ImageInspect(t.Context(), guestImage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			user, group, err := of.user("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := of.docker.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+				HostConfig: of.hostConfig(ws.dir(), 64<<20, &volumes{memory: []string{"/volume"}}), Config: of.config(&config{Cmd: []string{"stubborn"}}, &daybook.Job{ID: name}, mountPoint, fmt.Sprintf("%d:%d", user, group), img.ID),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := of.docker.ContainerStart(t.Context(), c.ID, client.ContainerStartOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			made[name] = c.ID
+			t.Cleanup(func() {
+				if err := of.remove(context.Background(), c.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		killed.workspaces.lock.Close() // as the kernel does when a process is killed
+		second, err := New(t.Context(), newServer().settings(t, e, in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, id := range made {
+			_, err := first.docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+			if (err == nil) != (name != "killed") {
+				t.Errorf("the container of %s: %v", name, err)
+			}
+		}
+		if n := second.Stats().LeftOvers; n != 1 {
+			t.Errorf("%d left-over containers were removed", n)
+		}
+		if killed.workspaces.has(killed.workspaces.instance) || !first.workspaces.has(first.workspaces.instance) || entries(t, dir) != 3 {
+			t.Errorf("the directory of the killed runner is there: %v; there are %d", killed.workspaces.has(killed.workspaces.instance), entries(t, dir))
+		}
+		if err := errors.Join(first.Close(), second.Close(), other.Close(), killed.docker.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestImageIsMissing: an image that the engine does not have is an error if the runner pulls none, and otherwise a step.
+func TestImageIsMissing(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.want(r.run(t.Context(), `"Image":"daybook-guest:9"`, "", handler.Options{}), "error", "does not have the image docker.io/library/daybook-guest:9, and this runner pulls none")
+		images, err := ParseImages([]string{"127.0.0.1:1/daybook-none:*"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.engine.Pull, r.engine.Images = true, images
+		end := r.run(t.Context(), `"Image":"127.0.0.1:1/daybook-none:9"`, "", handler.Options{})
+		r.want(end, "error", "pull the image 127.0.0.1:1/daybook-none:9: ")
+		if got := r.report(end); len(got.Steps) != 1 || got.Steps[0].Step != pullImage || got.Steps[0].Error == "" || r.steps[0] != "Pulling docker image: 127.0.0.1:1/daybook-none:9" {
+			t.Errorf("%+v, shown as %q", got.Steps, r.steps)
+		}
+	})
+}
+
+// TestEngineIsAway: a job goes back to its queue when the engine does not answer, and a runner does not start without one.
+func TestEngineIsAway(t *testing.T) {
+	host := "unix://" + filepath.Join(t.TempDir(), "sock")
+	if _, err := New(t.Context(), Settings{Engine: host}); err == nil || !strings.Contains(err.Error(), host) {
+		t.Errorf("%v", err)
+	}
+	for _, named := range []string{"tcp://127.0.0.1:2375", "ssh://host", "unix://sock", "/run/docker.sock"} {
+		if _, err := FindEngine(named); err == nil || !strings.Contains(err.Error(), "must be a socket of this machine") {
+			t.Errorf("%s: %v", named, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		docker, err := client.New(client.WithHost(host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		images, err := ParseImages([]string{"docker.io/library/a:*"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := Settings{Images: images}
+		if err := set.check(); err != nil {
+			t.Fatal(err)
+		}
+		x := &Executor{engine: &Engine{Settings: set, docker: docker}, images: images}
+		began := time.Now()
+		var end task.End
+		x.Run([]*task.Task{task.New(t.Context(), &daybook.Job{Payload: []byte(`{"Container":{"Config":{"Image":"a"}}}`)}, func(e task.End) { end = e })})
+		if !end.Unget || time.Since(began) < awayTimeout {
+			t.Errorf("%+v after %v", end, time.Since(began))
+		}
+	})
+}
+
+// TestUnsafeDirectory: others must not be able to change workspaces.
+func TestUnsafeDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "is not safe") {
+		t.Errorf("%v", err)
+	}
+	if os.Getuid() == 0 {
+		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "it belongs to the user 65534") {
+			t.Errorf("%v", err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package container
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// removals is an engine that has an image, creates containers and, as long as stuck is set, removes none.
+type removals struct {
+	stuck   atomic.Bool
+	create  http.HandlerFunc // answers the creation
+	missing atomic.Bool      // there is no container
+	tries   atomic.Int64
+	removed atomic.Int64
+}
+
+func (f *removals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodDelete:
+		f.tries.Add(1)
+		switch {
+		case f.stuck.Load():
+			panic(http.ErrAbortHandler)
+		case f.missing.Load():
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"message":"none"}`)
+		default:
+			f.removed.Add(1)
+			f.missing.Store(true)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	case strings.HasSuffix(r.URL.Path, "/containers/create"):
+		f.create(w, r)
+	case strings.Contains(r.URL.Path, "/images/"):
+		fmt.Fprint(w, `{"Id":"sha256:1","Config":{}}`)
+	default:
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, `{"message":"the test refuses it"}`)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func created(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprint(w, `{"Id":"c","Warnings":[]}`)
+}
+
+// TestOrphans: a container that could not be removed is removed when the engine is back, without another job. Its workspace
+// stays until then.
+func TestOrphans(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	if end := run("", ""); end.Code != "error" || !strings.Contains(end.Error, "read the output of the container") {
+		t.Errorf("%+v", end)
+	}
+	instance := e.workspaces.path(e.workspaces.instance)
+	tries := f.tries.Load()
+	eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries })
+	if n := entries(t, instance); n != 1 {
+		t.Errorf("%d workspaces are there while the container is", n)
+	}
+	f.stuck.Store(false)
+	eventually(t, "the workspace is removed", func() bool { return entries(t, instance) == 0 })
+	if f.removed.Load() != 1 {
+		t.Errorf("%d containers were removed", f.removed.Load())
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(instance); err == nil {
+		t.Error("the directory of the runner is left")
+	}
+}
+
+// TestOrphansAtTheEnd: a runner that ends leaves the files of a container that it could not remove to the next one.
+func TestOrphansAtTheEnd(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	run("", "")
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := entries(t, e.workspaces.path(e.workspaces.instance)); n != 1 {
+		t.Errorf("%d workspaces are left", n)
+	}
+	next, err := openWorkspaces(filepath.Dir(e.workspaces.path(e.workspaces.instance)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := next.ended()
+	if err != nil || len(ended) != 1 {
+		t.Errorf("%d runners have ended: %v", len(ended), err)
+	}
+	for _, lock := range ended {
+		lock.Close()
+	}
+	if err := next.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateCreate: a container that the engine creates after its creation was not answered is removed.
+func TestLateCreate(t *testing.T) {
+	f := &removals{create: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
+	f.missing.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	if end := run("", ""); !end.Unget {
+		t.Errorf("%+v", end)
+	}
+	if n := entries(t, e.workspaces.path(e.workspaces.instance)); n != 0 {
+		t.Errorf("%d workspaces are there, and the container was not started", n)
+	}
+	tries := f.tries.Load()
+	eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
+	f.missing.Store(false) // the engine has created it now
+	eventually(t, "the container is removed", func() bool { return f.removed.Load() == 1 })
+	eventually(t, "there are no orphans", func() bool {
+		e.orphans.mu.Lock()
+		defer e.orphans.mu.Unlock()
+		return len(e.orphans.list) == 0 && !e.orphans.running
+	})
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTooManyOrphans: above the bound, jobs go back to their queue before a container is created.
+func TestTooManyOrphans(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	t.Cleanup(func() { e.Close() })
+	for range maxOrphans - 1 {
+		e.orphaned(&orphan{name: "x"}, errAway)
+	}
+	if end := run("", ""); end.Unget {
+		t.Errorf("below the bound: %+v", end)
+	}
+	if end := run("", ""); !end.Unget {
+		t.Errorf("above the bound: %+v", end)
+	}
+}

@@ -1,0 +1,58 @@
+package container
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/distribution/reference"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// FuzzDecode: whatever a payload has, what comes of it is bounded, stays in the workspace, and is in the list of images.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"Container":{"Config":{"Image":"a:1","Cmd":["x"],"Env":["A=b"],"WorkingDir":"../a","User":"1:2","Labels":{"a":"b"},"StopSignal":"SIGINT"}},"Fileset":{"Input":{"Name":"a","Patterns":["**"],"Version":3},"Output":null}}`,
+		`{"container":{"config":{"image":"docker.io/library/a@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","working_dir":"/workspace/./b/../c","host_config":null}}}`,
+		`{"Container":{"HostConfig":{"Privileged":true},"Config":{"Image":"a"}}}`,
+	} {
+		f.Add(seed)
+	}
+	images, err := ParseImages([]string{"docker.io/library/a*:*", "docker.io/library/a@sha256:*", "r.example:5/x/*:?"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	e := &Engine{Settings: Settings{Images: images}, rootless: true, workspaces: &workspaces{}}
+	f.Fuzz(func(t *testing.T, payload string) {
+		r := &run{engine: e, executor: &Executor{images: images}, job: &client.Job{ID: "j", Payload: []byte(payload)}}
+		end, ok := r.read()
+		if !ok {
+			if end.Code != "failed" || end.Error == "" || len(end.Error) > 2000 {
+				t.Fatalf("%+v", end)
+			}
+			return
+		}
+		full := r.report.Image
+		named, err := reference.ParseNamed(full)
+		if err != nil || named.String() != full || !strings.HasPrefix(full, "docker.io/library/a") && !strings.HasPrefix(full, "r.example:5/x/") {
+			t.Fatalf("the image is %q: %v", full, err)
+		}
+		dir := inContainer(r.dir)
+		if path.Clean(dir) != dir || dir != mountPoint && !strings.HasPrefix(dir, mountPoint+"/") {
+			t.Fatalf("the directory is %q", dir)
+		}
+		if r.user != 0 || r.group != 0 {
+			t.Fatalf("the user is %d:%d", r.user, r.group)
+		}
+		c := e.config(&r.document.Container.Config, r.job, dir, "0:0", "sha256:id")
+		for name := range c.Labels {
+			if !strings.HasPrefix(name, "daybook.") {
+				t.Fatalf("the label is %q", name)
+			}
+		}
+		if c.Image != "sha256:id" || len(c.Cmd) > maxTexts || len(c.Env) > maxTexts+10 || len(c.Volumes) > 0 || c.Tty {
+			t.Fatalf("%+v", c)
+		}
+	})
+}

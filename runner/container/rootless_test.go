@@ -1,0 +1,105 @@
+package container
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// rootlessTests are run with a rootless engine. Those about memory and processes are not among them: an engine without
+// rights limits these only where its user has cgroups of version 2.
+var rootlessTests = []string{
+	"TestRootlessRights", "TestNamespaces", "TestUnfiltered", "TestRun", "TestExitCodes", "TestTricks", "TestLargeWorkspace", "TestDeletedFiles", "TestEnd", "TestVolumes", "TestLeftOvers",
+}
+
+// TestRootless: Podman of a user without rights runs the jobs of a runner of the same user. Another runner is refused.
+func TestRootless(t *testing.T) {
+	if os.Getenv(rootlessHost) != "" {
+		t.Skip("it has started this process")
+	}
+	e, err := realEngines["rootless"]()
+	if err != nil {
+		t.Skipf("a rootless engine cannot be used: %v", err)
+	}
+	if _, err := New(t.Context(), newServer().settings(t, e, nil)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("it belongs to the user %d, and the runner is the user 0", nobody)) {
+		t.Errorf("a runner of root: %v", err)
+	}
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(e.dir, "container.test")
+	from, err := os.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if closed := to.Close(); err != nil || closed != nil {
+		t.Fatal(err, closed)
+	}
+	// Each test of the list must be there, and pass.
+	child := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=100s", "-test.run=^("+strings.Join(rootlessTests, "|")+")$")
+	child.Dir, child.SysProcAttr = e.dir, asUser(nobody)
+	child.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "DOCKER_") || strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "TMPDIR=") || strings.HasPrefix(v, "GOCOVERDIR=")
+	}), "HOME="+e.dir, "TMPDIR="+e.dir, rootlessHost+"="+e.host)
+	text, err := child.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for _, name := range rootlessTests {
+		if !strings.Contains(string(text), "--- PASS: "+name+" (") {
+			t.Errorf("%s was not run, or has not passed", name)
+		}
+	}
+}
+
+// TestRootlessRights: a container of a rootless engine is the runner's user, whatever it seems to be inside, and has no
+// more rights than others. What the engine does not limit is known.
+func TestRootlessRights(t *testing.T) {
+	if os.Getenv(rootlessHost) == "" {
+		t.Skip("TestRootless runs it, as another user")
+	}
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		if !r.engine.rootless || !r.engine.podman {
+			t.Fatalf("rootless %v, Podman %v", r.engine.rootless, r.engine.podman)
+		}
+		end := r.run(t.Context(), guest("look"), "", handler.Options{})
+		r.want(end, "ok", "")
+		log := r.blobs[end.LogAddr]
+		for _, line := range []string{
+			"CapEff: 0000000000000000", "CapPrm: 0000000000000000", "CapBnd: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "Uid: 0 0 0 0", "Gid: 0 0 0 0",
+			"write /workspace/new: true", "write /tmp/new: true", "write /volume/new: true", "write /guest: false", "write /new: false", "write /etc/new: false", "write /sys/new: false",
+		} {
+			if !strings.Contains(log, line+"\n") {
+				t.Errorf("the container has not: %s", line)
+			}
+		}
+		if t.Failed() {
+			t.Log(log)
+		}
+		r.want(r.run(t.Context(), guest("exit", "0")+`,"User":"1234"`, "", handler.Options{}), "failed", "containers of this runner have the user 0:0")
+		info, err := r.docker.Info(t.Context(), client.InfoOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := strings.Join(r.engine.Missing(), "; "); info.Info.CgroupVersion == "1" && (!strings.Contains(missing, "limit the memory") || !strings.Contains(missing, "limit the processes")) {
+			t.Errorf("the engine lacks %q", missing)
+		}
+	})
+}

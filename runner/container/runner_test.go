@@ -1,0 +1,264 @@
+package container_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner"
+	"github.com/daybookq/daybook/runner/container"
+	"github.com/daybookq/daybook/runner/sandbox"
+)
+
+// TestFilesets: the etcdq job with the server's own filesets, from an archive to files. A link that a container leaves is
+// refused where the output's patterns select it, and its target is never read.
+func TestFilesets(t *testing.T) {
+	host, err := container.EngineOf("docker")
+	if err != nil {
+		t.Skipf("docker cannot be used: %v", err)
+	}
+	c := daybooktest.Start(t).Client
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, text := range map[string]string{"a.dat": "one", "sub/b.dat": "two", "sub/c.txt": "three"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(text))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PutFileset(t.Context(), "", "in", &archive); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for name, job := range map[string]struct{ cmd, out string }{"upper": {"upper", "out/**/*.dat"}, "tricks": {"tricks", "*.dat"}, "good": {"tricks", "good.dat"}} {
+		payload := fmt.Sprintf(`{"Container":{"Config":{"Image":%q,"Cmd":[%q]}},"Fileset":{"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":%q,"Patterns":[%q]}}}`, container.GuestImage, job.cmd, name, job.out)
+		j, err := c.Create(t.Context(), client.NewJob{Client: "ada", Type: "etcdq", Kind: client.JSON, Payload: []byte(payload), Attributes: client.Attributes{MaxAttempts: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[name] = j.ID
+	}
+	images, err := container.ParseImages([]string{container.GuestImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runner.New(runner.Settings{
+		Client: c, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 500 * time.Millisecond, Sandbox: sandbox.Auto,
+		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
+		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	page := httptest.NewRecorder()
+	r.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		"daybook_runner_containers_running 0", `daybook_runner_containers_ended_total{code="ok"} 2`, `daybook_runner_containers_ended_total{code="error"} 1`,
+		`daybook_runner_container_failures_total{reason="push_fileset"} 1`, `daybook_runner_container_failures_total{reason="exit"} 0`,
+		`daybook_runner_container_steps_total{result="ok",step="pull_fileset"} 3`, `daybook_runner_container_steps_total{result="failed",step="push_fileset"} 1`,
+		`daybook_runner_container_steps_total{result="ok",step="pull_image"} 0`, `daybook_runner_fileset_files_total{direction="pull",result="moved"} 6`,
+		`daybook_runner_fileset_files_total{direction="push",result="moved"} 3`, `daybook_runner_fileset_bytes_total{direction="pull"} 18`, "daybook_runner_containers_removed_total 0",
+		`daybook_runner_log_bytes_total{kind="container"} 28`, `daybook_runner_log_kept_bytes_total{kind="container"} 28`,
+	} {
+		if !strings.Contains(page.Body.String(), line+"\n") {
+			t.Errorf("the metrics do not have %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(page.Body.String())
+	}
+	for name, want := range map[string]string{"upper": "out/a.dat ONE, out/sub/b.dat TWO", "good": "good.dat good"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if _, _, err := c.PullFileset(t.Context(), "ada", name, dir, client.FilesetQuery{}); err != nil {
+			t.Error(err)
+			continue
+		}
+		var got []string
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			got = append(got, strings.TrimPrefix(path, dir+"/")+" "+string(text))
+			return err
+		})
+		if strings.Join(got, ", ") != want || err != nil {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	if j, err := c.Job(t.Context(), ids["tricks"]); err != nil || j.Status != "failed" || !strings.Contains(j.Error, "push the fileset tricks: ") {
+		t.Errorf("%s %s: %v", j.Status, j.Error, err)
+	}
+	if _, _, err := c.Fileset(t.Context(), "ada", "tricks", client.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a fileset with links: %v", err)
+	}
+	j, err := c.Job(t.Context(), ids["upper"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for _, s := range j.Steps {
+		steps = append(steps, s.Name)
+	}
+	if want := "Pulling fileset: in, RUNNING, Pushing fileset: upper"; strings.Join(steps, ", ") != want {
+		t.Errorf("the steps are %q, want %s", steps, want)
+	}
+}
+
+// TestServerBreaks: a job whose input cannot be fetched, because the server breaks off, keeps its only attempt. A push that
+// breaks off is repeated.
+func TestServerBreaks(t *testing.T) {
+	host, err := container.EngineOf("docker")
+	if err != nil {
+		t.Skipf("docker cannot be used: %v", err)
+	}
+	server := daybooktest.Start(t)
+	target, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	var puts, releases atomic.Int64
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/release"):
+			releases.Add(1)
+		case r.URL.Path == "/filesets/in" && releases.Load() < 2, r.URL.Path == "/filesets/out" && puts.Add(1) < 3:
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(between.Close)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.dat"), []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := server.Client.PushFileset(t.Context(), "", "in", dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	payload := `{"Container":{"Config":{"Image":"` + container.GuestImage + `","Cmd":["upper"]}},"Fileset":{"Input":{"Name":"in"},"Output":{"Name":"out","Patterns":["out/*"]}}}`
+	j, err := server.Client.Create(t.Context(), client.NewJob{Type: "etcdq", Kind: client.JSON, Payload: []byte(payload), Attributes: client.Attributes{MaxAttempts: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := container.ParseImages([]string{container.GuestImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runner.New(runner.Settings{
+		Client: client.New(between.URL, client.Options{RetryFor: 50 * time.Millisecond}), ID: "r", Concurrency: 1, DrainTimeout: 10 * time.Second, UntilIdle: time.Second, Sandbox: sandbox.Auto,
+		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
+		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if j, err = server.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 {
+		t.Errorf("%s after %d attempts: %s, %v", j.Status, j.RunAttempts, j.Error, err)
+	}
+	if m, _, err := server.Client.Fileset(t.Context(), "", "out", client.FilesetQuery{}); err != nil || len(m.Files) != 1 || m.Files[0].Path != "out/a.dat" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if releases.Load() < 2 || puts.Load() < 3 {
+		t.Errorf("%d releases, %d requests for the output", releases.Load(), puts.Load())
+	}
+}
+
+// TestRunner: a server, a runner and an engine. A stored handler cannot have more than the runner's limits, and the steps
+// of a job are in its document.
+func TestRunner(t *testing.T) {
+	host, err := container.EngineOf("docker")
+	if err != nil {
+		t.Skipf("docker cannot be used: %v", err)
+	}
+	server := daybooktest.Start(t)
+	images, err := container.ParseImages([]string{container.GuestImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Client.PutHandler(t.Context(), "", "stored", handler.Document{Kind: handler.Container, Options: &handler.Options{MemoryBytes: 1 << 40}}); err != nil {
+		t.Fatal(err)
+	}
+	settings := runner.Settings{
+		Client: server.Client, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 500 * time.Millisecond, Sandbox: sandbox.Auto, Accept: []string{handler.Container},
+		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces"), Images: images, MemoryBytes: 64 << 20},
+		Handlers:   map[string]*runner.Handler{"own": {Document: handler.Document{Kind: handler.Container}}},
+	}
+	ids := map[string]string{}
+	for typ, cmd := range map[string]string{"own": `["echo","from a container"]`, "stored": `["hold","200000000"]`} {
+		j, err := server.Client.Create(t.Context(), client.NewJob{Type: typ, Kind: client.JSON, Payload: []byte(`{"Container":{"Config":{"Image":"` + container.GuestImage + `","Cmd":` + cmd + `}}}`), Attributes: client.Attributes{MaxAttempts: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[typ] = j.ID
+	}
+	r, err := runner.New(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	j, err := server.Client.Job(t.Context(), ids["own"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		ExitCode int `json:"exit_code"`
+		LogBytes int `json:"log_bytes"`
+	}
+	if err := json.Unmarshal(j.Output, &report); err != nil || j.Status != "completed" || report.ExitCode != 0 || report.LogBytes != len("from a container\n\n") {
+		t.Errorf("%+v: %s %s: %v", report, j.Status, j.Error, err)
+	}
+	log, err := server.Client.JobLog(t.Context(), ids["own"], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(log); strings.TrimSpace(string(text)) != "from a container" || j.LogAddr == "" || err != nil {
+		t.Errorf("the log %s is %q: %v", j.LogAddr, text, err)
+	}
+	log.Close()
+	if len(j.Steps) != 1 || j.Steps[0].Name != "RUNNING" {
+		t.Errorf("the steps are %+v", j.Steps)
+	}
+	if j, err = server.Client.Job(t.Context(), ids["stored"]); err != nil {
+		t.Fatal(err)
+	}
+	if want := "exit code 137; a container that needs more memory than it may have, 67108864 bytes, is killed"; j.Status != "failed" || !strings.Contains(j.Error, want) || *j.ProcessExit != 137 || len(j.Output) == 0 {
+		t.Errorf("%s %q %s", j.Status, j.Error, j.Output)
+	}
+}

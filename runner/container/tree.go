@@ -1,0 +1,120 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// The bounds of a workspace's directories and files. A walk has one open file for each level.
+const (
+	maxDepth   = 100
+	maxEntries = 1_000_000
+	atOnce     = 512 // entries that are read from a directory
+)
+
+var errTree = errors.New("the workspace is too large")
+
+// usage is what the files of a directory take.
+type usage struct {
+	bytes   int64 // on disk
+	entries int
+}
+
+// measure counts the files below a directory, which a container may change in the meantime. It begins with the bytes of
+// files that were deleted and are open. It stops with errTree at more than so many bytes, and when ctx ends.
+func measure(ctx context.Context, root *os.Root, mostBytes, deleted int64) (u usage, err error) {
+	if deleted > mostBytes {
+		return u, fmt.Errorf("%w: files that were deleted and are still open have %d bytes, and all may have %d", errTree, deleted, mostBytes)
+	}
+	u.bytes = deleted
+	err = walk(root, 0, func(_ *os.Root, _ string, info fs.FileInfo) error {
+		u.entries++
+		u.bytes += diskBytes(info)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case u.bytes > mostBytes:
+			return fmt.Errorf("%w: its files have more than %d bytes", errTree, mostBytes)
+		case u.entries > maxEntries:
+			return fmt.Errorf("%w: it has more than %d files", errTree, maxEntries)
+		}
+		return nil
+	})
+	return u, err
+}
+
+// give makes a user the owner of a directory and all that is in it.
+func give(root *os.Root, user, group int) error {
+	if err := root.Lchown(".", user, group); err != nil {
+		return err
+	}
+	return walk(root, 0, func(dir *os.Root, name string, _ fs.FileInfo) error { return dir.Lchown(name, user, group) })
+}
+
+// walk visits all that is below a directory. It follows no link, and skips what disappears in the meantime.
+func walk(dir *os.Root, depth int, visit func(dir *os.Root, name string, info fs.FileInfo) error) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: it has directories in more than %d levels", errTree, maxDepth)
+	}
+	f, err := dir.Open(".")
+	if errors.Is(err, fs.ErrPermission) { // a container can take the permission from its own directories
+		if err = dir.Chmod(".", 0o700); err == nil {
+			f, err = dir.Open(".")
+		}
+	}
+	if err != nil {
+		return gone(err)
+	}
+	defer f.Close()
+	for {
+		entries, err := f.ReadDir(atOnce)
+		for _, e := range entries {
+			if err := enter(dir, e.Name(), depth, visit); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return gone(err)
+		}
+	}
+}
+
+// enter visits an entry of a directory, and what is below it.
+func enter(dir *os.Root, name string, depth int, visit func(dir *os.Root, name string, info fs.FileInfo) error) error {
+	info, err := dir.Lstat(name)
+	if err == nil {
+		err = visit(dir, name, info)
+	}
+	if err != nil || !info.IsDir() {
+		return gone(err)
+	}
+	sub, err := openDirectory(dir, name)
+	if errors.Is(err, fs.ErrPermission) {
+		if err = dir.Chmod(name, 0o700); err == nil {
+			sub, err = openDirectory(dir, name)
+		}
+	}
+	if err != nil {
+		if now, lookErr := dir.Lstat(name); lookErr != nil || !now.IsDir() {
+			return nil // the container has put something else in its place
+		}
+		return gone(err)
+	}
+	defer sub.Close()
+	return walk(sub, depth+1, visit)
+}
+
+// gone returns an error unless it says that a file is there no more.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,73 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/api/types/mount"
+)
+
+// maxVolumes is how many volumes an image may have.
+const maxVolumes = 16
+
+var errVolume = errors.New("the volumes of the image are refused")
+
+// volumes are those of an image. An engine would create a directory for each, without a limit and outside of the
+// workspace. So each gets something else.
+type volumes struct {
+	inside []string // in the workspace, relative to it: they are directories of the workspace
+	memory []string // elsewhere: they are in memory
+}
+
+// volumesOf returns the volumes of an image. The error wraps errVolume.
+func volumesOf(img *image.InspectResponse) (*volumes, error) {
+	v := &volumes{}
+	if img.Config == nil {
+		return v, nil
+	}
+	if n := len(img.Config.Volumes); n > maxVolumes {
+		return nil, fmt.Errorf("%w: it has %d; the maximum is %d", errVolume, n, maxVolumes)
+	}
+	for _, named := range slices.Sorted(maps.Keys(img.Config.Volumes)) {
+		dir := path.Clean(named)
+		top, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
+		switch {
+		case !path.IsAbs(named) || dir == "/" || len(dir) > maxTextBytes || strings.ContainsAny(dir, "\x00,:"):
+			return nil, fmt.Errorf("%w: %q is no directory that it can have", errVolume, shortened(named))
+		case top == "proc" || top == "sys" || top == "dev":
+			return nil, fmt.Errorf("%w: %q is a directory of the system", errVolume, shortened(named))
+		case dir == mountPoint || dir == "/tmp" || slices.Contains(v.memory, dir):
+			continue // it is there
+		}
+		inside, found := strings.CutPrefix(dir, mountPoint+"/")
+		switch {
+		case !found:
+			v.memory = append(v.memory, dir)
+		case strings.Count(inside, "/") >= maxDepth:
+			return nil, fmt.Errorf("%w: %q is in too many directories", errVolume, shortened(named))
+		case !slices.Contains(v.inside, inside):
+			v.inside = append(v.inside, inside)
+		}
+	}
+	return v, nil
+}
+
+// mounts returns the mounts of the volumes in a workspace. Each shows a directory where it is anyway, so that the engine
+// creates no other one.
+func (v *volumes) mounts(files string) []mount.Mount {
+	var list []mount.Mount
+	for _, dir := range v.inside {
+		list = append(list, bind(files+"/"+dir, mountPoint+"/"+dir))
+	}
+	return list
+}
+
+// bind mounts a directory of the machine.
+func bind(from, to string) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
+}

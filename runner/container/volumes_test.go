@@ -1,0 +1,91 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/client"
+
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestVolumesOf: volumes in the workspace are directories of it, others are in memory, and strange ones are refused.
+func TestVolumesOf(t *testing.T) {
+	of := func(paths ...string) *image.InspectResponse {
+		volumes := map[string]struct{}{}
+		for _, path := range paths {
+			volumes[path] = struct{}{}
+		}
+		text, err := json.Marshal(map[string]any{"Config": map[string]any{"Volumes": volumes}})
+		img := &image.InspectResponse{}
+		if err = errors.Join(err, json.Unmarshal(text, img)); err != nil {
+			t.Fatal(err)
+		}
+		return img
+	}
+	for _, c := range []struct {
+		paths          []string
+		inside, memory string
+	}{
+		{nil, "[]", "[]"},
+		{[]string{"/data", "/tmp", "/tmp/x", "/workspaces"}, "[]", "[/data /tmp/x /workspaces]"},
+		{[]string{"/workspace", "/workspace/", "//workspace//", "/tmp/", "/x/../tmp"}, "[]", "[]"},
+		{[]string{"/workspace/a", "/workspace/a/", "/x/../workspace/a/b"}, "[a a/b]", "[]"},
+		{[]string{"/data", "/data/", "/x/../data"}, "[]", "[/data]"},
+	} {
+		v, err := volumesOf(of(c.paths...))
+		if err != nil || fmt.Sprint(v.inside) != c.inside || fmt.Sprint(v.memory) != c.memory {
+			t.Errorf("%q: %+v, %v", c.paths, v, err)
+		}
+	}
+	for _, path := range []string{"", "/", "/..", "data", "./x", "/proc", "/proc/x", "/sys/fs", "/dev/shm", "/x/../dev", "/a,b", "/a:b", "/a\x00b", "/workspace/" + strings.Repeat("d/", 200)} {
+		if v, err := volumesOf(of(path)); !errors.Is(err, errVolume) {
+			t.Errorf("%q: %+v, %v", path, v, err)
+		}
+	}
+	var many []string
+	for i := range maxVolumes {
+		many = append(many, fmt.Sprint("/d", i))
+	}
+	if v, err := volumesOf(of(many...)); err != nil || len(v.memory) != maxVolumes {
+		t.Error(err)
+	}
+	if _, err := volumesOf(of(append(many, "/more")...)); !errors.Is(err, errVolume) {
+		t.Errorf("one volume too many: %v", err)
+	}
+}
+
+// TestVolumes: a volume of an image in the workspace is a directory of the workspace: it has the input, the output comes
+// from it, its size counts, and nothing of it is left.
+func TestVolumes(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, func(s *Settings) { s.WorkspaceBytes = 8 << 20 })
+		r.filesets["in"] = map[string]string{"kept/a.dat": "one", "in/deep/b.dat": "two"}
+		config := strings.Replace(guest("upper"), "guest:1", "guest:volumes", 1)
+		end := r.run(t.Context(), config, `"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":"out","Patterns":["out/*/*","out/*/*/*"]}`, handler.Options{})
+		r.want(end, "ok", "")
+		if want := map[string]string{"out/kept/a.dat": "ONE", "out/in/deep/b.dat": "TWO"}; !maps.Equal(r.filesets["out"], want) {
+			t.Errorf("the output is %v, want %v", r.filesets["out"], want)
+		}
+		end = r.run(t.Context(), config+`,"WorkingDir":"kept"`, `"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":"out","Patterns":["kept/*/*"]}`, handler.Options{})
+		r.want(end, "ok", "")
+		if got := slices.Sorted(maps.Keys(r.filesets["out"])); fmt.Sprint(got) != "[kept/out/a.dat]" {
+			t.Errorf("the output is %v", got)
+		}
+		end = r.run(t.Context(), strings.Replace(guest("fill", "16777216"), "guest:1", "guest:volumes", 1)+`,"WorkingDir":"kept"`, "", handler.Options{})
+		r.want(end, "failed", "its files have more than 8388608 bytes")
+		r.filesets["file"] = map[string]string{"kept": "a file", "x.dat": "x"}
+		end = r.run(t.Context(), config, `"Input":{"Name":"file","Patterns":["kept","*.dat"]}`, handler.Options{})
+		r.want(end, "failed", "create the directory kept of the image's volume")
+		list, err := r.docker.VolumeList(t.Context(), client.VolumeListOptions{})
+		if err != nil || len(list.Items) != 0 {
+			t.Errorf("the engine has the volumes %v, %v", list.Items, err)
+		}
+	})
+}

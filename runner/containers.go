@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/fileset"
+	"github.com/daybookq/daybook/runner/container"
+)
+
+// stepTimeout bounds the report of a step, which the run waits for.
+const stepTimeout = 2 * time.Second
+
+// filesets are those of the server. A job reads the fileset of its client, or without one that of all clients. It writes only
+// that of its client, so that no client changes what the others read. Jobs that were created without a client write those of
+// all clients.
+type filesets struct {
+	*client.Client
+	moved *movedFiles
+}
+
+// movedFiles counts the files of filesets that were moved between the server and this machine.
+type movedFiles struct {
+	mu             sync.Mutex
+	pulled, pushed client.Moved // together
+}
+
+func (m *movedFiles) add(to *client.Moved, some client.Moved) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	to.Files += some.Files
+	to.Skipped += some.Skipped
+	to.Bytes += some.Bytes
+}
+
+func (m *movedFiles) sums() (pulled, pushed client.Moved) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pulled, m.pushed
+}
+
+func (f filesets) Pull(ctx context.Context, of, name string, version int, patterns []string, dir string, fits func(*fileset.Manifest) error) (int, error) {
+	q := client.FilesetQuery{Version: version, Patterns: patterns}
+	from := owner(of)
+	if from != "" {
+		if _, err := f.FilesetVersions(ctx, from, name); errors.Is(err, client.ErrNotFound) {
+			from = ""
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	m, got, err := f.Fileset(ctx, from, name, q)
+	if err == nil {
+		err = fits(m)
+	}
+	if err == nil {
+		var moved client.Moved
+		moved, err = f.PullManifest(ctx, from, m, dir)
+		f.moved.add(&f.moved.pulled, moved)
+	}
+	return got, err
+}
+
+func (f filesets) Push(ctx context.Context, of, name string, patterns []string, dir string) (int, error) {
+	made, moved, err := f.PushFileset(ctx, owner(of), name, dir, patterns)
+	f.moved.add(&f.moved.pushed, moved)
+	return made.Version, err
+}
+
+// logs sends what runs print.
+type logs struct{ *client.Client }
+
+func (l logs) Append(ctx context.Context, jobID, claimID string, offset int64, p []byte) error {
+	return l.AppendLog(ctx, jobID, claimID, offset, p)
+}
+
+// containerSettings returns the settings of containers, with what the server does for them.
+func containerSettings(s *Settings, moved *movedFiles) container.Settings {
+	c := s.Containers
+	c.Runner, c.Log = s.ID, s.Log
+	c.Blobs, c.Logs = blobs{s.Client}, logs{s.Client}
+	c.Filesets = filesets{s.Client, moved}
+	c.Step = func(ctx context.Context, jobID, claimID, step string) {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		if _, err := s.Client.Tickle(ctx, jobID, client.TickleOptions{ClaimID: claimID, Step: step}); err != nil {
+			s.Log.Debug("the step of a job could not be reported", "job_id", jobID, "step", step, "error", err)
+		}
+	}
+	return c
+}

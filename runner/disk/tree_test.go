@@ -1,0 +1,69 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gone checks that a tree is removed, and that it is no error to remove it again.
+func gone(t *testing.T, path string) {
+	t.Helper()
+	for range 2 {
+		if err := RemoveTree(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is there: %v", path, err)
+	}
+}
+
+// TestDeepTree: a tree that is deeper than a path may be long is removed.
+func TestDeepTree(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o700))
+	dir, err := os.OpenRoot(top)
+	must(t, err)
+	for range 400 { // a path of 8000 bytes
+		name := strings.Repeat("d", 19)
+		must(t, dir.Mkdir(name, 0o700), dir.WriteFile("file", nil, 0))
+		next, err := dir.OpenRoot(name)
+		must(t, err, dir.Close())
+		dir = next
+	}
+	must(t, dir.Close())
+	gone(t, top)
+}
+
+// TestLinksAreNotFollowed: what links lead to stays as it is, with its mode, also if the tree itself is a link.
+func TestLinksAreNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	top, kept := filepath.Join(dir, "top"), filepath.Join(dir, "kept")
+	must(t, os.MkdirAll(filepath.Join(top, "sub"), 0o700), os.Mkdir(kept, 0o755), os.WriteFile(filepath.Join(kept, "file"), []byte("x"), 0o600))
+	must(t, os.Chmod(kept, 0o555))
+	for _, name := range []string{"link", "sub/link"} {
+		if err := os.Symlink(kept, filepath.Join(top, name)); err != nil {
+			t.Skip("this user cannot create links: ", err)
+		}
+	}
+	must(t, os.Symlink(".", filepath.Join(top, "self")), os.Symlink(kept, filepath.Join(dir, "linked")))
+	gone(t, top)
+	gone(t, filepath.Join(dir, "linked"))
+	info, err := os.Stat(kept)
+	must(t, err)
+	if text, err := os.ReadFile(filepath.Join(kept, "file")); err != nil || string(text) != "x" || info.Mode().Perm() != 0o555 {
+		t.Errorf("%q %v, mode %v", text, err, info.Mode())
+	}
+	must(t, os.Chmod(kept, 0o700))
+	gone(t, filepath.Join(dir, "no directory", "no file"))
+}

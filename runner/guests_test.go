@@ -1,0 +1,278 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// guest stores a guest of package wasi's tests as a blob of a client, and returns its address.
+func (r *rig) guest(of, name string) string {
+	r.Helper()
+	text, err := os.ReadFile(filepath.Join("wasi", "testdata", name+".wasm"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return r.blob(of, string(text))
+}
+
+func (r *rig) blob(of, text string) string {
+	r.Helper()
+	b, err := r.PutBlob(r.Context(), of, strings.NewReader(text))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return b.Address
+}
+
+// accepting are the settings of a runner that accepts guests.
+func (r *rig) accepting() Settings {
+	s := r.settings(nil)
+	s.Accept, s.Cache = []string{handler.WASI}, r.TempDir()
+	return s
+}
+
+func (r *rig) create(n client.NewJob) *client.Job {
+	r.Helper()
+	j, err := r.Create(r.Context(), n)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return j
+}
+
+// runOnce are the attributes of a job whose next run, after an error, is later than the end of a test.
+func runOnce() client.Attributes {
+	hour := time.Hour.Milliseconds()
+	return client.Attributes{Backoff: &client.Backoff{InitialMs: &hour, MaxMs: &hour}}
+}
+
+// TestGuests: handlers of kind wasi, stored ones and those of the configuration.
+func TestGuests(t *testing.T) {
+	r := start(t)
+	r.put("", "tiny", handler.Document{Kind: handler.WASI, Binary: r.guest("", "tiny")})
+	r.put("acme", "tiny", handler.Document{Kind: handler.WASI, Binary: r.guest("acme", "kit")})
+	r.put("", "proc", handler.Document{Kind: handler.WASI, Binary: r.guest("", "kit"), RequiredPermissions: []string{"proc:read:*"}})
+	r.add("tiny", "a", "b")
+	r.create(client.NewJob{Client: "acme", Type: "tiny", Kind: client.Text, Payload: []byte("echo\nown")})
+	r.create(client.NewJob{Type: "proc", Kind: client.Text, Payload: []byte("exit 3"), Attributes: runOnce()})
+	r.create(client.NewJob{Type: "file", Kind: client.Text, Payload: []byte("echo\nfile")})
+	s := r.accepting()
+	s.Handlers["file"] = &Handler{Document: handler.Document{Kind: handler.WASI, Binary: strings.Repeat("0", 64)}, Binary: filepath.Join("wasi", "testdata", "kit.wasm")}
+	r.run(s)
+	r.wantCounts("tiny", map[string]int{"completed ok 1 A": 1, "completed ok 1 B": 1, "completed ok 1 own": 1})
+	r.want("proc", "pending  0 ") // not granted
+	r.want("file", "completed ok 1 file")
+	s.WASIGrants = []string{"proc:read:*"}
+	r.run(s)
+	for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: "proc"}) {
+		if err != nil || j.RunAttempts != 1 || j.Code != "error" || len(j.Attempts) != 1 || !strings.Contains(j.Attempts[0].Error, "Goodbye") {
+			t.Errorf("%+v, %v", j, err)
+		}
+	}
+}
+
+// TestGuestLimits: the runner limits what stored handlers and jobs without a handler may ask for, and not its own handlers.
+func TestGuestLimits(t *testing.T) {
+	r := start(t)
+	options := &handler.Options{TimeoutMs: 60_000, MemoryBytes: 4 << 30}
+	kit := r.guest("", "kit")
+	r.put("", "stored", handler.Document{Kind: handler.WASI, Binary: kit, Options: options})
+	once := client.Attributes{MaxAttempts: 1}
+	r.create(client.NewJob{Type: "stored", Kind: client.Text, Payload: []byte("asleep"), Attributes: once})
+	r.create(client.NewJob{BinaryAddr: kit, InputAddr: r.blob("", "asleep"), Attributes: once})
+	r.create(client.NewJob{Type: "file", Kind: client.Text, Payload: []byte("hog"), Attributes: once})
+	s := r.accepting()
+	s.WASI = WASILimits{Timeout: 300 * time.Millisecond, MemoryBytes: 16 << 20}
+	s.Handlers["file"] = &Handler{
+		Document: handler.Document{Kind: handler.WASI, Binary: strings.Repeat("0", 64), Options: &handler.Options{TimeoutMs: 60_000, MemoryBytes: 64 << 20}},
+		Binary:   filepath.Join("wasi", "testdata", "kit.wasm"),
+	}
+	r.run(s)
+	for _, typ := range []string{"stored", job.DefaultName} {
+		for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: typ}) {
+			if err != nil || j.Status != "failed" || !strings.Contains(j.Error, "the time-out that this runner allows, 300 ms") {
+				t.Errorf("%+v, %v", j, err)
+			}
+		}
+	}
+	for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: "file"}) {
+		if err != nil || j.Code != "ok" || string(j.Output) < "40" { // MiB
+			t.Errorf("%+v, %v", j, err)
+		}
+	}
+	s.WASI.MemoryBytes = 1
+	if _, err := New(s); err == nil || !strings.Contains(err.Error(), "the most memory of a WASI guest must be") {
+		t.Errorf("a limit of one byte: %v", err)
+	}
+}
+
+// TestBinaryAddr: a job that names its own binary runs without a handler, and nothing happens to other jobs of the type.
+func TestBinaryAddr(t *testing.T) {
+	r := start(t)
+	kit := r.guest("", "kit")
+	j := r.create(client.NewJob{BinaryAddr: kit, InputAddr: r.blob("", "echo\nhello")})
+	own := r.create(client.NewJob{Client: "acme", BinaryAddr: r.guest("acme", "tiny"), InputAddr: r.blob("acme", "hello")})
+	foreign := r.create(client.NewJob{BinaryAddr: strings.Repeat("0", 40)})
+	none := r.create(client.NewJob{Kind: client.Text, Payload: []byte("nothing to run")})
+	other := r.create(client.NewJob{Type: "other", BinaryAddr: kit, Attributes: runOnce()})
+	var log lockedBuffer
+	s := r.accepting()
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.UntilIdle = 1500 * time.Millisecond
+	r.run(s)
+	for _, c := range []struct {
+		job          *client.Job
+		of, want     string
+		attempts     int
+		output, addr bool
+	}{
+		{j, "", "completed", 1, true, true}, {own, "acme", "completed", 1, true, true}, {foreign, "", "failed", 1, false, false},
+		{none, "", "pending", 0, false, false}, {other, "", "pending", 0, false, false},
+	} {
+		got, err := r.Job(t.Context(), c.job.ID)
+		if err != nil || got.Status != c.want || got.RunAttempts != c.attempts || (got.OutputAddr != "") != c.addr || (len(got.Output) > 0) != c.output {
+			t.Errorf("%+v, %v, want %s after %d attempts", got, err, c.want, c.attempts)
+			continue
+		}
+		if c.addr {
+			b, err := r.GetBlob(t.Context(), c.of, got.OutputAddr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(b)
+			b.Close()
+			if err != nil || !bytes.Equal(text, got.Output) || !strings.EqualFold(string(text), "hello") {
+				t.Errorf("the blob is %q, and the output %q, %v", text, got.Output, err)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "neither a handler nor a binary_addr"); n != 1 {
+		t.Errorf("%d lines about the job without a binary:\n%s", n, log.String())
+	}
+	// The type that --types names has one, and a stored handler takes the implicit one away.
+	s.Types, s.UntilIdle, s.Log = []string{"other", job.DefaultName}, idleTime, r.settings(nil).Log
+	r.put("", job.DefaultName, handler.Document{Kind: handler.Exec, Program: "none"})
+	r.run(s)
+	if got, err := r.Job(t.Context(), other.ID); err != nil || len(got.Attempts) != 1 {
+		t.Errorf("%+v, %v", got, err) // the guest was run, and got no command
+	}
+	if got, err := r.Job(t.Context(), none.ID); err != nil || got.Status != "pending" || got.RunAttempts != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestGuestMetrics: the metrics of guests count.
+func TestGuestMetrics(t *testing.T) {
+	r := start(t)
+	s := r.accepting()
+	s.UntilIdle = 0
+	w, _ := r.begin(s)
+	tiny := r.guest("", "tiny")
+	r.create(client.NewJob{BinaryAddr: tiny, InputAddr: r.blob("", "x")})
+	get := func() string {
+		a := httptest.NewRecorder()
+		w.Handler().ServeHTTP(a, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return a.Body.String()
+	}
+	r.until("the job is done", func() bool { return w.Totals().Ended["ok"] == 1 })
+	r.until("its process is idle", func() bool { return strings.Contains(get(), "daybook_runner_guest_processes{state=\"idle\"} 1\n") })
+	text := get()
+	for _, line := range []string{
+		`daybook_runner_guest_runs_total{end="ok"} 1`, `daybook_runner_guest_runs_total{end="trap"} 0`, `daybook_runner_guest_kills_total{reason="timeout"} 0`,
+		`daybook_runner_guest_compilations_total{end="ok"} 1`, `daybook_runner_guest_processes{state="busy"} 0`, "daybook_runner_guest_requests 0",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the metrics do not have %s", line)
+		}
+	}
+	for _, name := range []string{"daybook_runner_guest_seconds_total", "daybook_runner_guest_compile_seconds_total", "daybook_runner_guest_cache_bytes"} {
+		if !strings.Contains(text, "\n"+name+" ") || strings.Contains(text, "\n"+name+" 0\n") {
+			t.Errorf("%s is missing or 0", name)
+		}
+	}
+}
+
+// TestManyGuests: jobs with and without binaries in one queue; those that can be run are.
+func TestManyGuests(t *testing.T) {
+	r := start(t)
+	tiny := r.guest("", "tiny")
+	input := r.blob("", "x")
+	var want []string
+	for i := range 20 {
+		if i%10 == 0 {
+			r.create(client.NewJob{Kind: client.Text, Payload: []byte("nothing to run")})
+		}
+		want = append(want, r.create(client.NewJob{BinaryAddr: tiny, InputAddr: input}).ID)
+	}
+	s := r.accepting()
+	s.UntilIdle = 0
+	_, stop := r.begin(s)
+	r.until("all jobs with a binary have completed", func() bool {
+		done := 0
+		for j, err := range r.Jobs(context.Background(), client.JobsQuery{Type: job.DefaultName}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if j.Status == "completed" && slices.Contains(want, j.ID) {
+				done++
+			}
+		}
+		return done == len(want)
+	})
+	stop()
+	r.wantCounts(job.DefaultName, map[string]int{"completed ok 1 X": 20, "pending  0 ": 2})
+}
+
+// TestRest: rests become longer up to a bound, and short again after work.
+func TestRest(t *testing.T) {
+	var r rest
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		if got := r.begin(); got != want || !r.now() || r.begin() != 0 {
+			t.Errorf("a rest of %v, want %v", got, want)
+		}
+		r.until = time.Time{}
+	}
+	r.last = mostRest - 1
+	if got := r.begin(); got != mostRest {
+		t.Errorf("a rest of %v, want %v", got, mostRest)
+	}
+	r.until = time.Time{}
+	r.worked()
+	if got := r.begin(); got != firstRest {
+		t.Errorf("a rest of %v, want %v", got, firstRest)
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	held bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(&b.held)
+}

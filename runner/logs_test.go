@@ -1,0 +1,106 @@
+package runner
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestLogs: with log_bytes, what a program writes to stderr is the log of its job, while it runs and afterwards, however it
+// ends. Without, there is no log.
+func TestLogs(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	r := start(t)
+	dir := t.TempDir()
+	s := r.settings(map[string]string{
+		"follow": fmt.Sprintf("echo output; echo begun >&2; while [ ! -e %s/go ]; do sleep 0.05; done; echo end >&2; exit 3", dir),
+		"long":   "i=0; while [ $i -lt 3000 ]; do echo \"line $i of a long log, which is longer than it may be\" >&2; i=$((i+1)); done",
+		"silent": "echo output",
+		"none":   "echo text >&2",
+	})
+	for _, typ := range []string{"follow", "long", "silent"} {
+		s.Handlers[typ].Program.LogBytes = 64 << 10
+	}
+	s.Handlers["follow"].Program.ReadOnly = []string{dir}
+	ids := map[string]string{}
+	for typ := range s.Handlers {
+		ids[typ] = r.create(client.NewJob{Client: "ada", Type: typ, Attributes: client.Attributes{MaxAttempts: 1}}).ID
+	}
+	w, stop := r.begin(s)
+	log, err := r.JobLog(t.Context(), ids["follow"], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	lines := bufio.NewReader(log)
+	if line, err := lines.ReadString('\n'); line != "begun\n" || err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); string(rest) != "end\n" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	r.until("all jobs have ended", func() bool {
+		n := int64(0)
+		for _, ended := range w.Totals().Ended {
+			n += ended
+		}
+		return n == 4
+	})
+	stop()
+	kept := map[string]string{}
+	for typ, id := range ids {
+		j, err := r.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := j.LogAddr != ""; has != (typ == "follow" || typ == "long") {
+			t.Errorf("%s has the log %q", typ, j.LogAddr)
+		} else if has {
+			log, err := r.JobLog(t.Context(), id, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(log)
+			if err != nil {
+				t.Error(err)
+			}
+			kept[typ] = string(text)
+			log.Close()
+		}
+	}
+	if kept["follow"] != "begun\nend\n" {
+		t.Errorf("the log is %q", kept["follow"])
+	}
+	if text := kept["long"]; len(text) < 64<<10 || len(text) > 65<<10 || !strings.HasPrefix(text, "line 0 of") || !strings.HasSuffix(text, "line 2999 of a long log, which is longer than it may be\n") || !strings.Contains(text, " bytes are left out here]\n") {
+		t.Errorf("%d bytes: %.50q … %q", len(text), text, text[max(0, len(text)-100):])
+	}
+	page := httptest.NewRecorder()
+	w.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if want := fmt.Sprintf("daybook_runner_log_kept_bytes_total{kind=\"exec\"} %d\n", 64<<10+len("begun\nend\n")); !strings.Contains(page.Body.String(), want) {
+		t.Errorf("the metrics lack %s", want)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "daybook-log-*")); err != nil || len(left) != 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+	for typ, frames := range map[string]string{"long": "lines", "silent": ""} {
+		set := s.Handlers[typ]
+		if set.Program.Frames = frames; frames == "" {
+			set.Program.LogBytes = 1
+		}
+		if _, err := New(s); err == nil || !strings.Contains(err.Error(), "log_bytes must be 0 ") {
+			t.Errorf("%s: %v", typ, err)
+		}
+		set.Program.Frames, set.Program.LogBytes = "", 0
+	}
+}

@@ -1,0 +1,50 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestMetricsAreDocumented: docs/runners.md has each metric of a runner, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/runners.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("[`\"](daybook_runner_[a-z_]+)")
+	documented := map[string]bool{}
+	for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
+			made[m[1]] = true
+			if !documented[m[1]] {
+				t.Errorf("docs/runners.md lacks %s", m[1])
+			}
+		}
+	}
+	for name := range documented {
+		if !made[name] {
+			t.Errorf("docs/runners.md has %s, which a runner has not", name)
+		}
+	}
+	if len(made) < 15 {
+		t.Errorf("only %d metrics were found", len(made))
+	}
+}

@@ -1,0 +1,146 @@
+package runlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+)
+
+// TestLogFile: logs of all lengths around the bound, written in random parts, against the text that they should be.
+func TestLogFile(t *testing.T) {
+	seed := rand.Uint64()
+	chance := rand.New(rand.NewPCG(seed, 1))
+	for _, most := range []int64{10, 101, 4096} {
+		for _, size := range []int64{0, 1, most - 1, most, most + 1, most + most/2, 3*most + 7, 20 * most} {
+			kept, err := createFile(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &file{most: most, f: kept}
+			all := make([]byte, size)
+			for i := range all {
+				all[i] = byte('a' + chance.IntN(26))
+			}
+			for rest := all; len(rest) > 0; {
+				n := 1 + chance.IntN(min(len(rest), int(most)*3))
+				if got, err := l.Write(rest[:n]); got != n || err != nil {
+					t.Fatal(got, err)
+				}
+				rest = rest[n:]
+			}
+			reader, err := l.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// It can be read again, from anywhere.
+			from := chance.Int64N(int64(len(got)) + 1)
+			if _, err := reader.Seek(from, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := io.ReadAll(iotest.OneByteReader(reader)); err != nil || !bytes.Equal(again, got[from:]) {
+				t.Errorf("seed %d, %d bytes in %d, from %d: %q, want %q, %v", seed, size, most, from, again, got[from:], err)
+			}
+			want := string(all)
+			if size > most {
+				want = string(all[:most/2]) + fmt.Sprintf("\n[%d bytes are left out here]\n", size-most) + string(all[size-(most-most/2):])
+			}
+			if string(got) != want || l.bytes() != size {
+				t.Errorf("seed %d, %d bytes in %d: %q, want %q", seed, size, most, got, want)
+			}
+			if info, err := l.f.Stat(); err != nil || info.Size() > most {
+				t.Errorf("the file has %d bytes: %v", info.Size(), err)
+			}
+			if end := l.end(); !strings.HasSuffix(string(all), end) || len(end) < int(min(size, errorBytes)) {
+				t.Errorf("the end is %q", end)
+			}
+			if err := l.f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestLogOnFullDisk: a log that cannot be written loses its text, and stops nobody.
+func TestLogOnFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("there is no /dev/full: %v", err)
+	}
+	l := &file{most: 100, f: full}
+	defer l.f.Close()
+	if n, err := l.Write([]byte("text")); n != 4 || err != nil {
+		t.Errorf("%d %v", n, err)
+	}
+	if _, err := l.read(); err == nil || l.end() != "text" {
+		t.Errorf("%v, the end is %q", err, l.end())
+	}
+}
+
+// sentParts keeps what a live log sends.
+type sentParts struct {
+	mu      sync.Mutex
+	offsets []int64
+	text    bytes.Buffer
+	err     error
+	calls   int
+}
+
+func (p *sentParts) Append(_ context.Context, _, _ string, offset int64, b []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls++; p.err != nil {
+		return p.err
+	}
+	p.offsets = append(p.offsets, offset)
+	p.text.Write(b)
+	return nil
+}
+
+// TestLive: what is printed faster than it can be sent is left out, and offsets say so. Errors are not repeated all the
+// time.
+func TestLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &sentParts{}
+		l := newLive(to, "job", "claim")
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.run(t.Context()) }()
+		l.add(0, []byte("first"))
+		synctest.Wait()
+		l.add(5, bytes.Repeat([]byte("x"), liveBytes))
+		l.add(5+liveBytes, []byte("last"))
+		l.end()
+		<-ended
+		if want := int64(5 + 4); len(to.offsets) != 2 || to.offsets[0] != 0 || to.offsets[1] != want || to.text.Len() != 5+liveBytes || !strings.HasSuffix(to.text.String(), "xlast") {
+			t.Errorf("the offsets are %v, and %d bytes", to.offsets, to.text.Len())
+		}
+
+		to = &sentParts{err: errors.New("no")}
+		l = newLive(to, "job", "claim")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended = make(chan struct{})
+		go func() { defer close(ended); l.run(ctx) }()
+		for i := range 100 {
+			l.add(int64(i), []byte("x"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancel()
+		<-ended
+		if to.calls < 1 || to.calls > 2 {
+			t.Errorf("%d calls in 10 seconds", to.calls)
+		}
+	})
+}

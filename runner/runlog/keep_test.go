@@ -1,0 +1,114 @@
+package runlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// puts keeps what is stored. It reads some bytes and fails as long as there are errors.
+type puts struct {
+	errs  []error
+	calls int
+	text  string
+}
+
+func (p *puts) Put(_ context.Context, _ string, r io.Reader) (string, error) {
+	p.calls++
+	if len(p.errs) > 0 {
+		err := p.errs[0]
+		p.errs = p.errs[1:]
+		io.CopyN(io.Discard, r, 5)
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	p.text = string(text)
+	return "sha256:x", err
+}
+
+// TestKeep: a log is stored from its beginning when the server is back. Other errors, and the end of the wait, lose it.
+func TestKeep(t *testing.T) {
+	away := fmt.Errorf("the test: %w", client.ErrUnavailable)
+	var always []error
+	for range 1000 {
+		always = append(always, away)
+	}
+	for name, tt := range map[string]struct {
+		printed string
+		errs    []error
+		address string
+		calls   int
+		took    time.Duration // at least
+	}{
+		"at once":         {"some text", nil, "sha256:x", 1, 0},
+		"nothing":         {"", nil, "", 0, 0},
+		"away":            {"some text", []error{away, &client.Error{Status: 503}, fmt.Errorf("x: %w", client.ErrUnknown)}, "sha256:x", 4, 7 * time.Second},
+		"refused":         {"some text", []error{&client.Error{Status: 507, Code: "disk_full"}}, "", 1, 0},
+		"away and broken": {"some text", []error{away, errors.New("broken")}, "", 2, time.Second},
+		"away for long":   {"some text", always, "", 0, keepTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				blobs := &puts{errs: tt.errs}
+				k := &Keeper{Blobs: blobs}
+				l, err := k.Begin(t.Context(), &client.Job{ID: "job"}, MinBytes, dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(l, tt.printed); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if got := l.Keep(t.Context()); got != tt.address || blobs.calls != tt.calls && tt.calls > 0 {
+					t.Errorf("the address is %q after %d calls", got, blobs.calls)
+				}
+				if took := time.Since(began); took < tt.took || took > tt.took+maxPause {
+					t.Errorf("it took %v", took)
+				}
+				want := int64(0)
+				if tt.address != "" {
+					want = int64(len(tt.printed))
+					if blobs.text != tt.printed {
+						t.Errorf("%q was stored", blobs.text)
+					}
+				}
+				if err := errors.Join(l.Close(), l.Close()); err != nil {
+					t.Error(err)
+				}
+				if printed, kept := k.Bytes(); printed != int64(len(tt.printed)) || kept != want {
+					t.Errorf("%d bytes were printed, %d kept", printed, kept)
+				}
+				if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+					t.Errorf("%v are left, %v", left, err)
+				}
+			})
+		})
+	}
+}
+
+// TestKeepWithoutServer: a log without a place to go costs nothing, and its end is known.
+func TestKeepWithoutServer(t *testing.T) {
+	k := &Keeper{}
+	l, err := k.Begin(t.Context(), &client.Job{}, MinBytes, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.Write(bytes.Repeat([]byte("line\n"), 100_000))
+	if tail := l.Tail(); l.Keep(t.Context()) != "" || !strings.HasSuffix(tail, "line\nline") || len(tail) > errorBytes || l.Bytes() != 500_000 {
+		t.Errorf("%d bytes, a tail of %d", l.Bytes(), len(tail))
+	}
+	if _, err := k.Begin(t.Context(), &client.Job{}, MinBytes, "/dev/null/none"); err == nil {
+		t.Error("a log in no directory")
+	}
+}

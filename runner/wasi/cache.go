@@ -1,0 +1,212 @@
+package wasi
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/daybookq/daybook/job/digest"
+	"github.com/daybookq/daybook/runner/wasi/guest"
+)
+
+const (
+	// MaxModuleBytes bounds a module. A compiled one takes several times as much memory.
+	MaxModuleBytes = 128 << 20
+	// DefaultCacheBytes is how much the cache has, if Settings do not say it.
+	DefaultCacheBytes = 2 << 30
+
+	// touchEvery is how old the mtime of a file that is in use may become. The oldest files are removed first.
+	touchEvery = 10 * time.Minute
+	// abandonedAfter is when a temporary file is one of a runner that was killed.
+	abandonedAfter = time.Hour
+	// reports is the directory of reports in the cache, and temporary that of unfinished files.
+	reports, temporary = "reports", "tmp"
+)
+
+// cache is the directory of modules, machine code and reports. Several runners may use it.
+type cache struct {
+	dir  string
+	most int64
+
+	bytes atomic.Int64 // when trim looked last
+
+	mu      sync.Mutex
+	touched map[string]time.Time // files by path
+}
+
+// newCache opens a cache, and creates its directories.
+func newCache(dir string, most int64) (*cache, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the cache of WASI modules: %w", err)
+	}
+	for _, name := range []string{guest.Modules, guest.Compiled, reports, temporary} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			return nil, fmt.Errorf("create the cache of WASI modules: %w", err)
+		}
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("open the cache of WASI modules: %w", err)
+	}
+	c := &cache{dir: dir, most: most, touched: map[string]time.Time{}}
+	left, _ := os.ReadDir(filepath.Join(dir, temporary))
+	for _, e := range left {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandonedAfter {
+			os.RemoveAll(filepath.Join(dir, temporary, e.Name())) // the next runner tries again
+		}
+	}
+	return c, c.trim() // it may have been larger before
+}
+
+// module returns the file of a module.
+func (c *cache) module(digits string) string {
+	return filepath.Join(c.dir, guest.Modules, digits+guest.Suffix)
+}
+
+// has reports whether the cache has a file, and notes that it is used.
+func (c *cache) has(path string) bool {
+	now := time.Now()
+	c.mu.Lock()
+	recent := now.Sub(c.touched[path]) < touchEvery
+	if !recent && len(c.touched) > 10_000 {
+		clear(c.touched)
+	}
+	c.mu.Unlock()
+	if recent {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	if os.Chtimes(path, now, now) != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touched[path] = now
+	return true
+}
+
+// The errors of add.
+var (
+	errDigest   = errors.New("the bytes that arrived have another digest")
+	errTooLarge = fmt.Errorf("it has more than %d MiB, the maximum for a module", MaxModuleBytes>>20)
+)
+
+// add adds a module, and returns the hex digits of its SHA-256. The content must have the digest of want, unless that is
+// zero.
+func (c *cache) add(r io.Reader, want digest.Ref) (digits string, err error) {
+	f, err := os.CreateTemp(filepath.Join(c.dir, temporary), "module-")
+	if err != nil {
+		return "", &machineError{fmt.Errorf("store a module: %w", err)}
+	}
+	defer os.Remove(f.Name()) // fails after the rename
+	defer f.Close()
+	sum, old := sha256.New(), sha1.New()
+	n, err := io.Copy(io.MultiWriter(toDisk{f}, sum, old), io.LimitReader(r, MaxModuleBytes+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("store a module: %w", err)
+	case n > MaxModuleBytes:
+		return "", errTooLarge
+	case want.SHA256 != nil && [sha256.Size]byte(sum.Sum(nil)) != *want.SHA256, want.SHA1 != nil && [sha1.Size]byte(old.Sum(nil)) != *want.SHA1:
+		return "", errDigest
+	}
+	if err := f.Close(); err != nil {
+		return "", &machineError{fmt.Errorf("store a module: %w", err)}
+	}
+	digits = hex.EncodeToString(sum.Sum(nil))
+	// Nothing is synced: whoever loads the file verifies it.
+	if err := os.Rename(f.Name(), c.module(digits)); err != nil {
+		return "", &machineError{fmt.Errorf("store a module: %w", err)}
+	}
+	c.has(c.module(digits))
+	if err := c.trim(); err != nil {
+		return "", &machineError{err}
+	}
+	return digits, nil
+}
+
+// toDisk writes to a file. Its errors are those of this machine, unlike those of the reader from which the bytes come.
+type toDisk struct{ *os.File }
+
+func (d toDisk) Write(b []byte) (int, error) {
+	n, err := d.File.Write(b)
+	if err != nil {
+		err = &machineError{err}
+	}
+	return n, err
+}
+
+// trim removes the files that were not used for the longest time, if there are too many bytes. Files that are in use stay
+// readable for the processes that have opened them, and others ask for them again.
+func (c *cache) trim() error {
+	type file struct {
+		path  string
+		bytes int64
+		used  time.Time
+	}
+	var files []file
+	var sum int64
+	err := filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another runner has removed it
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir() && path == filepath.Join(c.dir, temporary):
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		}
+		info, err := e.Info()
+		if err == nil {
+			files = append(files, file{path, info.Size(), info.ModTime()})
+			sum += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for old files in the cache of WASI modules: %w", err)
+	}
+	slices.SortFunc(files, func(a, b file) int { return a.used.Compare(b.used) })
+	for len(files) > 3 && sum > c.most { // a module with its report and machine code stays, however large it is
+		if err := os.Remove(files[0].path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an old file from the cache of WASI modules: %w", err)
+		}
+		sum -= files[0].bytes
+		files = files[1:]
+	}
+	c.bytes.Store(sum)
+	return nil
+}
+
+// remove removes a file, so that it is fetched or made again.
+func (c *cache) remove(path string) {
+	os.Remove(path) // if it cannot be removed, it is found damaged again
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.touched, path)
+}
+
+// sumOf returns the hex digits of a file's SHA-256.
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

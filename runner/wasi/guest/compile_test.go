@@ -1,0 +1,48 @@
+package guest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestOfMachine: what the machine lacks is told apart from what is wrong with a module, whose names are texts in errors.
+func TestOfMachine(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		machine bool
+	}{
+		{&os.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}, true},
+		{fmt.Errorf("compile: %w", syscall.ENOMEM), true},
+		{errors.New("compilationcache: error mmapping executable (len=100): " + syscall.ENOMEM.Error()), true},
+		{&os.PathError{Op: "write", Path: "a", Err: syscall.EFBIG}, false},
+		{errors.New("the export compilationcache: error mmapping " + syscall.ENOMEM.Error()), false},
+		{errors.New(syscall.ENOMEM.Error()), false},
+	} {
+		if got := ofMachine(c.err); got != c.machine {
+			t.Errorf("%v: %v, want %v", c.err, got, c.machine)
+		}
+	}
+}
+
+// TestCompileErrors: paths that are wrong are no lack of the machine.
+func TestCompileErrors(t *testing.T) {
+	dir := t.TempDir()
+	if err := compile(filepath.Join(dir, "none.wasm"), dir); err == nil || errors.Is(err, errMachine) {
+		t.Errorf("no module: %v", err)
+	}
+	file := []byte("\x00asm\x01\x00\x00\x00")
+	sum := sha256.Sum256(file)
+	path := filepath.Join(dir, hex.EncodeToString(sum[:])+Suffix)
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := compile(path, filepath.Join(path, "below a file")); err == nil || errors.Is(err, errMachine) {
+		t.Errorf("no directory: %v", err)
+	}
+}

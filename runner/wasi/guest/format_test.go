@@ -1,0 +1,52 @@
+package guest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNotModule: the text says what a file is that is no module.
+func TestNotModule(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ file, text string }{
+		{"", "the file is empty"},
+		{"\x00as", "the file ends after 3 bytes"},
+		{"\x00asm\x01\x00\x00", "the file ends after 7 bytes"},
+		{"\x00asm\x0d\x00\x01\x00", "component of WebAssembly"},
+		{"\x00asm\x02\x00\x00\x00", "version 2 and layer 0"},
+		{"\x00asm\x01\x00\x02\x00", "version 1 and layer 2"},
+		{string(program), "a program or library for"},
+		{"#!/bin/sh\nexit\n", "a script"},
+		{"\x1f\x8b\x08", "gzip"},
+		{"(module)", "the text form of WebAssembly"},
+		{"<!DOCTYPE html>", "HTML"},
+		{"hello, world", `it begins with "hello, w" instead of "\x00asm"`},
+		{"\xff", `it begins with "\xff"`},
+	} {
+		if text := notModule([]byte(c.file)); !strings.Contains(text, c.text) {
+			t.Errorf("%.20q: %q, want a text with %q", c.file, text, c.text)
+		}
+	}
+	modules, err := filepath.Glob("../testdata/*.wasm")
+	if err != nil || len(modules) == 0 {
+		t.Fatal(modules, err)
+	}
+	for _, path := range modules {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := notModule(file); text != "" {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package wasi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/runner/wasi/guest"
+)
+
+// input is what a guest reads from stdin.
+type input struct {
+	first []byte        // its beginning
+	rest  io.ReadCloser // what follows, or nil
+}
+
+// openInput opens the input of a job: the blob at its input_addr, or the payload.
+func (p *Pool) openInput(ctx context.Context, j *client.Job) (*input, error) {
+	var from io.ReadCloser = io.NopCloser(bytes.NewReader(j.Payload))
+	if j.InputAddr == "" {
+		if len(j.Payload) <= guest.MaxPartBytes {
+			return &input{first: j.Payload}, nil
+		}
+	} else {
+		var err error
+		if from, err = p.open(ctx, "input_addr", j.Client, j.InputAddr); err != nil {
+			return nil, err
+		}
+	}
+	first := make([]byte, guest.MaxPartBytes)
+	n, err := io.ReadFull(from, first)
+	switch {
+	case err == nil:
+		return &input{first, from}, nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && ended(from):
+		return &input{first: first[:n]}, from.Close()
+	}
+	from.Close() // the first error counts
+	return nil, inputError(j, err)
+}
+
+// ended reports whether a reader is at its end: io.ErrUnexpectedEOF of ReadFull may also be that of a broken connection.
+func ended(r io.Reader) bool {
+	n, err := r.Read(make([]byte, 1))
+	return n == 0 && err == io.EOF
+}
+
+// inputError is why the input could not be read.
+func inputError(j *client.Job, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &awayError{err}
+	}
+	return blobError(fmt.Sprintf("input_addr: read blob %s", j.InputAddr), err)
+}
+
+func (in *input) close() {
+	if in.rest != nil {
+		in.rest.Close() // nothing that it says matters any more
+	}
+}

@@ -1,0 +1,270 @@
+package wasi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// TestLimitsOfTheRunner: a stored handler gets no more than the runner allows, and one of its configuration does.
+func TestLimitsOfTheRunner(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.MemoryBytes = 64 << 20 })
+	binary := f.blobs.add("", guestFile(t, "kit"))
+	asks := handler.Options{MemoryBytes: 160 << 20, TimeoutMs: 60_000}
+	stored, local := f.executor(Handler{Binary: binary, Options: asks}), f.executor(Handler{Binary: binary, Options: asks, Local: true})
+	for _, c := range []struct {
+		of          task.Executor
+		least, most int
+	}{{stored, 40, 64}, {local, 100, 160}} {
+		e := f.text(c.of, "hog")
+		if got, err := strconv.Atoi(string(e.Output)); err != nil || got < c.least || got > c.most {
+			t.Errorf("%s, want %d to %d MiB", show(e), c.least, c.most)
+		}
+	}
+	if e := f.text(f.handler("large", handler.Options{MemoryBytes: 1 << 30}), ""); e.Code != "ok" { // 64 MiB at the start, which is the limit
+		t.Error(show(e))
+	}
+
+	f = newFixture(t, func(s *Settings) { s.MemoryBytes = 32 << 20 })
+	for _, name := range []string{"large", "largeexport"} { // another runner may allow it, whatever its default is
+		wantEnd(t, f.text(f.handler(name, handler.Options{MemoryBytes: 1 << 30}), ""), "error", "cannot run here", "this runner allows")
+		wantEnd(t, f.text(f.handler(name, handler.Options{MemoryBytes: 32 << 20}), ""), "failed", "cannot run: ", "33554432")
+	}
+
+	f = newFixture(t, func(s *Settings) { s.Timeout = 500 * time.Millisecond })
+	binary = f.blobs.add("", guestFile(t, "kit"))
+	stored = f.executor(Handler{Binary: binary, Options: asks})
+	wantEnd(t, f.text(stored, "busy"), "error", "the time-out that this runner allows, 500 ms")
+	wantEnd(t, f.text(f.executor(Handler{Binary: binary}), "busy"), "error", "this runner allows") // the default is longer
+	lower := handler.Options{TimeoutMs: 300}
+	wantEnd(t, f.text(f.executor(Handler{Binary: binary, Options: lower}), "busy"), "error", "options.timeout_ms, 300 ms")
+}
+
+// TestSettings: limits that make no sense are refused.
+func TestSettings(t *testing.T) {
+	s, err := box()
+	must(t, err)
+	for name, set := range map[string]func(*Settings){
+		"no sandbox":       func(s *Settings) { s.Sandbox = nil },
+		"too little":       func(s *Settings) { s.MemoryBytes = handler.MinMemoryBytes - 1 },
+		"negative memory":  func(s *Settings) { s.MemoryBytes = -1 },
+		"too much":         func(s *Settings) { s.MemoryBytes = MaxMemoryBytes + 1 },
+		"short":            func(s *Settings) { s.Timeout = time.Millisecond },
+		"negative timeout": func(s *Settings) { s.Timeout = -time.Second },
+		"negative cache":   func(s *Settings) { s.CacheBytes = -1 },
+	} {
+		settings := Settings{Sandbox: s, Dir: t.TempDir()}
+		set(&settings)
+		if p, err := NewPool(settings); err == nil {
+			p.Close()
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	p, err := NewPool(Settings{Sandbox: s, Dir: t.TempDir(), MemoryBytes: handler.MinMemoryBytes, Timeout: handler.MinTimeoutMs * time.Millisecond})
+	must(t, err)
+	p.Close()
+}
+
+// TestEntry: the default export is run, which has the empty name, and _start only without it.
+func TestEntry(t *testing.T) {
+	f := newFixture(t, nil)
+	e := f.text(f.handler("default", handler.Options{}), "")
+	wantEnd(t, e, "error", "exit status 5")
+	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "failed", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
+}
+
+// TestFailedCompilations: a module that compiles for too long is not compiled again for each job.
+func TestFailedCompilations(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
+	f.compileTimeout = time.Nanosecond
+	x := f.handler("tiny", handler.Options{})
+	wantEnd(t, f.text(x, "a"), "error", "took longer than 1ns to compile")
+	f.compileTimeout = compileTimeout
+	for range 3 {
+		wantEnd(t, f.text(x, "a"), "error", "took longer than 1ns to compile", "The runner does not compile the module again in the next 5s")
+	}
+	if s := f.Stats(); s.Compilations["failed"] != 1 || s.Compilations["ok"] != 0 {
+		t.Errorf("%v", s.Compilations)
+	}
+	f.reportsMu.Lock()
+	for _, failure := range f.failures {
+		failure.at = failure.at.Add(-leastFailed)
+	}
+	f.reportsMu.Unlock()
+	wantOK(t, f.text(x, "a"), "A")
+	if s := f.Stats(); s.Compilations["ok"] != 1 || len(f.failures) != 0 {
+		t.Errorf("%v, %d failures are left", s.Compilations, len(f.failures))
+	}
+}
+
+// TestFailuresAreBounded: how long failures last, how many there are, and what is none of the module.
+func TestFailuresAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pool{failures: map[string]*compileFailure{}}
+		slow := errors.New("slow")
+		lasts := func() time.Duration {
+			for n := time.Duration(0); ; n += time.Second {
+				if p.lastFailure("a") == nil {
+					return n
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		for _, c := range []struct{ took, want time.Duration }{
+			{time.Millisecond, leastFailed}, {time.Millisecond, 2 * leastFailed}, {10 * time.Second, 200 * time.Second}, {time.Second, 400 * time.Second},
+			{2 * time.Minute, 40 * time.Minute}, {2 * time.Minute, mostFailed}, {2 * time.Minute, mostFailed},
+		} {
+			p.failed("a", slow, c.took)
+			if err := p.lastFailure("a"); !errors.Is(err, slow) {
+				t.Error(err)
+			}
+			if got := lasts(); got != c.want {
+				t.Errorf("a failure after %v lasts %v, want %v", c.took, got, c.want)
+			}
+		}
+		for _, err := range []error{&machineError{slow}, errDamaged, errStopped} {
+			p.failed("b", err, time.Minute)
+		}
+		if p.lastFailure("b") != nil {
+			t.Error("an error of the machine counts as one of the module")
+		}
+		for i := range 2*maxFailures + 10 {
+			p.failed(strconv.Itoa(i), slow, 0)
+		}
+		if n := len(p.failures); n > maxFailures {
+			t.Errorf("%d failures are remembered", n)
+		}
+	})
+}
+
+// TestTurns: a request that waits for its turn costs the guest no time, and ends with an answer.
+func TestTurns(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Grants = []string{"http:*"} })
+	x := f.handler("serval", handler.Options{TimeoutMs: 2000}, "http:*")
+	wantOK(t, f.text(x, "add\n"), "42")
+	for range maxRequests {
+		f.requests.turns <- struct{}{}
+	}
+	began := time.Now()
+	e := f.text(x, "http\n"+`{"url":"http://localhost:1/"}`)
+	if took := time.Since(began); e.Code != "ok" || !strings.Contains(string(e.Output), "none of them ended within 2s; the request was not sent") || took < 2*time.Second {
+		t.Errorf("after %v: %s", took, show(e))
+	}
+	ended := begin(t.Context(), x, &client.Job{Client: "c", Payload: []byte("http\n" + `{"url":"http://localhost:1/"}`)})
+	f.waitBusy(t)
+	<-f.requests.turns
+	if e := <-ended; e.Code != "ok" || !strings.Contains(string(e.Output), "loopback address") {
+		t.Error(show(e))
+	}
+	if n := len(f.requests.turns); n != maxRequests-1 {
+		t.Errorf("%d turns are taken, want %d", n, maxRequests-1)
+	}
+}
+
+// TestMachine: what the runner's machine lacks is no failure of the job.
+func TestMachine(t *testing.T) {
+	var log lockedBuffer
+	dir := t.TempDir()
+	f := newFixture(t, func(s *Settings) { s.Dir, s.Log = dir, slog.New(slog.NewTextHandler(&log, nil)) })
+	must(t, os.RemoveAll(filepath.Join(dir, temporary)))
+	f.firstPause = 200 * time.Millisecond
+	x := f.handler("tiny", handler.Options{})
+	began := time.Now()
+	for range 2 {
+		if e := f.text(x, "a"); !e.Unget {
+			t.Errorf("the run ended with %s, want unget", show(e))
+		}
+	}
+	if took := time.Since(began); took < 3*f.firstPause { // the second time it takes twice as long
+		t.Errorf("a job was returned two times within %v", took)
+	}
+	if n := strings.Count(log.String(), "the job goes back to its queue"); n != 1 {
+		t.Errorf("%d lines in the log:\n%s", n, log.String())
+	}
+	if n := f.Stats().Returned; n != 2 {
+		t.Errorf("%d jobs were returned, want 2", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.firstPause = time.Hour
+	f.giveBack(ctx, "2", errors.New("nobody waits")) // returns at once
+	must(t, os.Mkdir(filepath.Join(dir, temporary), 0o700))
+	wantOK(t, f.text(x, "a"), "A")
+}
+
+// TestStats: runs, kills and compilations are counted.
+func TestStats(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
+	kit := f.handler("kit", handler.Options{})
+	wantOK(t, f.text(kit, "echo\na"), "a")
+	f.text(kit, "exit 1")
+	f.text(kit, "trap")
+	f.text(f.handler("kit", handler.Options{TimeoutMs: 300}), "busy")
+	f.text(f.executor(Handler{Binary: f.blobs.add("", []byte("#!/bin/sh\n"))}), "")
+	f.text(f.handler("nolink", handler.Options{}), "")
+	s := f.Stats()
+	for name, n := range map[string]int64{"ok": 1, "exit": 1, "trap": 1, "timeout": 1, "refused": 1, "ended": 0, "machine": 0} {
+		if s.Runs[name] != n {
+			t.Errorf("%d runs ended with %s, want %d", s.Runs[name], name, n)
+		}
+	}
+	if s.Kills["timeout"] != 1 || s.Kills["stopped"] != 0 || s.Compilations["ok"] != 2 || s.Compilations["refused"] != 1 {
+		t.Errorf("kills %v, compilations %v", s.Kills, s.Compilations)
+	}
+	if len(s.Runs) != len(runEnds) || len(s.Kills) != len(killReasons) || len(s.Compilations) != len(compilationEnds) {
+		t.Errorf("%v, %v, %v: a name is none of those that are documented", s.Runs, s.Kills, s.Compilations)
+	}
+	if s.Time < 300*time.Millisecond || s.Compiling <= 0 || s.CacheBytes < 1000 || s.Busy != 0 || s.Idle != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	held bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held.String()
+}
+
+// TestTooLarge: a blob that is too large for a module is not fetched for each job.
+func TestTooLarge(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
+	binary := f.blobs.add("c", []byte("never read"))
+	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return zeros("", MaxModuleBytes+1), nil }
+	x := f.executor(Handler{})
+	gets := f.blobs.gets
+	for range 3 {
+		wantEnd(t, f.run(x, &client.Job{Client: "c", BinaryAddr: binary}), "failed", "binary_addr: blob "+binary, "more than 128 MiB, the maximum for a module")
+	}
+	if n := f.blobs.gets - gets; n != 1 {
+		t.Errorf("it was fetched %d times", n)
+	}
+	if files := cacheFiles(t, f.cache.dir); len(files) != 0 {
+		t.Errorf("left over: %q", files)
+	}
+}

@@ -1,0 +1,111 @@
+package wasi
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/task"
+)
+
+// TestNoMemoryOfTheMachine: if the system gives a process no memory that the run may have, the job goes back to its queue, and
+// another process runs the next one.
+func TestNoMemoryOfTheMachine(t *testing.T) {
+	f := newFixture(t, nil)
+	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\na"), "a")
+	pid := innermost(t, f.processes.State().Idle[0].process.Pid())
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	must(t, err)
+	var pages uint64
+	_, err = fmt.Sscan(string(text), &pages)
+	must(t, err)
+	// Enough for Go, and too little for the memory of a guest with another limit.
+	limit := pages*uint64(os.Getpagesize()) + 128<<20
+	must(t, unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}, nil))
+	x := f.handler("kit", handler.Options{MemoryBytes: 200 << 20})
+	if e := f.text(x, "echo\nb"); !e.Unget {
+		t.Errorf("the run ended with %s, want unget", show(e))
+	}
+	wantOK(t, f.text(x, "echo\nb"), "b")
+	if s := f.Stats(); s.Runs["machine"] != 1 || s.Kills["machine"] != 1 || s.Runs["ok"] != 2 {
+		t.Errorf("runs %v, kills %v", s.Runs, s.Kills)
+	}
+}
+
+// TestNoDescriptors: if the process of a guest gets no file descriptor, for /proc or for the input, the job goes back to its
+// queue, and another process runs the next one.
+func TestNoDescriptors(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Grants = []string{"proc:read:*"} })
+	for i, c := range []struct {
+		name, payload string
+		x             task.Executor
+	}{
+		{"proc", "", f.handler("tiny", handler.Options{}, "proc:read:*")},
+		{"short input", "a", f.handler("tiny", handler.Options{})},
+		{"input by parts", strings.Repeat("a", 100_000), f.handler("tiny", handler.Options{})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
+			pid := innermost(t, f.processes.State().Idle[0].process.Pid())
+			must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil))
+			if e := f.text(c.x, c.payload); !e.Unget {
+				t.Errorf("the run ended with %s, want unget", show(e))
+			}
+			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
+			if n := f.Stats().Kills["machine"]; n != int64(i+1) {
+				t.Errorf("%d processes were ended because of the machine, want %d", n, i+1)
+			}
+		})
+	}
+}
+
+// TestDescriptorsAreClosed: a process has as many open files after many runs as after the first one.
+func TestDescriptorsAreClosed(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Grants, s.MaxProcesses = []string{"proc:read:*"}, 1 })
+	kit := f.handler("kit", handler.Options{}, "proc:read:*")
+	open := func() int {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", innermost(t, f.processes.State().Idle[0].process.Pid())))
+		must(t, err)
+		return len(files)
+	}
+	long := "count\n" + strings.Repeat("x", 100_000)
+	wantOK(t, f.text(kit, long), "100000")
+	before := open()
+	for range 20 {
+		wantOK(t, f.text(kit, long), "100000")
+		wantEnd(t, f.text(kit, ""), "error")
+		if e := f.text(kit, "read /proc/loadavg"); e.Code != "ok" || len(e.Output) == 0 {
+			t.Fatal(show(e))
+		}
+	}
+	if after := open(); after > before {
+		t.Errorf("%d files are open after 60 runs, and %d before", after, before)
+	}
+}
+
+// innermost returns the process of a guest, which the sandbox may have started in another one.
+func innermost(t *testing.T, pid int) int {
+	t.Helper()
+	for {
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		must(t, err)
+		child := 0
+		for _, thread := range threads {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
+			must(t, err)
+			if fields := strings.Fields(string(text)); len(fields) > 0 {
+				child, err = strconv.Atoi(fields[0])
+				must(t, err)
+			}
+		}
+		if child == 0 {
+			return pid
+		}
+		pid = child
+	}
+}

@@ -1,0 +1,249 @@
+package wasi
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/webhook"
+)
+
+// TestGrants: what a handler requires must be granted.
+func TestGrants(t *testing.T) {
+	f := newFixture(t, func(s *Settings) {
+		s.Grants = []string{"http:example.com", "http:localhost:8080", "extension:*"}
+		s.Extensions = extensions(t, "fib.wasm")
+	})
+	for _, c := range []struct {
+		required  []string
+		extension string
+		text      string
+	}{
+		{[]string{"http:example.com", "http:EXAMPLE.com", "http:localhost:8080", "extension:fib", "extension:*"}, "fib", ""},
+		{[]string{"proc:read:*"}, "", "it requires the permission proc:read:*"},
+		{[]string{"http:example.com", "http:*"}, "", "it requires the permission http:*"},
+		{[]string{"http:example.org"}, "", "it requires the permission http:example.org"},
+		{[]string{"http:"}, "", `"http:" is no permission`},
+		{[]string{"proc:write:*"}, "", `"proc:write:*" is no permission; the permissions are proc:read:*`},
+		{[]string{"everything"}, "", `"everything" is no permission`},
+		{[]string{"extension:../x"}, "", "is no permission"},
+		{nil, "other", "it requires the extension other"},
+		{slices.Repeat([]string{"http:example.com"}, handler.MaxPermissions+1), "", "there are 101 permissions"},
+	} {
+		h := &Handler{Permissions: c.required}
+		if c.extension != "" {
+			h.Extensions = []string{c.extension}
+		}
+		err := f.Check(h)
+		if c.text == "" && err != nil || c.text != "" && (err == nil || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%.100q, extension %q: %v", c.required, c.extension, err)
+		}
+		if _, other := f.Executor(*h); (other == nil) != (err == nil) {
+			t.Errorf("%.100q: Check says %v, and Executor %v", c.required, err, other)
+		}
+		if strings.HasPrefix(c.text, "it requires") != errors.Is(err, ErrNotGranted) {
+			t.Errorf("%q: %v", c.required, err)
+		}
+	}
+	if _, err := NewPool(Settings{Sandbox: f.settings.Sandbox, Dir: t.TempDir(), Grants: []string{"all"}}); err == nil {
+		t.Error("a runner can grant what is no permission")
+	}
+}
+
+// extensions returns a directory with the extension fib under some file names.
+func extensions(t testing.TB, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		must(t, os.WriteFile(filepath.Join(dir, name), guestFile(t, "fib"), 0o600))
+	}
+	return dir
+}
+
+// TestExtensions: a guest imports an extension by its name, if it has the permission.
+func TestExtensions(t *testing.T) {
+	f := newFixture(t, func(s *Settings) {
+		s.Grants, s.Extensions = []string{"extension:*"}, extensions(t, "fib.WASM", "other.wasm", "no.txt")
+	})
+	if names := f.Extensions(); !slices.Equal(names, []string{"fib", "other"}) {
+		t.Errorf("the extensions are %v", names)
+	}
+	for _, permission := range []string{"extension:fib", "extension:*"} {
+		x := f.handler("usesfib", handler.Options{}, permission)
+		for range 2 { // each run has an instance of its own
+			wantEnd(t, f.text(x, ""), "error", "exit status 55")
+		}
+	}
+	t.Run("no permission", func(t *testing.T) {
+		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:other"), ""), "failed", `it imports the module "fib"`, "extension:fib")
+	})
+	t.Run("no extension", func(t *testing.T) {
+		f := newFixture(t, func(s *Settings) { s.Grants = []string{"extension:*"} })
+		wantEnd(t, f.text(f.handler("usesfib", handler.Options{}, "extension:fib"), ""), "failed", `"fib", which this runner does not have`)
+	})
+	t.Run("of a binary that the job names", func(t *testing.T) {
+		binary := guestFile(t, "usesfib")
+		own := f.blobs.add("c", binary)
+		j := &client.Job{Client: "c", BinaryAddr: own}
+		wantEnd(t, f.run(f.executor(Handler{}), j), "failed", `"fib"`)
+		wantEnd(t, f.run(f.handler("kit", handler.Options{}, "extension:fib"), j), "failed", `"fib"`)
+		wantEnd(t, f.run(f.handler("usesfib", handler.Options{}, "extension:fib"), j), "error", "exit status 55")
+		j.BinaryAddr = addresses(binary)[3]
+		wantEnd(t, f.run(f.handler("usesfib", handler.Options{}, "extension:fib"), j), "error", "exit status 55")
+	})
+	for name, names := range map[string][]string{
+		"two with one name": {"fib.wasm", "fib.WASM"}, "name of the runner": {"serval.wasm"}, "name of WASI": {"wasi_snapshot_preview1.wasm"}, "no name": {"a b.wasm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p, err := NewPool(Settings{Sandbox: f.settings.Sandbox, Dir: t.TempDir(), Extensions: extensions(t, names...)}); err == nil {
+				p.Close()
+				t.Error("the directory is accepted")
+			}
+		})
+	}
+	t.Run("no directory", func(t *testing.T) {
+		if p, err := NewPool(Settings{Sandbox: f.settings.Sandbox, Dir: t.TempDir(), Extensions: filepath.Join(t.TempDir(), "none")}); err == nil {
+			p.Close()
+			t.Error("a directory that is not there is accepted")
+		}
+	})
+}
+
+// TestProc: /proc with the permission, without what shows more than figures.
+func TestProc(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("this machine has no /proc")
+	}
+	f := newFixture(t, func(s *Settings) { s.Grants = []string{"proc:read:*"} })
+	with := f.handler("kit", handler.Options{}, "proc:read:*")
+	for _, path := range []string{"/proc/meminfo", "/proc/self/stat", "/proc/loadavg"} {
+		e := f.text(with, "read "+path)
+		if e.Code != "ok" || len(e.Output) == 0 {
+			t.Errorf("%s: %s", path, show(e))
+		}
+	}
+	for _, path := range []string{
+		"/proc/self/mem", "/proc/self/environ", "/proc/self/cmdline", "/proc/cmdline", "/proc/self/maps", "/proc/self/fd/0", "/proc/self/root/etc/passwd", "/proc/self/cwd/x", "/proc/self/task/1/mem",
+		"/proc/1/environ", "/proc/thread-self/mem", "/proc/kcore", "/proc/kmsg", "/proc/../etc/passwd", "/etc/passwd", "/proc/self/../self/environ",
+	} {
+		if e := f.text(with, "read "+path); e.Code != "error" || len(e.Output) > 0 {
+			t.Errorf("%s: %s", path, show(e))
+		}
+	}
+	wantEnd(t, f.text(f.handler("kit", handler.Options{}), "read /proc/meminfo"), "error", "/proc/meminfo")
+}
+
+// TestServal: the functions of the host module serval.
+func TestServal(t *testing.T) {
+	f := newFixture(t, nil)
+	x := f.handler("serval", handler.Options{})
+	wantOK(t, f.text(x, "add\n"), "42")
+	wantOK(t, f.text(x, "fibonacci\n10"), `{"error":"there is no function \"fibonacci\""}`)
+	wantOK(t, f.text(x, "\xff\n10"), `{"error":"there is no function \"\\xff\""}`)
+	wantOK(t, f.text(x, "http\n{}"), `{"error":"the handler has no permission for HTTP requests (http:HOST)"}`)
+	wantOK(t, f.text(x, "bad name\n"), "-2")
+	wantOK(t, f.text(x, "bad data\n"), "-3")
+	wantEnd(t, f.text(f.handler("nomemory", handler.Options{}), ""), "error", "exit status 1")
+	wantEnd(t, f.text(f.handler("noalloc", handler.Options{}), ""), "error", "exit status 4")
+}
+
+// TestHTTP: requests of guests, by permission and by the rules about addresses.
+func TestHTTP(t *testing.T) {
+	var seen *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r
+		switch r.URL.Path {
+		case "/echo":
+			w.Header().Set("X-Method", r.Method)
+			b := make([]byte, 100)
+			n, _ := r.Body.Read(b)
+			w.WriteHeader(http.StatusTeapot)
+			w.Write(b[:n])
+		case "/redirect":
+			http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/large":
+			w.Write(make([]byte, maxBodyBytes+1))
+		case "/hang":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	port := server.URL[strings.LastIndexByte(server.URL, ':'):]
+	local := "http://localhost" + port
+	f := newFixture(t, func(s *Settings) {
+		s.Grants = []string{"http:*"}
+		var err error
+		s.Allow, err = webhook.ParseAllow([]string{"localhost" + port})
+		must(t, err)
+	})
+	x := f.handler("serval", handler.Options{}, "http:localhost", "http:127.0.0.1")
+	ask := func(request string) string {
+		t.Helper()
+		e := f.text(x, "http\n"+request)
+		if e.Code != "ok" {
+			t.Fatal(show(e))
+		}
+		return string(e.Output)
+	}
+	answer := ask(fmt.Sprintf(`{"method":"put","url":"%s/echo","headers":{"X-Own":"1"},"body":"hello"}`, local))
+	for _, part := range []string{`"status":418`, `"x-method":"PUT"`, `"body":"hello"`} {
+		if !strings.Contains(answer, part) {
+			t.Errorf("the answer %s has no %s", answer, part)
+		}
+	}
+	if seen.Header.Get("X-Own") != "1" || seen.Header.Get("User-Agent") != "Daybook" {
+		t.Errorf("the request has the headers %v", seen.Header)
+	}
+	if answer := ask(fmt.Sprintf(`{"method":"POST","url":"%s/echo","body_b64":"%s"}`, local, base64.StdEncoding.EncodeToString([]byte{0xff, 1}))); !strings.Contains(answer, `"body_b64":"/wE="`) {
+		t.Errorf("the answer is %s", answer)
+	}
+	if answer := ask(fmt.Sprintf(`{"url":"%s/redirect?to=/echo"}`, local)); !strings.Contains(answer, `"status":418`) {
+		t.Errorf("the answer is %s", answer)
+	}
+	for _, c := range []struct{ name, request, text string }{
+		{"host without permission", `{"url":"http://example.com/"}`, "no permission for requests to example.com (http:example.com)"},
+		{"redirect to a host without permission", `{"url":"LOCAL/redirect?to=http://example.com/"}`, "no permission for requests to example.com"},
+		{"redirect to another scheme", `{"url":"LOCAL/redirect?to=ftp://localhost/"}`, "http or https"},
+		{"address that is not allowed", `{"url":"http://127.0.0.1` + port + `/echo"}`, "loopback address"},
+		{"redirect to an address that is not allowed", `{"url":"LOCAL/redirect?to=http://127.0.0.1` + port + `/echo"}`, "loopback address"},
+		{"too many redirects", `{"url":"LOCAL/loop"}`, "redirects"},
+		{"large answer", `{"url":"LOCAL/large"}`, "more than 8388608 bytes"},
+		{"user", `{"url":"http://a:b@localhost/"}`, "user or password"},
+		{"no URL", `{"url":"/etc/passwd"}`, "http or https and a host"},
+		{"file", `{"url":"file:///etc/passwd"}`, "http or https and a host"},
+		{"no JSON", `hello`, "not JSON"},
+		{"unknown field", `{"url":"LOCAL/echo","timeout":1}`, "not JSON with"},
+		{"header of the connection", `{"url":"LOCAL/echo","headers":{"host":"example.com"}}`, "cannot be set"},
+		{"line break in a header", `{"url":"LOCAL/echo","headers":{"X-A":"1\nX-B: 2"}}`, "header"},
+		{"method", `{"method":"A B","url":"LOCAL/echo"}`, "method"},
+		{"CONNECT", `{"method":"CONNECT","url":"LOCAL/echo"}`, "CONNECT"},
+		{"two bodies", `{"method":"POST","url":"LOCAL/echo","body":"a","body_b64":"YQ=="}`, "together"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if answer := ask(strings.ReplaceAll(c.request, "LOCAL", local)); !strings.HasPrefix(answer, `{"error":`) || !strings.Contains(answer, c.text) {
+				t.Errorf("the answer is %s, want an error with %q", answer, c.text)
+			}
+		})
+	}
+	t.Run("time-out during a request", func(t *testing.T) {
+		x := f.handler("serval", handler.Options{TimeoutMs: 300}, "http:*")
+		began := time.Now()
+		wantEnd(t, f.text(x, fmt.Sprintf("http\n"+`{"url":"%s/hang"}`, local)), "error", "options.timeout_ms, 300 ms")
+		if took := time.Since(began); took > requestTimeout/2 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package wasi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/disk"
+)
+
+// flakyBlobs are blobs of a server that goes away while it reads the first uploads.
+type flakyBlobs struct {
+	*memoryBlobs
+	away int // how many uploads fail
+	puts int
+	runs int64 // guests that had ended when the first upload began
+	pool *Pool
+}
+
+func (b *flakyBlobs) Put(ctx context.Context, of string, r io.Reader) (string, error) {
+	if b.puts++; b.puts == 1 {
+		b.runs = b.pool.Stats().Runs["ok"]
+	}
+	if b.puts <= b.away {
+		if _, err := io.CopyN(io.Discard, r, 100_000); err != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("the connection broke: %w", client.ErrUnknown)
+	}
+	return b.memoryBlobs.Put(ctx, of, r)
+}
+
+// TestLongOutput: a long output is stored after the end of its guest, as often as it takes, and the guest runs once. No file
+// is left.
+func TestLongOutput(t *testing.T) {
+	dir := t.TempDir()
+	blobs := &flakyBlobs{away: 2}
+	f := newFixture(t, func(s *Settings) {
+		blobs.memoryBlobs = s.Blobs.(*memoryBlobs)
+		s.Blobs, s.Dir = blobs, dir
+	})
+	blobs.pool = f.Pool
+	f.storePatience = time.Minute
+	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
+	const n = 1 << 20
+	e := f.text(kit, fmt.Sprintf("write %d", n))
+	if e.Code != "ok" || !bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)) {
+		t.Errorf("the run ended with %s", show(e))
+	}
+	if runs := f.Stats().Runs["ok"]; blobs.runs != 1 || runs != 1 || blobs.puts != 3 {
+		t.Errorf("the first of %d uploads began after %d runs, and there were %d", blobs.puts, blobs.runs, runs)
+	}
+
+	blobs.away = 1 << 30
+	f.storePatience = 20 * time.Millisecond
+	if e := f.text(kit, fmt.Sprintf("write %d", n)); !e.Unget {
+		t.Errorf("the run ended with %s, want unget", show(e))
+	}
+	wantEnd(t, f.text(f.handler("kit", handler.Options{TimeoutMs: 500, InlineBytes: 1}), "says and is busy"), "error", "500 ms")
+	f.free = func(string) (int64, error) { return disk.ReserveBytes - 1, nil }
+	if e := f.text(kit, fmt.Sprintf("write %d", n)); !e.Unget || f.Stats().Returned != 1 {
+		t.Errorf("the run ended with %s, want unget", show(e))
+	}
+	if left := cacheFiles(t, filepath.Join(dir, temporary)); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+// TestFullDisk: an output that fills the disk by itself is an error of the run, and any other one is a lack of the machine.
+func TestFullDisk(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Dir = t.TempDir() })
+	free := int64(disk.ReserveBytes)
+	f.free = func(string) (int64, error) { return free, nil }
+	for _, c := range []struct {
+		bytes   int64
+		machine bool
+	}{{disk.ReserveBytes, true}, {disk.ReserveBytes + 1, false}} {
+		free = disk.ReserveBytes
+		s, err := f.newSpool()
+		must(t, err)
+		_, err = s.Write([]byte("x"))
+		must(t, err)
+		s.bytes, s.look = c.bytes, c.bytes
+		free--
+		_, err = s.Write([]byte("x"))
+		if _, machine := errors.AsType[*machineError](err); machine != c.machine || err == nil || !strings.Contains(err.Error(), "guests must leave 268435456") {
+			t.Errorf("after %d bytes: %v", c.bytes, err)
+		}
+		must(t, s.close())
+	}
+}
+
+// TestPauses: a job that goes back again and again waits longer each time, and its outcome ends that.
+func TestPauses(t *testing.T) {
+	f := newFixture(t, nil)
+	f.firstPause = 10 * time.Millisecond
+	f.storePatience = time.Millisecond
+	kit := f.handler("kit", handler.Options{InlineBytes: 1000})
+	f.blobs.broken = client.ErrUnavailable
+	for _, want := range []time.Duration{10, 20, 40} {
+		if e := f.text(kit, "write 2000"); !e.Unget || f.returned["1"] != want*time.Millisecond {
+			t.Errorf("%s, after a pause of %v, want %v ms", show(e), f.returned["1"], int(want))
+		}
+	}
+	f.returned["1"] = mostPause
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.giveBack(ended, "1", client.ErrUnavailable)
+	if f.returned["1"] != mostPause {
+		t.Errorf("the longest pause is %v", f.returned["1"])
+	}
+	f.blobs.broken = nil
+	if e := f.text(kit, "write 2000"); e.Code != "ok" || len(f.returned) != 0 {
+		t.Errorf("%s, pauses %v", show(e), f.returned)
+	}
+	for i := range maxReturned + 10 {
+		f.giveBack(ended, fmt.Sprint(i), client.ErrUnavailable)
+	}
+	if n := len(f.returned); n > maxReturned {
+		t.Errorf("%d jobs are remembered", n)
+	}
+}

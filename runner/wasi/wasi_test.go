@@ -1,0 +1,243 @@
+package wasi
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job/handler"
+)
+
+// TestOutcomes: how runs end.
+func TestOutcomes(t *testing.T) {
+	f := newFixture(t, nil)
+	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
+	t.Run("echo", func(t *testing.T) { wantOK(t, f.text(kit, "echo\nhello"), "hello") })
+	t.Run("no input", func(t *testing.T) {
+		e := f.text(kit, "")
+		wantEnd(t, e, "error", "unknown:")
+		if e.ProcessExit == nil || *e.ProcessExit != 2 {
+			t.Errorf("%s", show(e))
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		e := f.text(kit, "echo\n\xff\x00")
+		wantOK(t, e, "\xff\x00")
+		if e.OutputKind != client.Bytes {
+			t.Errorf("the output is %s", e.OutputKind)
+		}
+	})
+	t.Run("payload longer than a part", func(t *testing.T) {
+		text := strings.Repeat("0123456789abcdef", 15_000)
+		wantOK(t, f.text(kit, "echo\n"+text), text)
+		wantOK(t, f.text(kit, "echo\n"+text[:60_000]), text[:60_000])
+	})
+	t.Run("input that the guest does not read", func(t *testing.T) {
+		e := f.text(kit, "exit 0\n"+strings.Repeat("x", 200_000))
+		wantOK(t, e, "Hello, world!\n")
+		wantOK(t, f.text(kit, "echo\nnext"), "next")
+	})
+	t.Run("exit 1", func(t *testing.T) {
+		e := f.text(kit, "exit 1")
+		wantEnd(t, e, "error", "Goodbye, world!")
+		if e.ProcessExit == nil || *e.ProcessExit != 1 {
+			t.Errorf("%s", show(e))
+		}
+	})
+	t.Run("trap", func(t *testing.T) {
+		e := f.text(kit, "trap")
+		wantEnd(t, e, "error", "unreachable")
+		if e.ProcessExit != nil {
+			t.Errorf("%s", show(e))
+		}
+	})
+	t.Run("no arguments, environment and files", func(t *testing.T) {
+		// C libraries count the program itself as an argument if there is one.
+		wantOK(t, f.text(kit, "environment"), "0 arguments, 0 variables, /: no, /etc/passwd: no\n")
+	})
+	t.Run("clock and random numbers", func(t *testing.T) {
+		before := time.Now().Unix()
+		e := f.text(kit, "clock")
+		words := strings.Fields(string(e.Output))
+		if len(words) != 2 || words[1] != "random" || words[0] < time.Unix(before, 0).Format("0") {
+			t.Fatal(show(e))
+		}
+		if at, err := time.Parse("2006", "2020"); err != nil || words[0] < "1577836800" || at.Unix() != 1577836800 {
+			t.Errorf("the clock of the guest is %s", words[0])
+		}
+	})
+	t.Run("no _start", func(t *testing.T) { wantOK(t, f.text(f.handler("nostart", handler.Options{}), "x"), "") })
+	t.Run("memory.grow fails", func(t *testing.T) {
+		e := f.text(f.handler("grows", handler.Options{MemoryBytes: 32 << 20}), "")
+		wantEnd(t, e, "error", "exit status 7")
+	})
+	t.Run("memory hog", func(t *testing.T) {
+		e := f.text(f.handler("kit", handler.Options{MemoryBytes: 64 << 20}), "hog")
+		if e.Code != "ok" || len(e.Output) != 2 || string(e.Output) < "50" || string(e.Output) > "64" {
+			t.Errorf("%s", show(e))
+		}
+		wantOK(t, f.text(kit, "echo\nafter"), "after")
+	})
+	for _, c := range []struct{ name, guest, text string }{
+		{"_start with a parameter", "badstart", "_start must have no parameters and no results; it has [i32] and []"},
+		{"missing function of WASI", "nolink", "no_such_function"},
+		{"more memory at the start than allowed", "large", "more memory at its start than the 33554432 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantEnd(t, f.text(f.handler(c.guest, handler.Options{MemoryBytes: 32 << 20}), ""), "failed", c.text)
+		})
+	}
+	t.Run("garbage", func(t *testing.T) {
+		for text, want := range map[string]string{
+			"": "the file is empty", "#!/bin/sh\n": "it is not a module of WebAssembly, but a script", "\x00asm\x0d\x00\x01\x00": "a component of WebAssembly", "\x00asm\x01\x00\x00\x00garbage": "section",
+		} {
+			x := f.executor(Handler{Binary: f.blobs.add("", []byte(text))})
+			wantEnd(t, f.text(x, ""), "failed", "binary sha256:", "cannot run", want)
+		}
+	})
+	t.Run("no such blob", func(t *testing.T) {
+		x := f.executor(Handler{Binary: strings.Repeat("0", 64)})
+		wantEnd(t, f.text(x, ""), "failed", "binary: there is no blob 0000")
+	})
+}
+
+// TestEnded: guests that do not end by themselves end at the time-out, whatever they wait for. Other guests run at once.
+func TestEnded(t *testing.T) {
+	f := newFixture(t, nil)
+	f.text(f.handler("kit", handler.Options{}), "echo\n") // compiles it
+	kit := f.handler("kit", handler.Options{TimeoutMs: 300})
+	blocked := f.blobs.add("c", []byte("never read"))
+	for _, c := range []struct{ name, payload, text string }{
+		{"busy", "busy", "options.timeout_ms, 300 ms"},
+		{"asleep", "asleep", "options.timeout_ms, 300 ms"},
+		{"stderr of a busy guest", "says and is busy", "last words"},
+		{"blocked stdin", "", "options.timeout_ms, 300 ms"},
+		{"polls stdin", "", "options.timeout_ms, 300 ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := &client.Job{ID: "1", Client: "c", Type: "t", Kind: client.Text, Payload: []byte(c.payload)}
+			if c.payload == "" {
+				j.InputAddr = blocked
+				command := map[string]string{"blocked stdin": "echo\n", "polls stdin": "polls\n"}[c.name]
+				f.blobs.fail = opens(newEndless(command + strings.Repeat("x", 1<<16)))
+				defer func() { f.blobs.fail = nil }()
+			}
+			began := time.Now()
+			e := f.run(kit, j)
+			wantEnd(t, e, "error", c.text)
+			if took := time.Since(began); took < 300*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			wantOK(t, f.text(kit, "echo\nafter"), "after")
+		})
+	}
+	t.Run("nobody waits", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := f.handler("kit", handler.Options{})
+		ended := begin(ctx, slow, &client.Job{Client: "c", Payload: []byte("busy")})
+		f.waitBusy(t)
+		cancel()
+		wantEnd(t, <-ended, "error", "the run was ended: context canceled")
+	})
+	t.Run("the runner ends", func(t *testing.T) {
+		ended := begin(t.Context(), f.handler("kit", handler.Options{}), &client.Job{Client: "c", Payload: []byte("asleep")})
+		f.waitBusy(t)
+		for _, c := range f.processes.State().Busy {
+			c.kill(errStopped)
+		}
+		if e := <-ended; !e.Unget {
+			t.Errorf("the run ended with %s, want unget", show(e))
+		}
+	})
+}
+
+// waitBusy waits until a process has a run.
+func (f *fixture) waitBusy(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		busy := false
+		for _, c := range f.processes.State().Busy {
+			c.mu.Lock()
+			busy = busy || c.cancel != nil
+			c.mu.Unlock()
+		}
+		if busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no run has begun within a minute")
+		}
+	}
+}
+
+// TestProcessesAreUsedAgain: runs of several modules share a process, and a damaged one is replaced.
+func TestProcessesAreUsedAgain(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.MaxProcesses = 1 })
+	kit, tiny := f.handler("kit", handler.Options{TimeoutMs: 10_000}), f.handler("tiny", handler.Options{})
+	wantOK(t, f.text(kit, "echo\na"), "a")
+	first := f.processes.State().Idle[0]
+	wantOK(t, f.text(tiny, "b"), "B")
+	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0] != first {
+		t.Errorf("the second run had another process")
+	}
+	first.process.Kill()
+	<-first.ended
+	wantOK(t, f.text(kit, "echo\nc"), "c")
+	large := f.handler("kit", handler.Options{TimeoutMs: 10_000, MemoryBytes: 1 << 30}) // needs another process, and there may be one
+	wantOK(t, f.text(large, "echo\nd"), "d")
+	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0].class != 1<<30 {
+		t.Errorf("there are %d idle processes", len(idle))
+	}
+}
+
+// TestGrowingTables: memory that is none of the guest's own ends the process, with a cgroup or without.
+func TestGrowingTables(t *testing.T) {
+	f := newFixture(t, nil)
+	e := f.text(f.handler("tables", handler.Options{TimeoutMs: 20_000}), "")
+	// The table has a limit of its own, which is below that of the process.
+	wantEnd(t, e, "error")
+	if !strings.Contains(e.Error, "memory") && !strings.Contains(e.Error, "timeout_ms") {
+		t.Error(show(e))
+	}
+	wantOK(t, f.text(f.handler("tiny", handler.Options{}), "x"), "X")
+}
+
+// TestGoGuest: a module of Go's compiler runs.
+func TestGoGuest(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("a compiler with the race detector takes 15 seconds for a module of Go's compiler")
+	}
+	binary, err := goGuest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, nil)
+	x := f.executor(Handler{Binary: f.blobs.add("", binary)})
+	wantOK(t, f.text(x, "one\ntwo\n"), "one\ntwo\n2\n")
+}
+
+// TestTextModules: the modules of testdata are those of their texts.
+func TestTextModules(t *testing.T) {
+	if _, err := exec.LookPath("wat2wasm"); err != nil {
+		t.Skip("this machine has no wat2wasm (package wabt)")
+	}
+	texts, err := filepath.Glob("testdata/*.wat")
+	if err != nil || len(texts) == 0 {
+		t.Fatal(texts, err)
+	}
+	for _, path := range texts {
+		name := strings.TrimSuffix(filepath.Base(path), ".wat")
+		assembled, err := exec.Command("wat2wasm", "--enable-all", path, "--output=-").Output()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if !bytes.Equal(assembled, guestFile(t, name)) {
+			t.Errorf("%s is not the module of its text", name)
+		}
+	}
+}
