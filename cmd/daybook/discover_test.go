@@ -264,8 +264,9 @@ z.close()
 print(json.dumps(found))
 `
 
-// zeroconf looks for the server with python-zeroconf. It refuses to look for a service with a colon in its name.
-func (n *network) zeroconf(t *testing.T, id, port string) {
+// pythonWithZeroconf returns the path of a Python that has the zeroconf package.
+func pythonWithZeroconf(t *testing.T) string {
+	t.Helper()
 	python, err := filepath.Abs("../../bin/python/bin/python")
 	if err != nil {
 		t.Fatal(err)
@@ -276,6 +277,47 @@ func (n *network) zeroconf(t *testing.T, id, port string) {
 	if out, err := exec.Command(python, "-c", "import zeroconf").CombinedOutput(); err != nil {
 		t.Skipf("skipped: there is no zeroconf package for Python; `make tools` installs it: %v: %s", err, out)
 	}
+	return python
+}
+
+// TestExchangeOfQueueyQueue: a program that was written for queuey-queue finds the server by multicast DNS, and has its
+// job done by `daybook work`, or by itself.
+func TestExchangeOfQueueyQueue(t *testing.T) {
+	n := newNetwork(t)
+	python := pythonWithZeroconf(t)
+	n.serve(t, "--listen", "[::]:0")
+	var log bytes.Buffer // of daybook work
+	exchange := func(role string) (done struct {
+		Status, Output string
+		RunnerID       string `json:"runner_id"`
+	}) {
+		t.Helper()
+		cmd := in(t.Context(), n.browser, python, "testdata/queuey_exchange.py", role, "../../runner/wasi/testdata/tiny.wasm")
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err == nil {
+			err = json.Unmarshal(out, &done)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v: %s%s%s", role, err, out, &errs, &log)
+		}
+		return done
+	}
+	if done := exchange("RUNNER"); done.Status != "completed" || done.Output != "THE INPUT FOR RUNNER" {
+		t.Errorf("by a runner of its own: %+v", done)
+	}
+	work := in(context.Background(), n.browser, os.Args[0], "work", "--server", "mdns:", "--id", "found-it", "--cache", t.TempDir())
+	work.Stderr = &log
+	background(t, work)
+	if done := exchange("SUBMITTER"); done.Status != "completed" || done.Output != "THE INPUT FOR SUBMITTER" || done.RunnerID != "found-it" {
+		t.Errorf("by daybook work: %+v\n%s", done, &log)
+	}
+}
+
+// zeroconf looks for the server with python-zeroconf. It refuses to look for a service with a colon in its name.
+func (n *network) zeroconf(t *testing.T, id, port string) {
+	python := pythonWithZeroconf(t)
 	out, err := in(t.Context(), n.browser, python, "-c", zeroconfProgram, mdns.Service+".local.", "_serval_queue._tcp.local.").Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -3,14 +3,15 @@
 // Files:
 //
 //   - main.go, root.go: the command line, and how it is run.
-//   - serve.go, serve_run.go, serve_mdns.go: the settings of the server; how it starts, runs and stops; how it announces
-//     itself.
+//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go: the settings of the server; how it starts, runs and stops; its
+//     blobs; how it announces itself.
 //   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.
-//   - work.go, work_config.go, work_progress.go: the command work, which runs jobs.
-//   - add.go, get.go, queues.go, delete_queue.go, stats.go, clock.go, discover.go: commands that send requests to a
-//     server.
+//   - work.go, work_config.go, work_containers.go, work_progress.go: the command work, which runs jobs.
+//   - add.go, get.go, logs.go, blob.go, blob_put.go, fileset.go, fileset_transfer.go, queues.go, delete_queue.go, stats.go,
+//     clock.go, discover.go: commands that send requests to a server.
+//   - waits.go, upload_note.go: why a command waits for the server; which upload a later `daybook blob put` goes on with.
 //   - bench.go, bench_server.go, bench_report.go: how fast a server is; the server that is started for that, which
 //     bench_server_linux.go and bench_server_other.go keep apart; progress and tables.
 //   - check.go, journal.go, rebuild.go: commands for the data of a stopped server.

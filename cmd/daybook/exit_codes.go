@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
@@ -52,7 +53,7 @@ var exitCodes = []struct {
 	{exitFormat, "this version of daybook cannot read the format of the data: the format is newer, or from before the first release"},
 	{exitNoAnswer, "the server did not answer, or the answer was not that of a Daybook server; nothing was stored"},
 	{exitRefused, "the server refused the request; the message says why"},
-	{exitNotFound, "the server has no such job, batch or queue"},
+	{exitNotFound, "the server has no such job, batch, queue, blob or fileset"},
 	{exitNoData, "the data directory does not exist or has no journal"},
 	{exitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{exitFile, "a file or the input cannot be read or written, or the disk is full"},
@@ -91,7 +92,7 @@ func exitCode(err error) int {
 	switch {
 	case isUsage:
 		return exitUsage
-	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked):
+	case errors.Is(err, ingest.ErrInUse), errors.Is(err, journal.ErrLocked), errors.Is(err, blob.ErrLocked):
 		return exitDataInUse
 	case errors.Is(err, errListen):
 		return exitListen
@@ -109,6 +110,8 @@ func exitCode(err error) int {
 	case errors.Is(err, client.ErrUnknown):
 		return exitUnknown
 	case isRefused && refused.Status == http.StatusNotFound && refused.Code != "route_not_found":
+		return exitNotFound
+	case errors.Is(err, client.ErrNotFound) && !isRefused:
 		return exitNotFound
 	case isRefused, errors.Is(err, client.ErrTooLarge):
 		return exitRefused

@@ -21,13 +21,8 @@ func newJournal() *cobra.Command {
 		Short: "Read or repair the journal of a stopped server",
 		Long: `Read or repair the journal, which has every command that changed state, in order. Its records are text;
 docs/format-journal.md describes them. The server must be stopped.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.New("journal requires a command: dump, verify or give-up")}
-		},
 	}
-	cmd.AddCommand(newJournalDump(), newJournalVerify(), newJournalGiveUp())
-	return cmd
+	return group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())
 }
 
 // offline locks the data directory, so that no server writes the journal meanwhile. A group that is half written would

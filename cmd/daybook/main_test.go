@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,11 +68,29 @@ func ok(t *testing.T, args ...string) string {
 	return r.out
 }
 
+// processLog is what a process has written to standard error. It may be read while the process runs.
+type processLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *processLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *processLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // server is a daybook serve in a process of its own.
 type server struct {
 	*exec.Cmd
 	url, data string
-	log       *bytes.Buffer
+	log       *processLog
 	ended     chan error
 }
 
@@ -85,7 +104,7 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 	t.Helper()
 	s := &server{
 		Cmd: change(command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
-		log: &bytes.Buffer{}, ended: make(chan error, 1),
+		log: &processLog{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log
 	out, err := s.StdoutPipe()
@@ -429,6 +448,40 @@ func TestStopDrains(t *testing.T) {
 	s.ended <- err
 	if code := s.ProcessState.ExitCode(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
+	}
+}
+
+// TestReaderOfTheLogGoesAway: the server goes on when nobody reads its log any more.
+func TestReaderOfTheLogGoesAway(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
+	cmd.Stderr = w
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	defer func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // with the kill as its error
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	for range 3 { // each is logged
+		resp, err := http.Get(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")) + "/jobs/nonsense")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
 	}
 }
 

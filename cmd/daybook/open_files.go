@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/blob"
 )
 
 // files says how the file descriptors of the process are divided. Otherwise connections could take those that the
@@ -12,6 +14,7 @@ type files struct {
 	limit       uint64
 	store       int // about as many as Pebble keeps open
 	connections int // how many connections may be open at once
+	blobs       int // how many files may be open for blobs
 }
 
 const (
@@ -21,6 +24,10 @@ const (
 	// minStoreFiles is the least that Pebble needs. With maxStoreFiles all files of a store of 2 TB are open.
 	minStoreFiles = 80
 	maxStoreFiles = 1000
+	// minBlobFiles is the least that blobs need. With maxBlobFiles, as many uploads and downloads as fit in memory run at
+	// once. Many batches at once wait for each other.
+	minBlobFiles = blob.MinFiles
+	maxBlobFiles = 512
 	// A server with fewer than minConnections is of little use. Each connection takes 18 KB of memory.
 	minConnections = 32
 	maxConnections = 16384
@@ -36,12 +43,14 @@ func openFiles() (files, error) {
 }
 
 func divideFiles(limit uint64) (files, error) {
-	const least = otherFiles + minStoreFiles + minConnections
+	const least = otherFiles + minStoreFiles + minBlobFiles + minConnections
 	if limit < least {
 		return files{}, fmt.Errorf("this process may open %d files and needs at least %d; raise the limit, for example with `ulimit -n 1024`, or with LimitNOFILE= in a systemd unit", limit, least)
 	}
-	rest := int(min(limit-otherFiles, maxStoreFiles+maxConnections))
-	f := files{limit: limit, store: max(minStoreFiles, min(rest/2, maxStoreFiles))}
+	rest := int(min(limit-otherFiles, maxStoreFiles+maxBlobFiles+maxConnections))
+	f := files{limit: limit, blobs: max(minBlobFiles, min(rest/8, maxBlobFiles))}
+	rest -= f.blobs
+	f.store = max(minStoreFiles, min(rest/2, maxStoreFiles))
 	f.connections = min(rest-f.store, maxConnections)
 	return f, nil
 }

@@ -20,20 +20,20 @@ import (
 
 func TestDivideFiles(t *testing.T) {
 	for _, c := range []struct {
-		limit              uint64
-		store, connections int
+		limit                     uint64
+		store, blobs, connections int
 	}{
-		{176, 80, 32}, {256, 96, 96}, {1024, 480, 480}, {4096, 1000, 3032}, {1 << 20, 1000, 16384}, {math.MaxUint64, 1000, 16384},
+		{256, 80, 80, 32}, {320, 88, 80, 88}, {1024, 420, 120, 420}, {4096, 1000, 504, 2528}, {1 << 20, 1000, 512, 16384}, {math.MaxUint64, 1000, 512, 16384},
 	} {
 		f, err := divideFiles(c.limit)
-		if err != nil || f.store != c.store || f.connections != c.connections {
+		if err != nil || f.store != c.store || f.blobs != c.blobs || f.connections != c.connections {
 			t.Errorf("%d: %+v, %v", c.limit, f, err)
 		}
-		if sum := uint64(f.store + f.connections + otherFiles); sum > c.limit {
+		if sum := uint64(f.store + f.blobs + f.connections + otherFiles); sum > c.limit {
 			t.Errorf("%d: %d are given away", c.limit, sum)
 		}
 	}
-	if _, err := divideFiles(175); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+	if _, err := divideFiles(255); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -35,6 +36,21 @@ type rootCommand struct {
 	started bool
 }
 
+// group makes a command of commands. Without one of them it is an error.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.Name()
+	}
+	cmd.AddCommand(commands...)
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(*cobra.Command, []string) error {
+		last := len(names) - 1
+		return usageError{fmt.Errorf("%s requires a command: %s or %s", cmd.Name(), strings.Join(names[:last], ", "), names[last])}
+	}
+	return cmd
+}
+
 func newRoot() *rootCommand {
 	root := &rootCommand{Command: &cobra.Command{
 		Use:   "daybook",
@@ -64,7 +80,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 		return nil
 	}
 	root.AddCommand(
-		newServe(), newWork(), newAdd(), newGet(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
+		newServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
 		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root

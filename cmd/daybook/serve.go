@@ -21,6 +21,7 @@ import (
 type serveFlags struct {
 	networkFlags
 	storageFlags
+	blobFlags
 	jobFlags
 	requestFlags
 	runnerFlags
@@ -75,6 +76,9 @@ type runnerFlags struct {
 const (
 	defaultListen = "127.0.0.1:1717"
 	defaultData   = "./daybook-data"
+	// A collection reads the whole store.
+	defaultBlobsCollect = 6 * time.Hour
+	minBlobsCollectMs   = 60_000
 
 	// Each stream has its own pings: ten thousand streams with the shortest heartbeat send a hundred thousand a second.
 	minHeartbeatMs = 100
@@ -88,6 +92,7 @@ func newServe() *cobra.Command {
 	f.queueIdle = job.DefaultQueueIdleMs * durationFlag(time.Millisecond)
 	f.drain = durationFlag(10 * time.Second)
 	f.heartbeat = durationFlag(5 * time.Second)
+	f.blobsCollect = durationFlag(defaultBlobsCollect)
 	f.runnerHeartbeat = durationFlag(registry.DefaultHeartbeat)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -114,6 +119,11 @@ the start fails if it cannot be announced.
 The Host of a request must be an IP address, localhost, or a name that --allow-host lists. Otherwise a web
 page could reach the server by a name of its own. In containers and clusters, use for example --allow-host
 daybook or --allow-host '*.svc.cluster.local'. --allow-host '*' allows every name.
+
+Blobs are files in the directory of --blobs. --blobs can also name a bucket of S3, or of a service that speaks
+its protocol: 's3://BUCKET/PREFIX?region=eu-west-1', or 's3://BUCKET/PREFIX?endpoint=https://HOST&lookup=path'.
+The credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from the shared credentials file
+(AWS_PROFILE), or from the role of the machine, and are never a part of the address.
 
 A runner that misses three heartbeats is lost: the server returns its jobs. With --on-lost it also does
 something for each lost runner, for example shut its machine down. A value that begins with http:// or
@@ -156,6 +166,10 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.retention, "retention", "default for new jobs: how long a job is kept after it has ended; 0 means not at all")
 	flags.Var(&f.queueIdle, "queue-idle", "how long a queue without jobs is kept if it is not paused, at least a minute; 0 means for ever")
 	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep that the store no longer needs, for rebuilds and audits")
+	flags.StringVar(&f.blobs, "blobs", "", "directory of the blobs, or a bucket: s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, or none to keep no blobs (default: blobs in the data directory)")
+	flags.Var(&f.blobQuota, "blob-quota", "bytes that all blobs together may have; 0 means as many as the disk holds")
+	flags.Var(&f.clientQuota, "blob-client-quota", "bytes that the blobs of each client may have; 0 means as many as --blob-quota")
+	flags.Var(&f.blobsCollect, "blobs-collect", "time between two collections, which remove blobs that nothing names and that were stored more than a day ago; 0 means never")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error; successful requests of frequent kinds are logged at debug")
 	flags.StringVar(&f.logFormat, "log-format", "json", "format of the log: json, or console for people")
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start even if the last time in the journal is more than a day ahead of the wall clock")
@@ -173,6 +187,7 @@ prints all settings and the origin of each.`,
 	flags.BoolVar(&f.printConfig, "print-config", false, "print all settings as a configuration file, and end")
 	cobra.CheckErr(cmd.MarkFlagFilename("config", "toml"))
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
+	cobra.CheckErr(cmd.MarkFlagDirname("blobs"))
 	return cmd
 }
 
@@ -206,6 +221,9 @@ func (f *serveFlags) checkSettings() error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkBlobs(); err != nil {
+		return err
+	}
 	if f.mdns == mdnsOn && !isExposed(address) {
 		return usageError{fmt.Errorf("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)}
 	}
@@ -228,6 +246,7 @@ func (f *serveFlags) options() (api.Options, error) {
 		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),
 		checkDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
 		checkDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
+		checkDurationOrZero("--blobs-collect", f.blobsCollect, minBlobsCollectMs, job.MaxDelayMs),
 		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/blob/s3"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/registry/onlost"
@@ -56,6 +57,12 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.end()) }()
 
+	endBlobs, err := s.openBlobs(ctx, engine.Engine)
+	if err != nil {
+		return err
+	}
+	defer endBlobs() // the call below returns its error, if the server runs to its end
+
 	s.options.Engine, s.options.Queries = engine.Engine, engine.Queries()
 	server, err := api.New(s.options)
 	if err != nil {
@@ -74,6 +81,9 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
 	if err := server.Run(engine.whileRunning(ctx), s.listener, time.Duration(f.drain)); err != nil {
+		return err
+	}
+	if err := endBlobs(); err != nil { // a collection reads the engine's data
 		return err
 	}
 	if engine.end() != nil {
@@ -114,6 +124,9 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	}
 	if s.files, err = openFiles(); err != nil {
 		return nil, err
+	}
+	if isBucket(f.blobs) {
+		s.files.connections = max(s.files.connections-s3.MaxFiles, minConnections)
 	}
 	if err := limitMemory(memlimit.FromCgroup, s.log); err != nil {
 		s.log.Warn().Err(err).Msg("the memory of this process has no soft limit; set GOMEMLIMIT if it runs in a container")
@@ -225,11 +238,13 @@ func (s *serverRun) publish(id string) (unpublish func(), err error) {
 }
 
 // untilSignal returns a context that ends at the first SIGTERM or SIGINT. The second signal ends the process at once:
-// the sender does not want to wait.
+// the sender does not want to wait. SIGPIPE ends the process no longer: whoever reads its log may go away. The process
+// still gets the signal, so that programs that it starts do not ignore it.
 func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		first, ok := <-signals
 		if !ok {

@@ -31,9 +31,12 @@ import (
 type workFlags struct {
 	server                            serverAddress
 	networkFlags                      // where metrics are served
+	containers                        containerFlags
 	config, strategy, sandbox, id     string
 	logLevel                          string
 	accept, types, clients, httpAllow []string
+	wasiGrant                         []string
+	wasiExtensions, cache             string
 	concurrency                       int
 	takeover                          bool
 	labels                            map[string]string
@@ -51,15 +54,21 @@ to --drain for the jobs that run, and reports them. Jobs that run longer go back
 costs them no attempt. A second signal ends it at once.
 
 Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
-be of any kind: exec (a program), http (a request to a URL) or script (node, python, php or sh). Of stored
-ones the runner runs only the kinds in --accept, none by default, because whoever may store a handler
-chooses what it does. A stored handler of kind exec names a handler of the file.
+be of any kind: exec (a program), http (a request to a URL), script (node, python, php or sh), wasi (a module of
+WebAssembly) or container (of Docker or Podman, as the job says). Of stored ones the runner runs only the kinds
+in --accept, because whoever may store a handler chooses what it does. A stored handler of kind exec names a
+handler of the file. Containers run only images of --images.
+
+Without --accept and handlers in a file, the runner accepts wasi: guests can only compute. They have no files
+and no network, unless --wasi-grant gives permissions to the handlers that require them. With wasi accepted,
+jobs that name their own binary (binary_addr) need no handler; their type is default, or one of --types.
 
 Programs and scripts run in a sandbox: nothing of them is left when they end, and they reach no network
 and few files, unless their handler in the file allows it. What this machine cannot do is logged at the
 start. With --sandbox=require the runner does not start then. Requests of handlers go to public addresses
 only; --http-allow names others. It is needed for handlers of the file, too.`,
-		Example: `  daybook work --accept script
+		Example: `  daybook work
+  daybook work --accept script
   daybook work --config work.toml --until-idle 2s
   daybook work --accept http --http-allow 127.0.0.1:8080 --types resize`,
 		Args: cobra.NoArgs,
@@ -67,16 +76,20 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags := cmd.Flags()
 	serverFlag(cmd, &f.server)
 	flags.StringVar(&f.config, "config", "", "file with settings and handlers, in TOML")
-	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script")
+	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script, wasi, container (default: wasi if there are no handlers in --config)")
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
 	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random or fair (default: oldest)")
-	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long (default: never)")
+	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Lookup("until-idle").DefValue = ""
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
 	flags.StringVar(&f.sandbox, "sandbox", string(sandbox.Auto), "auto: the best that this machine can do; require: do not start if anything is missing; off")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")
+	f.containers.add(cmd)
+	flags.StringSliceVar(&f.wasiGrant, "wasi-grant", nil, "permissions for handlers of kind wasi that require them: proc:read:*, http:*, http:HOST, extension:*, extension:NAME")
+	flags.StringVar(&f.wasiExtensions, "wasi-extensions", "", "directory of modules (*.wasm) that guests with a permission can import (default: none)")
+	flags.StringVar(&f.cache, "cache", "", "directory for what the runner can fetch or make again, such as compiled modules (default: daybook in the user's cache)")
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")
 	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error")
@@ -171,17 +184,31 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	if err != nil {
 		return s, usageError{fmt.Errorf("--http-allow: %w", err)}
 	}
+	containers, err := f.containers.settings(file, f.accept)
+	if err != nil {
+		return s, err
+	}
+	guests, err := file.wasi.limits()
+	if err != nil {
+		return s, err
+	}
 	mode := sandbox.Mode(f.sandbox)
 	if !slices.Contains([]sandbox.Mode{sandbox.Auto, sandbox.Require, sandbox.Off}, mode) {
 		return s, usageError{fmt.Errorf("--sandbox must be %s, %s or %s, not %q", sandbox.Auto, sandbox.Require, sandbox.Off, f.sandbox)}
 	}
 	if len(f.accept) == 0 && len(file.handlers) == 0 {
-		return s, usageError{errors.New("the runner has no handlers: give --accept for those that the server stores, or --config for a file with handlers")}
+		f.accept = []string{handler.WASI}
+	}
+	for _, permission := range f.wasiGrant {
+		if err := handler.CheckPermission(permission); err != nil {
+			return s, usageError{fmt.Errorf("--wasi-grant: %w", err)}
+		}
 	}
 	return runner.Settings{
 		Client: client.New(url, client.Options{}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: f.strategy,
 		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
-		Interpreters: file.interpreters, UserAgent: "Daybook/" + version,
+		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
+		Interpreters: file.interpreters, Containers: containers, UserAgent: "Daybook/" + version,
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/digest"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/manifest"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
 )
@@ -24,12 +28,35 @@ import (
 type workFile struct {
 	handlers     map[string]*runner.Handler
 	interpreters map[string]string
+	containers   containersTable
+	wasi         wasiTable
 }
 
 // workTables are the tables of the file. Everything else in it are values of flags.
 type workTables struct {
 	Handlers     map[string]handlerTable `toml:"handlers"`
 	Interpreters map[string]string       `toml:"interpreters"`
+	Containers   containersTable         `toml:"containers"`
+	WASI         wasiTable               `toml:"wasi"`
+}
+
+// wasiTable are limits of stored handlers of kind wasi, and of binaries that jobs name:
+//
+//	[wasi]
+//	memory_bytes = 1073741824
+//	timeout_ms = 3600000
+type wasiTable struct {
+	MemoryBytes int64 `toml:"memory_bytes"`
+	TimeoutMs   int64 `toml:"timeout_ms"`
+	CacheBytes  int64 `toml:"cache_bytes"`
+}
+
+// limits returns the limits of guests.
+func (t *wasiTable) limits() (l runner.WASILimits, err error) {
+	if t.TimeoutMs > job.MaxTimeoutMs {
+		return l, usageError{fmt.Errorf("wasi.timeout_ms must be at most %d, not %d", job.MaxTimeoutMs, t.TimeoutMs)}
+	}
+	return runner.WASILimits{MemoryBytes: t.MemoryBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond, CacheBytes: t.CacheBytes}, nil
 }
 
 // handlerTable is a handler in the file:
@@ -54,15 +81,29 @@ type handlerTable struct {
 	AfterEach  string `toml:"after_each"`
 	EID        string `toml:"eid"`
 
+	Images              *[]string `toml:"images"`
+	Manifest            string    `toml:"manifest"` // a file with the keys below
+	Name                string    `toml:"name"`
+	Namespace           string    `toml:"namespace"`
+	Version             string    `toml:"version"`
+	Description         string    `toml:"description"`
+	Binary              string    `toml:"binary"` // an address or a file
+	RequiredExtensions  []string  `toml:"required_extensions"`
+	RequiredPermissions []string  `toml:"required_permissions"`
+
 	Options optionsTable `toml:"options"`
 }
 
 // keysOf are the keys of a handler beside kind, types and options, by its kind.
 var keysOf = map[string][]string{
-	handler.Exec:   {"argv", "shell", "dir", "frames", "exit_codes", "chain_lines", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
-	handler.HTTP:   {"url"},
-	handler.Script: {"lang", "source", "source_file", "before", "before_each", "after_each", "eid", "env", "network", "read_only", "read_write"},
+	handler.Exec:      {"argv", "shell", "dir", "frames", "exit_codes", "chain_lines", "log_bytes", "open_files", "processes", "file_bytes", "env", "network", "read_only", "read_write"},
+	handler.HTTP:      {"url"},
+	handler.Container: {"images", "exit_codes"},
+	handler.Script:    {"lang", "source", "source_file", "before", "before_each", "after_each", "eid", "env", "network", "read_only", "read_write"},
+	handler.WASI:      append([]string{"manifest"}, manifestKeys...),
 }
+
+var manifestKeys = []string{"name", "namespace", "version", "description", "binary", "required_extensions", "required_permissions"}
 
 // checkKeys refuses keys of a handler that are those of other kinds only. A value of false or 0 is refused as well.
 func checkKeys(kind string, keys []string) error {
@@ -144,7 +185,7 @@ func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
 		return nil, nil, atLine(err)
 	}
 	tables := map[string]any{}
-	for _, key := range []string{"handlers", "interpreters"} {
+	for _, key := range []string{"handlers", "interpreters", "containers", "wasi"} {
 		if value, ok := all[key]; ok {
 			tables[key] = value
 			delete(all, key)
@@ -152,7 +193,7 @@ func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
 	}
 	for key, value := range all {
 		if _, table := value.(map[string]any); table {
-			return nil, nil, fmt.Errorf(": [%s] is not known; the tables are [handlers.NAME] and [interpreters]", key)
+			return nil, nil, fmt.Errorf(": [%s] is not known; the tables are [handlers.NAME], [interpreters], [containers] and [wasi]", key)
 		}
 	}
 	settings, err := settingsOf(text, all)
@@ -174,7 +215,7 @@ func parseWorkConfig(text []byte, dir string) (*workFile, []setting, error) {
 		}
 		return nil, nil, fmt.Errorf(": %w", err)
 	}
-	file := &workFile{handlers: map[string]*runner.Handler{}, interpreters: t.Interpreters}
+	file := &workFile{handlers: map[string]*runner.Handler{}, interpreters: t.Interpreters, containers: t.Containers, wasi: t.WASI}
 	for lang := range t.Interpreters {
 		if !slices.Contains(handler.Langs, lang) {
 			return nil, nil, fmt.Errorf(": interpreters.%s: the languages are %s", lang, strings.Join(handler.Langs, ", "))
@@ -215,7 +256,7 @@ func checkTypes(handlers map[string]*runner.Handler) error {
 func typeError(err *toml.DecodeError) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	wanted := map[string]string{
-		"string": "a text in quotes", "[]string": "a list of texts", "int": "a whole number", "int64": "a whole number", "bool": "true or false",
+		"string": "a text in quotes", "[]string": "a list of texts", "int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
 		"map[string]string": "a table of texts", "main.optionsTable": "a table",
 	}
 	if _, typ, ok := strings.Cut(text, " of type "); ok && wanted[strings.TrimPrefix(typ, "*")] != "" {
@@ -246,11 +287,7 @@ func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler
 		if t.Source != "" {
 			return nil, errors.New("source_file must not be given together with source")
 		}
-		path := t.SourceFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(below(dir, t.SourceFile))
 		if err != nil {
 			return nil, fmt.Errorf("source_file: %w", err)
 		}
@@ -263,8 +300,80 @@ func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler
 	if t.Kind == handler.Exec {
 		h.Document.Program = name
 	}
+	var err error
+	if h.Images, err = t.images(); err != nil {
+		return nil, err
+	}
+	if t.Kind == handler.WASI {
+		if err := t.guest(h, dir, keys); err != nil {
+			return nil, err
+		}
+	}
 	if len(h.Document.Source) > job.MaxHandlerBytes {
 		return nil, fmt.Errorf("source has %d bytes; the maximum is %d", len(h.Document.Source), job.MaxHandlerBytes)
 	}
 	return h, h.Document.Check()
+}
+
+// guest sets what a handler of kind wasi has: from the keys of the table, or from the file that manifest names.
+func (t *handlerTable) guest(h *runner.Handler, dir string, keys []string) error {
+	d := &h.Document
+	d.Name, d.Namespace, d.Version, d.Description, d.Binary = t.Name, t.Namespace, t.Version, t.Description, t.Binary
+	d.RequiredExtensions, d.RequiredPermissions = t.RequiredExtensions, t.RequiredPermissions
+	if t.Manifest != "" {
+		for _, key := range keys {
+			if slices.Contains(manifestKeys, key) {
+				return fmt.Errorf("%s must not be given together with manifest", key)
+			}
+		}
+		path := below(dir, t.Manifest)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("manifest: %w", err)
+		}
+		read, err := manifest.Parse(text)
+		if err != nil {
+			return fmt.Errorf("manifest %s: %w", path, err)
+		}
+		read.Options = d.Options
+		h.Document, dir = read, filepath.Dir(path)
+	}
+	if d.Binary == "" {
+		return nil // Check says that it is missing
+	}
+	if _, err := digest.Parse(d.Binary); err == nil {
+		return nil
+	}
+	h.Binary = below(dir, d.Binary)
+	sum, err := fileDigest(h.Binary)
+	if err != nil {
+		return fmt.Errorf("binary: neither the address of a blob nor a file: %w", err)
+	}
+	d.Binary = sum.String()
+	return nil
+}
+
+// below returns a path that is relative to dir.
+func below(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// fileDigest returns the SHA-256 of a file.
+func fileDigest(path string) (sum digest.SHA256, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return sum, fmt.Errorf("%s is no regular file", path)
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return sum, err
+	}
+	return digest.SHA256(hash.Sum(nil)), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/webhook"
@@ -46,6 +49,20 @@ lang = "python"
 source_file = "resize.py"
 types = ["resize", "crop"]
 
+[containers]
+cpus = 2
+memory_bytes = 100000000
+
+[wasi]
+memory_bytes = 100000000
+timeout_ms = 5000
+cache_bytes = 1000
+
+[handlers.sums]
+kind = "container"
+images = ["docker.io/library/busybox:*"]
+exit_codes = { 3 = "failed" }
+
 [handlers.mail]
 kind = "http"
 url = "https://example.com/mail"
@@ -70,6 +87,12 @@ batch = true
 	upper, resize, mail := file.handlers["upper"], file.handlers["resize"], file.handlers["mail"]
 	if upper == nil || resize == nil || mail == nil || file.interpreters["python"] != "/usr/bin/python3" {
 		t.Fatalf("%+v", file)
+	}
+	if sums := file.handlers["sums"]; sums.Images.None() || sums.Program.ExitCodes["3"] != "failed" || file.containers != (containersTable{CPUs: 2, MemoryBytes: 100000000}) {
+		t.Errorf("%+v, %+v", sums, file.containers)
+	}
+	if limits, err := file.wasi.limits(); err != nil || limits != (runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000}) {
+		t.Errorf("%+v, %v", limits, err)
 	}
 	if upper.Document.Kind != handler.Exec || upper.Program.Argv[0] != "tr" || upper.Program.ExitCodes["3"] != "failed" || upper.Program.Frames != "lines" || upper.Document.Options.Concurrency != 2 || upper.Types != nil {
 		t.Errorf("%+v", upper)
@@ -155,6 +178,10 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\ntypes = [\"a b\"]":         "types may hold only",
 		"[handlers.x]\nkind = \"script\"\nlang = \"sh\"\nsource_file = \"none\"":   "source_file: ",
 		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\noptions = { weight = -1 }": "options.weight must be",
+		"[handlers.x]\nkind = \"container\"\nimages = [\"busybox\"]":               "handlers.x: images: the image",
+		"[containers]\nprivileged = true":                                          "containers.privileged is not known",
+		"[wasi]\nmemory = 1":                                                       "wasi.memory is not known",
+		"[wasi]\ntimeout_ms = \"1h\"":                                              "wasi.timeout_ms: must be a whole number",
 		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
 	} {
 		_, settings, err := parseWorkConfig([]byte(text), t.TempDir())
@@ -170,12 +197,15 @@ func TestWorkConfigErrors(t *testing.T) {
 // TestKeysOfKinds: each key of a handler is refused for the kinds that do not have it, with any value.
 func TestKeysOfKinds(t *testing.T) {
 	of := map[string]string{ // the kinds that have a key
-		"argv": "exec", "shell": "exec", "dir": "exec", "frames": "exec", "exit_codes": "exec", "chain_lines": "exec", "open_files": "exec", "processes": "exec", "file_bytes": "exec",
+		"argv": "exec", "shell": "exec", "dir": "exec", "frames": "exec", "exit_codes": "exec and container", "chain_lines": "exec", "log_bytes": "exec", "open_files": "exec", "processes": "exec", "file_bytes": "exec",
 		"env": "exec and script", "network": "exec and script", "read_only": "exec and script", "read_write": "exec and script",
 		"url": "http", "lang": "script", "source": "script", "source_file": "script", "before": "script", "before_each": "script", "after_each": "script", "eid": "script",
+		"images":   "container",
+		"manifest": "wasi", "name": "wasi", "namespace": "wasi", "version": "wasi", "description": "wasi", "binary": "wasi", "required_extensions": "wasi", "required_permissions": "wasi",
 	}
 	whole := map[string]string{
-		handler.Exec: `argv = ["true"]`, handler.HTTP: `url = "http://127.0.0.1/"`, handler.Script: "lang = \"sh\"\nsource = \"x\"",
+		handler.Exec: `argv = ["true"]`, handler.HTTP: `url = "http://127.0.0.1/"`, handler.Script: "lang = \"sh\"\nsource = \"x\"", handler.Container: "",
+		handler.WASI: `binary = "` + strings.Repeat("0", 64) + `"`,
 	}
 	seen := 0
 	var walk func(typ reflect.Type)
@@ -220,6 +250,57 @@ func TestKeysOfKinds(t *testing.T) {
 	}
 }
 
+// TestManifestInConfig: a handler of kind wasi has the keys of a manifest, or names its file. Paths of binaries are relative
+// to the file that has them.
+func TestManifestInConfig(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.wasm": "module a", "guests/b.wasm": "module b", "guests/b.toml": "name = \"b-1\"\nbinary = \"b.wasm\"\nrequired_permissions = [\"http:*\"]",
+		"guests/bad.toml": "binary = \"b.wasm\"\nurl = \"x\"", "guests/missing.toml": "binary = \"none.wasm\"", "guests/empty.toml": "",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := strings.Repeat("0", 64)
+	text := "[handlers.a]\nkind = \"wasi\"\nbinary = \"a.wasm\"\nrequired_extensions = [\"x\"]\noptions = { memory_bytes = 33554432 }\n" +
+		"[handlers.b]\nkind = \"wasi\"\nmanifest = \"guests/b.toml\"\noptions = { timeout_ms = 1000 }\n[handlers.c]\nkind = \"wasi\"\nbinary = \"" + address + "\""
+	file, _, err := parseWorkConfig([]byte(text), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
+	a, b, c := file.handlers["a"], file.handlers["b"], file.handlers["c"]
+	if a.Binary != filepath.Join(dir, "a.wasm") || a.Document.Binary != sum("module a") || a.Document.RequiredExtensions[0] != "x" || a.Document.Options.MemoryBytes != 32<<20 {
+		t.Errorf("%+v", a)
+	}
+	if b.Binary != filepath.Join(dir, "guests", "b.wasm") || b.Document.Binary != sum("module b") || b.Document.Name != "b-1" || b.Document.RequiredPermissions[0] != "http:*" || b.Document.Options.TimeoutMs != 1000 {
+		t.Errorf("%+v", b)
+	}
+	if c.Binary != "" || c.Document.Binary != address {
+		t.Errorf("%+v", c)
+	}
+	for keys, want := range map[string]string{
+		"manifest = \"guests/b.toml\"\nname = \"x\"":          "name must not be given together with manifest",
+		"manifest = \"none.toml\"":                            "manifest: open ",
+		"manifest = \"guests/bad.toml\"":                      "url is no key of a manifest",
+		"manifest = \"guests/missing.toml\"":                  "binary: neither the address of a blob nor a file: open ",
+		"manifest = \"guests/empty.toml\"":                    "binary is missing",
+		"binary = \"guests\"":                                 "no regular file",
+		"name = \"x\"":                                        "binary is missing",
+		"binary = \"a.wasm\"\nrequired_permissions = [\"x\"]": "required_permissions: \"x\" is no permission",
+		"binary = \"a.wasm\"\noptions = { idle_ms = 1000 }":   "options.idle_ms is for handlers of kind script",
+	} {
+		if _, _, err := parseWorkConfig([]byte("[handlers.x]\nkind = \"wasi\"\n"+keys), dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", keys, err, want)
+		}
+	}
+}
+
 // TestGrantsInConfig: env, network, read_only and read_write of a script are those of the handler.
 func TestGrantsInConfig(t *testing.T) {
 	const keys = "\nenv = { A = \"b\" }\nnetwork = true\nread_only = [\"/etc\"]\nread_write = [\"/tmp\"]"
@@ -251,8 +332,11 @@ func TestTooManySlots(t *testing.T) {
 // TestWorkUsage: mistakes on the command line end the command before it connects, with the status of usage errors.
 func TestWorkUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "the runner has no handlers"},
-		{"--accept wasm", "not one of exec, http, script"},
+		{"--accept wasm", "not one of exec, http, script, wasi, container"},
+		{"--accept container", "--accept container requires --images"},
+		{"--accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
+		{"--wasi-grant root", `--wasi-grant: "root" is no permission`},
+		{"--wasi-extensions /none", "read the directory of extensions"},
 		{"--accept script --concurrency -1", "--concurrency must be 1 to"},
 		{"--accept script --types a/b", "--types may hold only"},
 		{"--accept script --strategy best", "not one of oldest"},

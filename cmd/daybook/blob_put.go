@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// longFile is the length from which a file is stored by a resumable upload.
+const longFile = 64 << 20
+
+func newBlobPut() *cobra.Command {
+	var b blobCommand
+	cmd := &cobra.Command{
+		Use:   "put [FILE ...]",
+		Short: "Store files as blobs, and print their addresses",
+		Long: `Store each file as a blob, and print its address when the server has it on disk. Without a file, or with -,
+the blob is what standard input has. An upload of a file is repeated if the connection breaks.
+
+The upload of a file of 64 MiB or more goes on where it was when the connection breaks or the server restarts. If
+the command is interrupted, the same command goes on within a day. For that it notes the upload in
+$XDG_STATE_HOME/daybook/uploads (default: ~/.local/state), and removes the note at the end. The note is secret:
+whoever has it can append to the upload. If the file has changed meanwhile, the upload begins again.`,
+		Example: `  daybook blob put guest.wasm
+  tar c photos | daybook blob put`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			c, err := b.dial(cmd)
+			if err != nil {
+				return err
+			}
+			if len(files) == 0 {
+				files = []string{"-"}
+			}
+			for _, file := range files {
+				stored, err := putFile(cmd, c, b.url, b.client, file)
+				if err != nil {
+					return err
+				}
+				if err := b.print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	b.flags(cmd, "print JSON, one blob per line")
+	return cmd
+}
+
+// putFile stores a file, or standard input.
+func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (stored client.Blob, err error) {
+	if file == "-" {
+		return c.PutBlob(cmd.Context(), of, cmd.InOrStdin())
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return stored, err
+	}
+	defer f.Close() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return stored, err
+	}
+	if info.Mode().IsRegular() && info.Size() >= longFile {
+		stored, err = putLong(cmd, c, uploadNote{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
+	} else {
+		stored, err = c.PutBlob(cmd.Context(), of, f)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return stored, err
+}
+
+// putLong stores a file by a resumable upload, which goes on where an earlier command was interrupted.
+func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (client.Blob, error) {
+	errs := cmd.ErrOrStderr()
+	notes, err := openUploadNote(&note, f.Name())
+	switch {
+	case errors.Is(err, errNoteInUse):
+		fmt.Fprintf(errs, "daybook: warning: another command is storing %s; this one stores it, too, and cannot be continued\n", f.Name())
+	case err != nil:
+		fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
+	}
+	defer notes.close()
+	o := client.UploadOptions{Resume: note.Upload}
+	begun, resumes := note.Upload != "", note.Upload != ""
+	if notes != nil {
+		o.Begun = func(path string) error {
+			begun, resumes = true, false
+			if err := notes.begun(path); err != nil {
+				fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
+			}
+			return nil
+		}
+	}
+	if isTerminal(errs) {
+		show := &uploadProgress{line: &progressLine{to: errs}, name: filepath.Base(f.Name())}
+		defer show.line.show("")
+		o.Progress = show.sent
+	}
+	show := o.Progress
+	o.Progress = func(sent, size int64) {
+		if resumes {
+			resumes = false
+			fmt.Fprintf(errs, "daybook: %s: going on after %s of %s\n", f.Name(), sizeText(sent), sizeText(size))
+		}
+		if show != nil {
+			show(sent, size)
+		}
+	}
+	stored, err := c.UploadBlob(cmd.Context(), note.Client, f, o)
+	switch {
+	case err == nil:
+		notes.remove()
+	case begun && notes != nil:
+		err = fmt.Errorf("%w; the server keeps what has arrived for a day, and the same command goes on after it", err)
+	}
+	return stored, err
+}
+
+// print writes the address of a blob, as sha256sum does if there are several.
+func (b *blobCommand) print(w io.Writer, stored *client.Blob, file string, several bool) (err error) {
+	switch {
+	case b.asJSON:
+		err = json.NewEncoder(w).Encode(stored)
+	case several:
+		_, err = fmt.Fprintf(w, "%s  %s\n", stored.Address, file)
+	default:
+		_, err = fmt.Fprintln(w, stored.Address)
+	}
+	return err
+}
+
+// uploadProgress shows on a terminal how much of a file was sent.
+type uploadProgress struct {
+	line        *progressLine
+	name        string
+	began, last time.Time
+	first       int64 // where this command went on
+}
+
+// sent is called by the goroutine that sends.
+func (p *uploadProgress) sent(sent, size int64) {
+	now := time.Now()
+	if p.began.IsZero() {
+		p.began, p.first = now, sent
+	}
+	if now.Sub(p.last) < 200*time.Millisecond && sent < size {
+		return
+	}
+	p.last = now
+	p.line.show(progressText(p.name, sent, size, sent-p.first, now.Sub(p.began)))
+}
+
+// progressText is one line: how much of a file was sent, how fast, and how long the rest takes at this pace.
+func progressText(name string, sent, size, since int64, took time.Duration) string {
+	text := fmt.Sprintf("%s: %s of %s (%d%%)", name, sizeText(sent), sizeText(size), 100*sent/max(size, 1))
+	if since <= 0 || took < time.Second {
+		return text
+	}
+	pace := float64(since) / took.Seconds()
+	rest := time.Duration(float64(size-sent) / pace * float64(time.Second))
+	return fmt.Sprintf("%s, %s/s, %v left", text, sizeText(int64(pace)), rest.Round(time.Second))
+}

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// breakingProxy forwards connections to a server, and breaks them.
+type breakingProxy struct {
+	net.Listener
+
+	mu    sync.Mutex // guards the fields below
+	to    string
+	sent  int64 // bytes of all connections
+	pause int64 // of sent: nothing is forwarded after it until the connection ends; 0: never
+	cuts  []int64
+	conns map[net.Conn]bool
+}
+
+// newBreakingProxy returns a proxy whose first connections are cut after so many bytes.
+func newBreakingProxy(t *testing.T, to string, cuts ...int64) *breakingProxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &breakingProxy{Listener: l, to: strings.TrimPrefix(to, "http://"), cuts: cuts, conns: map[net.Conn]bool{}}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.forward(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for c := range p.conns {
+			c.Close()
+		}
+		p.mu.Unlock()
+		all.Wait()
+	})
+	return p
+}
+
+func (p *breakingProxy) forward(c net.Conn) {
+	p.mu.Lock()
+	to, cut := p.to, int64(1<<40)
+	p.conns[c] = true
+	p.mu.Unlock()
+	defer c.Close()
+	up, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() {
+		io.Copy(c, up) // ends with the connection
+		c.Close()
+	}()
+	buf := make([]byte, 64<<10)
+	counted := int64(0)
+	for {
+		n, err := c.Read(buf)
+		if n > 0 {
+			p.mu.Lock()
+			if counted < 1<<20 && counted+int64(n) >= 1<<20 && len(p.cuts) > 0 { // a connection that carries an upload
+				cut, p.cuts = p.cuts[0], p.cuts[1:]
+			}
+			counted += int64(n)
+			p.sent += int64(n)
+			paused := p.pause > 0 && p.sent > p.pause
+			p.mu.Unlock()
+			if paused {
+				io.Copy(io.Discard, c) // ends with the client
+				return
+			}
+			if _, err := up.Write(buf[:n]); err != nil || counted > cut {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *breakingProxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func (p *breakingProxy) url() string { return "http://" + p.Addr().String() }
+
+func (p *breakingProxy) until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		is := done()
+		p.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// longTestFile writes a file of which only the ends take space.
+func longTestFile(t *testing.T, size int64) (name, address string) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "long")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("begins"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("ends"), size-4); err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size)); err != nil {
+		t.Fatal(err)
+	}
+	return name, fmt.Sprintf("sha256:%x", h.Sum(nil))
+}
+
+// notes returns the notes of uploads.
+func notes(t *testing.T) []string {
+	t.Helper()
+	dir, err := notesDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestLongFile: a long file is stored although connections break, the server is killed, and the command is.
+func TestLongFile(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	const mib = 1 << 20
+	size := int64(longFile + 16*mib)
+	file, address := longTestFile(t, size)
+	s := serving(t, t.TempDir())
+
+	// Two connections break, and the server is killed after the second one.
+	p := newBreakingProxy(t, s.url, 20*mib, 20*mib)
+	cmd := command(t, "blob", "put", file, "--server", p.url())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "two connections were cut", func() bool { return len(p.cuts) == 0 && p.sent > 42*mib })
+	s.end(t, syscall.SIGKILL)
+	s = serving(t, s.data)
+	p.set(func() { p.to = strings.TrimPrefix(s.url, "http://") })
+	if err := cmd.Wait(); err != nil || out.String() != address+"\n" {
+		t.Fatalf("%v: %q %s", err, out.String(), errs.String())
+	}
+	if most := size + 48*mib; p.sent > most { // a kill costs at most what was not durable
+		t.Errorf("%d bytes were sent", p.sent)
+	}
+	if left := notes(t); len(left) > 0 {
+		t.Errorf("notes are left: %v", left)
+	}
+
+	// The command is killed, and the same command goes on. Two at once do not disturb each other.
+	ok(t, "blob", "put", file, "--server", s.url, "--client", "other") // has a note of its own
+	p = newBreakingProxy(t, s.url)
+	p.pause = 40 * mib
+	args := []string{"blob", "put", file, "--server", p.url(), "--client", "acme"}
+	killed := command(t, args...)
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
+	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != exitOK || r.out != address+"\n" {
+		t.Errorf("another server's address: %+v", r) // has a note of its own, too
+	}
+	if left := notes(t); len(left) != 1 {
+		t.Fatalf("notes: %v", left)
+	} else if info, err := os.Stat(left[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	p.set(func() { p.pause = 0 })
+	if r := execute(t, "", args...); r.code != exitOK || !strings.Contains(r.errs, "another command is storing") {
+		t.Errorf("a second command at once: %+v", r)
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed.Wait() // an error: it was killed
+	p.set(func() { p.sent = 0 })
+	if r := execute(t, "", args...); r.code != exitOK || r.out != address+"\n" || !strings.Contains(r.errs, "going on after ") {
+		t.Errorf("%+v", r)
+	}
+	if p.sent > size-30*mib {
+		t.Errorf("%d bytes were sent again", p.sent)
+	}
+	if left := notes(t); len(left) > 0 {
+		t.Errorf("notes are left: %v", left)
+	}
+}
+
+// TestUploadNotes: a note is about one state of a file, and a damaged, old or foreign one does no harm.
+func TestUploadNotes(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	note := uploadNote{Server: "http://x", Size: 5, Modified: 7}
+	open := func(n uploadNote) (*noteFile, string) {
+		t.Helper()
+		f, err := openUploadNote(&n, "file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, n.Upload
+	}
+	f, upload := open(note)
+	if upload != "" || !filepath.IsAbs(f.note.File) {
+		t.Errorf("%q of %s", upload, f.note.File)
+	}
+	if err := f.begun("/uploads/u1"); err != nil {
+		t.Fatal(err)
+	}
+	n := note
+	if _, err := openUploadNote(&n, "file"); !errors.Is(err, errNoteInUse) {
+		t.Errorf("a second one: %v", err)
+	}
+	f.close()
+	f, upload = open(note)
+	if upload != "/uploads/u1" {
+		t.Errorf("the upload is %q", upload)
+	}
+	f.close()
+	changed := note
+	changed.Modified++
+	f, upload = open(changed)
+	if upload != "" {
+		t.Errorf("the upload of another state of the file is %q", upload)
+	}
+	f.close()
+	if left := notes(t); len(left) != 0 {
+		t.Errorf("%v", left)
+	}
+	for _, text := range []string{"", "{", `[]`, strings.Repeat("x", 2*maxNoteBytes)} {
+		f, _ := open(note)
+		if err := os.WriteFile(f.f.Name(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.note.Upload = "kept"
+		f.close()
+		f, upload := open(note)
+		if upload != "" {
+			t.Errorf("the upload of %.10q is %q", text, upload)
+		}
+		f.close()
+	}
+	f, _ = open(note)
+	if err := f.begun("/uploads/u2"); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	old := time.Now().Add(-noteAge - time.Hour)
+	if err := os.Chtimes(notes(t)[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	f, upload = open(note)
+	if upload != "" {
+		t.Errorf("an old note: %q", upload)
+	}
+	f.close()
+	if err := os.WriteFile(filepath.Join(state, "no"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "no"))
+	if _, err := openUploadNote(&note, "file"); err == nil {
+		t.Error("a note in a file")
+	}
+}
+
+func FuzzUploadNote(f *testing.F) {
+	f.Setenv("XDG_STATE_HOME", f.TempDir())
+	f.Add(`{"server":"http://x","file":"/file","size":5,"modified":7,"upload":"/uploads/u1"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		n := uploadNote{Server: "http://x", Size: 5, Modified: 7}
+		file, err := openUploadNote(&n, "/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file.f.Name(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file.note.Upload = "kept"
+		file.close()
+		if file, err = openUploadNote(&n, "/file"); err != nil {
+			t.Fatal(err)
+		}
+		if n.Upload != "" && (n.Size != 5 || n.Modified != 7 || n.File != "/file") {
+			t.Errorf("%q is about %+v", text, n)
+		}
+		file.remove()
+		file.close()
+	})
+}
+
+func TestProgressText(t *testing.T) {
+	for _, c := range []struct {
+		sent, size, since int64
+		took              time.Duration
+		want              string
+	}{
+		{0, 1 << 30, 0, 0, "f: 0B of 1GiB (0%)"},
+		{512 << 20, 1 << 30, 512 << 20, 2 * time.Second, "f: 512MiB of 1GiB (50%), 256MiB/s, 2s left"},
+		{768 << 20, 1 << 30, 256 << 20, 4 * time.Second, "f: 768MiB of 1GiB (75%), 64MiB/s, 4s left"},
+	} {
+		if got := progressText("f", c.sent, c.size, c.since, c.took); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

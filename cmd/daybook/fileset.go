@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// filesetCommand has the flags that the commands for filesets share.
+type filesetCommand struct {
+	server serverAddress
+	client string
+	asJSON bool
+}
+
+func newFileset() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fileset",
+		Short: "Store directories under a name, and write them into directories",
+		Long: `Store and read filesets. A fileset is a tree of files that has a name and versions. Its files are blobs, so
+equal files are stored and transferred once. The server keeps the newest 20 versions of each fileset.
+
+A fileset has regular files and empty directories, and knows which files are executable. It has no owners, times
+and links.`,
+	}
+	return group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
+}
+
+func (f *filesetCommand) flags(cmd *cobra.Command) {
+	serverFlag(cmd, &f.server)
+	cmd.Flags().StringVar(&f.client, "client", "", "the client whose fileset is meant (default: filesets of no client)")
+}
+
+// dial checks the flags and the name of a fileset, and returns a client of the server.
+func (f *filesetCommand) dial(cmd *cobra.Command, name string) (*client.Client, error) {
+	if f.client != "" {
+		if err := job.CheckName("--client", f.client); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	if err := job.CheckName("NAME", name); err != nil {
+		return nil, usageError{err}
+	}
+	url, err := f.server.check(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	return newClient(cmd, url), nil
+}
+
+func newFilesetList() *cobra.Command {
+	var f filesetCommand
+	cmd := &cobra.Command{
+		Use:   "ls [NAME]",
+		Short: "List the filesets, or the versions of one",
+		Long: `List the filesets of all clients, each in its newest version. With a name, list the versions of this fileset
+that the server keeps, the newest first.`,
+		Example: `  daybook fileset ls
+  daybook fileset ls input --client acme`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := "any"
+			if len(args) == 1 {
+				name = args[0]
+			} else if f.client != "" {
+				return usageError{fmt.Errorf("--client needs a NAME; without one, the filesets of all clients are listed")}
+			}
+			c, err := f.dial(cmd, name)
+			if err != nil {
+				return err
+			}
+			var list []client.Fileset
+			if len(args) == 1 {
+				if list, err = c.FilesetVersions(cmd.Context(), f.client, name); err != nil {
+					return err
+				}
+			} else {
+				for found, err := range c.Filesets(cmd.Context()) {
+					if err != nil {
+						return err
+					}
+					list = append(list, found)
+				}
+			}
+			return f.print(cmd, list)
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, one fileset per line")
+	return cmd
+}
+
+// print writes a list of filesets.
+func (f *filesetCommand) print(cmd *cobra.Command, list []client.Fileset) error {
+	if f.asJSON {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		for i := range list {
+			if err := out.Encode(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no filesets")
+		return err
+	}
+	return table(cmd.OutOrStdout(), func(row func(...any)) {
+		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
+		for _, found := range list {
+			owner := found.Client
+			if owner == "" {
+				owner = "-"
+			}
+			row(owner, found.Name, found.Version, found.Files, sizeText(found.Bytes), moment(found.CreatedAt))
+		}
+	})
+}
+
+func newFilesetRemove() *cobra.Command {
+	var f filesetCommand
+	cmd := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Delete a fileset with all its versions",
+		Long: `Delete a fileset with all its versions. The server's next collection removes its blobs
+that were stored more than a day ago, unless a job, a handler or
+another fileset names them.`,
+		Example: `  daybook fileset rm input --client acme`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.dial(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return c.DeleteFileset(cmd.Context(), f.client, args[0])
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFilesetCommands(t *testing.T) {
+	s := serving(t, t.TempDir())
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	for path, content := range map[string]string{"a.dat": "A", "out/b.dat": "B", "out/c.txt": "C"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(from, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(from, path), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := []string{"--server", s.url}
+	do := func(args ...string) string {
+		t.Helper()
+		return ok(t, append(append([]string{"fileset"}, args...), server...)...)
+	}
+	if got := do("ls"); got != "there are no filesets\n" {
+		t.Errorf("ls: %q", got)
+	}
+	if got := do("push", from, "input"); got != "input: stored as version 1; 3 files (3B) sent, 0 were there\n" {
+		t.Errorf("push: %q", got)
+	}
+	if got := do("push", from, "input"); got != "input: unchanged, version 1; 0 files (0B) sent, 3 were there\n" {
+		t.Errorf("push again: %q", got)
+	}
+	if got := do("push", from, "input", "--pattern", "**/*.dat", "--pattern", "!a.dat", "--client", "acme", "--json"); got != `{"name":"input","version":1,"files":0,"skipped":1,"bytes":0}`+"\n" {
+		t.Errorf("push with patterns: %q", got)
+	}
+	if got := do("pull", "input", to, "--pattern", "out/*", "--version", "1"); got != "input: version 1; 2 files (2B) fetched, 0 were there\n" {
+		t.Errorf("pull: %q", got)
+	}
+	if got := do("pull", "input", to, "--json"); got != `{"name":"input","version":1,"files":1,"skipped":2,"bytes":1}`+"\n" {
+		t.Errorf("pull of the rest: %q", got)
+	}
+	if text, err := os.ReadFile(filepath.Join(to, "out", "b.dat")); err != nil || string(text) != "B" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := do("ls"); !strings.Contains(got, "acme") || strings.Count(got, "\n") != 3 {
+		t.Errorf("ls: %q", got)
+	}
+	if got := do("ls", "input", "--json"); !strings.Contains(got, `"version":1`) || strings.Count(got, "\n") != 1 {
+		t.Errorf("ls NAME: %q", got)
+	}
+	link := filepath.Join(from, "link")
+	if err := os.Symlink("a.dat", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"push", from, "input"}, exitError}, // of the link
+		{[]string{"push", filepath.Join(from, "none"), "input"}, exitFile},
+		{[]string{"push", from, "a/b"}, exitUsage},
+		{[]string{"push", from, "input", "--pattern", "["}, exitUsage},
+		{[]string{"push", from, "input", "--client", "a/b"}, exitUsage},
+		{[]string{"pull", "none", to}, exitNotFound},
+		{[]string{"pull", "input", to, "--version", "9"}, exitNotFound},
+		{[]string{"pull", "input", to, "--version", "-1"}, exitUsage},
+		{[]string{"pull", "input", filepath.Join(to, "a.dat")}, exitFile},
+		{[]string{"ls", "--client", "acme"}, exitUsage},
+		{[]string{"ls", "none"}, exitNotFound},
+		{[]string{"rm", "none"}, exitNotFound},
+		{[]string{"push", from}, exitUsage},
+	} {
+		if r := execute(t, "", append(append([]string{"fileset"}, c.args...), server...)...); r.code != c.code {
+			t.Errorf("%q: %+v, want code %d", c.args, r, c.code)
+		}
+	}
+	do("rm", "input")
+	if got := do("ls"); strings.Count(got, "\n") != 2 {
+		t.Errorf("ls after rm: %q", got)
+	}
+}
+
+// TestFilesetTutorial: the commands of docs/filesets.md do what the page says.
+func TestFilesetTutorial(t *testing.T) {
+	for _, tool := range []string{"bash", "curl", "tar", "gzip"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s here, which the page uses", tool)
+		}
+	}
+	s := serving(t, t.TempDir())
+	text, err := os.ReadFile("../../docs/filesets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	blocks := strings.Split(string(text), "```sh\n")[1:]
+	ran := 0
+	for _, block := range blocks {
+		script, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(script, "curl") {
+			continue
+		}
+		ran++
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", "curl() { command curl --fail-with-body -sS \"$@\"; }\n"+strings.ReplaceAll(script, "http://127.0.0.1:1717", s.url))
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	if ran < 3 {
+		t.Errorf("only %d blocks were run", ran)
+	}
+	for path, want := range map[string]string{"copy/readme.txt": "hello", "copy/data/a.dat": "1 2 3", "part/data/a.dat": "1 2 3"} {
+		if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "part", "readme.txt")); !os.IsNotExist(err) {
+		t.Errorf("the part has a file that the pattern does not match: %v", err)
+	}
+}

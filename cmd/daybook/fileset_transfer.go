@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/fileset"
+)
+
+// patternHelp describes patterns in the help of commands.
+const patternHelp = `A pattern is matched with the whole path of a file: * is any text without a slash, ** any directories, {a,b}
+alternatives. Several patterns select what any of them matches; one that begins with ! excludes files.`
+
+// transferred is what push and pull print with --json.
+type transferred struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+	Files   int    `json:"files"`   // that were transferred
+	Skipped int    `json:"skipped"` // that were there
+	Bytes   int64  `json:"bytes"`   // that were transferred
+}
+
+func newFilesetPush() *cobra.Command {
+	var f filesetCommand
+	var patterns []string
+	cmd := &cobra.Command{
+		Use:   "push DIR NAME",
+		Short: "Store a directory as a version of a fileset",
+		Long: `Store the files of a directory as a new version of a fileset. Only files that the server does not have are sent.
+If the newest version has the same files, no version is stored.
+
+Symbolic links, devices and other special files are errors, unless a pattern excludes them.
+
+` + patternHelp,
+		Example: `  daybook fileset push ./results output
+  daybook fileset push . sources --pattern '**/*.go' --pattern '!**/*_test.go'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.dial(cmd, args[1])
+			if err != nil {
+				return err
+			}
+			stored, moved, err := c.PushFileset(cmd.Context(), f.client, args[1], args[0], patterns)
+			if err != nil {
+				return wrongPatterns(err)
+			}
+			verb := "stored as version"
+			if stored.Existed {
+				verb = "unchanged, version"
+			}
+			return f.report(cmd, transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
+		},
+	}
+	f.transferFlags(cmd, &patterns)
+	return cmd
+}
+
+func newFilesetPull() *cobra.Command {
+	var f filesetCommand
+	var q client.FilesetQuery
+	cmd := &cobra.Command{
+		Use:   "pull NAME DIR",
+		Short: "Write a fileset into a directory",
+		Long: `Write the files of a fileset into a directory, which is created if there is none. Only files that are not there
+with the same content are fetched. Other files in the directory stay. The command does not write through symbolic
+links, and does not replace links and special files.
+
+` + patternHelp,
+		Example: `  daybook fileset pull input ./work
+  daybook fileset pull output ./results --version 3 --pattern '**/*.dat'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if q.Version < 0 {
+				return usageError{fmt.Errorf("--version must be a number from 1 on, not %d", q.Version)}
+			}
+			c, err := f.dial(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			version, moved, err := c.PullFileset(cmd.Context(), f.client, args[0], args[1], q)
+			if err != nil {
+				return wrongPatterns(err)
+			}
+			return f.report(cmd, transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
+		},
+	}
+	f.transferFlags(cmd, &q.Patterns)
+	cmd.Flags().IntVar(&q.Version, "version", 0, "which version (default: the newest)")
+	return cmd
+}
+
+func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
+	f.flags(cmd)
+	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+// wrongPatterns makes the error of a pattern one of the command line.
+func wrongPatterns(err error) error {
+	if errors.Is(err, fileset.ErrPattern) {
+		return usageError{err}
+	}
+	return err
+}
+
+// report prints what was transferred.
+func (f *filesetCommand) report(cmd *cobra.Command, t transferred, verb, moved string) error {
+	if f.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(t)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %d files (%s) %s, %d were there\n", t.Name, verb, t.Version, t.Files, sizeText(t.Bytes), moved, t.Skipped)
+	return err
+}

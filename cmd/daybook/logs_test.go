@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+// TestLogs: the command shows what a job prints until it ends, and the stored log afterwards.
+func TestLogs(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	c, ctx := client.New(s.url, client.Options{}), t.Context()
+	j, err := c.Create(ctx, client.NewJob{Type: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != exitNotFound || !strings.Contains(r.errs, "log_not_found") {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if r := execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitNotFound {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	if r := execute(t, "", "logs", "--server", s.url, "nonsense"); r.code != exitUsage {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+	following := make(chan string, 1)
+	go func() { following <- ok(t, "logs", "-f", "--server", s.url, j.ID) }()
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("printed\n")); err != nil {
+		t.Fatal(err)
+	}
+	if text := ok(t, "logs", "--server", s.url, j.ID); text != "printed\n" {
+		t.Errorf("%q", text)
+	}
+	if _, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-following; text != "printed\n" {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestPlainText: a job cannot send commands to the terminal of who reads its log.
+func TestPlainText(t *testing.T) {
+	var b bytes.Buffer
+	in := "a\tb\n\x1b[2Jé\x7f\r\u009b1m\x9b€"
+	w := &plainText{to: &b}
+	for i := range len(in) { // in parts of characters
+		if n, err := w.Write([]byte(in[i : i+1])); n != 1 || err != nil {
+			t.Errorf("%d %v", n, err)
+		}
+	}
+	if b.String() != "a\tb\n?[2Jé???1m?€" {
+		t.Errorf("%q", b.String())
+	}
+}

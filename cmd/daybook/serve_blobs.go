@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/ingest"
+)
+
+// blobFlags say where blobs are, and how many bytes they may have.
+type blobFlags struct {
+	blobs        string
+	blobQuota    bytesFlag
+	clientQuota  bytesFlag
+	blobsCollect durationFlag
+}
+
+// noBlobs is the value of --blobs without which the server keeps blobs.
+const noBlobs = "none"
+
+// openBlobs opens the blobs, unless the server keeps none, and begins to collect those that nothing names. end ends
+// this, and may be called more than once.
+func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end func() error, err error) {
+	if s.blobs == noBlobs {
+		return func() error { return nil }, nil
+	}
+	keeper := &blob.Keeper{Log: slog.New(zerolog.NewSlogHandler(s.log))}
+	o := blob.Options{
+		QuotaBytes: int64(s.blobQuota), ClientBytes: int64(s.clientQuota), MaxFiles: s.files.blobs,
+		// The age of a blob is measured in the journal's time, which does not follow a wall clock that jumps. That of a
+		// blob in a bucket is measured by the clock of the bucket.
+		Hooks: blob.Hooks{Now: func() time.Time { return time.UnixMilli(engine.Now()) }},
+	}
+	var stores interface {
+		blob.Stores
+		io.Closer
+	}
+	if isBucket(s.blobs) {
+		stores, err = s.openBucket(ctx, keeper, engine.Stats().Journal.UUID, o)
+	} else {
+		stores, err = blob.OpenClients(cmp.Or(s.blobs, filepath.Join(s.data, "blobs")), o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--blobs %s: %w", cmp.Or(s.blobs, "blobs in the data directory"), err)
+	}
+	keeper.Stores = stores
+	keeper.Scan = func(ctx context.Context, visit func(text []byte) error) error {
+		if err := scanBlobs(ctx, engine, visit); err != nil {
+			return err
+		}
+		return api.ScanFilesets(ctx, engine.Queries(), keeper.Stores, visit)
+	}
+	s.options.Blobs = keeper
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // requests that are under way may still use it
+	var running sync.WaitGroup
+	if s.blobsCollect > 0 {
+		running.Go(func() { keeper.Run(ctx, time.Duration(s.blobsCollect)) })
+	}
+	return sync.OnceValue(func() error {
+		stop()
+		running.Wait()
+		return stores.Close()
+	}), nil
+}
+
+// openBucketFor is how long a start waits for a bucket, before the server goes on without blobs.
+const openBucketFor = 10 * time.Second
+
+// isBucket reports whether --blobs names no directory.
+func isBucket(blobs string) bool {
+	return strings.Contains(blobs, "://") || strings.HasPrefix(blobs, "s3:")
+}
+
+// checkBlobs refuses the address of a bucket that is malformed.
+func (f *blobFlags) checkBlobs() error {
+	if !isBucket(f.blobs) {
+		return nil
+	}
+	if _, err := s3.ParseAddress(f.blobs); err != nil {
+		return usageError{fmt.Errorf("--blobs: %w", err)} // without the address, which may have a secret
+	}
+	return nil
+}
+
+// openBucket opens the blobs in a bucket. If the service does not answer, the server starts without blobs, and opens them
+// when it does: jobs do not wait for it. A bucket that refuses is an error, since it is most often a mistake in the settings.
+func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server string, o blob.Options) (*blob.Later, error) {
+	address, err := s3.ParseAddress(s.blobs)
+	if err != nil {
+		return nil, err
+	}
+	if address.IsReadable() {
+		s.log.Warn().Str("endpoint", address.Endpoint).Msg("--blobs has an endpoint without TLS: whoever can read the network can read the blobs. They cannot change them, since each request is signed with the digest of its bytes, and each read is verified")
+	}
+	if names, err := os.ReadDir(filepath.Join(s.data, "blobs", "blobs", "sha256")); err == nil && len(names) > 0 {
+		s.log.Warn().Int("blobs", len(names)).Msg("the data directory has blobs, which the server does not use, since --blobs names a bucket; docs/operating.md shows how to copy them")
+	}
+	uploads, stats := filepath.Join(s.data, "blob-uploads"), new(s3.Stats)
+	keeper.Requests = stats.Requests
+	return blob.OpenLater(ctx, func(ctx context.Context) (*blob.Clients, error) {
+		bucket, err := s3.Open(ctx, s3.Options{Address: address, Server: server, Stats: stats})
+		if err != nil {
+			return nil, err
+		}
+		return blob.OpenBucket(ctx, uploads, bucket, o)
+	}, openBucketFor, keeper.Log)
+}
+
+// scanBlobs visits everything that the store holds. Addresses may be in any row: in payloads, outputs, errors and
+// handlers. All of these are stored as the text that was sent.
+func scanBlobs(ctx context.Context, engine *ingest.Engine, visit func(text []byte) error) error {
+	if err := engine.CatchUp(ctx, 0); err != nil {
+		return err
+	}
+	var failed error
+	err := engine.Queries().EachRow(func(_ string, value []byte) bool {
+		failed = visit(value)
+		return failed == nil
+	})
+	return errors.Join(failed, err)
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/blob/s3/s3test"
+)
+
+// TestServeS3: a server keeps its blobs in a bucket.
+func TestServeS3(t *testing.T) {
+	bucket := s3test.Start(t, "bucket")
+	data := t.TempDir()
+	serve := func() *server { return serving(t, data, "--blobs", bucket.Address("bucket/daybook")) }
+	s := serve()
+	files := t.TempDir()
+	for name, content := range map[string]string{"first": "first", "second": strings.Repeat("second", 1<<20)} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "first"), "--server", s.url))
+	second := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "second"), "--client", "acme", "--server", s.url))
+	if _, err := os.Stat(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(second, "sha256:"))); err != nil {
+		t.Error(err)
+	}
+	if got := ok(t, "fileset", "push", files, "input", "--server", s.url); got != "input: stored as version 1; 1 files (6MB) sent, 1 were there\n" && !strings.HasPrefix(got, "input: stored as version 1; 1 files") {
+		t.Errorf("push: %q", got)
+	}
+	check := func() {
+		t.Helper()
+		if got := ok(t, "blob", "get", first, "--server", s.url); got != "first" {
+			t.Errorf("get: %q", got)
+		}
+		if got := ok(t, "blob", "get", second, "--client", "acme", "--server", s.url); len(got) != 6<<20 {
+			t.Errorf("get of a client: %d bytes", len(got))
+		}
+		if got := ok(t, "blob", "ls", "--server", s.url); !strings.Contains(got, first) {
+			t.Errorf("ls: %q", got)
+		}
+		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
+			t.Errorf("gc: %q", got)
+		}
+		to := filepath.Join(t.TempDir(), "to")
+		ok(t, "fileset", "pull", "input", to, "--server", s.url)
+		if text, err := os.ReadFile(filepath.Join(to, "second")); err != nil || len(text) != 6<<20 {
+			t.Errorf("pull: %d bytes, %v", len(text), err)
+		}
+	}
+	check()
+	if text := get(t, s.url+"/metrics"); !strings.Contains(text, `daybook_blob_store_requests_total{method="PUT"} `) || strings.Contains(text, `daybook_blob_store_requests_total{method="PUT"} 0`) {
+		t.Error("the metrics have no requests to the bucket")
+	}
+	t.Run("collect", func(t *testing.T) {
+		lone := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "second"), "--client", "lone", "--server", s.url))
+		at := time.Now().Add(-25 * time.Hour)
+		err := filepath.WalkDir(bucket.Dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return os.Chtimes(path, at, at)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.post(t, "/jobs/create", `{"payload":{"input":"`+first+`"}}`)
+		s.post(t, "/jobs/create", `{"payload":"`+lone+`"}`) // the digest is that of acme's blob, too
+		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
+			t.Errorf("gc of named blobs: %q", got)
+		}
+		old := strings.TrimSpace(ok(t, "blob", "put", os.Args[0], "--client", "old", "--server", s.url))
+		if err := os.Chtimes(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "old", "blobs", "sha256", strings.TrimPrefix(old, "sha256:")), at, at); err != nil {
+			t.Fatal(err)
+		}
+		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "1 blobs with ") {
+			t.Errorf("gc of an old blob: %q", got)
+		}
+		if r := execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url); r.code != exitNotFound {
+			t.Errorf("get of a collected blob: %+v", r)
+		}
+		check()
+	})
+	t.Run("a second server", func(t *testing.T) {
+		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("bucket/daybook"))
+		if r.code == exitOK || !strings.Contains(r.errs, "another server owns the bucket") {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("the bucket is away", func(t *testing.T) {
+		bucket.Kill()
+		if text := get(t, s.url+"/blobs/"+first); !strings.Contains(text, `"blobs_unavailable"`) || strings.Contains(text, bucket.Addr) {
+			t.Errorf("get: %s", text)
+		}
+		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
+		if code := s.end(t, syscall.SIGTERM); code != exitOK {
+			t.Errorf("exit code %d: %s", code, s.log)
+		}
+		s = serve() // it starts without the bucket
+		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
+		bucket.Restart()
+		for deadline := time.Now().Add(time.Minute); get(t, s.url+"/blobs/"+first) != "first"; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the blobs do not come back: %s", s.log)
+			}
+		}
+		check()
+	})
+	if strings.Contains(s.log.String(), s3test.SecretKey) {
+		t.Error("the log has the secret")
+	}
+}
+
+// TestFilesetTarFromS3: the files of an archive are read from the bucket several at once, and sent in their order.
+func TestFilesetTarFromS3(t *testing.T) {
+	bucket := s3test.Start(t, "bucket")
+	proxy := s3test.NewProxy(t, bucket.Addr)
+	s := serving(t, t.TempDir(), "--blobs", s3test.Address("bucket/daybook", proxy.Addr))
+	files := t.TempDir()
+	const n = 40
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(files, fmt.Sprintf("f%02d", i)), []byte(fmt.Sprint("content ", i)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, "fileset", "push", files, "set", "--client", "acme", "--server", s.url)
+	var now, most atomic.Int64
+	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if at := now.Add(1); at > most.Load() {
+			most.Store(at)
+		}
+		time.Sleep(20 * time.Millisecond) // as a service that is far away
+		now.Add(-1)
+		return false
+	})
+	began := time.Now()
+	rq, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/filesets/set?client=acme", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rq.Header.Set("Accept", "application/x-tar")
+	res, err := http.DefaultClient.Do(rq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	archive := tar.NewReader(res.Body)
+	for i := range n {
+		h, err := archive.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil || h.Name != fmt.Sprintf("f%02d", i) || string(content) != fmt.Sprint("content ", i) {
+			t.Errorf("file %d: %s has %q, %v", i, h.Name, content, err)
+		}
+	}
+	if _, err := archive.Next(); err != io.EOF {
+		t.Errorf("at its end: %v", err)
+	}
+	t.Logf("%s for each file", time.Since(began)/n)
+	if most.Load() < 4 {
+		t.Errorf("%d requests at once", most.Load())
+	}
+}
+
+// TestKilledUploadToS3: a server that is killed while it copies a blob leaves nothing after its next start, but for a
+// resumable upload, which goes on.
+func TestKilledUploadToS3(t *testing.T) {
+	bucket := s3test.Start(t, "bucket")
+	proxy := s3test.NewProxy(t, bucket.Addr)
+	data := t.TempDir()
+	serve := func() *server { return serving(t, data, "--blobs", s3test.Address("bucket/daybook", proxy.Addr)) }
+	long := filepath.Join(t.TempDir(), "long")
+	f, err := os.Create(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(200 << 20); err != nil {
+		t.Fatal(err)
+	}
+	s := serve()
+	for _, c := range []struct {
+		name string
+		put  func()
+	}{
+		{"PUT", func() {
+			request, err := http.NewRequest(http.MethodPut, s.url+"/blobs", io.NewSectionReader(f, 0, 200<<20))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if resp, err := http.DefaultClient.Do(request); err == nil {
+				resp.Body.Close()
+				t.Errorf("a PUT to a server that was killed: %s", resp.Status)
+			}
+		}},
+		{"resumable", func() {
+			cmd := command(t, "blob", "put", long, "--server", s.url)
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			err := <-s.ended
+			s.ended <- err
+			_ = cmd.Process.Kill() // it would wait for the server
+			_ = cmd.Wait()
+		}},
+	} {
+		name, put := c.name, c.put
+		var held atomic.Int64
+		proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !r.URL.Query().Has("partNumber") || held.Add(1) <= 1 {
+				return false
+			}
+			<-proxy.Ended
+			return true
+		})
+		var running sync.WaitGroup
+		running.Go(put)
+		for deadline := time.Now().Add(time.Minute); held.Load() < 2; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: no part is sent: %s", name, s.log)
+			}
+		}
+		if code := s.end(t, syscall.SIGKILL); code != -1 {
+			t.Errorf("exit code %d", code)
+		}
+		running.Wait()
+		proxy.Before(nil)
+		s = serve()
+		if got := ok(t, "blob", "ls", "--server", s.url); strings.Contains(got, "sha256:") {
+			t.Errorf("%s: ls: %q", name, got)
+		}
+		for _, dir := range []string{data, bucket.Dir} {
+			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() && (strings.Contains(path, "put-") || strings.Contains(path, "multipart")) {
+					t.Errorf("%s: %s is left", name, path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if name == "PUT" {
+			if text := get(t, s.url+"/metrics"); !strings.Contains(text, "\ndaybook_blob_bytes 0\n") {
+				t.Error("bytes of the lost upload count")
+			}
+		}
+	}
+	address := strings.TrimSpace(ok(t, "blob", "put", long, "--server", s.url))
+	if got := ok(t, "blob", "ls", "--server", s.url); !strings.Contains(got, address) {
+		t.Errorf("ls: %q", got)
+	}
+}
+
+// TestS3Settings: a mistake in the settings is an error at the start, and no output has a secret.
+func TestS3Settings(t *testing.T) {
+	const secret = "SeCrEt"
+	for _, blobs := range []string{"s3://key:" + secret + "@bucket/p", "s3://bucket?secret=" + secret, "https://key:" + secret + "@host/bucket", "s3:bucket"} {
+		for _, more := range []string{"--init", "--print-config"} {
+			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--blobs", blobs, more)
+			if r.code != exitUsage || strings.Contains(r.errs+r.out, secret) || !strings.Contains(r.errs, "s3://BUCKET") {
+				t.Errorf("%s %s: %+v", blobs, more, r)
+			}
+		}
+	}
+	bucket := s3test.Start(t, "bucket")
+	for variable, want := range map[string]string{"": "NoSuchBucket", "AWS_SECRET_ACCESS_KEY": "SignatureDoesNotMatch"} {
+		if variable != "" {
+			t.Setenv(variable, secret)
+		}
+		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("none/p"))
+		if r.code == exitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
+			t.Errorf("%s: %+v", want, r)
+		}
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// noteAge is after how long a note is removed. The server keeps an upload for a day after its last progress.
+	noteAge = 7 * 24 * time.Hour
+	// maxNoteBytes is more than any note has.
+	maxNoteBytes = 16 << 10
+	// maxNotes bounds how many notes are looked at, to remove old ones.
+	maxNotes = 10_000
+)
+
+// errNoteInUse: another process puts the same file.
+var errNoteInUse = errors.New("another process uses it")
+
+// uploadNote says which upload of a file is under way, so that a later command goes on with it. There is a file for each,
+// in the directory for the state of programs.
+type uploadNote struct {
+	Server   string `json:"server"`
+	Client   string `json:"client,omitzero"`
+	File     string `json:"file"` // its absolute path
+	Size     int64  `json:"size"`
+	Modified int64  `json:"modified"` // unix ns
+	Upload   string `json:"upload"`   // its path at the server
+}
+
+// noteFile is the open file of a note. No other process has it: a lock ends with the process. remove and close do nothing
+// if it is nil.
+type noteFile struct {
+	f    *os.File
+	note uploadNote
+}
+
+// notesDir is the directory of the notes.
+func notesDir() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // as its specification says
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "daybook", "uploads"), nil
+}
+
+// openUploadNote opens the note of a file, and sets n.Upload if the note is about the same state of the file. It returns
+// errNoteInUse if another process puts this file.
+func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
+	dir, err := notesDir()
+	if err != nil {
+		return nil, err
+	}
+	if n.File, err = filepath.Abs(file); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	removeOldNotes(dir)
+	name := fmt.Sprintf("%x.json", sha256.Sum256([]byte(n.Server+"\x00"+n.Client+"\x00"+n.File)))
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errNoteInUse
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxNoteBytes))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	var old uploadNote
+	if json.Unmarshal(text, &old) == nil { // a process may have been killed while it wrote
+		n.Upload, old.Upload = old.Upload, ""
+		if wanted := *n; old.sameAs(wanted) {
+			return &noteFile{f, *n}, nil
+		}
+	}
+	n.Upload = ""
+	return &noteFile{f, *n}, nil
+}
+
+// sameAs compares all but the upload.
+func (n uploadNote) sameAs(other uploadNote) bool {
+	n.Upload, other.Upload = "", ""
+	return n == other
+}
+
+// begun notes the path of an upload.
+func (n *noteFile) begun(path string) error {
+	n.note.Upload = path
+	text, err := json.Marshal(n.note)
+	if err != nil {
+		return err
+	}
+	if err := n.f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = n.f.WriteAt(text, 0)
+	return err
+}
+
+// remove removes the note, since the upload is finished. If that fails, a later command finds that the server has all
+// bytes.
+func (n *noteFile) remove() {
+	if n != nil {
+		_ = os.Remove(n.f.Name()) // see above
+	}
+}
+
+// close lets other processes use the note.
+func (n *noteFile) close() {
+	if n == nil {
+		return
+	}
+	if n.note.Upload == "" { // none has begun
+		n.remove()
+	}
+	_ = n.f.Close() // what it has is of use only later
+}
+
+// removeOldNotes removes the notes of uploads that the server has removed. It is no failure if it cannot.
+func removeOldNotes(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close() // it was only read
+	names, _ := d.Readdirnames(maxNotes)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := os.Lstat(path); err == nil && strings.HasSuffix(name, ".json") && info.Mode().IsRegular() && time.Since(info.ModTime()) > noteAge {
+			_ = os.Remove(path) // see above
+		}
+	}
+}
