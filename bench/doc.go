@@ -13,6 +13,7 @@
 //	stream_test.go  the same work in streams
 //	create_test.go  single creates through the Go client
 //	forms_test.go   claims in JSON and in runs, by turns
+//	filesets_test.go filesets of 10,000 files
 //	worker_test.go  the Go client's Worker beside a loop that decodes nothing
 //	runner_test.go  `daybook work` beside the Go client's Worker
 //	scale_test.go   ten million pending jobs

@@ -33,7 +33,7 @@ func TestReadmeProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	mod := "module readme\n\ngo 1.26\n\nrequire github.com/daybookq/daybook/client v0.0.0\n"
-	for _, dir := range []string{"client", "job", "mdns"} {
+	for _, dir := range []string{"client", "fileset", "job", "mdns"} {
 		mod += fmt.Sprintf("\nreplace github.com/daybookq/daybook/%s => %s\n", dir, filepath.Join(root, dir))
 	}
 	for name, text := range map[string]string{

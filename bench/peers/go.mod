@@ -23,7 +23,9 @@ require (
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
+	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/daybookq/daybook/fileset v0.0.0 // indirect
 	github.com/daybookq/daybook/job v0.0.0 // indirect
 	github.com/daybookq/daybook/mdns v0.0.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
@@ -67,6 +69,7 @@ require (
 
 replace (
 	github.com/daybookq/daybook/client => ../../client
+	github.com/daybookq/daybook/fileset => ../../fileset
 	github.com/daybookq/daybook/job => ../../job
 	github.com/daybookq/daybook/mdns => ../../mdns
 )

@@ -260,7 +260,7 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
-		"opensession", "endsession", "puthandler", "deletehandler", "loserunner", "tick", "grace", "mark", "level",
+		"opensession", "endsession", "puthandler", "deletehandler", "putfileset", "deletefileset", "loserunner", "tick", "grace", "mark", "level",
 	} {
 		if !verbs[verb] {
 			t.Errorf("no %s in the journal", verb)
@@ -355,6 +355,10 @@ func TestVerdicts(t *testing.T) {
 		}), lost},
 		"a handler that has lost its newest version": {lying(func(s *state) (*state, error) {
 			s.handlers = strings.Replace(s.handlers, "second", "first", 1)
+			return s, nil
+		}), lost},
+		"a fileset that has lost its newest version": {lying(func(s *state) (*state, error) {
+			s.filesets = strings.Replace(s.filesets, "Version:2", "Version:1", 1)
 			return s, nil
 		}), lost},
 		"a lost chained job": {lying(func(s *state) (*state, error) {

@@ -19,6 +19,7 @@ type state struct {
 	queues   string
 	sweeps   string
 	handlers string
+	filesets string
 }
 
 // difference describes the first difference between s and want. Parts that could not be read are not compared.
@@ -41,6 +42,9 @@ func (s *state) difference(want *state) string {
 	}
 	if s.handlers != "" && s.handlers != want.handlers {
 		return fmt.Sprintf("handlers are %s, were %s", s.handlers, want.handlers)
+	}
+	if s.filesets != "" && s.filesets != want.filesets {
+		return fmt.Sprintf("filesets are %s, were %s", s.filesets, want.filesets)
 	}
 	return ""
 }
@@ -139,8 +143,8 @@ func (r *running) see(f *fixture) (*state, error) {
 			first = errors.Join(first, err)
 			delete(s.docs, id)
 		default:
-			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
-				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
+			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, doc.LogAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
 		}
 	}
 	for _, id := range f.sessions {
@@ -166,6 +170,11 @@ func (r *running) see(f *fixture) (*state, error) {
 		return s, errors.Join(first, err)
 	}
 	s.handlers = handlers
+	filesets, err := seeFilesets(r.Queries())
+	if err != nil {
+		return s, errors.Join(first, err)
+	}
+	s.filesets = filesets
 	sweeps, err := r.Queries().Sweeps()
 	if err != nil {
 		return s, errors.Join(first, err)
@@ -197,6 +206,20 @@ func seeHandlers(q *store.Queries) (string, error) {
 			_, document, readErr := q.HandlerByID(v.ID)
 			err = errors.Join(err, readErr)
 			text += fmt.Sprintf("%s/%s %d %v %s; ", v.Client, v.Type, v.Version, v.ID, document)
+		}
+	}
+	return text, err
+}
+
+// seeFilesets reads all versions of all filesets.
+func seeFilesets(q *store.Queries) (string, error) {
+	list, _, err := q.Filesets("", "", 100)
+	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
+	for _, f := range list {
+		versions, listErr := q.FilesetVersions(f.Client, f.Name)
+		err = errors.Join(err, listErr)
+		for _, v := range versions {
+			text += fmt.Sprintf("%+v; ", v)
 		}
 	}
 	return text, err

@@ -131,6 +131,16 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		func() error { _, err := r.DeleteHandler(ctx, job.DeleteHandler{Type: "gone"}); return err },
 		func() error {
 			for i := range 2 {
+				if _, _, err := r.PutFileset(ctx, job.PutFileset{Client: "acme", Name: "input", Manifest: job.ManifestDigest{byte(1 + i)}, Files: 1, Bytes: 2}); err != nil {
+					return err
+				}
+			}
+			_, _, err := r.PutFileset(ctx, job.PutFileset{Name: "gone", Manifest: job.ManifestDigest{1}})
+			return err
+		},
+		func() error { _, err := r.DeleteFileset(ctx, job.DeleteFileset{Name: "gone"}); return err },
+		func() error {
+			for i := range 2 {
 				if _, _, err := r.Move(ctx, job.Move{Op: job.Delete, Job: f.jobs[emptied+i]}); err != nil {
 					return err
 				}

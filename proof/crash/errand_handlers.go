@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/handler"
@@ -39,7 +40,7 @@ func (e *errands) readHandler() step {
 			return impossiblef("handler %s, version %d, no longer exists", e.handler.ID, e.handler.Version)
 		case err != nil:
 			return err
-		case h.ID != e.handler.ID || h.Version != e.handler.Version || h.Digest != e.handler.Digest || *h.Document != *e.handler.Document:
+		case h.ID != e.handler.ID || h.Version != e.handler.Version || h.Digest != e.handler.Digest || !reflect.DeepEqual(h.Document, e.handler.Document):
 			return impossiblef("handler %+v reads as %+v", e.handler, h)
 		}
 		return nil

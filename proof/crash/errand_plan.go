@@ -81,6 +81,15 @@ func (e *errands) plan() {
 			add(e.readHandler(), e.deleteHandler(), e.readHandler())
 		}
 	}
+	if e.done%3 == 0 {
+		add(e.putBlob(), e.readBlobs())
+	}
+	if e.done%3 == 2 {
+		add(e.readFileset(), e.putFileset())
+		if e.done%12 == 5 {
+			add(e.readFileset(), e.deleteFileset(), e.readFileset())
+		}
+	}
 	if e.done%12 == 9 {
 		add(e.chainSteps()...)
 	}

@@ -27,6 +27,8 @@ type errands struct {
 	ownSession
 	ownQueues
 	ownHandler
+	ownBlobs
+	ownFileset
 	ownChain
 	ownLoss
 
@@ -51,6 +53,13 @@ type ownQueues struct {
 type ownHandler struct {
 	handler  client.StoredHandler
 	programs int // how many versions the user has stored, or tried to
+}
+
+// ownFileset is the newest version of the fileset of a user; its version is 0 if there is none.
+type ownFileset struct {
+	fileset client.Fileset
+	tree    string // what its files contain
+	trees   int    // how many versions the user has stored, or tried to
 }
 
 // ownSession is the session of a user, and the numbers of its requests.
@@ -205,7 +214,7 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 // check compares the job that leaveOneJob has left with what the server shows, and deletes it. With waitIdle, it waits
 // until --queue-idle has deleted its queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
-	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
+	e.todo = append(e.todo, e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.deleteJob(), e.readJob(), e.countQueue(0), e.deleteQueue())
 	for _, queue := range e.deleted {
 		e.todo = append(e.todo, e.queueIsGone(queue))
 	}

@@ -163,11 +163,12 @@ func (l *lane) load() load {
 	return out
 }
 
-// must ends the test if err is not nil, and prints the end of the server's log.
+// must ends the test if err is not nil. It prints the end of the server's log, and then err.
 func (l *lane) must(s *trial, err error) {
 	l.Helper()
 	if err != nil {
-		l.Fatalf("%s, seed %d: %v\nthe end of the server's log:\n%s\nits data: %s", s.name, *seed, err, s.log, l.evidence(s))
+		log := s.log.String()
+		l.Fatalf("%s, seed %d\nthe end of the server's log:\n%s\nits data: %s\n%s, seed %d: %v", s.name, *seed, log, l.evidence(s), s.name, *seed, err)
 	}
 }
 

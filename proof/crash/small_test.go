@@ -2,14 +2,17 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -54,7 +57,12 @@ func serveSmall(args []string) int {
 		ended <- engine.Run(engineCtx)
 		stopServing()
 	}()
-	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries()})
+	blobs, err := blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{})
+	if err != nil {
+		stopEngine()
+		return failed(err)
+	}
+	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &blob.Keeper{Stores: blobs}})
 	if err != nil {
 		stopEngine()
 		return failed(err)
@@ -65,6 +73,7 @@ func serveSmall(args []string) int {
 	if engineErr := <-ended; err == nil {
 		err = engineErr
 	}
+	err = errors.Join(err, blobs.Close())
 	if err != nil {
 		return failed(err)
 	}

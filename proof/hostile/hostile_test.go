@@ -368,12 +368,12 @@ func TestHostileClients(t *testing.T) {
 	report.Write(t, "hostile", table.String()+fmt.Sprintf("\nEach of %d routes under each of %d attacks by %d connections; all within their bounds of memory, goroutines and descriptors. The load of the machine was %.1f on %d processors before.\n", len(b.requests), len(attacks), connections, machine, runtime.NumCPU()))
 }
 
-// TestFewDescriptors: with 256 descriptors and a thousand connections the honest clients lose no request.
+// TestFewDescriptors: with 336 descriptors and a thousand connections the honest clients lose no request.
 func TestFewDescriptors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: ten seconds of attacks are left out; package cmd/daybook has a shorter test")
 	}
-	b := begin(t, 256)
+	b := begin(t, 336)
 	for _, a := range attacks {
 		o := b.under(t, 1000, a, b.requests, 1, 2*time.Second)
 		t.Log(o.row(a.name, 1000))

@@ -53,12 +53,12 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-// TestFewDescriptorsForStreams: with 256 descriptors and a thousand streams the honest clients lose no request.
+// TestFewDescriptorsForStreams: with 336 descriptors and a thousand streams the honest clients lose no request.
 func TestFewDescriptorsForStreams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: five seconds of attacks are left out")
 	}
-	b := begin(t, 256)
+	b := begin(t, 336)
 	o := b.under(t, 1000, attack{"streams", inStream}, streamAttacks, 1, 2*time.Second)
 	t.Log(o.row("streams", 1000))
 	if o.busy.posts == 0 || len(o.busy.claims) == 0 {

@@ -1,7 +1,10 @@
 package runners
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/daybookq/daybook/client"
@@ -14,14 +17,45 @@ const (
 	scriptType = "script"
 	webType    = "web"
 	hookType   = "hook"
+	guestType  = "guest"
+	blobType   = "blob"
 	nextType   = "next"
 	afterType  = "after"
 )
 
-var chains = map[string]bool{treeType: true, linesType: true, scriptType: true, webType: true, hookType: false}
+var chains = map[string]bool{treeType: true, linesType: true, scriptType: true, webType: true, hookType: false, guestType: false, blobType: false}
 
-// outputOf is what the handlers make of a payload.
-func outputOf(typ, payload string) string { return typ + " " + payload }
+// longOutput is what the guest adds to some of the outputs that are blobs.
+var longOutput = bytes.Repeat([]byte("x"), 300_000)
+
+// outputOf is what the handlers make of a payload. The output of blobType is in a blob.
+func outputOf(typ, payload string) string {
+	if typ == blobType { // the same guest
+		typ = guestType
+	}
+	return typ + " " + payload
+}
+
+// blobOf is the output of a job of blobType: that of outputOf, and sometimes a long one after it.
+func blobOf(payload string) []byte {
+	output := []byte(outputOf(blobType, payload))
+	sum := 0
+	for _, c := range output {
+		sum += int(c)
+	}
+	if sum%16 == 0 && strings.Contains(payload, "-blob-") {
+		output = append(output, longOutput...)
+	}
+	return output
+}
+
+// addressOf returns the address of the blob with the output of a job of blobType, or "" for another job.
+func addressOf(typ, payload string) string {
+	if typ != blobType {
+		return ""
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(blobOf(payload)))
+}
 
 // post is what a producer has posted.
 type post struct {
@@ -57,13 +91,14 @@ func (a *account) acknowledged() (n int) {
 
 // tally counts what a check has seen.
 type tally struct {
-	Acknowledged, Jobs, Next, After int
-	Runs, Repeated                  int // runs, and jobs that ran more than once
+	Acknowledged, Jobs, Guests, Next, After int
+	Runs, Repeated                          int // runs, and jobs that ran more than once
 }
 
 func (t *tally) add(o tally) {
 	t.Acknowledged += o.Acknowledged
 	t.Jobs += o.Jobs
+	t.Guests += o.Guests
 	t.Next += o.Next
 	t.After += o.After
 	t.Runs += o.Runs
@@ -118,6 +153,9 @@ func (c *checker) look(j *client.Job) {
 		c.tally.Next++
 	case afterType:
 		c.tally.After++
+	case guestType, blobType:
+		c.tally.Guests++
+		c.tally.Jobs++
 	default:
 		c.tally.Jobs++
 	}
@@ -125,8 +163,12 @@ func (c *checker) look(j *client.Job) {
 		c.wrong("%s %.100q is %s (%s) after %d runs: %.200s", j.Type, payload, j.Status, j.Code, j.RunAttempts, j.Error)
 		return
 	}
-	if want := outputOf(j.Type, payload); string(j.Output) != want {
-		c.wrong("%s %.100q has the output %.100q, not %q", j.Type, payload, j.Output, want)
+	output, address := outputOf(j.Type, payload), addressOf(j.Type, payload)
+	if address != "" {
+		output = ""
+	}
+	if string(j.Output) != output || j.OutputAddr != address {
+		c.wrong("%s %.100q has the output %.100q at %q, not %q at %q", j.Type, payload, j.Output, j.OutputAddr, output, address)
 	}
 	// All runs but one have not succeeded. The server keeps the newest 20 of them.
 	if j.RunAttempts <= 20 && j.RunAttempts != len(j.Attempts)+1 {

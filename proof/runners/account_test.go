@@ -10,7 +10,11 @@ import (
 
 // completed returns a job as it must be in the end.
 func completed(typ, payload string) *client.Job {
-	return &client.Job{Type: typ, Payload: []byte(payload), Output: []byte(outputOf(typ, payload)), Status: "completed", Code: "ok", RunAttempts: 1}
+	j := &client.Job{Type: typ, Payload: []byte(payload), Output: []byte(outputOf(typ, payload)), OutputAddr: addressOf(typ, payload), Status: "completed", Code: "ok", RunAttempts: 1}
+	if j.OutputAddr != "" {
+		j.Output = nil
+	}
+	return j
 }
 
 // TestFaults: the check finds each fault, and none in jobs that are right.
@@ -18,12 +22,15 @@ func TestFaults(t *testing.T) {
 	var a account
 	a.add(post{typ: treeType, payloads: []string{"a", "b"}, follow: true, acknowledged: true})
 	a.add(post{typ: hookType, payloads: []string{"c"}, follow: true, acknowledged: true})
+	a.add(post{typ: guestType, payloads: []string{"d"}, follow: true, acknowledged: true})
+	a.add(post{typ: blobType, payloads: []string{"e"}, acknowledged: true})
 	a.add(post{typ: scriptType, payloads: []string{"unanswered"}})
 	right := func() []*client.Job {
 		return []*client.Job{
 			completed(treeType, "a"), completed(nextType, "a"), completed(afterType, "tree a"),
 			completed(treeType, "b"), completed(nextType, "b"), completed(afterType, "tree b"),
 			completed(hookType, "c"), completed(afterType, "hook c"),
+			completed(guestType, "d"), completed(afterType, "guest d"), completed(blobType, "e"),
 		}
 	}
 	again := completed(treeType, "a")
@@ -64,6 +71,8 @@ func TestFaults(t *testing.T) {
 		"a job is unfinished":                {with(func(j *client.Job) { j.Status, j.Code = "active", "" }), `tree "a" is active`},
 		"a job has failed":                   {with(func(j *client.Job) { j.Status, j.Code = "failed", "error" }), `tree "a" is failed (error)`},
 		"a job has the output of another":    {with(func(j *client.Job) { j.Output = []byte("tree b") }), `the output "tree b"`},
+		"an output has another address":      {replace(10, &client.Job{Type: blobType, Payload: []byte("e"), OutputAddr: addressOf(blobType, "d"), Status: "completed", Code: "ok", RunAttempts: 1}), `blob "e" has the output "" at "sha256:`},
+		"an output has no address":           {replace(10, &client.Job{Type: blobType, Payload: []byte("e"), Output: []byte("guest e"), Status: "completed", Code: "ok", RunAttempts: 1}), `blob "e" has the output "guest e" at ""`},
 		"a run has no outcome":               {with(func(j *client.Job) { j.RunAttempts = 2 }), `tree "a" ran 2 times, and 0`},
 		"a job has two outcomes":             {with(func(j *client.Job) { j.RunAttempts, j.Attempts = 2, []client.Attempt{{Code: "ok"}} }), `more than one outcome`},
 		"a chained job has not been run yet": {replace(1, &client.Job{Type: nextType, Payload: []byte("a"), Status: "pending"}), `next "a" is pending`},
@@ -72,7 +81,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: the check found %q, not %q", name, problems, c.want)
 		}
 	}
-	if got, _ := a.check(replace(0, again)); got != (tally{Acknowledged: 3, Jobs: 3, Next: 2, After: 3, Runs: 9, Repeated: 1}) || a.acknowledged() != 3 {
+	if got, _ := a.check(replace(0, again)); got != (tally{Acknowledged: 5, Jobs: 5, Guests: 2, Next: 2, After: 4, Runs: 12, Repeated: 1}) || a.acknowledged() != 5 {
 		t.Errorf("%+v, %d", got, a.acknowledged())
 	}
 }

@@ -13,6 +13,9 @@
 //   - script: a Python handler. Its context has a global and a process in a session of its own. Some jobs sleep.
 //   - web: an http handler with batches. Now and then its server ends the connection in the middle of an answer.
 //   - hook: an http handler with a request for each job.
+//   - guest and blob: stored handlers of kind wasi, whose binary is a blob. Some guests sleep, and some are busy. Each start
+//     of a runner has a cache of its own, so it fetches and compiles the module again. The output of blob is a blob, and some
+//     of these have 300 kB.
 //   - next and after: the chained jobs, which J: lines and on_complete create.
 //
 // # What it proves
@@ -24,6 +27,7 @@
 //   - Soon after a runner has ended, by SIGKILL or SIGTERM, none of its processes is alive. Each start of a runner has a
 //     mark, which is in the path of its binary, in its arguments, and in the environment of all that it starts. The test
 //     searches all of /proc for it. So the parents of a process, its session and its name do not matter.
+//   - The blob of each output is there.
 //   - `daybook check` finds nothing in the server's data.
 //
 // TestFaults shows that the checks find lost, doubled and wrong jobs and chains, and TestMarked that they find processes

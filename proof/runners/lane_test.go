@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -129,12 +131,13 @@ func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 	})
 	s.startServer()
 	s.client = client.New(s.server.URL(), client.Options{RetryFor: maxWait})
+	s.storeGuests()
 	web := serveWeb()
 	t.Cleanup(web.Close)
 	for i := range n {
 		r := &runner{
 			binary: binary, dir: base, config: func(mark string) string { return configuration(web.URL, mark) },
-			args: []string{"--server", s.server.URL(), "--id", fmt.Sprint("runner-", i), "--takeover", "--concurrency", "6", "--http-allow", web.Listener.Addr().String()},
+			args: []string{"--server", s.server.URL(), "--id", fmt.Sprint("runner-", i), "--takeover", "--concurrency", "6", "--http-allow", web.Listener.Addr().String(), "--accept", "wasi"},
 		}
 		t.Cleanup(func() {
 			if err := r.clean(); err != nil {
@@ -145,6 +148,20 @@ func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 		s.runners = append(s.runners, r)
 	}
 	return s
+}
+
+// storeGuests stores the handlers of kind wasi, whose binary is a blob. The output of one is inline, and that of the other
+// one is a blob.
+func (s *trial) storeGuests() {
+	s.Helper()
+	binary, err := os.ReadFile("testdata/guest.wasm")
+	s.must(err)
+	stored, err := s.client.PutBlob(s.Context(), "", bytes.NewReader(binary))
+	s.must(err)
+	for typ, o := range map[string]handler.Options{guestType: {}, blobType: {InlineBytes: 1}} {
+		_, err := s.client.PutHandler(s.Context(), "", typ, handler.Document{Kind: handler.WASI, Binary: stored.Address, Options: &o})
+		s.must(err)
+	}
 }
 
 func (s *trial) startServer() {
@@ -269,7 +286,7 @@ func TestKills(t *testing.T) {
 	}
 	took := time.Since(began).Round(time.Second)
 	t.Logf("%+v, %+v in %v", v, all, took)
-	if all.Next == 0 || all.After == 0 || *full && all.Repeated == 0 {
+	if all.Next == 0 || all.After == 0 || all.Guests == 0 || *full && all.Repeated == 0 {
 		t.Errorf("there was hardly any load, so the lane proves nothing: %+v", all)
 	}
 	if *full {
@@ -297,6 +314,12 @@ func (s *trial) finish() tally {
 	for j, err := range s.client.Jobs(s.Context(), client.JobsQuery{}) {
 		s.must(err)
 		jobs = append(jobs, j)
+		if j.OutputAddr != "" {
+			b, err := s.client.StatBlob(s.Context(), "", j.OutputAddr)
+			if want := int64(len(blobOf(string(j.Payload)))); err != nil || b.Size != want {
+				s.Errorf("the output of %s %.100q is a blob of %d bytes, not %d: %v", j.Type, j.Payload, b.Size, want, err)
+			}
+		}
 	}
 	s.stopRunners()
 	seen, problems := s.account.check(jobs)

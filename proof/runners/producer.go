@@ -28,7 +28,7 @@ type producer struct {
 
 // run posts jobs of each type by turns. It waits while there are many.
 func (p *producer) run(ctx context.Context) {
-	types := []string{treeType, linesType, scriptType, webType, hookType}
+	types := []string{treeType, linesType, scriptType, webType, hookType, guestType, blobType}
 	for ctx.Err() == nil {
 		s, err := p.client.Stats(ctx)
 		if err != nil || s.Jobs["pending"]+s.Jobs["active"]+s.Jobs["deferred"] > maxUnfinished {
@@ -49,7 +49,7 @@ func (p *producer) post(ctx context.Context, typ string) {
 	if typ == treeType {
 		n = 1 + p.rng.IntN(4) // each of them starts many processes
 	}
-	made := post{typ: typ, follow: p.posts/10%2 == 0, payloads: make([]string, n)}
+	made := post{typ: typ, follow: p.posts/len(chains)%4 < 2 && typ != blobType, payloads: make([]string, n)}
 	for i := range made.payloads {
 		made.payloads[i] = fmt.Sprintf("%s-%s-%d-%d", p.name, typ, p.posts, i)
 	}

@@ -21,14 +21,15 @@ type audit struct {
 	done      map[[2]job.ID]bool         // by claim and job: the claim has ended a run of the job
 	paused    map[[2]string]bool
 
-	stopped   bool                    // no queue hands out jobs
-	graceSeq  uint64                  // seq of the last grace
-	deletedAt map[[2]string]uint64    // seq of the last deletion of a queue that was granted
-	mayBeGone map[[2]string]bool      // queues that have been deleted, or may have been
-	ticks     []int64                 // the times of all ticks
-	handlers  map[[2]string][]version // by client and type
-	putSame   map[uint64]bool         // seqs of commands that stored the document of the newest version again
-	chained   map[job.ID]int64        // chained jobs that were handed out, and the time at which they were first
+	stopped   bool                         // no queue hands out jobs
+	graceSeq  uint64                       // seq of the last grace
+	deletedAt map[[2]string]uint64         // seq of the last deletion of a queue that was granted
+	mayBeGone map[[2]string]bool           // queues that have been deleted, or may have been
+	ticks     []int64                      // the times of all ticks
+	handlers  versions[string]             // by client and type
+	filesets  versions[job.ManifestDigest] // by client and name
+	putSame   map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
+	chained   map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
 	movedRecords
 }
 
@@ -64,7 +65,7 @@ func (u *audit) of(id job.ID) *jobRecord {
 // audit checks everything that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, claimants: map[job.ID]claimant{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		deletedAt: map[[2]string]uint64{}, handlers: map[[2]string][]version{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
+		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
 			moved: map[job.ID]*movedJob{}, movedClaims: map[job.ID][]job.ID{}, batchRedrives: map[job.ID][]operation{}, queueRedrives: map[[2]string][]operation{},
 			endedBatches: map[job.ID][]endRecord{}, endedQueues: map[[2]string][]endRecord{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
 			keys: map[[3]string][]job.ID{},

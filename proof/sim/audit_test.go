@@ -46,6 +46,7 @@ type fixture struct {
 	at      int64
 	jobs    [2]job.Job
 	handler job.ID // of the newest version
+	fileset job.ID // of the newest version
 }
 
 func newFixture(t *testing.T, moved bool, change func(*batch)) *fixture {
@@ -111,6 +112,16 @@ func (s *fixture) put(document string, version int, same bool) {
 		s.handler = job.NewID(r.At, r.Seq, 0)
 	}
 	s.a.handlerPut(r, p, store.HandlerPut{Same: same, Handler: store.Handler{ID: s.handler, Version: version, Bytes: len(document)}})
+}
+
+// putFileset adds a command that stores a fileset, and is answered like put.
+func (s *fixture) putFileset(manifest byte, version int, same bool) {
+	p := job.PutFileset{Client: "c", Name: "n", Manifest: job.ManifestDigest{manifest}, Files: 1, Bytes: 2}
+	r := s.journal(p)
+	if !same {
+		s.fileset = job.NewID(r.At, r.Seq, 0)
+	}
+	s.a.filesetPut(r, p, store.FilesetPut{Same: same, Fileset: store.Fileset{ID: s.fileset, Version: version, Manifest: p.Manifest, Files: 1, Bytes: 2}})
 }
 
 // handOut hands out one of the jobs. change alters its document.
@@ -292,6 +303,26 @@ func TestAudit(t *testing.T) {
 			s.put("a", 1, false)
 			s.grant(job.DeleteHandler{Client: "c", Type: "t"})
 			s.put("a", 1, true)
+		}},
+		{"filesets that are stored, stored again and deleted", "", func(t *testing.T, s *fixture) {
+			s.putFileset(1, 1, false)
+			s.putFileset(2, 2, false)
+			s.putFileset(2, 2, true)
+			s.grant(job.DeleteFileset{Client: "c", Name: "n"})
+			s.putFileset(2, 1, false)
+		}},
+		{"a fileset gets the number of a version before", "the journal has", func(t *testing.T, s *fixture) {
+			s.putFileset(1, 1, false)
+			s.putFileset(2, 1, false)
+		}},
+		{"a fileset that is the same is stored again", "the journal has", func(t *testing.T, s *fixture) {
+			s.putFileset(1, 1, false)
+			s.putFileset(1, 1, false)
+		}},
+		{"a fileset outlives its end", "the journal has", func(t *testing.T, s *fixture) {
+			s.putFileset(1, 1, false)
+			s.grant(job.DeleteFileset{Client: "c", Name: "n"})
+			s.putFileset(1, 1, true)
 		}},
 		{"an operation is answered that the journal does not have", "was answered with record", func(t *testing.T, s *fixture) {
 			s.a.answered(s.receipt(1), job.Switch{Stopped: true}, job.Granted, nil)

@@ -105,7 +105,9 @@
 //	operators.go    pauses, flushes, deleted queues, the wall clock, and reads
 //	moves.go        cancels, redrives, patches, and the stop of all claims
 //	sessions.go     sessions, and the numbers of their requests
+//	versions.go     versions of handlers and of filesets
 //	handlers.go     handlers, as the journal has them
+//	filesets.go     filesets, as the journal has them
 //	chains.go       jobs that outcomes create, and jobs that follow those that complete
 //
 // The checks:

@@ -7,7 +7,7 @@ type Figures struct {
 	// Answered operations of operators; sweeps that went on after their command.
 	Operations, Sweeps     int
 	Queues                 int // deleted queues
-	Handlers               int // that were stored
+	Handlers, Filesets     int // that were stored
 	SetAside               int // jobs that were set aside as damaged
 	Cuts                   int // times that a cut journal was compared with the store's disk
 	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
@@ -35,6 +35,7 @@ func (f *Figures) Add(other Figures) {
 	f.Sweeps += other.Sweeps
 	f.Queues += other.Queues
 	f.Handlers += other.Handlers
+	f.Filesets += other.Filesets
 	f.SetAside += other.SetAside
 	f.Cuts += other.Cuts
 	f.Read += other.Read

@@ -3,19 +3,11 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
-
-// version is a version of a handler as the journal has it.
-type version struct {
-	id       job.ID
-	number   int
-	document string
-}
 
 // handlerTypes are the types that operators store handlers of.
 var handlerTypes = []string{"resize", "mail"}
@@ -62,17 +54,17 @@ func (a *account) handlerPut(r ingest.Receipt, p job.PutHandler, answer store.Ha
 	a.figures.Handlers++
 	a.mu.Unlock()
 	a.answered(r, p, job.Granted, func(u *audit) error {
-		versions := u.handlers[[2]string{p.Client, p.Type}]
-		if len(versions) == 0 {
+		newest := u.handlers.newest(p.Client, p.Type)
+		if newest == nil {
 			return fmt.Errorf("%s %s, %s is not in the journal", p.Verb(), p.Client, p.Type)
 		}
-		return versions[len(versions)-1].check(&answer.Handler, string(p.Document), u.putSame[r.Seq] == answer.Same)
+		return checkHandler(newest, &answer.Handler, string(p.Document), u.putSame[r.Seq] == answer.Same)
 	})
 }
 
-// check compares a version with an answer.
-func (v *version) check(doc *store.Handler, document string, same bool) error {
-	if v.id != doc.ID || v.number != doc.Version || v.document != document || len(document) != doc.Bytes || !same {
+// checkHandler compares a version with an answer.
+func checkHandler(v *version[string], doc *store.Handler, document string, same bool) error {
+	if v.id != doc.ID || v.number != doc.Version || v.content != document || len(document) != doc.Bytes || !same {
 		return fmt.Errorf("the handler is %+v with the document %s, and the journal has %+v", *doc, document, *v)
 	}
 	return nil
@@ -82,52 +74,28 @@ func (v *version) check(doc *store.Handler, document string, same bool) error {
 func (u *audit) handlerOperated(o operation) {
 	switch c := o.cmd.(type) {
 	case job.PutHandler:
-		name := [2]string{c.Client, c.Type}
-		v := version{job.NewID(o.at, o.seq, 0), 1, string(c.Document)}
-		if versions := u.handlers[name]; len(versions) > 0 {
-			newest := versions[len(versions)-1]
-			if newest.document == v.document {
-				u.putSame[o.seq] = true
-				return
-			}
-			v.number = newest.number + 1
-		}
-		versions := append(u.handlers[name], v)
-		u.handlers[name] = versions[max(0, len(versions)-job.MaxHandlerVersions):]
+		u.putSame[o.seq] = u.handlers.put(o, c.Client, c.Type, string(c.Document), job.MaxHandlerVersions)
 	case job.DeleteHandler:
-		delete(u.handlers, [2]string{c.Client, c.Type})
+		u.handlers.remove(c.Client, c.Type)
 	}
 }
-
-// fewestVersions is how many versions of a handler a store with small bounds keeps (package store, smallBounds).
-const fewestVersions = 3
 
 // checkHandlers reads all handlers and compares them with the journal.
 func (u *audit) checkHandlers(q *store.Queries) error {
 	for _, client := range []string{"", "acme"} {
 		for _, typ := range handlerTypes {
-			want := u.handlers[[2]string{client, typ}]
-			got, err := q.HandlerVersions(client, typ)
-			if len(want) == 0 && err == job.HandlerNotFound {
-				continue
-			}
-			// A store with small bounds keeps fewer versions. Neither drops one before it has that many.
-			if err != nil || len(got) > len(want) || len(got) < min(len(want), fewestVersions) {
-				return fmt.Errorf("the handler of %q, %s has the versions %+v, %v; the journal has %+v", client, typ, got, err, want)
-			}
-			slices.Reverse(got)
-			want = want[len(want)-len(got):]
-			for i := range got {
-				doc, document, err := q.HandlerByID(got[i].ID)
-				if err == nil && doc != got[i] {
-					err = fmt.Errorf("a version of a handler is listed as %+v and reads as %+v", got[i], doc)
-				}
-				if err == nil {
-					err = want[i].check(&got[i], string(document), true)
-				}
+			listed, err := q.HandlerVersions(client, typ)
+			if err := readBack(u.handlers, client, typ, listed, err, job.HandlerNotFound, func(v *version[string], h store.Handler) error {
+				doc, document, err := q.HandlerByID(h.ID)
 				if err != nil {
 					return err
 				}
+				if doc != h {
+					return fmt.Errorf("a version of a handler is listed as %+v and reads as %+v", h, doc)
+				}
+				return checkHandler(v, &h, string(document), true)
+			}); err != nil {
+				return err
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (a *account) journaledOperation(r *journal.Record) error {
 	switch r.Verb {
 	case "complete":
 		return a.journaledCompletion(r)
-	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle", "puthandler", "deletehandler", "loserunner":
+	case "cancel", "redrive", "run", "delete", "patch", "pause", "resume", "stop", "start", "grace", "tick", "deletequeue", "deleteidle", "puthandler", "deletehandler", "putfileset", "deletefileset", "loserunner":
 	default:
 		return nil
 	}
@@ -220,6 +220,8 @@ func (u *audit) operated(o operation) {
 		}
 	case job.PutHandler, job.DeleteHandler:
 		u.handlerOperated(o)
+	case job.PutFileset, job.DeleteFileset:
+		u.filesetOperated(o)
 	case job.LoseRunner:
 		u.runnerLost(o, c)
 	case job.Grace:

@@ -40,9 +40,11 @@ func (u *user) runSetAside() {
 func (s *server) operate(id int) {
 	u := s.user(id)
 	for u.rest(400 * time.Millisecond) {
-		switch u.random.IntN(22) {
+		switch u.random.IntN(24) {
 		case 20, 21:
 			u.changeHandler()
+		case 22, 23:
+			u.changeFileset()
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:

@@ -228,7 +228,7 @@ func (s *server) reread(all bool) error {
 		}
 	}
 	st, now := s.engine.Queries(), s.engine.Now()
-	if err := u.checkHandlers(st); err != nil {
+	if err := errors.Join(u.checkHandlers(st), u.checkFilesets(st)); err != nil {
 		return err
 	}
 	for _, tag := range a.tags() {

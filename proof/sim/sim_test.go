@@ -262,7 +262,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"faults of the disk", f.Faults}, {"starts that an injected fault ended", f.Refused},
 		{"batches acknowledged", f.Creates}, {"jobs acknowledged", f.Jobs}, {"jobs that were created alone and share a record", f.Joined}, {"claims answered", f.Claims}, {"completions answered", f.Ends},
 		{"operations answered (cancel, redrive, delete, patch, pause, stop)", f.Operations}, {"sweeps that went on after their command", f.Sweeps},
-		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"queues deleted", f.Queues}, {"jobs that outcomes created", f.Chained}, {"jobs created because others completed", f.Followed}, {"handlers stored", f.Handlers}, {"versions of filesets stored", f.Filesets}, {"jobs set aside as damaged", f.SetAside}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+)
+
+const (
+	benchFiles     = 10_000
+	benchFileBytes = 1024
+)
+
+// benchArchive returns an archive of small files whose contents no other archive has.
+func benchArchive(b *testing.B) []byte {
+	b.Helper()
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	content := make([]byte, benchFileBytes)
+	rand.Read(content)
+	for i := range benchFiles {
+		copy(content, fmt.Sprintf("%08d", i))
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%03d/f%05d", i/100, i), Size: benchFileBytes, Mode: 0o644}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+// BenchmarkFileset stores and reads filesets of 10,000 files of 1 KiB, through HTTP and with a real server. A fileset is
+// durable when its PUT is answered.
+func BenchmarkFileset(b *testing.B) {
+	s := serve(b)
+	c := client.New(s.URL(), client.Options{})
+	perSecond := func(b *testing.B) {
+		b.ReportMetric(float64(b.N)*benchFiles/b.Elapsed().Seconds(), "files/s")
+		b.ReportMetric(0, "ns/op")
+	}
+	b.Run("PutTar", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			text := benchArchive(b)
+			b.StartTimer()
+			if _, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		perSecond(b)
+	})
+	text := benchArchive(b)
+	if _, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("PutTarAgain", func(b *testing.B) {
+		for b.Loop() {
+			if f, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil || !f.Existed {
+				b.Fatal(f, err)
+			}
+		}
+		perSecond(b)
+	})
+	b.Run("GetTar", func(b *testing.B) {
+		for b.Loop() {
+			r, err := c.FilesetTar(b.Context(), "", "bench", client.FilesetQuery{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, r); err != nil {
+				b.Fatal(err)
+			}
+			r.Close()
+		}
+		perSecond(b)
+	})
+	b.Run("Pull", func(b *testing.B) {
+		dir := b.TempDir()
+		n := 0
+		for b.Loop() {
+			n++
+			if _, moved, err := c.PullFileset(b.Context(), "", "bench", filepath.Join(dir, fmt.Sprint(n)), client.FilesetQuery{}); err != nil || moved.Files != benchFiles {
+				b.Fatal(moved, err)
+			}
+		}
+		perSecond(b)
+	})
+	b.Run("Push", func(b *testing.B) {
+		dir := b.TempDir()
+		for b.Loop() {
+			b.StopTimer()
+			r := tar.NewReader(bytes.NewReader(benchArchive(b)))
+			for h, err := r.Next(); err != io.EOF; h, err = r.Next() {
+				if err != nil {
+					b.Fatal(err)
+				}
+				content, err := io.ReadAll(r)
+				if err == nil {
+					err = os.MkdirAll(filepath.Join(dir, filepath.Dir(h.Name)), 0o755)
+				}
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, h.Name), content, 0o644)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StartTimer()
+			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != benchFiles {
+				b.Fatal(moved, err)
+			}
+		}
+		perSecond(b)
+	})
+	b.Run("PushUnchanged", func(b *testing.B) {
+		dir := b.TempDir()
+		if _, _, err := c.PullFileset(b.Context(), "", "bench", dir, client.FilesetQuery{}); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != 0 {
+				b.Fatal(moved, err)
+			}
+		}
+		perSecond(b)
+	})
+}
