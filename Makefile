@@ -26,8 +26,19 @@ tools: ## install what tests beside other programs need, on Debian as root: avah
 	apt-get update -q && apt-get install -q -y --no-upgrade curl jq avahi-daemon avahi-utils dbus iproute2 python3-venv
 	python3 -m venv $(BIN)/python && $(BIN)/python/bin/pip install -q zeroconf
 
+VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+s3server: ## build the S3 server that tests of blobs in buckets start (versitygw) into bin; two to three minutes, once
+	test -x $(BIN)/versitygw || GOBIN=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' $(VERSITYGW)
+
 interpreters: ## install the languages of scripts that are missing (node, python3, php), on Debian as root
 	@for p in node:nodejs python3:python3 php:php-cli; do \
+	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
+	done; \
+	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
+
+engines: ## install the container engines that are missing (docker, podman), on Debian as root; tests start them, with folders of their own
+	@for p in dockerd:docker.io podman:podman; do \
 	  command -v $${p%:*} >/dev/null || missing="$$missing $${p#*:}"; \
 	done; \
 	test -z "$$missing" || { apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; }
@@ -53,7 +64,7 @@ check: ## what must hold before a change lands: formatting, vet, static analysis
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.
-MODULES := . client job mdns
+MODULES := . client fileset job mdns
 OURS    := github.com/daybookq/daybook
 
 tidy: ## go mod tidy in each module; with TIDY=-diff it only says what would change
@@ -61,10 +72,10 @@ tidy: ## go mod tidy in each module; with TIDY=-diff it only says what would cha
 	@for m in $(MODULES); do \
 	  copy=$(CURDIR)/$(BIN)/tidy.mod; cp $$m/go.mod $$copy; rm -f $(BIN)/tidy.sum; \
 	  test ! -e $$m/go.sum || cp $$m/go.sum $(BIN)/tidy.sum; \
-	  for other in client job mdns; do $(GO) mod edit -replace $(OURS)/$$other=$(CURDIR)/$$other $$copy; done; \
+	  for other in client fileset job mdns; do $(GO) mod edit -replace $(OURS)/$$other=$(CURDIR)/$$other $$copy; done; \
 	  (cd $$m && GOWORK=off $(GO) mod tidy $(TIDY) -modfile $$copy) || exit 1; \
 	  test -z "$(TIDY)" || continue; \
-	  for other in client job mdns; do $(GO) mod edit -dropreplace $(OURS)/$$other $$copy; done; \
+	  for other in client fileset job mdns; do $(GO) mod edit -dropreplace $(OURS)/$$other $$copy; done; \
 	  cp $$copy $$m/go.mod; test ! -e $(BIN)/tidy.sum || cp $(BIN)/tidy.sum $$m/go.sum; \
 	done
 	test -n "$(TIDY)" || { cd bench/peers && GOWORK=off $(GO) mod tidy; }
@@ -157,4 +168,4 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 clean: ## remove what was built
 	rm -rf $(BIN)
 
-.PHONY: help build run tools interpreters test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean
+.PHONY: help build run tools s3server interpreters engines test busy check tidy vuln demo bench bench-matrix bench-compare bench-open peers bench-peers check-peers bench-parts bench-runners scale sweeps check-scale sim corruption crash runner-kills runner-soak hostile fuzz clean

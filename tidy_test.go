@@ -22,9 +22,15 @@ const tree = "github.com/daybookq/daybook/"
 
 // mayImport is the one-way chain: a folder, and which of our folders its code (not its tests) may import.
 var mayImport = map[string][]string{
-	"blob":                   {},
+	"blob":                   {"job/digest"},
+	"blob/s3":                {"blob"},
+	"blob/s3/s3test":         {},
+	"fileset":                {},
+	"fileset/archive":        {"fileset"},
+	"fileset/directory":      {"fileset", "fileset/archive"},
 	"job":                    {},
-	"job/handler":            {"job"},
+	"job/digest":             {},
+	"job/handler":            {"job", "job/digest"},
 	"job/runs":               {"job"},
 	"journal":                {},
 	"store":                  {"job", "job/runs", "store/lsm"},
@@ -32,24 +38,33 @@ var mayImport = map[string][]string{
 	"registry":               {"job"},
 	"registry/onlost":        {"registry"},
 	"ingest":                 {"job", "job/runs", "journal", "registry", "store"},
-	"api":                    {"job", "job/handler", "job/runs", "ingest", "registry", "store"},
-	"client":                 {"job", "job/handler", "job/runs", "mdns"},
+	"api":                    {"blob", "fileset", "fileset/archive", "job", "job/handler", "job/runs", "joblog", "ingest", "manifest", "registry", "store"},
+	"client":                 {"fileset", "fileset/directory", "job", "job/digest", "job/handler", "job/runs", "mdns"},
 	"client/daybooktest":     {"client"},
+	"manifest":               {"job/handler"},
 	"mdns":                   {},
 	"load":                   {},
 	"load/works":             {"client", "load"},
 	"load/limits":            {"load", "load/works"},
-	"runner":                 {"client", "job/handler", "runner/program", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/webhook"},
+	"runner":                 {"client", "fileset", "job", "job/handler", "runner/container", "runner/program", "runner/runlog", "runner/sandbox", "runner/script", "runner/slots", "runner/task", "runner/wasi", "runner/webhook"},
+	"joblog":                 {"job"},
 	"runner/answers":         {"client", "job", "runner/task"},
-	"runner/program":         {"client", "job", "job/handler", "runner/answers", "runner/sandbox", "runner/task"},
+	"runner/dirlock":         {},
+	"runner/disk":            {},
+	"runner/pool":            {},
+	"runner/runlog":          {"client", "runner/task"},
+	"runner/container":       {"client", "fileset", "job", "job/handler", "runner/dirlock", "runner/disk", "runner/program", "runner/runlog", "runner/task"},
+	"runner/program":         {"client", "job", "job/handler", "runner/answers", "runner/runlog", "runner/sandbox", "runner/task"},
 	"runner/sandbox":         {"runner/sandbox/helper"},
 	"runner/sandbox/helper":  {},
-	"runner/script":          {"client", "job", "job/handler", "runner/answers", "runner/sandbox", "runner/script/protocol", "runner/task"},
+	"runner/script":          {"client", "job", "job/handler", "runner/answers", "runner/dirlock", "runner/disk", "runner/pool", "runner/sandbox", "runner/script/protocol", "runner/task"},
 	"runner/script/protocol": {"client"},
 	"runner/slots":           {},
 	"runner/webhook":         {"client", "job", "job/handler", "runner/answers", "runner/task"},
+	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
+	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "client", "ingest", "job", "job/handler", "journal", "load", "load/limits", "load/works", "mdns", "runner", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store"},
+	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store"},
 }
 
 // onlyIn names libraries that belong to certain folders.
@@ -60,7 +75,13 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang/": {"api", "runner"},
 	"github.com/spf13/cobra":               {"cmd/daybook"},
 	"github.com/hashicorp/mdns":            {"mdns"},
+	"github.com/moby/moby/":                {"runner/container"},
+	"github.com/containerd/errdefs":        {"runner/container"},
+	"github.com/distribution/reference":    {"runner/container"},
 	"github.com/HdrHistogram/":             {"load"},
+	"github.com/bmatcuk/doublestar/v4":     {"fileset"},
+	"github.com/minio/minio-go/v7":         {"blob/s3"},
+	"github.com/tetratelabs/wazero":        {"runner/wasi/guest"},
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -268,8 +289,8 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "client", "cmd/daybook", "ingest", "job", "journal", "load", "load/limits", "load/works", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
-	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/program", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/webhook", "store", "store/lsm",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
+	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm",
 }
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.
