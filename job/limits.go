@@ -75,6 +75,8 @@ const (
 	MaxMeta           = 16
 	MaxMetaNameBytes  = 64
 	MaxMetaValueBytes = 256
+	// MaxDistinctKeys bounds how often a strategy may nest prefer_distinct: each key multiplies what a claim may rank.
+	MaxDistinctKeys = 4
 	// MinTimeoutMs and MaxTimeoutMs bound timeout_ms, like a lease.
 	MinTimeoutMs = MinLeaseMs
 	MaxTimeoutMs = MaxLeaseMs

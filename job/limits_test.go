@@ -102,6 +102,10 @@ func TestLimits(t *testing.T) {
 		length("claim", "runner=r max=1 max_bytes=1", "clients", "", MaxNameBytes),
 		{
 			{"claim clients most", "claim", "runner=r max=1 max_bytes=1 clients=" + list(MaxClaimNames, "c"), "", true},
+			{"claim distinct keys most", "claim", "runner=r max=1 max_bytes=1 strategy=" + strings.Repeat("prefer_distinct:k/", MaxDistinctKeys) + "fair", "", true},
+			{"claim distinct keys too many", "claim", "runner=r max=1 max_bytes=1 strategy=" + strings.Repeat("prefer_distinct:k/", MaxDistinctKeys+1) + "fair", "", false},
+			{"claim distinct key longest", "claim", "runner=r max=1 max_bytes=1 strategy=prefer_distinct:" + strings.Repeat("k", MaxMetaNameBytes) + "/fair", "", true},
+			{"claim distinct key too long", "claim", "runner=r max=1 max_bytes=1 strategy=prefer_distinct:" + strings.Repeat("k", MaxMetaNameBytes+1) + "/fair", "", false},
 			{"claim clients too many", "claim", "runner=r max=1 max_bytes=1 clients=" + list(MaxClaimNames+1, "c"), "", false},
 		},
 		number("tickle", "runner=r", "lease_ms", "", MinLeaseMs, MaxLeaseMs),

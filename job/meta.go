@@ -39,6 +39,13 @@ func NewMeta(m map[string]string) (Meta, error) {
 }
 
 func checkMeta(name, value string) error {
+	if err := checkMetaName(name); err != nil {
+		return err
+	}
+	return CheckText("meta."+name, value, 0, MaxMetaValueBytes)
+}
+
+func checkMetaName(name string) error {
 	if name == "" || len(name) > MaxMetaNameBytes {
 		return fmt.Errorf("a name in meta must have 1 to %d bytes, not %d", MaxMetaNameBytes, len(name))
 	}
@@ -47,7 +54,7 @@ func checkMeta(name, value string) error {
 			return fmt.Errorf("a name in meta may hold only letters, digits and . _ : - (byte %d is %q)", i, name[i])
 		}
 	}
-	return CheckText("meta."+name, value, 0, MaxMetaValueBytes)
+	return nil
 }
 
 // ParseMeta reads the canonical form and no other.
