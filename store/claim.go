@@ -37,6 +37,8 @@ func (a *applying) claimJobs(cmd job.Claim) *Claimed {
 		t.drawAll()
 	case job.Fair:
 		t.serveInTurn()
+	default:
+		t.takeDistinct()
 	}
 	if len(c.runs) == 0 {
 		a.claims.Delete(c.seq)

@@ -45,7 +45,7 @@ func (m *machine) readAhead(q *queue) {
 
 // takeTail takes jobs from the end of a queue.
 func (t *claiming) takeTail(q *queue) bool {
-	return q != nil && t.takeLast(q, t.spanOf(q.findTail(&t.o)))
+	return q != nil && t.takeLast(q, t.spanOf(q.findTail(&t.o)), math.MaxInt)
 }
 
 // drawAll draws a job, takes it and its neighbours to the end of its lane and then from the lane's beginning, and draws

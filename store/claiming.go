@@ -68,13 +68,13 @@ func (t *claiming) takeFirst(q *queue, p part, n int) (more bool) {
 	return t.handOut(q, p)
 }
 
-// takeLast hands out lines from the end of a part of a pending span, and reports whether the claim may continue.
-func (t *claiming) takeLast(q *queue, p part) (more bool) {
+// takeLast hands out up to n lines from the end of a part of a pending span, and reports whether the claim may continue.
+func (t *claiming) takeLast(q *queue, p part, n int) (more bool) {
 	taken, expired := t.open(q, p)
 	if !taken {
 		return expired
 	}
-	p.first = p.last - uint32(min(t.left, int(p.lines()))) + 1
+	p.first = p.last - uint32(min(n, t.left, int(p.lines()))) + 1
 	fit := t.room.last(t.machine, p)
 	if fit == 0 {
 		return false

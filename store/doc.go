@@ -100,8 +100,10 @@
 // Memory:
 //
 //	queue.go                  a queue with its lanes
-//	sampling_tree.go          a treap that draws by weight
+//	weighted_tree.go          a treap that draws by weight
 //	sampling.go               draws of a random job among the ready queues
+//	distinct_index.go         pending spans in the order of a strategy of prefer_distinct
+//	distinct_choice.go        the job that a claim by prefer_distinct takes next
 //	queues.go                 all queues, in the orders in which claims look for them
 //	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
@@ -125,6 +127,7 @@
 //	unique_keys.go            unique keys
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
+//	distinct_indexes.go       building, keeping and dropping the indexes of prefer_distinct
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	sweeps.go                 sweeps, step by step
@@ -136,6 +139,7 @@
 //	create.go                 the create command
 //	claiming.go               what a claim takes from spans, within its limits
 //	claim_strategies.go       the strategies: oldest, newest, random, fair
+//	claim_distinct.go         the strategy prefer_distinct
 //	claim.go                  the claim command
 //	chaining.go               jobs that a completion creates
 //	complete.go               the complete command

@@ -185,6 +185,11 @@ func listKey(queueID uint32, status job.Status, seq uint64, last uint32) string 
 	return string(k)
 }
 
+// listPrefix is the part that the list keys of a queue and status have in common.
+func listPrefix(queueID uint32, status job.Status) string {
+	return listKey(queueID, status, 0, 0)[:6]
+}
+
 // endOfListKey returns where the span of a list row ends.
 func endOfListKey(key string) position { return position{lsm.U64At(key, 6), lsm.U32At(key, 14)} }
 

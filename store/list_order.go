@@ -133,7 +133,7 @@ func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok boo
 // next returns the place of the cursor.
 func (c *spanCursor) next(v lsm.View, from position) (at position, ok bool) {
 	if len(c.ahead) == 0 && !c.ended {
-		prefix := listKey(c.queue, c.status, 0, 0)[:6]
+		prefix := listPrefix(c.queue, c.status)
 		v.Scan(listKey(c.queue, c.status, from.seq, from.line), lsm.After(prefix), func(key string, _ []byte) bool {
 			c.ahead = append(c.ahead, position{lsm.U64At(key, 6), lsm.U32At(key, 14)})
 			return len(c.ahead) < keyWindow

@@ -23,6 +23,7 @@ type machine struct {
 	timers   lsm.Window // of timer rows
 	idle     idleSessions
 	handlers handlers
+	distinct distinctIndexes
 	filesets int        // how many there are
 	counts   job.Counts // over all queues
 	history  effectsRow // the newest row of effects

@@ -39,6 +39,8 @@ func (m *model) applyClaim(cmd job.Claim) Result {
 		t.draw()
 	case job.Fair:
 		t.serve()
+	default:
+		t.spread()
 	}
 	if len(c.handed) == 0 {
 		return &Claimed{}

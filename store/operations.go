@@ -67,6 +67,7 @@ func (a *applying) pause(cmd job.Pause) *Paused {
 		a.touch(&q.dirty, q)
 		a.reviseIdle(q)
 		a.queueMoved(q)
+		a.distinct.paused(q)
 		if !q.paused {
 			a.gained(q)
 		}

@@ -79,7 +79,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 		for _, strategy := range []job.Strategy{job.Oldest, job.Newest} {
 			t.Run(fmt.Sprintf("%v %v", frame, strategy), func(t *testing.T) {
 				s := mustOpen(t, Options{})
-				g := rand.New(rand.NewPCG(1, uint64(strategy)))
+				g := rand.New(rand.NewPCG(1, uint64(len(strategy))))
 				c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: frame}
 				var sizes []int64
 				for range lines {

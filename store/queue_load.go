@@ -122,16 +122,16 @@ func (x *samplingTrees) fill(ready []*queue, places map[*queue]*startPlaces) {
 		list = append(list, q.samples...)
 	}
 	keys := make([]startKey, len(list))
-	fill := func(tree *sampleTree, by func(s *sample, p *startPlaces) [2]uint64) {
+	fill := func(tree *weightedTree[sample], by func(s *sample, p *startPlaces) [2]uint64) {
 		for i := range list {
 			keys[i] = startKey{by(&list[i], places[list[i].queue]), i}
 		}
 		slices.SortFunc(keys, startKey.compare)
-		nodes := make([]sampleNode, len(list))
+		nodes := make([]weightedNode[sample], len(list))
 		for i, k := range keys {
-			nodes[i].sample = list[k.at]
+			nodes[i].item, nodes[i].weight = list[k.at], list[k.at].jobs
 		}
-		tree.root = balanced(nodes)
+		tree.fill(nodes)
 	}
 	// There are fewer names than 2^32.
 	fill(&x.all, func(s *sample, p *startPlaces) [2]uint64 { return [2]uint64{uint64(^s.priority), p.name} })
@@ -139,17 +139,4 @@ func (x *samplingTrees) fill(ready []*queue, places map[*queue]*startPlaces) {
 		return [2]uint64{p.client<<32 | uint64(^s.priority), p.name}
 	})
 	fill(&x.byType, func(s *sample, p *startPlaces) [2]uint64 { return [2]uint64{p.typ<<32 | uint64(^s.priority), p.client} })
-}
-
-// balanced makes a tree of nodes that are in order. Each gets the rank that the greatest of as many random ones has on
-// average, so that nodes that are added later find their place.
-func balanced(nodes []sampleNode) *sampleNode {
-	n := len(nodes)
-	if n == 0 {
-		return nil
-	}
-	root := &nodes[n/2]
-	root.rank = ^uint64(0) - ^uint64(0)/uint64(n+1)
-	root.left, root.right = balanced(nodes[:n/2]), balanced(nodes[n/2+1:])
-	return root.add()
 }

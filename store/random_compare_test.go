@@ -18,7 +18,7 @@ func (p *player) check() error {
 		problems = append(problems, errors.New("check: "+problem))
 		return len(problems) < 10
 	})
-	return errors.Join(append(problems, err)...)
+	return errors.Join(append(problems, err, checkDistinct(p.s))...)
 }
 
 // compare commits, and compares everything that a user can see.

@@ -233,8 +233,8 @@ func (g *generator) group() job.Group {
 	if g.some(25) {
 		group.TimeoutMs = oneOf[int64](g, 1000, 3000, 70_000)
 	}
-	if g.some(15) {
-		group.Meta, group.Traceparent = "a=1,b=x%20y", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	if g.some(45) {
+		group.Meta, group.Traceparent = oneOf[job.Meta](g, "a=1,b=x%20y", "a=2,b=x%20y", "a=1,b=z", "a=", "b=1", "c=1"), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	}
 	if g.some(12) {
 		group.OnComplete = g.followOn()
@@ -302,6 +302,9 @@ func (g *generator) claim() job.Command {
 		c.MaxBytes = oneOf[int64](g, 1, 10, 25, 100)
 	}
 	c.Strategy = oneOf(g, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	for n := oneOf(g, 0, 0, 1, 1, 2); n > 0; n-- {
+		c.Strategy = mustDistinct(oneOf(g, "a", "a", "b", "d"), c.Strategy)
+	}
 	g.once(&c.Once, "claim ")
 	return c
 }

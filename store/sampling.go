@@ -12,23 +12,23 @@ import (
 // queues, those of some clients, or those of some types. It also serves fair claims, which look for the next client,
 // and WaitingTypes.
 type samplingTrees struct {
-	all      sampleTree // by priority, client, type
-	byClient sampleTree // by client, priority, type
-	byType   sampleTree // by type, priority, client
-	changed  []sample   // memory of set
+	all      weightedTree[sample] // by priority, client, type
+	byClient weightedTree[sample] // by client, priority, type
+	byType   weightedTree[sample] // by type, priority, client
+	changed  []sample             // memory of set
 }
 
 func newSamplingTrees() *samplingTrees {
 	return &samplingTrees{
-		all: sampleTree{compare: func(a, b *sample) int {
+		all: newWeightedTree(func(a, b *sample) int {
 			return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.client, b.client), cmp.Compare(a.typ, b.typ))
-		}},
-		byClient: sampleTree{compare: func(a, b *sample) int {
+		}),
+		byClient: newWeightedTree(func(a, b *sample) int {
 			return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(b.priority, a.priority), cmp.Compare(a.typ, b.typ))
-		}},
-		byType: sampleTree{compare: func(a, b *sample) int {
+		}),
+		byType: newWeightedTree(func(a, b *sample) int {
 			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(b.priority, a.priority), cmp.Compare(a.client, b.client))
-		}},
+		}),
 	}
 }
 
@@ -65,16 +65,16 @@ func (x *samplingTrees) set(q *queue) {
 		}
 	}
 	for _, s := range now {
-		x.all.set(s)
-		x.byClient.set(s)
-		x.byType.set(s)
+		x.all.set(s, s.jobs)
+		x.byClient.set(s, s.jobs)
+		x.byType.set(s, s.jobs)
 	}
 	q.samples = append(q.samples[:0], now...)
 }
 
-// drawRange is a range of a sampleTree from which a draw may take, or a single queue.
+// drawRange is a range of a tree of samples from which a draw may take, or a single queue.
 type drawRange struct {
-	tree     *sampleTree
+	tree     *weightedTree[sample]
 	from, to sample // at fills the priority in
 	queue    *queue
 }
@@ -170,7 +170,9 @@ func (x *samplingTrees) draw(c choice, random uint64) (q *queue, l *lane, place 
 		}
 		r := &ranges[i]
 		if q = r.queue; q == nil {
-			q, place = r.tree.find(r.tree.before(&r.from) + place)
+			var s *sample
+			s, place = r.tree.find(r.tree.before(&r.from) + place)
+			q = s.queue
 		}
 		break
 	}

@@ -57,13 +57,17 @@ func laneOf(st *job.State, g *group) laneID {
 	return laneID{uint32(st.PriorityIn(&g.Attributes)), st.Class}
 }
 
-// readyKey is the key of the ready row of a pending span. Returned jobs are in the order of their ids.
+// readyKey is the key of the ready row of a pending span.
 func (sp *span) readyKey(b *batch, g *group) string {
-	order := sp.Order
+	return readyKey(g.queueID, sp.lane(g), sp.orderIn(b), position{b.seq, sp.last})
+}
+
+// orderIn is what orders a pending span in its lane. Returned jobs are in the order of their ids.
+func (sp *span) orderIn(b *batch) uint64 {
 	if sp.Class == job.Returned {
-		order = b.seq
+		return b.seq
 	}
-	return readyKey(g.queueID, sp.lane(g), order, position{b.seq, sp.last})
+	return sp.Order
 }
 
 // encode leaves out last, which is in the key.

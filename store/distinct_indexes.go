@@ -1,0 +1,138 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// distinctIndexes are the indexes of the strategies of prefer_distinct that claims have used lately. They cost memory
+// for each pending span, and time for each move, so that only strategies in use have one. Which ones exist decides
+// nothing: an index that is missing is built from the rows.
+type distinctIndexes struct {
+	list      []*distinctIndex
+	trimmedAt int64
+}
+
+const (
+	// maxDistinctIndexes is how many indexes there are at most. A claim by another strategy replaces the index that was
+	// used least recently.
+	maxDistinctIndexes = 16
+	// distinctIdleMs is how long after its last claim an index is kept. It is long beside a pause between claims, because
+	// building an index stops Apply.
+	distinctIdleMs = 10 * 60_000
+	// distinctTrimMs is how often unused indexes are looked for.
+	distinctTrimMs = 10_000
+)
+
+// distinctIndex returns the index of a strategy.
+func (a *applying) distinctIndex(s job.Strategy) *distinctIndex {
+	d := &a.distinct
+	at := slices.IndexFunc(d.list, func(x *distinctIndex) bool { return x.strategy == s })
+	if at < 0 {
+		if len(d.list) == maxDistinctIndexes { // the first one was used least recently
+			d.list = slices.Delete(d.list, 0, 1)
+		}
+		d.list, at = append(d.list, a.buildDistinct(s)), len(d.list)
+	}
+	x := d.list[at]
+	copy(d.list[at:], d.list[at+1:])
+	d.list[len(d.list)-1] = x
+	x.usedAt = a.now.At
+	return x
+}
+
+// trim drops the indexes that have not been used for a while.
+func (d *distinctIndexes) trim(now int64) {
+	if len(d.list) > 0 && now-d.trimmedAt >= distinctTrimMs {
+		d.trimmedAt = now
+		d.list = slices.DeleteFunc(d.list, func(x *distinctIndex) bool { return now-x.usedAt >= distinctIdleMs })
+	}
+}
+
+// moved follows a move of part of a span, or the first state of a span: see distinctIndex.moved.
+func (d *distinctIndexes) moved(q *queue, b *batch, g *group, olds, news []span, active int64) {
+	for _, x := range d.list {
+		x.moved(q, b, g, olds, news, active)
+	}
+}
+
+// paused follows a pause or its end.
+func (d *distinctIndexes) paused(q *queue) {
+	for _, x := range d.list {
+		if root := x.roots[q]; root != nil {
+			x.rerank(root)
+		}
+	}
+}
+
+// buildDistinct builds the index of a strategy from the rows of all pending and active spans.
+func (m *machine) buildDistinct(s job.Strategy) *distinctIndex {
+	x := newDistinctIndex(s)
+	for _, q := range m.queues.byID {
+		if q.counts[job.Active] > 0 {
+			m.eachSpanOf(q, job.Active, func(_ *batch, g *group, sp span) {
+				x.countActive(q, g, int64(sp.last-sp.first)+1)
+			})
+		}
+		if q.counts[job.Pending] > 0 {
+			m.eachSpanOf(q, job.Pending, func(b *batch, g *group, sp span) {
+				x.leaf(q, g).spans.set(sp.waiting(b, g), int64(sp.last-sp.first)+1)
+			})
+		}
+	}
+	x.rankAll()
+	return x
+}
+
+// eachSpanOf calls visit with the spans of a queue in a status, in the order of their ids. Like eachPending, it leaves
+// the caches alone.
+func (m *machine) eachSpanOf(q *queue, status job.Status, visit func(b *batch, g *group, sp span)) {
+	from := listPrefix(q.id, status)
+	to := lsm.After(from)
+	var b *batch // the last one
+	for from != "" {
+		var ends []position
+		next := ""
+		m.o.Scan(from, to, func(key string, _ []byte) bool {
+			if len(ends) == pendingChunk {
+				next = key
+				return false
+			}
+			ends = append(ends, endOfListKey(key))
+			return true
+		})
+		var batches, spans []string
+		for i, end := range ends {
+			if i == 0 || ends[i-1].seq != end.seq {
+				batches = append(batches, seqKey(batchTable, end.seq))
+			}
+			spans = append(spans, lineKey(spanTable, end.seq, end.line))
+		}
+		known := make(map[uint64]*batch, len(batches))
+		if b != nil {
+			known[b.seq] = b
+			if len(ends) > 0 && ends[0].seq == b.seq {
+				batches = batches[1:]
+			}
+		}
+		m.o.GetAll(batches, func(key string, value []byte) {
+			b := decodeBatch(seqOfKey(key), value)
+			known[b.seq] = b
+		})
+		found := 0
+		m.o.GetAll(spans, func(key string, value []byte) {
+			sp := decodeSpan(lineOfKey(key), value)
+			if b = known[seqOfKey(key)]; b == nil {
+				lsm.Contradict("find batch", "batch %d of a %v span has no row", seqOfKey(key), status)
+			}
+			found++
+			visit(b, b.group(sp.last), sp)
+		})
+		if found != len(ends) {
+			lsm.Contradict("find span", "%d of %d spans that rows of queue %d name are missing", len(ends)-found, len(ends), q.id)
+		}
+		from = next
+	}
+}
