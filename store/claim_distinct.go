@@ -10,6 +10,7 @@ import (
 // again after each that it hands out, unless those that follow in its span are next in any case.
 func (t *claiming) takeDistinct() {
 	x := t.distinctIndex(t.cmd.Strategy)
+	x.arrange(t.rules.distinctStep)
 	for draw := uint64(0); ; draw++ {
 		pick, ok := x.next(t.choice, t.meta.served, mix(t.seed, t.now.Seq, draw, math.MaxUint32))
 		if !ok {

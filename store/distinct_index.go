@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/daybookq/daybook/job"
@@ -11,19 +12,21 @@ import (
 // in it follows from stored state: the spans that are pending or active, and the meta of their groups. So an index that
 // is built now orders the spans as one that has been kept for a long time.
 //
-// It is a tree for each queue. The root stands for the queue, and each level below it for a key of the strategy, the
-// outermost first: a node stands for the jobs that have the same values of the keys down to its level. A leaf holds
-// pending spans in the order of the base strategy. Each node has the rank of the best job below it, and a parent has its
-// children in the order of their ranks. The roots are ordered like that too: all of them, by client and by type.
+// It is a tree for each queue. The root stands for the queue, and each level below it for a key of the strategy: a node
+// stands for the jobs that have the same values of the keys down to its level. A leaf holds pending spans in the order of
+// the base strategy. Each node has the rank of the best job below it, and a parent has its children in the order of
+// their ranks. The roots are ordered like that too: all of them, by client and by type.
 //
 // A rank within a node leaves out the keys above the node, because their values are the same for all jobs below it. So
 // if the number of active jobs of a value changes, only the nodes of this value and those above them move; nothing below
-// them does. This takes logarithmic time for each node of the value. A value of the outermost key has one node in each
-// queue; one of another key has a node for each combination of the keys before it that occurs with it.
+// them does. This takes logarithmic time for each node of the value. A value of the key of the first level has one node
+// in each queue; one of another key has a node for each combination of the keys above it that occurs with it. So keys
+// with few values are at the top, whatever their order in the strategy: of users within regions, the regions.
 type distinctIndex struct {
 	strategy job.Strategy
 	base     job.Strategy
-	keys     []string
+	keys     []string                       // of the strategy, the outermost first
+	levels   []int                          // the numbers of the keys of the levels below the roots
 	values   []map[valueName]*distinctValue // by key: the values that have active jobs or nodes
 	roots    map[*queue]*distinctNode
 	nodes    map[nodeName]*distinctNode // all but the roots
@@ -112,7 +115,8 @@ func (x *distinctIndex) compareWaiting(a, b *waiting) int {
 
 func newDistinctIndex(s job.Strategy) *distinctIndex {
 	x := &distinctIndex{strategy: s, base: s.Base(), keys: s.DistinctKeys(), roots: map[*queue]*distinctNode{}, nodes: map[nodeName]*distinctNode{}}
-	for range x.keys {
+	for key := range x.keys {
+		x.levels = append(x.levels, key)
 		x.values = append(x.values, map[valueName]*distinctValue{})
 	}
 	x.spanOrder.compare = func(a, b *waiting) int {
@@ -176,30 +180,45 @@ func (x *distinctIndex) value(key int, q *queue, g *group) *distinctValue {
 
 // leaf returns the leaf of the pending jobs of a group. A new one is empty, and must get a span before it is ranked.
 func (x *distinctIndex) leaf(q *queue, g *group) *distinctNode {
+	n := x.root(q)
+	for _, key := range x.levels {
+		n = x.child(n, x.value(key, q, g))
+	}
+	return n
+}
+
+func (x *distinctIndex) root(q *queue) *distinctNode {
 	n := x.roots[q]
 	if n == nil {
 		n = &distinctNode{q: q}
 		n.children.order = &x.childOrder
 		x.roots[q] = n
 	}
-	for key := range x.keys {
-		name := nodeName{n, x.value(key, q, g)}
-		child := x.nodes[name]
-		if child == nil {
-			child = &distinctNode{nodeName: name, q: q, depth: n.depth + 1}
-			child.children.order, child.spans.order = &x.childOrder, &x.spanOrder
-			x.nodes[name] = child
-			if v := name.value; v != nil {
-				child.at = len(v.nodes)
-				v.nodes = append(v.nodes, child)
-			}
-			if child.depth == len(x.keys) {
-				x.leaves++
-			}
+	return n
+}
+
+// child returns the child of a node for a value.
+func (x *distinctIndex) child(parent *distinctNode, v *distinctValue) *distinctNode {
+	n := x.nodes[nodeName{parent, v}]
+	if n == nil {
+		n = &distinctNode{q: parent.q, depth: parent.depth + 1}
+		n.children.order, n.spans.order = &x.childOrder, &x.spanOrder
+		x.adopt(parent, v, n)
+		if n.depth == len(x.keys) {
+			x.leaves++
 		}
-		n = child
 	}
 	return n
+}
+
+// adopt makes a node the child of another one for a value.
+func (x *distinctIndex) adopt(parent *distinctNode, v *distinctValue, n *distinctNode) {
+	n.nodeName = nodeName{parent, v}
+	x.nodes[n.nodeName] = n
+	if v != nil {
+		n.at = len(v.nodes)
+		v.nodes = append(v.nodes, n)
+	}
 }
 
 // countActive adds to the active jobs of the values of a group, without ranking their nodes again.
@@ -303,7 +322,7 @@ func (x *distinctIndex) rankOf(n *distinctNode) (rank distinctRank, tied int64) 
 		tied = n.children.upTo(func(c **distinctNode) bool { return compareTies(&(*c).rank, &rank) > 0 })
 	}
 	if n.value != nil {
-		rank.counts[n.depth-1] = n.value.active
+		rank.counts[x.levels[n.depth-1]] = n.value.active
 	}
 	return rank, tied
 }
@@ -350,6 +369,51 @@ func (x *distinctIndex) remove(n *distinctNode) {
 		v.nodes[len(v.nodes)-1] = nil
 		v.nodes = v.nodes[:len(v.nodes)-1]
 	}
+}
+
+// arrange puts the keys with fewer values above those with more, as far as their numbers of values have different
+// logarithms to the base step. Keys with about as many values are in the order of the strategy. The order follows from
+// what is pending and active when a claim begins: in it, Random counts jobs of the same rank. The number of values must
+// change much before the order does, since this takes time for each node.
+func (x *distinctIndex) arrange(step int) {
+	logarithms := make([]int, len(x.keys))
+	levels := make([]int, len(x.keys))
+	for key := range x.keys {
+		for n := len(x.values[key]); n >= step; n /= step {
+			logarithms[key]++
+		}
+		levels[key] = key
+	}
+	slices.SortStableFunc(levels, func(a, b int) int { return cmp.Compare(logarithms[a], logarithms[b]) })
+	if slices.Equal(levels, x.levels) {
+		return
+	}
+	var leaves []*distinctNode
+	var values [][job.MaxDistinctKeys]*distinctValue // of the leaves, by key
+	for _, n := range x.nodes {
+		if n.value != nil {
+			n.value.nodes = nil
+		}
+		if n.depth == len(x.keys) {
+			var of [job.MaxDistinctKeys]*distinctValue
+			for at := n; at.depth > 0; at = at.parent {
+				of[x.levels[at.depth-1]] = at.value
+			}
+			leaves, values = append(leaves, n), append(values, of)
+		}
+	}
+	x.levels = levels
+	clear(x.roots)
+	clear(x.nodes)
+	x.all.root, x.byClient.root, x.byType.root = nil, nil, nil
+	for i, leaf := range leaves {
+		parent := x.root(leaf.q)
+		for _, key := range levels[:len(levels)-1] {
+			parent = x.child(parent, values[i][key])
+		}
+		x.adopt(parent, values[i][levels[len(levels)-1]], leaf)
+	}
+	x.rankAll()
 }
 
 // rankAll ranks all nodes of an index that was just filled.

@@ -11,6 +11,8 @@ func checkDistinct(s *Store) error {
 	m := s.machine
 	for _, kept := range m.distinct.list {
 		built := m.buildDistinct(kept.strategy)
+		kept.arrange(m.rules.distinctStep) // as a claim would
+		built.arrange(m.rules.distinctStep)
 		if a, b := kept.describe(), built.describe(); a != b {
 			return fmt.Errorf("the index of %v is\n%sand built from the rows it is\n%s", kept.strategy, a, b)
 		}

@@ -11,6 +11,7 @@ import (
 // spread hands out jobs by prefer_distinct. For each it counts the active jobs of all values, and ranks all jobs.
 func (t *modelTaking) spread() {
 	m, keys, base := t.m, t.cmd.Strategy.DistinctKeys(), t.cmd.Strategy.Base()
+	drawOrder := m.byNumberOfValues(keys)
 	for draw := uint64(0); ; draw++ {
 		line := highest(m.line(t.cmd.Clients, t.cmd.Types, false))
 		if base == job.Newest {
@@ -33,7 +34,7 @@ func (t *modelTaking) spread() {
 		next := line[0]
 		switch base {
 		case job.Random:
-			line = m.inDrawOrder(t.cmd, keys, line)
+			line = m.inDrawOrder(t.cmd, drawOrder, line)
 			next = line[mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(line))]
 		case job.Fair:
 			turn := func(j *modelJob) string { // clients up to the one that was served last come last
@@ -72,6 +73,26 @@ func (m *model) activeOf(j *modelJob, key string) (n int) {
 		}
 	}
 	return n
+}
+
+// byNumberOfValues returns keys by the logarithm of how many values of pending or active jobs they have.
+func (m *model) byNumberOfValues(keys []string) []string {
+	logarithms := map[string]int{}
+	for _, key := range keys {
+		values := map[[2]string]bool{}
+		for _, b := range m.batches {
+			for _, j := range b.lines {
+				if v, ok := j.attr.Meta.Get(key); ok && (j.status == job.Active || j.status == job.Pending) {
+					values[[2]string{j.attr.Client, v}] = true
+				}
+			}
+		}
+		logarithms[key] = 0
+		for n := len(values); n >= m.rules.distinctStep; n /= m.rules.distinctStep {
+			logarithms[key]++
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(keys), func(a, b string) int { return cmp.Compare(logarithms[a], logarithms[b]) })
 }
 
 // inDrawOrder returns jobs in the order in which a draw counts them: by queue, then by the values of the keys, of which

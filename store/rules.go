@@ -39,6 +39,9 @@ type rules struct {
 	// of all versions may have.
 	handlers, handlerVersions int
 	handlersBytes             int64
+	// distinctStep says when the levels of an index of prefer_distinct are arranged differently: see
+	// distinctIndex.arrange.
+	distinctStep int
 	// filesets is how many there may be, and filesetVersions how many versions of each.
 	filesets, filesetVersions int
 }
@@ -52,7 +55,7 @@ type level struct {
 var firstRules = rules{
 	pageBytes: 64 << 10, cellSpans: 512, commandRows: 1000, claimRows: 4000, sweepRows: 200, effectBytes: 64 << 20, effectRowBytes: 1 << 10,
 	listedClaims: 8, sessions: job.MaxSessions, handlers: job.MaxHandlers, handlerVersions: job.MaxHandlerVersions, handlersBytes: job.MaxHandlersBytes,
-	filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
+	distinctStep: 16, filesets: job.MaxFilesets, filesetVersions: job.MaxFilesetVersions,
 }
 
 // levels are those that this program can apply, in order. Numbers below the first are of versions before the first
