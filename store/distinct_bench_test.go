@@ -9,21 +9,9 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// distinctCreate returns a create of one job of each of some users, who live in ten regions.
-func distinctCreate(users ...int) *job.Create {
-	c := benchCreate("a", "x", len(users))
-	group := c.Groups[0]
-	group.Lines = 1
-	c.Groups = c.Groups[:0]
-	for _, user := range users {
-		group.Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%06d", user%10, user))
-		c.Groups = append(c.Groups, group)
-	}
-	return c
-}
-
-// BenchmarkPreferDistinct claims and completes single jobs of 100,000 users, of which each has ten waiting jobs, while 64 claims
-// are open. It compares strategies of prefer_distinct with their base strategies.
+// BenchmarkPreferDistinct claims and completes single jobs of 100,000 users, of which each has a batch of ten, while 64
+// claims are open. It compares strategies of prefer_distinct with base strategies. Each completed job is replaced by a
+// batch of one job of another user.
 func BenchmarkPreferDistinct(b *testing.B) {
 	const users, each, open = 100_000, 10, 64
 	of := func(base job.Strategy, keys ...string) job.Strategy {
@@ -35,47 +23,51 @@ func BenchmarkPreferDistinct(b *testing.B) {
 	for _, strategy := range []job.Strategy{
 		job.Oldest, job.Newest, job.Random, job.Fair,
 		of(job.Oldest, "user"), of(job.Newest, "user"), of(job.Random, "user"), of(job.Fair, "user"),
-		of(job.Oldest, "region"), of(job.Oldest, "user", "region"), of(job.Oldest, "region", "user"), of(job.Oldest, "none"),
+		of(job.Oldest, "region"), of(job.Oldest, "user", "region"), of(job.Oldest, "region", "user"), of(job.Random, "region", "user"), of(job.Oldest, "none"),
 	} {
-		b.Run(fmt.Sprintf("strategy=%v", strategy), func(b *testing.B) {
-			n := newBench(b)
-			for from := range users * each / 1000 {
-				list := make([]int, 1000)
-				for i := range list {
-					list[i] = (from*1000 + i) % users
+		for _, max := range []int{1, 100} {
+			b.Run(fmt.Sprintf("strategy=%v/max=%d", strategy, max), func(b *testing.B) {
+				n := newBench(b)
+				c := benchCreate("a", "x", each)
+				for user := range users {
+					c.Groups[0].Meta = userMeta(user)
+					n.apply(c)
 				}
-				n.apply(distinctCreate(list...))
-			}
-			n.commit()
-			claim := plainClaim("r1", 1)
-			claim.Strategy = strategy
-			before := heapBytes()
-			began := time.Now()
-			n.apply(claim)
-			b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-ms")
-			b.ReportMetric(float64(heapBytes()-before)/(1<<20), "MiB")
-			var times claimTimes
-			var held []*Claimed
-			creates := make([]*job.Create, 1000) // those that made the completed jobs again
-			for i := range creates {
-				creates[i] = distinctCreate(i * 97 % users)
-			}
-			jobs, began := 0, time.Now()
-			for i := 0; b.Loop(); i++ {
-				c, took := n.timed(claim)
-				times = append(times, took)
-				held = append(held, c.(*Claimed))
-				if len(held) > open {
-					n.apply(job.Complete{Claim: held[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-					held = held[1:]
+				n.commit()
+				claim := plainClaim("r1", max)
+				claim.Strategy = strategy
+				before := heapBytes()
+				began := time.Now()
+				n.apply(claim)
+				first, memory := time.Since(began), heapBytes()-before
+				var times claimTimes
+				var held []*Claimed
+				c = benchCreate("a", "x", max)
+				jobs, began := 0, time.Now()
+				for i := 0; b.Loop(); i++ {
+					got, took := n.timed(claim)
+					times = append(times, took)
+					held = append(held, got.(*Claimed))
+					jobs += held[len(held)-1].Jobs()
+					if len(held) > open {
+						n.apply(job.Complete{Claim: held[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+						held = held[1:]
+					}
+					c.Groups[0].Meta = userMeta(i * 97 % users)
+					n.apply(c)
 				}
-				n.apply(creates[i%len(creates)])
-				jobs++
-			}
-			b.ReportMetric(float64(jobs)/time.Since(began).Seconds(), "jobs/s")
-			times.report(b)
-		})
+				b.ReportMetric(float64(jobs)/time.Since(began).Seconds(), "jobs/s")
+				b.ReportMetric(float64(first.Milliseconds()), "first-ms")
+				b.ReportMetric(float64(memory)/(1<<20), "MiB")
+				times.report(b)
+			})
+		}
 	}
+}
+
+// userMeta is the meta of the jobs of a user, who lives in one of ten regions.
+func userMeta(user int) job.Meta {
+	return job.Meta(fmt.Sprintf("region=r%d,user=u%06d", user%10, user))
 }
 
 func heapBytes() int64 {
@@ -92,12 +84,16 @@ func BenchmarkBuildDistinct(b *testing.B) {
 		for _, values := range []int{1000, 100_000, groups} {
 			b.Run(fmt.Sprintf("groups-of-a-batch=%d/values=%d", perBatch, values), func(b *testing.B) {
 				n := newBench(b)
-				list := make([]int, perBatch)
+				c := benchCreate("a", "x", perBatch)
+				group := c.Groups[0]
+				group.Lines = 1
 				for i := 0; i < groups; i += perBatch {
-					for j := range list {
-						list[j] = (i + j) % values
+					c.Groups = c.Groups[:0]
+					for user := i; user < i+perBatch; user++ {
+						group.Meta = userMeta(user % values)
+						c.Groups = append(c.Groups, group)
 					}
-					n.apply(distinctCreate(list...))
+					n.apply(c)
 				}
 				n.commit()
 				if err := n.s.FlushWait(); err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 
@@ -19,6 +20,7 @@ type generator struct {
 	claims   []job.ID
 	sessions []job.ID
 	length   int
+	users    bool // most jobs have one of many values of two keys, and most claims are by prefer_distinct
 }
 
 func newGenerator(seed uint64) *generator {
@@ -41,6 +43,7 @@ func newGenerator(seed uint64) *generator {
 	if g.some(5) {
 		g.length *= 4
 	}
+	g.users = g.some(20)
 	if g.some(20) { // the low bits of the seqs begin again at 0 during the steps
 		g.seq = 1<<40 - uint64(g.IntN(2*g.length))*seqStride
 	}
@@ -236,6 +239,9 @@ func (g *generator) group() job.Group {
 	if g.some(45) {
 		group.Meta, group.Traceparent = oneOf[job.Meta](g, "a=1,b=x%20y", "a=2,b=x%20y", "a=1,b=z", "a=", "b=1", "c=1"), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	}
+	if g.users && g.some(90) {
+		group.Meta, group.Priority = job.Meta(fmt.Sprintf("a=%d,b=%d", g.IntN(2), g.IntN(8))), 4
+	}
 	if g.some(12) {
 		group.OnComplete = g.followOn()
 	}
@@ -302,7 +308,11 @@ func (g *generator) claim() job.Command {
 		c.MaxBytes = oneOf[int64](g, 1, 10, 25, 100)
 	}
 	c.Strategy = oneOf(g, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
-	for n := oneOf(g, 0, 0, 1, 1, 2); n > 0; n-- {
+	nested := oneOf(g, 0, 0, 1, 1, 2)
+	if g.users { // and most jobs wait, so that there are many to choose from
+		nested, c.Max = oneOf(g, 1, 2, 2, 3), oneOf(g, 1, 1, 2, 5)
+	}
+	for ; nested > 0; nested-- {
 		c.Strategy = mustDistinct(oneOf(g, "a", "a", "b", "d"), c.Strategy)
 	}
 	g.once(&c.Once, "claim ")
