@@ -52,7 +52,7 @@ func (r *claimFields) fill(cmd *job.Claim) (err error) {
 		return err
 	}
 	if !absent(r.Strategy) {
-		if cmd.Strategy, err = strategy(r.Strategy); err != nil {
+		if cmd.Strategy, err = strategy("strategy", r.Strategy, 0); err != nil {
 			return err
 		}
 	}
@@ -98,31 +98,6 @@ func (r *claimRequest) command() (cmd job.Claim, wait time.Duration, err error) 
 		wait = time.Duration(*r.WaitMs) * time.Millisecond
 	}
 	return cmd, wait, nil
-}
-
-// strategy reads a strategy, which is a name or an object with a name.
-func strategy(v jsontext.Value) (job.Strategy, error) {
-	const field = "strategy"
-	var name string
-	if v.Kind() == jsontext.KindBeginObject {
-		var object struct {
-			Name *string `json:"name"`
-		}
-		if err := decodeValue(field, v, &object); err != nil {
-			return 0, err
-		}
-		if object.Name == nil {
-			return 0, badRequest(field+".name", "strategy.name is missing")
-		}
-		name = *object.Name
-	} else if err := decodeValue(field, v, &name); err != nil {
-		return 0, err
-	}
-	s, err := job.ParseStrategy(name)
-	if err != nil {
-		return 0, badRequest(field, fmt.Sprintf("strategy must be oldest, newest, random or fair, not %q", shortened(name)))
-	}
-	return s, nil
 }
 
 func checkNames(field string, names []string) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,15 @@ func TestClaim(t *testing.T) {
 		{"strategy unknown", `{"runner_id":"r","strategy":"best"}`, "strategy"},
 		{"strategy without a name", `{"runner_id":"r","strategy":{}}`, "strategy.name"},
 		{"strategy of more", `{"runner_id":"r","strategy":{"name":"fair","by":"x"}}`, "strategy.by"},
+		{"strategy of a base with a key", `{"runner_id":"r","strategy":{"name":"fair","meta_key":"x"}}`, "strategy.meta_key"},
+		{"strategy of a base over another", `{"runner_id":"r","strategy":{"name":"fair","underlying":"random"}}`, "strategy.underlying"},
+		{"strategy distinct as a name", `{"runner_id":"r","strategy":"prefer_distinct"}`, "strategy"},
+		{"strategy distinct as a record has it", `{"runner_id":"r","strategy":"prefer_distinct:a/random"}`, "strategy"},
+		{"strategy distinct without a key", `{"runner_id":"r","strategy":{"name":"prefer_distinct"}}`, "strategy.meta_key"},
+		{"strategy distinct of an odd key", `{"runner_id":"r","strategy":{"name":"prefer_distinct","meta_key":"a b"}}`, "strategy.meta_key"},
+		{"strategy distinct of a long key", `{"runner_id":"r","strategy":{"name":"prefer_distinct","meta_key":"` + repeat('k', job.MaxMetaNameBytes+1) + `"}}`, "strategy.meta_key"},
+		{"strategy distinct over an unknown one", `{"runner_id":"r","strategy":{"name":"prefer_distinct","meta_key":"a","underlying":{"name":"best"}}}`, "strategy.underlying"},
+		{"strategy distinct nested too often", `{"runner_id":"r","strategy":` + nestedDistinct(job.MaxDistinctKeys+1) + `}`, "strategy" + strings.Repeat(".underlying", job.MaxDistinctKeys)},
 		{"strategy of a number", `{"runner_id":"r","strategy":3}`, "strategy"},
 		{"complete of the wrong type", `{"runner_id":"r","complete":5}`, "complete"},
 		{"complete without job", `{"runner_id":"r","complete":[{"code":"ok"}]}`, "complete[0].job_id"},
@@ -307,5 +317,43 @@ func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, r.post("/jobs/tickle", `{"claim_id":"`+claim.ID+`"}`).object(http.StatusOK), "held", 200)
+	}
+}
+
+// nestedDistinct is a strategy with n keys.
+func nestedDistinct(n int) string {
+	return strings.Repeat(`{"name":"prefer_distinct","meta_key":"k","underlying":`, n) + `"random"` + strings.Repeat("}", n)
+}
+
+// TestClaimPrefersDistinctValues: a claim of several jobs spreads over the values of a key, and the next one prefers the
+// values that have the fewest active jobs.
+func TestClaimPrefersDistinctValues(t *testing.T) {
+	s := start(t)
+	for _, user := range []string{"anna", "anna", "anna", "bert", "bert", ""} {
+		meta := ""
+		if user != "" {
+			meta = `,"meta":{"user":"` + user + `"}`
+		}
+		s.post("/jobs/create", `{"payload":"p"`+meta+`}`).object(http.StatusCreated)
+	}
+	claim := func(max int, strategy string) (users []string) {
+		got := s.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d,"strategy":%s}`, max, strategy)).object(http.StatusOK)
+		for _, j := range got["jobs"].([]any) {
+			meta, _ := j.(map[string]any)["meta"].(map[string]any)
+			user, _ := meta["user"].(string)
+			users = append(users, user)
+		}
+		return users
+	}
+	const byUser = `{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"oldest"}}`
+	if got := claim(1, `"oldest"`); !slices.Equal(got, []string{"anna"}) {
+		t.Errorf("the oldest is of %q", got)
+	}
+	// Jobs without the key count as of a value without active jobs.
+	if got := claim(3, byUser); !slices.Equal(got, []string{"bert", "", "anna"}) {
+		t.Errorf("the next ones are of %q", got)
+	}
+	if got := claim(9, nestedDistinct(job.MaxDistinctKeys)); len(got) != 2 { // nothing is withheld
+		t.Errorf("the rest is of %q", got)
 	}
 }

@@ -28,8 +28,8 @@
 //   - idempotency.go: idempotency keys, and the numbers of requests in a session.
 //   - create.go, create_many.go, creation_runs.go, add.go, job_attributes.go: the creation of one job, of several jobs
 //     as JSON or in runs, and of one job per line; the attributes of jobs.
-//   - claim.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their answers in JSON and in
-//     runs; the handlers that these name.
+//   - claim.go, strategy.go, claim_answer.go, claim_json.go, claim_runs.go, claim_handlers.go: claims, and their
+//     strategies; their answers in JSON and in runs; the handlers that these name.
 //   - tickle.go: the tickles that extend leases.
 //   - job_output.go, job_log.go, job_states.go: the output of a job; its log; a job as the list of its states
 //   - chain.go: jobs that are created when another one ends

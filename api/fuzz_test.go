@@ -283,7 +283,7 @@ func FuzzRoutes(f *testing.F) {
 		f.Add(uint8(n), uint8(2), false, "skip_lines=1&strip_cr=true", "acme", "re%3Asize", "", []byte("head\r\na\r\n\r\nb\r\r\nc"))
 		f.Add(uint8(n), uint8(0), false, "status=failed", id, "resize", "results=each", []byte(`[{"unique_key":"k","meta":{"a":"b"}},{"payload":"two\nlines","priority":99},{}]`))
 		f.Add(uint8(n), uint8(1), false, "status=all", id, "resize", "results=each", []byte(`{"expires_at":5,"timeout_ms":1000}`+"\n\nnot json\n"))
-		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"fair"},"priority":3}`))
+		f.Add(uint8(n), uint8(0), false, "meta.a=b&expires_at=9&timeout_ms=1000", "acme", "resize", "k", []byte(`{"runner_id":"r","strategy":{"name":"prefer_distinct","meta_key":"a","underlying":{"name":"fair"}},"priority":3}`))
 	}
 	for n := range uint8(20) {
 		f.Add(n, uint8(0), false, "", id, "", unknownID+"|255|7", []byte(`{"runner_id":"r","max":2,"complete":[{"job_id":"`+id+`","code":"ok"}]}`))

@@ -16,7 +16,7 @@ func FuzzStreamRequest(f *testing.F) {
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
 	for _, line := range []string{
 		`{"n":1,"hello":{"runner_id":"r","linger_ms":1000,"jobs":"runs","claims":["` + id + `"]}}`,
-		`{"n":2,"subscribe":{"types":["a"],"credit":10,"strategy":{"name":"fair"},"lease_ms":2000,"max":5,"max_bytes":100}}`,
+		`{"n":2,"subscribe":{"types":["a"],"credit":10,"strategy":{"name":"prefer_distinct","meta_key":"a","underlying":"fair"},"lease_ms":2000,"max":5,"max_bytes":100}}`,
 		`{"n":3,"credit":{"subscription":2,"credit":0}}`,
 		`{"n":4,"unsubscribe":{"subscription":2}}`,
 		`{"n":5,"create":{"type":"resize","payload":{"a":[1,2]},"unique_key":"k","meta":{"a":"b"},"delay_ms":5}}`,

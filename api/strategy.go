@@ -1,0 +1,65 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// strategy reads a strategy: the name of a base strategy, an object with such a name, or
+//
+//	{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"random"}}
+//
+// field is its place in the body. above is how many prefer_distinct it is below.
+func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
+	if v.Kind() != jsontext.KindBeginObject {
+		var name string
+		if err := decodeValue(field, v, &name); err != nil {
+			return job.Oldest, err
+		}
+		return baseStrategy(field, name)
+	}
+	var object struct {
+		Name       *string        `json:"name"`
+		MetaKey    *string        `json:"meta_key"`
+		Underlying jsontext.Value `json:"underlying"`
+	}
+	if err := decodeValue(field, v, &object); err != nil {
+		return job.Oldest, err
+	}
+	switch {
+	case object.Name == nil:
+		return job.Oldest, badRequest(field+".name", field+".name is missing")
+	case *object.Name != job.PreferDistinctName && object.MetaKey != nil:
+		return job.Oldest, badRequest(field+".meta_key", fmt.Sprintf("%s.meta_key is a field of %s only", field, job.PreferDistinctName))
+	case *object.Name != job.PreferDistinctName && !absent(object.Underlying):
+		return job.Oldest, badRequest(field+".underlying", fmt.Sprintf("%s.underlying is a field of %s only", field, job.PreferDistinctName))
+	case *object.Name != job.PreferDistinctName:
+		return baseStrategy(field, *object.Name)
+	case object.MetaKey == nil:
+		return job.Oldest, badRequest(field+".meta_key", field+".meta_key is missing: the key of meta whose values are preferred by how few active jobs they have")
+	case above == job.MaxDistinctKeys: // checked before what is below, so that a body cannot nest it more often
+		return job.Oldest, badRequest(field, fmt.Sprintf("%s is nested more than %d times", job.PreferDistinctName, job.MaxDistinctKeys))
+	}
+	underlying := job.Oldest
+	if !absent(object.Underlying) {
+		var err error
+		if underlying, err = strategy(field+".underlying", object.Underlying, above+1); err != nil {
+			return job.Oldest, err
+		}
+	}
+	s, err := job.PreferDistinct(*object.MetaKey, underlying)
+	return s, badField(field+".meta_key", err)
+}
+
+func baseStrategy(field, name string) (job.Strategy, error) {
+	if !slices.Contains(job.StrategyNames, name) {
+		return job.Oldest, badRequest(field, fmt.Sprintf("%s must be %s, or an object with the name %s, not %q",
+			field, strings.Join(job.StrategyNames, ", "), job.PreferDistinctName, shortened(name)))
+	}
+	return job.ParseStrategy(name)
+}
