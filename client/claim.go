@@ -20,7 +20,7 @@ type ClaimRequest struct {
 	LeaseMs        int64         // 0 means the lease that the jobs were created with
 	Wait           time.Duration // how long the server waits for a first job, at most a minute
 	MaxBytes       int64         // of payload in all; one job may be larger; 0 means 8 MiB, the maximum
-	Strategy       string        // oldest, newest, random or fair; "" means oldest
+	Strategy       Strategy      // which jobs to claim first; "" means Oldest
 	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first one that it still holds.
 	Key string
 
@@ -65,7 +65,7 @@ type claimBody struct {
 	LeaseMs  int64    `json:"lease_ms,omitzero"`
 	WaitMs   int64    `json:"wait_ms,omitzero"`
 	MaxBytes int64    `json:"max_bytes,omitzero"`
-	Strategy string   `json:"strategy,omitzero"`
+	Strategy Strategy `json:"strategy,omitzero"`
 }
 
 // Claim claims waiting jobs. It returns nil if there are none within Wait.

@@ -25,7 +25,7 @@
 //   - add.go, add_bodies.go: bulk posts of lines, which can be resumed; how an input is split into bodies.
 //   - create.go, create_many.go: creating jobs.
 //   - create_joined.go, create_joined_run.go: how concurrent creates share the requests of a stream.
-//   - claim.go: claims and tickles.
+//   - claim.go, strategy.go: claims and tickles; which jobs a claim takes first.
 //   - claim_answer.go, claim_runs.go: how the answer to a claim is read, in JSON and in runs.
 //   - complete.go: completions and releases.
 //   - output.go, job_log.go: outputs of jobs; what jobs print.

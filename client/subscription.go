@@ -10,7 +10,7 @@ import (
 // SubscribeOptions say which jobs a stream gets. Credit and Take are required.
 type SubscribeOptions struct {
 	Clients, Types []string // empty means all
-	Strategy       string   // "" means oldest
+	Strategy       Strategy // which jobs to claim first; "" means Oldest
 	LeaseMs        int64    // 0 means that of the jobs
 	Max            int      // how many jobs one claim has at most; 0 means 1000
 	// Credit is how many jobs the runner can hold at once, up to 10,000. A job counts until an answer in the stream says
@@ -37,7 +37,7 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 	body, err := json.Marshal(struct {
 		Clients  []string `json:"clients,omitempty"`
 		Types    []string `json:"types,omitempty"`
-		Strategy string   `json:"strategy,omitzero"`
+		Strategy Strategy `json:"strategy,omitzero"`
 		LeaseMs  int64    `json:"lease_ms,omitzero"`
 		Max      int      `json:"max,omitzero"`
 		MaxBytes int64    `json:"max_bytes"`

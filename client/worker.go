@@ -51,7 +51,7 @@ type Worker struct {
 	RunnerID string   // "" means the host's name, the process id and a random number
 	Clients  []string // whose jobs to claim; empty means those of all clients
 	Types    []string // which jobs to claim; empty means all types
-	Strategy string   // which jobs to claim first: oldest, newest, random or fair; "" means oldest
+	Strategy Strategy // which jobs to claim first; "" means Oldest
 	// Concurrency is how many handlers run at once, or how many jobs that Take got have not ended. 0 means 1.
 	Concurrency int
 	// Batch is how many jobs one claim requests at most, up to 1000. 0 means Concurrency. With quick handlers a larger

@@ -18,7 +18,7 @@ import (
 type feed struct {
 	clients, types []string
 	lanes          []*lane
-	strategy       string
+	strategy       client.Strategy
 	stop           context.CancelFunc
 	strays         atomic.Int64 // jobs that are not of these lanes
 }
@@ -30,7 +30,7 @@ const (
 
 // key names what a feed claims.
 func (f *feed) key() string {
-	return strings.Join([]string{strings.Join(f.clients, ","), strings.Join(f.types, ","), f.strategy}, " ")
+	return strings.Join([]string{strings.Join(f.clients, ","), strings.Join(f.types, ","), string(f.strategy)}, " ")
 }
 
 // plan returns the feeds for lanes.
@@ -59,7 +59,7 @@ func (r *Runner) plan() (feeds []*feed) {
 			feeds = append(feeds, last)
 		}
 		if q.client == "" && r.own[q.typ] && last.strategy == "" {
-			last.strategy = "fair" // the jobs of clients with handlers of their own must not hold up the others
+			last.strategy = client.Fair // the jobs of clients with handlers of their own must not hold up the others
 		}
 		last.types, last.lanes = append(last.types, q.typ), append(last.lanes, r.lanes[q])
 	}

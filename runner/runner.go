@@ -39,7 +39,7 @@ type Settings struct {
 	Accept []string
 	// Types and Clients restrict the jobs that the runner claims. Empty means all that it has handlers of.
 	Types, Clients []string
-	Strategy       string
+	Strategy       client.Strategy // which jobs to claim first; "" means client.Oldest
 
 	Concurrency  int // slots; at least 1
 	DrainTimeout time.Duration

@@ -80,7 +80,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
-	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random or fair (default: oldest)")
+	flags.StringVar(&f.strategy, "strategy", "", "which jobs to claim first: oldest, newest, random, fair, or prefer_distinct:KEY/STRATEGY, which prefers values of a key of meta with few active jobs (default: oldest)")
 	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Lookup("until-idle").DefValue = ""
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
@@ -205,7 +205,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 		}
 	}
 	return runner.Settings{
-		Client: client.New(url, client.Options{}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: f.strategy,
+		Client: client.New(url, client.Options{}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
 		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
 		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
 		Interpreters: file.interpreters, Containers: containers, UserAgent: "Daybook/" + version,

@@ -1,0 +1,34 @@
+package client_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client"
+)
+
+func TestStrategy(t *testing.T) {
+	for strategy, want := range map[client.Strategy]string{
+		client.Fair: `"fair"`,
+		"best":      `"best"`, // which the server refuses
+		client.PreferDistinct("user", client.Random):                                  `{"meta_key":"user","name":"prefer_distinct","underlying":"random"}`,
+		client.PreferDistinct("region", client.PreferDistinct("user", client.Newest)): `{"meta_key":"region","name":"prefer_distinct","underlying":{"meta_key":"user","name":"prefer_distinct","underlying":"newest"}}`,
+		client.PreferDistinct("user", ""):                                             `{"meta_key":"user","name":"prefer_distinct","underlying":"oldest"}`,
+	} {
+		if got, err := json.Marshal(strategy); string(got) != want || err != nil {
+			t.Errorf("%s is sent as %s, %v", strategy, got, err)
+		}
+	}
+	five := client.Oldest
+	for range 5 {
+		five = client.PreferDistinct("k", five)
+	}
+	for _, strategy := range []client.Strategy{five, client.PreferDistinct("a b", client.Oldest), client.PreferDistinct("a/b", client.Oldest), client.PreferDistinct("", client.Oldest), client.PreferDistinct("a", "best")} {
+		if got, err := json.Marshal(strategy); !errors.Is(err, client.ErrBadRequest) {
+			t.Errorf("%s is sent as %s, %v", strings.TrimSpace(string(strategy)), got, err)
+		}
+	}
+}
