@@ -167,7 +167,8 @@ func (g *goldenMaker) all() {
 	g.sessions()
 }
 
-// level4 carries out the commands of level 4: those of level 3, and those of handlers, filesets, chained jobs and lost runners.
+// level4 carries out the commands of level 4: those of level 3, and those of handlers, filesets, chained jobs and lost
+// runners, and claims by prefer_distinct.
 func (g *goldenMaker) level4() {
 	g.all()
 	for i := range job.MaxHandlerVersions + 2 {
@@ -188,6 +189,7 @@ func (g *goldenMaker) level4() {
 	g.decide(job.DeleteFileset{Name: "gone"})
 	g.chains()
 	g.losses()
+	g.distinct()
 }
 
 // losses declares runners lost: one whose later claim is left alone, and one that holds nothing.
@@ -299,4 +301,32 @@ func (g *goldenMaker) lives() {
 	decide(job.Pause{Client: "acme", Type: "default"})
 	all := claim(1000)
 	decide(job.Complete{Claim: all, All: &job.Outcome{Code: job.OK, ExitCode: 201, DelayMs: -1}})
+}
+
+// distinct claims jobs of users in regions by strategies of prefer_distinct.
+func (g *goldenMaker) distinct() {
+	for user := range 40 {
+		c := lines(4)
+		c.Groups[0].Type = "distinct"
+		c.Groups[0].Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%d", user%3, user))
+		g.created(g.e.Create(g.ctx, c))
+	}
+	without := lines(4)
+	without.Groups[0].Type = "distinct"
+	g.created(g.e.Create(g.ctx, without))
+	for _, base := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+		for _, keys := range [][]string{{"user"}, {"region"}, {"region", "user"}, {"user", "region"}} {
+			c := claimOf(9)
+			c.Types, c.Strategy = []string{"distinct"}, base
+			for _, key := range keys {
+				over, err := job.PreferDistinct(key, c.Strategy)
+				if err != nil {
+					g.Fatal(err)
+				}
+				c.Strategy = over
+			}
+			_, _, receipt, err := g.e.Claim(g.ctx, c, 0)
+			g.do(receipt, err)
+		}
+	}
 }

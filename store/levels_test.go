@@ -153,6 +153,22 @@ func TestWhatLevelsDecide(t *testing.T) {
 			lost := job.LoseRunner{Runner: "lost", Through: seq}
 			for step("loss of the runner", lost).(*RunnerLost).More {
 			}
+			// Of one user there are many jobs, and of others few. Levels are arranged differently when there are 16 users.
+			for user := range 40 {
+				c := plainCreate("a", "distinct", 1+50/(user+1), 1)
+				c.Groups[0].Meta = job.Meta(fmt.Sprintf("region=r%d,user=u%d", user%3, user))
+				apply(c)
+				if user%13 != 0 {
+					continue
+				}
+				for _, base := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
+					for _, strategy := range []job.Strategy{mustDistinct("user", base), mustDistinct("user", mustDistinct("region", base))} {
+						claim := plainClaim("r3", 10)
+						claim.Types, claim.Strategy = []string{"distinct"}, strategy
+						step("claim by "+strategy.String(), claim)
+					}
+				}
+			}
 		}
 		sameText(t, fmt.Sprintf("../testdata/levels/%d.txt", l.number), got.String())
 		random := rand.New(rand.NewPCG(1, 1))

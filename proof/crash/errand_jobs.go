@@ -170,7 +170,7 @@ func (e *errands) compare(doc *client.Job) error {
 
 // claim claims from the queue, and must get the job.
 func (e *errands) claim() step {
-	q := client.ClaimRequest{RunnerID: e.name, Max: 1 + e.rng.IntN(5), Strategy: []string{"", "newest", "random", "fair"}[e.rng.IntN(4)]}
+	q := client.ClaimRequest{RunnerID: e.name, Max: 1 + e.rng.IntN(5), Strategy: anyStrategy(e.rng)}
 	var claim string
 	var doc *client.Job
 	s := e.numbered("claim", func(ctx context.Context, c *client.Client) (string, error) {

@@ -215,7 +215,7 @@ func (c *crowd) run(i int, drain bool) {
 		if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
 			w.leaseMs = 1200
 		}
-		w.strategy = []string{"", "", "newest", "random", "fair"}[rng.IntN(5)]
+		w.strategy = anyStrategy(rng)
 		w.runs = rng.IntN(2) == 0
 		if drain {
 			w.max = 500
@@ -273,7 +273,7 @@ func (c *crowd) runInStream(i int) {
 		if rng.IntN(10) == 0 && !c.l.longLeases {
 			w.leaseMs = 1200
 		}
-		w.strategy = []string{"", "", "newest", "random", "fair"}[rng.IntN(5)]
+		w.strategy = anyStrategy(rng)
 		grants, r, err := u.claimInStream(c.ctx, w)
 		if err != nil || !r.ok() {
 			pause(c.ctx, retryPause)

@@ -3,8 +3,10 @@ package crash
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -27,10 +29,20 @@ type claimRequest struct {
 	leaseMs int64 // 0: each job has its own lease
 	waitMs  int
 
-	strategy string
+	strategy client.Strategy
 	runs     bool   // the answer is requested in runs
 	ends     *grant // the request first ends all jobs of this grant
 	with     outcome
+}
+
+// anyStrategy returns one of the strategies of claims. The jobs of the load have of in their meta.
+func anyStrategy(rng *rand.Rand) client.Strategy {
+	all := []client.Strategy{"", "", client.Newest, client.Random, client.Fair}
+	s := all[rng.IntN(len(all))]
+	for range []int{0, 0, 1, 2}[rng.IntN(4)] {
+		s = client.PreferDistinct([]string{"of", "errand"}[rng.IntN(2)], s)
+	}
+	return s
 }
 
 const minLeaseMs = 1000

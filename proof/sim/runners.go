@@ -59,6 +59,13 @@ func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 		c.Types = []string{"resize", "mail", briefType}
 	}
 	c.Strategy = pick(u.random, job.Oldest, job.Oldest, job.Newest, job.Random, job.Fair)
+	for range pick(u.random, 0, 0, 1, 2) {
+		over, err := job.PreferDistinct(pick(u.random, "of", "user"), c.Strategy)
+		if err != nil {
+			panic(err)
+		}
+		c.Strategy = over
+	}
 	if u.random.IntN(5) == 0 {
 		c.Clients = []string{pick(u.random, "acme", "default")}
 	}
