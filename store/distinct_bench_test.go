@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func BenchmarkPreferDistinct(b *testing.B) {
 		of(job.Oldest, "region"), of(job.Oldest, "user", "region"), of(job.Oldest, "region", "user"), of(job.Random, "region", "user"), of(job.Oldest, "none"),
 	} {
 		for _, max := range []int{1, 100} {
-			b.Run(fmt.Sprintf("strategy=%v/max=%d", strategy, max), func(b *testing.B) {
+			b.Run(fmt.Sprintf("max=%d/strategy=%s", max, strings.ReplaceAll(strategy.String(), "/", ",")), func(b *testing.B) {
 				n := newBench(b)
 				c := benchCreate("a", "x", each)
 				for user := range users {

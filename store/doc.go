@@ -104,6 +104,7 @@
 //	sampling.go               draws of a random job among the ready queues
 //	distinct_index.go         pending spans in the order of a strategy of prefer_distinct
 //	distinct_choice.go        the job that a claim by prefer_distinct takes next
+//	distinct_indexes.go       keeping and dropping these indexes
 //	queues.go                 all queues, in the orders in which claims look for them
 //	queue_choice.go           the queue that a claim takes from next
 //	queue_load.go             all queues at a start
@@ -127,7 +128,7 @@
 //	unique_keys.go            unique keys
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
-//	distinct_indexes.go       building, keeping and dropping the indexes of prefer_distinct
+//	distinct_build.go         building the indexes of prefer_distinct from the rows
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	sweeps.go                 sweeps, step by step

@@ -340,6 +340,8 @@ func TestWorkUsage(t *testing.T) {
 		{"--accept script --concurrency -1", "--concurrency must be 1 to"},
 		{"--accept script --types a/b", "--types may hold only"},
 		{"--accept script --strategy best", "not one of oldest"},
+		{"--accept script --strategy prefer_distinct:user", "not one of oldest"},
+		{"--accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
 		{"--accept script --sandbox maybe", "--sandbox must be"},
 		{"--accept http --http-allow 1.2.3.4/99", "--http-allow"},
 		{"--accept http --config /none/work.toml", "read configuration"},
