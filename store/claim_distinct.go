@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"slices"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -15,6 +16,11 @@ func (t *claiming) takeDistinct() {
 		pick, ok := x.next(t.choice, t.meta.served, mix(t.seed, t.now.Seq, draw, math.MaxUint32))
 		if !ok {
 			return
+		}
+		if x.base != job.Random && t.batches.Get(pick.end.seq) == nil {
+			ends := pick.leaf.ahead(aheadSpans)
+			slices.SortFunc(ends, comparePositions)
+			t.prefetch(ends)
 		}
 		n, had := 1, t.left
 		if pick.more {

@@ -12,7 +12,8 @@ import (
 type distinctPick struct {
 	q      *queue
 	end    position // of its span
-	before int64    // how many jobs of the span come before it; for Random only
+	leaf   *distinctNode
+	before int64 // how many jobs of the span come before it; for Random only
 	// more: the jobs of the span that follow in the order of the base come next, because handing them out changes no rank
 	// or there are no others.
 	more bool
@@ -141,8 +142,24 @@ func (x *distinctIndex) next(c choice, served string, random uint64) (pick disti
 	if x.base == job.Random {
 		w, pick.before = n.spans.find(place)
 	}
-	pick.end = w.end()
+	pick.leaf, pick.end = n, w.end()
 	return pick, true
+}
+
+// ahead returns spans that are likely to be taken next: the first ones of the best siblings of a leaf.
+func (n *distinctNode) ahead(most int) (ends []position) {
+	var walk func(at *weightedNode[*distinctNode])
+	walk = func(at *weightedNode[*distinctNode]) {
+		if at == nil || len(ends) == most {
+			return
+		}
+		if walk(at.left); len(ends) < most {
+			ends = append(ends, at.item.spans.min().end())
+			walk(at.right)
+		}
+	}
+	walk(n.parent.children.root)
+	return ends
 }
 
 // comesFirst reports whether the best job of root a is taken before that of root b.

@@ -94,12 +94,12 @@ func (w *waiting) end() position { return position{w.seq, w.last} }
 
 // compareTies compares ranks without the order of the base strategy.
 func compareTies(a, b *distinctRank) int {
-	if c := cmp.Compare(b.first.priority, a.first.priority); c != 0 {
-		return c
+	if a.first.priority != b.first.priority {
+		return cmp.Compare(b.first.priority, a.first.priority)
 	}
 	for i := range a.counts {
-		if c := cmp.Compare(a.counts[i], b.counts[i]); c != 0 {
-			return c
+		if a.counts[i] != b.counts[i] {
+			return cmp.Compare(a.counts[i], b.counts[i])
 		}
 	}
 	return 0
@@ -110,7 +110,23 @@ func (x *distinctIndex) compareWaiting(a, b *waiting) int {
 	if x.base == job.Newest {
 		a, b = b, a
 	}
-	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq), cmp.Compare(a.last, b.last))
+	switch { // cmp.Or would compare everything, and this is called often
+	case a.class != b.class:
+		return cmp.Compare(a.class, b.class)
+	case a.order != b.order:
+		return cmp.Compare(a.order, b.order)
+	case a.seq != b.seq:
+		return cmp.Compare(a.seq, b.seq)
+	}
+	return cmp.Compare(a.last, b.last)
+}
+
+// compareRanks orders nodes by rank.
+func (x *distinctIndex) compareRanks(a, b *distinctRank) int {
+	if order := compareTies(a, b); order != 0 {
+		return order
+	}
+	return x.compareWaiting(&a.first, &b.first)
 }
 
 func newDistinctIndex(s job.Strategy) *distinctIndex {
@@ -120,22 +136,25 @@ func newDistinctIndex(s job.Strategy) *distinctIndex {
 		x.values = append(x.values, map[valueName]*distinctValue{})
 	}
 	x.spanOrder.compare = func(a, b *waiting) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), x.compareWaiting(a, b))
+		if a.priority != b.priority {
+			return cmp.Compare(b.priority, a.priority)
+		}
+		return x.compareWaiting(a, b)
 	}
 	x.childOrder.compare = func(a, b **distinctNode) int {
-		return cmp.Or(compareTies(&(*a).rank, &(*b).rank), x.compareWaiting(&(*a).rank.first, &(*b).rank.first), compareValues((*a).value, (*b).value))
+		if order := x.compareRanks(&(*a).rank, &(*b).rank); order != 0 {
+			return order
+		}
+		return compareValues((*a).value, (*b).value)
 	}
 	// rank orders roots. Random gives ties a fixed order; Fair has the clients one after another.
 	rank := func(a, b *distinctNode) int {
-		if c := compareTies(&a.rank, &b.rank); c != 0 {
-			return c
-		}
 		if x.base == job.Fair {
-			if c := strings.Compare(a.q.client, b.q.client); c != 0 {
-				return c
+			if order := cmp.Or(compareTies(&a.rank, &b.rank), strings.Compare(a.q.client, b.q.client)); order != 0 {
+				return order
 			}
 		}
-		return x.compareWaiting(&a.rank.first, &b.rank.first)
+		return x.compareRanks(&a.rank, &b.rank)
 	}
 	names := func(a, b *distinctNode) int {
 		return cmp.Or(strings.Compare(a.q.client, b.q.client), strings.Compare(a.q.typ, b.q.typ))
