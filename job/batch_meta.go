@@ -61,6 +61,13 @@ func MetaPair(name string, v MetaValue) string {
 	return name + "=" + string(AppendEscaped(nil, v.Text))
 }
 
+// ParseMetaInteger returns the integer that a text has the decimal digits of, as MetaValue.String writes them.
+func ParseMetaInteger(text string) (v MetaValue, ok bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	v = MetaValue{Integer: n, IsInteger: true}
+	return v, err == nil && v.String() == text
+}
+
 // ParseBatchMeta reads the canonical form and no other.
 func ParseBatchMeta(text string) (BatchMeta, error) {
 	m := map[string]MetaValue{}

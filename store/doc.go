@@ -158,6 +158,7 @@
 //
 //	queries.go                Queries: what any goroutine may ask
 //	job_end_queries.go        the end of a job
+//	batch_list.go             lists of batches
 //	batch_documents.go        documents and results of batches
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -341,10 +342,82 @@ func (p *player) compareSubmissions() error {
 			return fmt.Errorf("results of batch %v: %w", s.id, err)
 		}
 	}
+	if err := p.compareBatchLists(); err != nil {
+		return err
+	}
 	if statuses != p.s.machine.batchStatuses {
 		return fmt.Errorf("batches by status %v, the model has %v", p.s.machine.batchStatuses, statuses)
 	}
 	return nil
+}
+
+// compareBatchLists reads lists of batches page by page.
+func (p *player) compareBatchLists() error {
+	for _, f := range []BatchFilter{
+		{}, {Status: job.BatchInProgress}, {Status: job.BatchFailed, Client: "a"}, {Name: "one"}, {Meta: map[string]string{"user": "42"}},
+		{Meta: map[string]string{"user": "42", "x": "-1"}, Name: "two words", Status: job.BatchCompleted}, {NamePrefix: "two", Type: "x"}, {NamePrefix: "o"},
+	} {
+		var want []string
+		for _, doc := range p.m.batchDocuments() {
+			if doc.matches(&f) {
+				want = append(want, doc.ID.String())
+			}
+		}
+		slices.Sort(want)
+		var got []string
+		for f.Limit = 1; ; f.Limit++ {
+			page, next, err := p.s.Batches(f)
+			if err != nil || len(page) > f.Limit {
+				return fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
+			}
+			for i := range page {
+				got = append(got, page[i].ID.String())
+			}
+			if f.After = next; next.IsZero() {
+				break
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("batches %+v\n\t%v, the model has\n\t%v", f, got, want)
+		}
+	}
+	return nil
+}
+
+// modelBatchDocument is what a list may ask of a batch.
+type modelBatchDocument struct {
+	Batch
+	client, typ, name string
+	meta              map[string]string
+}
+
+func (m *model) batchDocuments() (docs []modelBatchDocument) {
+	for _, b := range m.batches {
+		if b.submission == nil && !b.joined {
+			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: b.lines[0].queue.name.client, typ: b.lines[0].queue.name.typ})
+		}
+	}
+	for _, s := range m.submissions {
+		if s.deleting {
+			continue
+		}
+		doc := modelBatchDocument{s.document(), s.client, s.typ, s.Name, map[string]string{}}
+		for name, v := range s.Meta.All() {
+			doc.meta[name] = v.String()
+		}
+		docs = append(docs, doc)
+	}
+	return docs
+}
+
+func (d *modelBatchDocument) matches(f *BatchFilter) bool {
+	for name, text := range f.Meta {
+		if got, ok := d.meta[name]; !ok || got != text {
+			return false
+		}
+	}
+	return (f.Status == 0 || f.Status == d.Status) && (f.Client == "" || f.Client == d.client) && (f.Type == "" || f.Type == d.typ) &&
+		(f.Name == "" || f.Name == d.name) && strings.HasPrefix(d.name, f.NamePrefix)
 }
 
 func sameSubmission(a, b job.Submission) bool {
