@@ -242,6 +242,14 @@ func (m *model) letGo(j *modelJob) {
 
 func (m *model) changeBatch(cmd job.ChangeBatch) Result {
 	s := m.submission(cmd.Batch)
+	for _, b := range m.batches {
+		if s == nil && b.submission == nil && b.shown() == cmd.Batch {
+			if status := m.batchDocument(b).Status; cmd.Op == job.CloseBatch || !status.Ended() {
+				return &BatchChanged{Status: status}
+			}
+			return &BatchChanged{Refusal: job.BatchEnded}
+		}
+	}
 	switch {
 	case s == nil:
 		return &BatchChanged{Refusal: job.BatchNotFound}
@@ -485,6 +493,9 @@ func (g *generator) submission() *job.Submission {
 func (g *generator) anySubmission() job.ID {
 	if n := len(g.m.submissions); n > 0 && g.some(90) {
 		return g.m.submissions[g.IntN(n)].id
+	}
+	if n := len(g.m.batches); n > 0 && g.some(50) {
+		return g.m.batches[g.IntN(n)].id
 	}
 	return g.anyClaim()
 }

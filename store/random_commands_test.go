@@ -382,10 +382,12 @@ func (p *player) watchTick(st step) ([]event, error) {
 			moved[e.id] = e.why
 		}
 	}
-	cost, largest, gone := 0, 0, map[Run]bool{}
+	cost, largest, gone, cancelled := 0, 0, map[Run]bool{}, map[position]bool{}
 	for _, e := range entries {
-		gone[e.run] = gone[e.run] || e.reason == reasonCancelled
-		if gone[e.run] && e.reason == reasonPurged || sweepReasons[e.reason] != 0 {
+		for line := e.run.First; e.reason == reasonCancelled && line <= e.run.Last; line++ {
+			cancelled[position{e.run.Batch, line}] = true
+		}
+		if e.reason == reasonPurged && (gone[e.run] || cancelled[position{e.run.Batch, e.run.First}]) || sweepReasons[e.reason] != 0 {
 			continue // failed for good and was not kept; and a sweep has a bound of its own, as has the end of a batch
 		}
 		cost += tickSpanRows

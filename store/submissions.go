@@ -246,12 +246,21 @@ func (a *applying) endPart(p part) {
 	}
 }
 
-// changeBatch closes or resumes a submission.
+// changeBatch closes or resumes a batch. One by itself is closed, and not paused.
 func (a *applying) changeBatch(cmd job.ChangeBatch) *BatchChanged {
 	s := a.submissionByID(cmd.Batch)
+	if s == nil {
+		b := a.batchOf(cmd.Batch)
+		if b == nil || !b.isBatch(cmd.Batch) {
+			return &BatchChanged{Refusal: job.BatchNotFound}
+		}
+		status := b.summary().Status
+		if cmd.Op == job.ResumeBatch && status.Ended() {
+			return &BatchChanged{Refusal: job.BatchEnded}
+		}
+		return &BatchChanged{Status: status}
+	}
 	switch {
-	case s == nil:
-		return &BatchChanged{Refusal: job.BatchNotFound}
 	case cmd.Op == job.CloseBatch && s.open:
 		s.open = false
 		a.touchSubmission(s)
