@@ -22,7 +22,7 @@ func (s *Server) add(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.addLines(c, &a, form)
+	return s.addLines(c, &a, form, job.ID{})
 }
 
 // addToQueue answers POST /{client}/job/{type}/add.
@@ -33,12 +33,12 @@ func (s *Server) addToQueue(c echo.Context) error {
 	}
 	client, typ := c.Param("client"), c.Param("type")
 	a.Client, a.Type = &client, &typ
-	return s.addLines(c, &a, form)
+	return s.addLines(c, &a, form, job.ID{})
 }
 
 // addLines is the fastest way to create jobs. It reads the body into one buffer, which becomes part of the journal
-// record. The only work per line is the search for the newline.
-func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
+// record. The only work per line is the search for the newline. The jobs are added to a batch if one is given.
+func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch job.ID) error {
 	a.Traceparent = cmp.Or(a.Traceparent, traceOf(c))
 	g, err := s.group(a, s.engine.Now())
 	if err != nil {
@@ -49,6 +49,19 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 		return err
 	}
 	defer body.release()
+	if !batch.IsZero() {
+		of, err := s.openBatch(c, batch)
+		if err != nil {
+			return err
+		}
+		of.defaults(a)
+		if g, err = s.group(a, s.engine.Now()); err == nil {
+			err = of.inherit(&g)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	key, err := once(c, "add", g.Client, body.bytes) // before form.apply changes the bytes
 	if err != nil {
 		return err
@@ -58,19 +71,18 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm) error {
 		return payloadTooLarge(longest)
 	}
 	if n == 0 {
-		return answerAdded(c, ingest.Receipt{}, 0)
+		return answerAdded(c, job.ID{}, ingest.Receipt{}, 0)
 	}
 	g.Lines, g.Kind = n, job.Text
-	made, receipt, err := s.engine.Create(c.Request().Context(), &job.Create{
-		Groups: []job.Group{g}, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines,
-	})
+	cmd := &job.Create{Groups: []job.Group{g}, Into: batch, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines}
+	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
 	body.release() // the client may be slow to read
 	if err != nil {
 		return err
 	}
 	setSeq(c, receipt.Seq)
 	setReplayed(c, made.Replayed)
-	return answerAdded(c, receipt, n)
+	return answerAdded(c, made.Batch, receipt, n)
 }
 
 // apply removes the first lines and the carriage returns, as the form says. It changes text in place.
@@ -97,16 +109,22 @@ func (f lineForm) apply(text []byte) []byte {
 	return kept
 }
 
-func answerAdded(c echo.Context, r ingest.Receipt, n int) error {
+// answerAdded answers with the ids of n jobs that the command of a receipt created in a batch.
+func answerAdded(c echo.Context, batch job.ID, r ingest.Receipt, n int) error {
 	if prefers(c.Request(), mimeText) {
 		return answerIDs(c, r, n)
 	}
-	head, err := encodeHead(headOfBatch(job.NewID(r.At, r.Seq, 0), n, n))
+	head := batchHead{}
+	if n > 0 {
+		first, last := job.NewID(r.At, r.Seq, 0), job.NewID(r.At, r.Seq, n-1)
+		head = batchHead{&batch, n, &first, &last}
+	}
+	text, err := encodeHead(head)
 	if err != nil {
 		return err
 	}
 	return withBuffer(func(b []byte) ([]byte, error) {
-		b = append(b, head...)
+		b = append(b, text...)
 		if n <= maxListedIDs {
 			b = append(b, `,"job_ids":[`...)
 			for i := range n {

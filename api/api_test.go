@@ -45,6 +45,7 @@ type parts struct {
 	tickler
 	completer
 	operator
+	batchOperator
 	queueOperator
 	sessionOperator
 	handlerOperator
@@ -57,6 +58,7 @@ type parts struct {
 
 	jobReader
 	jobLister
+	batchReader
 	queueReader
 	runnerReader
 	sessionReader
@@ -74,7 +76,7 @@ func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Clai
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.

@@ -28,23 +28,37 @@ type createRequest struct {
 	BinaryAddr *string        `json:"binary_addr"`
 	InputAddr  *string        `json:"input_addr"`
 	UniqueKey  *string        `json:"unique_key"`
+
+	// With Batch, the request says what the batch is as a whole, and its jobs are in Jobs; see batch_create.go.
+	Batch *batchRequest    `json:"batch"`
+	Jobs  []jsontext.Value `json:"jobs"`
 }
 
 // create answers POST /jobs/create. A JSON object is one job. An array, lines or runs are several jobs.
-func (s *Server) create(c echo.Context) error {
+func (s *Server) create(c echo.Context) error { return s.createIn(c, job.ID{}) }
+
+// createIn creates jobs, and adds them to a batch if one is given.
+func (s *Server) createIn(c echo.Context, batch job.ID) error {
 	body, err := readBody(c, &s.bodies.creates)
 	if err != nil {
 		return err
 	}
 	defer body.release()
+	of, err := s.openBatch(c, batch)
+	if err != nil {
+		return err
+	}
 	switch formOf(c.Request()) {
 	case mimeNDJSON:
-		return s.createMany(c, body.bytes, itemLines)
+		return s.createMany(c, body.bytes, itemLines, of)
 	case mimeRuns:
-		return s.createRuns(c, body.bytes)
+		return s.createRuns(c, body.bytes, of)
 	}
 	if first := bytes.TrimLeft(body.bytes, " \t\r\n"); len(first) > 0 && first[0] == '[' {
-		return s.createMany(c, body.bytes, itemArray)
+		return s.createMany(c, body.bytes, itemArray, of)
+	}
+	if of != nil {
+		return s.createMany(c, body.bytes, itemWhole, of)
 	}
 	return s.createOne(c, body.bytes)
 }
@@ -55,6 +69,9 @@ func (s *Server) createOne(c echo.Context, body []byte) error {
 	var r createRequest
 	if err := decodeObject(body, &r); err != nil {
 		return err
+	}
+	if r.Batch != nil || r.Jobs != nil {
+		return s.createBatch(c, &r, body)
 	}
 	r.Traceparent = cmp.Or(r.Traceparent, traceOf(c))
 	cmd, payload, err := s.oneJob(&r)
@@ -145,6 +162,9 @@ func withLastField(document []byte, field string) []byte {
 
 // newJob returns the group of a single job, without a number of lines, and the stored form of the payload.
 func (s *Server) newJob(r *createRequest, now int64) (g job.Group, payload []byte, err error) {
+	if r.Batch != nil || r.Jobs != nil {
+		return g, nil, badRequest("batch", "a batch cannot be created here; POST /jobs/create creates it, and POST /batches/{id}/jobs adds jobs to it")
+	}
 	if g, err = s.group(&r.attributes, now); err != nil {
 		return g, nil, err
 	}

@@ -69,9 +69,11 @@ func itemLines(body []byte, take func(place string, text []byte) error) error {
 
 // bulk collects the jobs for one create command. Consecutive jobs with equal attributes are a group.
 type bulk struct {
-	each      bool    // the client prefers a result for each position
-	chained   bool    // the jobs inherit what they do not give; see chain.go
-	trace     *string // traceparent of jobs without one; nil: none
+	each      bool        // the client prefers a result for each position
+	chained   bool        // the jobs inherit what they do not give; see chain.go
+	trace     *string     // traceparent of jobs without one; nil: none
+	of        *openBatch  // the batch that the jobs are added to, or that is created with them; nil: none
+	headers   http.Header // of the request, for the batch
 	cmd       job.Create
 	raw       []byte // all payloads, without separators
 	ends      []int  // the end of each payload in raw
@@ -85,8 +87,16 @@ func (b *bulk) hasResults() bool { return b.each || len(b.cmd.Unique) > 0 }
 
 // createMany answers POST /jobs/create with several jobs. It creates all of them or none, unless the client prefers a
 // result for each position. Then it creates all jobs that are valid.
-func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
-	b := bulk{each: prefersEach(c.Request()), trace: traceOf(c)}
+func (s *Server) createMany(c echo.Context, body []byte, items eachItem, of *openBatch) error {
+	b := bulk{each: prefersEach(c.Request()), trace: traceOf(c), of: of, headers: c.Request().Header}
+	if of != nil {
+		b.cmd.Into = of.id
+	}
+	return s.createBulk(c, &b, body, items)
+}
+
+// createBulk answers a create of the items of a body.
+func (s *Server) createBulk(c echo.Context, b *bulk, body []byte, items eachItem) error {
 	err := b.addAll(s, body, items)
 	if err != nil {
 		return err
@@ -96,7 +106,12 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 	}
 	var made store.Made
 	var receipt ingest.Receipt
-	if cmd := b.command(); len(b.ends) > 0 {
+	if b.cmd.Submission != nil && len(b.ends) == 0 {
+		if b.cmd.Groups, err = s.groupOfNone(b.of); err != nil {
+			return err
+		}
+	}
+	if cmd := b.command(); len(b.ends) > 0 || cmd.Submission != nil {
 		if cmd.Once, err = once(c, "create", cmd.Groups[0].Client, body); err != nil {
 			return err
 		}
@@ -106,14 +121,18 @@ func (s *Server) createMany(c echo.Context, body []byte, items eachItem) error {
 		setSeq(c, receipt.Seq)
 		setReplayed(c, made.Replayed)
 	}
-	return answerMany(c, &b, &made)
+	return answerMany(c, b, &made)
 }
 
 // addAll adds the jobs of a body.
 func (b *bulk) addAll(s *Server, body []byte, items eachItem) error {
 	now := s.engine.Now()
 	return items(body, func(place string, text []byte) error {
+		of := b.of
 		err := b.add(s, text, now)
+		if err == nil && b.of != of { // the item is the batch
+			return nil
+		}
 		if b.hasResults() && len(b.positions) >= job.MaxResults {
 			err = tooMany("", fmt.Sprintf("the request has too many jobs; the maximum is %d if each position has a result; split it into several requests", job.MaxResults))
 		}
@@ -140,8 +159,15 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	if err := decodeObject(text, &r); err != nil {
 		return err
 	}
+	if r.Batch != nil || r.Jobs != nil {
+		return b.beginBatch(&r)
+	}
 	r.Traceparent = cmp.Or(r.Traceparent, b.trace)
+	b.of.defaults(&r.attributes)
 	g, payload, err := s.newJob(&r, now)
+	if err == nil {
+		err = b.of.inherit(&g)
+	}
 	if err != nil {
 		return err
 	}
@@ -227,6 +253,15 @@ func headOfBatch(batch job.ID, lines, jobs int) batchHead {
 	return batchHead{&batch, jobs, &batch, &last}
 }
 
+// headOfMade returns the head for a create that created that many jobs.
+func headOfMade(made *store.Made, jobs int) batchHead {
+	if made.Lines == 0 {
+		return batchHead{BatchID: orNull(made.Batch)}
+	}
+	first, last := made.Job(0), made.Job(made.Lines-1)
+	return batchHead{&made.Batch, jobs, &first, &last}
+}
+
 // withoutBatch returns the head for jobs that belong to no batch.
 func withoutBatch(made *store.Made) batchHead {
 	first, last := made.Job(0), made.Job(made.Lines-1)
@@ -259,7 +294,7 @@ func answerMany(c echo.Context, b *bulk, made *store.Made) error {
 
 // document returns the answer to a create of these jobs.
 func (b *bulk) document(made *store.Made) createdDocument {
-	doc := createdDocument{batchHead: headOfBatch(made.Batch, len(b.ends), len(b.ends)-len(made.Existing))}
+	doc := createdDocument{batchHead: headOfMade(made, len(b.ends)-len(made.Existing))}
 	if b.hasResults() {
 		doc.Results = positionResults(b.positions, made)
 	}
@@ -280,7 +315,7 @@ func positionResults(positions []position, made *store.Made) []positionResult {
 			results[i] = positionResult{Code: p.refused.code, Detail: p.refused.detail, Field: p.refused.field}
 			continue
 		}
-		id, is := made.Batch.WithLine(line), false
+		id, is := made.Job(line), false
 		if len(existing) > 0 && existing[0].Line == line {
 			id, is = existing[0].Job, true
 			existing = existing[1:]

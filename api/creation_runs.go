@@ -17,10 +17,16 @@ import (
 )
 
 // createRuns answers POST /jobs/create with a body in runs. It creates all jobs or none.
-func (s *Server) createRuns(c echo.Context, body []byte) error {
-	cmd, err := s.creationInRuns(body, traceOf(c))
+func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
+	cmd, err := s.creationInRuns(body, traceOf(c), of)
 	if err != nil {
 		return err
+	}
+	if of != nil {
+		if cmd.Joined {
+			return badRequest("batch", "jobs that are added to a batch must not say that they belong to none")
+		}
+		cmd.Into = of.id
 	}
 	if cmd.Once, err = once(c, createKind, cmd.Groups[0].Client, body); err == nil {
 		err = checkJoined(cmd)
@@ -61,12 +67,12 @@ func documentOfJobs(made *store.Made, groups []job.Group, r ingest.Receipt) any 
 	if made.Batch.IsZero() {
 		return joinedDocument{withoutBatch(made), runAts(groups, r)}
 	}
-	return headOfBatch(made.Batch, made.Lines, made.Lines)
+	return headOfMade(made, made.Lines)
 }
 
 // creationInRuns returns the command that creates the jobs of a body in runs (package runs). It copies the payloads.
 // Jobs without a traceparent get trace, if it is not nil.
-func (s *Server) creationInRuns(text []byte, trace *string) (*job.Create, error) {
+func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job.Create, error) {
 	from, now := runs.NewDecoder(text), s.engine.Now()
 	head, err := from.Creation()
 	if err == nil && head.Runs > job.MaxGroups {
@@ -80,7 +86,7 @@ func (s *Server) creationInRuns(text []byte, trace *string) (*job.Create, error)
 			break
 		}
 		parts = append(parts, r)
-		if err = s.addNewRun(cmd, &r, trace, now); err != nil {
+		if err = s.addNewRun(cmd, &r, trace, of, now); err != nil {
 			err = placed(fmt.Sprintf("run %d", i+1), err)
 		}
 	}
@@ -97,7 +103,7 @@ func (s *Server) creationInRuns(text []byte, trace *string) (*job.Create, error)
 }
 
 // addNewRun adds the group of a run to a command.
-func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, now int64) error {
+func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *openBatch, now int64) error {
 	var a attributes
 	if r.Client != "" {
 		a.Client = &r.Client
@@ -112,11 +118,15 @@ func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, now i
 		a.Traceparent = &r.Traceparent
 	}
 	a.Traceparent = cmp.Or(a.Traceparent, trace)
+	of.defaults(&a)
 	g, err := s.group(&a, now)
+	g.Meta, g.Kind, g.Lines = r.Meta, r.Kind, r.N
+	if err == nil {
+		err = of.inherit(&g)
+	}
 	if err != nil {
 		return err
 	}
-	g.Meta, g.Kind, g.Lines = r.Meta, r.Kind, r.N
 	if n := len(cmd.Groups); n > 0 && cmd.Groups[n-1] == withLines(g, cmd.Groups[n-1].Lines) {
 		cmd.Groups[n-1].Lines += r.N
 		return nil

@@ -32,8 +32,16 @@ func TestDocuments(t *testing.T) {
 		{"no queues", queuesPage(nil, nil, ageless), `{"queues":[],"next":null}`},
 		{"no types", typesDocument{}, `{"types":[],"next":null}`},
 		{"types", typesDocument{[]waitingType{{"b", 3}}, orNull("b")}, `{"types":[{"type":"b","waiting":3}],"next":"b"}`},
-		{"batch", batchDocument{id.WithLine(0), 9, 40, counts(some), 19},
-			`{"batch_id":` + batchText + `,"created_at":9,"count":40,"counts":` + someText + `,"purged":19}`},
+		{"batch", documentOfBatch(&store.Batch{ID: id.WithLine(0), Status: job.BatchInProgress, CreatedAt: 9, Lines: 40, Counts: some, Jobs: 40, Ended: 30, Since: 1009, EndedBefore: 10}, "", 3009),
+			`{"batch_id":` + batchText + `,"status":"in_progress","created_at":9,"ended_at":null,"count":40,"counts":` + someText + `,"purged":19,"failed_job_id":null,"error":null,` +
+				`"progress":{"ended":30,"per_second":10,"estimate_ms":1000},"name":null,"client":null,"type":null,"meta":null,"on_failure":null,"chunk_size":null,` +
+				`"open":null,"metadata_bytes":null,"retention_ms":null,"snowflake":null,"traceparent":null,"tracestate":null,"baggage":null}`},
+		{"batch with attributes", documentOfBatch(&store.Batch{ID: id.WithLine(0), Status: job.BatchFailed, EndedAt: 7, Failed: id, Submission: &store.Submission{
+			Submission: job.Submission{Name: "n\"", Meta: "a=x%20y,b:-7", OnFailure: job.CancelRest, ChunkSize: 20, Tracestate: "t"},
+			Client:     "c", Type: "t", RetentionMs: 5, MetadataBytes: 3, Snowflake: 1 << 62}}, "no", 9),
+			`{"batch_id":` + batchText + `,"status":"failed","created_at":0,"ended_at":7,"count":0,"counts":` + noneText + `,"purged":0,"failed_job_id":` + idText + `,"error":"no",` +
+				`"progress":null,"name":"n\"","client":"c","type":"t","meta":{"a":"x y","b":-7},"on_failure":"cancel_rest","chunk_size":20,` +
+				`"open":false,"metadata_bytes":3,"retention_ms":5,"snowflake":4611686018427387904,"traceparent":null,"tracestate":"t","baggage":null}`},
 		{"session of a runner, whose name is not UTF-8", documentOfSession(&store.Session{ID: id, Runner: "r\"\u00fc\xff<", CreatedAt: 1, UsedAt: 2, ExpiresAt: 3,
 			Slots: []store.SlotState{{Slot: 0, Number: 3}, {Slot: 4, Number: 1 << 60}}}),
 			`{"session_id":` + idText + `,"runner_id":"r\"` + "\u00fc\ufffd" + `<","created_at":1,"used_at":2,"expires_at":3,"slots":[{"slot":0,"number":3},{"slot":4,"number":1152921504606846976}]}`},

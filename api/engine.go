@@ -10,6 +10,7 @@ type Engine interface {
 	completer
 	exchanger
 	operator
+	batchOperator
 	queueOperator
 	sessionOperator
 	handlerOperator
@@ -25,6 +26,7 @@ type Engine interface {
 type Queries interface {
 	jobReader
 	jobLister
+	batchReader
 	queueReader
 	runnerReader
 	sessionReader

@@ -150,6 +150,13 @@ func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (store.Queu
 	return f.parts.DeleteQueue(ctx, d)
 }
 
+func (f *faulty) ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error) {
+	if err := f.failure(); err != nil {
+		return store.BatchChanged{}, ingest.Receipt{}, err
+	}
+	return f.parts.ChangeBatch(ctx, c)
+}
+
 func (f *faulty) AcceptTime(ctx context.Context) (int64, error) {
 	if err := f.failure(); err != nil {
 		return 0, err

@@ -242,7 +242,32 @@ func (s *picky) JobWithin(id job.ID, _ int64) (job.Job, bool, error) {
 }
 
 func (s *picky) Batch(id job.ID) (store.Batch, error) {
-	return store.Batch{ID: id, Lines: 1}, nil
+	return store.Batch{ID: id, Lines: 1, Jobs: 1, Status: job.BatchInProgress, Submission: &store.Submission{
+		Submission: job.Submission{Open: true, Meta: "k=v,n:1"}, Client: "c", Type: "t", RetentionMs: 1}}, nil
+}
+
+func (s *picky) BatchMetadata(job.ID) ([]byte, error) { return []byte("metadata"), nil }
+
+func (s *picky) Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error) {
+	if f.Limit < 1 || f.Limit > job.MaxPage {
+		s.t.Errorf("a page of %d batches", f.Limit)
+	}
+	b, err := s.Batch(job.NewID(1, 2, 0))
+	return []store.Batch{b}, b.ID, err
+}
+
+func (s *picky) AwaitBatch(job.ID) (*store.JobEnd, error) { return nil, job.BatchNotFound }
+
+func (s *picky) Results(id job.ID, from int64, limit int, room int64) (store.Results, error) {
+	if from < 0 || limit < 1 || limit > job.MaxPage || room < 1 {
+		s.t.Errorf("results from %d, %d at most in %d bytes", from, limit, room)
+	}
+	return store.Results{Next: from, End: true}, nil
+}
+
+func (s *picky) ChangeBatch(_ context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error) {
+	s.take(c)
+	return store.BatchChanged{Status: job.BatchInProgress}, fuzzReceipt, nil
 }
 
 func (s *picky) Queue(client, typ string) (store.Queue, error) {

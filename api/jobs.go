@@ -19,11 +19,10 @@ type follower interface {
 	CatchUp(ctx context.Context, minSeq uint64) error
 }
 
-// jobReader reads jobs and batches. JobWithin reads a job only if it takes at most room bytes in memory; otherwise fits
+// jobReader reads jobs. JobWithin reads a job only if it takes at most room bytes in memory; otherwise fits
 // is false.
 type jobReader interface {
 	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
-	Batch(id job.ID) (store.Batch, error)
 	AwaitEnd(id job.ID) (*store.JobEnd, error)
 }
 
@@ -60,36 +59,6 @@ func (s *Server) job(c echo.Context) error {
 		}
 		return b, answerTagged(c, mimeJSON, b, b)
 	})
-}
-
-type batchDocument struct {
-	BatchID   job.ID `json:"batch_id"`
-	CreatedAt int64  `json:"created_at"`
-	Count     int    `json:"count"`
-	Counts    counts `json:"counts"`
-	Purged    int64  `json:"purged"`
-}
-
-// batch answers GET /batches/{id}.
-func (s *Server) batch(c echo.Context) error {
-	id, err := s.idToRead(c)
-	if err != nil {
-		return err
-	}
-	batch, err := s.engine.Batch(id)
-	if errors.Is(err, job.NotFound) {
-		return refused(job.BatchNotFound)
-	}
-	if err != nil {
-		return err
-	}
-	text, err := encodeDocument(batchDocument{
-		BatchID: batch.ID, CreatedAt: batch.CreatedAt, Count: batch.Lines, Counts: counts(batch.Counts), Purged: int64(batch.Lines) - batch.Counts.Total(),
-	})
-	if err != nil {
-		return err
-	}
-	return answerTagged(c, mimeJSON, text, text)
 }
 
 // answerChanged answers a change of one job with the document of the job after the change. The change is stored even if

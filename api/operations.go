@@ -173,6 +173,9 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 		return err
 	}
 	setSeq(c, receipt.Seq)
+	if swept.Status != 0 {
+		return s.answerEnded(c, &m, &swept, receipt)
+	}
 	sweep := store.Sweep{
 		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
 		CreatedAt: receipt.At,
@@ -183,6 +186,18 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/sweeps/"+swept.Sweep.String())
 	return answerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
+}
+
+// answerEnded answers a request that ended a batch with a status of its own. The answer is 200 with the number of jobs
+// that it changed, and 202 if the server still has to change others.
+func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *store.Swept, r ingest.Receipt) error {
+	sweep := store.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: r.At, FinishedAt: r.At}
+	status := http.StatusOK
+	if swept.More {
+		status, sweep.FinishedAt = http.StatusAccepted, 0
+		c.Response().Header().Set(echo.HeaderLocation, "/batches/"+m.Batch.String())
+	}
+	return answerDocument(c, status, documentOfSweep(&sweep))
 }
 
 // sweep answers GET /sweeps/{id}.

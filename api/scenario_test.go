@@ -312,6 +312,7 @@ func (s *scenario) value(name string, v any) string {
 	case map[string]any:
 		_, isJob := v["run_attempts"]
 		_, isProblem := v["outcome"]
+		_, isBatch := v["failed_job_id"]
 		var fields []string
 		for key := range v {
 			fields = append(fields, key)
@@ -325,7 +326,7 @@ func (s *scenario) value(name string, v any) string {
 		var shown []string
 		for _, key := range fields {
 			text := s.value(key, v[key])
-			if (isJob || isProblem) && (v[key] == nil || quiet[key] == "*" || quiet[key] == text || isProblem && (key == "type" || key == "status")) {
+			if isBatch && (v[key] == nil || key == "snowflake") || (isJob || isProblem) && (v[key] == nil || quiet[key] == "*" || quiet[key] == text || isProblem && (key == "type" || key == "status")) {
 				continue
 			}
 			shown = append(shown, key+":"+text)

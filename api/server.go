@@ -65,9 +65,10 @@ type Server struct {
 	metrics  *metrics
 
 	limits
-	streams   streams
-	logs      jobLogs
-	listening atomic.Pointer[listener] // nil before Run
+	streams       streams
+	logs          jobLogs
+	resultReaders atomic.Int64             // requests that follow results
+	listening     atomic.Pointer[listener] // nil before Run
 
 	draining context.Context // done when the shutdown begins
 	drain    context.CancelFunc

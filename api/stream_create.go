@@ -57,7 +57,7 @@ func (t *stream) beginCreateMany(r *streamRequest) (finisher, error) {
 
 // beginCreateRuns creates the jobs of a text in runs.
 func (t *stream) beginCreateRuns(r *streamRequest) (finisher, error) {
-	cmd, err := t.s.creationInRuns(r.Create, nil)
+	cmd, err := t.s.creationInRuns(r.Create, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,234 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// maxResultReaders bounds the requests that follow results. Each has a connection, which others need too.
+const maxResultReaders = 256
+
+// resultFields are the fields of a job document in a result, beside line and job_id.
+var resultFields = func() (fields []field) {
+	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,log_addr,why,completed_at,meta")
+	if err != nil {
+		panic(err)
+	}
+	return chosen.fields
+}()
+
+// results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
+// up to the first job that has not. The last line says where to continue. With follow the answer waits for the others,
+// until the batch has ended.
+func (s *Server) results(c echo.Context) error {
+	from, limit, follow, err := resultsQuery(parameters(c))
+	if err != nil {
+		return err
+	}
+	id, err := s.idToRead(c)
+	if err != nil {
+		return err
+	}
+	if follow {
+		if s.resultReaders.Add(1) > maxResultReaders {
+			s.resultReaders.Add(-1)
+			return &problem{status: http.StatusTooManyRequests, code: codeOverloaded, detail: fmt.Sprintf("%d requests follow results already", maxResultReaders)}
+		}
+		defer s.resultReaders.Add(-1)
+	}
+	r := resultStream{Server: s, c: c, ctx: c.Request().Context(), id: id, from: from, left: limit}
+	if c.Request().Method == http.MethodHead {
+		_, err := s.engine.Batch(id)
+		return err
+	}
+	return r.send(follow)
+}
+
+func resultsQuery(query []parameter) (from int64, limit int, follow bool, err error) {
+	limit = -1
+	for _, p := range query {
+		switch p.key {
+		case "from":
+			var n *int64
+			if n, err = wholeNumber(p.key, p.value); err == nil {
+				from, err = *n, badField(p.key, job.CheckRange(p.key, *n, 0, 1<<53))
+			}
+		case "limit":
+			var n *int64
+			if n, err = wholeNumber(p.key, p.value); err == nil {
+				limit, err = int(*n), badField(p.key, job.CheckRange(p.key, *n, 1, 1<<31-1))
+			}
+		case "follow":
+			follow, err = queryBool(p)
+		}
+		if err != nil {
+			return 0, 0, false, err
+		}
+	}
+	return from, limit, follow, nil
+}
+
+// resultStream is an answer with results while it is sent.
+type resultStream struct {
+	*Server
+	c    echo.Context
+	ctx  context.Context
+	id   job.ID
+	from int64
+	left int // results that may still be sent; negative: all
+}
+
+// send sends pages of results until the end.
+func (r *resultStream) send(follow bool) error {
+	for {
+		page, change, end, err := r.next(follow)
+		stop := func() {
+			for _, w := range []*store.JobEnd{change, end} {
+				if w != nil {
+					w.Stop()
+				}
+			}
+		}
+		switch {
+		case err != nil:
+			stop()
+			return r.fail(err)
+		case r.left == 0 || page.End || len(page.Jobs) == 0 && !follow:
+			r.from = max(r.from, page.Next)
+			stop()
+			return r.last(page.End)
+		case len(page.Jobs) == 0:
+			r.c.Response().Flush()
+			err = r.wait(change, end)
+		}
+		if stop(); err != nil {
+			return r.fail(err)
+		}
+	}
+}
+
+// next sends the next page. If it is empty, the caller may wait for the end of a job or a change of the batch, which it
+// must stop.
+func (r *resultStream) next(follow bool) (page store.Results, change, end *store.JobEnd, err error) {
+	if follow { // before the look at the results, so that no change is missed
+		if change, err = r.engine.AwaitBatch(r.id); err != nil {
+			return page, nil, nil, err
+		}
+	}
+	if page, err = r.page(); err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() {
+		return page, change, nil, err
+	}
+	if end, err = r.engine.AwaitEnd(page.Wait); err != nil && err != job.NotFound {
+		return page, change, nil, err
+	}
+	if err == nil {
+		page, err = r.page() // the job may have ended before AwaitEnd
+	} else {
+		err = nil // the job was purged, and the next page goes on after it
+	}
+	return page, change, end, err
+}
+
+// page reads a page, and sends what it has.
+func (r *resultStream) page() (page store.Results, err error) {
+	held, err := r.holdPage(r.c, maxDocumentsBytes)
+	if err != nil {
+		return page, err
+	}
+	defer held.release()
+	limit := job.MaxPage
+	if r.left >= 0 {
+		limit = min(limit, r.left)
+	}
+	if limit > 0 {
+		err = r.pages.do(r.ctx, func() error {
+			page, err = r.engine.Results(r.id, r.from, limit, job.MaxClaimBytes)
+			return err
+		})
+	}
+	if err != nil || len(page.Jobs) == 0 {
+		return page, err
+	}
+	if r.from = page.Next; r.left >= 0 {
+		r.left -= len(page.Jobs)
+	}
+	return page, withBuffer(func(b []byte) ([]byte, error) {
+		for i := range page.Jobs {
+			b = append(b, `{"line":`...)
+			b = strconv.AppendInt(b, page.Line[i], 10)
+			b = append(b, `,"job_id":`...)
+			b = appendID(b, page.Jobs[i].ID)
+			b = appendFields(b, resultFields, &page.Jobs[i], inJSON)
+			b = append(b, "}\n"...)
+			if len(b) > pieceBytes {
+				if err := r.write(b); err != nil {
+					return b, err
+				}
+				b = b[:0]
+			}
+		}
+		return b, r.write(b)
+	})
+}
+
+// wait waits for one of two changes.
+func (r *resultStream) wait(change, end *store.JobEnd) error {
+	var ended <-chan struct{}
+	if end != nil {
+		ended = end.Done()
+	}
+	select {
+	case <-change.Done():
+	case <-ended:
+	case <-r.draining.Done():
+		return errShuttingDown
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+	return nil
+}
+
+func (r *resultStream) write(text []byte) error {
+	w := r.c.Response()
+	if !w.Committed {
+		h := w.Header()
+		h[echo.HeaderContentType] = []string{mimeNDJSON}
+		h["X-Content-Type-Options"] = nosniff
+		w.WriteHeader(http.StatusOK)
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+// fail answers with the error or, after results were sent, ends the connection, so that the client does not take what
+// it has for all.
+func (r *resultStream) fail(err error) error {
+	if r.c.Response().Committed {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// last sends the last line.
+func (r *resultStream) last(end bool) error {
+	batch, err := r.engine.Batch(r.id)
+	if err != nil {
+		return r.fail(err)
+	}
+	text, err := encodeDocument(struct {
+		Next   int64  `json:"next"`
+		End    bool   `json:"end"`
+		Status string `json:"status"`
+	}{r.from, end, batch.Status.String()})
+	if err != nil {
+		return r.fail(err)
+	}
+	return r.write(text)
+}

@@ -1,0 +1,470 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+type batchOperator interface {
+	ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.BatchChanged, ingest.Receipt, error)
+}
+
+type batchReader interface {
+	Batch(id job.ID) (store.Batch, error)
+	BatchMetadata(id job.ID) ([]byte, error)
+	Batches(f store.BatchFilter) (docs []store.Batch, next job.ID, err error)
+	AwaitBatch(id job.ID) (*store.JobEnd, error)
+	Results(id job.ID, from int64, limit int, room int64) (store.Results, error)
+}
+
+// batchDocument is the document of a batch. The fields after progress are null in a batch without attributes.
+type batchDocument struct {
+	BatchID     job.ID         `json:"batch_id"`
+	Status      string         `json:"status"`
+	CreatedAt   int64          `json:"created_at"`
+	EndedAt     *int64         `json:"ended_at"`
+	Count       int64          `json:"count"`
+	Counts      counts         `json:"counts"`
+	Purged      int64          `json:"purged"`
+	FailedJobID *job.ID        `json:"failed_job_id"`
+	Error       *string        `json:"error"`
+	Progress    *batchProgress `json:"progress"`
+
+	Name          *string        `json:"name"`
+	Client        *string        `json:"client"`
+	Type          *string        `json:"type"`
+	Meta          jsontext.Value `json:"meta"`
+	OnFailure     *string        `json:"on_failure"`
+	ChunkSize     *int64         `json:"chunk_size"`
+	Open          *bool          `json:"open"`
+	MetadataBytes *int           `json:"metadata_bytes"`
+	RetentionMs   *int64         `json:"retention_ms"`
+	Snowflake     *int64         `json:"snowflake"`
+	Traceparent   *string        `json:"traceparent"`
+	Tracestate    *string        `json:"tracestate"`
+	Baggage       *string        `json:"baggage"`
+}
+
+// batchProgress is how far a batch has come that has not ended. The estimate is null if none of its jobs has ended
+// lately, and while it is open.
+type batchProgress struct {
+	Ended      int64   `json:"ended"`
+	PerSecond  float64 `json:"per_second"`
+	EstimateMs *int64  `json:"estimate_ms"`
+}
+
+func progressOf(b *store.Batch, now int64) *batchProgress {
+	if b.Status.Ended() {
+		return nil
+	}
+	p := &batchProgress{Ended: b.Ended}
+	if ms, n := now-b.Since, b.Ended-b.EndedBefore; ms > 0 && n > 0 {
+		p.PerSecond = math.Round(float64(n)*1e6/float64(ms)) / 1e3
+		if b.Submission == nil || !b.Submission.Open {
+			p.EstimateMs = new(int64)
+			*p.EstimateMs = int64(float64(b.Jobs-b.Ended) * float64(ms) / float64(n))
+		}
+	}
+	return p
+}
+
+// documentOfBatch returns the document of a batch at a time. reason is the error of its failed job.
+func documentOfBatch(b *store.Batch, reason string, now int64) batchDocument {
+	doc := batchDocument{
+		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: orNull(b.EndedAt), Count: b.Lines, Counts: counts(b.Counts),
+		Purged: b.Lines - b.Counts.Total(), FailedJobID: orNull(b.Failed), Error: orNull(reason), Progress: progressOf(b, now),
+		Meta: jsontext.Value("null"),
+	}
+	of := b.Submission
+	if of == nil {
+		return doc
+	}
+	onFailure := of.OnFailure.String()
+	doc.Name, doc.Client, doc.Type, doc.OnFailure, doc.ChunkSize = orNull(of.Name), &of.Client, &of.Type, &onFailure, orNull(of.ChunkSize)
+	doc.Open, doc.MetadataBytes, doc.RetentionMs, doc.Snowflake = &of.Open, &of.MetadataBytes, &of.RetentionMs, &of.Snowflake
+	doc.Traceparent, doc.Tracestate, doc.Baggage = orNull(of.Traceparent), orNull(of.Tracestate), orNull(of.Baggage)
+	if of.Meta != "" {
+		doc.Meta = jsonOfMeta(of.Meta)
+	}
+	return doc
+}
+
+// jsonOfMeta returns the meta of a batch as an object of texts and integers.
+func jsonOfMeta(meta job.BatchMeta) jsontext.Value {
+	b := []byte{'{'}
+	for name, v := range meta.All() {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = append(append(b, name...), '"', ':')
+		if v.IsInteger {
+			b = strconv.AppendInt(b, v.Integer, 10)
+		} else {
+			b = appendText(b, v.Text)
+		}
+	}
+	return append(b, '}')
+}
+
+// batch answers GET /batches/{id}. With wait_ms it waits until the status changes.
+func (s *Server) batch(c echo.Context) error {
+	wait, err := waitOf(parameters(c))
+	if err != nil {
+		return err
+	}
+	id, err := s.idToRead(c)
+	if err != nil {
+		return err
+	}
+	var batch store.Batch
+	if wait > 0 {
+		batch, err = s.awaitStatus(c, id, wait)
+	} else {
+		batch, err = s.engine.Batch(id)
+	}
+	if err != nil {
+		return err
+	}
+	reason, err := s.errorOfBatch(c, &batch)
+	if err != nil {
+		return err
+	}
+	doc := documentOfBatch(&batch, reason, s.engine.Now())
+	text, err := encodeDocument(doc)
+	if err != nil {
+		return err
+	}
+	doc.Progress = nil // which depends on the time
+	basis, err := encodeDocument(doc)
+	if err != nil {
+		return err
+	}
+	return answerTagged(c, mimeJSON, text, basis)
+}
+
+// errorOfBatch returns the error of the failed job of a batch, if the job is still there.
+func (s *Server) errorOfBatch(c echo.Context, b *store.Batch) (string, error) {
+	if b.Failed.IsZero() {
+		return "", nil
+	}
+	j, held, err := s.readJob(c, s.documents, b.Failed)
+	held.release()
+	if errors.Is(err, job.NotFound) {
+		return "", nil
+	}
+	return j.Error, err
+}
+
+// waitOf reads the parameter wait_ms.
+func waitOf(query []parameter) (wait time.Duration, err error) {
+	for _, p := range query {
+		if p.key != "wait_ms" {
+			continue
+		}
+		ms, err := wholeNumber(p.key, p.value)
+		if err == nil {
+			err = badField(p.key, job.CheckRange(p.key, *ms, 0, job.MaxWaitMs))
+		}
+		if err != nil {
+			return 0, err
+		}
+		wait = time.Duration(*ms) * time.Millisecond
+	}
+	return wait, nil
+}
+
+// awaitStatus waits until a batch has another status than at the beginning, the time is over, the client has gone or the
+// server shuts down. A batch that has ended needs no wait.
+func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (store.Batch, error) {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
+	defer cancel()
+	first := job.BatchStatus(0)
+	for {
+		change, err := s.engine.AwaitBatch(id)
+		if err != nil {
+			return store.Batch{}, err
+		}
+		batch, err := s.batchAfter(c, id)
+		if first == 0 {
+			first = batch.Status
+		}
+		if err != nil || batch.Status != first || batch.Status.Ended() {
+			change.Stop()
+			return batch, err
+		}
+		err = s.await(ctx, change)
+		change.Stop()
+		if err == nil && ctx.Err() == nil {
+			continue
+		}
+		if err == nil {
+			err = c.Request().Context().Err()
+		}
+		return batch, err
+	}
+}
+
+// batchAfter reads a batch after the state has caught up.
+func (s *Server) batchAfter(c echo.Context, id job.ID) (store.Batch, error) {
+	if err := s.catchUp(c); err != nil {
+		return store.Batch{}, err
+	}
+	return s.engine.Batch(id)
+}
+
+// await waits for a change, the end of ctx, or the shutdown of the server, which is an error.
+func (s *Server) await(ctx context.Context, change *store.JobEnd) error {
+	select {
+	case <-change.Done():
+	case <-s.draining.Done():
+		return errShuttingDown
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// batchMetadata answers GET /batches/{id}/metadata with the bytes that the producer gave.
+func (s *Server) batchMetadata(c echo.Context) error {
+	id, err := pathID(c)
+	if err != nil {
+		return err
+	}
+	held, err := s.holdPage(c, job.MaxBatchMetadataBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	metadata, err := s.engine.BatchMetadata(id)
+	if err != nil {
+		return err
+	}
+	if metadata == nil {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return answerTagged(c, echo.MIMEOctetStream, metadata, metadata)
+}
+
+type batchesDocument struct {
+	Batches []batchDocument `json:"batches"`
+	Next    *job.ID         `json:"next"`
+}
+
+// batches answers GET /batches with a page of the batches that match the query.
+func (s *Server) batches(c echo.Context) error {
+	filter, err := batchesQuery(parameters(c))
+	if err != nil {
+		return err
+	}
+	held, err := s.holdPage(c, maxRowsBytes)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	var list []store.Batch
+	var next job.ID
+	err = s.pages.do(c.Request().Context(), func() error {
+		list, next, err = s.engine.Batches(filter)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	page := batchesDocument{make([]batchDocument, len(list)), orNull(next)}
+	now := s.engine.Now()
+	for i := range list {
+		page.Batches[i] = documentOfBatch(&list[i], "", now)
+	}
+	text, err := encodePage(c.Request().Context(), held, page)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, mimeJSON, text)
+}
+
+func batchesQuery(query []parameter) (f store.BatchFilter, err error) {
+	f.Limit = defaultPage
+	for _, p := range query {
+		key, value := p.key, p.value
+		switch key {
+		case "status":
+			f.Status, err = job.ParseBatchStatus(value)
+			err = badField(key, err)
+		case "client":
+			f.Client, err = value, badField(key, job.CheckName(key, value))
+		case "type":
+			f.Type, err = value, badField(key, job.CheckName(key, value))
+		case "name":
+			f.Name, err = value, checkBatchName(key, value)
+		case "name_prefix":
+			f.NamePrefix, err = value, checkBatchName(key, value)
+		case "limit":
+			f.Limit, err = pageLimit(p)
+		case "after":
+			f.After, err = queryID(key, value)
+		default:
+			if f.Meta == nil {
+				f.Meta = map[string]string{}
+			}
+			f.Meta[key[len(metaPrefix):]] = value
+			_, metaErr := job.NewMeta(f.Meta)
+			err = badField(shortened(key), metaErr)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	if f.Name != "" && f.NamePrefix != "" {
+		err = badRequest("name_prefix", "a list has a name or a name_prefix")
+	}
+	return f, err
+}
+
+func checkBatchName(key, name string) error {
+	if name == "" {
+		return badRequest(key, key+" has no value")
+	}
+	return badField(key, job.CheckBatchName(name))
+}
+
+// changeBatch answers POST /batches/{id}/close and /resume with the document of the batch.
+func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id, err := pathID(c)
+		if err != nil {
+			return err
+		}
+		if err := s.noBody(c); err != nil {
+			return err
+		}
+		changed, receipt, err := s.engine.ChangeBatch(c.Request().Context(), job.ChangeBatch{Op: op, Batch: id})
+		if err != nil {
+			return err
+		}
+		if err := refused(changed.Refusal); err != nil {
+			return err
+		}
+		setSeq(c, receipt.Seq)
+		return s.answerBatch(c, receipt, id)
+	}
+}
+
+// answerBatch answers a change of a batch with its document.
+func (s *Server) answerBatch(c echo.Context, r ingest.Receipt, id job.ID) error {
+	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
+		return after(err)
+	}
+	batch, err := s.engine.Batch(id)
+	if err != nil {
+		return after(err)
+	}
+	reason, err := s.errorOfBatch(c, &batch)
+	if err != nil {
+		return after(err)
+	}
+	return answerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
+}
+
+// batchRequest is what a create says of its batch.
+type batchRequest struct {
+	Name        *string                   `json:"name"`
+	Client      *string                   `json:"client"`
+	Type        *string                   `json:"type"`
+	RetentionMs *int64                    `json:"retention_ms"`
+	Meta        map[string]jsontext.Value `json:"meta"`
+	Metadata    *string                   `json:"metadata"`
+	MetadataB64 *[]byte                   `json:"metadata_b64"`
+	OnFailure   *string                   `json:"on_failure"`
+	ChunkSize   *int64                    `json:"chunk_size"`
+	Open        bool                      `json:"open"`
+	Paused      bool                      `json:"paused"`
+	Traceparent *string                   `json:"traceparent"`
+	Tracestate  *string                   `json:"tracestate"`
+	Baggage     *string                   `json:"baggage"`
+}
+
+// submission returns the submission of a request whose headers are h.
+func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) {
+	s = &job.Submission{Open: r.Open, Paused: r.Paused, Tracestate: h.Get("Tracestate"), Baggage: h.Get("Baggage")}
+	if r.Name != nil {
+		s.Name = *r.Name
+		err = badField("name", job.CheckBatchName(s.Name))
+	}
+	if r.OnFailure != nil && err == nil {
+		s.OnFailure, err = job.ParseOnFailure(*r.OnFailure)
+		err = badField("on_failure", err)
+	}
+	if err == nil {
+		s.Meta, err = r.meta()
+	}
+	set(&s.ChunkSize, r.ChunkSize)
+	set(&s.Tracestate, r.Tracestate)
+	set(&s.Baggage, r.Baggage)
+	for _, f := range [...]struct {
+		name string
+		text *string
+		most int
+		own  bool
+	}{{"tracestate", &s.Tracestate, job.MaxTraceBytes, r.Tracestate != nil}, {"baggage", &s.Baggage, job.MaxBaggageBytes, r.Baggage != nil}} {
+		if wrong := job.CheckText(f.name, *f.text, 0, f.most); wrong != nil && f.own && err == nil {
+			err = badField(f.name, wrong)
+		} else if wrong != nil {
+			*f.text = "" // a header that is not valid is ignored
+		}
+	}
+	if r.Traceparent != nil && err == nil {
+		s.Traceparent = *r.Traceparent
+		err = badField("traceparent", job.CheckTraceparent(s.Traceparent))
+	}
+	switch {
+	case err != nil:
+	case r.Metadata != nil && r.MetadataB64 != nil:
+		err = badRequest("metadata", "a batch has only one of metadata and metadata_b64")
+	case r.Metadata != nil:
+		s.Metadata = []byte(*r.Metadata)
+	case r.MetadataB64 != nil:
+		s.Metadata = *r.MetadataB64
+	}
+	if n := len(s.Metadata); err == nil && n > job.MaxBatchMetadataBytes {
+		err = badRequest("metadata", fmt.Sprintf("metadata has %d bytes; the maximum is %d", n, job.MaxBatchMetadataBytes))
+	}
+	return s, err
+}
+
+// meta returns the meta of a batch: texts and whole numbers of 64 bits.
+func (r *batchRequest) meta() (job.BatchMeta, error) {
+	values := map[string]job.MetaValue{}
+	for name, raw := range r.Meta {
+		var v job.MetaValue
+		switch ok := false; raw.Kind() {
+		case '"':
+			text, err := jsontext.AppendUnquote(nil, raw)
+			if err != nil {
+				return "", badRequest("meta", "meta."+shortened(name)+" is not valid UTF-8")
+			}
+			v.Text = string(text)
+		case '0':
+			if v, ok = job.ParseMetaInteger(string(raw)); ok {
+				break
+			}
+			fallthrough
+		default:
+			return "", badRequest("meta", fmt.Sprintf("meta.%s must be a text or a whole number of 64 bits", shortened(name)))
+		}
+		values[name] = v
+	}
+	meta, err := job.NewBatchMeta(values)
+	return meta, badField("meta", err)
+}
