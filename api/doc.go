@@ -37,6 +37,7 @@
 //     from JSON and from runs; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - handlers.go, handlers_miniq.go: the routes that store and read handlers; miniq's forms of them.
+//   - batches.go, batch_create.go, batch_results.go: batches with attributes; what creates and fills them; their results
 //   - jobs.go, list.go, queues.go, runners.go: the routes that read jobs, batches, queues, runners and claims.
 //   - heartbeat.go: heartbeats and goodbyes of runners.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.

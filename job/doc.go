@@ -68,6 +68,8 @@
 //	runner.go       LoseRunner: returns the jobs of a lost runner
 //	handler.go      commands that store and delete handlers
 //	fileset.go      commands that store and delete versions of filesets
+//	submission.go   Submission: what a create says about its batch; commands that close and resume batches
+//	batch_meta.go   BatchMeta: labels of batches
 //	once.go         Once: an idempotency key or a session's number
 //	strategy.go     the orders in which a claim may take jobs
 //	payload.go      payload kinds and frames
