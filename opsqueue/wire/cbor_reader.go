@@ -27,8 +27,8 @@ var wellFormed = func() cbor.DecMode {
 //   - A text and a byte string may have an indefinite length.
 //   - null and undefined are the same.
 //
-// Reading by reflection, with the library's Unmarshal, takes 4 to 6 times as long (BenchmarkReflection), and it allows
-// what these rules refuse: null for a number, a missing field, an enum of indefinite length.
+// The library's Unmarshal allows what these rules refuse: null for a number, a missing field, an enum of indefinite
+// length. It takes 1.6 times as long for messages without contents, and 6 times for an array of numbers (bench_test.go).
 //
 // Invariant: the message is well formed, so that no head and no length leads past its end.
 type cborReader struct {
