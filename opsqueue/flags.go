@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Version is the version of Opsqueue whose protocol and flags these are. Clients compare "v" + Version with their own.
@@ -71,7 +72,7 @@ func ParseFlags(args []string) (Flags, error) {
 		args = args[1:]
 		if arg == "--" {
 			if len(args) > 0 {
-				return f, unexpected(args[0])
+				return f, &UsageError{fmt.Sprintf("unexpected argument '%s' found", args[0])}
 			}
 			break
 		}
@@ -82,21 +83,16 @@ func ParseFlags(args []string) (Flags, error) {
 			}
 			return f, ErrVersion
 		}
-		row := -1
-		for i := range flagTable {
-			if flagTable[i].name == name {
-				row = i
-			}
-		}
+		row := flagRow(name)
 		if row < 0 {
 			return f, unexpected(arg)
 		}
 		shown := fmt.Sprintf("--%s <%s>", name, strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 		if !attached {
-			switch {
-			case len(args) == 0 || args[0] == "--":
+			if len(args) == 0 || args[0] == "--" || isFlag(args[0]) {
 				return f, &UsageError{fmt.Sprintf("a value is required for '%s' but none was supplied", shown)}
-			case len(args[0]) > 1 && args[0][0] == '-':
+			}
+			if len(args[0]) > 1 && args[0][0] == '-' {
 				return f, unexpected(args[0])
 			}
 			value = args[0]
@@ -113,10 +109,26 @@ func ParseFlags(args []string) (Flags, error) {
 	return f, nil
 }
 
+// flagRow returns the index of a flag in flagTable, or -1.
+func flagRow(name string) int {
+	for i := range flagTable {
+		if flagTable[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// isFlag reports whether an argument is one of the flags.
+func isFlag(arg string) bool {
+	name, _, _ := splitFlag(arg)
+	return name == "version" || flagRow(name) >= 0
+}
+
 // splitFlag returns the long name of a flag, or "" if there is none, and a value that is attached to it.
 func splitFlag(arg string) (name, value string, attached bool) {
 	if long, ok := strings.CutPrefix(arg, "--"); ok {
-		return cutValue(long)
+		return strings.Cut(long, "=")
 	}
 	if len(arg) < 2 || arg[0] != '-' {
 		return "", "", false
@@ -133,15 +145,14 @@ func splitFlag(arg string) (name, value string, attached bool) {
 	return "", "", false
 }
 
-func cutValue(long string) (name, value string, attached bool) { return strings.Cut(long, "=") }
-
-// unexpected refuses an argument. Its value is not shown.
+// unexpected refuses an argument. The text has only the name: no value, and of short flags only the first.
 func unexpected(arg string) error {
 	shown := arg
 	if strings.HasPrefix(arg, "--") {
-		shown, _, _ = cutValue(arg)
+		shown, _, _ = strings.Cut(arg, "=")
 	} else if len(arg) > 2 && arg[0] == '-' {
-		shown = arg[:2]
+		_, size := utf8.DecodeRuneInString(arg[1:])
+		shown = arg[:1+size]
 	}
 	return &UsageError{fmt.Sprintf("unexpected argument '%s' found", shown)}
 }

@@ -72,6 +72,12 @@ func TestFlagsRefused(t *testing.T) {
 		"--bogus --version":              "unexpected argument '--bogus' found",
 		"--report-bound-port-pipe -1":    "unexpected argument '-1' found",
 		"--port --help":                  "unexpected argument '--help' found",
+		"-- --port=5":                    "unexpected argument '--port=5' found",
+		"-é5":                            "unexpected argument '-é' found",
+		"--port -15":                     "unexpected argument '-1' found",
+		"--port -p5":                     "a value is required for '--port <PORT>' but none was supplied",
+		"--port --version":               "a value is required for '--port <PORT>' but none was supplied",
+		"--port=1 --port=x":              "the argument '--port <PORT>' cannot be used multiple times",
 		"--version=1":                    "unexpected value '1' for '--version' found; no more were expected",
 		"--port":                         "a value is required for '--port <PORT>' but none was supplied",
 		"--port --":                      "a value is required for '--port <PORT>' but none was supplied",
@@ -163,4 +169,19 @@ func TestFlagsAreDocumented(t *testing.T) {
 			t.Errorf("the page has %q, the table --%s, -%s with %q", got[1:], row.name, row.short, row.otherwise)
 		}
 	}
+}
+
+// FuzzFlags: no command line makes it panic, and each error has a kind.
+func FuzzFlags(f *testing.F) {
+	f.Add("--port\x005", "-p5", "--heartbeat-interval=1.5s")
+	f.Add("-é", "--", "-Vp")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		flags, err := ParseFlags([]string{a, b, c})
+		if _, usage := errors.AsType[*UsageError](err); err != nil && !usage && !errors.Is(err, ErrVersion) {
+			t.Errorf("%v has no kind", err)
+		}
+		if err == nil && (flags.HeartbeatInterval <= 0 || flags.MaxSubmissionsReturned < 1 || flags.MaxReadPoolSize < 1) {
+			t.Errorf("%+v", flags)
+		}
+	})
 }

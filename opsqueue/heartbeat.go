@@ -5,8 +5,8 @@ import "time"
 // HeartbeatPayload is the payload of the pings that the original sends: U+1F493 in UTF-8. Clients accept any payload.
 const HeartbeatPayload = "\U0001F493"
 
-// Heartbeat decides when a consumer's connection is pinged, and when it is given up. It has no clock: the caller tells the
-// time, which must not decrease. One goroutine may use it.
+// Heartbeat decides when the server pings a consumer's connection, and when it drops the connection. It has no clock: each
+// call has the time, which must not decrease. One goroutine may use it.
 //
 // A ping is due at once, and then after each interval in which nothing was received. When a ping is due and more than
 // mostMissed pings were sent since the last frame that was received, the connection is dropped instead. So a peer that is

@@ -36,10 +36,8 @@ func (f *fields) complete(s seen) error {
 	return nil
 }
 
-// The types that are structs in both CBOR and JSON.
-var (
-	submissionFields = fields{
-		"Submission",
-		[]string{"id", "chunks_total", "chunks_done", "chunk_size", "otel_trace_carrier", "prefix", "metadata", "strategic_metadata"}, 5,
-	}
-)
+// submissionFields are those of a Submission, in CBOR and in JSON.
+var submissionFields = fields{
+	"Submission",
+	[]string{"id", "chunks_total", "chunks_done", "chunk_size", "otel_trace_carrier", "prefix", "metadata", "strategic_metadata"}, 5,
+}

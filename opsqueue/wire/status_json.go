@@ -24,7 +24,8 @@ var (
 	}
 )
 
-// AppendJSON appends the status, or null if s is nil, which is the answer for an unknown submission.
+// AppendJSON appends the status, or null if s is nil, which is the answer for an unknown submission. It panics if no field
+// of s is set.
 func (s *SubmissionStatus) AppendJSON(b []byte) []byte {
 	switch {
 	case s == nil:
@@ -36,7 +37,7 @@ func (s *SubmissionStatus) AppendJSON(b []byte) []byte {
 	return appendEnded(b, s.Completed, s.Failed, s.Cancelled)
 }
 
-// AppendJSON appends the answer of status 409 to a cancel.
+// AppendJSON appends the answer of status 409 to a cancel. It panics if no field of s is set.
 func (s *SubmissionNotCancellable) AppendJSON(b []byte) []byte {
 	return appendEnded(b, s.Completed, s.Failed, s.Cancelled)
 }
