@@ -117,3 +117,41 @@ func TestListenerOthers(t *testing.T) {
 		t.Error("a closed listener accepts")
 	}
 }
+
+// BenchmarkListener is a message of a client and its reply, with and without an acknowledgement after each read.
+func BenchmarkListener(b *testing.B) {
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"plain":  func(l net.Listener) net.Listener { return l },
+		"prompt": NewListener,
+	} {
+		b.Run(name, func(b *testing.B) {
+			bound, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			l := wrap(bound)
+			defer l.Close()
+			client, err := net.Dial("tcp", bound.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			server, err := l.Accept()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer server.Close()
+			message := make([]byte, 100)
+			for b.Loop() {
+				for _, end := range [][2]net.Conn{{client, server}, {server, client}} {
+					if _, err := end[0].Write(message); err != nil {
+						b.Fatal(err)
+					}
+					if _, err := io.ReadFull(end[1], message); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
