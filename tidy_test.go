@@ -43,6 +43,8 @@ var mayImport = map[string][]string{
 	"client/daybooktest":     {"client"},
 	"manifest":               {"job/handler"},
 	"mdns":                   {},
+	"opsqueue":               {"job", "opsqueue/wire"},
+	"opsqueue/wire":          {},
 	"load":                   {},
 	"load/works":             {"client", "load"},
 	"load/limits":            {"load", "load/works"},
@@ -82,6 +84,7 @@ var onlyIn = map[string][]string{
 	"github.com/bmatcuk/doublestar/v4":     {"fileset"},
 	"github.com/minio/minio-go/v7":         {"blob/s3"},
 	"github.com/tetratelabs/wazero":        {"runner/wasi/guest"},
+	"github.com/fxamacker/cbor/v2":         {"opsqueue/wire"},
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -289,7 +292,7 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
 	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm",
 }
 
