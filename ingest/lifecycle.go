@@ -31,6 +31,10 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("replay journal: %w", err)
 	}
 
+	if e.o.OnRunEnds != nil { // not before: an earlier process has reported what this one replays
+		e.store.ObserveRunEnds()
+	}
+
 	// The applier ends after the log, because it applies the last groups of the log.
 	var parts sync.WaitGroup
 	var logErr, applyErr error
