@@ -325,7 +325,7 @@ func BenchmarkEnded(b *testing.B) {
 func BenchmarkSpans(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	e, _, end := startExporter(b, server.URL, Options{maxQueued: 1 << 40})
+	e, _, end := startExporter(b, server.URL, Options{Flush: time.Minute, maxQueued: 1 << 40})
 	for line := 0; line < b.N; line += 100 {
 		e.Ended([]job.RunEnd{ended(line%1_000_000, 100, "ok", func(e *job.RunEnd) { e.Traceparent = sampled })})
 	}
