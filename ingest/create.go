@@ -11,8 +11,8 @@ import (
 )
 
 // Create journals a batch and returns when it is on disk. The ids of its jobs follow from the receipt. A create with
-// unique keys, with an idempotency key or with a number of a session returns when it is applied, because Apply decides
-// about these. The command and its payloads belong to the engine from the call on.
+// unique keys, with an idempotency key or with a number of a session, and one that adds jobs to a batch, returns when it
+// is applied, because Apply decides about these. The command and its payloads belong to the engine from the call on.
 //
 // The jobs of a create with Joined belong to no batch, and have no keys. It may share a record of the log with other such
 // creates that wait at the same time. Its jobs have ids that count up.
@@ -42,7 +42,7 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (s
 	if err != nil {
 		return fail(fmt.Errorf("%w: create: %w", ErrMalformed, err))
 	}
-	if c.Once.Given() || len(c.Unique) > 0 {
+	if c.Once.Given() || len(c.Unique) > 0 || !c.Into.IsZero() {
 		return func() (store.Made, Receipt, error) { return e.createDecided(ctx, c) }
 	}
 	if err := e.mayCreate(c); err != nil {
@@ -110,6 +110,9 @@ func (e *Engine) mayCreate(c *job.Create) error {
 		e.counters.overloaded.Add(1)
 		return ErrOverloaded
 	}
+	if c.Lines() == 0 {
+		return nil
+	}
 	return e.mayMakeQueues(c.Groups)
 }
 
@@ -121,7 +124,7 @@ func answerMade(made *store.Made, r Receipt, err error) (store.Made, Receipt, er
 	case made.Refusal != job.Granted:
 		return store.Made{}, Receipt{}, made.Refusal
 	case made.Replayed:
-		r = Receipt{Seq: made.Seq, At: made.Batch.At()}
+		r = Receipt{Seq: made.Seq, At: made.Job(0).At()}
 	}
 	return *made, r, nil
 }

@@ -188,6 +188,47 @@ func (g *goldenMaker) level4() {
 	g.decide(job.DeleteFileset{Name: "gone"})
 	g.chains()
 	g.losses()
+	g.submissions()
+}
+
+// submissions creates batches that are filled, closed, resumed, cancelled and deleted, and one that ends with its first
+// failure.
+func (g *goldenMaker) submissions() {
+	create := func(n int, s job.Submission) job.ID {
+		c := lines(n)
+		c.Groups[0].Type, c.Submission = "chunk", &s
+		if n == 0 {
+			c.Frame, c.Payloads, c.Longest, c.Groups[0].Kind = job.NoFrame, nil, 0, job.Nothing
+		}
+		return g.created(g.e.Create(g.ctx, c))
+	}
+	add := func(batch job.ID, key string) job.Refusal {
+		c := lines(2)
+		c.Groups[0].Type, c.Into = "chunk", batch
+		if key != "" {
+			c.Once = job.Once{Scope: "create default", Key: key, Digest: job.Digest{9}}
+		}
+		return g.decide(c).(*store.Made).Refusal
+	}
+	open := create(3, job.Submission{Name: "open one", Meta: "model=a%20b,user:-42", ChunkSize: 20, Open: true, Paused: true, Metadata: []byte("opaque\n\x00"),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Tracestate: "a=b", Baggage: "k=v"})
+	add(open, "")
+	add(open, "part")
+	add(open, "part")
+	g.decide(job.ChangeBatch{Op: job.ResumeBatch, Batch: open})
+	g.decide(job.ChangeBatch{Op: job.CloseBatch, Batch: open})
+	add(open, "")
+	create(0, job.Submission{Name: "empty"})
+	fragile := create(4, job.Submission{OnFailure: job.CancelRest})
+	claim := claimOf(8)
+	claim.Types = []string{"chunk"}
+	held := g.decide(claim).(*store.Claimed).Claim
+	g.decide(job.Complete{Claim: held, Outcomes: []job.Outcome{{ID: fragile, Code: job.Fail, ExitCode: 400, DelayMs: -1, Error: "no"}}})
+	g.decide(job.Complete{Claim: held, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+	g.decide(job.Move{Op: job.Redrive, Job: fragile})
+	g.decide(job.Move{Op: job.Cancel, Batch: create(2, job.Submission{})})
+	g.decide(job.Move{Op: job.Delete, Batch: create(2, job.Submission{Paused: true})})
+	g.decide(job.Move{Op: job.Cancel, Batch: create(2, job.Submission{}), Status: job.Pending})
 }
 
 // losses declares runners lost: one whose later claim is left alone, and one that holds nothing.

@@ -108,7 +108,7 @@ func TestJoinedCreates(t *testing.T) {
 				}
 			}
 		}
-		if b, err := q.Batch(made[0].First.WithLine(0)); !errors.Is(err, job.NotFound) {
+		if b, err := q.Batch(made[0].First.WithLine(0)); !errors.Is(err, job.BatchNotFound) {
 			t.Errorf("the jobs have a batch: %+v, %v", b, err)
 		}
 	}

@@ -28,6 +28,11 @@ func (e *Engine) MoveAll(ctx context.Context, m job.Move) (store.Swept, Receipt,
 	return decideAs[store.Swept](ctx, e, m)
 }
 
+// ChangeBatch closes or resumes a batch.
+func (e *Engine) ChangeBatch(ctx context.Context, c job.ChangeBatch) (store.BatchChanged, Receipt, error) {
+	return decideAs[store.BatchChanged](ctx, e, c)
+}
+
 // Patch changes attributes of a waiting job.
 func (e *Engine) Patch(ctx context.Context, p job.Patch) (store.Moved, Receipt, error) {
 	return decideAs[store.Moved](ctx, e, p)

@@ -38,6 +38,10 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		body = nil
 	case "pause", "resume":
 		cmd = decodePause(&r, verb == "pause")
+	case "closebatch":
+		cmd = decodeChangeBatch(&r, CloseBatch)
+	case "resumebatch":
+		cmd = decodeChangeBatch(&r, ResumeBatch)
 	case "deletequeue":
 		cmd = decodeDeleteQueue(&r)
 	case "deleteidle":

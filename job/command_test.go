@@ -34,6 +34,8 @@ func commands() map[string]Command {
 	inherits := Group{Lines: 2, Type: "mail", Attributes: Attributes{Kind: Text, MaxAttempts: 3, LeaseMs: 300_000, OnComplete: follow}}
 	once := Once{Scope: "claim r1", Key: "k 1", Digest: Digest{1, 2, 0xff}}
 	zero, seven, now := 0, 7, int64(0)
+	empty := usual
+	empty.Lines, empty.Kind = 0, Nothing
 	return map[string]Command{
 		"create":         &Create{Groups: []Group{usual}, Frame: LineFrame, Longest: 13, Payloads: []byte("first payload\nsecond one\n")},
 		"create-len":     &Create{Groups: []Group{second}, Frame: LenFrame, Longest: 9, Payloads: []byte("9\n{\"a\":\n1}\n\n")},
@@ -65,6 +67,16 @@ func commands() map[string]Command {
 		"complete-log": Complete{Claim: at(0), Outcomes: []Outcome{
 			{ID: at(1), Code: Error, ExitCode: 500, DelayMs: -1, Error: "no", Result: Result{OutputAddr: "sha256:a", LogAddr: "sha256:b c"}},
 		}},
+		"create-submission": &Create{Groups: []Group{usual}, Frame: LineFrame, Longest: 1, Payloads: []byte("a\nb\n"),
+			Submission: &Submission{Name: "nightly run", Meta: "model=a%20b,user:-42", OnFailure: CancelRest, ChunkSize: 20, Traceparent: full.Traceparent,
+				Tracestate: "a=b,c=d", Baggage: "k=v", Metadata: []byte("opaque\n\x00"), Open: true, Paused: true}},
+		"create-submission-empty": &Create{Groups: []Group{empty}, Submission: &Submission{}},
+		"create-submission-unique": &Create{Groups: []Group{usual}, Unique: []UniqueKey{{1, "k"}}, Frame: LineFrame, Longest: 1, Payloads: []byte("a\nb\n"),
+			Submission: &Submission{Metadata: []byte("line=1 key=k\n")}},
+		"create-into":  &Create{Groups: []Group{usual}, Into: at(0), Frame: LineFrame, Longest: 1, Payloads: []byte("a\nb\n")},
+		"close-batch":  ChangeBatch{Op: CloseBatch, Batch: at(0)},
+		"resume-batch": ChangeBatch{Op: ResumeBatch, Batch: at(0)},
+
 		"pause":      Pause{Client: "acme", Type: "resize", Paused: true},
 		"resume":     Pause{Client: "acme", Type: "resize"},
 		"tick":       Tick{},

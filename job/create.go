@@ -24,12 +24,18 @@ type UniqueKey struct {
 //
 // With more, the header says `groups=k` instead, and the body begins with k such lines (`n=… client=…`). With
 // `unique=k`, k lines follow (`line=… key=…`), in order.
+//
+// With `submission=true`, the header also says what the batch is as a whole, and the metadata of the batch, of
+// `metadata_bytes`, stand before the payloads. Only such a create may have no jobs: one group without lines. With
+// `into=…`, the jobs are added to the open batch of that id.
 type Create struct {
-	Groups []Group
-	Unique []UniqueKey // in the order of the lines, MaxUniqueKeys at most
-	Once   Once
-	Joined bool
-	Frame  Frame
+	Groups     []Group
+	Unique     []UniqueKey // in the order of the lines, MaxUniqueKeys at most
+	Once       Once
+	Joined     bool
+	Submission *Submission // nil: the batch has no attributes
+	Into       ID          // zero: the create makes a batch
+	Frame      Frame
 	// Longest is the length of the longest payload, so that a claim knows without looking that many fit.
 	Longest  int
 	Payloads []byte // framed
@@ -56,6 +62,10 @@ func (c *Create) Encode() (fieldText, body []byte) {
 	if c.Joined {
 		f.text("joined", "true")
 	}
+	if c.Submission != nil {
+		f.submission(c.Submission)
+	}
+	f.id("into", c.Into)
 	if len(c.Groups) == 1 {
 		f.group(&c.Groups[0])
 	} else {
@@ -75,6 +85,9 @@ func (c *Create) Encode() (fieldText, body []byte) {
 		line.text("key", u.Key)
 		body = append(append(body, line...), '\n')
 	}
+	if c.Submission != nil {
+		body = append(body, c.Submission.Metadata...)
+	}
 	if len(body) == 0 {
 		return f, c.Payloads
 	}
@@ -87,13 +100,17 @@ func decodeCreate(r *fieldReader, body []byte) (Command, error) { return decodeJ
 func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error) {
 	c := &Create{Groups: make([]Group, 1)}
 	first := &c.Groups[0]
-	n, groups, unique := 0, 0, 0
+	n, groups, unique, metadata := 0, 0, 0, 0
+	var submission Submission
 	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
 		switch key {
 		case "joined":
-			if c.Joined = raw == "true"; !c.Joined {
-				r.fail(fmt.Errorf("joined is %q, and can only be true", raw))
-			}
+			c.Joined = r.only(key, raw, "true")
+		case "submission":
+			r.only(key, raw, "true")
+			c.Submission = &submission
+		case "into":
+			c.Into = r.id(raw)
 		case "n":
 			n = int(r.int(key, raw, 1, MaxLines))
 		case "frame":
@@ -109,7 +126,7 @@ func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error
 		case "unique":
 			unique = int(r.int(key, raw, 1, MaxUniqueKeys))
 		default:
-			if !r.once(&c.Once, key, raw) {
+			if !r.once(&c.Once, key, raw) && (c.Submission == nil || !r.submission(&submission, &metadata, key, raw)) {
 				r.group(first, key, raw)
 			}
 		}
@@ -118,6 +135,9 @@ func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error
 	r.withoutPart(&c.Once)
 	if c.Joined && (c.Once.Given() || unique > 0) {
 		return nil, fmt.Errorf("a joined create has keys")
+	}
+	if !c.Into.IsZero() && (c.Joined || c.Submission != nil || chained) || c.Submission != nil && (c.Joined || chained) {
+		return nil, fmt.Errorf("jobs that belong to a batch in two ways")
 	}
 	first.Lines = n
 	if groups > 0 {
@@ -147,13 +167,20 @@ func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error
 	if c.Unique, body, err = decodeUnique(body, unique, n); err != nil {
 		return nil, err
 	}
+	if metadata > 0 {
+		if metadata > len(body) {
+			return nil, fmt.Errorf("metadata is cut off")
+		}
+		submission.Metadata, body = body[:metadata:metadata], body[metadata:]
+	}
+	empty := n == 0 && c.Submission != nil && groups == 0 && c.Frame == NoFrame
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if g.Lines == 0 || g.Client == "" && !chained || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
+		if g.Lines == 0 && !empty || g.Client == "" && !chained || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
 			return nil, fmt.Errorf("group %d: n, client, type, max_attempts or lease_ms is missing", i)
 		}
 	}
-	if r.err == nil && (n == 0 || c.Lines() != n) {
+	if r.err == nil && (n == 0 && !empty || c.Lines() != n) {
 		return nil, fmt.Errorf("n=%d, and the groups have %d lines", n, c.Lines())
 	}
 	if c.Frame == NoFrame && len(body) > 0 {

@@ -112,7 +112,7 @@ type fieldReader struct {
 }
 
 // maxFields is more than any form has.
-const maxFields = 24
+const maxFields = 40
 
 // next yields the next pair with its raw value; ok is false at the end and after an error.
 func (r *fieldReader) next() (key, raw string, ok bool) {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -76,7 +77,13 @@ func TestFieldReader(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"a space at the end": "a=1 ", "a space at the start": " a=1", "two spaces": "a=1  b=2", "no value": "a=", "no key": "=1", "no sign": "a", "twice": "a=1 b=2 a=3",
-		"too many": "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1 p=1 q=1 r=1 s=1 t=1 u=1 v=1 w=1 x=1 y=1",
+		"too many": func() string {
+			var many []string
+			for i := range maxFields + 1 {
+				many = append(many, fmt.Sprintf("k%d=1", i))
+			}
+			return strings.Join(many, " ")
+		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := fieldReader{rest: text}

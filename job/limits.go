@@ -78,6 +78,14 @@ const (
 	// MinTimeoutMs and MaxTimeoutMs bound timeout_ms, like a lease.
 	MinTimeoutMs = MinLeaseMs
 	MaxTimeoutMs = MaxLeaseMs
+	// MaxBatchNameBytes bounds the name of a batch, which stands in keys. MaxBatchMetadataBytes bounds what a producer keeps
+	// with a batch. MaxTraceBytes and MaxBaggageBytes bound the headers of its trace context, which have these bounds in
+	// their standards.
+	MaxBatchNameBytes     = 256
+	MaxBatchMetadataBytes = 1 << 20
+	MaxTraceBytes         = 512
+	MaxBaggageBytes       = 8192
+
 	// MaxKeyBytes bounds a unique_key and an Idempotency-Key, which are stored.
 	MaxKeyBytes = 256
 	// MaxScopeBytes bounds what a key is looked up within: a route and a client or runner.

@@ -64,6 +64,10 @@ const (
 
 	// TooManyHops: the outcome creates jobs, and MaxHops jobs have created each other before.
 	TooManyHops
+	// BatchEnded: the batch has ended, and its status never changes.
+	BatchEnded
+	// BatchClosed: the batch is not open, so it gets no more jobs.
+	BatchClosed
 
 	// NumRefusals is one more than the last of them.
 	NumRefusals
@@ -73,7 +77,7 @@ var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_los
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
 	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty",
 	"session_not_found", "too_many_sessions", "number_reused", "number_passed", "handler_not_found", "too_many_handlers",
-	"fileset_not_found", "too_many_filesets", "too_many_hops"}
+	"fileset_not_found", "too_many_filesets", "too_many_hops", "batch_ended", "batch_closed"}
 
 var refusalTexts = [...]string{
 	"",
@@ -105,6 +109,8 @@ var refusalTexts = [...]string{
 	"there is no such fileset, or no such version of it",
 	"the server has the maximum number of filesets; delete those that nobody needs",
 	"the outcome creates jobs, but 100 jobs have already created each other one after the other",
+	"the batch has ended, and its status does not change any more",
+	"the batch is not open: it gets no more jobs",
 }
 
 // Code returns the stable code.

@@ -13,6 +13,23 @@ func Admit(g *Attributes, now Now) State {
 	return State{Status: Pending, Class: Fresh, Order: now.Seq, UpdatedAt: now.At}
 }
 
+// Hold returns the first state of a job of a paused batch: it is deferred until the batch is resumed.
+func Hold(now Now) State {
+	return State{Status: Deferred, Class: Fresh, At: MaxTimeMs, UpdatedAt: now.At}
+}
+
+// Held reports whether the job waits for its batch to be resumed.
+func (s *State) Held() bool {
+	return s.Status == Deferred && s.Class == Fresh && s.At == MaxTimeMs && s.Code != Damaged
+}
+
+// LetGo gives a job of a paused batch, which is resumed, the state that it would have had as a new one.
+func (s State) LetGo(g *Attributes, now Now) State {
+	next := Admit(g, now)
+	next.Changes = s.Changes
+	return next
+}
+
 // Expires reports whether the job is cancelled if it has not been started by its expires_at. Jobs that were claimed or
 // redriven are not.
 func (s *State) Expires(g *Attributes) bool {

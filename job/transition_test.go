@@ -34,6 +34,7 @@ var (
 	returned  = State{Status: Pending, Class: Returned, Attempts: 1, UpdatedAt: 5000, Changes: kept}
 	givenBack = State{Status: Pending, Code: Unget, Order: 50, Claim: 60, UpdatedAt: 5000, Changes: kept}
 	deferred  = State{Status: Deferred, Class: Fresh, UpdatedAt: 5000, At: 6000, Changes: kept}
+	held      = State{Status: Deferred, Class: Fresh, UpdatedAt: 5000, At: MaxTimeMs, Changes: kept}
 	backedOff = State{Status: Deferred, Class: Returned, Code: Retry, ExitCode: 100, Attempts: 1, Claim: 60, UpdatedAt: 5000, At: 6000, Changes: kept}
 	aside     = State{Status: Deferred, Class: Returned, Code: Damaged, Claim: 60, UpdatedAt: 5000, At: MaxTimeMs, Changes: kept}
 	active    = State{Status: Active, Attempts: 1, Claim: 60, UpdatedAt: 6000, At: 6500, Changes: kept}
@@ -63,6 +64,7 @@ func rules() []rule {
 	handOut := allowed(func(s State, a *Attributes) State { return s.HandOut(a, at7) })
 	abandon := allowed(func(s State, a *Attributes) State { return s.Abandon(a, at7) })
 	due := allowed(func(s State, _ *Attributes) State { return s.Due(at7) })
+	letGo := allowed(func(s State, a *Attributes) State { return s.LetGo(a, at7) })
 	cancel := func(s State, _ *Attributes) (State, Refusal) { return s.Cancel(at7) }
 	redrive := func(s State, _ *Attributes) (State, Refusal) { return s.Redrive(at7) }
 	runNow := func(s State, _ *Attributes) (State, Refusal) { return s.RunNow(at7) }
@@ -88,6 +90,12 @@ func rules() []rule {
 		{name: "admit with a run_at that has come", attributes: past, do: admit, to: one},
 		{name: "admit with a run_at in the future", event: "create", note: "`run_at` is in the future", attributes: late, do: admit,
 			to: State{Status: Deferred, Class: Fresh, UpdatedAt: 7000, At: 8000}},
+		{name: "hold", event: "create in a paused batch", attributes: usual, do: allowed(func(State, *Attributes) State { return Hold(at7) }),
+			to: State{Status: Deferred, Class: Fresh, UpdatedAt: 7000, At: MaxTimeMs}},
+		{name: "let go", event: "its batch is resumed", attributes: usual, from: held, do: letGo,
+			to: after(pending, func(s *State) { s.Order = 70 })},
+		{name: "let go before its run_at", event: "its batch is resumed", note: "`run_at` is in the future", attributes: late, from: held, do: letGo,
+			to: after(deferred, func(s *State) { s.At = 8000 })},
 		{name: "due", event: "`run_at` is reached", attributes: usual, from: deferred, do: due,
 			to: after(pending, func(s *State) { s.Order = 70 })},
 		{name: "due after a backoff", attributes: usual, from: backedOff, do: due,

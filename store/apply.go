@@ -60,6 +60,8 @@ func (a *applying) apply(cmd job.Command) Result {
 		return a.operate(cmd)
 	case job.Patch:
 		return a.patch(cmd)
+	case job.ChangeBatch:
+		return a.changeBatch(cmd)
 	case job.OpenSession:
 		return a.openSession(cmd)
 	case job.EndSession:
@@ -97,7 +99,7 @@ func (s *Store) Pending() int { return s.machine.o.Bytes() }
 // begin begins a command. It uses the memory of the one before.
 func (s *Store) begin(now job.Now) *applying {
 	a := &s.command
-	a.machine, a.now, a.due = s.machine, now, 0
+	a.machine, a.now, a.due, a.restRows = s.machine, now, 0, s.machine.rules.commandRows
 	a.beginEpoch()
 	return a
 }
@@ -105,6 +107,7 @@ func (s *Store) begin(now job.Now) *applying {
 // end ends a command, whose changes are complete: claims that hold nothing lose their timer and their row by runner,
 // claims that no line names are deleted, and queues whose heads moved are placed again.
 func (a *applying) end() {
+	a.settleSubmissions()
 	a.settleClaims()
 	a.resizeCells()
 	for _, q := range a.moved {

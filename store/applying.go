@@ -8,9 +8,11 @@ type applying struct {
 	now job.Now
 	due int64 // of a tick: what is due by then happens
 	// What end has to look at.
-	moved    []*queue // whose heads may have changed
-	resized  []*cell  // that may have too many spans, or too few
-	settling []*claim // that may hold nothing any more, or be named by no line
+	moved    []*queue      // whose heads may have changed
+	resized  []*cell       // that may have too many spans, or too few
+	settling []*claim      // that may hold nothing any more, or be named by no line
+	counted  []*submission // whose counts have changed
+	restRows int           // how many rows the first steps over the jobs of submissions may still write
 	effects  []effect
 	chain    chain // the jobs that a completion creates
 }

@@ -15,7 +15,12 @@ type batch struct {
 	groups  []group
 	unique  bool // whether lines have unique keys
 	joined  bool // whether its jobs were created by several requests, so that no user sees it as a batch
-	uneven  bool // whether payloads differ in length, so that each page has a row of their sizes
+	// submission is the seq of the submission that it is a part of, submissionAt the time of that, and base the number
+	// that its first line has there; 0: it is a batch by itself.
+	submission   uint64
+	submissionAt int64
+	base         int64
+	uneven       bool // whether payloads differ in length, so that each page has a row of their sizes
 	// pageEnds are the last lines of its pages, without that of the last page. They let Apply find pages without
 	// reading any: whether a page can be read depends on the disk, and what Apply decides must not.
 	pageEnds []uint32
@@ -28,6 +33,10 @@ type batch struct {
 type batchCounts struct {
 	counts  job.Counts
 	details bool // whether any line ever had a detail row
+	// Of a batch by itself, from level 4 on: when its last job ended, in unix ms, or 0, and the number after the line that
+	// failed first, or 0.
+	endedAt int64
+	failed  int64
 }
 
 // group is a group of a batch. It names its lines by their ends and its queue by number.
@@ -45,7 +54,19 @@ func (b *batch) encode() []byte {
 	e.Uint(uint64(b.longest))
 	e.Bool(b.unique)
 	e.Bool(b.uneven)
-	e.Bool(b.joined)
+	kind := uint64(0)
+	if b.joined {
+		kind |= joinedBit
+	}
+	if b.submission != 0 {
+		kind |= partBit
+	}
+	e.Uint(kind)
+	if b.submission != 0 {
+		e.Uint(b.submission)
+		e.Int(b.submissionAt)
+		e.Int(b.base)
+	}
 	e.Uint(uint64(len(b.groups)))
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -57,6 +78,12 @@ func (b *batch) encode() []byte {
 	}
 	return e
 }
+
+// What a batch is, as bits of a number in its row.
+const (
+	joinedBit = 1 << iota
+	partBit
+)
 
 // encode leaves out first, which follows from the group before.
 func (g *group) encode(e *lsm.Encoder) {
@@ -100,16 +127,27 @@ func (b *batch) id() job.ID { return job.NewID(b.at, b.seq, 0) }
 
 // shownID is the id of the batch as users see it: zero if its jobs belong to no batch.
 func (b *batch) shownID() job.ID {
-	if b.joined {
+	switch {
+	case b.joined:
 		return job.ID{}
+	case b.submission != 0:
+		return job.NewID(b.submissionAt, b.submission, 0)
 	}
 	return b.id()
 }
 
+// isBatch reports whether it is the batch of that id by itself.
+func (b *batch) isBatch(id job.ID) bool { return b.submission == 0 && b.shownID() == id }
+
 // decodeBatch refuses groups that do not tile the lines: what looks a line's group up relies on there being one.
 func decodeBatch(seq uint64, value []byte) *batch {
 	d := lsm.Decoder(value)
-	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool(), joined: d.Bool()}
+	b := &batch{seq: seq, at: d.Int(), lines: uint32(d.Uint()), frame: job.Frame(d.Uint()), longest: int(d.Uint()), unique: d.Bool(), uneven: d.Bool()}
+	kind := d.Uint()
+	b.joined = kind&joinedBit != 0
+	if kind&partBit != 0 {
+		b.submission, b.submissionAt, b.base = d.Uint(), d.Int(), d.Int()
+	}
 	b.groups = make([]group, d.Count(groupBytes))
 	first := uint32(0)
 	for i := range b.groups {
@@ -136,6 +174,24 @@ func decodeBatch(seq uint64, value []byte) *batch {
 	return b
 }
 
+func (b *batchCounts) unfinished() int64 {
+	return b.counts[job.Deferred] + b.counts[job.Pending] + b.counts[job.Active]
+}
+
+// summary returns the document of a batch by itself.
+func (b *batch) summary() Batch {
+	doc := Batch{ID: b.id(), CreatedAt: b.at, Lines: int64(b.lines), Counts: b.counts, Status: job.BatchInProgress, Jobs: int64(b.lines), Since: b.at}
+	doc.Ended = doc.Jobs - b.unfinished()
+	if b.unfinished() == 0 {
+		doc.Status = job.BatchStatusOf(b.counts[job.Failed], b.counts[job.Cancelled])
+		doc.EndedAt = b.endedAt
+	}
+	if b.failed > 0 {
+		doc.Failed = b.id().WithLine(int(b.failed - 1))
+	}
+	return doc
+}
+
 func encodeCounts(e *lsm.Encoder, counts *job.Counts) {
 	for _, n := range counts[1:] {
 		e.Uint(uint64(n))
@@ -153,6 +209,10 @@ func (b *batchCounts) encode() []byte {
 	e := make(lsm.Encoder, 0, 16)
 	encodeCounts(&e, &b.counts)
 	e.Bool(b.details)
+	if b.endedAt != 0 || b.failed != 0 {
+		e.Int(b.endedAt)
+		e.Int(b.failed)
+	}
 	return e
 }
 
@@ -160,6 +220,9 @@ func decodeBatchCounts(value []byte) (b batchCounts) {
 	d := lsm.Decoder(value)
 	b.counts = decodeCounts(&d)
 	b.details = d.Bool()
+	if len(d) > 0 {
+		b.endedAt, b.failed = d.Int(), d.Int()
+	}
 	return b
 }
 

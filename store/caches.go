@@ -6,14 +6,15 @@ import "github.com/daybookq/daybook/store/lsm"
 // Spans and hints are written through. Changes of the others are written by the commit, from the machine's list of
 // dirty rows.
 type caches struct {
-	batches  lsm.Recent[uint64, *batch]
-	claims   lsm.Recent[uint64, *claim]
-	runners  lsm.Recent[string, *runner]
-	spans    lsm.RecentOrdered[cachedSpan]
-	sessions lsm.Recent[uint64, *session]
-	slots    lsm.Recent[slotName, *slot]
-	cells    lsm.Recent[string, *cell]
-	hints    lsm.Recent[string, *hintRow]
+	batches     lsm.Recent[uint64, *batch]
+	claims      lsm.Recent[uint64, *claim]
+	submissions lsm.Recent[uint64, *submission]
+	runners     lsm.Recent[string, *runner]
+	spans       lsm.RecentOrdered[cachedSpan]
+	sessions    lsm.Recent[uint64, *session]
+	slots       lsm.Recent[slotName, *slot]
+	cells       lsm.Recent[string, *cell]
+	hints       lsm.Recent[string, *hintRow]
 	// slotBytes is about what the younger generation of slots takes.
 	slotBytes int
 }
@@ -28,14 +29,15 @@ type hintRow struct{ value []byte }
 
 func newCaches() caches {
 	return caches{
-		batches:  lsm.NewRecent[uint64, *batch](),
-		claims:   lsm.NewRecent[uint64, *claim](),
-		runners:  lsm.NewRecent[string, *runner](),
-		spans:    lsm.NewRecentOrdered(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last }),
-		sessions: lsm.NewRecent[uint64, *session](),
-		slots:    lsm.NewRecent[slotName, *slot](),
-		cells:    lsm.NewRecent[string, *cell](),
-		hints:    lsm.NewRecent[string, *hintRow](),
+		batches:     lsm.NewRecent[uint64, *batch](),
+		claims:      lsm.NewRecent[uint64, *claim](),
+		submissions: lsm.NewRecent[uint64, *submission](),
+		runners:     lsm.NewRecent[string, *runner](),
+		spans:       lsm.NewRecentOrdered(func(a, b cachedSpan) bool { return a.seq < b.seq || a.seq == b.seq && a.last < b.last }),
+		sessions:    lsm.NewRecent[uint64, *session](),
+		slots:       lsm.NewRecent[slotName, *slot](),
+		cells:       lsm.NewRecent[string, *cell](),
+		hints:       lsm.NewRecent[string, *hintRow](),
 	}
 }
 
@@ -44,6 +46,7 @@ func (c *caches) trim(b *bounds) {
 	c.spans.Trim(b.cachedSpans)
 	c.batches.Trim(b.cachedBatches)
 	c.claims.Trim(b.cachedClaims)
+	c.submissions.Trim(b.cachedClaims)
 	c.runners.Trim(b.cachedClaims)
 	c.cells.Trim(b.cachedClaims)
 	c.sessions.Trim(b.cachedClaims)

@@ -96,5 +96,5 @@ func (a *applying) createChained() {
 	jobs := a.chain.jobs
 	a.chain = chain{}
 	jobs.Frame, jobs.Joined = job.LenFrame, true
-	a.makeBatch(&jobs)
+	a.makeBatch(&jobs, nil)
 }

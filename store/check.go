@@ -13,6 +13,7 @@ import (
 //   - claims and runners count what the spans name, and claims name no lines that they did not hand out; each has its timer, none
 //     too late, and only leases of held lines exist;
 //   - unique keys are held by those who have them, idempotency keys and sessions are counted, and each session and sweep has its timer;
+//   - submissions count what their parts count, and have their index rows and timers;
 //   - payload pages tile what is not purged, the rows of sizes have the lengths of their payloads, and details belong to lines that are not.
 //
 // report is called with each problem and returns false to stop. A row that cannot be read is a problem like any other.
@@ -65,7 +66,8 @@ func (c *checker) run() {
 	c.effects()
 	c.handlers()
 	c.filesets()
-	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable} {
+	c.submissions()
+	for _, table := range []byte{listTable, readyTable, timerTable, holdTable, noticeTable, cellTable, idleTable, batchIndexTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

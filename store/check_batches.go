@@ -43,6 +43,9 @@ func (c *checker) batch(b *batch) {
 	if rest, ok := readSpan(c.v, b.seq, b.lines); ok || rest.last > 0 {
 		c.problem("batch %d: span %d-%d lies beyond its %d lines", b.seq, rest.first, rest.last, b.lines)
 	}
+	if b.submission != 0 && c.v.Get(partKey(b.submission, b.base+int64(b.lines)-1)) == nil {
+		c.problem("batch %d is no part of submission %d", b.seq, b.submission)
+	}
 	if counts != b.counts {
 		c.problem("batch %d counts %v, and has %v", b.seq, b.counts, counts)
 	}

@@ -16,7 +16,7 @@ type claiming struct {
 }
 
 // open reports whether jobs of a pending span can be taken. With expired, its jobs have ended instead, because their
-// expires_at has passed; with neither, the claim ends here.
+// expires_at has passed or their batch has ended; with neither, the claim ends here.
 func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	if t.begun && t.o.Writes() >= t.rows {
 		return false, false
@@ -25,6 +25,11 @@ func (t *claiming) open(q *queue, p part) (taken, expired bool) {
 	g := p.group()
 	if p.in.Late(&g.Attributes, t.now) {
 		t.expire(whole(p.b, p.in))
+		t.queues.place(q, &t.o)
+		return false, true
+	}
+	if p.b.submission != 0 && t.submissionEnded(p.b) {
+		t.endPart(whole(p.b, p.in))
 		t.queues.place(q, &t.o)
 		return false, true
 	}

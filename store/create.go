@@ -9,26 +9,49 @@ func (a *applying) create(c *job.Create) *Made {
 			return made
 		}
 	}
-	b, existing := a.makeBatch(c)
-	if len(c.Unique) == 0 && !c.Once.Given() {
+	var s *submission
+	switch {
+	case !c.Into.IsZero():
+		s = a.submissionByID(c.Into)
+		if refusal := mayAdd(s); refusal != job.Granted {
+			return &Made{Refusal: refusal}
+		}
+	case c.Submission != nil:
+		s = a.newSubmission(c)
+	}
+	var b *batch
+	var existing []madeBy
+	if c.Lines() > 0 {
+		b, existing = a.makeBatch(c, s)
+	}
+	if len(c.Unique) == 0 && !c.Once.Given() && c.Into.IsZero() {
 		return nil
 	}
-	made := &Made{Batch: b.id(), Seq: b.seq, Lines: int(b.lines)}
+	made := &Made{Batch: job.NewID(a.now.At, a.now.Seq, 0), Seq: a.now.Seq, Lines: c.Lines()}
+	if !c.Into.IsZero() {
+		made.Batch, made.First = s.id(), made.Batch
+	}
 	for _, x := range existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})
 	}
 	made.Group = c.Groups[0]
 	if c.Once.Given() {
-		a.rememberOnce(&c.Once, &done{
-			seq: b.seq, at: b.at, lines: b.lines, group: b.groups[0], queueName: queueName{made.Group.Client, made.Group.Type}, existing: existing,
-		})
+		d := &done{seq: made.Seq, at: a.now.At, lines: uint32(made.Lines), queueName: queueName{made.Group.Client, made.Group.Type}, existing: existing}
+		d.group = group{Attributes: made.Group.Attributes}
+		if b != nil {
+			d.group = b.groups[0]
+		}
+		if s != nil {
+			d.batch = s.id()
+		}
+		a.rememberOnce(&c.Once, d)
 	}
 	return made
 }
 
-// makeBatch makes the batch of a create. It returns the lines that made no job, because an unfinished one has their
+// makeBatch makes the batch of a create, as a part of a submission unless that is nil. It returns the lines that made no job, because an unfinished one has their
 // unique key.
-func (a *applying) makeBatch(c *job.Create) (b *batch, existing []madeBy) {
+func (a *applying) makeBatch(c *job.Create, s *submission) (b *batch, existing []madeBy) {
 	b = &batch{seq: a.now.Seq, at: a.now.At, lines: uint32(c.Lines()), frame: c.Frame, longest: c.Longest, joined: c.Joined}
 	first := uint32(0)
 	for i := range c.Groups {
@@ -36,6 +59,11 @@ func (a *applying) makeBatch(c *job.Create) (b *batch, existing []madeBy) {
 		last := first + uint32(g.Lines) - 1
 		b.groups = append(b.groups, group{first: first, last: last, queueID: a.makeQueue(g.Client, g.Type).id, Attributes: g.Attributes})
 		first = last + 1
+	}
+	held := false
+	if s != nil {
+		a.addPart(s, b)
+		held = s.status == job.BatchPaused
 	}
 	existing = a.takeUniqueKeys(b, c.Unique)
 	a.batches.Set(b.seq, b)
@@ -45,7 +73,7 @@ func (a *applying) makeBatch(c *job.Create) (b *batch, existing []madeBy) {
 	a.o.Set(seqKey(batchTable, b.seq), b.encode())
 	holes := existing
 	for i := range b.groups {
-		holes = a.admit(b, &b.groups[i], holes)
+		holes = a.admit(b, &b.groups[i], holes, held)
 	}
 	for _, x := range existing {
 		a.deletePages(b, x.line, x.line)

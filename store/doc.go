@@ -37,7 +37,9 @@
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
 //	                                                   8 sweep: seq:8; 9 keys: generation:8;
-//	                                                   10 runner: len:1 runner; 11 session: seq:8
+//	                                                   10 runner: len:1 runner; 11 session: seq:8;
+//	                                                   12 submission that is kept no longer: seq:8;
+//	                                                   13 submission whose jobs a step looks at: seq:8
 //	C claim:8                                          a claim: time, runner, the runs it handed out; its state when it was opened
 //	c claim:8                                          its state since that changed: its lease, and how many lines it holds
 //	                                                   and how many name it
@@ -56,6 +58,11 @@
 //	H type 0 client                                    a handler: what is known of its versions
 //	h seq:8                                            the document of a version
 //	F name 0 client                                    a fileset: its versions
+//	V seq:8                                            a submission: what was said of it at its creation
+//	v seq:8                                            its state: status, counts, what is left to look at
+//	g seq:8                                            its metadata
+//	J seq:8 last:8                                     a part of a submission: a batch, and the number of its first line
+//	X kind:1 … seq:8                                   a submission by 1 status:1, 2 name 0, 3 pair of meta 0, 4 snowflake:8
 //	Y seq:8                                            a sweep: what it does to which jobs, and how far it is
 //
 // # How Apply reads and writes
@@ -95,6 +102,7 @@
 //	sweep_row.go              sweeps
 //	handler_row.go            handlers and the documents of their versions
 //	fileset_row.go            filesets and their versions
+//	submission_row.go         submissions and their parts
 //	pages.go                  reading pages of payloads, and the rows of their lengths
 //
 // Memory:
@@ -127,6 +135,7 @@
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
+//	submissions.go            submissions: their counts, their ends, and steps over their jobs
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
 //	sweeps.go                 sweeps, step by step
 //	sessions.go               opening, using and forgetting sessions
@@ -150,6 +159,8 @@
 //
 //	queries.go                Queries: what any goroutine may ask
 //	job_end_queries.go        the end of a job
+//	batch_list.go             lists of batches
+//	batch_documents.go        documents and results of batches
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues
 //	job_document_details.go   details in documents of jobs
@@ -182,6 +193,7 @@
 //	check_keys.go             Check: keys, sessions, sweeps and effects
 //	check_handlers.go         Check: handlers
 //	check_filesets.go         Check: filesets
+//	check_submissions.go      Check: submissions
 //	check_queues.go           Check: queues, lanes and cells
 //	check.go                  Check
 //	digest.go                 comparing stores

@@ -2,12 +2,29 @@ package store
 
 import "github.com/daybookq/daybook/job"
 
-// Batch is the document of a batch.
+// Batch is the document of a batch. Times are unix ms.
 type Batch struct {
 	ID        job.ID
 	CreatedAt int64
-	Lines     int
+	Lines     int64 // of all creates
 	Counts    job.Counts
+	Status    job.BatchStatus
+	// Jobs is how many jobs it ever had, and Ended how many of them have ended, also those that are purged.
+	Jobs, Ended int64
+	EndedAt     int64  // 0: it has not ended
+	Failed      job.ID // the job that failed first, and was not redriven since; zero: none
+	// Since is the time from which its progress is measured, and EndedBefore how many jobs had ended then.
+	Since, EndedBefore int64
+	Submission         *Submission // nil: it was created without attributes
+}
+
+// Submission is what was said of a batch at its creation.
+type Submission struct {
+	job.Submission       // without Metadata
+	MetadataBytes  int   // of Metadata
+	Snowflake      int64 // its id in 63 bits
+	Client, Type   string
+	RetentionMs    int64
 }
 
 // Queue is the document of a queue. PendingSince is when the pending job that is next in line became pending, unix ms;

@@ -14,6 +14,7 @@ type done struct {
 	seq       uint64
 	at        int64
 	lines     uint32 // of a create
+	batch     job.ID // the submission that a create made or added to; zero: none
 	group     group  // of its first line, whose queue may be gone by now
 	queueName queueName
 	existing  []madeBy // its lines that made no job
@@ -46,13 +47,27 @@ type resultRun struct {
 // looks into three, and a key takes room for a day and a half at most.
 const generationMs = job.KeyLifeMs / 2
 
+// ofSubmission is set in the number of lines of a create that made a submission or added to one. Such a create may have
+// no lines.
+const ofSubmission = 2 * job.MaxLines
+
+// create reports whether the request was a create.
+func (d *done) create() bool { return d.lines > 0 || !d.batch.IsZero() }
+
 func (d *done) encode(e *lsm.Encoder) {
 	e.Bytes(d.digest[:])
 	e.Uint(d.seq)
 	if d.seq > 0 {
 		e.Int(d.at)
-		e.Uint(uint64(d.lines))
-		if d.lines > 0 {
+		lines := uint64(d.lines)
+		if !d.batch.IsZero() {
+			lines |= ofSubmission
+		}
+		e.Uint(lines)
+		if lines >= ofSubmission {
+			e.Bytes(d.batch[:])
+		}
+		if lines > 0 {
 			d.group.encode(e)
 			e.Text(d.queueName.client)
 			e.Text(d.queueName.typ)
@@ -84,7 +99,12 @@ func decodeDone(d *lsm.Decoder) *done {
 	copy(r.digest[:], d.Bytes())
 	if r.seq = d.Uint(); r.seq > 0 {
 		r.at = d.Int()
-		if r.lines = uint32(d.Uint()); r.lines > 0 {
+		lines := d.Uint()
+		r.lines = uint32(lines &^ ofSubmission)
+		if lines&ofSubmission != 0 {
+			r.batch = decodeID(d)
+		}
+		if lines > 0 {
 			r.group = decodeGroup(d)
 			r.queueName = queueName{d.Text(), d.Text()}
 			r.existing = make([]madeBy, d.Count(2))

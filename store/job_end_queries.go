@@ -15,18 +15,7 @@ func (q *Queries) AwaitEnd(id job.ID) (w *JobEnd, err error) {
 	if b == nil || id.Line() >= int(b.lines) {
 		return nil, job.NotFound
 	}
-	w = &JobEnd{all: &q.ends, at: position{b.seq, uint32(id.Line())}, done: make(chan struct{})}
-	q.ends.mu.Lock()
-	defer q.ends.mu.Unlock()
-	if q.ends.callers == nil {
-		q.ends.callers = map[uint64]map[uint32][]*JobEnd{}
-	}
-	if q.ends.callers[b.seq] == nil {
-		q.ends.callers[b.seq] = map[uint32][]*JobEnd{}
-	}
-	q.ends.callers[b.seq][w.at.line] = append(q.ends.callers[b.seq][w.at.line], w)
-	q.ends.waiting.Add(1)
-	return w, nil
+	return q.ends.await(position{b.seq, uint32(id.Line())}), nil
 }
 
 // EndsAwaited returns how many callers wait for the end of a job.

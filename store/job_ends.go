@@ -22,6 +22,22 @@ type JobEnd struct {
 	done chan struct{}
 }
 
+// await begins to wait for the end of a line.
+func (e *jobEnds) await(at position) *JobEnd {
+	w := &JobEnd{all: e, at: at, done: make(chan struct{})}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.callers == nil {
+		e.callers = map[uint64]map[uint32][]*JobEnd{}
+	}
+	if e.callers[at.seq] == nil {
+		e.callers[at.seq] = map[uint32][]*JobEnd{}
+	}
+	e.callers[at.seq][at.line] = append(e.callers[at.seq][at.line], w)
+	e.waiting.Add(1)
+	return w
+}
+
 // Done is closed when a query shows that the job has ended or is purged.
 func (w *JobEnd) Done() <-chan struct{} { return w.done }
 

@@ -12,7 +12,8 @@ func wellFormed(key string) bool {
 		return len(key) == 1
 	case queueTable:
 		return len(key) == 5
-	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable, handlerDocumentTable:
+	case batchTable, countsTable, claimTable, claimStateTable, effectTable, sweepTable, sessionTable, handlerDocumentTable,
+		submissionTable, submissionStateTable, batchMetadataTable:
 		return len(key) == 9
 	case slotTable:
 		return len(key) == 10
@@ -36,7 +37,7 @@ func wellFormed(key string) bool {
 			return len(key) == 22
 		}
 		return len(key) == 14
-	case pageTable, sizesTable:
+	case pageTable, sizesTable, partTable:
 		return len(key) == 17
 	case listTable, idleTable:
 		return len(key) == 18
@@ -52,12 +53,24 @@ func wellFormed(key string) bool {
 			return false
 		}
 		switch key[9] {
-		case claimTimer, sweepTimer, onceTimer, sessionTimer:
+		case claimTimer, sweepTimer, onceTimer, sessionTimer, batchTimer, restTimer:
 			return len(key) == 18
 		case runAtTimer, purgeTimer, expireTimer, timeoutTimer:
 			return len(key) == 22
 		case jobLeaseTimer:
 			return len(key) == 30
+		}
+	case batchIndexTable:
+		if len(key) < 2 {
+			return false
+		}
+		switch key[1] {
+		case byBatchStatus:
+			return len(key) == 11
+		case byBatchName, byBatchMeta:
+			return len(key) > 11 && key[len(key)-9] == 0
+		case bySnowflake:
+			return len(key) == 18
 		}
 	case cellTable:
 		return len(key) > orderAt && int(key[orderAt]) < len(cellLevels) && len(key) == orderAt+1+cellTail(key[orderAt])

@@ -40,13 +40,19 @@ const (
 	handlerTable         = 'H'
 	handlerDocumentTable = 'h'
 	filesetTable         = 'F'
+	submissionTable      = 'V'
+	submissionStateTable = 'v'
+	batchMetadataTable   = 'g'
+	partTable            = 'J'
+	batchIndexTable      = 'X'
 )
 
 // tables lists them all, for Check and statistics.
 var tables = []byte{metaTable, queueTable, batchTable, countsTable, pageTable, sizesTable, spanTable, detailTable, readyTable, listTable,
 	timerTable, claimTable, claimStateTable, jobLeaseTable, runnerTable, holdTable, effectTable, uniqueTable, lineKeyTable, onceTable,
 	noticeTable, sweepTable, cellTable, sessionTable, slotTable, idleTable,
-	handlerTable, handlerDocumentTable, filesetTable}
+	handlerTable, handlerDocumentTable, filesetTable,
+	submissionTable, submissionStateTable, batchMetadataTable, partTable, batchIndexTable}
 
 // detail kinds: what is kept beside a span for a single line.
 const (
@@ -68,6 +74,8 @@ const (
 	onceTimer     = 9  // generation of idempotency keys
 	runnerTimer   = 10 // len:1 runner, which may have held nothing for long
 	sessionTimer  = 11 // session that has been idle for long
+	batchTimer    = 12 // submission that need not be kept any more
+	restTimer     = 13 // submission whose jobs a step looks at
 )
 
 const metaKey = string(metaTable)
@@ -357,3 +365,55 @@ func namedKey(table byte, name, client string) string {
 	k = append(k, client...)
 	return string(k)
 }
+
+// partKey is the key of a part of a submission by the number of its last line there, so that a seek for a line finds its
+// part.
+func partKey(submission uint64, last int64) string {
+	k := make(lsm.KeyBuilder, 0, 17)
+	k.U8(partTable)
+	k.U64(submission)
+	k.U64(uint64(last))
+	return string(k)
+}
+
+// The index rows of submissions end in their seq. A byte says what they are for.
+const (
+	byBatchStatus = 1 // status:1
+	byBatchName   = 2 // name 0
+	byBatchMeta   = 3 // pair 0
+	bySnowflake   = 4 // snowflake:8
+)
+
+func batchStatusKey(status job.BatchStatus, seq uint64) string {
+	return batchIndexKey(string([]byte{batchIndexTable, byBatchStatus, byte(status)}), seq)
+}
+
+func batchNameKey(name string, seq uint64) string {
+	return batchIndexKey(batchNamePrefix(name)+"\x00", seq)
+}
+
+func batchMetaKey(pair string, seq uint64) string {
+	return batchIndexKey(string([]byte{batchIndexTable, byBatchMeta})+pair+"\x00", seq)
+}
+
+func snowflakeKey(snowflake, seq uint64) string {
+	k := append(make(lsm.KeyBuilder, 0, 18), batchIndexTable, bySnowflake)
+	k.U64(snowflake)
+	return batchIndexKey(string(k), seq)
+}
+
+// batchNamePrefix is what the keys of names begin with that begin with a text.
+func batchNamePrefix(text string) string { return string([]byte{batchIndexTable, byBatchName}) + text }
+
+// batchIndexKey is the key of a submission among those that have an index prefix in common.
+func batchIndexKey(prefix string, seq uint64) string {
+	k := append(make(lsm.KeyBuilder, 0, len(prefix)+8), prefix...)
+	k.U64(seq)
+	return string(k)
+}
+
+// seqOfBatchIndex is the submission at the end of an index key.
+func seqOfBatchIndex(key string) uint64 { return lsm.U64At(key, len(key)-8) }
+
+// nameOfBatchIndex is the name in a key of batchNameKey.
+func nameOfBatchIndex(key string) string { return key[2 : len(key)-9] }

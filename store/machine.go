@@ -15,17 +15,18 @@ import (
 type machine struct {
 	*live
 	caches
-	o        lsm.Overlay // what was written since the last commit
-	rules    rules       // of the level
-	bounds   *bounds
-	seed     uint64 // of the jitter: from the journal's UUID
-	windows  *sharedWindows
-	timers   lsm.Window // of timer rows
-	idle     idleSessions
-	handlers handlers
-	filesets int        // how many there are
-	counts   job.Counts // over all queues
-	history  effectsRow // the newest row of effects
+	o             lsm.Overlay // what was written since the last commit
+	rules         rules       // of the level
+	bounds        *bounds
+	seed          uint64 // of the jitter: from the journal's UUID
+	windows       *sharedWindows
+	timers        lsm.Window // of timer rows
+	idle          idleSessions
+	handlers      handlers
+	filesets      int                       // how many there are
+	batchStatuses [job.NumBatchStatus]int64 // submissions by status
+	counts        job.Counts                // over all queues
+	history       effectsRow                // the newest row of effects
 	// readied are the queues that gained pending jobs since the last TakeReadied. With allReadied, all ready queues
 	// count as such.
 	readied    []*queue
@@ -78,6 +79,38 @@ func (m *machine) batch(seq uint64) *batch {
 		m.batches.Set(seq, b)
 	}
 	return b
+}
+
+// submission returns the submission that the command seq made, or nil.
+func (m *machine) submission(seq uint64) *submission {
+	if s := m.submissions.Get(seq); s != nil {
+		return s
+	}
+	s := readSubmission(&m.o, seq)
+	if s != nil {
+		m.submissions.Set(seq, s)
+	}
+	return s
+}
+
+// submissionOf returns the submission that a batch is a part of; nil if it is a batch by itself.
+func (m *machine) submissionOf(b *batch) *submission {
+	if b.submission == 0 {
+		return nil
+	}
+	s := m.submission(b.submission)
+	if s == nil {
+		lsm.Contradict("find submission", "batch %d is a part of submission %d, which has no row", b.seq, b.submission)
+	}
+	return s
+}
+
+// submissionByID returns the submission with an id, or nil. One that is being deleted is as good as deleted.
+func (m *machine) submissionByID(id job.ID) *submission {
+	if s := rowOf(m.seqs(id), id, m.submission); s != nil && !s.deleting {
+		return s
+	}
+	return nil
 }
 
 // batchOf is readBatchOf through the caches.

@@ -111,6 +111,12 @@ func (t *modelTaking) take(j *modelJob) bool {
 		return false
 	}
 	m, c := t.m, t.c
+	if x := j.expiry(); !(x != 0 && x <= m.at) && j.batch.submission.ended() {
+		for _, j := range m.alike(j) {
+			m.endRest(j)
+		}
+		return true
+	}
 	if x := j.expiry(); x != 0 && x <= m.at {
 		for _, j := range m.alike(j) {
 			m.expire(j)
@@ -200,7 +206,7 @@ func (t *modelTaking) draw() {
 				place = 0
 			}
 			next := rest[place]
-			if x := next.expiry(); x != 0 && x <= m.at { // the jobs around it are ended as well
+			if x := next.expiry(); x != 0 && x <= m.at || next.batch.submission.ended() { // the jobs around it are ended as well
 				place = slices.Index(rest, m.alike(next)[0])
 			}
 			if !t.take(next) {

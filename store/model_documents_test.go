@@ -49,9 +49,15 @@ func (m *model) document(j *modelJob) job.Job {
 }
 
 func (m *model) batchDocument(b *modelBatch) Batch {
-	doc := Batch{ID: b.id, CreatedAt: b.at, Lines: len(b.lines)}
+	doc := Batch{ID: b.id, CreatedAt: b.at, Lines: int64(len(b.lines)), Jobs: int64(len(b.lines)), Since: b.at, Failed: b.failed, EndedAt: b.endedAt}
 	for _, j := range b.lines {
 		doc.Counts[j.status]++
+		if !j.unfinished() {
+			doc.Ended++
+		}
+	}
+	if doc.Status = job.BatchInProgress; doc.Ended == doc.Jobs {
+		doc.Status = job.BatchStatusOf(doc.Counts[job.Failed], doc.Counts[job.Cancelled])
 	}
 	return doc
 }

@@ -157,6 +157,8 @@ func (m *model) remember(j *modelJob, a job.Attempt) {
 
 func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
 	j.status, j.endedAt, j.movedAt, j.why, j.timeout, j.runAt = to, m.at, m.at, why, 0, 0
+	j.heldBack = false
+	m.noteFailed(j)
 	if j.attr.RetentionMs == 0 {
 		m.purge(j)
 	}
@@ -164,6 +166,10 @@ func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
 
 // purge deletes a job, and its batch when all of its jobs are deleted.
 func (m *model) purge(j *modelJob) {
+	if j.status != job.Purged {
+		j.last = j.status
+		m.notePurged(j)
+	}
 	j.status, j.claim = job.Purged, nil
 	m.dropGone(j.batch)
 }
@@ -173,6 +179,9 @@ func (m *model) dropGone(b *modelBatch) {
 		m.batches = slices.DeleteFunc(m.batches, func(other *modelBatch) bool { return b == other })
 		for _, j := range b.lines {
 			delete(m.jobs, j.id)
+		}
+		if of := b.submission; of != nil {
+			of.parts = slices.DeleteFunc(of.parts, func(other *modelBatch) bool { return b == other })
 		}
 	}
 }
@@ -212,6 +221,14 @@ func (m *model) nextDue() (next int64) {
 	for _, n := range m.sessions {
 		if next == 0 || n.expiresAt() < next {
 			next = n.expiresAt()
+		}
+	}
+	for _, s := range m.submissions {
+		switch {
+		case len(s.rest()) > 0:
+			return m.at
+		case s.ended() && len(s.parts) == 0 && (next == 0 || s.endedAt+s.retentionMs < next):
+			next = s.endedAt + s.retentionMs
 		}
 	}
 	for _, w := range m.sweeps {

@@ -29,6 +29,9 @@ func (m *model) moveOne(cmd job.Move) Result {
 		if m.doomed(j) {
 			return &Moved{Refusal: job.NotFound}
 		}
+		if j.batch.submission.ended() {
+			return &Moved{Refusal: job.BatchEnded}
+		}
 		if m.keyHeld(j) {
 			return &Moved{Refusal: job.KeyHeld}
 		}
@@ -80,6 +83,7 @@ func (m *model) redrive(j *modelJob) {
 	}
 	j.redrives++
 	j.redriven = m.seq
+	m.noteRedriven(j)
 	j.attempts, j.claim, j.code, j.exitCode, j.cameBack = 0, nil, job.NoCode, 0, false
 	m.makePending(j)
 }
@@ -131,11 +135,14 @@ func (w *modelSweep) covers(j *modelJob) bool {
 	if w.move.Batch.IsZero() {
 		return j.queue.name == queueName{w.move.Client, w.move.Type} && j.batch.seq < w.seq
 	}
-	return j.batch.id == w.move.Batch
+	return j.batch.shown() == w.move.Batch && j.batch.seq <= w.seq
 }
 
 // doomed reports whether a job is still to be deleted by a sweep that deletes everything.
 func (m *model) doomed(j *modelJob) bool {
+	if of := j.batch.submission; of != nil && of.deleting {
+		return true
+	}
 	return slices.ContainsFunc(m.sweeps, func(w *modelSweep) bool {
 		return !w.ended && w.move.Op == job.Delete && w.thorough() && w.covers(j)
 	})
@@ -148,7 +155,7 @@ func (w *modelSweep) outdoes(redrive *modelSweep, j *modelJob) bool {
 
 // takes reports whether a sweep must take a job in its present state.
 func (m *model) takes(w *modelSweep, j *modelJob) bool {
-	if !w.covers(j) {
+	if !w.covers(j) || w.move.Op == job.Redrive && j.batch.submission.ended() {
 		return false
 	}
 	for _, other := range m.sweeps { // a sweep with nothing left to take may have ended, or be about to end
@@ -213,7 +220,14 @@ func (m *model) startSweep(move job.Move, events []event) Result {
 		if m.queues[queueName{move.Client, move.Type}] == nil {
 			return &Swept{Refusal: job.QueueNotFound}
 		}
-	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.shown() == move.Batch }) {
+	} else if s := m.submission(move.Batch); s != nil {
+		if move.Status == 0 && move.Op != job.Redrive {
+			return m.endByRequest(s, move.Op, events)
+		}
+		if move.Op == job.Redrive && s.ended() {
+			return &Swept{Refusal: job.BatchEnded}
+		}
+	} else if !slices.ContainsFunc(m.batches, func(b *modelBatch) bool { return b.submission == nil && b.shown() == move.Batch }) {
 		return &Swept{Refusal: job.BatchNotFound}
 	}
 	if events == nil {
@@ -254,6 +268,9 @@ func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
 // overtake lets the sweeps of queues take jobs that were returned, if these sweeps are to take everything.
 func (m *model) overtake(jobs []*modelJob) {
 	for _, j := range jobs {
+		if j.status.Waits() && j.batch.submission.ended() {
+			m.endRest(j)
+		}
 		for _, w := range m.sweeps {
 			if j.status.Waits() && w.thorough() && w.move.Batch.IsZero() && !w.ended && m.takes(w, j) {
 				if m.ticking && !m.sweptLater(j) {
@@ -287,6 +304,10 @@ func (m *model) tick(events []event) {
 		}
 		legal := false
 		switch e.why {
+		case reasonStarted:
+			if legal = m.restMoves(e); legal {
+				m.letGo(j)
+			}
 		case reasonDue:
 			if legal = j.status == job.Deferred && j.runAt <= m.at; legal {
 				m.makePending(j)
@@ -321,9 +342,14 @@ func (m *model) tick(events []event) {
 			if j.status == job.Purged || e.why == reasonCancelled && j.status == job.Cancelled || e.why == reasonDeleted && j.status == job.Purged {
 				continue // another sweep took it, or it was deleted when it ended
 			}
-			w := m.sweeping(j, sweepReasons[e.why])
-			if legal = w != nil; legal {
+			if w := m.sweeping(j, sweepReasons[e.why]); w != nil {
+				legal = true
 				m.sweepOne(w, j)
+				break
+			}
+			m.settleStatuses() // which the store does after all else
+			if legal = m.restMoves(e); legal {
+				m.endRest(j)
 			}
 		}
 		if !legal {

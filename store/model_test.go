@@ -18,25 +18,26 @@ type model struct {
 	later   []event
 	spared  []job.ID
 
-	seed     uint64 // for the jitter
-	seq      uint64
-	at       int64
-	graceAt  int64
-	jobs     map[job.ID]*modelJob
-	batches  []*modelBatch // in order of seq
-	queues   map[queueName]*modelQueue
-	claims   map[job.ID]*modelClaim
-	runners  map[string]*modelRunner
-	order    []*modelQueue // in the order of their creation
-	keys     map[queueName]map[string]*modelJob
-	once     map[[2]string]*modelOnce
-	sessions map[job.ID]*modelSession
-	handlers map[queueName][]modelHandler // by version
-	filesets map[filesetName][]Fileset    // by version
-	rules    *rules                       // the numbers that bound commands, sessions, handlers and filesets
-	sweeps   []*modelSweep
-	served   string
-	stopped  bool
+	seed        uint64 // for the jitter
+	seq         uint64
+	at          int64
+	graceAt     int64
+	jobs        map[job.ID]*modelJob
+	batches     []*modelBatch // in order of seq
+	queues      map[queueName]*modelQueue
+	claims      map[job.ID]*modelClaim
+	runners     map[string]*modelRunner
+	order       []*modelQueue // in the order of their creation
+	keys        map[queueName]map[string]*modelJob
+	once        map[[2]string]*modelOnce
+	sessions    map[job.ID]*modelSession
+	handlers    map[queueName][]modelHandler // by version
+	filesets    map[filesetName][]Fileset    // by version
+	submissions []*modelSubmission           // in order of seq
+	rules       *rules                       // the numbers that bound commands, sessions, handlers and filesets
+	sweeps      []*modelSweep
+	served      string
+	stopped     bool
 }
 
 // modelSweep is a sweep that is under way, or has ended.
@@ -61,12 +62,19 @@ type modelBatch struct {
 	lines []*modelJob
 	// joined: its jobs belong to no batch that users see.
 	joined bool
+	// submission is what the batch is a part of; nil: it is a batch by itself.
+	submission *modelSubmission
+	failed     job.ID // of a batch by itself: the job that failed first and was not redriven since
+	endedAt    int64  // of a batch by itself: when its last job ended
 }
 
 // shown is the id of the batch as users see it.
 func (b *modelBatch) shown() job.ID {
-	if b.joined {
+	switch {
+	case b.joined:
 		return job.ID{}
+	case b.submission != nil:
+		return b.submission.id
 	}
 	return b.id
 }
@@ -102,8 +110,10 @@ type modelJob struct {
 	history  []job.Attempt
 	redrives int
 	why      job.Why
-	timeout  int64  // of an active job; 0: none
-	redriven uint64 // the seq of the last redrive
+	timeout  int64      // of an active job; 0: none
+	redriven uint64     // the seq of the last redrive
+	heldBack bool       // it has not moved since it was created in a paused batch
+	last     job.Status // before it was purged
 
 	result        job.Result
 	resultClaim   *modelClaim
@@ -147,6 +157,8 @@ func newModel(seed uint64, rules *rules) *model {
 // nil it does everything.
 func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Result {
 	m.seq, m.at = seq, max(at, m.at)
+	defer m.noteBatchEnds(m.unfinished())
+	defer func() { m.settle(events) }()
 	defer m.forgetRunners()
 	defer m.noteIdle(m.idle())
 	switch cmd := cmd.(type) {
@@ -200,6 +212,8 @@ func (m *model) apply(seq uint64, at int64, cmd job.Command, events []event) Res
 		return m.moveOne(cmd)
 	case job.Patch:
 		return m.patch(cmd)
+	case job.ChangeBatch:
+		return m.changeBatch(cmd)
 	case job.OpenSession:
 		return m.openSession(cmd)
 	case job.EndSession:
@@ -274,12 +288,28 @@ func (m *model) create(c *job.Create) *Made {
 		return &again
 	}
 	made := &Made{Batch: job.NewID(m.at, m.seq, 0), Seq: m.seq, Lines: c.Lines(), Group: c.Groups[0]}
+	of, refusal := m.submissionOf(c)
+	if refusal != job.Granted {
+		return &Made{Refusal: refusal}
+	}
+	if !c.Into.IsZero() {
+		made.Batch, made.First = c.Into, made.Batch
+	}
 	unique := map[int]string{}
 	for _, u := range c.Unique {
 		unique[u.Line] = u.Key
 	}
-	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, joined: c.Joined}
-	m.batches = append(m.batches, b)
+	if c.Lines() == 0 {
+		if c.Once.Given() {
+			m.keepOnce(&c.Once, modelOnce{made: made})
+			return made
+		}
+		return nil
+	}
+	b := &modelBatch{id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, joined: c.Joined, submission: of}
+	if m.batches = append(m.batches, b); of != nil {
+		of.parts = append(of.parts, b)
+	}
 	body := c.Payloads
 	for i, g := range c.Groups {
 		name := queueName{g.Client, g.Type}
@@ -299,12 +329,17 @@ func (m *model) create(c *job.Create) *Made {
 			if key := unique[j.id.Line()]; key != "" {
 				if holder := m.keys[name][key]; holder.unfinished() {
 					j.status = job.Purged
+					if of != nil {
+						of.holes++
+					}
 					made.Existing = append(made.Existing, Existing{j.id.Line(), holder.id})
 					continue
 				}
 				j.key, m.keys[name][key] = key, j
 			}
-			if g.RunAt > m.at {
+			if of != nil && of.status == job.BatchPaused {
+				j.status, j.runAt, j.movedAt, j.heldBack = job.Deferred, job.MaxTimeMs, m.at, true
+			} else if g.RunAt > m.at {
 				j.status, j.runAt, j.movedAt = job.Deferred, g.RunAt, m.at
 			} else {
 				m.makePending(j)
@@ -314,7 +349,7 @@ func (m *model) create(c *job.Create) *Made {
 	m.dropGone(b)
 	if c.Once.Given() {
 		m.keepOnce(&c.Once, modelOnce{made: made})
-	} else if len(c.Unique) == 0 {
+	} else if len(c.Unique) == 0 && c.Into.IsZero() {
 		return nil
 	}
 	return made
@@ -326,6 +361,6 @@ func (j *modelJob) unfinished() bool {
 
 // makePending adds a job to its lane: a fresh job after all that became pending earlier.
 func (m *model) makePending(j *modelJob) {
-	j.status, j.movedAt, j.order, j.runAt = job.Pending, m.at, m.seq, 0
+	j.status, j.movedAt, j.order, j.runAt, j.heldBack = job.Pending, m.at, m.seq, 0, false
 	j.queue.readied = true
 }

@@ -107,7 +107,7 @@ func (p past) claimed(o *job.Once) (*Claimed, *done) {
 		return &Claimed{Refusal: refusal}, nil
 	case d == nil || d.seq == 0:
 		return nil, d
-	case d.lines > 0:
+	case d.create():
 		return &Claimed{Refusal: job.KeyReused}, nil
 	}
 	result := &Claimed{Claim: job.NewID(d.at, d.seq, 0), Seq: d.seq, Keyed: true, Replayed: true}
@@ -126,10 +126,13 @@ func (p past) made(o *job.Once) *Made {
 		return &Made{Refusal: refusal}
 	case d == nil || d.seq == 0:
 		return nil
-	case d.lines == 0:
+	case !d.create():
 		return &Made{Refusal: job.KeyReused}
 	}
 	made := &Made{Batch: job.NewID(d.at, d.seq, 0), Seq: d.seq, Lines: int(d.lines), Replayed: true}
+	if first := made.Batch; !d.batch.IsZero() && d.batch != first {
+		made.Batch, made.First = d.batch, first
+	}
 	made.Group = d.group.of(d.queueName)
 	for _, x := range d.existing {
 		made.Existing = append(made.Existing, Existing{int(x.line), x.id})

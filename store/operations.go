@@ -22,6 +22,9 @@ func (a *applying) operate(m job.Move) *Moved {
 		if a.deleting(p.b, p.first) {
 			return &Moved{Refusal: job.NotFound}
 		}
+		if a.submissionEnded(p.b) {
+			return &Moved{Refusal: job.BatchEnded}
+		}
 		if a.redrive(p) > 0 {
 			return &Moved{Refusal: job.KeyHeld}
 		}

@@ -3,7 +3,6 @@ package store
 import (
 	"sync"
 
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/lsm"
 )
 
@@ -63,17 +62,4 @@ func (q *Queries) QueueExists(client, typ string) (exists bool, queues int, ever
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.queues.byName[queueName{client, typ}] != nil, len(q.queues.byID), q.meta.nextQueue - 1
-}
-
-// Batch returns the document of a batch; job.NotFound when there is none, when all of it is purged, or when
-// its jobs belong to no batch.
-func (q *Queries) Batch(id job.ID) (_ Batch, err error) {
-	defer lsm.Catch(&err)
-	v := q.db.View()
-	defer v.Close()
-	b := q.readBatchOf(v, id)
-	if b == nil || b.shownID() != id {
-		return Batch{}, job.NotFound
-	}
-	return Batch{ID: id, CreatedAt: b.at, Lines: int(b.lines), Counts: b.counts}, nil
 }

@@ -241,6 +241,12 @@ func (p *player) apply(st step) error {
 				return err
 			}
 		}
+	default:
+		if len(p.m.submissions) > 0 { // the command may end one
+			if events, _, err = p.events(st.seq); err != nil {
+				return err
+			}
+		}
 	}
 	want := p.m.apply(st.seq, st.at, cmd, events)
 	for _, id := range p.m.spared {
@@ -249,6 +255,11 @@ func (p *player) apply(st step) error {
 		}
 	}
 	p.m.spared = nil
+	if err := p.m.forgetSubmissions(func(id job.ID) bool {
+		return rowOf(p.s.seqs(id), id, p.s.machine.submission) != nil
+	}); err != nil {
+		return err
+	}
 	if c, ok := want.(*Claimed); ok {
 		want = p.m.inOrderOf(told(c), got.(*Claimed))
 	}
@@ -305,6 +316,8 @@ func (p *player) apply(st step) error {
 // one.
 func (want *Swept) fits(got *Swept, move job.Move) error {
 	switch {
+	case want.Status != 0 && (got.Status != want.Status || got.Moved != want.Moved):
+		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	case got.Moved != want.Moved, got.Skipped != 0 && move.Op != job.Redrive, got.Refusal != job.Granted, want.Sweep != got.Sweep && !want.Sweep.IsZero():
 		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
 	}
@@ -371,8 +384,9 @@ func (p *player) watchTick(st step) ([]event, error) {
 	}
 	cost, largest, gone := 0, 0, map[Run]bool{}
 	for _, e := range entries {
+		gone[e.run] = gone[e.run] || e.reason == reasonCancelled
 		if gone[e.run] && e.reason == reasonPurged || sweepReasons[e.reason] != 0 {
-			continue // failed for good and was not kept; and a sweep has a bound of its own
+			continue // failed for good and was not kept; and a sweep has a bound of its own, as has the end of a batch
 		}
 		cost += tickSpanRows
 		if e.reason == reasonAbandoned || e.reason == reasonTimedOut || e.reason == reasonExpired {

@@ -65,9 +65,12 @@ func (p *player) compare() (err error) {
 		if len(docs) > 0 {
 			return fmt.Errorf("batch %v has documents that the model does not have: %+v", b.id, docs)
 		}
+		if b.submission != nil {
+			continue
+		}
 		doc, err := s.Batch(b.id)
 		if b.joined {
-			if !errors.Is(err, job.NotFound) {
+			if !errors.Is(err, job.BatchNotFound) {
 				return fmt.Errorf("joined batch %v is shown: %+v, %w", b.id, doc, err)
 			}
 			continue
@@ -102,7 +105,7 @@ func (p *player) compare() (err error) {
 	if got := s.Totals(); got.Counts != counts || got.Queues != len(m.queues) {
 		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(m.queues))
 	}
-	return errors.Join(p.compareQueues(), p.compareSessions(), p.compareHandlers(), p.compareFilesets())
+	return errors.Join(p.compareQueues(), p.compareSessions(), p.compareHandlers(), p.compareFilesets(), p.compareSubmissions())
 }
 
 // handedOut is a claim's result, and the documents that the model had for it at that time.

@@ -63,6 +63,9 @@ func (g *generator) steps() (steps []step) {
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
 		result := g.m.apply(st.seq, st.at, st.cmd, nil)
+		if _, tick := st.cmd.(job.Tick); tick || g.some(30) {
+			_ = g.m.forgetSubmissions(nil) // all that need not be kept
+		}
 		if c, ok := result.(*Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
 		}
@@ -94,7 +97,9 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(140); {
+	switch n := g.IntN(145); {
+	case n >= 140:
+		return g.changeBatch()
 	case n >= 136:
 		return g.fileset()
 	case n >= 133:
@@ -169,6 +174,16 @@ func (g *generator) create() job.Command {
 	if c.Joined = g.some(20); c.Joined {
 		return c
 	}
+	switch n := g.IntN(100); {
+	case n < 15 && len(g.m.submissions) > 0:
+		c.Into = g.anySubmission()
+	case n < 40:
+		c.Submission = g.submission()
+		if g.some(10) {
+			c.Groups, c.Frame, c.Longest, c.Payloads = c.Groups[:1], job.NoFrame, 0, nil
+			c.Groups[0].Lines, c.Groups[0].Kind = 0, job.Nothing
+		}
+	}
 	if g.some(25) {
 		for line := range c.Lines() {
 			if g.some(60) {
@@ -210,7 +225,9 @@ func (g *generator) move() job.Command {
 		m.Status = takes[g.IntN(len(takes))]
 	}
 	if g.some(50) {
-		m.Batch = ids[0].WithLine(0)
+		if m.Batch = ids[0].WithLine(0); g.some(50) {
+			m.Batch = g.anySubmission()
+		}
 		return m
 	}
 	m.Client, m.Type = oneOf(g, "a", "b"), oneOf(g, "x", "y")

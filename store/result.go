@@ -6,10 +6,11 @@ import "github.com/daybookq/daybook/job"
 type Result any
 
 // Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
-// not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound.
+// not carried out; see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound, and for jobs that are to be added to a batch, BatchNotFound, BatchClosed or
+// BatchEnded.
 type Made struct {
 	Batch    job.ID // zero if the jobs belong to no batch; see job.Create.Joined
-	First    job.ID // the first job, if they belong to no batch; otherwise zero
+	First    job.ID // the first job, if they belong to no batch or were added to one; otherwise zero
 	Seq      uint64 // of the create that made it
 	Lines    int
 	Existing []Existing // lines that made no job, in their order
@@ -20,7 +21,7 @@ type Made struct {
 
 // Job returns the id of a line.
 func (m *Made) Job(line int) job.ID {
-	if m.Batch.IsZero() {
+	if !m.First.IsZero() {
 		return m.First.WithLine(m.First.Line() + line)
 	}
 	return m.Batch.WithLine(line)
@@ -108,10 +109,22 @@ type Moved struct {
 // Swept is the result of an operation on many jobs: how many it moved, how many it had to leave as they are (their
 // unique key is held by another job) and, unless that was all, the sweep that is under way. Refusal is BatchNotFound,
 // QueueNotFound or TooManySweeps.
+//
+// A request that ends a batch with a status of its own has no sweep: Status is that of the batch from then on, and More
+// says whether jobs are still to be moved. Refusal may be BatchEnded.
 type Swept struct {
 	Sweep          job.ID
 	Moved, Skipped int64
+	Status         job.BatchStatus
+	More           bool
 	Refusal        job.Refusal
+}
+
+// BatchChanged is the result of closing or resuming a batch: its status. Refusal is BatchNotFound, BatchEnded or
+// Granted.
+type BatchChanged struct {
+	Status  job.BatchStatus
+	Refusal job.Refusal
 }
 
 // Switched is the result of a stop or start.

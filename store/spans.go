@@ -152,6 +152,12 @@ func (a *applying) countJobs(p part, next job.State) {
 		a.counts[next.Status] += n
 		q.jobs += n
 	}
+	switch {
+	case b.submission != 0:
+		a.countSubmission(p, next)
+	case a.meta.level >= 4 && !b.joined:
+		a.noteEnds(p, next)
+	}
 	if q.jobs == 0 || q.idleAt != 0 {
 		a.reviseIdle(q)
 	}
@@ -192,5 +198,23 @@ func (a *applying) countHeld(p part, next job.State) {
 	}
 	if next.Claim != 0 {
 		a.claim(next.Claim).refs += n
+	}
+}
+
+// noteEnds notes when the last job of a batch by itself ends, and which one failed first.
+func (a *applying) noteEnds(p part, next job.State) {
+	b := p.b
+	switch line := b.failed - 1; {
+	case next.Status == job.Failed && b.failed == 0:
+		b.failed = int64(p.first) + 1
+	case p.in.Status == job.Failed && next.Status == job.Pending && int64(p.first) <= line && line <= int64(p.last):
+		b.failed = 0
+	}
+	switch {
+	case b.unfinished() > 0:
+		b.endedAt = 0
+	case p.in.Status.Unfinished():
+		b.endedAt = a.now.At
+		a.ends.ended(batchEnd(b.seq))
 	}
 }

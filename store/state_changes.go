@@ -6,9 +6,12 @@ import "github.com/daybookq/daybook/job"
 // the move: an attempt of the history, a result, or the purge of jobs that are not to be kept.
 
 // admit adds the first spans of a group. Lines that made no job, because another job has their unique key, are purged
-// from the beginning. It returns those of them that are after the group.
-func (a *applying) admit(b *batch, g *group, holes []madeBy) []madeBy {
+// from the beginning. It returns those of them that are after the group. With held, its batch is paused.
+func (a *applying) admit(b *batch, g *group, holes []madeBy, held bool) []madeBy {
 	st := job.Admit(&g.Attributes, a.now)
+	if held {
+		st = job.Hold(a.now)
+	}
 	for line := g.first; line <= g.last; {
 		last, now := g.last, st
 		if len(holes) > 0 && holes[0].line <= g.last {
@@ -161,6 +164,9 @@ func (a *applying) deleteIfPurged(b *batch) {
 	}
 	a.o.Delete(seqKey(batchTable, b.seq))
 	a.o.Delete(seqKey(countsTable, b.seq))
+	if b.submission != 0 {
+		a.removePart(b)
+	}
 	b.gone = true
 	a.batches.Delete(b.seq)
 }

@@ -14,7 +14,9 @@ type sweep struct {
 	queueID  uint32
 	name     queueName // of the queue, which may have been deleted since
 	// The next step begins here. In a queue, turn is the index of the status in job.Sweep.Takes.
-	turn      int
+	turn int
+	// ofParts: the batch is a submission, and nextBatch the number of the next line there.
+	ofParts   bool
 	nextBatch uint64
 	nextLine  uint32
 
@@ -29,7 +31,7 @@ func (w *sweep) covers(b *batch, line uint32) bool {
 	if w.batch.IsZero() {
 		return b.group(line).queueID == w.queueID && b.seq < w.Seq
 	}
-	return b.seq == w.batchSeq
+	return b.seq == w.batchSeq && !w.ofParts || w.ofParts && b.submission == w.batchSeq && b.seq < w.Seq
 }
 
 func (w *sweep) encode() []byte {
@@ -48,6 +50,9 @@ func (w *sweep) encode() []byte {
 	e.Int(w.moved)
 	e.Int(w.skipped)
 	e.Int(w.finishedAt)
+	if w.ofParts {
+		e.Bool(true)
+	}
 	return e
 }
 
@@ -59,6 +64,7 @@ func decodeSweep(seq uint64, value []byte) *sweep {
 	w.Status, w.turn = job.Status(d.Uint()), int(d.Uint())
 	w.nextBatch, w.nextLine = d.Uint(), uint32(d.Uint())
 	w.moved, w.skipped, w.finishedAt = d.Int(), d.Int(), d.Int()
+	w.ofParts = len(d) > 0 && d.Bool()
 	return w
 }
 

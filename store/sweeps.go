@@ -10,11 +10,22 @@ import (
 func (a *applying) startSweep(m job.Move) *Swept {
 	w := &sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.now}}
 	if !m.Batch.IsZero() {
-		b := a.batchOf(m.Batch)
-		if b == nil || b.shownID() != m.Batch {
-			return &Swept{Refusal: job.BatchNotFound}
+		s := a.submissionByID(m.Batch)
+		if s != nil {
+			if m.Status == 0 && m.Op != job.Redrive {
+				return a.endByRequest(s, m.Op)
+			}
+			if m.Op == job.Redrive && s.status.Ended() {
+				return &Swept{Refusal: job.BatchEnded}
+			}
+			w.batch, w.batchSeq, w.ofParts = m.Batch, s.seq, true
+		} else {
+			b := a.batchOf(m.Batch)
+			if b == nil || !b.isBatch(m.Batch) {
+				return &Swept{Refusal: job.BatchNotFound}
+			}
+			w.batch, w.batchSeq = m.Batch, b.seq
 		}
-		w.batch, w.batchSeq = m.Batch, b.seq
 	} else {
 		q := a.queues.byName[queueName{m.Client, m.Type}]
 		if q == nil {
@@ -70,6 +81,19 @@ func (a *applying) step(w *sweep, rows int) {
 // stepBatch looks at the next span of a batch. A line that was passed comes back into a status that the sweep takes
 // only by a later request.
 func (a *applying) stepBatch(w *sweep, end *int) {
+	if w.ofParts {
+		of, ok := readPart(&a.o, w.batchSeq, int64(w.nextBatch))
+		if !ok || of.seq > w.Seq {
+			w.finishedAt = a.now.At
+			return
+		}
+		first := uint32(max(int64(w.nextBatch), of.base) - of.base)
+		sp := a.spanAt(of.seq, first)
+		w.nextBatch = uint64(of.base) + uint64(sp.last) + 1
+		a.sweepPart(w, part{a.batch(of.seq), sp, first, sp.last})
+		*end--
+		return
+	}
 	b := a.batch(w.batchSeq)
 	if b == nil || w.nextLine >= b.lines {
 		w.finishedAt = a.now.At
@@ -117,6 +141,9 @@ func (a *applying) stepQueue(w *sweep, end *int) {
 
 // deleting reports whether a sweep under way deletes everything around a line: the line is as good as deleted.
 func (a *applying) deleting(b *batch, line uint32) bool {
+	if s := a.submissionOf(b); s != nil && s.deleting {
+		return true
+	}
 	return slices.ContainsFunc(a.running, func(w *sweep) bool { return w.Deletes() && w.covers(b, line) })
 }
 
@@ -128,7 +155,7 @@ func (a *applying) sweepPart(w *sweep, p part) {
 			others = append(others, &other.Sweep)
 		}
 	}
-	if !w.Moves(&p.in.State, others) {
+	if !w.Moves(&p.in.State, others) || w.Op == job.Redrive && a.submissionEnded(p.b) {
 		return
 	}
 	n := p.lines()
@@ -149,6 +176,10 @@ func (a *applying) sweepPart(w *sweep, p part) {
 // may have passed them. It returns the status that the lines have then. Sweeps of a batch need no such step: they pass
 // each line once, whatever its status.
 func (a *applying) takeBack(p part, now *job.State) job.Status {
+	if p.b.submission != 0 && now.Status.Waits() && a.submissionEnded(p.b) {
+		a.each(p.b, p.first, p.last, func(p part) { a.endPart(p) })
+		return job.Cancelled // or deleted
+	}
 	for _, w := range a.running {
 		if w.batch.IsZero() && w.TakesBack(now) && w.covers(p.b, p.first) {
 			a.each(p.b, p.first, p.last, func(p part) { a.sweepPart(w, p) })

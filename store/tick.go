@@ -29,14 +29,18 @@ func (a *applying) tick(t job.Tick) {
 		if ahead <= 0 {
 			ahead = a.prefetchDue(budget / tickSpanRows)
 		}
-		if timer.kind != sweepTimer {
+		if timer.kind != sweepTimer && timer.kind != restTimer {
 			budget -= a.fire(timer, budget)
 			continue
 		}
 		if sweeps <= 0 {
 			return // the rest is for the next tick
 		}
-		n := a.resumeSweep(timer.a, min(budget, sweeps))
+		resume := a.resumeSweep
+		if timer.kind == restTimer {
+			resume = a.resumeRest
+		}
+		n := resume(timer.a, min(budget, sweeps))
 		sweeps -= n
 		budget -= n
 	}
@@ -62,6 +66,8 @@ func (a *applying) fire(t timer, budget int) (rows int) {
 		a.deleteTimer(t.key)
 	case runnerTimer:
 		a.endResting(runnerOfTimer(t.key))
+	case batchTimer:
+		a.retire(t)
 	case sessionTimer:
 		return a.expireSession(t.key, t.a)
 	}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// Batch returns the document of a batch; job.BatchNotFound when there is none, when it is not kept any more, or when its
+// jobs belong to no batch.
+func (q *Queries) Batch(id job.ID) (doc Batch, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	return q.batchIn(v, id)
+}
+
+func (q *Queries) batchIn(v lsm.View, id job.ID) (Batch, error) {
+	if s := q.readSubmissionOf(v, id); s != nil {
+		return s.document(q.live, v), nil
+	}
+	b := q.readBatchOf(v, id)
+	if b == nil || !b.isBatch(id) {
+		return Batch{}, job.BatchNotFound
+	}
+	return b.summary(), nil
+}
+
+// readSubmissionOf returns the submission with an id, or nil. One that is being deleted is as good as deleted.
+func (l *live) readSubmissionOf(r lsm.Rows, id job.ID) *submission {
+	s := rowOf(l.seqs(id), id, func(seq uint64) *submission { return readSubmission(r, seq) })
+	if s == nil || s.deleting {
+		return nil
+	}
+	return s
+}
+
+// document returns the document of a submission.
+func (s *submission) document(l *live, r lsm.Rows) Batch {
+	doc := Batch{
+		ID: s.id(), CreatedAt: s.at, Lines: s.lines, Counts: s.counts, Status: s.status, Jobs: s.jobs(), Ended: s.done(), EndedAt: s.endedAt,
+		Since: s.markBefore.at, EndedBefore: s.markBefore.done,
+		Submission: &Submission{
+			Submission: s.Submission, MetadataBytes: s.metadataBytes, Snowflake: int64(job.Snowflake(s.at, s.seq)),
+			Client: s.client, Type: s.typ, RetentionMs: s.retentionMs,
+		},
+	}
+	if s.failed.seq != 0 {
+		if b := readBatch(r, s.failed.seq); b != nil {
+			doc.Failed = b.id().WithLine(int(s.failed.line))
+		}
+	}
+	return doc
+}
+
+// BatchMetadata returns the metadata of a batch; nil: it has none. The error is job.BatchNotFound if there is no such
+// batch.
+func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	doc, err := q.batchIn(v, id)
+	if err != nil || doc.Submission == nil || doc.Submission.MetadataBytes == 0 {
+		return nil, err
+	}
+	seq := q.readSubmissionOf(v, id).seq
+	return append([]byte{}, v.Get(seqKey(batchMetadataTable, seq))...), nil
+}
+
+// BatchOfSnowflake returns the id of the batch with a snowflake; job.BatchNotFound if there is none.
+func (q *Queries) BatchOfSnowflake(snowflake int64) (id job.ID, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	from := snowflakeKey(uint64(snowflake), 0)
+	v.Scan(from, snowflakeKey(uint64(snowflake)+1, 0), func(key string, _ []byte) bool {
+		if s := readSubmission(v, seqOfBatchIndex(key)); s != nil && !s.deleting {
+			id = s.id()
+		}
+		return false
+	})
+	if id.IsZero() {
+		return id, job.BatchNotFound
+	}
+	return id, nil
+}
+
+// AwaitBatch begins to wait until a batch gets another status, or more jobs. Like AwaitEnd it misses what was applied
+// before the call. The error is job.BatchNotFound if there is no such batch.
+func (q *Queries) AwaitBatch(id job.ID) (w *JobEnd, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	seq := uint64(0)
+	if s := q.readSubmissionOf(v, id); s != nil {
+		seq = s.seq
+	} else if b := q.readBatchOf(v, id); b != nil && b.isBatch(id) {
+		seq = b.seq
+	} else {
+		return nil, job.BatchNotFound
+	}
+	return q.ends.await(position{seq, batchEnd(seq).First}), nil
+}
+
+// Results is a page of the results of a batch: the jobs from a line on that have ended, in the order of their lines, up
+// to the first that has not.
+type Results struct {
+	Jobs []job.Job
+	Line []int64 // of each job in the batch
+	Next int64   // the line that the next page begins with
+	Wait job.ID  // the job of that line, if it has not ended; otherwise zero
+	End  bool    // no line follows, now or ever
+
+	bytes int64 // of outputs, errors and histories, about
+}
+
+// Results returns results of a batch from a line on: at most limit jobs, whose outputs, errors and histories have at
+// most room bytes together, but one at least. Jobs that are purged have none. The error is job.BatchNotFound if there
+// is no such batch.
+func (q *Queries) Results(id job.ID, from int64, limit int, room int64) (page Results, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	page.Next = from
+	doc, err := q.batchIn(v, id)
+	if err != nil {
+		return page, err
+	}
+	parts := func(line int64) (batchPart, bool) { return batchPart{seq: q.readBatchOf(v, id).seq}, line < doc.Lines }
+	if doc.Submission != nil {
+		seq := q.readSubmissionOf(v, id).seq
+		parts = func(line int64) (batchPart, bool) { return readPart(v, seq, line) }
+	}
+	for {
+		of, ok := parts(page.Next)
+		if !ok {
+			page.Next = max(page.Next, doc.Lines)
+			page.End = doc.Status.Ended() || doc.Submission == nil
+			return page, nil
+		}
+		page.Next = max(page.Next, of.base)
+		b := readBatch(v, of.seq)
+		if more := q.resultsOf(v, b, of.base, &page, limit, room); !more {
+			return page, nil
+		}
+	}
+}
+
+// resultsOf adds the results of one part to a page. more is false if the page ends there.
+func (q *Queries) resultsOf(v lsm.View, b *batch, base int64, page *Results, limit int, room int64) (more bool) {
+	for end := base + int64(b.lines); page.Next < end; {
+		line := uint32(page.Next - base)
+		sp, ok := readSpan(v, b.seq, line)
+		switch {
+		case !ok:
+			lsm.Contradict("find span", "line %d of batch %d is in none", line, b.seq)
+		case sp.Status == job.Purged:
+			page.Next = base + int64(sp.last) + 1
+			continue
+		case sp.Status.Unfinished():
+			page.Wait = b.id().WithLine(int(line))
+			return false
+		case len(page.Jobs) == limit:
+			return false
+		}
+		last := min(sp.last, line+uint32(limit-len(page.Jobs))-1)
+		r := reader{Queries: q, v: v, b: b, parts: Details, room: max(0, room-page.bytes)}
+		if len(page.Jobs) == 0 {
+			r.least = 1
+		}
+		docs, all := r.documents(Run{b.seq, line, last}, 0)
+		for i := range docs {
+			page.Line = append(page.Line, base+int64(docs[i].ID.Line()))
+			page.bytes += bytesOf(&docs[i])
+		}
+		page.Jobs = append(page.Jobs, docs...)
+		if page.Next += int64(len(docs)); !all {
+			return false
+		}
+	}
+	return true
+}
+
+// bytesOf returns what the details of a document have, about.
+func bytesOf(doc *job.Job) int64 {
+	n := len(doc.Output) + len(doc.Error)
+	for i := range doc.Attempts {
+		n += len(doc.Attempts[i].Error)
+	}
+	return int64(n)
+}

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// BatchFilter says which batches a list shows. A zero field stands for all.
+type BatchFilter struct {
+	Status       job.BatchStatus
+	Client, Type string
+	Name         string
+	NamePrefix   string            // the list is in the order of names, and then of ids
+	Meta         map[string]string // names to texts, or to the decimal digits of integers
+	Limit        int               // of documents, at least 1
+	After        job.ID            // zero, or Next of the page before
+}
+
+// maxBatchRows bounds the batches that are read for one page.
+const maxBatchRows = 5000
+
+// Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
+// follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
+// reads a bounded number of batches. With a name or meta it finds batches through indexes.
+func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Discard()
+	l := batchLister{Queries: q, v: v, f: &f, rows: maxBatchRows}
+	if f.NamePrefix != "" {
+		err = l.walkNames()
+	} else {
+		l.walk()
+	}
+	return l.docs, l.next, err
+}
+
+// batchLister collects a page.
+type batchLister struct {
+	*Queries
+	v    lsm.View
+	f    *BatchFilter
+	rows int // that may still be read
+	docs []Batch
+	next job.ID
+}
+
+// take adds a batch to the page if it matches, and reports whether the page goes on. When it ends, next is the batch.
+func (l *batchLister) take(doc *Batch, client, typ string) bool {
+	f, of := l.f, doc.Submission
+	matches := (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || f.Client == client) && (f.Type == "" || f.Type == typ) &&
+		(f.Name == "" || of != nil && of.Name == f.Name)
+	if matches && of != nil {
+		matches = hasMeta(of.Meta, f.Meta)
+	} else if matches {
+		matches = len(f.Meta) == 0
+	}
+	if matches {
+		l.docs = append(l.docs, *doc)
+	}
+	l.rows--
+	l.next = doc.ID
+	return len(l.docs) < f.Limit && l.rows > 0
+}
+
+func hasMeta(meta job.BatchMeta, want map[string]string) bool {
+	found := 0
+	for name, value := range meta.All() {
+		if text, ok := want[name]; ok && text == value.String() {
+			found++
+		}
+	}
+	return found == len(want)
+}
+
+// walkNames walks over the names that begin with the prefix.
+func (l *batchLister) walkNames() error {
+	prefix := batchNamePrefix(l.f.NamePrefix)
+	from := prefix
+	if !l.f.After.IsZero() {
+		s := l.readSubmissionOf(l.v, l.f.After)
+		if s == nil {
+			return job.BatchNotFound
+		}
+		from = batchNameKey(s.Name, s.seq+1)
+	}
+	for {
+		key, ok := l.seek(from, lsm.After(prefix))
+		if !ok {
+			l.next = job.ID{}
+			return nil
+		}
+		seq := seqOfBatchIndex(key)
+		if s := readSubmission(l.v, seq); s != nil && !s.deleting {
+			doc := s.document(l.live, l.v)
+			if !l.take(&doc, s.client, s.typ) {
+				return nil
+			}
+		}
+		from = batchNameKey(nameOfBatchIndex(key), seq+1)
+	}
+}
+
+// seek returns the first key from one on and before another.
+func (l *batchLister) seek(from, to string) (key string, ok bool) {
+	l.v.Scan(from, to, func(found string, _ []byte) bool {
+		key, ok = found, true
+		return false
+	})
+	return key, ok
+}
+
+// walk walks over batches in the order of their ids: over submissions that the indexes name, and over batches by
+// themselves if the filter may match any.
+func (l *batchLister) walk() {
+	from := uint64(0)
+	if !l.f.After.IsZero() {
+		seqs := l.seqs(l.f.After)
+		from = seqs.all()[0] + 1
+	}
+	lists, indexed := l.lists(), l.f.Name != "" || len(l.f.Meta) > 0
+	submission, plain := uint64(0), uint64(math.MaxUint64)
+	for {
+		if submission < from || from == 0 {
+			submission = l.nextOf(lists, from)
+		}
+		if !indexed && (plain < from || plain == math.MaxUint64) {
+			plain = l.nextBatch(from)
+		}
+		if l.rows <= 0 {
+			return
+		}
+		from = min(submission, plain)
+		if from == math.MaxUint64 {
+			l.next = job.ID{}
+			return
+		}
+		if !l.look(from, from == submission) {
+			return
+		}
+		from++
+	}
+}
+
+// look looks at the submission, or else the batch, of a seq, and reports whether the page goes on.
+func (l *batchLister) look(seq uint64, submission bool) (more bool) {
+	if submission {
+		s := readSubmission(l.v, seq)
+		if s.deleting {
+			l.rows--
+			return true
+		}
+		doc := s.document(l.live, l.v)
+		return l.take(&doc, s.client, s.typ)
+	}
+	b := readBatch(l.v, seq)
+	if l.next = b.id(); b.joined || b.submission != 0 {
+		l.rows--
+		return l.rows > 0
+	}
+	doc, name := b.summary(), l.queueName(l.v, b.groups[0].queueID)
+	return l.take(&doc, name.client, name.typ)
+}
+
+// nextBatch returns the first batch from a seq on; the largest number: there is none.
+func (l *batchLister) nextBatch(from uint64) uint64 {
+	if key, ok := l.seek(seqKey(batchTable, from), string(batchTable+1)); ok {
+		return seqOfKey(key)
+	}
+	return math.MaxUint64
+}
+
+// lists returns the beginnings of the index keys that a submission of the list must have: one of each.
+func (l *batchLister) lists() (lists [][]string) {
+	if l.f.Name != "" {
+		lists = append(lists, []string{batchNamePrefix(l.f.Name) + "\x00"})
+	}
+	for name, text := range l.f.Meta {
+		lists = append(lists, metaIndexes(name, text))
+	}
+	if l.f.Status != 0 {
+		lists = append(lists, []string{string([]byte{batchIndexTable, byBatchStatus, byte(l.f.Status)})})
+	}
+	if len(lists) == 0 {
+		lists = append(lists, []string{string(submissionTable)})
+	}
+	return lists
+}
+
+// metaIndexes returns the beginnings of the keys of a pair whose value is a text, or an integer of these digits.
+func metaIndexes(name, text string) (prefixes []string) {
+	key := batchMetaKey(job.MetaPair(name, job.MetaValue{Text: text}), 0)
+	prefixes = append(prefixes, key[:len(key)-8])
+	if v, ok := job.ParseMetaInteger(text); ok {
+		key = batchMetaKey(job.MetaPair(name, v), 0)
+		prefixes = append(prefixes, key[:len(key)-8])
+	}
+	return prefixes
+}
+
+// nextOf returns the first submission from a seq on that is in all lists; the largest number: there is none.
+func (l *batchLister) nextOf(lists [][]string, from uint64) uint64 {
+	for agreed := 0; agreed < len(lists); {
+		first := uint64(math.MaxUint64)
+		for _, prefix := range lists[agreed] {
+			if key, ok := l.seek(batchIndexKey(prefix, from), lsm.After(prefix)); ok {
+				first = min(first, lsm.U64At(key, len(prefix)))
+			}
+		}
+		switch {
+		case first == math.MaxUint64:
+			return first
+		case first == from:
+			agreed++
+		default:
+			if l.rows--; l.rows <= 0 && agreed > 0 { // it is in the first list, and the next page goes on after it
+				l.next = readSubmission(l.v, from).id()
+				return math.MaxUint64
+			}
+			from, agreed = first, 0
+		}
+	}
+	return from
+}

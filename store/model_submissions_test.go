@@ -1,0 +1,494 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// modelSubmission is a batch with attributes of its own.
+type modelSubmission struct {
+	id          job.ID
+	seq         uint64
+	at          int64
+	client, typ string
+	retentionMs int64
+	job.Submission
+	status   job.BatchStatus
+	open     bool
+	deleting bool
+	lines    int64
+	parts    []*modelBatch // that are not purged
+	purged   job.Counts    // jobs that are purged, by their last status
+	holes    int64         // lines that made no job
+	failed   job.ID
+	endedAt  int64
+}
+
+func (s *modelSubmission) ended() bool { return s != nil && s.status.Ended() }
+
+func (s *modelSubmission) eachJob(visit func(j *modelJob)) {
+	for _, b := range s.parts {
+		for _, j := range b.lines {
+			if j.status != job.Purged {
+				visit(j)
+			}
+		}
+	}
+}
+
+func (s *modelSubmission) counts() (counts job.Counts) {
+	s.eachJob(func(j *modelJob) { counts[j.status]++ })
+	for _, n := range s.purged {
+		counts[job.Purged] += n
+	}
+	counts[job.Purged] += s.holes
+	return counts
+}
+
+// rest returns the jobs that a step over the submission is still to move.
+func (s *modelSubmission) rest() (jobs []*modelJob) {
+	s.eachJob(func(j *modelJob) {
+		if s.deleting || s.ended() && j.unfinished() || !s.ended() && s.status != job.BatchPaused && j.heldBack && j.status == job.Deferred && j.runAt == job.MaxTimeMs {
+			jobs = append(jobs, j)
+		}
+	})
+	return jobs
+}
+
+func (m *model) submission(id job.ID) *modelSubmission {
+	for _, s := range m.submissions {
+		if s.id == id && !s.deleting {
+			return s
+		}
+	}
+	return nil
+}
+
+// submissionOf returns the submission that a create makes or adds to; nil for neither.
+func (m *model) submissionOf(c *job.Create) (*modelSubmission, job.Refusal) {
+	if !c.Into.IsZero() {
+		s := m.submission(c.Into)
+		switch {
+		case s == nil:
+			return nil, job.BatchNotFound
+		case s.ended():
+			return nil, job.BatchEnded
+		case !s.open:
+			return nil, job.BatchClosed
+		}
+		s.lines += int64(c.Lines())
+		return s, job.Granted
+	}
+	if c.Submission == nil {
+		return nil, job.Granted
+	}
+	g := &c.Groups[0]
+	s := &modelSubmission{
+		id: job.NewID(m.at, m.seq, 0), seq: m.seq, at: m.at, client: g.Client, typ: g.Type, retentionMs: g.RetentionMs, Submission: *c.Submission,
+		status: job.BatchInProgress, open: c.Submission.Open, lines: int64(c.Lines()),
+	}
+	if c.Submission.Paused {
+		s.status = job.BatchPaused
+	}
+	m.submissions = append(m.submissions, s)
+	return s, job.Granted
+}
+
+func (m *model) noteFailed(j *modelJob) {
+	if j.status != job.Failed {
+		return
+	}
+	if failed := m.failedOf(j.batch); failed.IsZero() && (j.batch.submission != nil || m.level >= 4) {
+		*failed = j.id
+	}
+}
+
+func (m *model) noteRedriven(j *modelJob) {
+	for _, failed := range []*job.ID{&j.batch.failed, m.failedOf(j.batch)} {
+		if j.status == job.Failed && *failed == j.id {
+			*failed = job.ID{}
+		}
+	}
+}
+
+func (m *model) failedOf(b *modelBatch) *job.ID {
+	if b.submission != nil {
+		return &b.submission.failed
+	}
+	return &b.failed
+}
+
+func (m *model) notePurged(j *modelJob) {
+	if of := j.batch.submission; of != nil {
+		of.purged[j.last]++
+	}
+}
+
+// unfinished returns the batches that have jobs which have not ended.
+func (m *model) unfinished() map[*modelBatch]bool {
+	unfinished := map[*modelBatch]bool{}
+	for _, b := range m.batches {
+		if slices.ContainsFunc(b.lines, (*modelJob).unfinished) {
+			unfinished[b] = true
+		}
+	}
+	return unfinished
+}
+
+// noteBatchEnds notes when the last job of a batch by itself has ended, which stores note from level 4 on.
+func (m *model) noteBatchEnds(before map[*modelBatch]bool) {
+	now := m.unfinished()
+	for _, b := range m.batches {
+		if now[b] {
+			b.endedAt = 0
+		} else if before[b] && m.level >= 4 {
+			b.endedAt = m.at
+		}
+	}
+}
+
+// settleStatuses gives submissions whose jobs have ended, or of which one failed, their last status.
+func (m *model) settleStatuses() {
+	for _, s := range m.submissions {
+		if s.ended() {
+			continue
+		}
+		counts := s.counts()
+		failed := counts[job.Failed] + s.purged[job.Failed]
+		completed := counts[job.Completed] + s.purged[job.Completed]
+		unfinished := counts[job.Deferred] + counts[job.Pending] + counts[job.Active]
+		jobs := s.lines - s.holes
+		switch {
+		case failed > 0 && s.OnFailure == job.CancelRest:
+			m.endSubmission(s, job.BatchFailed)
+		case s.open || unfinished > 0 || s.status == job.BatchPaused && jobs == 0:
+		case failed > 0:
+			m.endSubmission(s, job.BatchFailed)
+		case completed < jobs:
+			m.endSubmission(s, job.BatchCancelled)
+		default:
+			m.endSubmission(s, job.BatchCompleted)
+		}
+	}
+}
+
+func (m *model) endSubmission(s *modelSubmission, status job.BatchStatus) {
+	s.status, s.endedAt, s.open = status, m.at, false
+}
+
+// settle ends submissions and, as far as events say, their jobs. With nil it ends all of these.
+func (m *model) settle(events []event) {
+	m.settleStatuses()
+	if events == nil {
+		for _, s := range m.submissions {
+			for _, j := range s.rest() {
+				m.takeRest(j)
+			}
+		}
+		return
+	}
+	for _, e := range events {
+		if j := m.jobs[e.id]; j != nil && m.restMoves(e) {
+			m.takeRest(j)
+		}
+	}
+}
+
+// restMoves reports whether an event is what a step over a submission does to a job that it is still to move.
+func (m *model) restMoves(e event) bool {
+	j := m.jobs[e.id]
+	if j == nil || j.batch.submission == nil || !slices.Contains(j.batch.submission.rest(), j) {
+		return false
+	}
+	switch s := j.batch.submission; {
+	case s.deleting:
+		return e.why == reasonDeleted
+	case s.ended():
+		return e.why == reasonCancelled
+	}
+	return e.why == reasonStarted
+}
+
+func (m *model) takeRest(j *modelJob) {
+	if j.batch.submission.ended() {
+		m.endRest(j)
+	} else {
+		m.letGo(j)
+	}
+}
+
+// endRest cancels a job whose submission has ended, or deletes it with its submission.
+func (m *model) endRest(j *modelJob) {
+	if j.batch.submission.deleting {
+		j.code = job.NoCode
+		m.purge(j)
+	} else {
+		m.cancel(j)
+	}
+}
+
+// letGo gives a job of a batch that was resumed the status of a new job.
+func (m *model) letGo(j *modelJob) {
+	if j.heldBack = false; j.attr.RunAt > m.at {
+		j.runAt, j.movedAt = j.attr.RunAt, m.at
+		return
+	}
+	m.makePending(j)
+}
+
+func (m *model) changeBatch(cmd job.ChangeBatch) Result {
+	s := m.submission(cmd.Batch)
+	switch {
+	case s == nil:
+		return &BatchChanged{Refusal: job.BatchNotFound}
+	case cmd.Op == job.CloseBatch:
+		s.open = false
+	case s.ended():
+		return &BatchChanged{Refusal: job.BatchEnded}
+	case s.status == job.BatchPaused:
+		s.status = job.BatchInProgress
+	}
+	m.settleStatuses()
+	return &BatchChanged{Status: s.status}
+}
+
+// endByRequest cancels or deletes a submission. Events say which jobs the command itself moved.
+func (m *model) endByRequest(s *modelSubmission, op job.Op, events []event) Result {
+	switch {
+	case op == job.Cancel && s.status == job.BatchCancelled:
+		return &Swept{Status: s.status}
+	case op == job.Cancel && s.ended():
+		return &Swept{Refusal: job.BatchEnded}
+	}
+	if s.deleting = op == job.Delete; !s.ended() {
+		m.endSubmission(s, job.BatchCancelled)
+	}
+	had := len(s.rest())
+	m.settle(events)
+	return &Swept{Status: s.status, Moved: int64(had - len(s.rest()))}
+}
+
+// forgetSubmissions forgets submissions that are kept no longer, which exists knows; with nil, all that need not be
+// kept.
+func (m *model) forgetSubmissions(exists func(id job.ID) bool) (err error) {
+	m.submissions = slices.DeleteFunc(m.submissions, func(s *modelSubmission) bool {
+		may := s.ended() && len(s.parts) == 0 && (s.deleting || s.endedAt+s.retentionMs <= m.at)
+		if exists == nil {
+			return may
+		}
+		there := exists(s.id)
+		switch {
+		case !there && !may:
+			err = errors.Join(err, fmt.Errorf("batch %v is gone, and must be kept: %+v", s.id, s))
+		case there && may && s.deleting:
+			err = errors.Join(err, fmt.Errorf("batch %v is deleted, and is there", s.id))
+		}
+		return !there
+	})
+	return err
+}
+
+func (s *modelSubmission) document() Batch {
+	counts := s.counts()
+	doc := Batch{
+		ID: s.id, CreatedAt: s.at, Lines: s.lines, Counts: counts, Status: s.status, Jobs: s.lines - s.holes, EndedAt: s.endedAt, Failed: s.failed,
+	}
+	doc.Ended = doc.Jobs - counts[job.Deferred] - counts[job.Pending] - counts[job.Active]
+	if !slices.ContainsFunc(s.parts, func(b *modelBatch) bool { return b.id == s.failed.WithLine(0) }) {
+		doc.Failed = job.ID{}
+	}
+	return doc
+}
+
+// compareSubmissions compares the documents and results of all submissions, and how many there are in each status.
+func (p *player) compareSubmissions() error {
+	var statuses [job.NumBatchStatus]int64
+	for _, s := range p.m.submissions {
+		statuses[s.status]++
+		doc, err := p.s.Batch(s.id)
+		if s.deleting {
+			if !errors.Is(err, job.BatchNotFound) {
+				return fmt.Errorf("batch %v, which is being deleted: %+v, %w", s.id, doc, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read batch %v: %w", s.id, err)
+		}
+		of := doc.Submission
+		if doc.Submission = nil; doc.Since > p.m.at || doc.EndedBefore > doc.Jobs {
+			return fmt.Errorf("batch %+v counts its progress from the future", doc)
+		}
+		doc.Since, doc.EndedBefore = 0, 0
+		if want := s.document(); doc != want {
+			return fmt.Errorf("batch\n\t%+v, the model has\n\t%+v", doc, want)
+		}
+		want := s.Submission
+		want.Metadata, want.Open, want.Paused = nil, s.open, s.status == job.BatchPaused
+		if of.Client != s.client || of.Type != s.typ || of.RetentionMs != s.retentionMs || of.MetadataBytes != len(s.Metadata) || !sameSubmission(of.Submission, want) {
+			return fmt.Errorf("batch %v has the attributes\n\t%+v, the model has\n\t%+v", s.id, of, want)
+		}
+		if metadata, err := p.s.BatchMetadata(s.id); err != nil || string(metadata) != string(s.Metadata) {
+			return fmt.Errorf("batch %v has the metadata %q (%v), the model has %q", s.id, metadata, err, s.Metadata)
+		}
+		if id, err := p.s.BatchOfSnowflake(of.Snowflake); err != nil || id != s.id {
+			return fmt.Errorf("snowflake %d is that of %v (%v), the model has %v", of.Snowflake, id, err, s.id)
+		}
+		if err := p.compareResults(s); err != nil {
+			return fmt.Errorf("results of batch %v: %w", s.id, err)
+		}
+	}
+	if err := p.compareBatchLists(); err != nil {
+		return err
+	}
+	if statuses != p.s.machine.batchStatuses {
+		return fmt.Errorf("batches by status %v, the model has %v", p.s.machine.batchStatuses, statuses)
+	}
+	return nil
+}
+
+// compareBatchLists reads lists of batches page by page.
+func (p *player) compareBatchLists() error {
+	for _, f := range []BatchFilter{
+		{}, {Status: job.BatchInProgress}, {Status: job.BatchFailed, Client: "a"}, {Name: "one"}, {Meta: map[string]string{"user": "42"}},
+		{Meta: map[string]string{"user": "42", "x": "-1"}, Name: "two words", Status: job.BatchCompleted}, {NamePrefix: "two", Type: "x"}, {NamePrefix: "o"},
+	} {
+		var want []string
+		for _, doc := range p.m.batchDocuments() {
+			if doc.matches(&f) {
+				want = append(want, doc.ID.String())
+			}
+		}
+		slices.Sort(want)
+		var got []string
+		for f.Limit = 1; ; f.Limit++ {
+			page, next, err := p.s.Batches(f)
+			if err != nil || len(page) > f.Limit {
+				return fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
+			}
+			for i := range page {
+				got = append(got, page[i].ID.String())
+			}
+			if f.After = next; next.IsZero() {
+				break
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("batches %+v\n\t%v, the model has\n\t%v", f, got, want)
+		}
+	}
+	return nil
+}
+
+// modelBatchDocument is what a list may ask of a batch.
+type modelBatchDocument struct {
+	Batch
+	client, typ, name string
+	meta              map[string]string
+}
+
+func (m *model) batchDocuments() (docs []modelBatchDocument) {
+	for _, b := range m.batches {
+		if b.submission == nil && !b.joined {
+			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: b.lines[0].queue.name.client, typ: b.lines[0].queue.name.typ})
+		}
+	}
+	for _, s := range m.submissions {
+		if s.deleting {
+			continue
+		}
+		doc := modelBatchDocument{s.document(), s.client, s.typ, s.Name, map[string]string{}}
+		for name, v := range s.Meta.All() {
+			doc.meta[name] = v.String()
+		}
+		docs = append(docs, doc)
+	}
+	return docs
+}
+
+func (d *modelBatchDocument) matches(f *BatchFilter) bool {
+	for name, text := range f.Meta {
+		if got, ok := d.meta[name]; !ok || got != text {
+			return false
+		}
+	}
+	return (f.Status == 0 || f.Status == d.Status) && (f.Client == "" || f.Client == d.client) && (f.Type == "" || f.Type == d.typ) &&
+		(f.Name == "" || f.Name == d.name) && strings.HasPrefix(d.name, f.NamePrefix)
+}
+
+func sameSubmission(a, b job.Submission) bool {
+	return a.Name == b.Name && a.Meta == b.Meta && a.OnFailure == b.OnFailure && a.ChunkSize == b.ChunkSize && a.Traceparent == b.Traceparent &&
+		a.Tracestate == b.Tracestate && a.Baggage == b.Baggage && a.Open == b.Open && a.Paused == b.Paused
+}
+
+// compareResults reads the results page by page up to the first job that has not ended.
+func (p *player) compareResults(s *modelSubmission) error {
+	var want []*modelJob
+	var wait job.ID
+	for _, b := range s.parts {
+		for _, j := range b.lines {
+			if j.unfinished() && wait.IsZero() {
+				wait = j.id
+			}
+			if wait.IsZero() && j.status != job.Purged {
+				want = append(want, j)
+			}
+		}
+	}
+	for from, limit, room := int64(0), 1, int64(0); ; limit++ {
+		page, err := p.s.Results(s.id, from, limit, room)
+		if err != nil {
+			return err
+		}
+		if len(page.Jobs) > limit || len(page.Jobs) > len(want) || len(page.Line) != len(page.Jobs) {
+			return fmt.Errorf("a page of %d has %d jobs of %d, with %d lines", limit, len(page.Jobs), len(want), len(page.Line))
+		}
+		for i := range page.Jobs {
+			doc := p.m.document(want[i])
+			doc.Payload = nil
+			if err := sameJob(page.Jobs[i], doc); err != nil {
+				return fmt.Errorf("job %v: %w", want[i], err)
+			}
+			if page.Line[i] < from || i > 0 && page.Line[i] <= page.Line[i-1] || page.Line[i] >= page.Next {
+				return fmt.Errorf("the line %d of job %v is none of those from %d to %d", page.Line[i], want[i], from, page.Next)
+			}
+		}
+		want = want[len(page.Jobs):]
+		if page.Next == from {
+			end := s.ended() && wait.IsZero()
+			if len(want) > 0 || page.Wait != wait || page.End != end {
+				return fmt.Errorf("they end at line %d: wait %v, end %v; the model has %v more, wait %v, end %v", from, page.Wait, page.End, want, wait, end)
+			}
+			return nil
+		}
+		from, room = page.Next, room+20
+	}
+}
+
+// submission generates what a create says of its batch.
+func (g *generator) submission() *job.Submission {
+	s := &job.Submission{
+		Name: oneOf(g, "", "one", "two words"), Meta: oneOf[job.BatchMeta](g, "", "user:42", "user=42,x:-1"),
+		OnFailure: oneOf(g, job.Continue, job.CancelRest), ChunkSize: oneOf[int64](g, 0, 1, 20), Open: g.some(35), Paused: g.some(25),
+	}
+	if g.some(30) {
+		s.Metadata, s.Tracestate, s.Baggage = []byte("opaque\n\x00"), "a=b", "user=1"
+	}
+	return s
+}
+
+// anySubmission returns the id of a batch, most often of one with attributes.
+func (g *generator) anySubmission() job.ID {
+	if n := len(g.m.submissions); n > 0 && g.some(90) {
+		return g.m.submissions[g.IntN(n)].id
+	}
+	return g.anyClaim()
+}
+
+func (g *generator) changeBatch() job.Command {
+	return job.ChangeBatch{Op: oneOf(g, job.CloseBatch, job.ResumeBatch), Batch: g.anySubmission()}
+}

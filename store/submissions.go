@@ -1,0 +1,316 @@
+package store
+
+import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/lsm"
+)
+
+// newSubmission makes the submission of a create, without jobs.
+func (a *applying) newSubmission(c *job.Create) *submission {
+	g := &c.Groups[0]
+	s := &submission{
+		seq: a.now.Seq, at: a.now.At, client: g.Client, typ: g.Type, retentionMs: g.RetentionMs,
+		Submission: *c.Submission, metadataBytes: len(c.Submission.Metadata),
+	}
+	s.Metadata = nil
+	s.status, s.open = job.BatchInProgress, s.Open
+	if s.Paused {
+		s.status = job.BatchPaused
+	}
+	s.mark, s.markBefore = progressMark{at: s.at}, progressMark{at: s.at}
+	a.submissions.Set(s.seq, s)
+	a.o.Set(seqKey(submissionTable, s.seq), s.encode())
+	if s.metadataBytes > 0 {
+		a.o.Set(seqKey(batchMetadataTable, s.seq), c.Submission.Metadata)
+	}
+	for _, key := range s.indexes() {
+		a.o.Set(key, nil)
+	}
+	a.o.Set(batchStatusKey(s.status, s.seq), nil)
+	a.batchStatuses[s.status]++
+	a.touchSubmission(s)
+	return s
+}
+
+// touchSubmission has end look at a submission, and the next commit write its state.
+func (a *applying) touchSubmission(s *submission) {
+	a.touch(&s.dirty, s)
+	if !s.counted {
+		s.counted = true
+		a.counted = append(a.counted, s)
+	}
+}
+
+// mayAdd says whether a create may add jobs to a submission, which may be nil.
+func mayAdd(s *submission) job.Refusal {
+	switch {
+	case s == nil:
+		return job.BatchNotFound
+	case s.status.Ended():
+		return job.BatchEnded
+	case !s.open:
+		return job.BatchClosed
+	}
+	return job.Granted
+}
+
+// addPart makes a batch that is being made a part of a submission.
+func (a *applying) addPart(s *submission, b *batch) {
+	b.submission, b.submissionAt, b.base = s.seq, s.at, s.lines
+	s.lines += int64(b.lines)
+	s.parts++
+	a.o.Set(partKey(s.seq, s.lines-1), encodePart(batchPart{b.seq, b.base}))
+	a.touchSubmission(s)
+	a.ends.ended(batchEnd(s.seq)) // for those who follow its results
+}
+
+// removePart forgets a part whose lines are all purged.
+func (a *applying) removePart(b *batch) {
+	s := a.submissionOf(b)
+	a.o.Delete(partKey(s.seq, b.base+int64(b.lines)-1))
+	s.parts--
+	a.touchSubmission(s)
+}
+
+// countSubmission changes the counters of the submission of a part that gets another state.
+func (a *applying) countSubmission(p part, next job.State) {
+	s := a.submissionOf(p.b)
+	n, old := p.lines(), p.in.Status
+	if old != 0 {
+		s.counts[old] -= n
+	}
+	s.counts[next.Status] += n
+	switch {
+	case next.Status == job.Purged && old != 0:
+		s.purged[old] += n
+	case next.Status == job.Failed && s.failed.seq == 0:
+		s.failed = position{p.b.seq, p.first}
+	case old == job.Failed && next.Status == job.Pending && s.failed.seq == p.b.seq && p.first <= s.failed.line && s.failed.line <= p.last:
+		s.failed = position{}
+	}
+	if a.now.At-s.mark.at >= markMs {
+		s.markBefore, s.mark = s.mark, progressMark{a.now.At, s.done()}
+	}
+	a.touchSubmission(s)
+}
+
+// settleSubmissions ends the submissions whose jobs have ended, and forgets those that are not kept any more.
+func (a *applying) settleSubmissions() {
+	for len(a.counted) > 0 {
+		last := len(a.counted) - 1
+		s := a.counted[last]
+		a.counted = a.counted[:last]
+		s.counted = false
+		switch {
+		case s.gone:
+		case s.status.Ended():
+			a.forgetIfDue(s)
+		case s.had(job.Failed) > 0 && s.OnFailure == job.CancelRest:
+			a.endSubmission(s, job.BatchFailed)
+		case !s.open && s.unfinished() == 0 && (s.status != job.BatchPaused || s.jobs() > 0):
+			a.endSubmission(s, job.BatchStatusOf(s.had(job.Failed), s.jobs()-s.had(job.Completed)-s.had(job.Failed)))
+		}
+	}
+}
+
+// setBatchStatus gives a submission another status.
+func (a *applying) setBatchStatus(s *submission, status job.BatchStatus) {
+	a.o.Delete(batchStatusKey(s.status, s.seq))
+	a.batchStatuses[s.status]--
+	s.status = status
+	a.o.Set(batchStatusKey(s.status, s.seq), nil)
+	a.batchStatuses[s.status]++
+	a.touchSubmission(s)
+	a.ends.ended(batchEnd(s.seq))
+}
+
+// batchEnd stands for the status of a batch among the lines for whose end callers wait.
+func batchEnd(seq uint64) Run { return Run{seq, math.MaxUint32, math.MaxUint32} }
+
+// endSubmission gives a submission its last status, and cancels its jobs that have not ended.
+func (a *applying) endSubmission(s *submission, status job.BatchStatus) {
+	a.setBatchStatus(s, status)
+	s.open, s.endedAt = false, a.now.At
+	a.setTimer(timerKey(s.endedAt+s.retentionMs, batchTimer, s.seq, 0, 0))
+	if s.unfinished() > 0 {
+		a.beginRest(s)
+	}
+}
+
+// beginRest begins to look at all jobs of a submission, and takes the first step as far as the command has room for it.
+func (a *applying) beginRest(s *submission) {
+	if s.rest != 0 {
+		a.deleteTimer(timerKey(s.restAt, restTimer, s.seq, 0, 0))
+	}
+	s.rest = 1
+	before := a.o.Writes()
+	a.stepSubmission(s, a.restRows)
+	a.restRows -= min(a.restRows, a.o.Writes()-before)
+	a.continueRest(s, a.now.At)
+}
+
+// continueRest leaves what is left to look at to a tick.
+func (a *applying) continueRest(s *submission, at int64) {
+	if s.restAt = 0; s.rest != 0 && !s.gone {
+		s.restAt = at
+		a.setTimer(timerKey(at, restTimer, s.seq, 0, 0))
+	}
+	a.touchSubmission(s)
+}
+
+// resumeRest takes another step of a submission whose timer is first, and returns about how many rows that wrote. Its
+// timer moves to the end of what is due, so that leases and retention come in between.
+func (a *applying) resumeRest(seq uint64, rows int) int {
+	a.deleteTimer(a.timers.First(&a.o))
+	s, before := a.submission(seq), a.o.Writes()
+	a.stepSubmission(s, rows)
+	a.continueRest(s, a.due)
+	return a.o.Writes() - before + tickSpanRows
+}
+
+// stepSubmission looks at jobs of a submission until it has written so many rows, or looked at as many spans, or has
+// seen all.
+func (a *applying) stepSubmission(s *submission, rows int) {
+	for end := a.o.Writes() + rows; s.rest != 0 && a.o.Writes() < end; end-- {
+		of, ok := readPart(&a.o, s.seq, s.rest-1)
+		if !ok {
+			s.rest = 0
+			return
+		}
+		line := uint32(max(s.rest-1, of.base) - of.base)
+		p := part{b: a.batch(of.seq), in: a.spanAt(of.seq, line), first: line}
+		p.last = p.in.last
+		s.rest = of.base + int64(p.last) + 2
+		switch {
+		case p.in.Status == job.Purged:
+		case s.deleting:
+			a.purge(p, reasonDeleted)
+		case s.status.Ended():
+			a.cancel(p)
+		case p.in.Held():
+			a.move(p, p.in.LetGo(&p.group().Attributes, a.now), reasonStarted)
+		}
+	}
+}
+
+// forgetIfDue deletes what is kept of a submission that has ended, when it is not kept any more and has no parts.
+func (a *applying) forgetIfDue(s *submission) {
+	if s.parts > 0 || !s.due && !s.deleting {
+		return
+	}
+	if s.rest != 0 {
+		a.deleteTimer(timerKey(s.restAt, restTimer, s.seq, 0, 0))
+		s.rest, s.restAt = 0, 0
+	}
+	if !s.due {
+		a.deleteTimer(timerKey(s.endedAt+s.retentionMs, batchTimer, s.seq, 0, 0))
+	}
+	for _, key := range s.indexes() {
+		a.o.Delete(key)
+	}
+	a.o.Delete(batchStatusKey(s.status, s.seq))
+	a.batchStatuses[s.status]--
+	a.o.Delete(seqKey(submissionTable, s.seq))
+	a.o.Delete(seqKey(submissionStateTable, s.seq))
+	if s.metadataBytes > 0 {
+		a.o.Delete(seqKey(batchMetadataTable, s.seq))
+	}
+	s.gone = true
+	a.submissions.Delete(s.seq)
+	a.ends.ended(batchEnd(s.seq))
+}
+
+// retire notes that a submission need not be kept any more.
+func (a *applying) retire(t timer) {
+	a.deleteTimer(t.key)
+	s := a.submission(t.a)
+	s.due = true
+	a.touchSubmission(s)
+}
+
+// submissionEnded reports whether the jobs of a batch are to be cancelled, or deleted, because it is part of a submission that has
+// ended.
+func (m *machine) submissionEnded(b *batch) bool {
+	s := m.submissionOf(b)
+	return s != nil && s.status.Ended()
+}
+
+// endPart cancels lines of a submission that has ended, or deletes them with it.
+func (a *applying) endPart(p part) {
+	if a.submissionOf(p.b).deleting {
+		a.purge(p, reasonDeleted)
+	} else {
+		a.cancel(p)
+	}
+}
+
+// changeBatch closes or resumes a submission.
+func (a *applying) changeBatch(cmd job.ChangeBatch) *BatchChanged {
+	s := a.submissionByID(cmd.Batch)
+	switch {
+	case s == nil:
+		return &BatchChanged{Refusal: job.BatchNotFound}
+	case cmd.Op == job.CloseBatch && s.open:
+		s.open = false
+		a.touchSubmission(s)
+		a.settleSubmissions()
+	case cmd.Op == job.CloseBatch && s.status.Ended(): // it is closed
+	case cmd.Op == job.ResumeBatch && s.status.Ended():
+		return &BatchChanged{Refusal: job.BatchEnded}
+	case cmd.Op == job.ResumeBatch && s.status == job.BatchPaused:
+		a.setBatchStatus(s, job.BatchInProgress)
+		a.beginRest(s)
+		a.settleSubmissions()
+	}
+	return &BatchChanged{Status: s.status}
+}
+
+// endByRequest cancels or deletes a whole submission.
+func (a *applying) endByRequest(s *submission, op job.Op) *Swept {
+	switch {
+	case op == job.Cancel && s.status == job.BatchCancelled:
+		return &Swept{Status: s.status, More: s.rest != 0}
+	case op == job.Cancel && s.status.Ended():
+		return &Swept{Refusal: job.BatchEnded}
+	}
+	had := s.unfinished()
+	if op == job.Delete {
+		had = s.counts.Total()
+		s.deleting = true
+	}
+	if s.status.Ended() {
+		a.beginRest(s)
+	} else {
+		a.endSubmission(s, job.BatchCancelled)
+		if s.deleting && s.rest == 0 && s.parts > 0 { // its jobs have ended, and are still there
+			a.beginRest(s)
+		}
+	}
+	left := s.unfinished()
+	if op == job.Delete {
+		left = s.counts.Total()
+	}
+	more := s.rest != 0
+	a.settleSubmissions()
+	return &Swept{Status: s.status, Moved: had - left, More: more}
+}
+
+func (m *machine) loadSubmissions() {
+	clear(m.batchStatuses[:])
+	prefix := string([]byte{batchIndexTable, byBatchStatus})
+	m.o.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
+		if status := int(key[2]); status < len(m.batchStatuses) {
+			m.batchStatuses[status]++
+		}
+		return true
+	})
+}
+
+func (s *submission) flush(o *lsm.Overlay) {
+	s.dirty = false
+	if !s.gone {
+		o.Set(seqKey(submissionStateTable, s.seq), s.submissionState.encode())
+	}
+}
