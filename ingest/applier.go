@@ -117,9 +117,10 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	return err
 }
 
-// reportRunEnds reports the ends of the runs that were committed.
+// reportRunEnds reports the ends of the runs that were committed. It drops those of commands that the log had when the
+// engine started: an earlier process has reported them.
 func (e *Engine) reportRunEnds() {
-	if ends := e.store.TakeRunEnds(); len(ends) > 0 {
+	if ends := e.store.TakeRunEnds(); len(ends) > 0 && e.reportsRunEnds.Load() {
 		e.o.OnRunEnds(ends)
 	}
 }

@@ -31,7 +31,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("replay journal: %w", err)
 	}
 
-	if e.o.OnRunEnds != nil { // not before: an earlier process has reported what this one replays
+	if e.o.OnRunEnds != nil {
 		e.store.ObserveRunEnds()
 	}
 
@@ -117,6 +117,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		e.logger.Warn("the state does not include all of the log yet; waiting", "applied", e.store.Applied(), "error", err)
 		pause(ctx, maxSleep)
 	}
+	e.reportsRunEnds.Store(true)
 	err := e.time.do(ctx, func(ctx context.Context) error { _, err := e.time.leads(ctx); return err })
 	if err != nil {
 		return err
