@@ -65,6 +65,7 @@
 //	queue.go        Pause, Switch, and commands that delete queues
 //	tick.go         Tick, Grace, SetLevel and Mark, which the server itself proposes
 //	session.go      commands that open and end sessions
+//	run_end.go      RunEnd: the end of runs, for observers
 //	runner.go       LoseRunner: returns the jobs of a lost runner
 //	handler.go      commands that store and delete handlers
 //	fileset.go      commands that store and delete versions of filesets
