@@ -43,6 +43,10 @@ var mayImport = map[string][]string{
 	"client/daybooktest":     {"client"},
 	"manifest":               {"job/handler"},
 	"mdns":                   {},
+	"opsqueue":               {"job", "opsqueue/wire"},
+	"opsqueue/wire":          {},
+	"trace":                  {"job"},
+	"trace/tracetest":        {},
 	"load":                   {},
 	"load/works":             {"client", "load"},
 	"load/limits":            {"load", "load/works"},
@@ -64,7 +68,7 @@ var mayImport = map[string][]string{
 	"runner/wasi":            {"client", "job/digest", "job/handler", "runner/disk", "runner/pool", "runner/runlog", "runner/sandbox", "runner/task", "runner/wasi/guest", "runner/webhook"},
 	"runner/wasi/guest":      {},
 	"runner/task":            {"client"},
-	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store"},
+	"cmd/daybook":            {"api", "blob", "blob/s3", "client", "fileset", "ingest", "job", "job/digest", "job/handler", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "runner", "runner/container", "runner/sandbox", "runner/program", "runner/script", "runner/webhook", "registry", "registry/onlost", "store", "trace"},
 }
 
 // onlyIn names libraries that belong to certain folders.
@@ -82,6 +86,10 @@ var onlyIn = map[string][]string{
 	"github.com/bmatcuk/doublestar/v4":     {"fileset"},
 	"github.com/minio/minio-go/v7":         {"blob/s3"},
 	"github.com/tetratelabs/wazero":        {"runner/wasi/guest"},
+	"github.com/fxamacker/cbor/v2":         {"opsqueue/wire"},
+	"go.opentelemetry.io/":                 {"trace", "trace/tracetest"},
+	"github.com/go-logr/logr":              {"trace"},
+	"google.golang.org/protobuf":           {"trace/tracetest"},
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -289,8 +297,8 @@ func TestDependencies(t *testing.T) {
 // listsFiles are the folders whose doc.go lists their files.
 var listsFiles = []string{
 	"api", "bench", "bench/compare", "bench/demo", "bench/matrix", "bench/open", "bench/peers", "bench/peers/daybook", "bench/peers/measure", "bench/peers/peer", "bench/peers/process",
-	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "proof/corruption", "proof/crash", "proof/hostile",
-	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm",
+	"bench/peers/report", "blob", "blob/s3", "blob/s3/s3test", "client", "cmd/daybook", "fileset", "fileset/archive", "fileset/directory", "ingest", "job", "joblog", "journal", "load", "load/limits", "load/works", "manifest", "mdns", "opsqueue", "opsqueue/wire", "proof/corruption", "proof/crash", "proof/hostile",
+	"proof/powerfs", "proof/report", "proof/runners", "proof/sim", "registry", "registry/onlost", "runner/answers", "runner/container", "runner/dirlock", "runner/disk", "runner/pool", "runner/program", "runner/runlog", "runner/sandbox", "runner/sandbox/helper", "runner/script", "runner/script/protocol", "runner/slots", "runner/wasi", "runner/wasi/guest", "runner/webhook", "store", "store/lsm", "trace", "trace/tracetest",
 }
 
 // TestDocListsFiles: the doc.go of a folder names each of its files.

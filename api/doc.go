@@ -37,6 +37,7 @@
 //     from JSON and from runs; one outcome.
 //   - operations.go, switches.go, session.go: cancel, redrive, run, patch, delete; stop, start and quit; sessions.
 //   - handlers.go, handlers_miniq.go: the routes that store and read handlers; miniq's forms of them.
+//   - batches.go, batch_create.go, batch_results.go: batches with attributes; what creates and fills them; their results
 //   - jobs.go, list.go, queues.go, runners.go: the routes that read jobs, batches, queues, runners and claims.
 //   - heartbeat.go: heartbeats and goodbyes of runners.
 //   - system.go, metrics.go, openapi.go: health, stats and metrics; the description of this API.
@@ -54,7 +55,7 @@
 //   - filesets.go, fileset_put.go, fileset_ahead.go, fileset_get.go, fileset_compression.go, fileset_marks.go,
 //     fileset_metrics.go: filesets; storing archives and manifests; reading files from a bucket before their turn; sending
 //     filesets; the compression of archives; the blobs that filesets name; metrics of filesets.
-//   - log_metrics.go: metrics of the logs of jobs.
+//   - log_metrics.go, trace_metrics.go: metrics of the logs of jobs; of the spans of runs.
 //   - problem.go, access_log.go: refusals; the log entry and the metrics of each request.
 //   - engine.go: the interfaces to the engine and to its state.
 //

@@ -63,12 +63,33 @@ type backoff struct {
 }
 
 // traceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs without a traceparent of
-// their own get it.
+// their own get it. Of a version that is not known, it returns the part that version 00 knows, as W3C Trace Context says.
 func traceOf(c echo.Context) *string {
-	if values := c.Request().Header["Traceparent"]; len(values) == 1 && job.CheckTraceparent(values[0]) == nil {
-		return &values[0]
+	values := c.Request().Header["Traceparent"]
+	if len(values) != 1 {
+		return nil
 	}
-	return nil
+	text := values[0]
+	if version, rest, ok := strings.Cut(text, "-"); ok && laterVersion(version) {
+		rest = rest[:min(len(rest), knownTraceBytes)]
+		if len(text) > len(version)+1+len(rest) && text[len(version)+1+len(rest)] != '-' {
+			return nil
+		}
+		text = "00-" + rest
+	}
+	if job.CheckTraceparent(text) != nil {
+		return nil
+	}
+	return &text
+}
+
+// knownTraceBytes is the length of a trace id, a parent id and flags, with the dashes between them.
+const knownTraceBytes = 32 + 1 + 16 + 1 + 2
+
+// laterVersion reports whether a version of W3C Trace Context is later than 00. There is no version ff.
+func laterVersion(version string) bool {
+	n, err := strconv.ParseUint(version, 16, 8)
+	return err == nil && len(version) == 2 && version == strings.ToLower(version) && n > 0 && n < 0xff
 }
 
 // reservedClient refuses a client name in s.reserved.

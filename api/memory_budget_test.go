@@ -227,7 +227,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 // TestBodyLimitsOfRoutes: a route refuses bodies that are longer than it needs.
 func TestBodyLimitsOfRoutes(t *testing.T) {
 	long := map[string]bool{
-		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, // payloads
+		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, "POST /batches/:id/jobs": true, // payloads
 		"POST /jobs/claim": true, "POST /jobs/complete": true, "POST /jobs/:id/complete": true, // outputs
 	}
 	r := start(t, func(o *setup) { o.Quit = func() {} })

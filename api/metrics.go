@@ -109,6 +109,7 @@ func newMetrics(s *Server, routes []route) *metrics {
 	m.blobMetrics = newBlobMetrics(s.blobs, registry)
 	m.filesetMetrics = newFilesetMetrics(registry)
 	registerLogMetrics(&s.logs, registry)
+	registerSpanMetrics(s.spans, registry)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m
 }

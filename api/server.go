@@ -41,6 +41,8 @@ type Options struct {
 	StreamHeartbeat time.Duration
 	// OnLostFailures returns for how many lost runners the hook of the server failed. Nil: there is no hook.
 	OnLostFailures func() uint64
+	// Spans returns what became of the spans of runs. Nil: no traces are exported.
+	Spans func() SpanCounts
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
 	Quit func()
@@ -54,8 +56,9 @@ type Server struct {
 	log      zerolog.Logger
 	build    Version
 	quitting func()
-	// onLostFailures is that of the options.
+	// onLostFailures and spans are those of the options.
 	onLostFailures func() uint64
+	spans          func() SpanCounts
 
 	echo     *echo.Echo
 	hosts    allowedHosts
@@ -116,7 +119,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: engine, blobs: o.Blobs, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
+		engine: engine, blobs: o.Blobs, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans, echo: echo.New(), hosts: hosts, fenced: o.RequireClaimID,
 		limits: newLimits(o.MaxConnections),
 	}
 	s.logs.Logs = joblog.New()

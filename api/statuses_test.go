@@ -105,6 +105,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	x.missing()
 	x.states()
 	x.runners()
+	x.batches()
 	x.sessions()
 	x.blobsAndFilesets()
 	x.successes()
@@ -120,6 +121,7 @@ type everyStatus struct {
 	byName     map[string]*operation
 	id         string // of a job that has a batch
 	session    string
+	open       string // a batch that takes jobs
 }
 
 // do sends a request of an operation, and notes the status of the answer.
@@ -159,15 +161,19 @@ func (x *everyStatus) findOperations() {
 	bodies := map[string]string{
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
 		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
-		"/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
+		"/batches/:id/jobs": `{"payload":"x"}`, "/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
 	}
 	upload := x.begin(20)
+	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
 	for _, route := range append(x.server.routes(), x.server.getSwitches()...) {
 		o := operation{route: route, kind: mimeJSON, body: "{}"}
 		if body, ok := bodies[route.path]; ok {
 			o.body = strings.ReplaceAll(body, "ID", x.id)
 		}
 		o.path = strings.NewReplacer(":id", x.id, ":client", "a", ":type", "b", ":file", "page.js", ":address", addressOf("{}"), ":name", "b").Replace(route.path)
+		if o.name() == "POST /batches/{id}/jobs" {
+			o.path = "/batches/" + x.open + "/jobs"
+		}
 		if o.name() == "PUT /filesets/{name}" {
 			o.kind, o.body = mimeTar, tarOf(x.T, "a", "A")
 		}
@@ -189,6 +195,30 @@ func (x *everyStatus) findOperations() {
 	for i := range x.operations {
 		x.byName[x.operations[i].name()] = &x.operations[i]
 	}
+}
+
+// newBatch creates a batch with attributes, and returns its id.
+func (x *everyStatus) newBatch(body string) string {
+	return x.post("/jobs/create", body).object(http.StatusCreated)["batch_id"].(string)
+}
+
+// batches has the statuses of batches with attributes.
+func (x *everyStatus) batches() {
+	ended := "/batches/" + x.newBatch(`{"batch":{"metadata":"m"}}`)
+	for _, name := range []string{"cancel", "redrive", "resume", "jobs"} {
+		o := x.byName["POST /batches/{id}/"+name]
+		x.do(o, ended+"/"+name, o.body).refused(http.StatusConflict, "batch_ended")
+	}
+	metadata := x.byName["GET /batches/{id}/metadata"]
+	a := x.do(metadata, ended+"/metadata", "")
+	a.wantStatus(http.StatusOK)
+	tag := a.header.Get("ETag")
+	x.do(metadata, ended+"/metadata", "", "If-None-Match", tag).wantStatus(http.StatusNotModified)
+	x.do(x.byName["GET /batches"], "/batches?name_prefix=a&after="+unknownID, "").wantStatus(http.StatusNotFound)
+	x.server.resultReaders.Add(maxResultReaders)
+	x.do(x.byName["GET /batches/{id}/results"], ended+"/results?follow=true", "").refused(http.StatusTooManyRequests, codeOverloaded)
+	x.server.resultReaders.Add(-maxResultReaders)
+	x.do(x.byName["POST /batches/{id}/jobs"], "/batches/"+x.open+"/jobs", "{}").wantStatus(http.StatusCreated)
 }
 
 // refusals are those of any operation before the engine is called.
@@ -371,7 +401,7 @@ func (x *everyStatus) sessions() {
 		switch path := o.route.path; {
 		case o.takesLines():
 			other = "other\n"
-		case path == "/jobs/create":
+		case path == "/jobs/create", path == "/batches/:id/jobs":
 			other = `{"payload":"other"}`
 		case strings.HasSuffix(path, "/complete"):
 			other = `{"outcomes":[{"job_id":"` + x.id + `","status":"failed"}]}`
@@ -426,7 +456,7 @@ func (x *everyStatus) successes() {
 		}
 		path := o.path
 		switch {
-		case o.route.path == "/sweeps/:id", o.route.path == "/stream":
+		case o.route.path == "/sweeps/:id", o.route.path == "/stream", o.route.path == "/batches/:id/jobs":
 			continue
 		case o.route.path == "/runners/:id":
 		case o.route.path == "/sessions/:id":

@@ -102,8 +102,8 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	if err != nil {
 		return Added{}, err
 	}
-	a, err := c.do(ctx, c.numbered(request{method: http.MethodPost, path: "/add", query: query, body: lines, contentType: mimeText,
-		key: o.Key, repeat: repeatableWith(o.Key)}))
+	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, request{method: http.MethodPost, path: "/add", query: query, body: lines, contentType: mimeText,
+		key: o.Key, repeat: repeatableWith(o.Key)})))
 	if err != nil {
 		return Added{}, err
 	}

@@ -28,6 +28,17 @@ type Options struct {
 	// time that the request's body takes at the slowest pace that the server accepts, are added to it. 0 means 30 s. A
 	// try that times out counts as a lost answer.
 	Timeout time.Duration
+	// Traceparent returns the trace context of a caller, in the form of W3C Trace Context, from the context that the caller
+	// passed; "" means none. Create, CreateMany, AddLines and Add send it, and the server gives it to the jobs that set no
+	// Traceparent of their own. A text of another form is not sent. Nil: none is sent. With OpenTelemetry it is, for
+	// example:
+	//
+	//	func(ctx context.Context) string {
+	//		carrier := propagation.MapCarrier{}
+	//		propagation.TraceContext{}.Inject(ctx, carrier)
+	//		return carrier["traceparent"]
+	//	}
+	Traceparent func(ctx context.Context) string
 	// NoJoin makes each Create a request of its own. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool

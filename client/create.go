@@ -5,9 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // NewJob is a job to be created. The zero value of an attribute means the server's default.
@@ -70,10 +74,14 @@ type createBody struct {
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
 		defer c.joined.end()
-		if own := c.joined.begin(c, &j); own != nil {
+		traced := j // in a request that creates share, each job has its own
+		if traced.Traceparent == "" {
+			traced.Traceparent = c.traceparent(ctx)
+		}
+		if own := c.joined.begin(c, &traced); own != nil {
 			a := c.joined.create(ctx, c, own)
 			if a.err == nil {
-				return j.created(own, a), nil
+				return traced.created(own, a), nil
 			}
 			if !errors.Is(a.err, errNotJoined) {
 				return nil, a.err
@@ -89,11 +97,36 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 		return nil, err
 	}
 	r.key = j.Key
-	a, err := c.do(ctx, c.numbered(r))
+	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, r)))
 	if err != nil {
 		return nil, err
 	}
 	return decodeJob(a)
+}
+
+// traceparent returns the trace context of a caller; "" if there is none.
+func (c *Client) traceparent(ctx context.Context) string {
+	if c.o.Traceparent == nil {
+		return ""
+	}
+	text := c.o.Traceparent(ctx)
+	if job.CheckTraceparent(text) != nil {
+		return ""
+	}
+	return text
+}
+
+// inTrace adds the trace context of a caller to a request. It is a header, so that a repeat with the same key may have
+// another one.
+func (c *Client) inTrace(ctx context.Context, r request) request {
+	if text := c.traceparent(ctx); text != "" {
+		r.header = maps.Clone(r.header)
+		if r.header == nil {
+			r.header = http.Header{}
+		}
+		r.header.Set("Traceparent", text)
+	}
+	return r
 }
 
 func (j *NewJob) body() (b createBody, err error) {

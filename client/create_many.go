@@ -50,7 +50,7 @@ func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions)
 	if r.key = o.Key; o.Each {
 		r.prefer = "results=each"
 	}
-	a, err := c.do(ctx, c.numbered(r))
+	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, r)))
 	if err != nil {
 		return created, err
 	}

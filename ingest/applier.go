@@ -117,12 +117,23 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 	return err
 }
 
+// reportRunEnds reports the ends of the runs that were committed. It drops those of commands that the log had when the
+// engine started: an earlier process has reported them.
+func (e *Engine) reportRunEnds() {
+	if ends := e.store.TakeRunEnds(); len(ends) > 0 && e.reportsRunEnds.Load() {
+		e.o.OnRunEnds(ends)
+	}
+}
+
 // commitApplied commits what was applied and answers the commands.
 func (e *Engine) commitApplied(u *uncommitted) error {
 	if err := e.commit(); err != nil {
 		return err
 	}
 	e.commits.count.Add(1)
+	if e.o.OnRunEnds != nil {
+		e.reportRunEnds()
+	}
 	committed := time.Now()
 	for i, r := range u.records {
 		if answerApplied(r, u.results[i], nil) {

@@ -30,6 +30,9 @@ type Options struct {
 	RunnerHeartbeat time.Duration
 	// OnLost, if not nil, is called for each runner that was declared lost. It must not wait.
 	OnLost func(registry.Runner)
+	// OnRunEnds, if not nil, is called after each commit with the ends of the runs that it includes. An engine does
+	// not report the commands that the log had when it started. It must not wait, and must not keep the list. Only one of its calls runs at a time.
+	OnRunEnds func([]job.RunEnd)
 	// AllowClockAhead lets the engine start although the journal's last time is more than a day ahead of the wall
 	// clock.
 	AllowClockAhead bool
@@ -78,6 +81,8 @@ type Engine struct {
 	counters counters
 
 	state atomic.Pointer[stateNote]
+	// reportsRunEnds is set when the state includes what the log had when the engine started.
+	reportsRunEnds atomic.Bool
 }
 
 // counters count events since the start, for Stats.

@@ -65,9 +65,12 @@
 //	queue.go        Pause, Switch, and commands that delete queues
 //	tick.go         Tick, Grace, SetLevel and Mark, which the server itself proposes
 //	session.go      commands that open and end sessions
+//	run_end.go      RunEnd: the end of runs, for observers
 //	runner.go       LoseRunner: returns the jobs of a lost runner
 //	handler.go      commands that store and delete handlers
 //	fileset.go      commands that store and delete versions of filesets
+//	submission.go   Submission: what a create says about its batch; commands that close and resume batches
+//	batch_meta.go   BatchMeta: labels of batches
 //	once.go         Once: an idempotency key or a session's number
 //	strategy.go     the orders in which a claim may take jobs
 //	payload.go      payload kinds and frames

@@ -123,6 +123,15 @@ func (m *machine) shrinkWindows() {
 	}
 }
 
+// ObserveRunEnds has Apply collect the ends of runs from now on, for TakeRunEnds. Only the applying goroutine may call
+// it.
+func (s *Store) ObserveRunEnds() { s.machine.runs.observed = true }
+
+// TakeRunEnds returns the ends of runs that were applied since it was last called, in their order; none without
+// ObserveRunEnds. A job whose end a sweep changes in the same command has the outcome of its run, and the status before
+// the sweep. Only the applying goroutine may call it. The list is valid until the next command.
+func (s *Store) TakeRunEnds() []job.RunEnd { return s.machine.runs.take() }
+
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. Only the applying
 // goroutine may call it. all is set if the switch was set to start meanwhile: then all ready queues are meant, of which
 // there may be very many, and ReadyQueues lists them.

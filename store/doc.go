@@ -121,6 +121,7 @@
 //	caches.go                 rows that Apply has used lately
 //	page_cache.go             pages of payloads that claims have read, or creates have written, lately
 //	job_ends.go               callers that wait for the end of a job
+//	run_ends.go               ends of runs, for an observer
 //	live.go                   what both Apply and queries use in memory, and its lock
 //	machine.go                the state machine, and how it looks up rows
 //
@@ -137,9 +138,10 @@
 //	page_writes.go            writing and deleting pages
 //	queue_changes.go          making and deleting queues
 //	distinct_build.go         building the indexes of prefer_distinct from the rows
+//	submission_counts.go      submissions: what makes them, and what they count
 //	spans.go                  move: the only way in which lines change, with all indexes and counters
-//	submissions.go            submissions: their counts, their ends, and steps over their jobs
 //	state_changes.go          package job's rules carried out on lines: admit, end, abandon, cancel, redrive, purge
+//	submissions.go            submissions: their ends, and steps over their jobs
 //	sweeps.go                 sweeps, step by step
 //	sessions.go               opening, using and forgetting sessions
 //	handler_changes.go        storing and deleting handlers
@@ -163,13 +165,13 @@
 //
 //	queries.go                Queries: what any goroutine may ask
 //	job_end_queries.go        the end of a job
-//	batch_list.go             lists of batches
-//	batch_documents.go        documents and results of batches
 //	damaged_rows.go           rows that cannot be read
 //	queue_documents.go        documents of queues
 //	job_document_details.go   details in documents of jobs
 //	job_document_parts.go     the parts of documents of jobs, within a bound of memory
 //	job_documents.go          documents of jobs
+//	batch_documents.go        documents and results of batches
+//	batch_list.go             lists of batches
 //	handed_out.go             the jobs that a claim handed out, as runs
 //	runners.go                documents of claims and runners
 //	sweep_documents.go        documents of sweeps

@@ -32,6 +32,7 @@ type machine struct {
 	// count as such.
 	readied    []*queue
 	allReadied bool
+	runs       runEnds
 	unwritten  unwritten
 }
 

@@ -51,9 +51,24 @@ func (a *applying) endRun(p part, o *job.Outcome) job.State {
 			a.setDetail(p.b, line, resultDetail, value)
 		}
 	}
+	a.runEnded(p, &next, o.Code.String(), o.ExitCode, o.Error)
 	a.move(p, next, reasonEnded)
 	a.purgeUnlessKept(p, &next)
 	return next
+}
+
+// runEnded notes, for an observer, that the runs of active lines end. It must be called before the lines are moved.
+func (a *applying) runEnded(p part, next *job.State, outcome string, exitCode int, text string) {
+	if !a.runs.observed {
+		return
+	}
+	g, c := p.group(), a.claim(p.in.Claim)
+	q := a.queues.byID[g.queueID]
+	a.runs.add(&job.RunEnd{
+		First: job.NewID(p.b.at, p.b.seq, int(p.first)), Jobs: int(p.lines()), Client: q.client, Type: q.typ, Traceparent: g.Traceparent,
+		Claim: c.id(), Runner: c.runner, Attempt: int(p.in.Attempts), StartedAt: p.in.UpdatedAt, EndedAt: a.now.At,
+		Outcome: outcome, ExitCode: exitCode, Status: next.Status, Error: briefError(text),
+	})
 }
 
 // Errors that the history shows for runs that their runners did not end.
@@ -67,6 +82,7 @@ const (
 func (a *applying) abandon(p part, why reason, text string) job.State {
 	next := p.in.Abandon(&p.group().Attributes, a.now)
 	a.remember(p, job.Attempt{Runner: a.claim(p.in.Claim).runner, Error: text, Why: job.Abandoned})
+	a.runEnded(p, &next, job.RunAbandoned, 0, text)
 	a.move(p, next, why)
 	a.purgeUnlessKept(p, &next)
 	return next
@@ -82,6 +98,7 @@ func (a *applying) cancel(p part) {
 		c := a.claim(p.in.Claim)
 		a.remember(p, job.Attempt{Runner: c.runner, Error: cancelledText, Why: job.Asked})
 		a.addNotice(c)
+		a.runEnded(p, &next, job.RunCancelled, 0, cancelledText)
 	}
 	a.move(p, next, reasonCancelled)
 	a.purgeUnlessKept(p, &next)
@@ -124,7 +141,11 @@ func (a *applying) purge(p part, why reason) {
 	if p.b.unique {
 		a.deleteUniqueKeys(p.b, p.first, p.last)
 	}
-	a.move(p, job.State{Status: job.Purged}, why)
+	next := job.State{Status: job.Purged}
+	if p.in.Status == job.Active {
+		a.runEnded(p, &next, job.RunDeleted, 0, "")
+	}
+	a.move(p, next, why)
 	if p.b.details {
 		a.deleteDetails(p.run())
 	}

@@ -3,8 +3,8 @@
 // Files:
 //
 //   - main.go, root.go: the command line, and how it is run.
-//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go: the settings of the server; how it starts, runs and stops; its
-//     blobs; how it announces itself.
+//   - serve.go, serve_run.go, serve_blobs.go, serve_mdns.go, serve_traces.go: the settings of the server; how it starts, runs
+//     and stops; its blobs; how it announces itself; its traces.
 //   - config.go, environment.go, flag_values.go: settings from a file and from variables; durations and sizes.
 //   - address.go, open_files.go, memory_limit.go, garbage.go, profiles.go: addresses to listen on and to connect to; file
 //     descriptors; memory in a container; how often garbage is collected; profiles.

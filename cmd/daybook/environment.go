@@ -85,6 +85,8 @@ func newEnvironmentHelp() *cobra.Command {
 The other commands read only DAYBOOK_SERVER (--server) and DAYBOOK_DATA (--data). A flag has precedence
 over its variable, and a variable over the configuration file.
 
+` + "`daybook serve`" + ` also reads the variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+
 A warning names each variable that begins with DAYBOOK_ and that no command reads.`,
 	}
 }

@@ -25,6 +25,7 @@ type serveFlags struct {
 	jobFlags
 	requestFlags
 	runnerFlags
+	traceFlags
 
 	logLevel    string
 	logFormat   string
@@ -71,6 +72,11 @@ type requestFlags struct {
 type runnerFlags struct {
 	runnerHeartbeat durationFlag
 	onLost          string
+}
+
+// traceFlags say where spans of runs are exported to.
+type traceFlags struct {
+	otlp string
 }
 
 const (
@@ -131,6 +137,10 @@ https:// is a URL that gets a POST request. Anything else is a command for sh -c
 its environment. Both get the document of the runner as JSON: the request as its body, the command on its
 standard input. Lost runners are handled one at a time, each in up to three tries of up to 30 s.
 
+With --otlp, or with OTEL_EXPORTER_OTLP_ENDPOINT in the environment, the server exports a span of
+OpenTelemetry for each run of a job. OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and the other variables
+of OpenTelemetry are read too. --otlp has precedence over the variables with an endpoint.
+
 A TOML file that --config names can have settings too: max-attempts = 5, allow-host = ["a.example"]. The
 command line has precedence over the environment, and the environment over the file. --print-config
 prints all settings and the origin of each.`,
@@ -180,6 +190,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.heartbeat, "stream-heartbeat", "time between two pings of a stream; a stream ends after three pings without an answer")
 	flags.Var(&f.runnerHeartbeat, "runner-heartbeat", "time between two heartbeats of a runner, from 1s to 1h; a runner that misses three is lost")
 	flags.StringVar(&f.onLost, "on-lost", "", "command, or URL, for each runner that is lost (default: none)")
+	flags.StringVar(&f.otlp, "otlp", "", "URL of a collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each run of a job (default: the variables OTEL_EXPORTER_OTLP_*ENDPOINT, or none)")
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -222,6 +233,9 @@ func (f *serveFlags) checkSettings() error {
 		return err
 	}
 	if err := f.checkBlobs(); err != nil {
+		return err
+	}
+	if _, err := f.traceSettings(); err != nil {
 		return err
 	}
 	if f.mdns == mdnsOn && !isExposed(address) {

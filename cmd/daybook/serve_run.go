@@ -21,6 +21,7 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/registry"
 	"github.com/daybookq/daybook/registry/onlost"
 )
@@ -51,6 +52,11 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		return err
 	}
 	defer endHook()
+	endTraces, err := s.startTraces(ctx)
+	if err != nil {
+		return err
+	}
+	defer endTraces() // after the engine, whose last runs are exported too
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
@@ -105,6 +111,7 @@ type serverRun struct {
 	address  *net.TCPAddr // of --listen
 	listener *net.TCPListener
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
+	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 }
 
 // newServerRun checks the settings. Nothing is created yet.
@@ -178,7 +185,7 @@ type runningEngine struct {
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
-		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost,
+		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended,
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")

@@ -1,0 +1,92 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+)
+
+type traceKey struct{}
+
+// TestTraceparentOfContext: every form of create sends the trace context of its caller, also creates that share a
+// request. What a job sets itself has precedence. A repeat with a key may have another trace context.
+func TestTraceparentOfContext(t *testing.T) {
+	s := daybooktest.Start(t)
+	c := client.New(s.URL, client.Options{Traceparent: func(ctx context.Context) string {
+		text, _ := ctx.Value(traceKey{}).(string)
+		return text
+	}})
+	traced := func(n int) (context.Context, string) {
+		text := fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", n+1)
+		return context.WithValue(t.Context(), traceKey{}, text), text
+	}
+	wants := func(form, id, want string) {
+		t.Helper()
+		if j, err := c.Job(t.Context(), id); err != nil || j.Traceparent != want {
+			t.Errorf("%s: %+v, %v; not %s", form, j, err, want)
+		}
+	}
+	const callers, each = 8, 40 // enough for a stream, and for shared requests
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for n := range each {
+				ctx, want := traced(i*each + n)
+				j, err := c.Create(ctx, client.TextJob("x", "y"))
+				if err != nil || j.Traceparent != want {
+					t.Errorf("%+v, %v", j, err)
+					return
+				}
+				wants("a shared create", j.ID, want)
+			}
+		})
+	}
+	group.Wait()
+
+	ctx, want := traced(1 << 20)
+	many, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "y")}, client.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants("CreateMany", many.FirstID, want)
+	lines, err := c.AddLines(ctx, []byte("x\n"), client.AddOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants("AddLines", lines.FirstID, want)
+	added, err := c.Add(ctx, strings.NewReader("x\n"), client.AddOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants("Add", added.Bodies[0].FirstID, want)
+
+	own := client.TextJob("x", "y")
+	_, own.Traceparent = traced(7)
+	j, err := c.Create(ctx, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants("a job with its own", j.ID, own.Traceparent)
+	for _, none := range []string{"", "nonsense", want + "\r\nx: y"} {
+		if j, err = c.Create(context.WithValue(t.Context(), traceKey{}, none), client.TextJob("x", "y")); err != nil {
+			t.Fatal(err)
+		}
+		wants("without a trace context", j.ID, "")
+	}
+
+	keyed := client.TextJob("x", "y")
+	keyed.Key = client.NewKey()
+	first, err := c.Create(ctx, keyed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := traced(8)
+	if again, err := c.Create(other, keyed); err != nil || again.ID != first.ID || again.Traceparent != want {
+		t.Errorf("a repeat: %+v, %v", again, err)
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/trace"
+)
+
+// traceSettings returns the settings of --otlp and of the variables OTEL_*.
+func (f *traceFlags) traceSettings() (trace.Settings, error) {
+	settings, err := trace.NewSettings(f.otlp, os.Getenv)
+	if err != nil {
+		return settings, usageError{fmt.Errorf("--otlp: %w", err)}
+	}
+	return settings, nil
+}
+
+// startTraces exports the spans of runs, if the settings say so, until end is called. Then it exports what is left, for
+// a few seconds at most.
+func (s *serverRun) startTraces(ctx context.Context) (end func(), err error) {
+	none := func() {}
+	settings, err := s.traceSettings()
+	if err != nil {
+		return none, err
+	}
+	if settings.Warning != "" {
+		s.log.Warn().Msg(settings.Warning)
+	}
+	if !settings.On {
+		return none, nil
+	}
+	exporter, err := trace.New(trace.Options{Settings: settings, Version: version, Logger: slog.New(zerolog.NewSlogHandler(s.log))})
+	if err != nil {
+		return none, err
+	}
+	s.ended = exporter.Ended
+	s.options.Spans = func() api.SpanCounts { return api.SpanCounts(exporter.Counts()) }
+	s.log.Info().Str("endpoint", settings.Endpoint).Msg("exporting traces of runs")
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { exporter.Run(ctx) })
+	return func() {
+		stop()
+		running.Wait()
+	}, nil
+}

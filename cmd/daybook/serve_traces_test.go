@@ -1,0 +1,285 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/trace/tracetest"
+)
+
+// servingWith is serving with variables of the environment.
+func servingWith(t *testing.T, data string, environ []string, args ...string) *server {
+	t.Helper()
+	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd {
+		cmd.Env = append(cmd.Env, environ...)
+		return cmd
+	}, args...)
+}
+
+// metric returns the value of a metric without a label, or with the labels that name includes.
+func (s *server) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	resp, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no metric %s", name)
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+const producerTrace, producerSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+// tracedJob creates a job of a sampled producer.
+func tracedJob(t *testing.T, c *client.Client, typ string, attempts int) *client.Job {
+	t.Helper()
+	n := client.TextJob(typ, "x")
+	n.Traceparent, n.MaxAttempts = "00-"+producerTrace+"-"+producerSpan+"-01", attempts
+	j, err := c.Create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// claimOne claims the next job of a type.
+func claimOne(t *testing.T, c *client.Client, typ string) *client.Job {
+	t.Helper()
+	claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Types: []string{typ}, Max: 1, Wait: 30 * time.Second})
+	if err != nil || len(claim.Jobs) != 1 {
+		t.Fatalf("%+v, %v", claim, err)
+	}
+	return claim.Jobs[0]
+}
+
+func endAs(t *testing.T, c *client.Client, j *client.Job, o client.Outcome) {
+	t.Helper()
+	if _, err := c.Complete(t.Context(), j.ID, j.ClaimID, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTraces: a real server exports a span for each run, by the variables of OpenTelemetry. After kill -9 it exports
+// none for the runs that it replays.
+func TestTraces(t *testing.T) {
+	var collector tracetest.Collector
+	site := httptest.NewServer(&collector)
+	defer site.Close()
+	environ := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + site.URL, "OTEL_EXPORTER_OTLP_HEADERS=api-key=topsecret", "OTEL_SERVICE_NAME=queue-1", "OTEL_BSP_SCHEDULE_DELAY=5"}
+	data := filepath.Join(t.TempDir(), "data")
+	s := servingWith(t, data, environ, "--abandoned-age", "1s")
+	c := client.New(s.url, client.Options{})
+	want := map[string]string{} // by id and attempt: outcome, status, error
+
+	ok := tracedJob(t, c, "ok", 1)
+	endAs(t, c, claimOne(t, c, "ok"), client.Outcome{})
+	want[ok.ID+" 1"] = "ok completed "
+	failed := tracedJob(t, c, "failed", 3)
+	endAs(t, c, claimOne(t, c, "failed"), client.Outcome{Code: "failed", Error: "no such address"})
+	want[failed.ID+" 1"] = "failed failed no such address"
+	retried, now := tracedJob(t, c, "retried", 3), int64(0)
+	endAs(t, c, claimOne(t, c, "retried"), client.Outcome{Code: "retry", Error: "busy", DelayMs: &now})
+	endAs(t, c, claimOne(t, c, "retried"), client.Outcome{Code: "error", Error: "broken", DelayMs: &now})
+	endAs(t, c, claimOne(t, c, "retried"), client.Outcome{ExitCode: 201})
+	want[retried.ID+" 1"], want[retried.ID+" 2"], want[retried.ID+" 3"] = "retry pending busy", "error pending broken", "ok completed "
+	abandoned := tracedJob(t, c, "abandoned", 1)
+	claimOne(t, c, "abandoned")
+	want[abandoned.ID+" 1"] = "abandoned failed nobody tickled it within its lease"
+	cancelled := tracedJob(t, c, "cancelled", 1)
+	claimOne(t, c, "cancelled")
+	if _, err := c.Cancel(t.Context(), cancelled.ID); err != nil {
+		t.Fatal(err)
+	}
+	want[cancelled.ID+" 1"] = "cancelled cancelled "
+	released := tracedJob(t, c, "released", 1)
+	j := claimOne(t, c, "released")
+	if _, err := c.Release(t.Context(), j.ID, j.ClaimID, client.Unget, nil); err != nil {
+		t.Fatal(err)
+	}
+	endAs(t, c, claimOne(t, c, "released"), client.Outcome{}) // the run before it does not count
+	want[released.ID+" 1"] = "ok completed "
+	unsampled := client.TextJob("unsampled", "x")
+	unsampled.Traceparent = "00-" + producerTrace + "-" + producerSpan + "-00"
+	if _, err := c.Create(t.Context(), unsampled); err != nil {
+		t.Fatal(err)
+	}
+	endAs(t, c, claimOne(t, c, "unsampled"), client.Outcome{})
+	alone, err := c.Create(t.Context(), client.TextJob("alone", "x")) // without a producer
+	if err != nil {
+		t.Fatal(err)
+	}
+	endAs(t, c, claimOne(t, c, "alone"), client.Outcome{})
+	want[alone.ID+" 1"] = "ok completed "
+
+	collector.Wait(t, len(want))
+	for deadline := time.Now().Add(time.Minute); s.metric(t, `daybook_trace_spans_total{result="exported"}`) < float64(len(want)); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the spans are not counted")
+		}
+	}
+	s.end(t, syscall.SIGKILL)
+	s = servingWith(t, data, environ, "--abandoned-age", "1s")
+	if n := s.metric(t, "daybook_replayed_commands_total"); n == 0 {
+		t.Error("the start has replayed nothing, so the test shows nothing")
+	}
+	c = client.New(s.url, client.Options{})
+	last := tracedJob(t, c, "last", 1)
+	endAs(t, c, claimOne(t, c, "last"), client.Outcome{})
+	want[last.ID+" 1"] = "ok completed "
+	collector.Wait(t, len(want))
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+
+	got := map[string]string{}
+	for _, span := range collector.Spans() {
+		key := span.Attributes["messaging.message.id"] + " " + span.Attributes["daybook.attempt"]
+		if got[key] != "" {
+			t.Errorf("run %s has two spans", key)
+		}
+		got[key] = span.Attributes["daybook.outcome"] + " " + span.Attributes["daybook.status"] + " " + span.Error
+		producer := []tracetest.Link{{TraceID: producerTrace, SpanID: producerSpan, Sampled: true}}
+		if linked := !strings.HasPrefix(key, alone.ID); linked != slices.Equal(span.Links, producer) || span.Parent != "" {
+			t.Errorf("links of %s: %+v", key, span)
+		}
+		if span.Name != "process "+span.Attributes["messaging.destination.name"] || span.Attributes["daybook.runner"] != "r1" || span.Attributes["daybook.client"] != "default" ||
+			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour {
+			t.Errorf("%+v", span)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("spans\n%v, not\n%v", got, want)
+	}
+	for _, r := range collector.Requests() {
+		if r.Path != "/v1/traces" || r.Header.Get("Api-Key") != "topsecret" {
+			t.Errorf("request %+v", r)
+		}
+	}
+	if strings.Contains(s.log.String(), "topsecret") {
+		t.Error("the log has a secret")
+	}
+}
+
+// TestTracesAtTheEnd: --otlp has precedence over the variable, and a clean stop exports what is left, although the SDK
+// would wait for a minute.
+func TestTracesAtTheEnd(t *testing.T) {
+	var collector tracetest.Collector
+	site := httptest.NewServer(&collector)
+	defer site.Close()
+	s := servingWith(t, filepath.Join(t.TempDir(), "data"), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=60000"}, "--otlp", site.URL)
+	c := client.New(s.url, client.Options{})
+	for range 3 {
+		tracedJob(t, c, "x", 1)
+	}
+	claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 3})
+	if err != nil || len(claim.Jobs) != 3 {
+		t.Fatal(claim, err)
+	}
+	if n, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+	if spans := collector.Spans(); len(spans) != 3 {
+		t.Errorf("%d spans", len(spans))
+	}
+}
+
+// TestTracesAreOff: without an endpoint, and with variables that switch traces off, nothing is exported.
+func TestTracesAreOff(t *testing.T) {
+	var collector tracetest.Collector
+	site := httptest.NewServer(&collector)
+	defer site.Close()
+	endpoint := "OTEL_EXPORTER_OTLP_ENDPOINT=" + site.URL
+	for name, environ := range map[string][]string{
+		"no endpoint":      {"OTEL_SERVICE_NAME=x"},
+		"disabled":         {endpoint, "OTEL_SDK_DISABLED=true"},
+		"another exporter": {endpoint, "OTEL_TRACES_EXPORTER=none"},
+		"bad endpoint":     {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=user:topsecret@collector", endpoint},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingWith(t, filepath.Join(t.TempDir(), "data"), environ)
+			c := client.New(s.url, client.Options{})
+			tracedJob(t, c, "x", 1)
+			endAs(t, c, claimOne(t, c, "x"), client.Outcome{})
+			if code := s.end(t, syscall.SIGTERM); code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+			log := s.log.String()
+			if warned := strings.Contains(log, "OTEL_"); warned != (name == "bad endpoint") || strings.Contains(log, "topsecret") {
+				t.Errorf("log: %s", log)
+			}
+		})
+	}
+	if n := len(collector.Requests()); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+	if r := execute(t, "", "serve", "--otlp", "collector:4318"); r.code != exitUsage || !strings.Contains(r.errs, "--otlp: ") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestHangingCollector: a collector that never answers delays neither the server nor its stop by more than its bound.
+func TestHangingCollector(t *testing.T) {
+	release := make(chan struct{})
+	collector := tracetest.Collector{Answer: func(http.ResponseWriter, *http.Request) bool { <-release; return true }}
+	site := httptest.NewServer(&collector)
+	defer site.Close()
+	defer close(release)
+	s := servingWith(t, filepath.Join(t.TempDir(), "data"), []string{"OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp", site.URL)
+	c := client.New(s.url, client.Options{})
+	const jobs = 40_000 // more than all queues hold
+	for range jobs / 10_000 {
+		if _, err := c.AddLines(t.Context(), []byte(strings.Repeat("x\n", 10_000)), client.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for done := 0; done < jobs; {
+		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 1000})
+		if err != nil || len(claim.Jobs) == 0 {
+			t.Fatal(err)
+		}
+		if _, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil {
+			t.Fatal(err)
+		}
+		done += len(claim.Jobs)
+	}
+	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {
+		t.Errorf("%v of %d spans are dropped", n, jobs)
+	}
+	began := time.Now()
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	if n := strings.Count(s.log.String(), "did not accept spans"); n != 1 {
+		t.Error(fmt.Sprint(n, " messages: "), s.log)
+	}
+}

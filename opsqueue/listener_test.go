@@ -1,0 +1,157 @@
+package opsqueue
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// cycles measures a client that has Nagle's algorithm on. In each cycle it sends a message without a reply, as a
+// completion, and then one with a reply, as a request for a chunk.
+func cycles(t *testing.T, wrap func(net.Listener) net.Listener, count int) time.Duration {
+	t.Helper()
+	bound, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := wrap(bound)
+	served := make(chan error, 1)
+	go func() {
+		served <- func() error {
+			conn, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			message := make([]byte, 100)
+			for n := 0; ; n++ {
+				if _, err := io.ReadFull(conn, message); err == io.EOF {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				if n%2 == 1 {
+					if _, err := conn.Write(message); err != nil {
+						return err
+					}
+				}
+			}
+		}()
+	}()
+	conn, err := net.Dial("tcp", bound.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).SetNoDelay(false); err != nil {
+		t.Fatal(err)
+	}
+	message := make([]byte, 100)
+	start := time.Now()
+	for range count {
+		for range 2 {
+			if _, err := conn.Write(message); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := io.ReadFull(conn, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(start)
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	return took
+}
+
+// TestListenerAcknowledges: a client with Nagle's algorithm does not wait 40 ms for an acknowledgement in each cycle. A
+// listener without the wrapper shows that it would.
+func TestListenerAcknowledges(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("TCP_QUICKACK exists on Linux only")
+	}
+	const plainCycles, count, delay = 10, 50, 40 * time.Millisecond
+	plain := cycles(t, func(l net.Listener) net.Listener { return l }, plainCycles)
+	if plain < plainCycles*delay/2 {
+		t.Skipf("this kernel does not delay acknowledgements: %d cycles without the wrapper took %v", plainCycles, plain)
+	}
+	prompt := cycles(t, NewListener, count)
+	t.Logf("%v a cycle without the wrapper, %v with it", plain/plainCycles, prompt/count)
+	if prompt > count*delay/2 {
+		t.Errorf("%d cycles took %v, as if acknowledgements were delayed", count, prompt)
+	}
+}
+
+// TestListenerOthers: connections that are not of TCP, and errors, are returned as they are.
+func TestListenerOthers(t *testing.T) {
+	bound, err := net.Listen("unix", t.TempDir()+"/socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewListener(bound)
+	client, err := net.Dial("unix", bound.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, ok := conn.(*net.UnixConn); !ok {
+		t.Errorf("it is a %T", conn)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("a closed listener accepts")
+	}
+}
+
+// BenchmarkListener is a message of a client and its reply, with and without an acknowledgement after each read.
+func BenchmarkListener(b *testing.B) {
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"plain":  func(l net.Listener) net.Listener { return l },
+		"prompt": NewListener,
+	} {
+		b.Run(name, func(b *testing.B) {
+			bound, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			l := wrap(bound)
+			defer l.Close()
+			client, err := net.Dial("tcp", bound.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			server, err := l.Accept()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer server.Close()
+			message := make([]byte, 100)
+			for b.Loop() {
+				for _, end := range [][2]net.Conn{{client, server}, {server, client}} {
+					if _, err := end[0].Write(message); err != nil {
+						b.Fatal(err)
+					}
+					if _, err := io.ReadFull(end[1], message); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once, in the command whose effects say that
+// its job is no longer active. A store with an observer has the same keys and values as one without.
+func TestRunEndsOfRandomCommands(t *testing.T) {
+	outcomes := map[string]int{}
+	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {
+		g := newGenerator(seed)
+		g.length *= 3
+		steps := g.steps()
+		live := &player{options: g.options}
+		live.options.FS = vfs.NewMem()
+		var err error
+		if live.s, err = Open("store", live.options); err != nil {
+			t.Fatal(err)
+		}
+		live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
+		for i, st := range steps {
+			if err := live.step(st); err != nil {
+				t.Fatalf("seed %d: step %d: %v", seed, i, err)
+			}
+		}
+		if err := live.s.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if ends := live.s.TakeRunEnds(); len(ends) > 0 {
+			t.Errorf("seed %d: without an observer there are %d ends", seed, len(ends))
+		}
+		options := otherCaches(g.options, rand.New(rand.NewPCG(seed, 1)))
+		options.FS = vfs.NewMem()
+		observed := &player{options: options}
+		if observed.s, err = Open("store", options); err != nil {
+			t.Fatal(err)
+		}
+		observed.s.ObserveRunEnds()
+		for _, st := range live.log {
+			if _, err := observed.s.Apply(st.seq, st.at, st.cmd); err != nil {
+				t.Fatal(err)
+			}
+			ends := slices.Clone(observed.s.TakeRunEnds())
+			if err := observed.s.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			effects, err := observed.effects(st.seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := linesOfEnds(ends), linesNoLongerActive(effects); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines that are no longer active: %v", seed, st, got, want)
+			}
+			for _, e := range ends {
+				outcomes[e.Outcome] += e.Jobs
+				if e.Attempt < 1 || e.Runner == "" || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
+					t.Fatalf("seed %d: %v: %+v", seed, st, e)
+				}
+			}
+		}
+		if err := sameStores(live.s, observed.s); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if err := live.s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := observed.s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
+		if outcomes[outcome] == 0 {
+			t.Errorf("no run ended as %s; there were %v", outcome, outcomes)
+		}
+	}
+}
+
+func linesOfEnds(ends []job.RunEnd) (lines []string) {
+	for _, e := range ends {
+		for i := range e.Jobs {
+			id := e.First.WithLine(e.First.Line() + i)
+			lines = append(lines, fmt.Sprintf("%d/%d to %v", id.LowSeq(), id.Line(), e.Status))
+		}
+	}
+	return lines
+}
+
+func linesNoLongerActive(effects []effect) (lines []string) {
+	for _, e := range effects {
+		for line := e.run.First; e.from == job.Active && e.to != job.Active && line <= e.run.Last; line++ {
+			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.run.Batch, 0).LowSeq(), line, e.to))
+		}
+	}
+	return lines
+}
+
+func TestBriefError(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{strings.Repeat("x", job.MaxRunEndError), strings.Repeat("x", job.MaxRunEndError)},
+		{strings.Repeat("x", job.MaxRunEndError+1), strings.Repeat("x", job.MaxRunEndError)},
+		{strings.Repeat("x", job.MaxRunEndError-1) + "ü", strings.Repeat("x", job.MaxRunEndError-1)},
+	} {
+		if got := briefError(c.text); got != c.want {
+			t.Errorf("%d bytes become %d, not %d", len(c.text), len(got), len(c.want))
+		}
+	}
+}

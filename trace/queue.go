@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"context"
+	"sync"
+
+	"github.com/daybookq/daybook/job"
+)
+
+// maxQueuedRuns bounds the runs that wait to become spans. With error texts of the greatest length they take 20 MB.
+const maxQueuedRuns = 16_384
+
+// queue has the runs that wait to become spans.
+type queue struct {
+	most  int
+	ready chan struct{} // capacity 1: something was put
+
+	mu     sync.Mutex // guards the fields below
+	list   []job.RunEnd
+	runs   int // in list, and taken and not done
+	closed bool
+}
+
+func newQueue(most int) *queue { return &queue{most: most, ready: make(chan struct{}, 1)} }
+
+// put adds the runs that wanted accepts, as far as there is room, and returns how many it dropped. It does not wait.
+func (q *queue) put(ends []job.RunEnd, refused func(*job.RunEnd) bool) (dropped int) {
+	added := false
+	q.mu.Lock()
+	for i := range ends {
+		e := &ends[i]
+		if refused(e) {
+			continue
+		}
+		room := q.most - q.runs
+		if q.closed {
+			room = 0
+		}
+		n := min(e.Jobs, room)
+		dropped += e.Jobs - n
+		if n == 0 {
+			continue
+		}
+		q.list = append(q.list, *e)
+		q.list[len(q.list)-1].Jobs = n
+		q.runs += n
+		added = true
+	}
+	q.mu.Unlock()
+	if added {
+		select {
+		case q.ready <- struct{}{}:
+		default:
+		}
+	}
+	return dropped
+}
+
+// take returns what was put since the last call, and waits for it until ctx is done. Then it returns what is left, if
+// there is something, and closes the queue.
+func (q *queue) take(ctx context.Context) []job.RunEnd {
+	select {
+	case <-q.ready:
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = ctx.Err() != nil
+	list := q.list
+	q.list = nil
+	return list
+}
+
+// done makes room for other runs: n of those that were taken have become spans, or never will.
+func (q *queue) done(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.runs -= n
+}
