@@ -105,7 +105,8 @@ func (r *resultStream) send(follow bool) error {
 			stop()
 			return r.last(page.End)
 		case len(page.Jobs) == 0:
-			r.c.Response().Flush()
+			r.begin()
+			r.c.Response().Flush() // the client knows now that the batch exists
 			err = r.wait(change, end)
 		}
 		if stop(); err != nil {
@@ -122,18 +123,19 @@ func (r *resultStream) next(follow bool) (page store.Results, change, end *store
 			return page, nil, nil, err
 		}
 	}
-	if page, err = r.page(); err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() {
-		return page, change, nil, err
+	for {
+		if page, err = r.page(); err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() {
+			return page, change, nil, err
+		}
+		if end, err = r.engine.AwaitEnd(page.Wait); err == nil {
+			page, err = r.page() // the job may have ended before AwaitEnd
+			return page, change, end, err
+		}
+		if err != job.NotFound {
+			return page, change, nil, err
+		}
+		// The job was purged meanwhile, and the page goes on after it.
 	}
-	if end, err = r.engine.AwaitEnd(page.Wait); err != nil && err != job.NotFound {
-		return page, change, nil, err
-	}
-	if err == nil {
-		page, err = r.page() // the job may have ended before AwaitEnd
-	} else {
-		err = nil // the job was purged, and the next page goes on after it
-	}
-	return page, change, end, err
 }
 
 // page reads a page, and sends what it has.
@@ -195,15 +197,19 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 	return nil
 }
 
-func (r *resultStream) write(text []byte) error {
-	w := r.c.Response()
-	if !w.Committed {
+// begin sends the head of the answer.
+func (r *resultStream) begin() {
+	if w := r.c.Response(); !w.Committed {
 		h := w.Header()
 		h[echo.HeaderContentType] = []string{mimeNDJSON}
 		h["X-Content-Type-Options"] = nosniff
 		w.WriteHeader(http.StatusOK)
 	}
-	_, err := w.Write(text)
+}
+
+func (r *resultStream) write(text []byte) error {
+	r.begin()
+	_, err := r.c.Response().Write(text)
 	return err
 }
 

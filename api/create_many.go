@@ -156,11 +156,15 @@ func (b *bulk) addAll(s *Server, body []byte, items eachItem) error {
 // add adds the next job.
 func (b *bulk) add(s *Server, text []byte, now int64) error {
 	var r createRequest
-	if err := decodeObject(text, &r); err != nil {
-		return err
+	err := decodeObject(text, &r)
+	if isBatch := r.Batch != nil || r.Jobs != nil; isBatch || err != nil && bytes.Contains(text, []byte(`"batch"`)) {
+		if err == nil {
+			err = b.beginBatch(&r)
+		}
+		return forAll(err)
 	}
-	if r.Batch != nil || r.Jobs != nil {
-		return b.beginBatch(&r)
+	if err != nil {
+		return err
 	}
 	r.Traceparent = cmp.Or(r.Traceparent, b.trace)
 	b.of.defaults(&r.attributes)
@@ -194,6 +198,17 @@ func (b *bulk) add(s *Server, text []byte, now int64) error {
 	b.newline = b.newline || bytes.IndexByte(payload, '\n') >= 0
 	b.payloads = b.payloads || g.Kind != job.Nothing
 	return nil
+}
+
+// forAll makes a problem of the batch one of the whole body: its jobs must not be created without it.
+func forAll(err error) error {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		return err
+	}
+	whole := *p
+	whole.whole = true
+	return &whole
 }
 
 // tooMany refuses the whole body, even if each position has a result.
@@ -241,16 +256,6 @@ type batchHead struct {
 	Count   int     `json:"count"`
 	FirstID *job.ID `json:"first_id"`
 	LastID  *job.ID `json:"last_id"`
-}
-
-// headOfBatch returns the head for a batch of that many lines, which created that many jobs. If lines is 0, no batch
-// was created.
-func headOfBatch(batch job.ID, lines, jobs int) batchHead {
-	if lines == 0 {
-		return batchHead{}
-	}
-	last := batch.WithLine(lines - 1)
-	return batchHead{&batch, jobs, &batch, &last}
 }
 
 // headOfMade returns the head for a create that created that many jobs.

@@ -74,7 +74,7 @@ func TestDocuments(t *testing.T) {
 		{"problem of a tickle", documentOfProblem(&problem{status: 404, code: "c", detail: "d", lost: []store.JobResult{{ID: id, Refusal: job.ClaimLost}}}),
 			`{"type":"about:blank","title":"Not Found","status":404,"code":"c","detail":"d","outcome":"not_stored","lost":[{"job_id":` + idText + `,"code":"claim_lost"}]}`},
 		{"nothing created", createdDocument{}, `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`},
-		{"created", createdDocument{headOfBatch(id.WithLine(0), 4, 3), positionResults(
+		{"created", createdDocument{headOfMade(&store.Made{Batch: id.WithLine(0), Lines: 4}, 3), positionResults(
 			[]position{{}, {&problem{code: "x", detail: "y", field: "z"}}, {&problem{code: "x", detail: "y"}}, {}},
 			&store.Made{Batch: id.WithLine(0), Existing: []store.Existing{{Line: 1, Job: id}}})},
 			`{"batch_id":` + batchText + `,"count":3,"first_id":` + batchText + `,"last_id":` + idText + `,"results":[{"job_id":` + batchText + `,"existing":false},` +

@@ -18,8 +18,12 @@ type BatchFilter struct {
 	After        job.ID            // zero, or Next of the page before
 }
 
-// maxBatchRows bounds the batches that are read for one page.
-const maxBatchRows = 5000
+// maxBatchRows bounds the batches that are read for one page, and maxBatchBytes what their texts have. Escapes may make
+// six bytes of one.
+const (
+	maxBatchRows  = 5000
+	maxBatchBytes = 256 << 10
+)
 
 // Batches returns a page of the batches that match a filter, in the order of their ids. next is not zero if more may
 // follow: the page after is the list with it as After. A page may have no documents, and more may follow: a request
@@ -28,7 +32,7 @@ func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) 
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Discard()
-	l := batchLister{Queries: q, v: v, f: &f, rows: maxBatchRows}
+	l := batchLister{Queries: q, v: v, f: &f, rows: maxBatchRows, bytes: maxBatchBytes}
 	if f.NamePrefix != "" {
 		err = l.walkNames()
 	} else {
@@ -40,11 +44,12 @@ func (q *Queries) Batches(f BatchFilter) (docs []Batch, next job.ID, err error) 
 // batchLister collects a page.
 type batchLister struct {
 	*Queries
-	v    lsm.View
-	f    *BatchFilter
-	rows int // that may still be read
-	docs []Batch
-	next job.ID
+	v     lsm.View
+	f     *BatchFilter
+	rows  int // that may still be read
+	bytes int // of texts that a page may still have
+	docs  []Batch
+	next  job.ID
 }
 
 // take adds a batch to the page if it matches, and reports whether the page goes on. When it ends, next is the batch.
@@ -58,11 +63,13 @@ func (l *batchLister) take(doc *Batch, client, typ string) bool {
 		matches = len(f.Meta) == 0
 	}
 	if matches {
-		l.docs = append(l.docs, *doc)
+		if l.docs = append(l.docs, *doc); of != nil {
+			l.bytes -= len(of.Name) + len(of.Meta) + len(of.Traceparent) + len(of.Tracestate) + len(of.Baggage)
+		}
 	}
 	l.rows--
 	l.next = doc.ID
-	return len(l.docs) < f.Limit && l.rows > 0
+	return len(l.docs) < f.Limit && l.rows > 0 && l.bytes > 0
 }
 
 func hasMeta(meta job.BatchMeta, want map[string]string) bool {
@@ -93,7 +100,7 @@ func (l *batchLister) walkNames() error {
 			return nil
 		}
 		seq := seqOfBatchIndex(key)
-		if s := readSubmission(l.v, seq); s != nil && !s.deleting {
+		if s := readSubmission(l.v, seq); !s.deleting {
 			doc := s.document(l.live, l.v)
 			if !l.take(&doc, s.client, s.typ) {
 				return nil

@@ -37,6 +37,8 @@ type batchCounts struct {
 	// failed first, or 0.
 	endedAt int64
 	failed  int64
+	// purged says what purged jobs of a batch by itself were: failedBit and cancelledBit.
+	purged uint64
 }
 
 // group is a group of a batch. It names its lines by their ends and its queue by number.
@@ -174,6 +176,12 @@ func decodeBatch(seq uint64, value []byte) *batch {
 	return b
 }
 
+// Bits of batchCounts.purged. Jobs that were purged before they ended count as cancelled.
+const (
+	failedBit = 1 << iota
+	cancelledBit
+)
+
 func (b *batchCounts) unfinished() int64 {
 	return b.counts[job.Deferred] + b.counts[job.Pending] + b.counts[job.Active]
 }
@@ -183,7 +191,7 @@ func (b *batch) summary() Batch {
 	doc := Batch{ID: b.id(), CreatedAt: b.at, Lines: int64(b.lines), Counts: b.counts, Status: job.BatchInProgress, Jobs: int64(b.lines), Since: b.at}
 	doc.Ended = doc.Jobs - b.unfinished()
 	if b.unfinished() == 0 {
-		doc.Status = job.BatchStatusOf(b.counts[job.Failed], b.counts[job.Cancelled])
+		doc.Status = job.BatchStatusOf(b.counts[job.Failed]+int64(b.purged&failedBit), b.counts[job.Cancelled]+int64(b.purged&cancelledBit))
 		doc.EndedAt = b.endedAt
 	}
 	if b.failed > 0 {
@@ -209,9 +217,10 @@ func (b *batchCounts) encode() []byte {
 	e := make(lsm.Encoder, 0, 16)
 	encodeCounts(&e, &b.counts)
 	e.Bool(b.details)
-	if b.endedAt != 0 || b.failed != 0 {
+	if b.endedAt != 0 || b.failed != 0 || b.purged != 0 {
 		e.Int(b.endedAt)
 		e.Int(b.failed)
+		e.Uint(b.purged)
 	}
 	return e
 }
@@ -221,7 +230,7 @@ func decodeBatchCounts(value []byte) (b batchCounts) {
 	b.counts = decodeCounts(&d)
 	b.details = d.Bool()
 	if len(d) > 0 {
-		b.endedAt, b.failed = d.Int(), d.Int()
+		b.endedAt, b.failed, b.purged = d.Int(), d.Int(), d.Uint()
 	}
 	return b
 }

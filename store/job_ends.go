@@ -64,7 +64,7 @@ func (e *jobEnds) ended(r Run) {
 	defer e.mu.Unlock()
 	of := e.callers[r.Batch]
 	if r.Lines() < len(of) {
-		for line := r.First; line <= r.Last; line++ {
+		for n, line := 0, r.First; n < r.Lines(); n, line = n+1, line+1 { // line may wrap after the last
 			e.pending = append(e.pending, of[line]...)
 		}
 		return

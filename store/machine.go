@@ -106,6 +106,13 @@ func (m *machine) submissionOf(b *batch) *submission {
 	return s
 }
 
+// submissionEnded reports whether the jobs of a batch are to be cancelled, or deleted, because it is part of a submission that has
+// ended.
+func (m *machine) submissionEnded(b *batch) bool {
+	s := m.submissionOf(b)
+	return s != nil && s.status.Ended()
+}
+
 // submissionByID returns the submission with an id, or nil. One that is being deleted is as good as deleted.
 func (m *machine) submissionByID(id job.ID) *submission {
 	if s := rowOf(m.seqs(id), id, m.submission); s != nil && !s.deleting {

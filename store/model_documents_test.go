@@ -57,7 +57,8 @@ func (m *model) batchDocument(b *modelBatch) Batch {
 		}
 	}
 	if doc.Status = job.BatchInProgress; doc.Ended == doc.Jobs {
-		doc.Status = job.BatchStatusOf(doc.Counts[job.Failed], doc.Counts[job.Cancelled])
+		l := &b.lost
+		doc.Status = job.BatchStatusOf(doc.Counts[job.Failed]+l[job.Failed], doc.Counts[job.Cancelled]+l[job.Cancelled]+l[job.Deferred]+l[job.Pending]+l[job.Active])
 	}
 	return doc
 }

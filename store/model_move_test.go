@@ -74,7 +74,7 @@ func (m *model) expire(j *modelJob) {
 
 // keyHeld reports whether another unfinished job has the job's unique key.
 func (m *model) keyHeld(j *modelJob) bool {
-	return j.key != "" && m.keys[j.queue.name][j.key].unfinished()
+	return j.key != "" && m.keys[j.queue.name][j.key].holdsKey()
 }
 
 func (m *model) redrive(j *modelJob) {

@@ -125,6 +125,8 @@ func (m *model) failedOf(b *modelBatch) *job.ID {
 func (m *model) notePurged(j *modelJob) {
 	if of := j.batch.submission; of != nil {
 		of.purged[j.last]++
+	} else if m.level >= 4 && !j.batch.joined {
+		j.batch.lost[j.last]++
 	}
 }
 

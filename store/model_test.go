@@ -64,8 +64,9 @@ type modelBatch struct {
 	joined bool
 	// submission is what the batch is a part of; nil: it is a batch by itself.
 	submission *modelSubmission
-	failed     job.ID // of a batch by itself: the job that failed first and was not redriven since
-	endedAt    int64  // of a batch by itself: when its last job ended
+	lost       job.Counts // of a batch by itself: jobs that were purged, by what they were, from level 4 on
+	failed     job.ID     // of a batch by itself: the job that failed first and was not redriven since
+	endedAt    int64      // of a batch by itself: when its last job ended
 }
 
 // shown is the id of the batch as users see it.
@@ -327,7 +328,7 @@ func (m *model) create(c *job.Create) *Made {
 			b.lines = append(b.lines, j)
 			m.jobs[j.id] = j
 			if key := unique[j.id.Line()]; key != "" {
-				if holder := m.keys[name][key]; holder.unfinished() {
+				if holder := m.keys[name][key]; holder.holdsKey() {
 					j.status = job.Purged
 					if of != nil {
 						of.holes++
@@ -354,6 +355,9 @@ func (m *model) create(c *job.Create) *Made {
 	}
 	return made
 }
+
+// holdsKey reports whether a job has its unique key. One that the end of its batch is about to cancel has not.
+func (j *modelJob) holdsKey() bool { return j.unfinished() && !j.batch.submission.ended() }
 
 func (j *modelJob) unfinished() bool {
 	return j != nil && (j.status.Waits() || j.status == job.Active)

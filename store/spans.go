@@ -227,6 +227,13 @@ func (a *applying) noteEnds(p part, next job.State) {
 	case p.in.Status == job.Failed && next.Status == job.Pending && int64(p.first) <= line && line <= int64(p.last):
 		b.failed = 0
 	}
+	switch old := p.in.Status; {
+	case next.Status != job.Purged || old == job.Completed || old == 0:
+	case old == job.Failed:
+		b.purged |= failedBit
+	default:
+		b.purged |= cancelledBit
+	}
 	switch {
 	case b.unfinished() > 0:
 		b.endedAt = 0

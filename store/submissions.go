@@ -136,13 +136,6 @@ func (a *applying) retire(t timer) {
 	a.touchSubmission(s)
 }
 
-// submissionEnded reports whether the jobs of a batch are to be cancelled, or deleted, because it is part of a submission that has
-// ended.
-func (m *machine) submissionEnded(b *batch) bool {
-	s := m.submissionOf(b)
-	return s != nil && s.status.Ended()
-}
-
 // endPart cancels lines of a submission that has ended, or deletes them with it.
 func (a *applying) endPart(p part) {
 	if a.submissionOf(p.b).deleting {

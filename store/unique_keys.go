@@ -63,7 +63,7 @@ func (m *machine) keyHolder(fresh *batch, hint string) (id job.ID, held bool) {
 		return id, false
 	}
 	sp := m.spanAt(seq, line)
-	return job.NewID(b.at, seq, int(line)), sp.Status.Unfinished()
+	return job.NewID(b.at, seq, int(line)), sp.Status.Unfinished() && !m.submissionEnded(b) // otherwise a step is about to end it
 }
 
 // keysOf returns the unique keys of lines first … last, by line.

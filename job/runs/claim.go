@@ -141,8 +141,11 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	if r.Frame != job.NoFrame {
 		w.int("bytes", int64(r.Bytes()))
 	}
-	if j.Batch.IsZero() {
+	switch {
+	case j.Batch.IsZero():
 		w.text("batch", noBatch)
+	case j.Batch != j.ID.WithLine(0):
+		w.id("batch", j.Batch, job.ID{})
 	}
 	w.set("priority", int64(j.Priority), job.DefaultPriority)
 	w.set("max_attempts", int64(j.MaxAttempts), job.DefaultMaxAttempts)
@@ -171,6 +174,22 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 
 // noBatch is the value of the field batch of jobs that belong to no batch.
 const noBatch = "none"
+
+// batch reads the field batch of jobs whose ids say own. Without the field it is own.
+func (h *head) batch(own job.ID) job.ID {
+	raw, ok := h.raw("batch")
+	if !ok {
+		return own
+	}
+	if raw == noBatch {
+		return job.ID{}
+	}
+	id, err := job.ParseID(raw)
+	if err != nil || id == own || id.Line() != 0 {
+		h.fail("field batch=%s must be %s, or the id of another batch than that of the job", shortened(raw), noBatch)
+	}
+	return id
+}
 
 // noBatch reads the field batch, whose only value says that jobs belong to no batch.
 func (h *head) noBatch() bool {
@@ -218,9 +237,7 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	if r.Frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))
 	}
-	if j.Batch = j.ID.WithLine(0); h.noBatch() {
-		j.Batch = job.ID{}
-	}
+	j.Batch = h.batch(j.ID.WithLine(0))
 	j.Priority = int(h.set("priority", 0, job.MaxPriority, job.DefaultPriority))
 	j.MaxAttempts = int(h.set("max_attempts", 1, job.MaxAttempts, job.DefaultMaxAttempts))
 	j.Redrives = int(h.set("redrives", 1, math.MaxInt32, 0))
