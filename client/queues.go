@@ -10,16 +10,6 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Batch is the document of a batch: how many jobs it had, and how many are in each status. Count includes the purged
-// jobs, Counts does not.
-type Batch struct {
-	ID        string           `json:"batch_id"`
-	CreatedAt int64            `json:"created_at"`
-	Count     int64            `json:"count"`
-	Counts    map[string]int64 `json:"counts"`
-	Purged    int64            `json:"purged"`
-}
-
 // Queue is the document of a queue.
 type Queue struct {
 	Client    string           `json:"client"`
@@ -29,20 +19,6 @@ type Queue struct {
 	Counts    map[string]int64 `json:"counts"`
 	// OldestPendingAgeMs is how long the next job to be claimed has been pending; nil if no job is pending.
 	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"`
-}
-
-// Batch returns the document of a batch. The error is ErrNotFound if there is no such batch, or all its jobs are
-// purged. Batch is repeated when the answer is lost.
-func (c *Client) Batch(ctx context.Context, id string) (b Batch, err error) {
-	path, err := idPath("/batches/", id, "")
-	if err != nil {
-		return b, err
-	}
-	a, err := c.do(ctx, get(path))
-	if err != nil {
-		return b, err
-	}
-	return b, decode(a, &b)
 }
 
 // Queues yields all queues in order of client and type, page by page. With a client it yields only the queues of that

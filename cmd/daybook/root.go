@@ -80,7 +80,7 @@ commands: see ` + "`daybook help environment`" + `.`,
 		return nil
 	}
 	root.AddCommand(
-		newServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
+		newServe(), newWork(), newAdd(), newBlob(), newFileset(), newGet(), newLogs(), newSubmit(), newBatches(), newResults(), newQueues(), newStats(), newClock(), newDiscover(), newBench(),
 		newCheck(), newRebuild(), newJournal(), newVersion(), newLicenses(), newExitCodes(), newEnvironmentHelp(),
 	)
 	return root

@@ -1,0 +1,224 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Batch is the document of a batch. Times are unix ms, 0 if there is none. Count includes the purged jobs, Counts does
+// not. The fields from Name on say what a NewBatch said; they are zero in a batch without attributes.
+type Batch struct {
+	ID          string           `json:"batch_id"`
+	Status      string           `json:"status"` // in_progress, paused, completed, failed or cancelled
+	CreatedAt   int64            `json:"created_at"`
+	EndedAt     int64            `json:"ended_at"`
+	Count       int64            `json:"count"`
+	Counts      map[string]int64 `json:"counts"`
+	Purged      int64            `json:"purged"`
+	FailedJobID string           `json:"failed_job_id"` // the job that failed first
+	Error       string           `json:"error"`         // of that job; "" in lists
+	Progress    *BatchProgress   `json:"progress"`      // nil when it has ended
+
+	Name          string                    `json:"name"`
+	Client        string                    `json:"client"`
+	Type          string                    `json:"type"`
+	Meta          map[string]jsontext.Value `json:"meta"` // texts and integers, as JSON
+	OnFailure     string                    `json:"on_failure"`
+	ChunkSize     int64                     `json:"chunk_size"`
+	Open          bool                      `json:"open"`
+	MetadataBytes int                       `json:"metadata_bytes"`
+	RetentionMs   int64                     `json:"retention_ms"`
+	Snowflake     int64                     `json:"snowflake"`
+	Traceparent   string                    `json:"traceparent"`
+	Tracestate    string                    `json:"tracestate"`
+	Baggage       string                    `json:"baggage"`
+}
+
+// Ended reports whether the batch has ended. The status of a batch with attributes never changes then.
+func (b *Batch) Ended() bool {
+	return b.Status == "completed" || b.Status == "failed" || b.Status == "cancelled"
+}
+
+// BatchProgress is how far a batch has come. EstimateMs is how long the rest takes at the present rate; nil if that is not
+// known.
+type BatchProgress struct {
+	Ended      int64   `json:"ended"`
+	PerSecond  float64 `json:"per_second"`
+	EstimateMs *int64  `json:"estimate_ms"`
+}
+
+// What happens to the other jobs of a batch when one fails for good.
+const (
+	Continue   = "continue"
+	CancelRest = "cancel_rest"
+)
+
+// NewBatch says what a batch is as a whole. The zero value of a field means the server's default.
+type NewBatch struct {
+	Name        string         `json:"name,omitzero"`
+	Client      string         `json:"client,omitzero"` // of jobs that give none; so are Type and RetentionMs
+	Type        string         `json:"type,omitzero"`
+	RetentionMs *int64         `json:"retention_ms,omitzero"` // also of the batch, after its end
+	Meta        map[string]any `json:"meta,omitzero"`         // of texts and integers; jobs inherit it
+	Metadata    []byte         `json:"metadata_b64,omitzero"` // at most 1 MiB that the server does not look into
+	OnFailure   string         `json:"on_failure,omitzero"`   // Continue or CancelRest
+	ChunkSize   int64          `json:"chunk_size,omitzero"`   // how many operations of the producer a job has
+	Open        bool           `json:"open,omitzero"`         // AddToBatch adds jobs, until CloseBatch
+	Paused      bool           `json:"paused,omitzero"`       // until ResumeBatch
+	Tracestate  string         `json:"tracestate,omitzero"`
+	Baggage     string         `json:"baggage,omitzero"`
+	// Key is an idempotency key. "" means a new one: see NewKey.
+	Key string `json:"-"`
+}
+
+// CreateBatch creates a batch with attributes, and jobs in it: all or none. One call takes what one of CreateMany takes.
+// It is repeated when the answer is lost.
+func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Created, error) {
+	body := struct {
+		Batch NewBatch     `json:"batch"`
+		Jobs  []createBody `json:"jobs"`
+	}{b, make([]createBody, len(jobs))}
+	for i := range jobs {
+		var err error
+		if body.Jobs[i], err = jobs[i].body(); err != nil {
+			return Created{}, err
+		}
+	}
+	return c.createIn(ctx, "/jobs/create", body, CreateOptions{Key: b.Key})
+}
+
+// AddToBatch adds jobs to an open batch. One call takes what one of CreateMany takes. It has an idempotency key in any
+// case, so it is repeated when the answer is lost. The error is ErrConflict if the batch is not open or has ended, and
+// ErrNotFound if there is no such batch.
+func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, o CreateOptions) (Created, error) {
+	path, err := idPath("/batches/", batchID, "/jobs")
+	if err != nil {
+		return Created{}, err
+	}
+	bodies := make([]createBody, len(jobs))
+	for i := range jobs {
+		if bodies[i], err = jobs[i].body(); err != nil {
+			return Created{}, err
+		}
+	}
+	return c.createIn(ctx, path, bodies, o)
+}
+
+// createIn sends a create that has a key in any case.
+func (c *Client) createIn(ctx context.Context, path string, body any, o CreateOptions) (created Created, err error) {
+	if o.Key == "" {
+		o.Key = NewKey()
+	}
+	r, err := post(path, body, repeatable)
+	if err != nil {
+		return created, err
+	}
+	if r.key = o.Key; o.Each {
+		r.prefer = "results=each"
+	}
+	a, err := c.do(ctx, c.inTrace(ctx, r))
+	if err != nil {
+		return created, err
+	}
+	return created, decode(a, &created)
+}
+
+// CloseBatch says that an open batch gets no more jobs. ResumeBatch lets the jobs of a paused batch go. Both return the
+// batch after the change, and are repeated when the answer is lost.
+func (c *Client) CloseBatch(ctx context.Context, id string) (Batch, error) {
+	return c.batchCall(ctx, http.MethodPost, id, "/close", request{})
+}
+
+// ResumeBatch lets the jobs of a paused batch go; see CloseBatch.
+func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
+	return c.batchCall(ctx, http.MethodPost, id, "/resume", request{})
+}
+
+// Batch returns the document of a batch. The error is ErrNotFound if there is no such batch, or it is not kept any more.
+// Batch is repeated when the answer is lost.
+func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
+	return c.batchCall(ctx, http.MethodGet, id, "", request{})
+}
+
+// maxBatchWait is how long one request waits for a batch.
+const maxBatchWait = 30 * time.Second
+
+// AwaitBatch waits until a batch has ended or ctx ends, and returns its document.
+func (c *Client) AwaitBatch(ctx context.Context, id string) (Batch, error) {
+	waiting := request{wait: maxBatchWait, query: url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}}
+	for {
+		b, err := c.batchCall(ctx, http.MethodGet, id, "", waiting)
+		if err != nil || b.Ended() {
+			return b, err
+		}
+	}
+}
+
+func (c *Client) batchCall(ctx context.Context, method, id, verb string, r request) (b Batch, err error) {
+	if r.path, err = idPath("/batches/", id, verb); err != nil {
+		return b, err
+	}
+	r.method, r.repeat = method, repeatable
+	a, err := c.do(ctx, r)
+	if err != nil {
+		return b, err
+	}
+	return b, decode(a, &b)
+}
+
+// BatchMetadata returns the metadata of a batch; nil if it has none. The error is ErrNotFound if there is no such batch.
+func (c *Client) BatchMetadata(ctx context.Context, id string) ([]byte, error) {
+	path, err := idPath("/batches/", id, "/metadata")
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.do(ctx, get(path))
+	if err != nil || a.status == http.StatusNoContent {
+		return nil, err
+	}
+	return a.body, nil
+}
+
+// BatchesQuery says which batches a list shows. A zero field does not restrict the list.
+type BatchesQuery struct {
+	Status, Client, Type, Name string
+	NamePrefix                 string         // the list is in the order of names; not with Name
+	Meta                       map[string]any // texts and integers that must be in the meta of a batch
+	After                      string         // the list begins after this id
+	PageSize                   int            // 1 to 1000; 0 means the server's default
+}
+
+// Batches yields the batches of a query in order of their ids. An error ends the list. A page is read again when the
+// answer is lost.
+func (c *Client) Batches(ctx context.Context, q BatchesQuery) iter.Seq2[Batch, error] {
+	r := get("/batches")
+	r.query = url.Values{}
+	for name, value := range map[string]string{
+		"status": q.Status, "client": q.Client, "type": q.Type, "name": q.Name, "name_prefix": q.NamePrefix, "after": q.After,
+	} {
+		if value != "" {
+			r.query.Set(name, value)
+		}
+	}
+	if q.PageSize != 0 {
+		r.query.Set("limit", strconv.Itoa(q.PageSize))
+	}
+	for name, value := range q.Meta {
+		r.query.Set("meta."+name, fmt.Sprint(value))
+	}
+	return pages(ctx, c, r, func(a answer) (list []Batch, next string, err error) {
+		var page struct {
+			Batches []Batch `json:"batches"`
+			Next    string  `json:"next"`
+		}
+		err = decode(a, &page)
+		return page.Batches, page.Next, err
+	})
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+func newBatches() *cobra.Command {
+	var server serverAddress
+	var q client.BatchesQuery
+	var meta []string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "batches",
+		Short: "List batches",
+		Long: `List the batches of the server, the oldest first; with --name-prefix, in the order of their names. "daybook get
+--batch ID" shows all of one.`,
+		Example: `  daybook batches --status in_progress
+  daybook batches --name nightly --meta user=42`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	serverFlag(cmd, &server)
+	flags.StringVar(&q.Status, "status", "", "only batches that are in_progress, paused, completed, failed or cancelled")
+	flags.StringVar(&q.Client, "client", "", "only batches of this client")
+	flags.StringVar(&q.Type, "type", "", "only batches of this type")
+	flags.StringVar(&q.Name, "name", "", "only batches with this name")
+	flags.StringVar(&q.NamePrefix, "name-prefix", "", "only batches whose names begin so")
+	flags.StringArrayVar(&meta, "meta", nil, "only batches with NAME=VALUE in their meta; may be given several times")
+	flags.IntVar(&limit, "limit", 0, "how many batches are listed (default: all)")
+	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		for _, pair := range meta {
+			name, value, ok := strings.Cut(pair, "=")
+			if !ok {
+				return usageError{fmt.Errorf("--meta %q is not NAME=VALUE", pair)}
+			}
+			if q.Meta == nil {
+				q.Meta = map[string]any{}
+			}
+			q.Meta[name] = value
+		}
+		url, err := server.check(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var list []client.Batch
+		for b, err := range newClient(cmd, url).Batches(cmd.Context(), q) {
+			if err != nil {
+				return err
+			}
+			if list = append(list, b); len(list) == limit {
+				break
+			}
+		}
+		if asJSON {
+			return printLines(cmd.OutOrStdout(), list)
+		}
+		return printBatches(cmd.OutOrStdout(), list)
+	}
+	return cmd
+}
+
+func printLines[T any](w io.Writer, list []T) error {
+	out := json.NewEncoder(w)
+	for i := range list {
+		if err := out.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printBatches(w io.Writer, list []client.Batch) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "there are no such batches")
+		return err
+	}
+	return table(w, func(row func(...any)) {
+		row("ID", "NAME", "STATUS", "JOBS", "ENDED", "FAILED", "CREATED", "META")
+		for i := range list {
+			b := &list[i]
+			ended := b.Count - b.Counts["deferred"] - b.Counts["pending"] - b.Counts["active"]
+			row(b.ID, orDash(b.Name), b.Status, b.Count, ended, b.Counts["failed"], moment(b.CreatedAt), orDash(metaText(b)))
+		}
+	})
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// metaText returns the meta of a batch in the order of names.
+func metaText(b *client.Batch) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(b.Meta)) {
+		value := string(b.Meta[name])
+		if text, err := strconv.Unquote(value); err == nil {
+			value = text
+		}
+		pairs = append(pairs, name+"="+value)
+	}
+	return strings.Join(pairs, " ")
+}
+
+func newResults() *cobra.Command {
+	var server serverAddress
+	var q client.ResultsQuery
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "results ID",
+		Short: "Show the results of a batch",
+		Long: `Show how the jobs of a batch have ended, in their order, up to the first job that has not ended: the number of
+the job in the batch, its status, and its output or error. With --follow, wait for the others until the batch has
+ended.`,
+		Example: `  daybook results --follow 0185a1b2-c3d4-7000-8000-00000c800000
+  daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
+		Args: cobra.ExactArgs(1),
+	}
+	serverFlag(cmd, &server)
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
+	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := job.ParseID(args[0]); err != nil {
+			return usageError{fmt.Errorf("%q: %w", args[0], err)}
+		}
+		url, err := server.check(cmd.Context())
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if isTerminal(out) {
+			out = &plainText{to: out}
+		}
+		for r, err := range newClient(cmd, url).Results(cmd.Context(), args[0], q) {
+			if err == nil {
+				err = printResult(out, &r, asJSON)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// resultDocument is a result as JSON: output is a text or the JSON value, output_b64 has other bytes.
+type resultDocument struct {
+	Line        int64             `json:"line"`
+	JobID       string            `json:"job_id"`
+	Status      string            `json:"status"`
+	Code        string            `json:"code,omitempty"`
+	ExitCode    int               `json:"exit_code,omitempty"`
+	Error       string            `json:"error,omitempty"`
+	Output      any               `json:"output,omitempty"`
+	OutputB64   []byte            `json:"output_b64,omitempty"`
+	OutputAddr  string            `json:"output_addr,omitempty"`
+	LogAddr     string            `json:"log_addr,omitempty"`
+	Why         string            `json:"why"`
+	CompletedAt int64             `json:"completed_at"`
+	Meta        map[string]string `json:"meta,omitempty"`
+}
+
+func documentOfResult(r *client.BatchResult) resultDocument {
+	doc := resultDocument{
+		Line: r.Line, JobID: r.JobID, Status: r.Status, Code: r.Code, ExitCode: r.ExitCode, Error: r.Error, OutputAddr: r.OutputAddr, LogAddr: r.LogAddr,
+		Why: r.Why, CompletedAt: r.CompletedAt, Meta: r.Meta,
+	}
+	switch r.OutputKind {
+	case client.Text:
+		doc.Output = string(r.Output)
+	case client.JSON:
+		doc.Output = json.RawMessage(r.Output)
+	default:
+		doc.OutputB64 = r.Output
+	}
+	return doc
+}
+
+func printResult(w io.Writer, r *client.BatchResult, asJSON bool) error {
+	if asJSON {
+		return printLines(w, []resultDocument{documentOfResult(r)})
+	}
+	text := string(r.Output)
+	switch {
+	case r.Status != "completed" && r.Error != "":
+		text = r.Error
+	case r.OutputKind == client.Bytes:
+		text = fmt.Sprintf("%d bytes", len(r.Output))
+	case text == "":
+		text = r.OutputAddr
+	}
+	_, err := fmt.Fprintf(w, "%d\t%s\t%s\n", r.Line, r.Status, text)
+	return err
+}

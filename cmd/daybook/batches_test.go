@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestSubmitAndResults: the lines of a file become one batch, whose results are shown in order as they come.
+func TestSubmitAndResults(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	dir := t.TempDir()
+	lines, metadata := filepath.Join(dir, "lines"), filepath.Join(dir, "metadata")
+	for path, text := range map[string]string{lines: "one\n\ntwo\nthree", metadata: "about it"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--name", "nightly", "--type", "x", "--meta", "user=42", "--meta", "model=a b",
+		"--metadata", metadata, "--on-failure", "cancel_rest", lines))
+	if text := ok(t, "results", "--server", s.url, id); text != "" {
+		t.Errorf("results of no job: %q", text)
+	}
+	following := make(chan string, 1)
+	go func() { following <- ok(t, "results", "-f", "--server", s.url, id) }()
+	c, ctx := client.New(s.url, client.Options{}), t.Context()
+	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 2})
+	if err != nil || len(claim.Jobs) != 2 {
+		t.Fatalf("%+v, %v", claim, err)
+	}
+	for i, outcome := range []client.Outcome{{Output: []byte("first\x1b")}, {Code: "failed", Error: "no luck"}} {
+		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, outcome); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, want := <-following, "0\tcompleted\tfirst\x1b\n1\tfailed\tno luck\n2\tcancelled\t\n"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	var last map[string]any
+	text := ok(t, "results", "--json", "--from", "1", "--server", s.url, id)
+	if err := json.Unmarshal([]byte(strings.Split(text, "\n")[0]), &last); err != nil || last["line"] != 1.0 || last["error"] != "no luck" {
+		t.Errorf("%s: %v", text, err)
+	}
+	list := ok(t, "batches", "--server", s.url, "--status", "failed", "--meta", "user=42", "--name", "nightly")
+	if !strings.Contains(list, id) || !strings.Contains(list, "model=a b user=42") || !strings.Contains(list, "nightly") {
+		t.Errorf("%s", list)
+	}
+	if text := ok(t, "batches", "--server", s.url, "--status", "paused"); text != "there are no such batches\n" {
+		t.Errorf("%q", text)
+	}
+	if text := ok(t, "get", "--batch", "--server", s.url, id); !strings.Contains(text, "no luck") || !strings.Contains(text, "cancel_rest") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestSubmitWaits: with --wait, the exit code says how the batch has ended.
+func TestSubmitWaits(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	w := client.Worker{Client: client.New(s.url, client.Options{}), Types: []string{"x"}, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+		if string(j.Payload) == "bad" {
+			return client.Outcome{Code: "failed", Error: "a bad line"}, nil
+		}
+		return client.Outcome{}, nil
+	}}
+	go func() { ended <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	}()
+	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != exitOK || !strings.Contains(r.out, `"status":"completed"`) {
+		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
+	}
+	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitError || !strings.Contains(r.errs, "failed: a bad line") {
+		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
+	}
+	for _, wrong := range [][]string{{"--meta", "x"}, {"--on-failure", "stop"}} {
+		if r := execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...); r.code != exitUsage {
+			t.Errorf("%v: exit code %d: %s", wrong, r.code, r.errs)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+)
+
+type submitFlags struct {
+	server    serverAddress
+	batch     client.NewBatch
+	meta      []string
+	metadata  string
+	retention durationFlag
+	wait      bool
+	asJSON    bool
+}
+
+func newSubmit() *cobra.Command {
+	var f submitFlags
+	cmd := &cobra.Command{
+		Use:   "submit [FILE]",
+		Short: "Post the lines of a file as one batch, and wait for its end",
+		Long: `Post each line of a file as the payload of a job, all of them in one batch. Without a file, or with -, post
+the lines of standard input. Empty lines are skipped. The batch is open until the last line is stored, so the
+input may be of any length, and its jobs may run meanwhile.
+
+With --wait, the command goes on until the batch has ended, and fails unless it has completed.`,
+		Example: `  daybook submit --name nightly --type resize images.txt
+  daybook submit --type check --on-failure cancel_rest --meta user=42 --wait urls.txt
+  daybook results --follow "$(seq 10 | daybook submit --type double)"`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	flags := cmd.Flags()
+	serverFlag(cmd, &f.server)
+	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
+	flags.StringVar(&f.batch.Client, "client", job.DefaultName, "client of the jobs")
+	flags.StringVar(&f.batch.Type, "type", job.DefaultName, "type of the jobs")
+	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the batch and its jobs; a whole number is an integer; may be given several times")
+	flags.StringVar(&f.metadata, "metadata", "", "file with metadata of the batch, 1 MiB at most")
+	flags.StringVar(&f.batch.OnFailure, "on-failure", client.Continue, "what happens to the other jobs when one fails for good: continue or cancel_rest")
+	flags.BoolVar(&f.batch.Paused, "paused", false, "hand out no job until the batch is resumed")
+	flags.Var(&f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
+	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
+	flags.BoolVar(&f.asJSON, "json", false, "print the document of the batch as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) }
+	return cmd
+}
+
+func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	url, err := f.server.check(cmd.Context())
+	if err != nil {
+		return err
+	}
+	in := cmd.InOrStdin()
+	if len(args) == 1 && args[0] != "-" {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close() // only read, so the error does not matter
+		in = file
+	}
+	c := newClient(cmd, url)
+	lines := jobLines{in: bufio.NewReader(in)}
+	s, err := c.Submit(cmd.Context(), f.batch, lines.all())
+	if err = errors.Join(err, lines.err); err != nil {
+		return unfinished(cmd, s, err)
+	}
+	var b client.Batch
+	if f.wait {
+		b, err = s.Wait(cmd.Context())
+	} else if f.asJSON {
+		b, err = c.Batch(cmd.Context(), s.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(&b)
+	} else {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
+	}
+	if err == nil && f.wait && b.Status != "completed" {
+		err = fmt.Errorf("the batch %s is %s%s", s.ID, b.Status, because(b.Error))
+	}
+	return err
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// unfinished cancels what was stored of a submission that failed.
+func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
+	if s == nil {
+		return err
+	}
+	ctx := context.WithoutCancel(cmd.Context())
+	if failed := s.Cancel(ctx); failed != nil {
+		return fmt.Errorf("the batch %s has %d jobs and is still open: %w", s.ID, s.Count, errors.Join(err, failed))
+	}
+	return fmt.Errorf("the batch %s was cancelled after %d jobs: %w", s.ID, s.Count, err)
+}
+
+// check reads the flags that need more than their parser.
+func (f *submitFlags) check(cmd *cobra.Command) error {
+	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
+		return usageError{err}
+	}
+	if cmd.Flags().Changed("retention") {
+		ms := time.Duration(f.retention).Milliseconds()
+		f.batch.RetentionMs = &ms
+	}
+	for _, pair := range f.meta {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return usageError{fmt.Errorf("--meta %q is not NAME=VALUE", pair)}
+		}
+		if f.batch.Meta == nil {
+			f.batch.Meta = map[string]any{}
+		}
+		f.batch.Meta[name] = text
+		if v, ok := job.ParseMetaInteger(text); ok {
+			f.batch.Meta[name] = v.Integer
+		}
+	}
+	if f.metadata == "" {
+		return nil
+	}
+	text, err := os.ReadFile(f.metadata)
+	if err == nil && len(text) > job.MaxBatchMetadataBytes {
+		err = usageError{fmt.Errorf("--metadata %s has %d bytes; the maximum is %d", f.metadata, len(text), job.MaxBatchMetadataBytes)}
+	}
+	f.batch.Metadata = text
+	return err
+}
+
+// jobLines are jobs whose payloads are the lines of an input that are not empty.
+type jobLines struct {
+	in  *bufio.Reader
+	err error
+}
+
+func (l *jobLines) all() iter.Seq[client.NewJob] {
+	return func(yield func(client.NewJob) bool) {
+		for number := 1; ; number++ {
+			line, err := l.in.ReadBytes('\n')
+			line = []byte(strings.TrimSuffix(string(line), "\n"))
+			if len(line) > job.MaxPayloadBytes {
+				l.err = errors.New("line " + strconv.Itoa(number) + " is longer than a payload may be")
+				return
+			}
+			if len(line) > 0 && !yield(client.NewJob{Payload: line}) {
+				return
+			}
+			if err != nil {
+				if err != io.EOF {
+					l.err = err
+				}
+				return
+			}
+		}
+	}
+}
