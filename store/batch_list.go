@@ -167,8 +167,19 @@ func (l *batchLister) look(seq uint64, submission bool) (more bool) {
 		l.rows--
 		return l.rows > 0
 	}
-	doc, name := b.summary(), l.queueName(l.v, b.groups[0].queueID)
+	doc, name := b.summary(), l.nameOf(b)
 	return l.take(&doc, name.client, name.typ)
+}
+
+// nameOf returns the queue of the first group of a batch whose queue still exists. One that has none of its jobs any more
+// may have been deleted.
+func (l *batchLister) nameOf(b *batch) (name queueName) {
+	for i := range b.groups {
+		if name = l.queueName(l.v, b.groups[i].queueID); name.typ != "" {
+			break
+		}
+	}
+	return name
 }
 
 // nextBatch returns the first batch from a seq on; the largest number: there is none.

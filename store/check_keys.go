@@ -5,6 +5,12 @@ import (
 	"github.com/daybookq/daybook/store/lsm"
 )
 
+// submissionEndedIn reports whether a batch is part of a submission that has ended.
+func submissionEndedIn(r lsm.Rows, b *batch) bool {
+	s := readSubmission(r, b.submission)
+	return s != nil && s.status.Ended()
+}
+
 // uniques checks the keys of lines, and the hints who holds a key: every key of an unfinished line is held by it, and
 // every hint names a line with that key.
 func (c *checker) uniques() {
@@ -22,8 +28,8 @@ func (c *checker) uniques() {
 			case unique == "":
 				c.problem("line %d of batch %d has an empty unique key", line, seq)
 			}
-			if !sp.Status.Unfinished() {
-				return
+			if !sp.Status.Unfinished() || b.submission != 0 && submissionEndedIn(c.v, b) {
+				return // another job may have it
 			}
 			value := c.v.Get(uniqueKey(b.group(line).queueID, unique))
 			if value == nil {

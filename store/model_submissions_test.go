@@ -404,7 +404,9 @@ type modelBatchDocument struct {
 func (m *model) batchDocuments() (docs []modelBatchDocument) {
 	for _, b := range m.batches {
 		if b.submission == nil && !b.joined {
-			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: b.lines[0].queue.name.client, typ: b.lines[0].queue.name.typ})
+			at := slices.IndexFunc(b.lines, func(j *modelJob) bool { return m.queues[j.queue.name] == j.queue })
+			name := b.lines[at].queue.name // a batch whose queues are all gone is gone
+			docs = append(docs, modelBatchDocument{Batch: m.batchDocument(b), client: name.client, typ: name.typ})
 		}
 	}
 	for _, s := range m.submissions {
