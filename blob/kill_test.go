@@ -119,7 +119,11 @@ func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
 		rounds = 6
 	}
-	for range rounds {
+	telling := func() bool { // whether the cuts have lost what only syncs keep
+		lost := disk.Unsynced()
+		return lost.Files > 0 && lost.Names > 0 && len(durable) > 0
+	}
+	for round := 0; round < rounds || !telling() && round < 20*rounds; round++ { // few cuts may all miss a file
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
 		s, err := OpenDir(dir, Options{})
 		for i := 0; err == nil && i < 30; i++ {
@@ -163,8 +167,8 @@ func TestPowerCuts(t *testing.T) {
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}
-	if lost := disk.Unsynced(); lost.Files == 0 || lost.Names == 0 || len(durable) == 0 {
-		t.Errorf("the cuts have lost %+v, and %d blobs were acknowledged", lost, len(durable))
+	if !telling() {
+		t.Errorf("the cuts have lost %+v, and %d blobs were acknowledged", disk.Unsynced(), len(durable))
 	}
 }
 
