@@ -20,7 +20,8 @@ const (
 
 // Submit creates a batch and fills it with the jobs that an iterator yields, which may be any number: it is sent in requests
 // of at most 1,000 jobs, in their order, and closed at the end. Each request is repeated when its answer is lost, and
-// creates its jobs once. Jobs may be claimed before all are there, unless b.Paused is set.
+// creates its jobs once. Jobs may be claimed before all are there, unless b.Paused is set. An iterator that cannot yield all
+// of its jobs must cancel ctx: otherwise the batch is closed with those that it yielded.
 //
 // If a request fails, Submit returns the error together with the submission, which has what arrived until then and is
 // still open: the caller may cancel it.

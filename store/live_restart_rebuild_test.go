@@ -16,28 +16,34 @@ import (
 
 var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartRebuild plays; 0: 60, or 8 with -short")
 
+// playLive plays the steps of a generator in a store beside the model, and commits them.
+func playLive(t *testing.T, seed uint64, g *generator) *player {
+	t.Helper()
+	live := &player{options: g.options}
+	live.options.FS = vfs.NewMem()
+	var err error
+	if live.s, err = Open("store", live.options); err != nil {
+		t.Fatal(err)
+	}
+	live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
+	for i, st := range g.steps() {
+		if err := live.step(st); err != nil {
+			t.Fatalf("seed %d: step %d: %v", seed, i, err)
+		}
+	}
+	if err := live.s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
 // TestLiveRestartRebuild shows that the same commands make the same keys and values, whatever commits they are divided
 // into, whatever the caches hold, and wherever the power fails.
 func TestLiveRestartRebuild(t *testing.T) {
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
-		steps := g.steps()
-		live := &player{options: g.options}
-		live.options.FS = vfs.NewMem()
-		var err error
-		if live.s, err = Open("store", live.options); err != nil {
-			t.Fatal(err)
-		}
-		live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
-		for i, st := range steps {
-			if err := live.step(st); err != nil {
-				t.Fatalf("seed %d: step %d: %v", seed, i, err)
-			}
-		}
-		if err := live.s.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		live := playLive(t, seed, g)
 		log := live.log
 
 		random := rand.New(rand.NewPCG(seed, 1))

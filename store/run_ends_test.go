@@ -19,28 +19,14 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
-		steps := g.steps()
-		live := &player{options: g.options}
-		live.options.FS = vfs.NewMem()
-		var err error
-		if live.s, err = Open("store", live.options); err != nil {
-			t.Fatal(err)
-		}
-		live.m = newModel(live.s.machine.seed, &live.s.machine.rules)
-		for i, st := range steps {
-			if err := live.step(st); err != nil {
-				t.Fatalf("seed %d: step %d: %v", seed, i, err)
-			}
-		}
-		if err := live.s.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		live := playLive(t, seed, g)
 		if ends := live.s.TakeRunEnds(); len(ends) > 0 {
 			t.Errorf("seed %d: without an observer there are %d ends", seed, len(ends))
 		}
 		options := otherCaches(g.options, rand.New(rand.NewPCG(seed, 1)))
 		options.FS = vfs.NewMem()
 		observed := &player{options: options}
+		var err error
 		if observed.s, err = Open("store", options); err != nil {
 			t.Fatal(err)
 		}

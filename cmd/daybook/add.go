@@ -82,6 +82,18 @@ remove the carriage returns of a file from Windows.`,
 	return cmd
 }
 
+// openInput opens the file that is the only argument; without one, or with -, it is standard input. The caller calls end.
+func openInput(cmd *cobra.Command, args []string) (in io.Reader, end func(), err error) {
+	if len(args) == 0 || args[0] == "-" {
+		return cmd.InOrStdin(), func() {}, nil
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, func() { file.Close() }, nil // only read, so the error does not matter
+}
+
 func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	options, err := f.options(cmd)
 	if err != nil {
@@ -91,15 +103,11 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	in := cmd.InOrStdin()
-	if len(args) == 1 && args[0] != "-" {
-		file, err := os.Open(args[0])
-		if err != nil {
-			return err
-		}
-		defer file.Close() // only read, so the error does not matter
-		in = file
+	in, end, err := openInput(cmd, args)
+	if err != nil {
+		return err
 	}
+	defer end()
 	// Report at once that no server runs at the address. Later, add waits for a server that stops.
 	if _, err := ask(cmd, &f.server, "/ping"); err != nil {
 		return err

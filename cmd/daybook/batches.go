@@ -41,6 +41,9 @@ func newBatches() *cobra.Command {
 	flags.IntVar(&limit, "limit", 0, "how many batches are listed (default: all)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 0 {
+			return usageError{fmt.Errorf("--limit must not be negative")}
+		}
 		for _, pair := range meta {
 			name, value, ok := strings.Cut(pair, "=")
 			if !ok {

@@ -85,6 +85,17 @@ func TestSubmitWaits(t *testing.T) {
 	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitError || !strings.Contains(r.errs, "failed: a bad line") {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
+	for _, input := range []string{strings.Repeat("x", 4<<20+1), "good\n" + strings.Repeat("x", 4<<20+1) + "\nmore\n"} { // no batch looks as if it had all lines
+		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == exitOK || !strings.Contains(r.errs, "was cancelled after 0 jobs: line") {
+			t.Errorf("exit code %d: %s", r.code, r.errs)
+		}
+	}
+	if r := execute(t, "", "batches", "--server", s.url, "--name", "cut", "--status", "completed"); r.out != "there are no such batches\n" {
+		t.Errorf("%s %s", r.out, r.errs)
+	}
+	if r := execute(t, "", "batches", "--server", s.url, "--limit", "-1"); r.code != exitUsage {
+		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
 	for _, wrong := range [][]string{{"--meta", "x"}, {"--on-failure", "stop"}} {
 		if r := execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...); r.code != exitUsage {
 			t.Errorf("%v: exit code %d: %s", wrong, r.code, r.errs)

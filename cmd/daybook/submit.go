@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,19 +69,20 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	in := cmd.InOrStdin()
-	if len(args) == 1 && args[0] != "-" {
-		file, err := os.Open(args[0])
-		if err != nil {
-			return err
-		}
-		defer file.Close() // only read, so the error does not matter
-		in = file
+	in, end, err := openInput(cmd, args)
+	if err != nil {
+		return err
 	}
+	defer end()
 	c := newClient(cmd, url)
-	lines := jobLines{in: bufio.NewReader(in)}
-	s, err := c.Submit(cmd.Context(), f.batch, lines.all())
-	if err = errors.Join(err, lines.err); err != nil {
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	lines := jobLines{in: bufio.NewReader(in), stop: stop}
+	s, err := c.Submit(ctx, f.batch, lines.all())
+	if lines.err != nil {
+		err = lines.err
+	}
+	if err != nil {
 		return unfinished(cmd, s, err)
 	}
 	var b client.Batch
@@ -156,19 +157,25 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 	return err
 }
 
-// jobLines are jobs whose payloads are the lines of an input that are not empty.
+// jobLines are jobs whose payloads are the lines of an input that are not empty. When the input cannot be read, stop keeps
+// the batch from being closed as if it had all lines.
 type jobLines struct {
-	in  *bufio.Reader
-	err error
+	in   *bufio.Reader
+	stop func()
+	err  error
+}
+
+func (l *jobLines) fail(err error) {
+	l.err = err
+	l.stop()
 }
 
 func (l *jobLines) all() iter.Seq[client.NewJob] {
 	return func(yield func(client.NewJob) bool) {
 		for number := 1; ; number++ {
-			line, err := l.in.ReadBytes('\n')
-			line = []byte(strings.TrimSuffix(string(line), "\n"))
+			line, err := l.next()
 			if len(line) > job.MaxPayloadBytes {
-				l.err = errors.New("line " + strconv.Itoa(number) + " is longer than a payload may be")
+				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, job.MaxPayloadBytes))
 				return
 			}
 			if len(line) > 0 && !yield(client.NewJob{Payload: line}) {
@@ -176,10 +183,22 @@ func (l *jobLines) all() iter.Seq[client.NewJob] {
 			}
 			if err != nil {
 				if err != io.EOF {
-					l.err = err
+					l.fail(err)
 				}
 				return
 			}
 		}
 	}
+}
+
+// next returns the next line without its newline, or the beginning of a line that is longer than a payload may be.
+func (l *jobLines) next() (line []byte, err error) {
+	for len(line) <= job.MaxPayloadBytes {
+		var part []byte
+		part, err = l.in.ReadSlice('\n')
+		if line = append(line, part...); err != bufio.ErrBufferFull {
+			break
+		}
+	}
+	return bytes.TrimSuffix(line, []byte{'\n'}), err
 }
