@@ -66,6 +66,15 @@ func (q *Queries) BatchMetadata(id job.ID) (metadata []byte, err error) {
 	return append([]byte{}, v.Get(seqKey(batchMetadataTable, seq))...), nil
 }
 
+// BatchCounts returns how many batches with attributes of a queue are in each status, from one row. A batch is of the
+// queue of its first group. One that is being deleted counts as cancelled, or as it ended, until all of its jobs are deleted.
+func (q *Queries) BatchCounts(client, typ string) (counts [job.NumBatchStatus]int64, err error) {
+	defer lsm.Catch(&err)
+	v := q.db.View()
+	defer v.Close()
+	return readStatusCounts(v, queueName{client, typ}), nil
+}
+
 // BatchOfSnowflake returns the id of the batch with a snowflake; job.BatchNotFound if there is none.
 func (q *Queries) BatchOfSnowflake(snowflake int64) (id job.ID, err error) {
 	defer lsm.Catch(&err)

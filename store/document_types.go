@@ -130,6 +130,7 @@ type Readied struct {
 // Totals are sums over all queues.
 type Totals struct {
 	Counts   job.Counts
+	Batches  [job.NumBatchStatus]int64 // batches with attributes, by status
 	Queues   int
 	Level    int
 	Keys     uint64 // idempotency keys
