@@ -31,6 +31,7 @@ type audit struct {
 	putSame   map[uint64]bool              // seqs of commands that stored the newest version of a handler or fileset again
 	chained   map[job.ID]int64             // chained jobs that were handed out, and the time at which they were first
 	movedRecords
+	submissions map[job.ID]*submissionRecord
 }
 
 // jobRecord is what the answers up to some seq say of one job.
@@ -65,7 +66,7 @@ func (u *audit) of(id job.ID) *jobRecord {
 // audit checks everything that was answered.
 func (a *account) audit() (*audit, error) {
 	u := &audit{a: a, jobs: map[job.ID]*jobRecord{}, claims: map[job.ID]map[job.ID]bool{}, claimants: map[job.ID]claimant{}, done: map[[2]job.ID]bool{}, paused: map[[2]string]bool{},
-		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, movedRecords: movedRecords{
+		deletedAt: map[[2]string]uint64{}, handlers: versions[string]{}, filesets: versions[job.ManifestDigest]{}, putSame: map[uint64]bool{}, chained: map[job.ID]int64{}, mayBeGone: map[[2]string]bool{}, submissions: map[job.ID]*submissionRecord{}, movedRecords: movedRecords{
 			moved: map[job.ID]*movedJob{}, movedClaims: map[job.ID][]job.ID{}, batchRedrives: map[job.ID][]operation{}, queueRedrives: map[[2]string][]operation{},
 			endedBatches: map[job.ID][]endRecord{}, endedQueues: map[[2]string][]endRecord{}, deletes: map[job.ID]bool{}, deletedQueues: map[[2]string]uint64{},
 			keys: map[[3]string][]job.ID{},

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -108,7 +109,7 @@ func (u *audit) handOutMoved(r ingest.Receipt, doc *job.Job) error {
 	if o, is := u.lastingEnd(doc, r.Seq); is {
 		return fmt.Errorf("job %v is handed out after it was answered as %v at %d", doc.ID, o.status, o.from)
 	}
-	if err := u.checkAttributes(doc); err != nil {
+	if err := errors.Join(u.checkAttributes(doc), u.mayHandOutFilled(r, doc)); err != nil {
 		return err
 	}
 	first := doc.RunAttempts == 1 && doc.Redrives == 0
@@ -218,6 +219,7 @@ func (u *audit) endedMoved(r ingest.Receipt, c *job.Complete, answer *store.Ende
 		s.ungot = s.ungot || c.Outcomes[i].Code == job.Unget
 		if result.Status.Terminal() {
 			s.end = endRecord{seq: r.Seq, at: r.At, from: r.Seq, status: result.Status}
+			u.endedFilled(r, result.ID, result.Status)
 		}
 	}
 	if c.All != nil && answer.All > 0 { // the answer does not say which jobs it ended
@@ -258,7 +260,7 @@ func (u *audit) checkHeld(r ingest.Receipt, claim, id job.ID, what string) error
 		return nil
 	}
 	g := b.groups[b.line(id)]
-	doc := job.Job{ID: id, Batch: id.WithLine(0), Client: g.Client, Type: g.Type}
+	doc := job.Job{ID: id, Batch: b.shown(id), Client: g.Client, Type: g.Type}
 	if seq := u.deletedBy(&doc, r.Seq); seq != 0 {
 		return fmt.Errorf("a %s of job %v by claim %v is granted after the job was deleted at %d", what, id, claim, seq)
 	}
@@ -285,7 +287,7 @@ func (u *audit) ticksSince(at int64) int {
 
 // mayBeDeleted reports whether a delete in the journal may have reached a job.
 func (u *audit) mayBeDeleted(id job.ID, g *job.Group) bool {
-	return u.deletes[id] || u.deletes[id.WithLine(0)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
+	return u.deletes[id] || u.deletes[u.a.shown(id)] || u.deletedQueues[[2]string{g.Client, g.Type}] > uint64(id.LowSeq())
 }
 
 // checkMovedDocument checks a document against the answers.

@@ -22,6 +22,7 @@ type movedJob struct {
 	granted     int         // how many of these were answered as granted
 	notBefore   int64       // run_at, as long as only time can make the job pending
 	patched     bool
+	ran         bool  // the journal has a run of it that was not refused
 	priority    []int // the values that it may have; nil: the one that was posted
 	attempts    []int // the same for max_attempts
 	lastClaim

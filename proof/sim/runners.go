@@ -50,11 +50,11 @@ func (s *server) run(id int, r *runner) {
 // wish is a claim of the runner without a key or number, and how long it waits.
 func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	c = job.Claim{Runner: r.name, Max: 1 + u.random.IntN(pick(u.random, 3, 30)), MaxBytes: job.MaxClaimBytes}
-	switch u.random.IntN(6) {
+	switch u.random.IntN(8) {
 	case 0, 1:
 		c.Types = []string{pick(u.random, "resize", "mail", briefType)}
-	case 2:
-		c.Types = []string{movedType}
+	case 2, 3, 4:
+		c.Types = pick(u.random, []string{movedType}, []string{filledType}, []string{filledType, movedType})
 	default:
 		c.Types = []string{"resize", "mail", briefType}
 	}
